@@ -150,11 +150,11 @@ CHANGES: dict[str, Callable[[dict[str, Any], dict[str, Any]], object]] = {
     "a captured tensor that is not there": lambda meta, program: meta["interface"].__setitem__(2, ["nothing"]),
     "no results": lambda meta, program: meta["interface"].__setitem__(3, []),
     "a program of another version": lambda meta, program: program.update(version=0),
-    "a program without steps": lambda meta, program: program.pop("steps"),
-    "a step of another kernel": lambda meta, program: program["steps"][0].update(kernel="other"),
-    "an argument in no buffer": lambda meta, program: program["steps"][0]["args"][0].__setitem__(0, 99),
-    "a result beyond its buffer": lambda meta, program: program["outputs"][0].__setitem__(1, 1 << 20),
-    "inputs of another shape": lambda meta, program: program["inputs"][0].__setitem__(1, [2, 2]),
+    "a program without steps": lambda meta, program: program["program"].pop(6),
+    "a step of another kernel": lambda meta, program: program["program"][6][0]["Launch"].__setitem__(0, "other"),
+    "an argument in no buffer": lambda meta, program: program["program"][6][0]["Launch"][1][0].__setitem__(0, 99),
+    "a result beyond its buffer": lambda meta, program: program["program"][7][0].__setitem__(1, 1 << 20),
+    "inputs of another shape": lambda meta, program: program["program"][3][0].__setitem__(1, [2, 2]),
 }
 
 

@@ -47,14 +47,34 @@ def test_json_there_and_back() -> None:
 
 def test_constant_sizes_are_plain_numbers() -> None:
     data = json.loads(program_json.dumps(Program(0, 0, 0, (TensorSpec("f32", (2, 3), (3, 1)),), (), (), (), ())))
-    assert data["inputs"] == [["f32", [2, 3], [3, 1], 16]]
-    assert data["arena_bytes"] == 0
+    arena, _, _, inputs, *_ = data["program"]
+    assert inputs == [["f32", [2, 3], [3, 1], 16]]
+    assert arena == 0
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"version": 0}', '{"version": 1}', '"x'])
 def test_bad_text_is_a_compile_error(text: str) -> None:
     with pytest.raises(CompileError, match="compile it again"):
         program_json.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"f32"', '"f33"'),
+        ('"cuda"', '"tpu"'),
+        ('"Launch"', '"Lunch"'),
+        ('"relu"', "3"),
+        ("false", "0"),
+        ('"arena"', '"area"'),
+        ("[0,1]", "[0]"),
+    ],
+)
+def test_wrong_fields_are_a_compile_error(old: str, new: str) -> None:
+    text = program_json.dumps(example())
+    assert old in text
+    with pytest.raises(CompileError, match="compile it again"):
+        program_json.loads(text.replace(old, new, 1))
 
 
 def test_cut_text_is_a_compile_error() -> None:

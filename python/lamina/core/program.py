@@ -6,7 +6,7 @@ knows MLIR or torch; `program_json` reads and writes the JSON form.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from .size import SizeLike
 
@@ -16,6 +16,8 @@ ITEM_BYTES = {
     "f8e4m3fn": 1, "f8e5m2": 1,
 }  # fmt: skip
 
+Dtype = Annotated[str, tuple(ITEM_BYTES)]
+"""The name of an element type: a key of ITEM_BYTES."""
 Device = Literal["cpu", "cuda"]
 ALIGNED = 16  # alignment in bytes that GPU kernels assume of every buffer, unless its TensorSpec says otherwise
 
@@ -30,7 +32,7 @@ class TensorSpec:
     align    alignment in bytes that GPU kernels need of its first element
     """
 
-    dtype: str
+    dtype: Dtype
     shape: tuple[SizeLike, ...]
     strides: tuple[SizeLike, ...]
     align: int = ALIGNED
@@ -42,7 +44,7 @@ class Ref:
 
     buffer: int
     offset: SizeLike
-    dtype: str
+    dtype: Dtype
     shape: tuple[SizeLike, ...]
     strides: tuple[SizeLike, ...]
 
@@ -75,7 +77,7 @@ class Buffer:
 class Constant:
     """Data of the program: row-major, little-endian, one byte per `bool`."""
 
-    dtype: str
+    dtype: Dtype
     shape: tuple[int, ...]
     data: bytes
 
