@@ -66,10 +66,10 @@ def find_space(
     """
     outs = list(list(block.operations)[-1].operands) if outs is None else outs
     generics = _reductions(block)
-    scans = [o.operation for o in block.operations if o.operation.name == "tm_tensor.scan"]
-    if scans:
-        full = shape_of(scans[0].results[0])
-        reduced = [d == ir.IntegerAttr(scans[0].attributes["dimension"]).value for d in range(len(full))]
+    scanned = _scanned(block)
+    if scanned:
+        full, dimension = scanned
+        reduced = [d == dimension for d in range(len(full))]
     else:
         full, reduced = _full_shape(outs, generics)
     while True:
@@ -82,6 +82,15 @@ def find_space(
             at = axes.index(s.axis)
             full = (*full[:at], full[at] // s.inner, s.inner, *full[at + 1 :])
             reduced = [*reduced[:at], reduced[at], reduced[at], *reduced[at + 1 :]]
+
+
+def _scanned(block: ir.Block) -> tuple[tuple[int, ...], int] | None:
+    """Returns the shape and the dimension of a block's scan, if it has one. Along a single element there is nothing to scan."""
+    for op in (o.operation for o in block.operations if o.operation.name == "tm_tensor.scan"):
+        shape, dimension = shape_of(op.results[0]), ir.IntegerAttr(op.attributes["dimension"]).value
+        if shape[dimension] != 1:
+            return shape, dimension
+    return None
 
 
 def _reductions(block: ir.Block) -> list[Generic]:

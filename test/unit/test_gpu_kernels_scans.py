@@ -24,6 +24,7 @@ CASES: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
     "between a norm and what follows": (lambda a: F.layer_norm(a, (200,)).cumsum(-1).sigmoid() * a, x(9, 200)),
     "of a norm along another axis": (lambda a: F.layer_norm(a, (20,)).cumsum(0), x(9, 20)),
     "before a softmax": (lambda a: torch.softmax(a.cumsum(-1), -1), x(9, 300)),
+    "behind one along a single element": (lambda a: F.gelu(a.unsqueeze(1).cumsum(1)).cumsum(0), x(5, 127)),
     "with what follows": (lambda a: F.gelu(a.cumsum(-1)) * a, x(5, 1027)),
     "down columns with what follows": (lambda a: F.gelu(a.cumsum(0)) * a, x(65, 70)),
     "along a part of what follows": (lambda a: F.silu(a.view(6, 4, 33).cumsum(1).flatten()), x(792)),
