@@ -131,7 +131,7 @@ class GroupedFamily:
     computes = "products of groups of rows in f16 and bf16 (torch._grouped_mm)"
 
     def reads(self, op: ir.Operation) -> bool:
-        """Whether Lamina's kernel can compute a call."""
+        """Returns whether Lamina's kernel can compute a call."""
         return Grouped.read(op) is not None
 
     def problems(self, module: ir.Module) -> Iterator[GroupedProblem]:

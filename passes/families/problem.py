@@ -69,7 +69,7 @@ class Family(Protocol):
         ...
 
     def reads(self, op: ir.Operation) -> bool:
-        """Whether a graph.extern is a call of this kind."""
+        """Returns whether a graph.extern is a call of this kind."""
         ...
 
     def problems(self, module: ir.Module) -> Iterator[Problem]:

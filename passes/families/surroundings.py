@@ -277,8 +277,8 @@ def product_of(
     whole = [v if s is None else s.value for v, s in zip(ends, sums, strict=True)]
     places = [o if s is None else row_major(shape_of(s.value)) for o, s in zip(outs, sums, strict=True)]
     strides_in = dict(zip(block.arguments, ins, strict=True))
-    centred = [isinstance(s, BlockSums) and s.centred for s in sums]  # summed as stored, since a variance may depend on rounding
-    space = find_space(block, strides_in, places, outs=whole, divide=True, round_half=round_half or any(centred))
+    centered = [isinstance(s, BlockSums) and s.centered for s in sums]  # summed as stored, since a variance may depend on rounding
+    space = find_space(block, strides_in, places, outs=whole, divide=True, round_half=round_half or any(centered))
     if WINDOW in block.owner.attributes and not any(sums):
         return windows_of(space, _factors_in(block))
     found = contraction_of(space, _factors_in(block), [s.columns if isinstance(s, BlockSums) else 0 for s in sums])
@@ -286,7 +286,7 @@ def product_of(
     for result, rows in zip(found.results, stacked, strict=True):
         if rows and not found.is_whole(result.at):
             raise Unfit("sums over rows of what is no row of the product for each")
-    return replace(found, centred=tuple(centred), stacked=stacked)
+    return replace(found, centered=tuple(centered), stacked=stacked)
 
 
 def _factors_in(block: ir.Block) -> str:

@@ -15,7 +15,7 @@ HALF = ("f16", "bf16")
 
 
 def mentions(at: Affine, axes: tuple[Axis, ...]) -> bool:
-    """Whether an index varies over one of `axes`."""
+    """Returns whether an index varies over one of `axes`."""
     return any(t in axes if isinstance(t, Axis) else not t.free.isdisjoint(axes) for t, _ in at.terms)
 
 
@@ -64,7 +64,7 @@ class Load(Expr):
 
 @dataclass(eq=False)
 class InBounds(Expr):
-    """Whether a guard holds, as i1."""
+    """Returns whether a guard holds, as i1."""
 
     guard: Guard
     dtype: str = "i1"

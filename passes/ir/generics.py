@@ -76,7 +76,7 @@ def sums_of_products(
 
 
 def is_zero(v: ir.Value) -> bool:
-    """Whether a value is known to be all zeros: a float constant or a fill."""
+    """Returns whether a value is known to be all zeros: a float constant or a fill."""
     op = producer(v)
     if op is not None and op.name == "linalg.fill":
         op = producer(op.operands[0])

@@ -26,11 +26,11 @@ class Bound:
         return not self.at.opaque and (self.at.bounds()[1] < self.low or self.at.bounds()[0] >= self.high)
 
     def implied_by(self, guard: "Guard") -> bool:
-        """Whether this bound holds wherever `guard` holds."""
+        """Returns whether this bound holds wherever `guard` holds."""
         return self.always or any(b.low + k >= self.low and b.high + k <= self.high for b, k in self._alike(guard))
 
     def excluded_by(self, guard: "Guard") -> bool:
-        """Whether this bound holds nowhere that `guard` holds."""
+        """Returns whether this bound holds nowhere that `guard` holds."""
         return self.never or any(b.low + k >= self.high or b.high + k <= self.low for b, k in self._alike(guard))
 
     def _alike(self, guard: "Guard") -> "Iterator[tuple[Bound, int]]":

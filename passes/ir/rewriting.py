@@ -45,12 +45,12 @@ def attributes_of(op: ir.Operation) -> dict[str, ir.Attribute]:
 
 
 def unused(op: ir.Operation) -> bool:
-    """Whether no result of `op` has a use."""
+    """Returns whether no result of `op` has a use."""
     return all(next(iter(result.uses), None) is None for result in op.results)
 
 
 def has_effect(op: ir.Operation, externs: dict[str, ir.Operation]) -> bool:
-    """Whether `op` is an external call that must run exactly as written (it advances a random state, or checks).
+    """Returns whether `op` is an external call that must run exactly as written (it advances a random state, or checks).
 
     Before lamina-extern `graph.effect` stands on the private function, after it on graph.extern.
     """
@@ -202,7 +202,7 @@ def map_attribute(map_: Map, loops: int, context: ir.Context) -> ir.Attribute:
 
 
 def covers(maps: Sequence[Map | None], loops: int) -> bool:
-    """Whether every loop is a plain result of some map, so that linalg can infer its extent."""
+    """Returns whether every loop is a plain result of some map, so that linalg can infer its extent."""
     named = {d for map_ in maps if map_ is not None for d in map_}
     return all(d in named for d in range(loops))
 

@@ -16,7 +16,7 @@ def shape_of(value: ir.Value) -> tuple[int, ...]:
 
 
 def is_view(op: ir.Operation) -> bool:
-    """Whether the op's result holds elements of its first operand, unchanged, at static places."""
+    """Returns whether the op's result holds elements of its first operand, unchanged, at static places."""
     if op.name == "linalg.generic":
         return _walked_dims(op) is not None
     if op.name == "tensor.extract_slice":
@@ -98,7 +98,7 @@ def _walked_dims(op: ir.Operation) -> list[int | None] | None:
 
 
 def is_identity(m: ir.AffineMap) -> bool:
-    """Whether a map is the identity."""
+    """Returns whether a map is the identity."""
     return m == ir.AffineMap.get_identity(m.n_dims)
 
 

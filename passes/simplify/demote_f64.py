@@ -185,7 +185,7 @@ def _is_free(value: ir.Value) -> bool:
 
 
 def _fits(value: ir.Value) -> bool:
-    """Whether a constant's values are in f32's range."""
+    """Returns whether a constant's values are in f32's range."""
     maker = producer(value)
     if maker is None or maker.name != "arith.constant":
         return True

@@ -149,7 +149,7 @@ def _bytes(value: ir.Value) -> int:
 
 
 def _is_splat(x: np.ndarray) -> bool:
-    """Whether an array is one value without memory behind it (`array_of` and np.broadcast_to make such arrays)."""
+    """Returns whether an array is one value without memory behind it (`array_of` and np.broadcast_to make such arrays)."""
     return x.size == 1 or (x.size > 0 and all(s == 0 or n == 1 for s, n in zip(x.strides, x.shape, strict=True)))
 
 
@@ -158,7 +158,7 @@ def _spread(x: np.ndarray, like: ir.Value) -> np.ndarray:
 
 
 def _is_arange(x: np.ndarray) -> bool:
-    """Whether an array is start + step * i along one axis, and constant along the others."""
+    """Returns whether an array is start + step * i along one axis, and constant along the others."""
     axes = [d for d, n in enumerate(x.shape) if n > 1]
     for axis in axes:
         line = x[tuple(slice(None) if d == axis else slice(0, 1) for d in range(x.ndim))]

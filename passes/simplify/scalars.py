@@ -67,7 +67,7 @@ class Scalars:
         return _number(self.resolve(ref).value)
 
     def same(self, a: ScalarRef, b: ScalarRef) -> bool:
-        """Whether two refs are the same scalar."""
+        """Returns whether two refs are the same scalar."""
         return a == b or self.resolve(a) == self.resolve(b)
 
     def _operand(self, generic: LoopGeneric, position: int, ref: ScalarRef) -> ScalarRef | None:

@@ -42,7 +42,7 @@ class RewriteScope:
         return None if isinstance(ref.value.owner, ir.Block) else self.scalars.number(ref)
 
     def same(self, a: ScalarRef, b: ScalarRef) -> bool:
-        """Whether two refs are the same scalar."""
+        """Returns whether two refs are the same scalar."""
         return self.scalars.same(a, b)
 
     def use(self, ref: ScalarRef, at: ir.Operation, budget: int = 3) -> ir.Value | None:

@@ -125,7 +125,7 @@ def _apply_rules(s: RewriteScope) -> bool:
 
 
 def _idle(check: ir.Operation) -> bool:
-    """Whether a check always holds, or is torch-mlir's against 1/0, which is an infinity in eager."""
+    """Returns whether a check always holds, or is torch-mlir's against 1/0, which is an infinity in eager."""
     maker = producer(check.operands[0])
     holds = maker is not None and maker.name == "arith.constant" and bool(maker.attributes["value"].value)
     return holds or check.attributes["msg"].value == _NO_ZERO
@@ -161,7 +161,7 @@ def _forward(s: RewriteScope) -> bool:
 
 
 def _worth(s: RewriteScope, maker: ir.Operation, tensor: ir.Value) -> bool:
-    """Whether there may be something behind this producer: most are generics that compute."""
+    """Returns whether there may be something behind this producer: most are generics that compute."""
     if maker.name != "linalg.generic":
         return True
     owner = s.scalars.reader.generic(maker).yielded[tensor.result_number].owner

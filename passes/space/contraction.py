@@ -28,7 +28,7 @@ class Contraction:
     results   what the epilogue stores
     summed    of each result: along how many columns at a time it is summed before it is stored, 0 for not at all
     parts     of m, n and inner, where they are several axes of the space taken as one: these, the last the fastest
-    centred   of each result: whether that is the sum of the squared distances from the mean of these columns
+    centered   of each result: whether that is the sum of the squared distances from the mean of these columns
     stacked   of each result: over how many rows at a time it is summed before it is stored, 0 for not at all
     """
 
@@ -44,7 +44,7 @@ class Contraction:
     results: tuple[Result, ...]
     summed: tuple[int, ...]
     parts: Mapping[Axis, tuple[Axis, ...]] = field(default_factory=dict)
-    centred: tuple[bool, ...] = ()
+    centered: tuple[bool, ...] = ()
     stacked: tuple[int, ...] = ()
 
     @property

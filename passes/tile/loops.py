@@ -162,7 +162,7 @@ class Loops:
             if tail is not None:
                 left = b.number(tail) if isinstance(tail, int) else arith.subi(tail, at)
                 type_ = ir.VectorType.get([self.plan.config.lanes], ir.IntegerType.get_signless(1))
-                b.stack[-1].mask = b.memoised("mask", -1, lambda: vector.create_mask(type_, [left]))
+                b.stack[-1].mask = b.memoized("mask", -1, lambda: vector.create_mask(type_, [left]))
             else:
                 b.stack[-1].mask = None
             b.bind(axis, at if first == b.number(0) else arith.addi(first, at))

@@ -107,9 +107,9 @@ class Tracer:
                 culprit = value if self._in_memory(made.operands[0]) else made.operands[0]
                 raise Untraceable(culprit, f"{made.name} whose index is not affine") from None
 
-        return self._memoised((value, index, guard), compute)
+        return self._memoized((value, index, guard), compute)
 
-    def _memoised(self, key: tuple, compute: Callable[[], Expr]) -> Expr:
+    def _memoized(self, key: tuple, compute: Callable[[], Expr]) -> Expr:
         """Returns the result of `compute`, cached by `key`. Chains of any length need a bounded part of Python's stack: where calls
         nest DEEPEST deep, the outermost one computes the innermost key by itself and then starts over."""
         found = self._memo.get(key)
@@ -241,7 +241,7 @@ class Tracer:
         if op is None:
             raise Untraceable(v, "a scalar argument")
         made = op
-        return self._memoised((v, loops, guard), lambda: self._scalar(made, v, body, loops, guard, g))
+        return self._memoized((v, loops, guard), lambda: self._scalar(made, v, body, loops, guard, g))
 
     def _scalar(
         self, op: ir.Operation, v: ir.Value, body: dict[ir.Value, int], loops: Index, guard: Guard, g: Generic | None

@@ -2,7 +2,7 @@
 // RUN: opt-driver %s | opt-driver --pass-pipeline='builtin.module(canonicalize,cse)' | FileCheck %s
 // RUN: opt-driver %S/Inputs/plan-wrong.mlir --split-input-file --verify-diagnostics
 
-// Every op of the plan dialect parses and prints unchanged, and upstream's CSE and canonicalisation leave a program as it is: two equal
+// Every op of the plan dialect parses and prints unchanged, and upstream's CSE and canonicalization leave a program as it is: two equal
 // buffers are two buffers, and a launch whose results nobody names is not dead.
 
 // CHECK: "plan.program"() ({

@@ -17,7 +17,7 @@ OPTIONS = Options(strict=True, cache=False)
 
 
 def compiled(fn: Function, inputs: Sequence[Tensor], options: Options = OPTIONS) -> Function:
-    """`fn`, functionalised and decomposed as the front ends do it, compiled for inputs like these: a callable that returns the
+    """`fn`, functionalized and decomposed as the front ends do it, compiled for inputs like these: a callable that returns the
     list of what `fn` returns."""
     with torch.no_grad():
         gm = make_fx(functionalize(_outputs(fn)), decomposition_table=table(), tracing_mode="fake")(*inputs)

@@ -240,7 +240,7 @@ def _filled(changes: Sequence[str]) -> list[str]:
 
 
 def _applies(change: str, program: Program) -> bool:
-    """Whether the module has what a change is of."""
+    """Returns whether the module has what a change is of."""
     named = [n for n in {**PARTS, **BUFFERS} if f"m.{n}" in change]
     return all(n in program.parts for n in named) and ("OUTSIDE" not in change or "OUTSIDE" in program.text)
 

@@ -130,7 +130,7 @@ def _step(program: Program, step: Step, run: Model, module: nn.Module, number: i
 
 
 def _own_leaves(program: Program) -> bool:
-    """Whether inputs that need gradients may be leaves of autograd: the module does not write to them."""
+    """Returns whether inputs that need gradients may be leaves of autograd: the module does not write to them."""
     return not any(change in program.text for change in ("x.add_", "y.mul_", "x[1]", "y.t()[0]", "in_place(y)"))
 
 

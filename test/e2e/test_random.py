@@ -46,11 +46,11 @@ def _same_numbers() -> None:
 
 
 def is_rate(mask: Tensor, p: float) -> None:
-    """Whether so many are true as chance allows, and neighbors, in rows and columns, know nothing of each other."""
+    """Returns whether so many are true as chance allows, and neighbors, in rows and columns, know nothing of each other."""
     n = mask.numel()
     assert abs(mask.double().mean().item() - p) <= SIGMAS * math.sqrt(p * (1 - p) / n)
-    centred = (mask.double() - p) / math.sqrt(p * (1 - p))
-    for pair in (centred[:, 1:] * centred[:, :-1], centred[1:] * centred[:-1], centred[:, 4:] * centred[:, :-4]):
+    centered = (mask.double() - p) / math.sqrt(p * (1 - p))
+    for pair in (centered[:, 1:] * centered[:, :-1], centered[1:] * centered[:-1], centered[:, 4:] * centered[:, :-4]):
         assert abs(pair.mean().item()) <= SIGMAS / math.sqrt(pair.numel())
 
 

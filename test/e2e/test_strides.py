@@ -28,7 +28,7 @@ def added_in_place(x: Tensor) -> Tensor:
 
 
 def reshaped(x: Tensor) -> Tensor:
-    """Whether reshape copies depends on the layout of what comes before."""
+    """Returns whether reshape copies depends on the layout of what comes before."""
     return x.masked_fill(x > 0, 0.0).transpose(0, 1).reshape(x.shape[1], -1)
 
 

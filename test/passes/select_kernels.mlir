@@ -183,7 +183,7 @@ func.func @parts_are_blocks(%x: tensor<128x32xf16>, %w: tensor<32x96xf16>) -> te
 // means of blocks; a group joins these, and another reads the first result once.
 // CHECK-LABEL: func.func @norm
 // CHECK: %[[P:.*]]:3 = "graph.group"(%arg0, %arg1)
-// CHECK: attrs = {graph.centred}
+// CHECK: attrs = {graph.centered}
 // CHECK: graph.choice = "triton{m=64 n=32}"
 // CHECK-SAME: -> (tensor<64x96xf16>, tensor<64x3xf32>, tensor<64x3xf32>)
 // CHECK: %[[S:.*]]:2 = "graph.group"(%[[P]]#1, %[[P]]#2)

@@ -1,7 +1,7 @@
 // What is gathered along the columns and read by two loops over them is kept in scratch memory.
 // RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-tile)' | FileCheck %s
 
-// CHECK-LABEL: func.func private @centred
+// CHECK-LABEL: func.func private @centered
 // CHECK: %[[KEPT:.*]] = memref.alloca() {{.*}} memref<192xf32>
 // CHECK: scf.for
 // CHECK: %[[X:.*]] = "tile.gather"(%reinterpret_cast
@@ -13,7 +13,7 @@
 #swap = affine_map<(i, j) -> (j, i)>
 #id = affine_map<(i, j) -> (i, j)>
 #row = affine_map<(i, j) -> (i)>
-func.func private @centred(%x: tensor<192x48xf32>) -> tensor<48x192xf32> attributes {graph.kernel} {
+func.func private @centered(%x: tensor<192x48xf32>) -> tensor<48x192xf32> attributes {graph.kernel} {
   %low = arith.constant 0xFF800000 : f32
   %e = tensor.empty() : tensor<48xf32>
   %f = linalg.fill ins(%low : f32) outs(%e : tensor<48xf32>) -> tensor<48xf32>

@@ -88,7 +88,7 @@ class _Run:
         return [self._arg(x) for x in a] if isinstance(a, tuple) else a
 
     def _overlap(self, a: Ref, b: Ref) -> bool:
-        """Whether the spans of two refs meet."""
+        """Returns whether the spans of two refs meet."""
         if 0 in a.shape or 0 in b.shape:
             return False
         (first, first_end), (second, second_end) = self._span(a), self._span(b)

@@ -89,11 +89,11 @@ def test_what_is_kept(dropout: float = 0.3) -> None:
     kept = keeps(SEED, (2, 2, 70, 100), dropout).double()
     sigma = math.sqrt(dropout * (1 - dropout))
     assert abs(kept.mean() - (1 - dropout)) < 5 * sigma / math.sqrt(kept.numel())
-    centred = (kept - (1 - dropout)) / sigma
-    pairs = [(centred[..., n:] * centred[..., :-n]) for n in (1, 8, 16)] + [
-        (centred[:, :, n:] * centred[:, :, :-n]) for n in (1, 8)
+    centered = (kept - (1 - dropout)) / sigma
+    pairs = [(centered[..., n:] * centered[..., :-n]) for n in (1, 8, 16)] + [
+        (centered[:, :, n:] * centered[:, :, :-n]) for n in (1, 8)
     ]
-    pairs += [centred[:, :1] * centred[:, 1:], centred[:1] * centred[1:], centred[..., 8:, 8:] * centred[..., :-8, :-8]]
+    pairs += [centered[:, :1] * centered[:, 1:], centered[:1] * centered[1:], centered[..., 8:, 8:] * centered[..., :-8, :-8]]
     assert all(abs(pair.mean()) < 5 / math.sqrt(pair.numel()) for pair in pairs)
     assert not torch.equal(keeps(SEED + 1, kept.shape, dropout).double(), kept)
 

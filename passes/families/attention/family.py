@@ -110,7 +110,7 @@ class AttentionFamily:
     computes = "attention of f16 and bf16 with heads of up to 256 elements, and without dropout by a library"
 
     def reads(self, op: ir.Operation) -> bool:
-        """Whether Lamina's kernels can compute a call."""
+        """Returns whether Lamina's kernels can compute a call."""
         return _read(op, Masks()) is not None
 
     def problems(self, module: ir.Module) -> Iterator[AttentionProblem]:

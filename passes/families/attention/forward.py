@@ -94,7 +94,7 @@ class Attention:
         return found if found.fits() else None
 
     def fits(self) -> bool:
-        """Whether Lamina's kernels can compute it."""
+        """Returns whether Lamina's kernels can compute it."""
         shapes = [_shape(v) for v in (self.query, self.key, self.value)]
         if any(len(s) != 4 or 0 in s for s in shapes) or len({_type(v) for v in (self.query, self.key, self.value)}) > 1:
             return False
@@ -198,7 +198,7 @@ def strides_of_results(op: ir.Operation) -> dict[ir.Value, list[int]]:
 
 
 def suits_mask(mask: ir.Value, scores: tuple[int, ...]) -> bool:
-    """Whether Lamina's kernels support the type and shape of a mask of scores (batch, heads, queries, keys)."""
+    """Returns whether Lamina's kernels support the type and shape of a mask of scores (batch, heads, queries, keys)."""
     return (
         _type(mask) in _MASKS
         and len(_shape(mask)) == len(scores)

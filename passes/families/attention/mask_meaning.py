@@ -233,7 +233,7 @@ def _shaped(low: np.ndarray, high: np.ndarray, count: int) -> Meaning | None:
 
 
 def _is_interval(part: MaskPart, wanted: bool, values: Values) -> bool:
-    """Whether the keys where the part equals `wanted` are contiguous in each sequence, whatever the values."""
+    """Returns whether the keys where the part equals `wanted` are contiguous in each sequence, whatever the values."""
     at = seen_through(part)
     op = at.op
     known = values.of(part)
@@ -275,7 +275,7 @@ def _is_finite(fill: float, types: Sequence[str]) -> bool:
 
 
 def _is_moved(known: np.ndarray, seen: np.ndarray, slopes: np.ndarray, queries: int, dtype: str) -> bool:
-    """Whether the first visible bias of some row differs from slope times distance by more than rounding explains."""
+    """Returns whether the first visible bias of some row differs from slope times distance by more than rounding explains."""
     first = seen.argmax(KEY, keepdims=True)
     start = np.take_along_axis(known, first, KEY).astype(np.float64)
     off = np.abs(start - slopes[:, None, None] * (first - np.arange(queries)[:, None]))

@@ -179,7 +179,7 @@ def _behind(value: ir.Value) -> list[ir.Operation]:
 
 
 def _is_outer(value: ir.Value, block: ir.Block | None) -> bool:
-    """Whether a value is an argument of the block."""
+    """Returns whether a value is an argument of the block."""
     return isinstance(value, ir.BlockArgument) and value.owner == block
 
 

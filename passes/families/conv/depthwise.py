@@ -137,7 +137,7 @@ def _pair(numbers: ir.Attribute) -> tuple[int, int]:
 
 
 def fits_direct(op: ir.Operation) -> bool:
-    """Whether direct convolution can compute the call of a graph.extern."""
+    """Returns whether direct convolution can compute the call of a graph.extern."""
     convolution = GroupedConvolution.read(op)
     if convolution is None:
         return False
@@ -257,7 +257,7 @@ def _group(
 
 
 def _fits(group: ir.Operation) -> bool:
-    """Whether direct convolution can compute a group, with all its images channels last."""
+    """Returns whether direct convolution can compute a group, with all its images channels last."""
     block = group.regions[0].blocks[0]
     last = {v: channels_last(shape_of(v)) for v in (*group.operands, *group.results) if len(shape_of(v)) == 4}
     strides = {a: last.get(v) or strides_of(v) for a, v in zip(block.arguments, group.operands, strict=True)}

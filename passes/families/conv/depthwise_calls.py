@@ -11,7 +11,7 @@ _TAPS = 64  # elements of the largest window
 
 
 def is_depthwise(op: ir.Operation) -> bool:
-    """Whether a graph.extern is an f32 convolution with one filter per channel and a window of 2 to 64 elements."""
+    """Returns whether a graph.extern is an f32 convolution with one filter per channel and a window of 2 to 64 elements."""
     if op.name != "graph.extern" or ir.StringAttr(op.attributes["callee"]).value != _CONVOLUTION:
         return False
     transposed, groups = (ir.ArrayAttr(op.attributes["args"])[i] for i in (6, 8))

@@ -120,7 +120,7 @@ def _convolution(op: ir.Operation, window: PlaneWindow, values: Sequence[ir.Valu
 
 
 def _fits(group: ir.Operation) -> bool:
-    """Whether the planes schedule can compute a group with row-major results."""
+    """Returns whether the planes schedule can compute a group with row-major results."""
     block = group.regions[0].blocks[0]
     strides = {a: strides_of(v) for a, v in zip(block.arguments, group.operands, strict=True)}
     try:

@@ -59,7 +59,7 @@ class DirectFamily:
     computes = "depthwise convolutions of f16 and bf16"
 
     def reads(self, op: ir.Operation) -> bool:
-        """Whether this is a convolution that is direct by default."""
+        """Returns whether this is a convolution that is direct by default."""
         found = GroupedConvolution.read(op)
         return found is not None and found.is_direct_by_default
 

@@ -14,7 +14,7 @@ _TO_ROWS, _TO_IMAGE = [0, 2, 3, 1], [0, 3, 1, 2]
 
 
 def is_rows(image: Sequence[int], shape: Sequence[int]) -> bool:
-    """Whether `shape` can be that of the rows of an image: a collapse of (batch, height, width, channels)."""
+    """Returns whether `shape` can be that of the rows of an image: a collapse of (batch, height, width, channels)."""
     return _collapsed(_permuted(image, _TO_ROWS), shape) is not None
 
 

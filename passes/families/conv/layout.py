@@ -127,7 +127,7 @@ def _is_served(value: ir.Value) -> bool:
 
 
 def _lies_well(source: ir.Value, strides: Sequence[int] | None, views: Sequence[ir.Operation]) -> bool:
-    """Whether a value of these strides (row-major if None) is channels last through `views` (the last one first)."""
+    """Returns whether a value of these strides (row-major if None) is channels last through `views` (the last one first)."""
     shape = shape_of(source)
     layout: Layout | None = Layout.of(shape, list(strides)) if strides is not None else Layout.row_major(shape)
     for view in reversed(views):

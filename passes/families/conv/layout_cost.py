@@ -93,7 +93,7 @@ def _seconds(call: LayoutCall, gpu: Gpu) -> tuple[float, float]:
 
 
 def _is_direct(call: LayoutCall) -> bool:
-    """Whether Lamina's direct convolution is the default with channels last (lamina-depthwise)."""
+    """Returns whether Lamina's direct convolution is the default with channels last (lamina-depthwise)."""
     if call.is_gradient or call.is_transposed or call.element == "f32":
         return False
     image, weight = (shape_of(v) for v in call.images)

@@ -173,7 +173,7 @@ class Convolution:
 def direct_by_default(
     image: Sequence[int], weight: Sequence[int], groups: int, stride: tuple[int, int], dilation: tuple[int, int]
 ) -> bool:
-    """Whether a convolution is direct by default: depthwise, and of the kind that was measured."""
+    """Returns whether a convolution is direct by default: depthwise, and of the kind that was measured."""
     kernel = weight[2:]
     plain = dilation == (1, 1) and all(s in _STRIDES for s in stride) and min(kernel) > 1
     return plain and _SMALLEST <= groups == image[1] == weight[0] and _TAPS[0] <= kernel[0] * kernel[1] <= _TAPS[1]

@@ -100,7 +100,7 @@ class GemmFamily:
     computes = "products of matrices and convolutions of f16, bf16 and f32 rounded to tf32, and products of scaled f8E4M3FN"
 
     def reads(self, op: ir.Operation) -> bool:
-        """Whether a GEMM kernel may compute a call."""
+        """Returns whether a GEMM kernel may compute a call."""
         return computed(op) is not None
 
     def problems(self, module: ir.Module) -> Iterator[ProductProblem]:

@@ -79,7 +79,7 @@ def _is_pointwise(op: ir.Operation) -> bool:
 
 
 def _is_all_for(v: ir.Value, ops: Sequence[ir.Operation]) -> bool:
-    """Whether only these calls read a value, directly or through views, and as an operand a or b."""
+    """Returns whether only these calls read a value, directly or through views, and as an operand a or b."""
     for use in v.uses:
         user = use.owner.operation
         if user.name in _VIEWS:

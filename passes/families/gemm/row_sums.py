@@ -18,27 +18,27 @@ from ...space.contraction import Unfit
 from ...trace.trace import Tracer
 from .longer import f32, padded, unpadded
 
-_CENTRED = "graph.centred"  # on sums of squared distances from the means of blocks
+_CENTRED = "graph.centered"  # on sums of squared distances from the means of blocks
 
 
 @dataclass(frozen=True)
 class BlockSums:
     """Sums of `value`, f32 of shape [..., n], along blocks of `columns` elements of its last dimension. The last may be shorter.
 
-    centred  sums the squared distance of each element from the mean of its block
+    centered  sums the squared distance of each element from the mean of its block
     """
 
     value: ir.Value
     columns: int
-    centred: bool = False
+    centered: bool = False
 
     @staticmethod
     def read(v: ir.Value) -> "BlockSums | None":
         """Recognizes what `emit` makes; None for other values."""
         op = producer(v)
         g = Generic.read(op) if op is not None and op.name == "linalg.generic" else None
-        centred = g is not None and _CENTRED in g.op.attributes
-        if g is None or not (centred or adds(g)) or g.reduced != (*[False] * (len(g.reduced) - 1), True):
+        centered = g is not None and _CENTRED in g.op.attributes
+        if g is None or not (centered or adds(g)) or g.reduced != (*[False] * (len(g.reduced) - 1), True):
             return None
         if not is_zero(g.op.operands[-1]):
             return None
@@ -46,7 +46,7 @@ class BlockSums:
         if parts is None or parts.name != "tensor.expand_shape":
             return None
         whole = parts.operands[0]
-        return BlockSums(unpadded(whole, len(shape_of(whole)) - 1, g.extents[-1]), g.extents[-1], centred)
+        return BlockSums(unpadded(whole, len(shape_of(whole)) - 1, g.extents[-1]), g.extents[-1], centered)
 
     def emit(self) -> ir.Value:
         """Emits the sums, of shape [..., blocks]."""
@@ -56,10 +56,10 @@ class BlockSums:
         split = [*shape[:-1], blocks, self.columns]
         parts = tensor.expand_shape(f32(split), whole, [*([i] for i in range(rank - 1)), [rank - 1, rank]], [], split)
         dims = [ir.AffineDimExpr.get(d) for d in range(rank + 1)]
-        of = [parts, BlockSums(self.value, self.columns).emit()] if self.centred else [parts]
+        of = [parts, BlockSums(self.value, self.columns).emit()] if self.centered else [parts]
         maps, kinds = [dims, *[dims[:-1]] * len(of)], [*[False] * rank, True]
         sums = generic(f32(split[:-1]), [*of, filled(f32(split[:-1]), 0.0)], maps, rank + 1, kinds)
-        if not self.centred:
+        if not self.centered:
             return with_body(sums, lambda x, s: arith.addf(s, x))
         sums.attributes[_CENTRED] = ir.UnitAttr.get()
 
@@ -237,7 +237,7 @@ def sum_of_f32(op: ir.Operation) -> Generic:
 
 
 def is_reduction(op: ir.Operation) -> bool:
-    """Whether an op is a linalg.generic with a reduction loop."""
+    """Returns whether an op is a linalg.generic with a reduction loop."""
     return op.name == "linalg.generic" and any("reduction" in str(kind) for kind in op.attributes["iterator_types"])
 
 
@@ -276,7 +276,7 @@ def _elements(loop: int, n: int, columns: int) -> ir.Value:
 
 
 def adds(g: Generic) -> bool:
-    """Whether a generic sums the elements of its one operand as they are, with an identity map."""
+    """Returns whether a generic sums the elements of its one operand as they are, with an identity map."""
     found = term(g)
     return found is not None and found == g.block.arguments[0]
 

@@ -11,7 +11,7 @@ from .products import Product
 
 
 def may_meet(product: Product, group: ir.Operation) -> bool:
-    """Whether the group may read the product only as column halves: it has slices, and the number of columns is even."""
+    """Returns whether the group may read the product only as column halves: it has slices, and the number of columns is even."""
     body = group.regions[0].blocks[0].operations
     return product.result.shape[-1] % 2 == 0 and any(o.operation.name == "tensor.extract_slice" for o in body)
 

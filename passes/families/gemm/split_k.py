@@ -97,7 +97,7 @@ def _finish(problem: GemmProblem, products: Sequence[Computed], sums: Sequence[i
 
 
 def _traceable(group: ir.Operation) -> bool:
-    """Whether Lamina can generate a kernel for a group."""
+    """Returns whether Lamina can generate a kernel for a group."""
     block = group.regions[0].blocks[0]
     strides = [strides_of(v) for v in group.operands]
     try:

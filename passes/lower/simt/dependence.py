@@ -3,7 +3,7 @@
 from torch_mlir.dialects import nvvm
 
 
-def after_the_work_before() -> None:
+def wait_for_previous_kernel() -> None:
     """Waits until all work before is done and visible, then lets the next kernel be launched, which waits for this one likewise.
 
     It stands ahead of the first access to memory, and hides the launch behind the end of the kernel before (CUDA C++ programming

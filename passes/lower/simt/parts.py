@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from .collective.workgroup import Workgroup
-from .dependence import after_the_work_before
+from .dependence import wait_for_previous_kernel
 from .kernel import ThreadKernel
 from .threads import Indices, Shape, block_id
 
@@ -25,7 +25,7 @@ def fill(tile: ir.Operation, entry: ir.Block, warp: int) -> int:
     parts = _parts(tile, warp)
     with ir.InsertionPoint(entry):
         if "tile.dependent" in tile.attributes:
-            after_the_work_before()
+            wait_for_previous_kernel()
         if parts:
             _choose(tile, parts, entry, workgroup, warp, Indices(entry), block_id())
         else:

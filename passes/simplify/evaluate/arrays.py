@@ -24,7 +24,7 @@ def dtype_of(element: ir.Type) -> type | None:
 
 
 def is_bf16(element: ir.Type) -> bool:
-    """Whether an element type is bf16."""
+    """Returns whether an element type is bf16."""
     return isinstance(element, ir.BF16Type)
 
 
@@ -87,7 +87,7 @@ def scalar_attribute(x: Array, element: ir.Type) -> ir.Attribute:
 
 
 def bits_equal(x: Array) -> bool:
-    """Whether all elements are the same value; -0.0 and 0.0 differ."""
+    """Returns whether all elements are the same value; -0.0 and 0.0 differ."""
     if x.size == 0 or all(stride == 0 or n == 1 for stride, n in zip(x.strides, x.shape, strict=True)):
         return True
     flat = np.ascontiguousarray(x).reshape(-1)

@@ -52,7 +52,7 @@ class Matcher:
         return next(self.match(self.pattern, root, 1.0, Env()), None)
 
     def near(self, a: float, b: float) -> bool:
-        """Whether two constants are equal within the tolerance."""
+        """Returns whether two constants are equal within the tolerance."""
         return a == b or abs(a - b) <= self.tolerance * max(abs(a), abs(b))
 
     def match(self, p: Term, ref: ScalarRef, scale: float, env: Env) -> Iterator[Env]:

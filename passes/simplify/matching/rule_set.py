@@ -45,7 +45,7 @@ class Loaded:
         return Loaded(name, term, Function(replacement) if replacement else None, scalars, anchors, _reach(term, anchors), rows)
 
     def root_is(self, kind: str) -> bool:
-        """Whether the pattern's root has the kind `kind` (see `Forms.kind`)."""
+        """Returns whether the pattern's root has the kind `kind` (see `Forms.kind`)."""
         wanted = {Prod: "product", Add: "sum"}.get(type(self.term)) or (
             self.term.name if isinstance(self.term, CallPattern) else ""
         )
@@ -216,7 +216,7 @@ def _matched(forms: Forms, root: ScalarRef, env: Env) -> list[ir.Operation]:
 
 
 def _escapes(matched: list[ir.Operation], root: ir.Operation) -> bool:
-    """Whether a costly op inside the match has uses outside of it."""
+    """Returns whether a costly op inside the match has uses outside of it."""
     inside = set(matched)
     for op in matched:
         costly = op.name.startswith("math.") or op.name == "arith.divf" or _reduces(op)

@@ -84,7 +84,7 @@ def compare(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
 
 
 def not_negative(s: RewriteScope, ref: ScalarRef, depth: int = 3) -> bool:
-    """Whether an integer is a loop position, a widened unsigned value or a constant that is not negative."""
+    """Returns whether an integer is a loop position, a widened unsigned value or a constant that is not negative."""
     number = s.number(ref)
     if number is not None:
         return number >= 0

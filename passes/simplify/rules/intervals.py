@@ -117,7 +117,7 @@ def _twin(s: RewriteScope, value: ir.Value, element: ir.Type) -> ir.Value:
 
 
 def _holds(type_: ir.Type, x: Interval) -> bool:
-    """Whether an integer type holds all numbers of a range, so that none wrapped."""
+    """Returns whether an integer type holds all numbers of a range, so that none wrapped."""
     low, high = _all(type_)
     return low <= x[0] and x[1] <= high
 

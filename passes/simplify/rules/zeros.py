@@ -15,7 +15,7 @@ _EVEN = {"math.exp", "math.exp2", "math.absf", "math.cosh", "math.cos", "math.er
 
 
 def never_negative_zero(s: RewriteScope, ref: ScalarRef, depth: int = 5) -> bool:
-    """Whether `ref` is known not to be -0.0."""
+    """Returns whether `ref` is known not to be -0.0."""
     number = s.number(ref)
     if number is not None:
         return number != 0 or math.copysign(1.0, number) > 0
@@ -39,7 +39,7 @@ def never_negative_zero(s: RewriteScope, ref: ScalarRef, depth: int = 5) -> bool
 
 
 def sign_clear(s: RewriteScope, ref: ScalarRef, depth: int = 5) -> bool:
-    """Whether the sign bit of `ref` is known to be clear (or `ref` is NaN)."""
+    """Returns whether the sign bit of `ref` is known to be clear (or `ref` is NaN)."""
     number = s.number(ref)
     if number is not None:
         return math.copysign(1.0, number) > 0

@@ -99,7 +99,7 @@ def _lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
             parts.append(before(bound.high))
         return yes if not parts else parts[0] if len(parts) == 1 else arith.andi(*parts)
 
-    return b.memoised(("lanes", at, bound.low, bound.high), depth, partial(made))
+    return b.memoized(("lanes", at, bound.low, bound.high), depth, partial(made))
 
 
 def inner_blocks(space: Space, change: dict[Axis, Affine], axis: Axis, lanes: int, count: int) -> Range | None:

@@ -38,7 +38,7 @@ class WindowBlocks(Blocks):
             return first
         flags = ir.Attribute.parse("#arith.overflow<nsw>")
         depth = max((self.bound[t][0] for t, _ in at.terms if isinstance(t, Axis)), default=0)
-        return self.memoised(("moved", at), depth, lambda: arith.addi(first, self.number(at.constant), overflow_flags=flags))
+        return self.memoized(("moved", at), depth, lambda: arith.addi(first, self.number(at.constant), overflow_flags=flags))
 
     def _condition(self, guard: Guard, wide: bool) -> ir.Value:
         """Emits only the sides of bounds that can fail."""
@@ -47,7 +47,7 @@ class WindowBlocks(Blocks):
 
     def inside(self, guard: Guard) -> ir.Value:
         """Emits whether all bounds hold, as one i1."""
-        conditions = [self.memoised(("inside", b), 0, partial(self._inside, b)) for b in guard]
+        conditions = [self.memoized(("inside", b), 0, partial(self._inside, b)) for b in guard]
         both = conditions[0] if conditions else self.constant(1, ir.IntegerType.get_signless(1))
         for c in conditions[1:]:
             both = arith.andi(both, c)

@@ -62,7 +62,7 @@ class Dot(MatrixBlocks):
                 if not self.product.summed[i]:
                     self._store(result, self.results[i])
                     continue
-                here = self._moments(self._whole(self._value(result.expr)), centred=self.product.centred[i])
+                here = self._moments(self._whole(self._value(result.expr)), centered=self.product.centered[i])
                 rows[i] = here.joined(rows[i]) if i in rows else here
         for i, found in rows.items():
             value = found.sum if found.squares is None else found.squares
@@ -100,15 +100,15 @@ class Dot(MatrixBlocks):
         dims = ir.AffineMap.get_identity(2)
         vector.transfer_write(None, over_rows(value), view, [self.row, self.at[n]], dims, in_bounds=bounds)
 
-    def _moments(self, value: ir.Value, *, centred: bool) -> RowMoments:
-        """Returns the sum of each row of a block over the columns that the product has and, if centred, the sum of squared
+    def _moments(self, value: ir.Value, *, centered: bool) -> RowMoments:
+        """Returns the sum of each row of a block over the columns that the product has and, if centered, the sum of squared
         distances from their mean."""
         n = self.product.n
         cut = extent(n) % self.config.n != 0
         if cut:
             value = self._where_inside(value, 1, n)
         total = along_rows(value)
-        if not centred:
+        if not centered:
             return RowMoments(total)
         count = constant(float(self.width))
         if cut:

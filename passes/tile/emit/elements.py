@@ -84,11 +84,11 @@ class Blocks(Scopes):
         out, sum_, depth = self.number(at.constant), Affine(at.constant), 0
         for d, c, t, v in terms:
             depth, sum_ = max(depth, d), sum_ + Affine(0, ((t, c),))
-            scaled = v if c == 1 else self.memoised(("*", t, c), d, partial(arith.muli, v, self.number(c)))
+            scaled = v if c == 1 else self.memoized(("*", t, c), d, partial(arith.muli, v, self.number(c)))
             if sum_.constant == 0 and len(sum_.terms) == 1:
                 out = scaled
             else:
-                out = self.memoised(("at", sum_), depth, partial(arith.addi, out, scaled))
+                out = self.memoized(("at", sum_), depth, partial(arith.addi, out, scaled))
         return out
 
     def lane_index(self, at: Affine) -> ir.Value:
@@ -99,7 +99,7 @@ class Blocks(Scopes):
         assert self.vector is not None
         c = at.coefficient(self.vector)
         if c:
-            step = self.memoised("step", 0, lambda: vector.step(type_))
+            step = self.memoized("step", 0, lambda: vector.step(type_))
             if c != 1:
                 step = arith.muli(step, self.splat(c, ir.IndexType.get()))
             out = arith.addi(out, step)
@@ -145,7 +145,7 @@ class Blocks(Scopes):
         value = self.value(e)
         if isinstance(value.type, ir.VectorType):
             return value
-        return self.memoised(("widened", e), self.depth(e), lambda: self.widen(value))
+        return self.memoized(("widened", e), self.depth(e), lambda: self.widen(value))
 
     def _emit(self, e: Expr) -> ir.Value:
         match e:

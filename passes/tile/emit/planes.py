@@ -113,7 +113,7 @@ class PlaneProgram:
     def _zero(self) -> ir.Value:
         block = _block()
         zero = ir.DenseElementsAttr.get_splat(block, ir.FloatAttr.get(self.f32, 0.0))
-        return self.b.memoised("zeros", 0, lambda: arith.constant(block, zero))
+        return self.b.memoized("zeros", 0, lambda: arith.constant(block, zero))
 
     def _part(self, line: ir.Value, copy: ir.Value, to: ir.Value) -> None:
         """Splits a row into phases: columns that are a stride apart become neighbors."""
@@ -162,7 +162,7 @@ class PlaneProgram:
         b.bind(p.column, column)
         if left is not None:
             type_ = ir.VectorType.get([p.lanes], ir.IntegerType.get_signless(1))
-            b.stack[-1].mask = b.memoised(("mask", left), 0, lambda: vector.create_mask(type_, [b.number(left)]))
+            b.stack[-1].mask = b.memoized(("mask", left), 0, lambda: vector.create_mask(type_, [b.number(left)]))
         mask = b.stack[-1].mask
         with b.point():
             sums = self._sums(copy, row, column, rows)
@@ -201,7 +201,7 @@ class PlaneProgram:
         at = p.weight.at
         rest = Affine(at.constant, tuple((t, c) for t, c in at.terms if t not in (p.down, p.across)))
         step = at.coefficient(p.down) * k + at.coefficient(p.across) * j
-        start = b.memoised("weights", 0, partial(b.index, rest))
+        start = b.memoized("weights", 0, partial(b.index, rest))
         number = memref.load(b.memory[p.weight.tensor][0], [arith.addi(start, b.number(step))])
         return vector.broadcast(ir.VectorType.get([p.lanes], self.f32), number)
 

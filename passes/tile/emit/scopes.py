@@ -87,7 +87,7 @@ class Scopes:
         self.bound[axis] = (len(self.stack) - 1, value)
         self._depths = {}
 
-    def memoised(self, key: Any, depth: int, make: Callable[[], ir.Value]) -> ir.Value:
+    def memoized(self, key: Any, depth: int, make: Callable[[], ir.Value]) -> ir.Value:
         """Returns the value known as `key` in the scope at `depth`, made by `make` on first use."""
         memo = self.stack[depth].memo
         if key not in memo:
@@ -109,7 +109,7 @@ class Scopes:
 
     def constant(self, value: Any, type_: ir.Type) -> ir.Value:
         """Returns a scalar constant at the start of the program."""
-        return self.memoised((repr(value), str(type_)), 0, lambda: arith.constant(type_, attribute(value, type_)))
+        return self.memoized((repr(value), str(type_)), 0, lambda: arith.constant(type_, attribute(value, type_)))
 
     def number(self, n: int) -> ir.Value:
         """Returns an index constant."""
@@ -118,7 +118,7 @@ class Scopes:
     def splat(self, value: Any, type_: ir.Type) -> ir.Value:
         """Returns a constant vector with `value` in all lanes."""
         whole = ir.VectorType.get([self.lanes], type_)
-        return self.memoised(
+        return self.memoized(
             ("splat", repr(value), str(type_)), 0,
             lambda: arith.constant(whole, ir.DenseElementsAttr.get_splat(whole, attribute(value, type_))),
         )  # fmt: skip

@@ -21,7 +21,7 @@ def over(
 ) -> list[ir.Value]:
     """Runs `body` for every block of a row along `axis`: blocks whole but for the row's first lanes, then the rest."""
     b, lanes = loops.b, loops.plan.config.lanes
-    by = b.memoised("shift", 0, lambda: arith.remui(b.index(shift.base), b.number(shift.width)))
+    by = b.memoized("shift", 0, lambda: arith.remui(b.index(shift.base), b.number(shift.width)))
     b.window = ShiftedBlocks(shift, by)
     zero, whole, end = b.number(0), axis.extent // lanes * lanes, axis.extent + shift.width - 1
     if end > lanes and whole:
@@ -45,7 +45,7 @@ def enter(b: "Blocks", window: ShiftedBlocks, axis: Axis, at: ir.Value, left: in
         least = b.lanes if left is None else 0 if first is None else axis.extent - first
         type_ = ir.VectorType.get([b.lanes], ir.IntegerType.get_signless(1))
         attributes = {"most": _number(most), "least": _number(least)}
-        b.stack[-1].mask = b.memoised(
+        b.stack[-1].mask = b.memoized(
             "mask", -1,
             lambda: ir.Operation.create("tile.window", results=[type_], operands=[low, high], attributes=attributes).results[0],
         )  # fmt: skip

@@ -80,7 +80,7 @@ def _is_one(step: Launch, names: Collection[str]) -> bool:
 
 
 def _drops(step: Call, names: Sequence[str]) -> bool:
-    """Whether an attention call with arguments of these names has dropout."""
+    """Returns whether an attention call with arguments of these names has dropout."""
     given = dict(zip(names, step.args, strict=False)) | dict(step.kwargs)
     return bool(given.get("dropout", given.get("dropout_p", 0.0)))
 

@@ -53,7 +53,7 @@ def candidates(work: GemmWork, channels: int, gpu: Gpu) -> tuple[GemmConfig, ...
 
 
 def _suits(columns: int, features: int) -> bool:
-    """Whether tiles of so many columns are not far wider than the features, nor needlessly narrow for tensor cores."""
+    """Returns whether tiles of so many columns are not far wider than the features, nor needlessly narrow for tensor cores."""
     return columns < 2 * max(features, 2 * LEAST) and (columns > LEAST or features <= LEAST)
 
 

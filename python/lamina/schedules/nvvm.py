@@ -122,7 +122,7 @@ class Traffic:
     runs: int = 0
 
     def narrow(self, vec: int) -> bool:
-        """Whether accesses of `vec` elements are narrower than a thread's widest."""
+        """Returns whether accesses of `vec` elements are narrower than a thread's widest."""
         return vec * self.widest < FULL_ACCESS
 
 

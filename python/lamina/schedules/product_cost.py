@@ -228,6 +228,6 @@ def unmeasured(work: GemmWork, gpu: Gpu) -> GemmConfig | None:
 
 
 def _ping_pong_pays(config: GemmConfig, work: GemmWork, gpu: Gpu) -> bool:
-    """Whether ping-pong was measured to be faster for problems of this kind."""
+    """Returns whether ping-pong was measured to be faster for problems of this kind."""
     many = work.m >= _ROWS and blocks_of(config, work) >= gpu.sm_count
     return many and (work.products > 1 or work.ops >= _ACTIVATION)

@@ -176,7 +176,7 @@ def _full(rows: Nvvm) -> Nvvm:
 
 
 def _fits(rows: Nvvm, made: nvvm.NvvmConfig, work: RowWork, gpu: Gpu) -> bool:
-    """Whether this GPU can run a schedule, and no thread has nothing or too much to do."""
+    """Returns whether this GPU can run a schedule, and no thread has nothing or too much to do."""
     if not WARP // 4 <= rows.threads <= 1024 or rows.threads * made.vec * rows.cluster >= 2 * work.lanes:
         return False
     if rows.cluster > 1 and (gpu.capability < 90 or not work.whole or rows.cluster > LARGEST):

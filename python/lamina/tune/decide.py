@@ -74,7 +74,7 @@ def decide(
 
 
 def _is_open(question: Question, known: Answer, chosen: str, policy: Tune) -> bool:
-    """Whether the policy wants more measurements than there are."""
+    """Returns whether the policy wants more measurements than there are."""
     heard = {name for name, _ in (*known.times, *known.dropped)}
     return not chosen or (policy == "full" and not heard.issuperset(question.candidates))
 

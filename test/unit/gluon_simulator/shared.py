@@ -34,7 +34,7 @@ class Barrier:
     completed: Clock = field(default_factory=dict)
 
     def passes(self, parity: int) -> bool:
-        """Whether the phase of this parity, of the last two, is complete."""
+        """Returns whether the phase of this parity, of the last two, is complete."""
         return self.phase & 1 != parity
 
     def arrive(self, count: int) -> None:

@@ -57,7 +57,7 @@ def _unsliced(node: object) -> object:
 
 
 def _adds_a_dimension(node: fx.Node) -> bool:
-    """Whether a node inserts a dimension of size 1 at position 2."""
+    """Returns whether a node inserts a dimension of size 1 at position 2."""
     if _name(node) == "unsqueeze":
         return 2 in (*node.args[1:], node.kwargs.get("dim"))
     if node.target is not operator.getitem or not isinstance(node.args[1], tuple):

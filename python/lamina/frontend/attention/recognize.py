@@ -133,7 +133,7 @@ class _Rewrite:
         return True
 
     def _is_plain(self, operands: Sequence[Operand]) -> bool:
-        """Whether all shapes are static and all tensors have one dtype and device; scores may be f32."""
+        """Returns whether all shapes are static and all tensors have one dtype and device; scores may be f32."""
         values = [value(n) for n in (*(of.node for of in operands), self.of.node, *self.of.chain)]
         real = [v for v in values if v is not None and v.numel() and all(type(n) is int for n in (*v.shape, *v.stride()))]
         if len(real) < len(values) or not 2 <= len(self.of.shape) <= 4 or len({v.device for v in real}) > 1:

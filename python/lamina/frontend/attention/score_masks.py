@@ -144,7 +144,7 @@ def _scalar(graft: Graft, number: float, dtype: torch.dtype, device: torch.devic
 
 
 def _has_rows(steps: Sequence[Term], gm: fx.GraphModule, found: Tensor | None) -> bool:
-    """Whether each row certainly has an element that is not -inf."""
+    """Returns whether each row certainly has an element that is not -inf."""
     if found is not None:
         return not bool(found.isneginf().all(-1).any())
     (step, *more) = steps

@@ -184,7 +184,7 @@ def _function(run_forward: Run, run_backward: Run, plan: Plan) -> type[torch.aut
 
 
 def _is_batched(gradient: Any) -> bool:
-    """Whether a gradient stands for several, as those of vmap and is_grads_batched do."""
+    """Returns whether a gradient stands for several, as those of vmap and is_grads_batched do."""
     return isinstance(gradient, Tensor) and torch._C._functorch.is_legacy_batchedtensor(gradient)
 
 
@@ -220,7 +220,7 @@ def _laid_out(gradient: Tensor, shape: torch.Size, strides: tuple[int, ...]) -> 
 
 
 def _watched_by_others() -> bool:
-    """Whether hooks on saved tensors or compiled autograd need AOTAutograd's own Function."""
+    """Returns whether hooks on saved tensors or compiled autograd need AOTAutograd's own Function."""
     return torch._dynamo.config.compiled_autograd or bool(torch._C._autograd._saved_tensors_hooks_is_enabled() and _hooks())
 
 

@@ -59,7 +59,7 @@ def returned_views(graph: fx.Graph) -> tuple[Returned, ...]:
 
 
 def _returns_argument(node: fx.Node, source: fx.Node) -> bool:
-    """Whether eager's op returns the tensor that it is given: found by running it on meta tensors."""
+    """Returns whether eager's op returns the tensor that it is given: found by running it on meta tensors."""
     if not isinstance(node.target, torch._ops.OpOverload):
         return False
     if node.target._schema.is_mutable:

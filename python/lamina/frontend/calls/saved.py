@@ -133,6 +133,6 @@ def _placeholders(gm: fx.GraphModule) -> list[fx.Node]:
 
 
 def _is_tensor(node: Any) -> bool:
-    """Whether a node's value is a tensor that has strides."""
+    """Returns whether a node's value is a tensor that has strides."""
     value = node.meta.get("val") if isinstance(node, fx.Node) else None
     return isinstance(value, Tensor) and value.layout is torch.strided

@@ -157,12 +157,12 @@ def _stages(gm: fx.GraphModule, reasons: dict[fx.Node, str]) -> dict[fx.Node, in
 
 
 def _has_effect(node: fx.Node, reasons: dict[fx.Node, str]) -> bool:
-    """Whether a call must stay in order with others: higher-order ops may draw random numbers or print."""
+    """Returns whether a call must stay in order with others: higher-order ops may draw random numbers or print."""
     return support.has_effect(node) or (node in reasons and not isinstance(node.target, torch._ops.OpOverload))
 
 
 def _writes(node: fx.Node) -> bool:
-    """Whether a call writes to its arguments, so that their readers must stay before or after it."""
+    """Returns whether a call writes to its arguments, so that their readers must stay before or after it."""
     target = node.args[1] if node.target is WITH_EFFECTS else node.target
     return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
 

@@ -67,7 +67,7 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def _fits(interface: Interface, program: Program, gm: fx.GraphModule) -> bool:
-    """Whether arguments, results and captured tensors are those of the graph, as far as its nodes tell."""
+    """Returns whether arguments, results and captured tensors are those of the graph, as far as its nodes tell."""
     arguments = [node for node in gm.graph.nodes if node.op == "placeholder"]
     if not all(type(i) is int and 0 <= i < len(interface.inputs) for i in interface.moved):
         return False

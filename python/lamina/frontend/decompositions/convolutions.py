@@ -98,7 +98,7 @@ def _sizes(x: Tensor, weight: Tensor, stride: Sequence[int], padding: Sequence[i
 
 
 def _pays(x: Tensor, weight: Tensor, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]) -> bool:
-    """Whether padding the image to _FED channels, written and read again, takes a small part of the convolution's time."""
+    """Returns whether padding the image to _FED channels, written and read again, takes a small part of the convolution's time."""
     n, _, height, width = x.shape
     operations = 2 * n * math.prod(_sizes(x, weight, stride, padding, dilation)) * weight.numel()
     return 2 * n * height * width * _FED * x.itemsize / _BANDWIDTH < _SHARE * operations / _RATE
@@ -148,5 +148,5 @@ def _of_patches(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _is_last(x: Tensor, weight: Tensor) -> bool:
-    """Whether eager returns a channels-last result."""
+    """Returns whether eager returns a channels-last result."""
     return any(suggest_memory_format(t) is torch.channels_last for t in (x, weight))

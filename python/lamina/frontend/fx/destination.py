@@ -114,7 +114,7 @@ def moved(gm: fx.GraphModule) -> list[fx.Node]:
 
 
 def _is_argument(node: fx.Node) -> bool:
-    """Whether a placeholder is the caller's; tensors that the graph's module held are moved at compile time."""
+    """Returns whether a placeholder is the caller's; tensors that the graph's module held are moved at compile time."""
     return node.op == "placeholder" and not node.name.startswith("captured_")
 
 

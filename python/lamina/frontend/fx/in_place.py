@@ -65,7 +65,7 @@ def _is_mutable(node: fx.Node) -> bool:
 
 
 def _is_same(value: object, other: Tensor) -> bool:
-    """Whether two tensors over the same memory are the same elements in the same order."""
+    """Returns whether two tensors over the same memory are the same elements in the same order."""
     if not isinstance(value, Tensor):
         return False
     mine, others = ((t.dtype, t.shape, t.stride(), t.storage_offset(), t.is_conj(), t.is_neg()) for t in (value, other))

@@ -75,7 +75,7 @@ def reason(node: fx.Node) -> str | None:
 
 
 def _computed(node: fx.Node, name: str) -> bool:
-    """Whether Lamina computes an op on its dtypes: 8-bit floats are only moved, and converted from and to wider ones."""
+    """Returns whether Lamina computes an op on its dtypes: 8-bit floats are only moved, and converted from and to wider ones."""
     types = _dtypes(node)
     if types.isdisjoint(FLOAT8):
         return types <= COMPUTED
@@ -85,7 +85,7 @@ def _computed(node: fx.Node, name: str) -> bool:
 
 
 def _narrow_with_number(node: fx.Node) -> bool:
-    """Whether 8- or 16-bit integers are combined with a number that no decomposition has turned into a tensor: torch-mlir's
+    """Returns whether 8- or 16-bit integers are combined with a number that no decomposition has turned into a tensor: torch-mlir's
     conversion of it ends the process."""
     if str(node.target).split(".")[1] not in _ARITHMETIC:
         return False

@@ -97,7 +97,7 @@ def _attributes(node: fx.Node, reason: str, args: list[Any], kwargs: dict[str, A
 
 
 def _may_round(called: str) -> bool:
-    """Whether torch allows an op to round its f32 factors to tf32."""
+    """Returns whether torch allows an op to round its f32 factors to tf32."""
     return (called in PRODUCTS and rounds_to_tf32()) or (called in (*CONVOLUTIONS, BACKWARD) and convolutions_round_to_tf32())
 
 

@@ -76,7 +76,7 @@ def _reads_memory(node: fx.Node) -> bool:
 
 
 def _is_only_returned(node: fx.Node) -> bool:
-    """Whether a node's only uses are results of the graph, and views that are results."""
+    """Returns whether a node's only uses are results of the graph, and views that are results."""
     return all(user.op == "output" or (memory_source(user) is node and _is_only_returned(user)) for user in node.users)
 
 

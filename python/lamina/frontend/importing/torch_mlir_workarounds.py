@@ -68,7 +68,7 @@ def _check_bounds(extract: ir.Operation) -> None:
 
 
 def _is_data(value: ir.Value) -> bool:
-    """Whether a value inside a generic depends on the elements of its inputs, other than those of a ramp."""
+    """Returns whether a value inside a generic depends on the elements of its inputs, other than those of a ramp."""
     if isinstance(value, ir.BlockArgument):
         generic = value.owner.owner
         position = value.arg_number
@@ -80,7 +80,7 @@ def _is_data(value: ir.Value) -> bool:
 
 
 def _is_ramp(tensor: ir.Value) -> bool:
-    """Whether a tensor is torch-mlir's arange: a generic without inputs, under views."""
+    """Returns whether a tensor is torch-mlir's arange: a generic without inputs, under views."""
     while not isinstance(tensor, ir.BlockArgument) and tensor.owner.name in ("tensor.expand_shape", "tensor.collapse_shape"):
         tensor = tensor.owner.operands[0]
     if isinstance(tensor, ir.BlockArgument) or tensor.owner.name != "linalg.generic":

@@ -63,7 +63,7 @@ def take_epilogues(graph: fx.Graph) -> None:
 
 
 def _has_groups(node: fx.Node) -> bool:
-    """Whether a node is a grouped convolution, for which lamina-layout leaves the layouts of the whole graph unchanged."""
+    """Returns whether a node is a grouped convolution, for which lamina-layout leaves the layouts of the whole graph unchanged."""
     return node.target is aten.convolution.default and node.args[8] not in (1, node.args[0].meta["val"].shape[1])
 
 
@@ -107,7 +107,7 @@ def _keeps_layout(conversion: fx.Node) -> bool:
 
 
 def _is_per_channel(node: Any, result: fx.Node) -> bool:
-    """Whether a node has one number per channel of a result of shape (batch, channels, height, width)."""
+    """Returns whether a node has one number per channel of a result of shape (batch, channels, height, width)."""
     if not isinstance(node, fx.Node) or not isinstance(node.meta.get("val"), Tensor) or result.meta["val"].dim() != 4:
         return False
     shape, channels = node.meta["val"].shape, result.meta["val"].shape[1]
@@ -116,7 +116,7 @@ def _is_per_channel(node: Any, result: fx.Node) -> bool:
 
 
 def _suits(chain: _Chain) -> bool:
-    """Whether cuDNN has the call, and its results are as exact as eager's.
+    """Returns whether cuDNN has the call, and its results are as exact as eager's.
 
     Scales are folded into weights of bf16 alone: f16 has the range for the weights, but not for what they may be scaled to. With
     few channels (4) cuDNN takes four times as long with a ReLU as without.
@@ -136,7 +136,7 @@ def _has_cudnn() -> bool:
 
 
 def _pays(chain: _Chain) -> bool:
-    """Whether the saved pass over the convolution's result takes longer than the epilogue and the scaling of the weight."""
+    """Returns whether the saved pass over the convolution's result takes longer than the epilogue and the scaling of the weight."""
     if not _is_stored(chain.relu):
         return False
     weight, out = chain.convolution.args[1], chain.convolution.meta["val"]

@@ -30,7 +30,7 @@ def floats(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> list[int]:
 
 
 def _is_float(node: fx.Node, value: Any) -> bool:
-    """Whether Dynamo made a tensor of a float for this argument."""
+    """Returns whether Dynamo made a tensor of a float for this argument."""
     made = getattr(node.meta.get("grapharg"), "pass_arg_as_tensor", False)
     return made and isinstance(value, Tensor) and value.dtype is torch.float64 and not value.dim()
 

@@ -72,7 +72,7 @@ class ReadablePrinter:
         return expression(op, self.text)
 
     def _is_inlined(self, value: ir.Value) -> bool:
-        """Whether an arithmetic value is written inside of its only user."""
+        """Returns whether an arithmetic value is written inside of its only user."""
         uses = list(value.uses)
         if len(uses) != 1 or uses[0].owner.operation.block != value.owner.operation.block:
             return False

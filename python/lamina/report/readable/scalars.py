@@ -44,7 +44,7 @@ Operand = Callable[[ir.Value], Text]
 
 
 def is_arithmetic(op: ir.Operation) -> bool:
-    """Whether `expression` writes an op: it has one result and no effect."""
+    """Returns whether `expression` writes an op: it has one result and no effect."""
     dialect, _, name = op.name.partition(".")
     return dialect in ("arith", "math") or op.name in ("vector.broadcast", "vector.splat", "vector.reduction") or name == "lanes"
 

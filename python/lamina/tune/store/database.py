@@ -51,7 +51,7 @@ def opened(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connection |
 
 
 def _is_text(path: Path) -> bool:
-    """Whether the file holds text, such as an export: SQLite would report it as a damaged database."""
+    """Returns whether the file holds text, such as an export: SQLite would report it as a damaged database."""
     try:
         with open(path, "rb") as file:
             start = file.read(64)
@@ -61,7 +61,7 @@ def _is_text(path: Path) -> bool:
 
 
 def _is_new(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether the database is empty."""
+    """Returns whether the database is empty."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (found,) = connection.execute("PRAGMA user_version").fetchone()
     if (application, found) == (_APPLICATION, VERSION):
