@@ -1,5 +1,5 @@
-"""Convolutions of all kinds, with what surrounds them: a call of the library that says so, unmeasured, and Lamina kernels for the rest;
-nothing falls back."""
+"""Tests convolutions of all kinds with what surrounds them. Unmeasured, they are library calls with that reason; the rest are Lamina
+kernels, and nothing falls back."""
 
 from collections.abc import Callable
 

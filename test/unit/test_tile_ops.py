@@ -13,6 +13,7 @@ from lamina.dialects import context, random, tile
 from lamina.passes.infra.pipeline import run
 from lamina.passes.lower.tile_ops import Refused
 from lamina.targets.registry import tile_ops
+from lamina.targets.triton.ping_pong import PingPongPrinter
 from lamina.targets.triton.text import print_kernel
 
 LINE = 'loc("model.py":7:1)'
@@ -105,6 +106,20 @@ def lower(name: str, op: str) -> None:
         run(f"builtin.module({pipeline})", module)
         module.operation.verify()
         assert not re.search(r'"?(tile|random)\.[a-z_]+"?\(', str(module))
+
+
+def test_warp_groups_number_their_programs_themselves() -> None:
+    """A ping-pong kernel's two groups take turns, each with a number of its own: the program's id is not the CTA's."""
+    text = (
+        in_a_product("tile.program_id")
+        .replace("resident=0", "resident=1 ping_pong=1")
+        .replace("tile.threads = 128", "tile.threads = 384")
+    )
+    module = ir.Module.parse(text, context())
+    function = next(iter(module.body.operations)).operation
+    assert function.attributes["tile.ctas"] == function.attributes["tile.grid"]
+    printed = PingPongPrinter(function, True, "k").run()
+    assert "program = tl.program_id(0)" not in printed.kernel
 
 
 def names() -> list[str]:

@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 from importlib import import_module
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lamina.core.target import Kind, Target
-from lamina.passes.lower.tile_ops import TileOps
 
 from .base import Backend
 from .steps import Steps
+
+if TYPE_CHECKING:
+    from lamina.passes.lower.tile_ops import TileOps
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ TILE_OPS = {
 """Names the table of each lowering of tile programs: how it lowers each op of the tile dialect, or why it refuses it."""
 
 
-def tile_ops() -> dict[str, TileOps]:
+def tile_ops() -> "dict[str, TileOps]":
     """Returns the tables, by lowering."""
     return {name: _load(place) for name, place in TILE_OPS.items()}
 

@@ -57,6 +57,7 @@ class BlockPrinter(Reductions, BlockMemory):
             "memref.alloca": self._skip,
             "memref.prefetch": self._skip,
             "vector.step": self._step,
+            "vector.broadcast": self._repeat,
             "memref.load": self._load,
             "memref.store": self._store,
             "arith.addi": self._add,
@@ -77,8 +78,8 @@ class BlockPrinter(Reductions, BlockMemory):
         if self.ctas:
             self._line(f"program = tl.program_id(0){WIDEN if self.wide else ''}")
 
-    def _broadcast(self, op: ir.Operation) -> None:
-        super()._broadcast(op)
+    def _repeat(self, op: ir.Operation) -> None:
+        self._broadcast(op)
         self.numbers.add(op.result)
 
     def _step(self, op: ir.Operation) -> None:

@@ -18,7 +18,7 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.passes.ir.locations import where
-from lamina.passes.lower.tile_ops import Refused, TileOps, refusal
+from lamina.passes.lower.tile_ops import Elsewhere, Refused, TileOps, handlers, refusal
 from lamina.passes.space.contraction import FLOAT8
 from lamina.schedules.contraction import GemmConfig
 
@@ -84,7 +84,8 @@ class Printer(Pairs):
         self.parts: dict[ir.Value, list[str]] = {}  # names of the parts of a block that is cut
         self.calls: dict[str, None] = {}
         self.loops = 0
-        self.forms = self._forms()
+        own = {op: getattr(self, row.__name__) for op, row in handlers(self.tile_ops).items()}  # as subclasses override them
+        self.forms = self._forms() | own
 
     def run(self) -> Printed:
         """Prints the kernel. Where there are fewer CTAs than programs, it loops over programs (persistent kernel)."""
@@ -122,10 +123,8 @@ class Printer(Pairs):
         row = self.tile_ops.get(op.name)
         if isinstance(row, Refused):
             raise refusal(op, row, f"Triton, which prints kernel @{self.name},")
-        if row is None:
+        if not isinstance(row, Elsewhere):
             self.forms.get(op.name, self._apply)(op)
-        elif callable(row):
-            row(self, op)
 
     def _forms(self) -> dict[str, Callable[[ir.Operation], None]]:
         """Returns the methods that print ops of upstream's dialects, but for arithmetic."""
