@@ -91,6 +91,12 @@ class Emit:
         return self.wrap(self.op("vector.reduction", [i1], [value], kind=ir.Attribute.parse("#vector.kind<or>")).result)
 
 
+def replace(op: ir.Operation, result: Num) -> None:
+    """Replaces an op's only result by `result` and erases the op."""
+    op.results[0].replace_all_uses_with(result.value)
+    op.erase()
+
+
 def _integer(element: ir.Type, value: int) -> ir.Attribute:
     if isinstance(element, ir.IntegerType) and element.width < 64 and value >= 1 << (element.width - 1):
         value -= 1 << element.width

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from .reading import producer
+from .reading import number_of
 
 
 def generic(
@@ -77,10 +77,5 @@ def sums_of_products(
 
 def is_zero(v: ir.Value) -> bool:
     """Returns whether a value is known to be all zeros: a float constant or a fill."""
-    op = producer(v)
-    if op is not None and op.name == "linalg.fill":
-        op = producer(op.operands[0])
-    value = op.attributes["value"] if op is not None and op.name == "arith.constant" else None
-    if isinstance(value, ir.DenseElementsAttr):
-        value = value.get_splat_value() if value.is_splat else None
-    return isinstance(value, ir.FloatAttr) and value.value == 0.0
+    number = number_of(v)
+    return isinstance(number, float) and number == 0.0

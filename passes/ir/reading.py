@@ -27,13 +27,57 @@ def producer(value: ir.Value) -> ir.Operation | None:
     """Returns the defining op of `value`; None for a block argument."""
     if isinstance(value, ir.BlockArgument):
         return None
-    owner = value.owner
-    return owner.operation if hasattr(owner, "operation") else owner
+    return value.owner.operation
+
+
+def nested(op: ir.Operation, *names: str) -> list[ir.Operation]:
+    """Returns the ops in the regions of `op`, inner ones first, and `op` itself: all, or those with one of these names."""
+    found: list[ir.Operation] = []
+
+    def visit(inner: ir.Operation) -> ir.WalkResult:
+        if not names or inner.name in names:
+            found.append(inner)
+        return ir.WalkResult.ADVANCE
+
+    op.walk(visit)
+    return found
+
+
+def by_name(op: ir.Operation) -> dict[str, list[ir.Operation]]:
+    """Returns `nested(op)` by op name: a dictionary costs less than callbacks from MLIR."""
+    found: dict[str, list[ir.Operation]] = {}
+    for inner in nested(op):
+        found.setdefault(inner.name, []).append(inner)
+    return found
+
+
+def attributes_of(op: ir.Operation) -> dict[str, ir.Attribute]:
+    """Returns the attributes of an op as a dict."""
+    return dict(op.attributes.items())
+
+
+def number_of(value: ir.Value) -> float | int | None:
+    """Returns the number that a scalar constant is, or that all elements of a vector or tensor are; None for other values."""
+    op = producer(value)
+    if op is not None and op.name in ("vector.broadcast", "linalg.fill"):
+        return number_of(op.operands[0])
+    attribute = op.attributes["value"] if op is not None and op.name == "arith.constant" else None
+    if isinstance(attribute, ir.DenseElementsAttr):
+        attribute = attribute.get_splat_value() if attribute.is_splat else None
+    if not isinstance(attribute, ir.FloatAttr | ir.IntegerAttr | ir.BoolAttr):
+        return None
+    number: float | int = attribute.value
+    return number
 
 
 def shape_of(value: ir.Value) -> tuple[int, ...]:
     """Returns the shape of a tensor or memref."""
     return tuple(ir.ShapedType(value.type).shape)
+
+
+def element_of(type_: ir.Type) -> ir.Type:
+    """Returns the element type of a tensor, memref or vector type, or a scalar type itself."""
+    return type_.element_type if isinstance(type_, ir.ShapedType) else type_
 
 
 def element_type(value: ir.Value) -> str:
@@ -168,6 +212,11 @@ def neutral(op: str, dtype: str) -> int | float | bool:
     }  # fmt: skip
     value = table[op]
     return bool(value) if dtype == "i1" else value
+
+
+def reduction_kind(op: ir.Operation) -> str:
+    """Returns the kind of a vector.reduction or vector.multi_reduction, such as "add"."""
+    return str(op.attributes["kind"]).removeprefix("#vector.kind<").removesuffix(">")
 
 
 def compared_as(v: ir.Value) -> str:

@@ -5,21 +5,15 @@ dimension). Maps with other expressions (strides, windows) are None, and no pass
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from torch_mlir import ir
-from torch_mlir.passmanager import PassManager
+
+from .reading import attributes_of
 
 ZERO = -1
 Map = tuple[int, ...]
-
-
-def producer(value: ir.Value) -> ir.Operation | None:
-    """Returns the defining op of `value`; None for a block argument."""
-    owner = value.owner
-    return None if isinstance(owner, ir.Block) else owner.operation
 
 
 def tensor_blocks(module: ir.Module) -> Iterator[ir.Block]:
@@ -37,11 +31,6 @@ def tensor_blocks(module: ir.Module) -> Iterator[ir.Block]:
 def tensor_ops(module: ir.Module) -> list[ir.Operation]:
     """Returns all tensor ops in program order (a list, so the caller may erase the ops it has visited)."""
     return [op.operation for block in tensor_blocks(module) for op in block.operations]
-
-
-def attributes_of(op: ir.Operation) -> dict[str, ir.Attribute]:
-    """Returns the attributes of an op as a dict."""
-    return dict(op.attributes.items())
 
 
 def unused(op: ir.Operation) -> bool:
@@ -70,42 +59,6 @@ def external_functions(module: ir.Module) -> dict[str, ir.Operation]:
         if op.name == "func.func" and "graph.callee" in op.attributes:
             found[op.attributes["sym_name"].value] = op
     return found
-
-
-@contextmanager
-def effects_pinned(module: ir.Module) -> Iterator[None]:
-    """Protects graph.extern ops with effects from upstream passes, which take every graph.extern for pure and remove or merge it.
-
-    Inside this context those with effects are ops of an unregistered dialect, of which upstream assumes nothing.
-    """
-    context = module.context
-    allowed = context.allow_unregistered_dialects
-    externs = [op for op in tensor_ops(module) if op.name == "graph.extern" and has_effect(op, {})]
-    context.allow_unregistered_dialects = allowed or bool(externs)
-    try:
-        for op in externs:
-            _renamed(op, "pinned.extern")
-        yield
-    finally:
-        for op in [op for op in tensor_ops(module) if op.name == "pinned.extern"]:
-            _renamed(op, "graph.extern")
-        context.allow_unregistered_dialects = allowed
-
-
-def _renamed(op: ir.Operation, name: str) -> ir.Operation:
-    """Replaces an op without regions by one of another name."""
-    types, ip = [r.type for r in op.results], ir.InsertionPoint(op)
-    new = ir.Operation.create(name, types, list(op.operands), attributes_of(op), loc=op.location, ip=ip)
-    for before, after in zip(op.results, new.results, strict=True):
-        before.replace_all_uses_with(after)
-    op.erase()
-    return new
-
-
-def upstream(module: ir.Module, passes: str) -> None:
-    """Runs upstream passes on the module; external calls with effects are protected."""
-    with effects_pinned(module):
-        PassManager.parse(f"builtin.module({passes})", module.context).run(module.operation)
 
 
 @dataclass

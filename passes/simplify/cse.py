@@ -7,7 +7,8 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from ..infra.base import Pass
-from ..ir.rewriting import Reader, external_functions, has_effect, producer, tensor_blocks
+from ..ir.reading import producer
+from ..ir.rewriting import Reader, external_functions, has_effect, tensor_blocks
 
 _COMMUTATIVE = {
     "arith.addf", "arith.mulf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf", "arith.addi",

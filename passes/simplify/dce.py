@@ -7,6 +7,7 @@ from torch_mlir import ir
 from torch_mlir.passmanager import PassManager
 
 from ..infra.base import Pass
+from ..ir.reading import producer
 from ..ir.rewriting import (
     LoopGeneric,
     Reader,
@@ -15,7 +16,6 @@ from ..ir.rewriting import (
     erase_dead,
     external_functions,
     has_effect,
-    producer,
     rebuild,
     tensor_blocks,
     unused,

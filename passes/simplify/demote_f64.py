@@ -11,7 +11,8 @@ import numpy as np
 from torch_mlir import ir
 
 from ..infra.base import Pass
-from ..ir.rewriting import attributes_of, producer, tensor_blocks
+from ..ir.reading import attributes_of, producer
+from ..ir.rewriting import tensor_blocks
 from .evaluate import array_of, attribute_of
 
 _FREE = ("arith.constant", "tensor.empty")  # cloned in f32 for each use that needs it

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
+from ..ir.reading import number_of
 from ..ir.rewriting import ZERO, LoopGeneric, Map, Reader
 
 
@@ -64,7 +65,7 @@ class Scalars:
 
     def number(self, ref: ScalarRef) -> float | int | None:
         """Returns the value of `ref` when it is a constant: a scalar, a splat or a fill."""
-        return _number(self.resolve(ref).value)
+        return number_of(self.resolve(ref).value)
 
     def same(self, a: ScalarRef, b: ScalarRef) -> bool:
         """Returns whether two refs are the same scalar."""
@@ -82,21 +83,6 @@ class Scalars:
                 return None
             map_ = found
         return ScalarRef(tensor, tuple(ZERO if d == ZERO else ref.index[d] for d in map_))
-
-
-def _number(value: ir.Value) -> float | int | None:
-    owner = value.owner
-    if isinstance(owner, ir.Block) or owner.operation.name != "arith.constant":
-        return None
-    attribute = owner.operation.attributes["value"]
-    if isinstance(attribute, ir.DenseElementsAttr):
-        if not attribute.is_splat:
-            return None
-        attribute = attribute.get_splat_value()
-    if isinstance(attribute, ir.FloatAttr | ir.IntegerAttr | ir.BoolAttr):
-        found: float | int = attribute.value
-        return found
-    return None
 
 
 def _through_generic(scalars: Scalars, op: ir.Operation, ref: ScalarRef) -> ScalarRef | None:

@@ -4,11 +4,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from torch_mlir import ir
+from torch_mlir.passmanager import PassManager
 
 from lamina.core.options import check_fast_math
 
 from ..infra.base import Pass
-from ..ir.rewriting import ZERO, Map, Reader, erase_dead, fill, producer, tensor_blocks, unused, upstream
+from ..ir.reading import number_of, producer
+from ..ir.rewriting import ZERO, Map, Reader, erase_dead, fill, tensor_blocks, unused
 from .rules import RULES
 from .rules.intervals import mark_checked
 from .scalars import ScalarRef, Scalars
@@ -55,7 +57,7 @@ class Simplify(Pass):
         with module.context, ir.Location.unknown():
             for block in list(tensor_blocks(module)):
                 _Sweep(block, frozenset(self.fast_math)).run()
-        upstream(module, "canonicalize")
+        PassManager.parse("builtin.module(canonicalize)", module.context).run(module.operation)
 
 
 class _Sweep:
@@ -92,11 +94,8 @@ class _Sweep:
 
 def _adds_zero(op: ir.Operation) -> bool:
     for view in op.regions[0].blocks[0].operations:
-        if view.operation.name in ("arith.addf", "arith.subf"):
-            for value in view.operands:
-                maker = producer(value)
-                if maker is not None and maker.name == "arith.constant" and maker.attributes["value"].value == 0:
-                    return True
+        if view.operation.name in ("arith.addf", "arith.subf") and any(number_of(v) == 0 for v in view.operands):
+            return True
     return False
 
 
@@ -126,9 +125,7 @@ def _apply_rules(s: RewriteScope) -> bool:
 
 def _idle(check: ir.Operation) -> bool:
     """Returns whether a check always holds, or is torch-mlir's against 1/0, which is an infinity in eager."""
-    maker = producer(check.operands[0])
-    holds = maker is not None and maker.name == "arith.constant" and bool(maker.attributes["value"].value)
-    return holds or check.attributes["msg"].value == _NO_ZERO
+    return bool(number_of(check.operands[0])) or check.attributes["msg"].value == _NO_ZERO
 
 
 def _forward(s: RewriteScope) -> bool:

@@ -4,9 +4,9 @@ from math import inf, prod
 
 from torch_mlir import ir
 
-from ...ir.emit import Emit
+from ...ir.emit import Emit, replace
 from ...ir.index_ranges import GROWS, Ranges
-from .lanes import finish
+from ...ir.reading import element_of
 
 LARGEST = 1 << 30  # elements or numbers; programs past the end exceed it a little
 WIDE, NARROW = 64, 32
@@ -59,11 +59,9 @@ def saturate(op: ir.Operation) -> None:
     x = e.wrap(op.operands[0])
     low, high = x.like(-(1 << 31)), x.like((1 << 31) - 1)
     fits = e.make("arith.minsi", x.value.type, e.make("arith.maxsi", x.value.type, x, low), high)
-    finish(op, fits.cast("arith.index_cast", ir.IndexType.get()))
+    replace(op, fits.cast("arith.index_cast", ir.IndexType.get()))
 
 
 def from_long(op: ir.Operation) -> bool:
     """Returns whether a cast makes an index of an i64."""
-    of = op.operands[0].type
-    element = of.element_type if isinstance(of, ir.VectorType) else of
-    return isinstance(element, ir.IntegerType) and element.width == WIDE
+    return element_of(op.operands[0].type) == ir.IntegerType.get_signless(WIDE)

@@ -2,8 +2,8 @@
 
 from torch_mlir import ir
 
-from ...ir.emit import Emit, Num
-from .lanes import finish, per_lane
+from ...ir.emit import Emit, Num, replace
+from .lanes import per_lane
 
 BITS = 50  # of the quotient, removed in one iteration
 
@@ -14,7 +14,7 @@ def lower_remainder(op: ir.Operation) -> None:
 
     r = |x|, b = |y|; while r >= b: r -= trunc(r/t)*t with t = b * 2**k, k >= 0 such that r/t < 2**51. Every step is exact.
     """
-    finish(op, per_lane(op, _remainder))
+    replace(op, per_lane(op, _remainder))
 
 
 def _remainder(x: Num, y: Num) -> Num:

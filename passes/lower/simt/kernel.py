@@ -1,13 +1,12 @@
 """Distributes one block program over threads: emits the code of one thread."""
 
-from typing import Any
-
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from lamina.core.errors import CompileError
 
 from ...ir.locations import where
+from ...ir.reading import attributes_of, element_of, number_of, reduction_kind
 from ..tile_ops import handlers
 from . import blocks, control
 from .collective.cluster import start
@@ -19,7 +18,7 @@ from .groups import Groups
 from .memory import Mask, ThreadMemory
 from .threads import Indices, Shape, block_id, thread_id
 from .tile_ops import TILE_OPS
-from .values import Held, Spread, WholeMask, WindowMask, as_spread, element_of, has_blocks, per_part, vector_type
+from .values import Held, Spread, WholeMask, WindowMask, as_spread, has_blocks, per_part, vector_type
 
 WORKGROUP = "#gpu.address_space<workgroup>"
 REDUCES = ("vector.reduction", "tile.exp_total", "tile.scan")
@@ -114,7 +113,7 @@ class ThreadKernel:
             if op.name != "vector.reduction":
                 break
             run.append(op)
-        wanted = [Reduction(self.spread(op.operands[0]), _kind(op)) for op in run]
+        wanted = [Reduction(self.spread(op.operands[0]), reduction_kind(op)) for op in run]
         self.exchange.repeated = self.depth > 0
         for op, value in zip(run, reduce(wanted, self.exchange), strict=True):
             self.held[op.results[0]] = value
@@ -138,7 +137,7 @@ class ThreadKernel:
         """Emits an op on scalars as it is; all threads compute it."""
         new = ir.Operation.create(
             op.name, results=[r.type for r in op.results], operands=[self.uniform(v) for v in op.operands],
-            attributes={a.name: a.attr for a in _attributes(op)},
+            attributes=attributes_of(op),
         )  # fmt: skip
         self.held.update(zip(op.results, new.results, strict=True))
         if op.name == "memref.reinterpret_cast":
@@ -150,7 +149,7 @@ class ThreadKernel:
             self.scalar(op)
             return
         self.groups.visit(op, self.held)
-        attributes = {a.name: a.attr for a in _attributes(op)}
+        attributes = attributes_of(op)
         result = vector_type(self.parts_of(op.results[0].type)[1], element_of(op.results[0].type))
         operands = [self.operand(v) for v in op.operands]
 
@@ -207,7 +206,7 @@ class ThreadKernel:
 
     def mask(self, v: ir.Value) -> Mask:
         """Returns the thread's form of a mask; None where it is always true."""
-        if _always(v):
+        if number_of(v):
             return None
         held = self.groups.found.get(v) or self.held[v]
         assert not isinstance(held, ir.Value)
@@ -215,19 +214,3 @@ class ThreadKernel:
 
 
 _HANDLERS = {**blocks.HANDLERS, **control.HANDLERS, **handlers(TILE_OPS)}
-
-
-def _attributes(op: ir.Operation) -> list[Any]:
-    return [op.attributes[i] for i in range(len(op.attributes))]
-
-
-def _kind(op: ir.Operation) -> str:
-    return str(op.attributes["kind"]).removeprefix("#vector.kind<").removesuffix(">")
-
-
-def _always(v: ir.Value) -> bool:
-    """Returns whether a mask is the constant true."""
-    if isinstance(v, ir.BlockArgument) or v.owner.name != "arith.constant":
-        return False
-    value = ir.DenseElementsAttr(v.owner.attributes["value"])
-    return value.is_splat and bool(ir.IntegerAttr(value.get_splat_value()).value)

@@ -9,8 +9,9 @@ from functools import partial
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, vector
 
+from ...ir.reading import element_of
 from .threads import Indices, Shape
-from .values import PartialMask, Spread, WholeMask, WindowMask, as_spread, element_of, elements, together, vector_type
+from .values import PartialMask, Spread, WholeMask, WindowMask, as_spread, elements, together, vector_type
 
 WIDEST = 16  # bytes of one access
 Mask = WholeMask | Spread | WindowMask | None

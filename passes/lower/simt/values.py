@@ -66,11 +66,6 @@ def per_part(make: Callable[..., ir.Value], *operands: Spread) -> Spread:
     return Spread(tuple(out))
 
 
-def element_of(type_: ir.Type) -> ir.Type:
-    """Returns the element type of a vector type, or a scalar type itself."""
-    return ir.VectorType(type_).element_type if isinstance(type_, ir.VectorType) else type_
-
-
 def vector_type(vec: int, element: ir.Type) -> ir.VectorType:
     """Returns the type of a vector of `vec` elements."""
     return ir.VectorType.get([vec], element)

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
-from ...ir.rewriting import ZERO, Map, attributes_of, constant, empty, fill, map_attribute
+from ...ir.reading import attributes_of
+from ...ir.rewriting import ZERO, Map, constant, empty, fill, map_attribute
 from ..scalars import ScalarNode, ScalarRef
 from ..scope import RewriteScope
 from .forms import ReductionForm

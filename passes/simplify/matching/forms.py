@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from ...ir.rewriting import ZERO, producer
+from ...ir.reading import producer
+from ...ir.rewriting import ZERO
 from ..scalars import ScalarNode, ScalarRef, Scalars
 
 _PRODUCT = {"arith.mulf", "arith.divf", "arith.negf", "math.powf", "math.fpowi", "math.sqrt", "math.rsqrt"}

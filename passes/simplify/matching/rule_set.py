@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from ...ir.rewriting import Reader, producer
+from ...ir.reading import producer
+from ...ir.rewriting import Reader
 from ..scalars import ScalarRef, Scalars
 from ..scope import RewriteScope
 from .emit import CannotPlace, PatternEmitter
