@@ -44,7 +44,11 @@ def empty(type_: ir.RankedTensorType) -> ir.Value:
 
 def filled(type_: ir.RankedTensorType, number: float) -> ir.Value:
     """Creates a float tensor filled with one value."""
-    scalar = arith.constant(type_.element_type, number)
+    return fill(type_, arith.constant(type_.element_type, number))
+
+
+def fill(type_: ir.RankedTensorType, scalar: ir.Value) -> ir.Value:
+    """Creates a tensor filled with a scalar (linalg.fill)."""
     segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1])}
     op = ir.Operation.create("linalg.fill", results=[type_], operands=[scalar, empty(type_)], attributes=segments, regions=1)
     return with_body(op, lambda x, _: x)

@@ -9,8 +9,9 @@ from torch_mlir.passmanager import PassManager
 from lamina.core.options import check_fast_math
 
 from ..infra.base import Pass
+from ..ir.generics import fill
 from ..ir.reading import number_of, producer
-from ..ir.rewriting import ZERO, Map, Reader, erase_dead, fill, tensor_blocks, unused
+from ..ir.rewriting import ZERO, Map, Reader, erase_dead, tensor_blocks, unused, used
 from .rules import RULES
 from .rules.intervals import mark_checked
 from .scalars import ScalarRef, Scalars
@@ -140,7 +141,7 @@ def _forward(s: RewriteScope) -> bool:
             continue
         if map_ is None or maker is None or maker.name not in _SEEN_THROUGH or not _worth(s, maker, tensor):
             continue
-        if next(iter(arg.uses), None) is None:
+        if not used(arg):
             continue
         here, first = ScalarRef(arg, s.loops), s.generic.block.operations[0].operation
         source = s.scalars.resolve(here)
@@ -198,7 +199,7 @@ def _copies(s: RewriteScope, op: ir.Operation) -> bool:
         return False
     changed, n_in = False, len(generic.ins)
     for i, (result, value) in enumerate(zip(op.results, generic.yielded, strict=True)):
-        if next(iter(result.uses), None) is None:
+        if not used(result):
             continue
         if isinstance(value.owner, ir.Block):
             at = value.arg_number
@@ -208,6 +209,7 @@ def _copies(s: RewriteScope, op: ir.Operation) -> bool:
                 result.replace_all_uses_with(tensor)
                 changed = True
         elif value.owner.operation.name == "arith.constant" and value.owner.operation.block != generic.block:
-            result.replace_all_uses_with(fill(value, result.type, op))
+            with op.location, ir.InsertionPoint(op):
+                result.replace_all_uses_with(fill(result.type, value))
             changed = True
     return changed
