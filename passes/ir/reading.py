@@ -75,6 +75,17 @@ def shape_of(value: ir.Value) -> tuple[int, ...]:
     return tuple(ir.ShapedType(value.type).shape)
 
 
+def ramp_base(value: ir.Value) -> ir.Value | None:
+    """Returns the scalar `base` of a vector base + [0, 1, 2, ...] (vector.broadcast and vector.step); None for other values."""
+    op = producer(value)
+    if op is None or op.name != "arith.addi":
+        return None
+    base, step = (producer(v) for v in op.operands)
+    if base is None or step is None or (base.name, step.name) != ("vector.broadcast", "vector.step"):
+        return None
+    return base.operands[0]
+
+
 def element_of(type_: ir.Type) -> ir.Type:
     """Returns the element type of a tensor, memref or vector type, or a scalar type itself."""
     return type_.element_type if isinstance(type_, ir.ShapedType) else type_

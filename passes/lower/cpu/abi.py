@@ -5,6 +5,8 @@ can declare each pointer `llvm.noalias`, which lets LLVM keep loaded rows in reg
 out of `bufs` and calls it.
 """
 
+from collections.abc import Collection
+
 from torch_mlir import ir
 from torch_mlir.dialects import func, scf
 
@@ -57,11 +59,7 @@ def _checked(of: ir.Type, function: ir.Operation, name: str) -> ir.Type:
 
 def _argument_attributes(function: ir.Operation, block: ir.Block, ops: dict[str, list[ir.Operation]]) -> list[ir.Attribute]:
     """Returns noalias for all but the arguments that `tile.alias` lists (a unit attribute: all), readonly where nothing writes."""
-    count = len(block.arguments)
-    shared: set[int] = set()
-    if "tile.alias" in function.attributes:
-        alias = function.attributes["tile.alias"]
-        shared = set(range(count)) if isinstance(alias, ir.UnitAttr) else {int(i) for i in ir.DenseI64ArrayAttr(alias)}
+    shared = aliased(function, len(block.arguments))
     written = {root(o.operands[at]) for name, at in WRITES.items() for o in ops.get(name, ())}
     unit = ir.UnitAttr.get()
     result = []
@@ -69,6 +67,13 @@ def _argument_attributes(function: ir.Operation, block: ir.Block, ops: dict[str,
         names = ([] if i in shared else ["llvm.noalias"]) + ([] if argument in written else ["llvm.readonly"])
         result.append(ir.DictAttr.get(dict.fromkeys(names, unit)))
     return result
+
+
+def aliased(function: ir.Operation, count: int) -> Collection[int]:
+    """Returns the numbers of the `count` arguments that may share memory with others: `tile.alias` lists them, or is a unit
+    attribute for all."""
+    alias = function.attributes.get("tile.alias", ())
+    return range(count) if isinstance(alias, ir.UnitAttr) else list(alias)
 
 
 def _loop(function: ir.Operation, block: ir.Block, ops: dict[str, list[ir.Operation]], lo: ir.Value, hi: ir.Value) -> None:

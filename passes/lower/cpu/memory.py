@@ -1,10 +1,9 @@
 """Lowers gathers and strided loads; and what all memory lowerings share: roots, strides, flat views and linear indices."""
 
-import math
-
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
+from lamina.core.layout import Layout
 
 from ...ir.emit import Emit, Num
 from ...ir.locations import where
@@ -173,8 +172,7 @@ def _widened_mask(e: Emit, mask: ir.Value, step: int) -> ir.Value | None:
 
 def _require_dense(e: Emit, of: ir.MemRefType) -> None:
     """Raises CompileError for a memref that is not contiguous."""
-    expected = [math.prod(of.shape[i + 1 :]) for i in range(of.rank)]
-    if any(have != want and extent != 1 for have, want, extent in zip(strides(of), expected, of.shape, strict=True)):
+    if not Layout.of(of.shape, strides(of)).is_row_major:
         raise CompileError(
             f"tile.gather from {of}, which is not contiguous",
             where=where(e.loc),

@@ -2,7 +2,7 @@
 
 from torch_mlir import ir
 
-from ..cpu.abi import WRITES
+from ..cpu.abi import WRITES, aliased
 
 ATOMICS = {"memref.atomic_rmw": 1, "memref.generic_atomic_rmw": 0}
 ALIGNMENT = 16  # bytes: what one thread loads at once
@@ -18,13 +18,8 @@ def annotate(function: ir.Operation, ops: dict[str, list[ir.Operation]]) -> None
     block = function.regions[0].blocks[0]
     count = len(ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).inputs)
     arguments = list(block.arguments)
-    shared: set[int] = set()
-    if "tile.alias" in function.attributes:
-        alias = function.attributes["tile.alias"]
-        shared = set(range(count)) if isinstance(alias, ir.UnitAttr) else {int(i) for i in ir.DenseI64ArrayAttr(alias)}
-    aligned = [ALIGNMENT] * count
-    if "tile.align" in function.attributes:
-        aligned = [int(n) for n in ir.DenseI64ArrayAttr(function.attributes["tile.align"])]
+    shared = aliased(function, count)
+    aligned = list(function.attributes["tile.align"]) if "tile.align" in function.attributes else [ALIGNMENT] * count
     stores = {o.operands[at] for name, at in (WRITES | ATOMICS).items() for o in ops.get(name, ())}
     written = {root for target in stores for root in _roots(target)}
     unit, none = ir.UnitAttr.get(), ir.DictAttr.get({})

@@ -7,7 +7,7 @@ Guards of pads, concatenations and slices, and bounds of rows, are of this kind.
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from ...ir.reading import number_of
+from ...ir.reading import number_of, ramp_base
 from .divisors import Divisors
 from .threads import Indices
 from .values import WholeMask
@@ -35,7 +35,7 @@ class Groups:
 
     def _compare(self, op: ir.Operation, held: dict[ir.Value, object]) -> None:
         predicate = arith.CmpIPredicate(ir.IntegerAttr(op.attributes["predicate"]).value)
-        ramp, bound = _ramp(op.operands[0]), number_of(op.operands[1])
+        ramp, bound = ramp_base(op.operands[0]), number_of(op.operands[1])
         if (
             predicate not in _DECIDED
             or ramp is None
@@ -60,13 +60,3 @@ class Groups:
 def _is_truth(v: ir.Value) -> bool:
     element = ir.VectorType(v.type).element_type
     return isinstance(element, ir.IntegerType) and element.width == 1
-
-
-def _ramp(v: ir.Value) -> ir.Value | None:
-    """Returns the scalar base of `broadcast(base) + step`; None for values of another form."""
-    if isinstance(v, ir.BlockArgument) or v.owner.name != "arith.addi":
-        return None
-    a, b = (o.owner for o in v.owner.operands)
-    if isinstance(a, ir.Block) or isinstance(b, ir.Block) or (a.name, b.name) != ("vector.broadcast", "vector.step"):
-        return None
-    return a.operands[0]

@@ -9,7 +9,6 @@ from ...ir.locations import where
 from ...ir.reading import attributes_of, element_of, number_of, reduction_kind
 from ..tile_ops import handlers
 from . import blocks, control
-from .collective.cluster import start
 from .collective.exchange import Exchange
 from .collective.reductions import Reduction, reduce
 from .collective.workgroup import Workgroup
@@ -19,10 +18,11 @@ from .memory import Mask, ThreadMemory
 from .threads import Indices, Shape, block_id, thread_id
 from .tile_ops import TILE_OPS
 from .values import Held, Spread, WholeMask, WindowMask, as_spread, has_blocks, per_part, vector_type
+from .vendor import Vendor
 
 WORKGROUP = "#gpu.address_space<workgroup>"
 REDUCES = ("vector.reduction", "tile.exp_total", "tile.scan")
-ELEMENTWISE = ("arith.", "math.", "llvm.", "nvvm.")
+ELEMENTWISE = ("arith.", "math.", "llvm.")
 
 
 class ThreadKernel:
@@ -32,10 +32,17 @@ class ThreadKernel:
     """
 
     def __init__(
-        self, tile: ir.Operation, entry: ir.Block, workgroup: Workgroup, warp: int, part: ir.Operation | None = None, first: int = 0
+        self,
+        tile: ir.Operation,
+        entry: ir.Block,
+        workgroup: Workgroup,
+        warp: int,
+        vendor: Vendor,
+        part: ir.Operation | None = None,
+        first: int = 0,
     ) -> None:
         source = part or tile
-        self.shape, self.entry, self.first = Shape.of(source, warp), entry, first
+        self.shape, self.entry, self.vendor, self.first = Shape.of(source, warp), entry, vendor, first
         self.name = ir.StringAttr(tile.attributes["sym_name"]).value
         self.held: dict[ir.Value, Held] = {}
         self.divisors = Divisors()
@@ -65,7 +72,7 @@ class ThreadKernel:
         program, active, self.rank = at.minus(block_id(), self.first), None, None
         if shape.cluster > 1:
             program, self.rank = at.over(program, shape.cluster), at.modulo(program, shape.cluster)
-            start()
+            self.vendor.start()
         if shape.pack > 1:
             program = at.add(at.times(program, shape.pack), at.over(self.thread, shape.threads))
             if self.grid % shape.pack:
@@ -81,7 +88,7 @@ class ThreadKernel:
         self.groups = Groups(shape.vec, self.offsets, self.divisors, at)
         held = any(op.operation.name in REDUCES for op in self.source.operations)  # then all is loaded before anything is stored
         self.memory = ThreadMemory(shape, at, self.offsets, active if first is None else first, self.aligned, not held)
-        self.exchange = Exchange(shape, at, self.thread, self.rank, self.shared)
+        self.exchange = Exchange(shape, at, self.thread, self.rank, self.shared, self.vendor)
 
     def shared(self, count: int, element: ir.Type) -> ir.Value:
         """Returns a buffer of `count` elements in shared memory."""

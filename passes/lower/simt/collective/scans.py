@@ -11,7 +11,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, memref
 
 from ....ir.reading import neutral
-from ..threads import barrier
+from ..threads import barrier, when
 from ..values import Spread, elements, together
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _among_warps(k: "ThreadKernel", totals: list[ir.Value], carry: ir.Value, joi
     slots = k.shared(warps * len(totals), carry.type)
     if k.depth:
         barrier()
-    k.exchange.where(
+    when(
         at.below(lane, 1), lambda: [memref.store(t, slots, [at.add(warp, c * warps)]) for c, t in enumerate(totals)]
     )  # fmt: skip
     barrier()
