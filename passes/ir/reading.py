@@ -225,9 +225,12 @@ def neutral(op: str, dtype: str) -> int | float | bool:
     return bool(value) if dtype == "i1" else value
 
 
-def reduction_kind(op: ir.Operation) -> str:
-    """Returns the kind of a vector.reduction or vector.multi_reduction, such as "add"."""
-    return str(op.attributes["kind"]).removeprefix("#vector.kind<").removesuffix(">")
+def combining_op(reduction: ir.Operation) -> str:
+    """Returns the arith op by which a vector.reduction or vector.multi_reduction combines elements, such as "arith.addf"."""
+    kind = str(reduction.attributes["kind"]).removeprefix("#vector.kind<").removesuffix(">")
+    if kind.startswith(("min", "max")):
+        return f"arith.{kind}"
+    return f"arith.{kind}{'f' if isinstance(element_of(reduction.operands[0].type), ir.FloatType) else 'i'}"
 
 
 def compared_as(v: ir.Value) -> str:

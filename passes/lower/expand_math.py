@@ -78,7 +78,7 @@ class ExpandMath(Pass):
                 return
             result = f64[op.name](*operands)
         elif op.name in f32:
-            result = _narrowed(f32[op.name](*map(_widened, operands)), element)
+            result = f32[op.name](*map(_widened, operands)).to(element)
         elif isinstance(element, ir.F32Type):
             return
         else:
@@ -103,12 +103,8 @@ def _in_f32(op: ir.Operation, operands: list[Num]) -> Num:
     result = e.make(op.name, e.type(ir.F32Type.get()), *map(_widened, operands))
     if op.name in hardware.MARKABLE:
         hardware.mark(result.value.owner)
-    return _narrowed(result, operands[0].element)
+    return result.to(operands[0].element)
 
 
 def _widened(x: Num) -> Num:
-    return x.cast("arith.extf", ir.F32Type.get()) if x.is_float and x.element.width < 32 else x
-
-
-def _narrowed(x: Num, element: ir.Type) -> Num:
-    return x if x.element == element else x.cast("arith.truncf", element)
+    return x.to(ir.F32Type.get()) if x.is_float and x.element.width < 32 else x

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from torch_mlir import ir
 
@@ -106,10 +107,7 @@ class RewriteScope:
         if ref is None:
             return None
         generic = self.generic
-        for tensor, map_, arg in zip(generic.ins, generic.maps, generic.args, strict=False):
-            if tensor == ref.value and map_ == ref.index:
-                return arg
-        for tensor, map_, arg in generic.added:
+        for tensor, map_, arg in chain(zip(generic.ins, generic.maps, generic.args, strict=False), generic.added):
             if tensor == ref.value and map_ == ref.index:
                 return arg
         arg = generic.block.add_argument(ref.value.type.element_type, generic.op.location)

@@ -14,7 +14,7 @@ from lamina.core.errors import CompileError
 
 from ...ir.emit import Emit
 from ...ir.locations import where
-from .memory import root
+from .memory import roots
 
 BODY_SUFFIX = ".body"
 WRITES = {"vector.transfer_write": 1, "vector.store": 1, "vector.maskedstore": 0, "vector.scatter": 0, "memref.store": 1}
@@ -60,7 +60,7 @@ def _checked(of: ir.Type, function: ir.Operation, name: str) -> ir.Type:
 def _argument_attributes(function: ir.Operation, block: ir.Block, ops: dict[str, list[ir.Operation]]) -> list[ir.Attribute]:
     """Returns noalias for all but the arguments that `tile.alias` lists (a unit attribute: all), readonly where nothing writes."""
     shared = aliased(function, len(block.arguments))
-    written = {root(o.operands[at]) for name, at in WRITES.items() for o in ops.get(name, ())}
+    written = {r for name, at in WRITES.items() for o in ops.get(name, ()) for r in roots(o.operands[at])}
     unit = ir.UnitAttr.get()
     result = []
     for i, argument in enumerate(block.arguments):

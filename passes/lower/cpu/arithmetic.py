@@ -3,7 +3,7 @@
 from torch_mlir import ir
 
 from ...ir.emit import Emit, Num, replace
-from ...ir.reading import element_of, number_of, reduction_kind
+from ...ir.reading import combining_op, element_of, number_of
 
 DIVISIONS = ("divsi", "remsi", "floordivsi", "ceildivsi", "divui", "remui", "ceildivui")
 
@@ -44,7 +44,7 @@ def lower_extremum(op: ir.Operation) -> None:
 def lower_reduction(op: ir.Operation) -> None:
     """Lowers vector.reduction and rank-1 multi_reduction of maximumf or minimumf, keeping NaN: checks whether any lane is NaN,
     and reduces as if none were. That is one instruction a step, where LLVM's own reduction takes seven."""
-    kind = reduction_kind(op)
+    kind = combining_op(op).removeprefix("arith.")
     source = op.operands[0]
     of = ir.VectorType(source.type)
     if kind not in ("maximumf", "minimumf") or of.rank != 1 or isinstance(op.results[0].type, ir.VectorType):
@@ -74,7 +74,7 @@ def extend_bf16(op: ir.Operation) -> None:
     """Lowers bf16 to f32 (and on to f64) to integer ops."""
     e = Emit.before(op)
     x = widened(e.wrap(op.operands[0]))
-    replace(op, x if isinstance(element_of(op.results[0].type), ir.F32Type) else x.cast("arith.extf", ir.F64Type.get()))
+    replace(op, x.to(element_of(op.results[0].type)))
 
 
 def truncate_half(op: ir.Operation) -> None:
@@ -83,9 +83,9 @@ def truncate_half(op: ir.Operation) -> None:
     x = Emit.before(op).wrap(op.operands[0])
     half = element_of(op.results[0].type)
     if isinstance(half, ir.BF16Type):
-        replace(op, rounded(_single(x)))
+        replace(op, rounded(x.to(ir.F32Type.get())))
     elif isinstance(x.element, ir.F64Type):
-        replace(op, _single(x).cast("arith.truncf", half))
+        replace(op, x.to(ir.F32Type.get()).to(half))
 
 
 def integer_to_half(op: ir.Operation) -> None:
@@ -102,10 +102,6 @@ def half_to_integer(op: ir.Operation) -> None:
     x = e.wrap(op.operands[0])
     single = widened(x) if isinstance(x.element, ir.BF16Type) else x.cast("arith.extf", ir.F32Type.get())
     replace(op, single.cast(op.name, element_of(op.results[0].type)))
-
-
-def _single(x: Num) -> Num:
-    return x.cast("arith.truncf", ir.F32Type.get()) if isinstance(x.element, ir.F64Type) else x
 
 
 def rounded(x: Num) -> Num:

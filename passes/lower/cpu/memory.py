@@ -7,17 +7,21 @@ from lamina.core.layout import Layout
 
 from ...ir.emit import Emit, Num
 from ...ir.locations import where
-from ...ir.reading import number_of
+from ...ir.reading import number_of, producer
 
 VIEWS = {"memref.subview", "memref.reinterpret_cast", "memref.collapse_shape", "memref.expand_shape", "memref.cast"}
 FEW = 4  # up to this stride, loading everything and shuffling lanes beats a gather
 
 
-def root(memory: ir.Value) -> ir.Value:
-    """Returns the function argument or allocation that `memory` is a view of."""
-    while not isinstance(memory.owner, ir.Block) and memory.owner.name in VIEWS:
-        memory = memory.owner.operands[0]
-    return memory
+def roots(memory: ir.Value) -> list[ir.Value]:
+    """Returns the function argument or allocation that `memory` is a view of: several, where it is a choice among buffers."""
+    op = producer(memory)
+    if op is not None and op.name in VIEWS:
+        return roots(op.operands[0])
+    if op is not None and op.name == "scf.index_switch":
+        ends = [list(r.blocks[0].operations)[-1].operation for r in op.regions]
+        return [found for end in ends for found in roots(end.operands[ir.OpResult(memory).result_number])]
+    return [memory]
 
 
 def strides(of: ir.MemRefType) -> list[int]:

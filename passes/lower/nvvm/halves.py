@@ -27,9 +27,7 @@ def lower(op: ir.Operation) -> None:
     to = element_of(op.results[0].type)
     half = _is_half(to)
     if op.name in BETWEEN_FLOATS:
-        x = e.wrap(op.operands[0])
-        single = x.cast("arith.extf" if _is_half(x.element) else "arith.truncf", ir.F32Type.get())
-        replace(op, single.cast("arith.truncf" if half else "arith.extf", to))
+        replace(op, e.wrap(op.operands[0]).to(ir.F32Type.get()).to(to))
         return
     operands = [_widened(e.wrap(v)) for v in op.operands]
     single = e.make(op.name, e.type(ir.F32Type.get() if half else to), *operands, **attributes_of(op))
@@ -61,4 +59,4 @@ def _is_half(element: ir.Type) -> bool:
 
 
 def _widened(x: Num) -> Num:
-    return x.cast("arith.extf", ir.F32Type.get()) if _is_half(x.element) else x
+    return x.to(ir.F32Type.get()) if _is_half(x.element) else x

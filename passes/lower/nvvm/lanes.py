@@ -6,7 +6,7 @@ from collections.abc import Callable
 from torch_mlir import ir
 
 from ...ir.emit import Emit, Num, replace
-from ...ir.reading import reduction_kind
+from ...ir.reading import combining_op
 from ..gpu_math import LATE, LATE_F64, hardware
 
 
@@ -125,19 +125,10 @@ def lower_reduction(op: ir.Operation) -> None:
     """Lowers vector.reduction to a tree of scalar ops, neighbors first. LLVM's own expansion adds in order unless told `reassoc`,
     and shuffles vectors, which the hardware has only as scalars."""
     e = Emit(ir.InsertionPoint(op), op.location)
-    kind = reduction_kind(op)
-    lanes = extracted(e, op.operands[0])
-    name = COMBINE.get(kind) or f"arith.{kind}{'f' if lanes[0].is_float else 'i'}"
+    lanes, name = extracted(e, op.operands[0]), combining_op(op)
     while len(lanes) > 1:
         pairs = zip(lanes[::2], lanes[1::2], strict=False)
         lanes = [e.make(name, a.value.type, a, b) for a, b in pairs] + lanes[len(lanes) & ~1 :]
     if len(op.operands) > 1:
         lanes = [e.make(name, lanes[0].value.type, e.wrap(op.operands[1]), lanes[0])]
     replace(op, lanes[0])
-
-
-COMBINE = {
-    "minimumf": "arith.minimumf", "maximumf": "arith.maximumf", "minnumf": "arith.minnumf", "maxnumf": "arith.maxnumf",
-    "minsi": "arith.minsi", "maxsi": "arith.maxsi", "minui": "arith.minui", "maxui": "arith.maxui",
-    "and": "arith.andi", "or": "arith.ori", "xor": "arith.xori",
-}  # fmt: skip

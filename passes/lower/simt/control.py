@@ -9,12 +9,10 @@ from torch_mlir.dialects import memref, scf
 
 from .shared_loops import SHARED, shared_loop
 from .threads import Shape, barrier, when
-from .values import Spread, elements, has_blocks, together
+from .values import Join, Spread, elements, has_blocks, joining, together
 
 if TYPE_CHECKING:
     from .kernel import ThreadKernel
-
-Join = Callable[[ir.Value, ir.Value], ir.Value]
 
 
 def loop(k: "ThreadKernel", op: ir.Operation) -> None:
@@ -46,10 +44,7 @@ def combine(k: "ThreadKernel", op: ir.Operation) -> None:
     name = ir.StringAttr(op.attributes["combine"]).value
     mine = k.operand(op.operands[0]).parts if has_blocks(op) else (k.uniform(op.operands[0]),)
     found = [e for p in mine for e in (elements(p) if has_blocks(op) else [p])]
-
-    def join(a: ir.Value, b: ir.Value) -> ir.Value:
-        return ir.Operation.create(name, results=[a.type], operands=[a, b]).results[0]
-
+    join = joining(name)
     groups = k.shape.teams
     if (together_in_warp := _teams_of_warp(k.shape)) > 1:
         groups //= together_in_warp

@@ -1,12 +1,14 @@
 """Distributes one block program over threads: emits the code of one thread."""
 
+from itertools import takewhile
+
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from lamina.core.errors import CompileError
 
 from ...ir.locations import where
-from ...ir.reading import attributes_of, element_of, number_of, reduction_kind
+from ...ir.reading import attributes_of, combining_op, element_of, number_of
 from ..tile_ops import handlers
 from . import blocks, control
 from .collective.exchange import Exchange
@@ -17,7 +19,7 @@ from .groups import Groups
 from .memory import Mask, ThreadMemory
 from .threads import Indices, Shape, block_id, thread_id
 from .tile_ops import TILE_OPS
-from .values import Held, Spread, WholeMask, WindowMask, as_spread, has_blocks, per_part, vector_type
+from .values import Held, Spread, WholeMask, WindowMask, as_spread, has_blocks, joining, per_part, vector_type
 from .vendor import Vendor
 
 WORKGROUP = "#gpu.address_space<workgroup>"
@@ -115,12 +117,8 @@ class ThreadKernel:
 
     def _reductions(self, ops: list[ir.Operation]) -> int:
         """Emits adjacent reductions, which share barriers; returns how many there are."""
-        run = []
-        for op in ops:
-            if op.name != "vector.reduction":
-                break
-            run.append(op)
-        wanted = [Reduction(self.spread(op.operands[0]), reduction_kind(op)) for op in run]
+        run = list(takewhile(lambda op: op.name == "vector.reduction", ops))
+        wanted = [Reduction(self.spread(op.operands[0]), joining(combining_op(op))) for op in run]
         self.exchange.repeated = self.depth > 0
         for op, value in zip(run, reduce(wanted, self.exchange), strict=True):
             self.held[op.results[0]] = value

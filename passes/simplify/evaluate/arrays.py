@@ -26,13 +26,6 @@ def is_bf16(element: ir.Type) -> bool:
     return isinstance(element, ir.BF16Type)
 
 
-def round_bf16(x: Array) -> Array:
-    """Rounds f32 values to the nearest bf16, ties to even; NaN stays NaN."""
-    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
-    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)).view(np.float32)
-    return np.where(np.isnan(x), np.float32(np.nan), rounded).reshape(np.shape(x))
-
-
 def array_of(attribute: ir.Attribute) -> Array | None:
     """Returns the value of an arith.constant; a splat is broadcast (no memory behind it). None when it is not readable."""
     if isinstance(attribute, ir.FloatAttr | ir.IntegerAttr | ir.BoolAttr):
