@@ -1,4 +1,4 @@
-"""Reads shapes, affine indexing maps of generics and source indices of views from linalg and tensor ops."""
+"""Reads ops, constants, types, shapes, affine indexing maps of generics and source indices of views."""
 
 from dataclasses import dataclass
 
@@ -33,9 +33,10 @@ def producer(value: ir.Value) -> ir.Operation | None:
 def nested(op: ir.Operation, *names: str) -> list[ir.Operation]:
     """Returns the ops in the regions of `op`, inner ones first, and `op` itself: all, or those with one of these names."""
     found: list[ir.Operation] = []
+    wanted = frozenset(names)
 
     def visit(inner: ir.Operation) -> ir.WalkResult:
-        if not names or inner.name in names:
+        if not wanted or inner.name in wanted:
             found.append(inner)
         return ir.WalkResult.ADVANCE
 
