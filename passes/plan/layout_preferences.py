@@ -17,8 +17,8 @@ from lamina.core.layout import Layout
 
 from ..families.conv.layout_calls import CONVOLUTIONS, channels_last
 from ..families.gemm.products import PRODUCTS
-from ..ir.reading import Generic
-from ..ir.views import is_view, shape_of, source_strides, view_layout
+from ..ir.reading import Generic, shape_of
+from ..ir.views import is_view, source_strides, view_layout
 from ..space.direct_convolution import WINDOW
 
 Strides = tuple[int, ...]

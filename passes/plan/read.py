@@ -15,8 +15,8 @@ from ..families.choice import CHOICE
 from ..families.conv.layout_calls import channels_last
 from ..families.surroundings import product_on, strides_of
 from ..ir.locations import where
-from ..ir.reading import Untraceable
-from ..ir.views import is_view, shape_of, view_layout
+from ..ir.reading import Untraceable, shape_of
+from ..ir.views import is_view, view_layout
 from ..space.contraction import Unfit
 from ..space.direct_convolution import WINDOW
 from .copies import copy_call, copy_group

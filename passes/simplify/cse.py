@@ -7,7 +7,8 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from ..infra.base import Pass
-from ..ir.rewriting import Reader, external_functions, has_effect, producer, tensor_blocks
+from ..ir.reading import producer
+from ..ir.rewriting import Reader, has_effect, marked_functions, tensor_blocks
 
 _COMMUTATIVE = {
     "arith.addf", "arith.mulf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf", "arith.addi",
@@ -36,7 +37,7 @@ class Cse(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Merges equal ops of each block, in program order."""
-        externs = external_functions(module)
+        externs = marked_functions(module, "graph.callee")
         names = {name: _callee_key(function) for name, function in externs.items()}
         reader, ids = Reader(), dict[Hashable, int]()
         for block in list(tensor_blocks(module)):

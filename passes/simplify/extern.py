@@ -10,6 +10,7 @@ from lamina.dialects.graph import ExternOp
 
 from ..infra.base import Pass
 from ..ir.locations import where
+from ..ir.reading import nested
 
 _FIELDS = ("callee", "reason", "args", "kwargs", "strides")
 
@@ -36,16 +37,8 @@ class ExternPass(Pass):
     def run(self, module: ir.Module) -> None:
         """Replaces the calls and erases the functions. Raises CompileError for a call without the attributes it needs."""
         functions = {f.attributes["sym_name"].value: f for f in module.body.operations if f.operation.name == "func.func"}
-        calls: list[ir.Operation] = []
-
-        def collect(op: ir.Operation) -> ir.WalkResult:
-            if op.name == "func.call":
-                calls.append(op)
-            return ir.WalkResult.ADVANCE
-
-        module.operation.walk(collect)
         with module.context:
-            for call in calls:
+            for call in nested(module.operation, "func.call"):
                 self._replace(call, functions)
         for function in functions.values():
             if "graph.callee" in function.attributes:

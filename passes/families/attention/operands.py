@@ -4,8 +4,8 @@ masks broadcast over all heads and queries."""
 from torch_mlir import ir
 
 from ...ir.generics import empty
-from ...ir.reading import producer
-from ...ir.views import groups, is_view, shape_of, walked_dims
+from ...ir.reading import producer, shape_of
+from ...ir.views import groups, is_view, walked_dims
 
 _REPEATED = [0, 1, None, 2, 3]  # batch, head, repetition, position, element
 _MERGED = [[0], [1, 2], [3], [4]]

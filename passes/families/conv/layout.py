@@ -11,7 +11,8 @@ from lamina.core.layout import Layout
 from lamina.core.target import Target
 
 from ...infra.base import Pass
-from ...ir.views import shape_of, view_layout
+from ...ir.reading import shape_of
+from ...ir.views import view_layout
 from ...trace.materialize import given_strides
 from .layout_calls import LayoutCall, channels_last
 from .layout_cost import cheapest

@@ -16,7 +16,7 @@ from lamina.core.gpu import Gpu
 from lamina.core.layout import Layout
 from lamina.schedules.convolution_layout import seconds
 
-from ...ir.views import shape_of
+from ...ir.reading import shape_of
 from ...trace.materialize import given_strides
 from .layout_calls import LayoutCall, channels_last
 from .products import direct_by_default
