@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch._decomp import core_aten_decompositions
+from torch._decomp import core_aten_decompositions, decomposition_table
 
 from .dtypes import TYPES
 from .eager_layout import as_eager, is_composed_by_torch
@@ -48,6 +48,21 @@ KEPT = (
     aten._unsafe_view.default,
 )
 
+# Ops whose decompositions by torch, some of them outside of its core table, serve as they are.
+FROM_TORCH = tuple(
+    getattr(getattr(aten, name), overload or "default")
+    for name, _, overload in (
+        text.partition(".")
+        for text in """
+    gelu gelu_backward silu silu_backward softplus softplus_backward log_sigmoid_forward mish hardsigmoid hardswish elu leaky_relu
+    tanh_backward sigmoid_backward
+    _softmax _log_softmax _fused_rms_norm logsumexp linalg_vector_norm any any.dim any.dims
+    addcmul addcdiv floor_divide floor_divide.Scalar masked_fill.Scalar masked_fill.Tensor
+    as_strided_copy
+    """.split()
+    )
+)
+
 
 @cache
 def table() -> Table:
@@ -61,8 +76,8 @@ def table() -> Table:
 
 @cache
 def own() -> Table:
-    """Returns the table's decompositions that are Lamina's own."""
-    found: Table = {}
+    """Returns the table's decompositions that Lamina wrote or chose."""
+    found: Table = {op: decomposition_table[op] for op in FROM_TORCH}
     for part in (
         TYPES, EMPTY, POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, POOLS, RESIZES, RANDOM,
         FOREACH, AROUND_LIBRARIES,

@@ -14,6 +14,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from lamina.runtime.inputs import materialized, with_bits, without_bits
 
+from .dtypes import Dtype
+
 aten = torch.ops.aten
 _WITH_MEMORY = {Tensor, torch.nn.Parameter, FakeTensor}
 
@@ -22,7 +24,7 @@ _WITH_MEMORY = {Tensor, torch.nn.Parameter, FakeTensor}
 class ConstantResult:
     """An output that is not a tensor: None or a number."""
 
-    value: Any
+    value: bool | int | float | str | None
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class ViewResult:
     of: Literal["result", "input"]
     index: int
     offset: int
-    dtype: torch.dtype
+    dtype: Dtype
     shape: tuple[int, ...]
     strides: tuple[int, ...]
 
@@ -56,7 +58,7 @@ class Reinterpreted:
     base_conj: bool
     base_neg: bool
     offset: int
-    dtype: torch.dtype
+    dtype: Dtype
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     conj: bool
@@ -90,7 +92,7 @@ class Reinterpreted:
 class Empty:
     """A tensor without elements, created by each call."""
 
-    dtype: torch.dtype
+    dtype: Dtype
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     device: str

@@ -65,12 +65,6 @@ def slice_scatter(x: Tensor, src: Tensor, dim: int = 0, start: int | None = None
     return torch.where((at >= first) & (at < last), padded, x)
 
 
-def select_scatter(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
-    """Selects `src` at `index` of a dimension and x elsewhere."""
-    dim %= x.dim()
-    return torch.where(_position(x, dim) == index % x.shape[dim], src.to(x.dtype).unsqueeze(dim), x)
-
-
 def as_strided_scatter(x: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Any:
     """Writes `src` to a copy of the memory of `x`, seen as one row from its start: `offset` counts from there.
 
@@ -91,11 +85,6 @@ def as_strided_scatter(x: Tensor, src: Tensor, size: Sequence[int], stride: Sequ
 def _end(size: Sequence[int], stride: Sequence[int], offset: int) -> int:
     """Returns the position in memory after the last element."""
     return offset + 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if all(size) else 0
-
-
-def as_strided_copy(x: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Tensor:
-    """Returns a row-major copy of the strided view."""
-    return x.as_strided(size, stride, offset).clone(memory_format=torch.contiguous_format)
 
 
 def _with_a_list(op: Any) -> Callable[..., Any]:
@@ -178,9 +167,7 @@ INDEXING: dict[Any, Callable[..., Any]] = {
     aten.slice_backward.default: slice_backward,
     aten.select_backward.default: select_backward,
     aten.slice_scatter.default: slice_scatter,
-    aten.select_scatter.default: select_scatter,
     aten.as_strided_scatter.default: as_strided_scatter,
-    aten.as_strided_copy.default: as_strided_copy,
     aten.index_add.default: _with_a_list(aten.index_add.default),
     aten.index_copy.default: _with_a_list(aten.index_copy.default),
     aten.take.default: take,

@@ -9,32 +9,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._decomp import decomposition_table
 from torch._prims_common import suggest_memory_format
 
 from ..half import wide, wide_dtype
 from .moments import is_long, moments, on_cpu
 
 aten = torch.ops.aten
-
-
-def softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
-    """Computes exp(x - max) / sum(exp(x - max)) along `dim`."""
-    w = wide(x)
-    if x.dim() == 0 or x.numel() == 0:
-        return torch.ones_like(w).to(w.dtype if half_to_float else x.dtype)
-    e = torch.exp(w - torch.amax(w, [dim], True))
-    out = (e / e.sum([dim], True)).contiguous()
-    return out if half_to_float else out.to(x.dtype)
-
-
-def log_softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
-    """Computes x - max - log(sum(exp(x - max))) along `dim`."""
-    w = wide(x)
-    if x.dim() == 0 or x.numel() == 0:
-        return torch.zeros_like(w).to(w.dtype if half_to_float else x.dtype)
-    d = w - torch.amax(w, [dim], True)
-    out = (d - torch.log(torch.exp(d).sum([dim], True))).contiguous()
-    return out if half_to_float else out.to(x.dtype)
 
 
 def _normalize(w: Tensor, dims: Sequence[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -94,22 +75,9 @@ def group_norm(
 
 
 def rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
-    """Normalizes by the root mean square over the last dimensions."""
-    return fused_rms_norm(x, shape, weight, eps)[0]
-
-
-def fused_rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None, eps: float | None) -> tuple[Tensor, Tensor]:
-    """Returns x * rstd * weight, with rstd = 1 / sqrt(mean(x^2) + eps) over the last dimensions, and rstd."""
-    dims = list(range(x.dim() - len(shape), x.dim()))
-    n = 1
-    for d in dims:
-        n *= x.shape[d]
-    w = wide(x)
-    rstd = torch.rsqrt((w * w).sum(dims, True) / n + (torch.finfo(w.dtype).eps if eps is None else eps))
-    y = w * rstd
-    if weight is not None:
-        y = y * wide(weight)
-    return y.to(x.dtype), rstd
+    """Normalizes by the root mean square over the last dimensions: C++'s decomposition would add in place."""
+    normalized: Tensor = decomposition_table[aten._fused_rms_norm.default](x, shape, weight, eps)[0]
+    return normalized
 
 
 def _per_channel(v: Tensor, x: Tensor) -> Tensor:
@@ -242,12 +210,9 @@ def batch_norm_with_update(x: Tensor, *args: Any) -> Any:
 
 
 NORMS: dict[Any, Callable[..., Any]] = {
-    aten._softmax.default: softmax,
-    aten._log_softmax.default: log_softmax,
     aten.native_layer_norm.default: layer_norm,
     aten.native_group_norm.default: group_norm,
     aten.rms_norm.default: rms_norm,
-    aten._fused_rms_norm.default: fused_rms_norm,
     aten._native_batch_norm_legit_no_training.default: batch_norm_inference,
     aten._native_batch_norm_legit_functional.default: batch_norm_functional,
     aten._batch_norm_with_update_functional.default: batch_norm_with_update,

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..half import HALF, in_f32, wide_dtype
+from ..half import HALF, wide_dtype
 from .moments import moments, on_cpu
 
 aten = torch.ops.aten
@@ -147,51 +147,6 @@ max_all, max_dim, argmax = _extreme(torch.amax)
 min_all, min_dim, argmin = _extreme(torch.amin)
 
 
-@in_f32
-def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
-    """Computes log(sum(exp(x - m))) + m with m the maximum, or 0 where that is infinite."""
-    if not x.dtype.is_floating_point:
-        x = x.to(torch.get_default_dtype())
-    dims = _dims(x, dim)
-    m = torch.amax(x, dims, True)
-    m = torch.where(torch.abs(m) == float("inf"), 0.0, m)
-    out = torch.log(torch.exp(x - m).sum(dims, True)) + m
-    return out if keepdim else out.squeeze(dims)
-
-
-def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
-    """Computes the `ord`-norm over dimensions; `ord` may be any number or an infinity."""
-    if x.dtype.is_complex:
-        return NotImplemented
-    dtype = dtype or x.dtype
-    a, dims = torch.abs(x.to(wide_dtype(dtype))), _dims(x, dim)
-    if ord == float("inf"):
-        out = torch.amax(a, dims, keepdim)
-    elif ord == float("-inf"):
-        out = torch.amin(a, dims, keepdim)
-    elif ord == 0:
-        out = (a != 0).to(a.dtype).sum(dims, keepdim)
-    elif ord == 1:
-        out = a.sum(dims, keepdim)
-    elif ord == 2:
-        out = torch.sqrt((a * a).sum(dims, keepdim))
-    else:
-        out = torch.pow(torch.pow(a, ord).sum(dims, keepdim), 1 / ord)
-    return out.to(dtype)
-
-
-def any_dims(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
-    """Computes the maximum of the truth values as 8-bit integers."""
-    dims = _dims(x, dim)
-    if x.dtype is torch.uint8:
-        return NotImplemented
-    if not dims:
-        return NotImplemented
-    if _count(x, dims) == 0:
-        return (x != 0).sum(dims, keepdim) != 0
-    return torch.amax((x != 0).to(torch.int8), dims, keepdim) != 0
-
-
 def all_dims(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """Computes the minimum of the truth values as 8-bit integers."""
     dims = _dims(x, dim)
@@ -268,11 +223,6 @@ REDUCTIONS: dict[Any, Callable[..., Any]] = {
     aten.min.default: min_all,
     aten.min.dim: min_dim,
     aten.argmin.default: argmin,
-    aten.logsumexp.default: logsumexp,
-    aten.linalg_vector_norm.default: vector_norm,
-    aten.any.default: any_dims,
-    aten.any.dim: any_dims,
-    aten.any.dims: any_dims,
     aten.all.default: all_dims,
     aten.all.dim: all_dims,
     aten.all.dims: all_dims,
