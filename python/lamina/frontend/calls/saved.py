@@ -16,6 +16,7 @@ from torch import Tensor, fx
 from lamina.core.program import Program
 
 from ..fx.aliases import Outputs, ViewResult, storage
+from ..fx.rewriter import insert
 from .interface import Interface
 
 FREE = "lamina.free"
@@ -63,9 +64,7 @@ def _set_apart(forward: fx.GraphModule, numbers: Sequence[int]) -> None:
     returned = _outputs(forward)
     for i in numbers:
         node = returned[i]
-        with forward.graph.inserting_before(end):
-            returned[i] = forward.graph.call_function(torch.ops.aten.clone.default, (node,))
-        returned[i].meta = {**node.meta, "val": node.meta["val"].clone()}
+        returned[i] = insert(end, node.meta["val"].clone(), torch.ops.aten.clone.default, node, like=node)
     end.args = (tuple(returned) if isinstance(end.args[0], tuple) else returned,)
     forward.recompile()
 
