@@ -20,12 +20,14 @@ def _bounds(size: int, start: int | None, end: int | None) -> tuple[int, int]:
     return start, end
 
 
-def _pad(x: Tensor, dim: int, before: int, after: int) -> Tensor:
+def pad(x: Tensor, dim: int, before: int, after: int) -> Tensor:
+    """Pads a tensor with zeros before and after it along a dimension."""
     widths = [0, 0] * (x.dim() - 1 - dim) + [before, after]
     return torch.constant_pad_nd(x, widths, 0) if before or after else x
 
 
-def _position(x: Tensor, dim: int) -> Tensor:
+def position(x: Tensor, dim: int) -> Tensor:
+    """Returns the numbers of the elements along a dimension, to broadcast against the tensor."""
     shape = [1] * x.dim()
     shape[dim] = x.shape[dim]
     return torch.arange(x.shape[dim], device=x.device).view(shape)
@@ -37,14 +39,14 @@ def slice_backward(grad: Tensor, sizes: Sequence[int], dim: int, start: int, end
         return NotImplemented
     dim %= len(sizes)
     first, last = _bounds(sizes[dim], start, end)
-    return _pad(grad, dim, first, sizes[dim] - last)
+    return pad(grad, dim, first, sizes[dim] - last)
 
 
 def select_backward(grad: Tensor, sizes: Sequence[int], dim: int, index: int) -> Any:
     """Pads the gradient of one index with zeros."""
     dim %= len(sizes)
     index = index % sizes[dim]
-    return _pad(grad.unsqueeze(dim), dim, index, sizes[dim] - index - 1)
+    return pad(grad.unsqueeze(dim), dim, index, sizes[dim] - index - 1)
 
 
 def slice_scatter(x: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
@@ -58,10 +60,10 @@ def slice_scatter(x: Tensor, src: Tensor, dim: int = 0, start: int | None = None
         return x.clone()
     if (first, last) == (0, x.shape[dim]):
         return src.expand(x.shape).clone()
-    at = _position(x, dim)
+    at = position(x, dim)
     shape = [*x.shape]
     shape[dim] = last - first
-    padded = _pad(src.expand(shape), dim, first, x.shape[dim] - last)
+    padded = pad(src.expand(shape), dim, first, x.shape[dim] - last)
     return torch.where((at >= first) & (at < last), padded, x)
 
 

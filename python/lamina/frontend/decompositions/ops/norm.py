@@ -13,16 +13,14 @@ from torch._decomp import decomposition_table
 from torch._prims_common import suggest_memory_format
 
 from ..half import wide, wide_dtype
-from .moments import is_long, moments, on_cpu
+from .moments import count, is_long, moments, on_cpu
 
 aten = torch.ops.aten
 
 
 def _normalize(w: Tensor, dims: Sequence[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """Returns (w - mean) * rstd, mean and rstd over `dims`, which are kept with length 1."""
-    n = 1
-    for d in dims:
-        n *= w.shape[d]
+    n = count(w, dims)
     if is_long(w, dims):
         found = moments(w, dims)
         mean = found.mean.to(w.dtype)
@@ -38,7 +36,7 @@ def _normalize(w: Tensor, dims: Sequence[int], eps: float) -> tuple[Tensor, Tens
 def _statistics(x: Tensor, *parameters: Tensor | None) -> torch.dtype:
     """Returns the dtype of the saved mean and rstd, as the device's own kernel has it: on a CPU that of the parameters, if any."""
     given = next((p.dtype for p in parameters if p is not None), x.dtype)
-    return given if x.device.type == "cpu" else wide_dtype(x.dtype)
+    return given if on_cpu(x) else wide_dtype(x.dtype)
 
 
 def layer_norm(
@@ -62,14 +60,8 @@ def group_norm(
     # On a GPU dimensions stay apart: an image may lie with its channels last, where a merged row has no order of its own.
     rows = wide(x).reshape(n, group, -1) if on_cpu(x) else wide(x).reshape(n, group, c // group, *x.shape[2:])
     y, mean, rstd = _normalize(rows, list(range(2, rows.dim())), eps)
-    y = y.reshape(x.shape)
-    shape = [1, c] + [1] * (x.dim() - 2)
-    if weight is not None:
-        y = y * wide(weight).view(shape)
-    if bias is not None:
-        y = y + wide(bias).view(shape)
-    layout = suggest_memory_format(x) if x.device.type == "cpu" else torch.contiguous_format
-    y = y.to(x.dtype).contiguous(memory_format=layout)
+    layout = suggest_memory_format(x) if on_cpu(x) else torch.contiguous_format
+    y = _affine(y.reshape(x.shape), x, weight, bias).contiguous(memory_format=layout)
     saved = _statistics(x, weight, bias)
     return y, mean.reshape(n, group).to(saved), rstd.reshape(n, group).to(saved)
 
@@ -98,7 +90,7 @@ def batch_norm_inference(
     """Computes (x - mean) / sqrt(var + eps) * weight + bias with the running statistics."""
     y = (wide(x) - _per_channel(running_mean, x)) * torch.rsqrt(_per_channel(running_var, x) + eps)
     out = _affine(y, x, weight, bias)
-    if x.device.type == "cpu":
+    if on_cpu(x):
         none = x.new_zeros((0,), dtype=_statistics(x, weight, bias, running_mean))
         return out, none, none.clone()
     return out, running_mean.clone(), torch.rsqrt(running_var + eps)
@@ -132,27 +124,20 @@ def batch_norm_training(
 
 
 def batch_norm_functional(
-    x: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    running_mean: Tensor,
-    running_var: Tensor,
-    training: bool,
-    momentum: float,
-    eps: float,
+    x: Tensor, weight: Tensor, bias: Tensor, running_mean: Tensor, running_var: Tensor, training: bool, *how: float
 ) -> Any:
-    """Returns the result, the saved mean and rstd, and the running statistics: new ones in training, copies otherwise."""
+    """Returns the result, the saved mean and rstd, and the running statistics: new ones in training, copies otherwise.
+
+    how  momentum and eps
+    """
     if training:
-        return batch_norm_training(x, weight, bias, running_mean, running_var, momentum, eps)
-    out, mean, rstd = batch_norm_inference(x, weight, bias, running_mean, running_var, momentum, eps)
-    return out, mean, rstd, running_mean.clone(), running_var.clone()
+        return batch_norm_training(x, weight, bias, running_mean, running_var, *how)
+    return *batch_norm_inference(x, weight, bias, running_mean, running_var, *how), running_mean.clone(), running_var.clone()
 
 
-def batch_norm_no_stats(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float, eps: float
-) -> tuple[Tensor, Tensor, Tensor]:
+def batch_norm_no_stats(x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, *how: float) -> Any:
     """Normalizes by the batch's own statistics, in evaluation too. Returns the result, the mean and rstd."""
-    return batch_norm_training(x, weight, bias, None, None, momentum, eps)[:3]
+    return batch_norm_training(x, weight, bias, None, None, *how)[:3]
 
 
 def batch_norm(
@@ -162,18 +147,15 @@ def batch_norm(
     running_mean: Tensor | None,
     running_var: Tensor | None,
     training: bool,
-    momentum: float,
-    eps: float,
+    *how: float,
 ) -> Any:
     """Decomposes the overload of graphs without gradients.
 
     NotImplemented in training with running statistics: eager's op writes to them.
     """
     if running_mean is None or running_var is None:
-        return batch_norm_no_stats(x, weight, bias, training, momentum, eps)
-    if training:
-        return NotImplemented
-    return batch_norm_inference(x, weight, bias, running_mean, running_var, momentum, eps)
+        return batch_norm_no_stats(x, weight, bias, training, *how)
+    return NotImplemented if training else batch_norm_inference(x, weight, bias, running_mean, running_var, *how)
 
 
 def instance_norm(
@@ -203,7 +185,7 @@ def instance_norm(
 
 def batch_norm_with_update(x: Tensor, *args: Any) -> Any:
     """Decomposes it on a CPU. On a GPU the backward pass reads cuDNN's `reserve`, so the op stays."""
-    if x.device.type != "cpu":
+    if not on_cpu(x):
         return NotImplemented
     out, mean, rstd, new_mean, new_var = batch_norm_training(x, *args)
     return out, mean, rstd, x.new_zeros((0,), dtype=torch.uint8), new_mean, new_var

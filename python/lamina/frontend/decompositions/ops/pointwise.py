@@ -80,11 +80,7 @@ def lerp(x: Tensor, end: Tensor, weight: Any) -> Tensor:
         near, far = x + w[0] * (end - x), end - (end - x) * (1 - w[0])
         return torch.where(torch.abs(w[0]) < 0.5, near, far)
 
-    return _wide_result(run, x, end, *([weight] if isinstance(weight, Tensor) else []))
-
-
-def _wide_result(fn: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
-    return in_f32(fn)(*tensors)
+    return in_f32(run)(x, end, *([weight] if isinstance(weight, Tensor) else []))  # type: ignore[no-any-return]
 
 
 def clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
@@ -100,11 +96,6 @@ def clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
 
 def _bound(value: Any, dtype: torch.dtype, x: Tensor) -> Tensor:
     return value.to(dtype) if isinstance(value, Tensor) else torch.full((), value, dtype=dtype, device=x.device)
-
-
-def clamp_tensor(x: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor:
-    """Clamps to bounds that are tensors."""
-    return clamp(x, min, max)
 
 
 def div_mode(x: Tensor, y: Any, *, rounding_mode: str | None) -> Any:
@@ -230,7 +221,7 @@ POINTWISE: dict[Any, Callable[..., Any]] = {
     aten.lerp.Scalar: lerp,
     aten.lerp.Tensor: lerp,
     aten.clamp.default: clamp,
-    aten.clamp.Tensor: clamp_tensor,
+    aten.clamp.Tensor: clamp,
     aten.clamp_min.default: lambda x, value: clamp(x, value, None),
     aten.clamp_max.default: lambda x, value: clamp(x, None, value),
     aten.clamp_min.Tensor: lambda x, value: clamp(x, value, None),
