@@ -13,7 +13,7 @@ from lamina.core.options import Options
 
 from ..attention.keep import keep_whole
 from ..attention.recognize import recognize
-from ..calls.direct_call import Watched, unwrapped
+from ..calls.direct_call import Watched, direct, unwrapped
 from ..calls.direct_training import WatchedTraining
 from ..calls.padded import leave_room
 from ..calls.saved import release, take_strides
@@ -113,7 +113,7 @@ def autograd(
     replay = not _overlap(example_inputs)
     with any_layout(), interpolation_whole(), torch._functorch.config.patch(view_replay_for_aliased_outputs=replay):
         compiled = through(gm, example_inputs)
-        return inference.direct(training.direct(compiled, len(example_inputs)), len(example_inputs))
+        return direct(inference, training.direct(compiled, len(example_inputs)), len(example_inputs))
 
 
 def _without_detach(joint: fx.GraphModule) -> None:
