@@ -1,9 +1,10 @@
 """Maps the arguments and outputs of a graph to those of its program. Cache entries keep it, so that a warm start need not normalize
 the graph again."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
+from typing import Any
 
 from torch import Tensor, fx
 
@@ -53,6 +54,15 @@ class Interface:
         """Returns whether JSON can hold the outputs' constants."""
         values = [output.value for output in self.outputs if isinstance(output, ConstantResult)]
         return all(value is None or type(value) in (bool, int, float, str) for value in values)
+
+
+def unboxed(args: tuple[Any, ...]) -> Sequence[Any]:
+    """Returns a graph's arguments, given one by one or in one list, which is emptied: AOTAutograd's boxed convention."""
+    if len(args) != 1 or type(args[0]) is not list:
+        return args
+    given = tuple(args[0])
+    args[0].clear()
+    return given
 
 
 def with_outputs(program: Program, interface: Interface) -> Program:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from lamina.core.program import Program, Ref
 
+from ..calls.interface import unboxed
 from ..fx.dtypes import DTYPES
 
 
@@ -24,10 +25,7 @@ class Null:
 
     def __call__(self, *given: Any) -> tuple[Tensor, ...]:
         """Returns uninitialized results of the graph's shapes."""
-        arguments = list(given)
-        if len(given) == 1 and isinstance(given[0], list):
-            arguments = list(given[0])
-            given[0].clear()
+        arguments = unboxed(given)
         self._check(arguments)
         return tuple(self._result(ref, arguments) for ref in self.program.outputs)
 

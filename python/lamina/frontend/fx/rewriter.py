@@ -52,6 +52,13 @@ class Graft:
         last.graph.erase_node(last)
 
 
+def copied(gm: fx.GraphModule) -> fx.GraphModule:
+    """Returns a copy of a graph, with the metadata of its nodes, that holds the same tensors and graphs."""
+    graph = fx.Graph()
+    graph.output(graph.graph_copy(gm.graph, {})).meta = dict(gm.graph.output_node().meta)
+    return fx.GraphModule(gm, graph)
+
+
 def insert(at: fx.Node, value: Any, target: Any, *args: Any, like: fx.Node | None = None, **kwargs: Any) -> fx.Node:
     """Inserts a call with this value before a node of ATen's dialect. It comes from the same place in the model as `like`, by
     default as that node."""

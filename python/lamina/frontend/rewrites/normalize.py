@@ -21,7 +21,7 @@ from ..fx.destination import moved
 from ..fx.effects import drop_tokens
 from ..fx.locations import where
 from ..fx.random_bits import draw_together
-from ..fx.rewriter import insert, replace, substitute
+from ..fx.rewriter import copied, insert, replace, substitute
 from .branches import inline
 from .epilogues import take_epilogues
 
@@ -55,10 +55,9 @@ class Normalized:
 def fold_weights(gm: fx.GraphModule, values: Mapping[int, Tensor]) -> fx.GraphModule:
     """Returns a copy of `gm` with the arguments of these numbers replaced by their values: constants of the program, which keep
     their values even if the tensors change later. The arguments stay, unused."""
-    graph = fx.Graph()
-    folded = fx.GraphModule(gm, graph)
-    graph.output(graph.graph_copy(gm.graph, {}))
-    for i, node in enumerate([n for n in graph.nodes if n.op == "placeholder"]):
+    folded = copied(gm)
+    graph = folded.graph
+    for i, node in enumerate(graph.find_nodes(op="placeholder")):
         if i in values and isinstance(node.meta.get("val"), Tensor):
             name = f"folded_{i}"
             folded.register_buffer(name, values[i].detach().clone())

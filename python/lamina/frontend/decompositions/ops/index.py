@@ -159,10 +159,8 @@ def copy(x: Tensor, src: Tensor, non_blocking: bool = False) -> Any:
         return NotImplemented
     order = memory_order(x)
     given = src.to(x.dtype).expand(x.shape)
-    if order == sorted(order):
-        return given.clone(memory_format=torch.contiguous_format)
-    turned = given.permute(order).clone(memory_format=torch.contiguous_format)
-    return turned_back(turned, order)
+    turned = given if order == sorted(order) else given.permute(order)
+    return turned_back(turned.clone(memory_format=torch.contiguous_format), order)
 
 
 INDEXING: dict[Any, Callable[..., Any]] = {
