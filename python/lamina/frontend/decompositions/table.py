@@ -2,12 +2,13 @@
 
 torch's core ATen table is the base, for every op that is a plain composition of simpler ones. Lamina's decompositions replace it
 where torch-mlir's lowering of an op is slow (variance in f64), inexact (0.797724 for sqrt(2/pi), half types computing in half) or
-missing. The library ops (GEMM, convolution, attention) are kept whole. Each of Lamina's decompositions computes half types in f32
-and returns the input's dtype.
+missing; others are torch's, from outside of that table. The library ops (GEMM, convolution, attention) are kept whole. Each of
+Lamina's decompositions computes half types in f32 and returns the input's dtype.
 """
 
 from collections.abc import Callable
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -48,19 +49,19 @@ KEPT = (
     aten._unsafe_view.default,
 )
 
-# Ops whose decompositions by torch, some of them outside of its core table, serve as they are.
+# Ops whose decompositions by torch, some of them outside of its core table, serve for real tensors as they are: they give eager's
+# dtypes, and no more kernels or operations than others would.
 FROM_TORCH = tuple(
-    getattr(getattr(aten, name), overload or "default")
-    for name, _, overload in (
-        text.partition(".")
-        for text in """
-    gelu gelu_backward silu silu_backward softplus softplus_backward log_sigmoid_forward mish hardsigmoid hardswish elu leaky_relu
-    tanh_backward sigmoid_backward
-    _softmax _log_softmax _fused_rms_norm logsumexp linalg_vector_norm any any.dim any.dims
-    addcmul addcdiv floor_divide floor_divide.Scalar masked_fill.Scalar masked_fill.Tensor
-    as_strided_copy
+    attrgetter(name)(aten)
+    for name in """
+    gelu.default gelu_backward.default silu.default silu_backward.default softplus.default softplus_backward.default
+    log_sigmoid_forward.default mish.default hardsigmoid.default hardswish.default elu.default leaky_relu.default
+    tanh_backward.default sigmoid_backward.default
+    _softmax.default _log_softmax.default _fused_rms_norm.default
+    logsumexp.default linalg_vector_norm.default any.default any.dim any.dims
+    addcmul.default addcdiv.default floor_divide.default floor_divide.Scalar masked_fill.Scalar masked_fill.Tensor
+    as_strided_copy.default
     """.split()
-    )
 )
 
 

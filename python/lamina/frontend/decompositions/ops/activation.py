@@ -1,6 +1,4 @@
-"""Decomposes activations and their gradients into arithmetic and the few transcendentals that the kernels know."""
-
-import math
+"""Decomposes activations and gradients of which torch's own decompositions have another dtype or another result for NaN."""
 
 import torch
 from torch import Tensor
@@ -8,10 +6,6 @@ from torch import Tensor
 from ..half import in_f32, promoted
 
 aten = torch.ops.aten
-
-_SQRT_HALF = math.sqrt(0.5)
-_SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
-_INV_SQRT_2PI = 1 / math.sqrt(2 * math.pi)
 
 
 def hardtanh(x: Tensor, min_val: float = -1, max_val: float = 1) -> Tensor:

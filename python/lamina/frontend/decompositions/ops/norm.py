@@ -1,4 +1,4 @@
-"""Decomposes softmax and the normalizations.
+"""Decomposes the normalizations.
 
 Statistics are f32 (f64 for f64) in two passes; those of long rows and of BatchNorm in training are moments (see moments.py).
 Results are laid out as eager's.
