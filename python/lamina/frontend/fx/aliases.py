@@ -4,6 +4,7 @@ Tensors at the linalg level are values. Which of them share memory is read off t
 eager's tensors do. The compiled graph returns every storage once (its base), and the program's outputs are views of these.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -222,11 +223,7 @@ def memory_source(node: fx.Node) -> fx.Node | None:
 
 def covers(base: Tensor, view: Tensor) -> bool:
     """Returns whether all elements of a view in the same memory are elements of `base`."""
-    if view.numel() == 0 or (base.shape, base.stride(), base.storage_offset()) == (
-        view.shape,
-        view.stride(),
-        view.storage_offset(),
-    ):
+    if view.numel() == 0 or layout(base) == layout(view):
         return True
     first, last = _ends(view)
     start, end = _ends(base)
@@ -246,17 +243,12 @@ def _producers(graph: fx.Graph) -> dict[int, fx.Node]:
         value = node.meta.get("val")
         if node.op == "call_function" and isinstance(value, Tensor):
             found.setdefault(storage(value), node)
-    return {held: node for held, node in found.items() if is_dense(node.meta["val"]) and not _bits(node.meta["val"])}
+    return {held: node for held, node in found.items() if is_dense(v := node.meta["val"]) and not (v.is_conj() or v.is_neg())}
 
 
-def _shared(outputs: list[Any]) -> dict[int, int]:
+def _shared(outputs: list[Any]) -> Counter[int]:
     """How many different output nodes hold each storage."""
-    nodes = {o for o in outputs if isinstance(o, fx.Node) and isinstance(o.meta.get("val"), Tensor)}
-    counts: dict[int, int] = {}
-    for node in nodes:
-        held = storage(node.meta["val"])
-        counts[held] = counts.get(held, 0) + 1
-    return counts
+    return Counter(storage(value) for node in {o for o in outputs if isinstance(o, fx.Node)} for value in tensors(node))
 
 
 def view_of(graph: fx.Graph, base: fx.Node, held: Tensor, value: Tensor) -> fx.Node:
@@ -291,10 +283,6 @@ def view_of(graph: fx.Graph, base: fx.Node, held: Tensor, value: Tensor) -> fx.N
 def _offset(value: Tensor, base: Tensor) -> int:
     """Returns how far `value` starts from the start of `base` in the same storage, in elements of `value`."""
     return int(value.storage_offset()) - int(base.storage_offset()) * base.element_size() // value.element_size()
-
-
-def _bits(value: Tensor) -> bool:
-    return value.is_conj() or value.is_neg()
 
 
 def _is_reinterpreted(value: Tensor, base: Tensor) -> bool:
