@@ -6,6 +6,8 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
+from lamina.dialects.graph import CALLS
+
 from ..infra.base import Pass
 from ..ir.reading import producer
 from ..ir.rewriting import Reader, has_effect, marked_functions, tensor_blocks
@@ -67,7 +69,7 @@ def _key(reader: Reader, op: ir.Operation, names: dict[str, Key], ids: dict[Hash
     operands, types = tuple(op.operands), tuple(r.type for r in op.results)
     if name == "func.call":
         return (name, names[op.attributes["callee"].value], operands, types)
-    if name == "graph.extern" or (name.startswith(_PURE) and types):
+    if name in CALLS or (name.startswith(_PURE) and types):
         return (name, *_attributes(op), operands, types, _regions_key(op))
     return None
 

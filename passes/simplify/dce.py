@@ -6,6 +6,8 @@ from typing import ClassVar
 from torch_mlir import ir
 from torch_mlir.passmanager import PassManager
 
+from lamina.dialects.graph import CALLS
+
 from ..infra.base import Pass
 from ..ir.generics import empty
 from ..ir.reading import producer
@@ -24,7 +26,7 @@ from ..ir.rewriting import (
 )
 
 _REMOVABLE = ("linalg.", "tensor.", "arith.", "math.", "complex.", "tm_tensor.")
-_CALLS = ("func.call", "graph.extern")
+_CALLS = ("func.call", *CALLS)
 
 
 @dataclass(frozen=True)

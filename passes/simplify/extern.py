@@ -1,4 +1,4 @@
-"""lamina-extern: converts calls of private functions that declare external routines to graph.extern."""
+"""lamina-extern: converts calls of private functions that declare external routines to graph.extern or graph.kernel."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
-from lamina.dialects.graph import ExternOp
+from lamina.dialects.graph import ExternOp, KernelOp
 
 from ..infra.base import Pass
 from ..ir.locations import where
@@ -17,7 +17,7 @@ _FIELDS = ("callee", "reason", "args", "kwargs", "strides")
 
 @dataclass(frozen=True)
 class ExternPass(Pass):
-    """Turn calls of external functions into graph.extern.
+    """Turn calls of external functions into graph.extern, or graph.kernel where the reason is "kernel".
 
     Before, the importer's form, which survives torch-mlir's pipelines:
 
@@ -63,8 +63,11 @@ class ExternPass(Pass):
             for key in function.attributes
             if key.startswith("graph.")
         }
+        is_kernel = ir.StringAttr(attributes["reason"]).value == "kernel"
+        if is_kernel:
+            del attributes["reason"], attributes["args"]
         extern = ir.Operation.create(
-            ExternOp.OPERATION_NAME,
+            KernelOp.OPERATION_NAME if is_kernel else ExternOp.OPERATION_NAME,
             results=[r.type for r in call.results],
             operands=list(call.operands),
             attributes=attributes,

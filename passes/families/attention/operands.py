@@ -3,6 +3,8 @@ masks broadcast over all heads and queries."""
 
 from torch_mlir import ir
 
+from lamina.dialects.graph import CALLS
+
 from ...ir.generics import empty
 from ...ir.reading import producer, shape_of
 from ...ir.views import groups, is_view, walked_dims
@@ -54,7 +56,7 @@ def made_of(value: ir.Value) -> tuple[ir.Operation, ...]:
 
     def add(v: ir.Value) -> bool:
         op = producer(v)
-        if op is None or op.name == "graph.extern" or not all(map(add, op.operands)):
+        if op is None or op.name in CALLS or not all(map(add, op.operands)):
             return False
         found[op] = None
         return True

@@ -14,6 +14,7 @@ from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
 from lamina.core.layout import Layout
+from lamina.dialects.graph import CALLS
 from lamina.schedules.convolution_layout import seconds
 
 from ...ir.reading import shape_of
@@ -134,7 +135,7 @@ def _sources(image: ir.Value) -> Iterator[tuple[ir.Value, bool]]:
         if value in seen:
             continue
         seen.add(value)
-        if isinstance(value, ir.BlockArgument) or value.owner.name == "graph.extern":
+        if isinstance(value, ir.BlockArgument) or value.owner.name in CALLS:
             yield value, fused
             continue
         computes = fused or value.owner.name == "linalg.generic"
