@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from torch_mlir import ir
 
-from .reading import element_of, number_of
+from .reading import element_of, number_of, terminator
 
 Range: TypeAlias = tuple[float, float]  # least and largest value, inclusive; infinite where unknown
 UNKNOWN: Range = (-math.inf, math.inf)
@@ -48,7 +48,7 @@ class Ranges:
         if op.name in _ARITHMETIC:
             return _ARITHMETIC[op.name](*(self.of(v) for v in op.operands))
         if op.name in ("scf.if", "scf.index_switch"):
-            ends = [list(r.blocks[0].operations)[-1].operands for r in op.regions if len(r.blocks)]
+            ends = [terminator(r.blocks[0]).operands for r in op.regions if len(r.blocks)]
             return hull(*(self.of(end[ir.OpResult(value).result_number]) for end in ends))
         return UNKNOWN
 

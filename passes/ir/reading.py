@@ -52,6 +52,16 @@ def by_name(op: ir.Operation) -> dict[str, list[ir.Operation]]:
     return found
 
 
+def reduced_loops(op: ir.Operation) -> tuple[bool, ...]:
+    """Returns for each loop of a linalg.generic whether it is a reduction."""
+    return tuple("reduction" in str(kind) for kind in op.attributes["iterator_types"])
+
+
+def terminator(block: ir.Block) -> ir.Operation:
+    """Returns the last op of a block."""
+    return block.operations[len(block.operations) - 1].operation
+
+
 def attributes_of(op: ir.Operation) -> dict[str, ir.Attribute]:
     """Returns the attributes of an op as a dict."""
     return dict(op.attributes.items())
@@ -132,7 +142,7 @@ class Generic:
         """Parses a linalg.generic. Raises NotAffine for a map with divisions or other expressions."""
         operands = list(op.operands)
         maps = tuple(tuple(_linear(e) for e in a.value.results) for a in op.attributes["indexing_maps"])
-        reduced = tuple("reduction" in str(k) for k in op.attributes["iterator_types"])
+        reduced = reduced_loops(op)
         extents = [1] * len(reduced)
         for operand, m in zip(operands, maps, strict=True):
             if isinstance(operand.type, ir.RankedTensorType):
@@ -140,8 +150,8 @@ class Generic:
                     if len(terms) == 1 and terms[0][1] == 1 and not constant:
                         extents[terms[0][0]] = n
         block = op.regions[0].blocks[0]
-        last = list(block.operations)[-1].operation
-        return Generic(op, len(operands) - len(op.results), maps, reduced, tuple(extents), block, tuple(last.operands))
+        yields = tuple(terminator(block).operands)
+        return Generic(op, len(operands) - len(op.results), maps, reduced, tuple(extents), block, yields)
 
 
 def _linear(expr: ir.AffineExpr) -> tuple[int, tuple[tuple[int, int], ...]]:

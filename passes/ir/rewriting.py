@@ -10,7 +10,7 @@ from functools import cached_property
 
 from torch_mlir import ir
 
-from .reading import attributes_of, nested
+from .reading import attributes_of, nested, reduced_loops, terminator
 
 ZERO = -1
 Map = tuple[int, ...]
@@ -132,9 +132,8 @@ class Reader:
         inputs = len(operands) - len(op.results)
         kinds = attributes["iterator_types"]
         if kinds not in self._kinds:
-            self._kinds[kinds] = tuple("parallel" not in str(kind) for kind in kinds)
+            self._kinds[kinds] = reduced_loops(op)
         block = op.regions[0].blocks[0]
-        last = block.operations[len(block.operations) - 1].operation
         return LoopGeneric(
             op,
             operands[:inputs],
@@ -143,7 +142,7 @@ class Reader:
             self._kinds[kinds],
             block,
             list(block.arguments),
-            list(last.operands),
+            list(terminator(block).operands),
         )
 
 
@@ -218,7 +217,7 @@ def _move_outs_last(block: ir.Block, outs: Sequence[ir.Value], kept: set[int], d
 
 
 def _yield_only(block: ir.Block, positions: Sequence[int]) -> None:
-    last = block.operations[len(block.operations) - 1].operation
+    last = terminator(block)
     values = [last.operands[i] for i in positions]
     ir.Operation.create("linalg.yield", operands=values, loc=last.location, ip=ir.InsertionPoint(last))
     last.erase()

@@ -10,7 +10,7 @@ from lamina.core.options import check_fast_math
 
 from ..infra.base import Pass
 from ..ir.generics import fill
-from ..ir.reading import number_of, producer
+from ..ir.reading import number_of, producer, terminator
 from ..ir.rewriting import ZERO, Map, Reader, erase_dead, tensor_blocks, unused, used
 from .rules import RULES
 from .rules.intervals import mark_checked
@@ -88,7 +88,7 @@ class _Sweep:
                 continue
             s = RewriteScope(scalars, reader.generic(op), self.fast_math, self.present)
             if _forward(s) | _apply_rules(s):
-                s.generic.yielded = list(s.generic.block.operations[len(s.generic.block.operations) - 1].operands)
+                s.generic.yielded = list(terminator(s.generic.block).operands)
                 op = s.close()
             _copies(s, op)
 

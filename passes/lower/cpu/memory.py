@@ -7,7 +7,7 @@ from lamina.core.layout import Layout
 
 from ...ir.emit import Emit, Num
 from ...ir.locations import where
-from ...ir.reading import number_of, producer
+from ...ir.reading import number_of, producer, terminator
 
 VIEWS = {"memref.subview", "memref.reinterpret_cast", "memref.collapse_shape", "memref.expand_shape", "memref.cast"}
 FEW = 4  # up to this stride, loading everything and shuffling lanes beats a gather
@@ -19,7 +19,7 @@ def roots(memory: ir.Value) -> list[ir.Value]:
     if op is not None and op.name in VIEWS:
         return roots(op.operands[0])
     if op is not None and op.name == "scf.index_switch":
-        ends = [list(r.blocks[0].operations)[-1].operation for r in op.regions]
+        ends = [terminator(r.blocks[0]) for r in op.regions]
         return [found for end in ends for found in roots(end.operands[ir.OpResult(memory).result_number])]
     return [memory]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import memref, scf
 
+from ...ir.reading import terminator
 from .shared_loops import SHARED, shared_loop
 from .threads import Shape, barrier, when
 from .values import Join, Spread, elements, has_blocks, joining, together
@@ -32,7 +33,7 @@ def loop(k: "ThreadKernel", op: ir.Operation) -> None:
             k.held[body.arguments[0]] = loop.induction_variable
             k.hold(list(body.arguments)[1:], list(loop.inner_iter_args))
             k.block(body)
-            scf.YieldOp(k.flatten(list(list(body.operations)[-1].operands)))
+            scf.YieldOp(k.flatten(list(terminator(body).operands)))
         out = list(loop.results)
     k.depth -= 1
     k.hold(list(op.results), out)
@@ -96,7 +97,7 @@ def _among_groups(k: "ThreadKernel", found: list[ir.Value], groups: int, join: J
 def branch(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers scf.if on a scalar condition."""
     condition = k.uniform(op.operands[0])
-    yields = [list(list(r.blocks[0].operations)[-1].operands) if r.blocks else [] for r in op.regions]
+    yields = [list(terminator(r.blocks[0]).operands) if r.blocks else [] for r in op.regions]
     types = [t for r in op.results for t in k.types_of(r.type)]
     branch = ir.Operation.create("scf.if", results=types, operands=[condition], regions=2)
     for old, new, out in zip(op.regions, branch.regions, yields, strict=True):
@@ -113,7 +114,7 @@ def choose(k: "ThreadKernel", op: ir.Operation) -> None:
     types, cases = [r.type for r in op.results], {"cases": op.attributes["cases"]}
     choice = ir.Operation.create(op.name, results=types, operands=[which], attributes=cases, regions=len(op.regions))
     for old, new in zip(op.regions, choice.regions, strict=True):
-        chosen = [k.uniform(v) for v in list(old.blocks[0].operations)[-1].operands]
+        chosen = [k.uniform(v) for v in terminator(old.blocks[0]).operands]
         with ir.InsertionPoint(new.blocks.append()):
             ir.Operation.create("scf.yield", operands=chosen)
         for result, buffer in zip(choice.results, chosen, strict=True):

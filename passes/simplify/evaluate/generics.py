@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from torch_mlir import ir
 
+from ...ir.reading import reduced_loops
 from .arrays import Array, array_of
 from .scalars import BINARY, evaluate_scalar
 from .undefined import NotEvaluable
@@ -28,7 +29,7 @@ class _Space:
     def __init__(self, op: ir.Operation) -> None:
         self.op = op
         self.maps = [list(a.value.results) for a in op.attributes["indexing_maps"]]
-        self.reduced = ["parallel" not in str(kind) for kind in op.attributes["iterator_types"]]
+        self.reduced = reduced_loops(op)
         self.extents = [0] * len(self.reduced)
         known = [False] * len(self.reduced)
         for value, map_ in zip(op.operands, self.maps, strict=True):
@@ -140,7 +141,7 @@ def evaluate_splat(op: ir.Operation, xs: Sequence[Array | None], captured: Captu
     """Returns one element per result of a parallel generic whose operands are splats, of any size. Raises NotEvaluable."""
     body, ones = _body(op), [1] * len(op.attributes["iterator_types"])
     yielded = list(body.pop().operands)
-    if any("parallel" not in str(k) for k in op.attributes["iterator_types"]) or any(o.name in _PLACED for o in body):
+    if any(reduced_loops(op)) or any(o.name in _PLACED for o in body):
         raise NotEvaluable("not a splat")
     known: dict[ir.Value, Array | None] = {}
     for arg, x in zip(op.regions[0].blocks[0].arguments, xs, strict=True):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from torch_mlir import ir
 
+from ...ir.reading import producer, terminator
 from .arrays import Array, array_of
 from .generics import evaluate_generic
 from .scalars import evaluate_scalar
@@ -73,12 +74,10 @@ def _pad(op: ir.Operation, xs: Arrays) -> Array:
     low, high = _static(op, "static_low"), _static(op, "static_high")
     if min([*low, *high], default=0) < 0:
         raise NotEvaluable("tensor.pad that cuts")
-    block = op.regions[0].blocks[0]
-    yielded = block.operations[len(block.operations) - 1].operands[0]
-    owner = yielded.owner
-    if isinstance(owner, ir.Block) or owner.operation.name != "arith.constant":
+    maker = producer(terminator(op.regions[0].blocks[0]).operands[0])
+    if maker is None or maker.name != "arith.constant":
         raise NotEvaluable("tensor.pad whose value is not a constant")
-    value = array_of(owner.operation.attributes["value"])
+    value = array_of(maker.attributes["value"])
     if value is None:
         raise NotEvaluable("tensor.pad with a constant that numpy cannot hold")
     return np.pad(_given(xs[:1])[0], list(zip(low, high, strict=True)), constant_values=value)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
+from ...ir.reading import terminator
 from ...ir.rewriting import Map, Reader
 from ..scalars import ScalarRef, Scalars
 from .forms import Forms
@@ -80,7 +81,7 @@ class Function:
         self.op, block = op, op.regions[0].blocks[0]
         self.params: list[ir.Value] = list(block.arguments)
         self.forms = Forms(Scalars(Reader()), float(COLUMNS))
-        result = block.operations[len(block.operations) - 1].operands[0]
+        result = terminator(block).operands[0]
         self.root = ScalarRef(result, tuple(range(len(result.type.shape))))
 
     def term(self) -> Term:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from ...ir.reading import producer
+from ...ir.reading import producer, reduced_loops
 from ...ir.rewriting import Reader
 from ..scalars import ScalarRef, Scalars
 from ..scope import RewriteScope
@@ -220,11 +220,7 @@ def _escapes(matched: list[ir.Operation], root: ir.Operation) -> bool:
     """Returns whether a costly op inside the match has uses outside of it."""
     inside = set(matched)
     for op in matched:
-        costly = op.name.startswith("math.") or op.name == "arith.divf" or _reduces(op)
+        costly = op.name.startswith("math.") or op.name == "arith.divf" or any(reduced_loops(op.block.owner.operation))
         if costly and op != root and not all(user in inside for user in _users(op.results[0])):
             return True
     return False
-
-
-def _reduces(op: ir.Operation) -> bool:
-    return any("parallel" not in str(kind) for kind in op.block.owner.operation.attributes["iterator_types"])

@@ -4,7 +4,7 @@ import math
 
 from torch_mlir import ir
 
-from ...ir.reading import number_of
+from ...ir.reading import number_of, reduced_loops
 from ..scalars import ScalarRef
 from ..scope import RewriteScope
 
@@ -89,7 +89,7 @@ def _ignores(s: RewriteScope, value: ir.Value, user: ir.Operation, position: int
 
 def _tensor_ignores(s: RewriteScope, op: ir.Operation, result: int, depth: int) -> bool:
     """The same for result `result` of a generic: all its uses have to be inputs of generics."""
-    if any("parallel" not in str(kind) for kind in op.attributes["iterator_types"]):
+    if any(reduced_loops(op)):
         return False
     for use in op.results[result].uses:
         user = use.owner.operation
