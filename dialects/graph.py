@@ -53,14 +53,15 @@ class ExternOp(Op):
 
     callee  the overload's name, e.g. "aten.addmm.default"
     reason  "library" (mm, addmm, bmm, baddbmm, convolution, SDPA and their backwards; seeds), "custom" (a user's kernel or
-            Lamina's attention, which write into memory that they are given; see frontend/fx/kernel_op.py and
-            targets/kernel_calls/attention.py) or "fallback"
+            one of Lamina's in Triton or Gluon, which write into memory that they are given; see frontend/fx/kernel_op.py and
+            targets/kernel_calls/) or "fallback"
     args    the positional arguments in order: `unit` stands for the next tensor operand, the `none` type for None; ints,
             floats, bools, strings and nested arrays are themselves; torch dtypes, devices, layouts and memory formats are
             strings such as "torch.float32"
     kwargs  the same, by name
     strides of every result in elements, an array of dense i64 arrays
     needs   strides that every operand must have, where the routine relies on them
+    prefers strides that the first operands had best have
     tf32    an f32 product may round its factors to tf32
     apart   the routine is slower with a fused bias than without: where the addition is free elsewhere, it is done there
 

@@ -72,25 +72,9 @@ def _seeds(step: Call) -> dict[str, Any] | None:
     return {"routine": "seeds", "tensors": ()} if drawn and step.args[:2] == (-(2**63), 2**63 - 1) else None
 
 
-def _attention(step: Call) -> dict[str, Any] | None:
-    names = ("query", "key", "value", "dropout_p", "is_causal", "attn_mask", "scale")
-    given = dict(zip(names, step.args, strict=False)) | dict(step.kwargs)
-    if not given.keys() <= set(names) or len(step.owned) != 2:
-        return None
-    scale = given.get("scale")
-    return {
-        "routine": "attention",
-        "tensors": (given["query"], given["key"], given["value"], given.get("attn_mask")),
-        "dropout": _number(given.get("dropout_p", 0.0)),
-        "flag": bool(given.get("is_causal", False)),
-        "scale": None if scale is None else _number(scale),
-    }
-
-
-def _gpu_attention(routine: str, biased: bool, results: int) -> Any:
-    """Describes attention without dropout. `biased`: it also takes a bias and a flag for the log-sum-exp that backward needs."""
-    names = ["query", "key", "value", *(("attn_bias", "compute_log_sumexp") if biased else ()), "dropout_p", "is_causal"]
-    names += [] if routine == "efficient" else ["return_debug_mask"]
+def _attention(routine: str, after: str, results: int) -> Any:
+    """Describes attention without dropout. after: names of the arguments after query, key and value, in order."""
+    names = ["query", "key", "value", *after.split()]
 
     def describe(step: Call) -> dict[str, Any] | None:
         given = dict(zip(names, step.args, strict=False)) | dict(step.kwargs)
@@ -101,7 +85,7 @@ def _gpu_attention(routine: str, biased: bool, results: int) -> Any:
         scale = given.get("scale")
         return {
             "routine": routine,
-            "tensors": (given["query"], given["key"], given["value"], given.get("attn_bias")),
+            "tensors": (given["query"], given["key"], given["value"], given.get("attn_bias", given.get("attn_mask"))),
             "flag": bool(given.get("is_causal", False)),
             "scale": None if scale is None else _number(scale),
             "log_sum_exp": bool(given.get("compute_log_sumexp", False)),
@@ -110,6 +94,7 @@ def _gpu_attention(routine: str, biased: bool, results: int) -> Any:
     return describe
 
 
+_BIAS = "attn_bias compute_log_sumexp"
 _ROUTINES = {
     "mm.default": _plain("mm", 2),
     "bmm.default": _plain("bmm", 2),
@@ -117,8 +102,8 @@ _ROUTINES = {
     "baddbmm.default": _scaled("baddbmm"),
     "convolution.default": _convolution,
     "randint.low": _seeds,
-    "_scaled_dot_product_flash_attention_for_cpu.default": _attention,
-    "_scaled_dot_product_flash_attention.default": _gpu_attention("flash", False, 9),
-    "_scaled_dot_product_efficient_attention.default": _gpu_attention("efficient", True, 4),
-    "_scaled_dot_product_cudnn_attention.default": _gpu_attention("cudnn", True, 9),
+    "_scaled_dot_product_flash_attention_for_cpu.default": _attention("attention", "dropout_p is_causal attn_mask", 2),
+    "_scaled_dot_product_flash_attention.default": _attention("flash", "dropout_p is_causal return_debug_mask", 9),
+    "_scaled_dot_product_efficient_attention.default": _attention("efficient", f"{_BIAS} dropout_p is_causal", 4),
+    "_scaled_dot_product_cudnn_attention.default": _attention("cudnn", f"{_BIAS} dropout_p is_causal return_debug_mask", 9),
 }
