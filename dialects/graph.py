@@ -1,6 +1,7 @@
-"""The `graph` dialect: fused groups and external calls on tensors.
+"""The `graph` dialect: fused groups, source kernels and external calls on tensors.
 
-A function on tensors after `lamina-fuse` holds only `graph.group`, `graph.extern`, view ops, constants and the return:
+A function on tensors after `lamina-fuse` holds only `graph.group`, `graph.kernel`, `graph.extern`, view ops, constants and the
+return:
 
     %0 = "graph.group"(%x, %w) ({
     ^bb0(%a: tensor<4x8xf32>, %b: tensor<8xf32>):
@@ -9,6 +10,7 @@ A function on tensors after `lamina-fuse` holds only `graph.group`, `graph.exter
     }) {sym_name = "mul_relu"} : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
     %1 = "graph.extern"(%0, %w2) {callee = "aten.mm.default", reason = "library", args = [unit, unit], kwargs = {},
                                   strides = [array<i64: 8, 1>]} : ...
+    %2 = "graph.kernel"(%1) {callee = "lamina.kernel.default", kwargs = {name = "scan", ...}, strides = [array<i64: 8, 1>]} : ...
 """
 
 from collections.abc import Iterable, Iterator
@@ -49,12 +51,10 @@ class GroupOp(Op):
 
 
 class ExternOp(Op):
-    """A call of a routine outside the graph: the library's, a user's, or a kernel of Lamina's.
+    """A call of a routine that is not Lamina's: a library's, or a fallback to eager's.
 
     callee  the overload's name, e.g. "aten.addmm.default"
-    reason  "library" (mm, addmm, bmm, baddbmm, convolution, SDPA and their backwards; seeds), "custom" (a user's kernel or
-            one of Lamina's in Triton or Gluon, which write into memory that they are given; see frontend/fx/kernel_op.py and
-            targets/kernel_calls/) or "fallback"
+    reason  "library" (mm, addmm, bmm, baddbmm, convolution, SDPA and their backwards; seeds) or "fallback"
     args    the positional arguments in order: `unit` stands for the next tensor operand, the `none` type for None; ints,
             floats, bools, strings and nested arrays are themselves; torch dtypes, devices, layouts and memory formats are
             strings such as "torch.float32"
@@ -77,11 +77,38 @@ class ExternOp(Op):
     @staticmethod
     def faults(op: ir.Operation) -> Iterator[str]:
         """Checks that strides match the results, and that the arguments name as many tensors as there are operands."""
-        ranks = [len(s) for s in op.attributes["strides"] if isinstance(s, ir.DenseI64ArrayAttr)]
-        if ranks != [r.type.rank if isinstance(r.type, ir.RankedTensorType) else -1 for r in op.results]:
-            yield "expects strides for every dimension of every result, which are tensors"
+        yield from _stride_faults(op)
         if (told := _tensors([*op.attributes["args"], *(named.attr for named in op.attributes["kwargs"])])) != len(op.operands):
             yield f"expects as many operands as its arguments have units, {told}, but has {len(op.operands)}"
+
+
+class KernelOp(Op):
+    """A launch of a kernel that is written in source: one of Lamina's (attention, grouped GEMM) or a user's.
+
+    It writes its results into memory that it is given. Its source is compiled after planning (targets/kernel_calls/).
+
+    callee  names the kind of kernel: "lamina.kernel.default" is a user's (frontend/fx/kernel_op.py)
+    kwargs  the arguments besides the tensors, by name, in the form of graph.extern's
+    strides, needs, dtypes  as of graph.extern
+    """
+
+    OPERATION_NAME = "graph.kernel"
+    ATTRIBUTES = {"callee": ir.StringAttr, "kwargs": ir.DictAttr, "strides": ir.ArrayAttr}
+
+    @staticmethod
+    def faults(op: ir.Operation) -> Iterator[str]:
+        """Checks that strides match the results."""
+        yield from _stride_faults(op)
+
+
+CALLS = (ExternOp.OPERATION_NAME, KernelOp.OPERATION_NAME)
+"""Ops that compute outside of groups, and whose results have declared strides."""
+
+
+def _stride_faults(op: ir.Operation) -> Iterator[str]:
+    ranks = [len(s) for s in op.attributes["strides"] if isinstance(s, ir.DenseI64ArrayAttr)]
+    if ranks != [r.type.rank if isinstance(r.type, ir.RankedTensorType) else -1 for r in op.results]:
+        yield "expects strides for every dimension of every result, which are tensors"
 
 
 def _tensors(arguments: Iterable[ir.Attribute]) -> int:
@@ -110,4 +137,4 @@ def captured(op: ir.Operation) -> ir.Value | None:
     return next((v for v in used if v not in own and (isinstance(v, ir.BlockArgument) or len(v.owner.operation.operands))), None)
 
 
-OPS: dict[str, type[Op]] = {op.OPERATION_NAME: op for op in (YieldOp, GroupOp, ExternOp)}
+OPS: dict[str, type[Op]] = {op.OPERATION_NAME: op for op in (YieldOp, GroupOp, ExternOp, KernelOp)}

@@ -6,6 +6,7 @@
       %o = "plan.output"() {index = 0 : i64} : () -> memref<4x8xf32>
       "plan.launch"(%x, %t) {kernel = @mul_relu, n_out = 1 : i64} : (...) -> ()
       "plan.call"(%t, %w, %o) {callee = "aten.mm.default", n_out = 1 : i64, ...} : (...) -> ()
+      "plan.kernel"(%x, %o) {callee = "lamina.kernel.default", n_out = 1 : i64, ...} : (...) -> ()
       "plan.return"(%o) : (...) -> ()
     }) {sym_name = "main", arena_bytes = 128 : i64} : () -> ()
 
@@ -91,6 +92,14 @@ class CallOp(Op):
     }  # fmt: skip
 
 
+class KernelOp(Op):
+    """Launches a kernel that is written in source (see graph.kernel). Operands: inputs, then `n_out` outputs."""
+
+    OPERATION_NAME = "plan.kernel"
+    ATTRIBUTES = {"callee": ir.StringAttr, "kwargs": ir.DictAttr, "n_out": ir.IntegerAttr}
+    RESULTS = 0
+
+
 class ReturnOp(Op):
     """Returns the call's results, in order: outputs, views of outputs, inputs, or memory owned by a plan.call."""
 
@@ -99,5 +108,6 @@ class ReturnOp(Op):
 
 
 OPS: dict[str, type[Op]] = {
-    op.OPERATION_NAME: op for op in (ProgramOp, InputOp, AllocOp, OutputOp, ConstantOp, ViewOp, LaunchOp, CallOp, ReturnOp)
+    op.OPERATION_NAME: op
+    for op in (ProgramOp, InputOp, AllocOp, OutputOp, ConstantOp, ViewOp, LaunchOp, CallOp, KernelOp, ReturnOp)
 }

@@ -8,10 +8,10 @@ import argparse
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
+from lamina.tools.benchmarks.serve import Found
 from lamina.tools.benchmarks.suites import SUITES, Suite, plot, store
 from lamina.tools.benchmarks.tables import figures
 
@@ -32,14 +32,14 @@ def main() -> int:
     if arguments.suite == "hot" and arguments.target == "cpu":
         parser.error("--suite hot measures on a GPU: give --target nvvm")
     suite = SUITES["hot" if arguments.suite == "hot" else arguments.target]
-    names = [n for n in suite.names if not arguments.only or any(o.lower() in n.lower() for o in arguments.only)]
+    names = [n for n in suite.workloads if not arguments.only or any(o.lower() in n.lower() for o in arguments.only)]
     if not names:
-        parser.error(f"no workload matches; there are {', '.join(suite.names)}")
+        parser.error(f"no workload matches; there are {', '.join(suite.workloads)}")
     console = Console() if sys.stdout.isatty() else Console(width=220)
     folder = ROOT / ("docs" if arguments.store else "build/bench")
     found = measure(suite, names, arguments.quick, folder, console)
-    figures.show(suite.figures.tables(found), console)
-    goals = suite.figures.goals(found)
+    figures.show(suite.tables(found), console)
+    goals = figures.goals(found, suite.workloads)
     missed = [goal for goal, reached in goals if not reached]
     console.print(f"{len(goals) - len(missed)} goals reached, {len(missed)} missed", *missed, sep="\n  ", highlight=False)
     files = store(folder, found, suite)
@@ -47,14 +47,14 @@ def main() -> int:
     return 1 if any("failed" in f for f in found.values()) else 0
 
 
-def measure(suite: Suite, names: list[str], quick: bool, folder: Path, console: Console) -> dict[str, Any]:
+def measure(suite: Suite, names: list[str], quick: bool, folder: Path, console: Console) -> Found:
     """Returns the figures by workload; prints and stores each as it arrives."""
-    found: dict[str, Any] = {}
+    found: Found = {}
     with tempfile.TemporaryDirectory(prefix="lamina-bench-") as caches:
         for name, f in suite.run(names, quick, caches):
             found[name] = f
             store(folder, found, suite)
-            console.print(suite.figures.row(name, f), highlight=False, soft_wrap=True, markup=False)
+            console.print(figures.row(name, f, suite.workloads), highlight=False, soft_wrap=True, markup=False)
     return found
 
 

@@ -6,7 +6,6 @@ the IR of every level and the output of lamina.explain to a folder.
 """
 
 import argparse
-import copy
 import re
 import sys
 import warnings
@@ -17,20 +16,25 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.table import Table
-from torch import Tensor, nn
-from torch.utils import _pytree as pytree
+from torch import nn
 
 import lamina
 from lamina.frontend.entry.levels import write_levels
 from lamina.report.explanation import Explanation
+from lamina.report.plain import wide_console
+from lamina.tools.benchmarks.tables.figures import Figures, numbers, show
 from lamina.tools.benchmarks.timing import interleaved
+from lamina.tools.benchmarks.worker import in_double, largest_difference
 from lamina.tools.benchmarks.workloads import MODELS, Made, indices, transformer
 from lamina.tools.driver.model import build
 from lamina.tune.clocks import taken
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = {"MLP with LayerNorm": "mlp.py:mlp", "GPT-2 shape": "gpt2.py:gpt2", "ResNet-18": "resnet.py:resnet18"}
+COLUMNS = (
+    *("model", "eager", "torch.compile", "Lamina", "compile: torch", "Lamina", "kernels", "library calls", "fallbacks"),
+    "error (eager's)",
+)
 
 
 def main() -> int:
@@ -41,24 +45,20 @@ def main() -> int:
     parser.add_argument("--no-torch-compile", action="store_true", help="leave torch.compile out, which takes most of the time")
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")  # torch warns about its own code
-    console = Console()
     chosen = {name: make for name, make in models() if arguments.only.lower() in name.lower()}
     if not chosen:
         parser.error(f"no model is called {arguments.only!r}: {', '.join(name for name, _ in models())}")
     torch.set_grad_enabled(False)
     throwaway(not arguments.no_torch_compile)
-    table = columns()
-    folders = []
+    rows, folders = [], []
     for name, make in chosen.items():
-        console.print(f"compiling {name} ...", highlight=False)
+        Console().print(f"compiling {name} ...", highlight=False)
         model, inputs = make()
         explanation = lamina.explain(model, inputs, show=False, measure=True)
-        table.add_row(*measure(name, model, inputs, explanation, with_inductor=not arguments.no_torch_compile))
+        rows.append([name, *measure(model, inputs, explanation, with_inductor=not arguments.no_torch_compile)])
         folders.append(write(arguments.out / re.sub(r"[^a-z0-9]+", "-", name.lower()), model, inputs, explanation))
-    (console if console.is_terminal else Console(width=150)).print(table)
-    print("\nThe IR of every level, and what lamina.explain says, are in")
-    for folder in folders:
-        print(f"  {folder}")
+    show([Figures("time of a call in ms, compilation in s, error against float64", COLUMNS, rows)], wide_console())
+    print("\nThe IR of every level, and what lamina.explain says, are in", *folders, sep="\n  ")
     return 0
 
 
@@ -88,8 +88,8 @@ def throwaway(with_inductor: bool) -> None:
         torch.compile(lambda x: torch.sin(x))(torch.ones(8))
 
 
-def measure(name: str, model: nn.Module, inputs: tuple[Any, ...], found: Explanation, *, with_inductor: bool) -> list[str]:
-    """Compiles and times a model in eager, through torch.compile and through Lamina; returns its row of the table.
+def measure(model: nn.Module, inputs: tuple[Any, ...], found: Explanation, *, with_inductor: bool) -> list[str]:
+    """Compiles and times a model in eager, through torch.compile and through Lamina; returns the cells of its row.
 
     found  its explanation
     """
@@ -105,41 +105,13 @@ def measure(name: str, model: nn.Module, inputs: tuple[Any, ...], found: Explana
         runs["lamina"]()
 
     compile["lamina"] = taken(ours)
-    exact = float64(model, inputs)
-    errors = {key: error(run(), exact) for key, run in runs.items()}
-    call = interleaved(runs)
+    exact = in_double(model, inputs)
+    errors = {key: largest_difference(run(), exact) for key, run in runs.items()}
+    times, _ = interleaved(runs)
     library = sum(e.reason == "library" for e in found.externals)
     counts = len(found.kernels), library, len(found.externals) - library
-    times = [number(call, key, 1e3) for key in ("eager", "torch.compile", "lamina")]
-    times += [number(compile, key, 1) for key in ("torch.compile", "lamina")]
-    return [name, *times, *map(str, counts), f"{errors['lamina']:.1e} ({errors['eager']:.1e})"]
-
-
-def number(values: dict[str, float], key: str, factor: float) -> str:
-    """Formats a number, multiplied by `factor`; "-" if there is none."""
-    return f"{values[key] * factor:.2f}" if key in values else "-"
-
-
-def float64(model: nn.Module, inputs: tuple[Any, ...]) -> Tensor:
-    """Returns the model's result in float64, from a copy of the model."""
-    doubled = pytree.tree_map_only(Tensor, lambda t: t.double() if t.is_floating_point() else t, inputs)
-    result: Tensor = copy.deepcopy(model).double()(*doubled)
-    return result
-
-
-def error(result: Tensor, exact: Tensor) -> float:
-    """Returns the largest difference from `exact`, relative to the largest exact value."""
-    return float((result.double() - exact).abs().max() / exact.abs().max())
-
-
-def columns() -> Table:
-    """Returns an empty table with its columns."""
-    table = Table(title="time of a call in ms, compilation in s, error against float64")
-    table.add_column("model")
-    for column in ("eager", "torch.compile", "Lamina", "compile: torch", "Lamina", "kernels", "library calls", "fallbacks"):
-        table.add_column(column, justify="right")
-    table.add_column("error (eager's)", justify="right")
-    return table
+    cells = numbers(times, ("eager", "torch.compile", "lamina"), 1e3, 2) + numbers(compile, ("torch.compile", "lamina"), 1, 2)
+    return [*cells, *map(str, counts), f"{errors['lamina']:.1e} ({errors['eager']:.1e})"]
 
 
 def write(folder: Path, model: nn.Module, inputs: tuple[Any, ...], found: Explanation) -> Path:

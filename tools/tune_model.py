@@ -14,6 +14,7 @@ from lamina.core.options import Options
 from lamina.core.target import Target
 from lamina.report.amounts import counted
 from lamina.report.choices import default, table
+from lamina.report.plain import wide_console
 from lamina.tune.choice import TunedChoice
 from lamina.tune.store.store import Store
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[Any]
 
 NAME = "FILE.py:FACTORY"  # a model takes the place of a command's name
-WIDTH = 150  # columns of a table that does not go to a terminal
 _ABOUT = (
     "Measures the matrix products, attention, softmax, norms and losses of a model on this machine's GPU, and stores what is the "
     "fastest for each."
@@ -158,8 +158,7 @@ class ProgressDisplay:
     def show(self) -> None:
         """Prints the choices so far to standard output."""
         if self.choices:
-            console = Console()
-            (console if console.is_terminal else Console(width=WIDTH)).print(table(self.choices))
+            wide_console().print(table(self.choices))
 
     def say(self, text: str) -> None:
         """Prints a line of plain text to the console."""

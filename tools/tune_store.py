@@ -6,11 +6,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from lamina.report.amounts import counted, duration
+from lamina.report.plain import plain_table, wide_console
 from lamina.tune.store.records import Record
 from lamina.tune.store.store import Store
 
@@ -19,7 +19,6 @@ from .driver.files import write_output
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[Any]
 
-WIDTH = 150  # columns of a table that does not go to a terminal
 _WHICH = "an answer: its id in the table, the id's beginning, or the key of its question"
 
 
@@ -49,12 +48,10 @@ def add_commands(commands: "Commands") -> None:
 def _show(given: argparse.Namespace) -> None:
     store = Store(given.store)
     records = [store.find(given.which)] if given.which else store.records()
-    console = Console()
-    if not records:
-        console.print(f"{store.path} holds no answers", soft_wrap=True, highlight=False)
-        return
-    shown = _details(records[0]) if given.which else _all(records)
-    (console if console.is_terminal else Console(width=WIDTH)).print(shown)
+    if records:
+        wide_console().print(_details(records[0]) if given.which else _all(records))
+    else:
+        print(f"{store.path} holds no answers")
 
 
 def _export(given: argparse.Namespace) -> None:
@@ -82,37 +79,31 @@ def _clear(given: argparse.Namespace) -> None:
 
 def _all(records: Iterable[Record]) -> RenderableType:
     """Returns a table for each pair of device and versions."""
+    columns = ("id", "op", "choice", "time", "first choice", "its time", "measured", "dropped")
     parts: list[RenderableType] = []
     for identity, group in groupby(records, key=lambda record: record.identity):
-        table = _table("id", "op", "choice", "time", "first choice", "its time", "measured", "dropped")
-        for record in group:
-            answer, first = record.answer, record.question.candidates[0]
-            times = dict(answer.times)
-            row = [record.id, record.question.what, f"{answer.winner or 'none'}{' (pinned)' if answer.pinned else ''}"]
-            row += [_time(times, answer.winner), first, _time(times, first)]
-            row += [f"{len(times)} of {len(record.question.candidates)}", str(len(answer.dropped) or "")]
-            table.add_row(*map(Text, row))  # Text, so that rich reads no markup in it
-        parts += [*([""] if parts else []), Text(f"{identity.device}; {identity.versions}", style="bold"), table]
+        title = Text(f"{identity.device}; {identity.versions}", style="bold")
+        parts += [*([""] if parts else []), title, plain_table(columns, map(_row, group))]
     return Group(*parts)
+
+
+def _row(record: Record) -> list[str]:
+    answer, first = record.answer, record.question.candidates[0]
+    times = dict(answer.times)
+    choice = f"{answer.winner or 'none'}{' (pinned)' if answer.pinned else ''}"
+    measured = f"{len(times)} of {len(record.question.candidates)}"
+    dropped = str(len(answer.dropped) or "")
+    return [record.id, record.question.what, choice, _time(times, answer.winner), first, _time(times, first), measured, dropped]
 
 
 def _details(record: Record) -> RenderableType:
     answer, times, dropped = record.answer, dict(record.answer.times), dict(record.answer.dropped)
-    table = _table("candidate", "time", "")
-    for name in record.question.candidates:
-        pinned = ", pinned" if answer.pinned else ""
-        note = f"chosen{pinned}" if name == answer.winner else f"dropped: {dropped[name]}" if name in dropped else ""
-        table.add_row(*map(Text, (name, _time(times, name), note)))
+    notes = {name: f"dropped: {why}" for name, why in dropped.items()}
+    notes[answer.winner] = f"chosen{', pinned' if answer.pinned else ''}"
+    rows = [(name, _time(times, name), notes.get(name, "")) for name in record.question.candidates]
     head = f"{record.id}: {record.question.what}\n{record.question.key}\n{record.identity.device}; {record.identity.versions}"
-    return Group(Text(f"{head}\n{record.time.astimezone():%Y-%m-%d %H:%M}"), table)
+    return Group(Text(f"{head}\n{record.time.astimezone():%Y-%m-%d %H:%M}"), plain_table(("candidate", "time", ""), rows))
 
 
 def _time(times: dict[str, float], name: str) -> str:
     return duration(times[name]) if name in times else ""
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for column in columns:
-        table.add_column(column, justify="right" if "time" in column or column == "dropped" else "left", overflow="fold")
-    return table

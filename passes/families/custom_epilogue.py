@@ -21,7 +21,7 @@ from ..space.direct_convolution import WINDOW
 from ..trace.trace import RESHAPES, Tracer
 from .choice import CHOICE
 from .grouped_products import GROUPED
-from .surroundings import calls, strides_of
+from .surroundings import kernels, strides_of
 
 _KERNELS = ("lamina.kernel.default", GROUPED)
 _STORED = ("f16", "bf16", "f32", "i1", "i8", "i16", "i32", "i64")
@@ -33,15 +33,15 @@ _SPLITS = 8  # splits of axes that are tried at most
 class CustomEpilogue(Pass):
     """Compute pointwise groups in the kernels of users whose results they read.
 
-    Before: @main holds groups and externs. After: a call of a user's kernel that has a hook, and the group that first reads its
+    Before: @main holds groups and calls. After: a user's graph.kernel that has a hook, and the group that first reads its
     result, directly or through reshapes, are one call. It also takes the group's other operands, and returns the group's results,
     and the kernel's own result where others read that. The group must be pointwise: each of its results has as many elements as
     the kernel's, and each element reads that of the kernel at the same place. `epilogue` holds the computation as JSON: lines of
     scalar expressions (targets/kernel_calls/hooks.py).
 
-        %0 = "graph.extern"(%x) {callee = "lamina.kernel.default", kwargs = {hook = "epilogue operands", ...}, ...}
+        %0 = "graph.kernel"(%x) {callee = "lamina.kernel.default", kwargs = {hook = "epilogue operands", ...}, ...}
         %1 = "graph.group"(%0, %bias) ({ add ; relu })
-     -> %1 = "graph.extern"(%x, %bias) {callee = "lamina.kernel.default", kwargs = {epilogue = "...", fused = [...], ...}, ...}
+     -> %1 = "graph.kernel"(%x, %bias) {callee = "lamina.kernel.default", kwargs = {epilogue = "...", fused = [...], ...}, ...}
 
     round-intermediates  round values that eager would store in a half type to that type
     """
@@ -51,7 +51,7 @@ class CustomEpilogue(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Fuses each call that has a hook with its reader, where the kernel can compute that."""
-        for op in reversed(calls(module)):  # the last kernel that a group reads takes it: all other results are there by then
+        for op in reversed(kernels(module)):  # the last kernel that a group reads takes it: all other results are there by then
             if not _has_hook(op) or (found := _reader(op)) is None:
                 continue
             with suppress(Unfit, Untraceable):
@@ -114,14 +114,12 @@ def _fuse(op: ir.Operation, value: ir.Value, group: ir.Operation, round_half: bo
         kwargs["fused"] = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in model_ops(group.location)])
         attributes = {
             "callee": op.attributes["callee"],
-            "reason": op.attributes["reason"],
             "kwargs": ir.DictAttr.get(kwargs),
-            "args": ir.ArrayAttr.get([ir.ArrayAttr.get([ir.UnitAttr.get()] * len(operands))]),
             "needs": ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(list(n)) for n in needs]),
             "strides": ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(list(s)) for s in orders[: len(results)]]),
         }
         types = [result.type for result in results]
-        made = ir.Operation.create("graph.extern", results=types, operands=operands, attributes=attributes)
+        made = ir.Operation.create("graph.kernel", results=types, operands=operands, attributes=attributes)
     for old, new in zip(group.results, made.results, strict=False):
         old.replace_all_uses_with(new)
     group.erase()

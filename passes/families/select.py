@@ -35,7 +35,7 @@ class SelectKernels(Pass):
     group, together with its only reader if that is a group: the epilogue is computed in registers. Two products that share their
     left operand and meet in one group, as gate and up of SwiGLU do, become one group with it, and so do gate and up that are the
     column halves of one product. lamina-tile turns a group with a schedule into a program over tiles of the result. Every attention
-    whose choice is a schedule (schedules/attention.py) is a call of a kernel of lamina.kernels.attention.
+    whose choice is a schedule (schedules/attention.py) is a graph.kernel of lamina.kernels.attention.
 
     A call with "library" stays, and so does one without the attribute where the cost model prefers the library. Other choices and
     cases:
@@ -52,7 +52,7 @@ class SelectKernels(Pass):
       windows and is marked `graph.window`, too. A grouped convolution is one product per group.
     - "direct": a depthwise or grouped convolution becomes a direct convolution, the default for most depthwise ones
       (families/conv/depthwise.py).
-    - A grouped GEMM (_grouped_mm) becomes a call of Lamina's kernel with a hook for the epilogue.
+    - A grouped GEMM (_grouped_mm) becomes a graph.kernel with a hook for the epilogue.
 
         %0 = "graph.extern"(%x, %w) {callee = "aten.mm.default", graph.choice = "triton{m=128 n=128}", ...}
         %1 = "graph.group"(%0) ({ relu })
@@ -64,8 +64,8 @@ class SelectKernels(Pass):
 
         %m = "graph.group"() ({ positions compared, %there among them, as numbers to add })
         %0:2 = "graph.extern"(%q, %k, %v, %m) {callee = "lamina.attention.default", ...}
-     -> %1 = "graph.extern"(%there) {callee = "lamina.attention_bounds", ...}
-        %0 = "graph.extern"(%q, %k, %v, %there, %1) {kwargs = {causal = true, window = 8, reads = "mask bounds", ...}, ...}
+     -> %1 = "graph.kernel"(%there) {callee = "lamina.attention_bounds", ...}
+        %0 = "graph.kernel"(%q, %k, %v, %there, %1) {kwargs = {causal = true, window = 8, reads = "mask bounds", ...}, ...}
 
     With `blocks=1` a separate kernel lists, once for all calls with a mask that has to be read, which blocks of keys each block of
     queries sees; the others are skipped. Gradients have such lists, too: of blocks of keys for the first kernel, and for the second

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from torch_mlir import ir
 
+from lamina.dialects.graph import CALLS
 from lamina.schedules.contraction import GemmConfig
 
 from ..ir.affine import row_major
@@ -61,8 +62,17 @@ class GemmProblem:
 
 def calls(module: ir.Module) -> list[ir.Operation]:
     """Returns the graph.extern ops of a module."""
+    return _ops(module, "graph.extern")
+
+
+def kernels(module: ir.Module) -> list[ir.Operation]:
+    """Returns the graph.kernel ops of a module."""
+    return _ops(module, "graph.kernel")
+
+
+def _ops(module: ir.Module, name: str) -> list[ir.Operation]:
     functions = [f.operation for f in module.body.operations if f.operation.name == "func.func" and f.operation.regions[0].blocks]
-    return [o.operation for f in functions for o in f.regions[0].blocks[0].operations if o.operation.name == "graph.extern"]
+    return [o.operation for f in functions for o in f.regions[0].blocks[0].operations if o.operation.name == name]
 
 
 def gemm_problems(module: ir.Module) -> Iterator[GemmProblem]:
@@ -238,7 +248,7 @@ def _strides(v: ir.Value, given: dict[ir.Value, tuple[int, ...]]) -> tuple[int, 
     op = producer(v)
     if v in given:
         return given[v]
-    if op is not None and op.name == "graph.extern":
+    if op is not None and op.name in CALLS:
         return declared_strides(v)
     if op is not None and op.name == "linalg.transpose":
         source = _strides(op.operands[0], given)

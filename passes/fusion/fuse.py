@@ -35,11 +35,11 @@ _PATTERN = "graph.pattern"
 class Fuse(Pass):
     """Fuse linalg and tensor ops into groups by the bytes they move.
 
-    Before: @main computes on tensors. After: @main holds graph.group, graph.extern, views that feed externs, groups or the return,
-    and constants. Vertical (chains, producers into reductions, epilogues over the same rows), horizontal (ops that read the same
-    input) and multi-output fusion are one rule: merge what runs over the same rows and columns when that saves bytes. Values that
-    are cheaper to compute again than to store are computed again. A group is named by the model's first five ops in it, where a
-    decomposed op or a matched pattern counts as one: "add_layer_norm", "gelu_mul". A product with a bias that is marked `apart`
+    Before: @main computes on tensors. After: @main holds graph.group, graph.kernel, graph.extern, constants, and views that feed
+    these or the return. Vertical (chains, producers into reductions, epilogues over the same rows), horizontal (ops that read the
+    same input) and multi-output fusion are one rule: merge what runs over the same rows and columns when that saves bytes. Values
+    that are cheaper to compute again than to store are computed again. A group is named by the model's first five ops in it, where
+    a decomposed op or a matched pattern counts as one: "add_layer_norm", "gelu_mul". A product with a bias that is marked `apart`
     becomes one without and an addition, where only groups read it: these then compute the addition, too. On a GPU, an image that is
     gathered from, or concatenated, for a library call that takes channels last is copied to channels last first. On a CPU, an image
     that is pooled for such a call is stored in the order in which it is read, and transposed by a kernel of its own.

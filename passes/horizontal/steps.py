@@ -11,7 +11,7 @@ from lamina.kernels.library import may_alias
 
 from ..plan.read import DTYPES
 
-STEPS = ("plan.launch", "plan.call")
+STEPS = ("plan.launch", "plan.call", "plan.kernel")
 
 
 @dataclass(eq=False)

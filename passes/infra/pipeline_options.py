@@ -10,6 +10,7 @@ A field of any other type cannot be set in pipeline text.
 
 import re
 import types
+from contextlib import suppress
 from dataclasses import MISSING, fields
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -45,7 +46,7 @@ def read(cls: type, options: tuple[tuple[str, str | None], ...], owner: str, col
             raise error_at(column, f"option {key!r} of {owner} is given twice")
         try:
             values[known[key]] = _value(hints[known[key]], text)
-        except ValueError:
+        except (ValueError, KeyError):
             given = repr(text) if text is not None else "nothing"
             raise error_at(column, f"option {key!r} of {owner} is {_kind(hints[known[key]])}, given {given}") from None
         except CompileError as error:
@@ -70,7 +71,7 @@ def describe(cls: type[Pass]) -> tuple[str, list[tuple[str, str]]]:
 
 
 def _value(kind: Any, text: str | None) -> Any:
-    """Parses `text` as a value of type `kind`. Raises ValueError."""
+    """Parses `text` as a value of type `kind`. Raises ValueError or KeyError."""
     origin, args = get_origin(kind), get_args(kind)
     if kind is bool:
         if text is None:
@@ -84,7 +85,10 @@ def _value(kind: Any, text: str | None) -> Any:
         inner = [a for a in args if a is not type(None)]
         if type(None) in args and text == "none":
             return None
-        return _first(inner, text)
+        for each in inner:
+            with suppress(ValueError, KeyError):
+                return _value(each, text)
+        raise ValueError(text)
     if origin is tuple:
         parts = [p for p in _bare(text).split(",") if p]
         if len(args) == 2 and args[1] is Ellipsis:
@@ -93,7 +97,7 @@ def _value(kind: Any, text: str | None) -> Any:
             raise ValueError(text)
         return tuple(_value(a, p) for a, p in zip(args, parts, strict=True))
     if origin is Literal:
-        return next(a for a in args if str(a) == _bare(text)) if _bare(text) in map(str, args) else _fail(text)
+        return {str(a): a for a in args}[_bare(text)]
     if kind in (int, float):
         return kind(text)
     if kind is str:
@@ -101,19 +105,6 @@ def _value(kind: Any, text: str | None) -> Any:
     if kind is Target:
         return Target.parse(_bare(text))
     raise CompileError(f"a pass option of type {kind} has no form in pipeline text")
-
-
-def _first(kinds: list[Any], text: str) -> Any:
-    for kind in kinds:
-        try:
-            return _value(kind, text)
-        except ValueError:
-            continue
-    return _fail(text)
-
-
-def _fail(text: str) -> Any:
-    raise ValueError(text)
 
 
 def _bare(text: str) -> str:

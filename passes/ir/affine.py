@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from lamina.core.layout import Layout
+
 
 @dataclass(eq=False)
 class Axis:
@@ -123,11 +125,7 @@ ZERO = Affine()
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Returns the strides, in elements, of a contiguous tensor."""
-    strides, step = [], 1
-    for n in reversed(shape):
-        strides.append(step)
-        step *= max(n, 1)
-    return tuple(reversed(strides))
+    return Layout.row_major(shape).strides
 
 
 def offset(index: tuple[Affine, ...], strides: tuple[int, ...]) -> Affine:

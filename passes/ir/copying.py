@@ -4,6 +4,8 @@ from collections.abc import Iterable
 
 from torch_mlir import ir
 
+from .reading import nested
+
 
 def copy_ops(ops: Iterable[ir.Operation], values: dict[ir.Value, ir.Value]) -> None:
     """Clones ops at the current insertion point, as C++ code does with an IRMapping.
@@ -11,25 +13,15 @@ def copy_ops(ops: Iterable[ir.Operation], values: dict[ir.Value, ir.Value]) -> N
     values  maps old operands to new ones; gets the results of the clones
     """
 
-    def renamed(op: ir.Operation) -> ir.WalkResult:
-        for i, v in enumerate(op.operands):
-            if v in values:
-                op.operands[i] = values[v]
-        return ir.WalkResult.ADVANCE
-
     for op in ops:
         copy = op.operation.clone()
-        copy.walk(renamed)
+        for inner in nested(copy.operation):
+            for i, v in enumerate(inner.operands):
+                if v in values:
+                    inner.operands[i] = values[v]
         values.update(zip(op.operation.results, copy.results, strict=True))
 
 
 def read_by(op: ir.Operation) -> list[ir.Value]:
     """Returns the values that an op and the ops in its regions use as operands, with repeats."""
-    found: list[ir.Value] = []
-
-    def look(inner: ir.Operation) -> ir.WalkResult:
-        found.extend(inner.operands)
-        return ir.WalkResult.ADVANCE
-
-    op.walk(look)
-    return found
+    return [v for inner in nested(op) for v in inner.operands]

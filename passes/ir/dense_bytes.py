@@ -3,6 +3,7 @@
 import re
 import struct
 
+import numpy as np
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
@@ -50,9 +51,13 @@ def _bf16(value: ir.DenseElementsAttr) -> bytes:
     return data
 
 
+def round_bf16(x: np.ndarray) -> np.ndarray:
+    """Rounds f32 values to the nearest bf16, ties to even; NaN stays NaN."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)).view(np.float32)
+    return np.where(np.isnan(x), np.float32(np.nan), rounded).reshape(np.shape(x))
+
+
 def _half_of_f32(x: float) -> bytes:
-    """Returns the two bytes of `x` as bf16, rounded to nearest even."""
-    (bits,) = struct.unpack("<I", struct.pack("<f", x))
-    if x == x:
-        bits += 0x7FFF + (bits >> 16 & 1)
-    return struct.pack("<H", bits >> 16 & 0xFFFF)
+    """Returns the two bytes of `x` as bf16."""
+    return round_bf16(np.array(x, np.float32)).tobytes()[2:]

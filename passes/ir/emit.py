@@ -81,6 +81,13 @@ class Emit:
 
     def any(self, condition: Num) -> Num:
         """Returns a scalar i1: whether `condition` holds in any lane."""
+        return self._joined(condition, "or")
+
+    def all(self, condition: Num) -> Num:
+        """Returns a scalar i1: whether `condition` holds in every lane."""
+        return self._joined(condition, "and")
+
+    def _joined(self, condition: Num, kind: str) -> Num:
         i1 = ir.IntegerType.get_signless(1)
         value = condition.value
         if not self.shape:
@@ -88,7 +95,13 @@ class Emit:
         if len(self.shape) > 1:
             flat = ir.VectorType.get([math.prod(self.shape)], i1)
             value = self.op("vector.shape_cast", [flat], [value]).result
-        return self.wrap(self.op("vector.reduction", [i1], [value], kind=ir.Attribute.parse("#vector.kind<or>")).result)
+        return self.wrap(self.op("vector.reduction", [i1], [value], kind=ir.Attribute.parse(f"#vector.kind<{kind}>")).result)
+
+
+def replace(op: ir.Operation, result: Num) -> None:
+    """Replaces an op's only result by `result` and erases the op."""
+    op.results[0].replace_all_uses_with(result.value)
+    op.erase()
 
 
 def _integer(element: ir.Type, value: int) -> ir.Attribute:
@@ -205,6 +218,12 @@ class Num:
     def cast(self, name: str, element: ir.Type) -> Num:
         """Emits the conversion op `name`, such as arith.extf, to another element type."""
         return self.at.make(name, self.at.type(element), self)
+
+    def to(self, element: ir.Type) -> Num:
+        """Converts a float to another float type; returns itself where it is of that type."""
+        if self.element == element:
+            return self
+        return self.cast("arith.extf" if self.element.width < element.width else "arith.truncf", element)
 
     def abs(self) -> Num:
         """Absolute value of a float."""

@@ -215,7 +215,7 @@ def _fold(make: Interner, op: str, xs: tuple[Expr, ...], predicate: int | None, 
     difference = at[0] + at[1] * -1 if len(at) == 2 else Affine()
     if op == "arith.cmpi" and not difference.opaque:
         low, high = difference.bounds()
-        decided = _compare(predicate, low, high)
+        decided = decide(predicate, low, high)
         return None if decided is None else make.const(decided, "i1")
     return None
 
@@ -236,7 +236,7 @@ def _power(make: Interner, x: Expr, n: Expr, dtype: str) -> Expr:
     return one if out is None else make.apply("arith.divf", (one, out), None, dtype) if int(n.value) < 0 else out
 
 
-def _compare(predicate: int | None, low: int, high: int) -> bool | None:
+def decide(predicate: int | None, low: float, high: float) -> bool | None:
     """Returns the truth of `difference <predicate> 0` where it is the same for all differences in [low, high], else None."""
     always = {0: low == high == 0, 1: low > 0 or high < 0, 2: high < 0, 3: high <= 0, 4: low > 0, 5: low >= 0}
     never = {0: low > 0 or high < 0, 1: low == high == 0, 2: low >= 0, 3: low > 0, 4: high <= 0, 5: high < 0}

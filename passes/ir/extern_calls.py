@@ -1,4 +1,4 @@
-"""Reads the strides that graph.extern calls declare, and builds calls of Lamina's kernels."""
+"""Reads the strides that calls declare, and builds graph.kernel ops."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from .affine import row_major
 
 
 def declared_strides(result: ir.Value) -> tuple[int, ...]:
-    """Returns the declared strides, in elements, of a graph.extern's result.
+    """Returns the declared strides, in elements, of a result of a graph.extern or graph.kernel.
 
     The attribute also has entries for returned values that are not tensors, such as None; these have no MLIR result.
     """
@@ -19,7 +19,7 @@ def declared_strides(result: ir.Value) -> tuple[int, ...]:
 def kernel_call(
     callee: str, taken: list[ir.Value], made: list[ir.Type], said: dict[str, ir.Attribute], strides: Sequence[Sequence[int]] = ()
 ) -> ir.Operation:
-    """Creates a graph.extern that calls one of Lamina's kernels, at the current insertion point.
+    """Creates a graph.kernel that launches one of Lamina's kernels, at the current insertion point.
 
     taken    tensor operands
     made     result types
@@ -29,9 +29,7 @@ def kernel_call(
     each = strides or [row_major(tuple(ir.RankedTensorType(t).shape)) for t in made]
     attributes = {
         "callee": ir.StringAttr.get(callee),
-        "reason": ir.StringAttr.get("custom"),
-        "args": ir.ArrayAttr.get([ir.ArrayAttr.get([ir.UnitAttr.get()] * len(taken))]),
         "kwargs": ir.DictAttr.get(said),
         "strides": ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(list(s)) for s in each]),
     }
-    return ir.Operation.create("graph.extern", results=made, operands=taken, attributes=attributes)
+    return ir.Operation.create("graph.kernel", results=made, operands=taken, attributes=attributes)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from .reading import producer
+from .reading import number_of
 
 
 def generic(
@@ -44,7 +44,11 @@ def empty(type_: ir.RankedTensorType) -> ir.Value:
 
 def filled(type_: ir.RankedTensorType, number: float) -> ir.Value:
     """Creates a float tensor filled with one value."""
-    scalar = arith.constant(type_.element_type, number)
+    return fill(type_, arith.constant(type_.element_type, number))
+
+
+def fill(type_: ir.RankedTensorType, scalar: ir.Value) -> ir.Value:
+    """Creates a tensor filled with a scalar (linalg.fill)."""
     segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1])}
     op = ir.Operation.create("linalg.fill", results=[type_], operands=[scalar, empty(type_)], attributes=segments, regions=1)
     return with_body(op, lambda x, _: x)
@@ -77,10 +81,5 @@ def sums_of_products(
 
 def is_zero(v: ir.Value) -> bool:
     """Returns whether a value is known to be all zeros: a float constant or a fill."""
-    op = producer(v)
-    if op is not None and op.name == "linalg.fill":
-        op = producer(op.operands[0])
-    value = op.attributes["value"] if op is not None and op.name == "arith.constant" else None
-    if isinstance(value, ir.DenseElementsAttr):
-        value = value.get_splat_value() if value.is_splat else None
-    return isinstance(value, ir.FloatAttr) and value.value == 0.0
+    number = number_of(v)
+    return isinstance(number, float) and number == 0.0

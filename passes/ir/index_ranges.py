@@ -6,6 +6,8 @@ from typing import TypeAlias
 
 from torch_mlir import ir
 
+from .reading import element_of, number_of
+
 Range: TypeAlias = tuple[float, float]  # least and largest value, inclusive; infinite where unknown
 UNKNOWN: Range = (-math.inf, math.inf)
 NATURAL: Range = (0, math.inf)
@@ -25,7 +27,7 @@ class Ranges:
     def of(self, value: ir.Value) -> Range:
         """Returns the interval of an index value; UNKNOWN for a value of another type."""
         if value not in self._known:
-            self._known[value] = self._find(value) if _is_index(value.type) else UNKNOWN
+            self._known[value] = self._find(value) if isinstance(element_of(value.type), ir.IndexType) else UNKNOWN
         return self._known[value]
 
     def _find(self, value: ir.Value) -> Range:
@@ -33,20 +35,21 @@ class Ranges:
             return self._of_argument(value)
         op = value.owner
         if op.name == "arith.constant":
-            return _of_constant(op.attributes["value"])
+            number = number_of(value)
+            return UNKNOWN if number is None else (number, number)
         if op.name in _SOURCES:
             return _SOURCES[op.name](op)
         if op.name in _SPREADS:
-            return _hull([self.of(v) for v in op.operands])
+            return hull(*(self.of(v) for v in op.operands))
         if op.name == "arith.select":
-            return _hull([self.of(v) for v in list(op.operands)[1:]])
+            return hull(*(self.of(v) for v in list(op.operands)[1:]))
         if op.name == "arith.addi" and (rounded := self._rounded_down(*op.operands)):
             return rounded
         if op.name in _ARITHMETIC:
             return _ARITHMETIC[op.name](*(self.of(v) for v in op.operands))
         if op.name in ("scf.if", "scf.index_switch"):
             ends = [list(r.blocks[0].operations)[-1].operands for r in op.regions if len(r.blocks)]
-            return _hull([self.of(end[ir.OpResult(value).result_number]) for end in ends])
+            return hull(*(self.of(end[ir.OpResult(value).result_number]) for end in ends))
         return UNKNOWN
 
     def _rounded_down(self, x: ir.Value, y: ir.Value) -> Range | None:
@@ -66,20 +69,6 @@ class Ranges:
             return UNKNOWN
         (low, _), (_, high) = self.of(owner.operands[0]), self.of(owner.operands[1])
         return low, max(low, high - 1)
-
-
-def _is_index(type_: ir.Type) -> bool:
-    return isinstance(type_.element_type if isinstance(type_, ir.VectorType) else type_, ir.IndexType)
-
-
-def _of_constant(value: ir.Attribute) -> Range:
-    if isinstance(value, ir.IntegerAttr):
-        return value.value, value.value
-    dense = ir.DenseElementsAttr(value)
-    if not dense.is_splat:
-        return UNKNOWN
-    number = ir.IntegerAttr(dense.get_splat_value()).value
-    return number, number
 
 
 def _function(op: ir.Operation) -> ir.Operation:
@@ -106,7 +95,8 @@ def _steps(op: ir.Operation) -> Range:
     return 0, ir.VectorType(op.results[0].type).shape[0] - 1
 
 
-def _hull(ranges: list[Range]) -> Range:
+def hull(*ranges: Range) -> Range:
+    """Returns the smallest range that contains all of these."""
     return min(low for low, _ in ranges), max(high for _, high in ranges)
 
 
@@ -134,15 +124,19 @@ def _least_unsigned(a: Range, b: Range) -> Range:
     return 0, min([r[1] for r in (a, b) if r[0] >= 0], default=math.inf)
 
 
-_ARITHMETIC: dict[str, Callable[[Range, Range], Range]] = {
+SIGNED: dict[str, Callable[[Range, Range], Range]] = {
     "arith.addi": lambda a, b: (a[0] + b[0], a[1] + b[1]),
     "arith.subi": lambda a, b: (a[0] - b[1], a[1] - b[0]),
     "arith.muli": _times,
+    "arith.minsi": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
+    "arith.maxsi": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
+}
+"""Ranges of signed arithmetic on ranges, where nothing wraps."""
+_ARITHMETIC: dict[str, Callable[[Range, Range], Range]] = {
+    **SIGNED,
     "arith.divui": _over,
     "arith.remui": _modulo,
     "arith.minui": _least_unsigned,
-    "arith.minsi": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
-    "arith.maxsi": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
 }
 _SOURCES: dict[str, Callable[[ir.Operation], Range]] = {
     "tile.program_id": _programs, "gpu.block_id": _programs, "gpu.thread_id": _threads, "vector.step": _steps,

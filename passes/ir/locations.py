@@ -4,7 +4,7 @@ A decomposed op of the model wraps the ops it became: `loc("aten.gelu.default"("
 model without a source line, such as a module's path, is a file at line 0: `loc("aten.relu.default"("layers.1: ReLU":0:0))`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from torch_mlir import ir
 
@@ -22,23 +22,13 @@ def sources(location: ir.Location) -> list[str]:
 
 def op_names(location: ir.Location) -> list[str]:
     """Returns the op names that wrap the source lines of a location ("aten.add.Tensor"), in order, without repeats."""
-    found: dict[str, None] = {}
-    _names(location, found)
-    return list(found)
+    named = [part for part in _parts(location) if isinstance(part, ir.NameLoc)]
+    return list(dict.fromkeys(name for part in named for name in (part.name_str, *op_names(part.child_loc))))
 
 
 def model_ops(location: ir.Location) -> list[str]:
     """Returns the model's ops: like `op_names`, but a decomposed op counts by its own name only."""
-    parts = location.locations if isinstance(location, ir.FusedLoc) else [location]
-    found: dict[str, None] = {}
-    for part in parts:
-        if isinstance(part, ir.FusedLoc):
-            found.update(dict.fromkeys(model_ops(part)))
-        elif isinstance(part, ir.CallSiteLoc):
-            found.update(dict.fromkeys(model_ops(part.callee)))
-        elif isinstance(part, ir.NameLoc):
-            found.setdefault(part.name_str)
-    return list(found)
+    return list(dict.fromkeys(part.name_str for part in _parts(location) if isinstance(part, ir.NameLoc)))
 
 
 def decomposed_op(location: ir.Location) -> str:
@@ -67,21 +57,16 @@ def fused(locations: Iterable[ir.Location]) -> ir.Location:
 
 def leaves(location: ir.Location) -> list[ir.Location]:
     """Returns the innermost locations, through names, fusions and the callees of call sites."""
-    if isinstance(location, ir.NameLoc):
-        return leaves(location.child_loc)
+    parts = _parts(location)
+    return [leaf for part in parts for leaf in (leaves(part.child_loc) if isinstance(part, ir.NameLoc) else [part])]
+
+
+def _parts(location: ir.Location) -> Iterator[ir.Location]:
+    """Yields the parts of a location: those of fusions, and the callees of call sites."""
     if isinstance(location, ir.FusedLoc):
-        return [leaf for part in location.locations for leaf in leaves(part)]
-    if isinstance(location, ir.CallSiteLoc):
-        return leaves(location.callee)
-    return [location]
-
-
-def _names(location: ir.Location, found: dict[str, None]) -> None:
-    if isinstance(location, ir.NameLoc):
-        found.setdefault(location.name_str)
-        _names(location.child_loc, found)
-    elif isinstance(location, ir.FusedLoc):
         for part in location.locations:
-            _names(part, found)
+            yield from _parts(part)
     elif isinstance(location, ir.CallSiteLoc):
-        _names(location.callee, found)
+        yield from _parts(location.callee)
+    else:
+        yield location

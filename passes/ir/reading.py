@@ -1,4 +1,4 @@
-"""Reads shapes, affine indexing maps of generics and source indices of views from linalg and tensor ops."""
+"""Reads ops, constants, types, shapes, affine indexing maps of generics and source indices of views."""
 
 from dataclasses import dataclass
 
@@ -27,13 +27,69 @@ def producer(value: ir.Value) -> ir.Operation | None:
     """Returns the defining op of `value`; None for a block argument."""
     if isinstance(value, ir.BlockArgument):
         return None
-    owner = value.owner
-    return owner.operation if hasattr(owner, "operation") else owner
+    return value.owner.operation
+
+
+def nested(op: ir.Operation, *names: str) -> list[ir.Operation]:
+    """Returns the ops in the regions of `op`, inner ones first, and `op` itself: all, or those with one of these names."""
+    found: list[ir.Operation] = []
+    wanted = frozenset(names)
+
+    def visit(inner: ir.Operation) -> ir.WalkResult:
+        if not wanted or inner.name in wanted:
+            found.append(inner)
+        return ir.WalkResult.ADVANCE
+
+    op.walk(visit)
+    return found
+
+
+def by_name(op: ir.Operation) -> dict[str, list[ir.Operation]]:
+    """Returns `nested(op)` by op name: a dictionary costs less than callbacks from MLIR."""
+    found: dict[str, list[ir.Operation]] = {}
+    for inner in nested(op):
+        found.setdefault(inner.name, []).append(inner)
+    return found
+
+
+def attributes_of(op: ir.Operation) -> dict[str, ir.Attribute]:
+    """Returns the attributes of an op as a dict."""
+    return dict(op.attributes.items())
+
+
+def number_of(value: ir.Value) -> float | int | None:
+    """Returns the number that a scalar constant is, or that all elements of a vector or tensor are; None for other values."""
+    op = producer(value)
+    if op is not None and op.name in ("vector.broadcast", "linalg.fill"):
+        return number_of(op.operands[0])
+    attribute = op.attributes["value"] if op is not None and op.name == "arith.constant" else None
+    if isinstance(attribute, ir.DenseElementsAttr):
+        attribute = attribute.get_splat_value() if attribute.is_splat else None
+    if not isinstance(attribute, ir.FloatAttr | ir.IntegerAttr | ir.BoolAttr):
+        return None
+    number: float | int = attribute.value
+    return number
 
 
 def shape_of(value: ir.Value) -> tuple[int, ...]:
     """Returns the shape of a tensor or memref."""
     return tuple(ir.ShapedType(value.type).shape)
+
+
+def ramp_base(value: ir.Value) -> ir.Value | None:
+    """Returns the scalar `base` of a vector base + [0, 1, 2, ...] (vector.broadcast and vector.step); None for other values."""
+    op = producer(value)
+    if op is None or op.name != "arith.addi":
+        return None
+    base, step = (producer(v) for v in op.operands)
+    if base is None or step is None or (base.name, step.name) != ("vector.broadcast", "vector.step"):
+        return None
+    return base.operands[0]
+
+
+def element_of(type_: ir.Type) -> ir.Type:
+    """Returns the element type of a tensor, memref or vector type, or a scalar type itself."""
+    return type_.element_type if isinstance(type_, ir.ShapedType) else type_
 
 
 def element_type(value: ir.Value) -> str:
@@ -168,6 +224,14 @@ def neutral(op: str, dtype: str) -> int | float | bool:
     }  # fmt: skip
     value = table[op]
     return bool(value) if dtype == "i1" else value
+
+
+def combining_op(reduction: ir.Operation) -> str:
+    """Returns the arith op by which a vector.reduction or vector.multi_reduction combines elements, such as "arith.addf"."""
+    kind = str(reduction.attributes["kind"]).removeprefix("#vector.kind<").removesuffix(">")
+    if kind.startswith(("min", "max")):
+        return f"arith.{kind}"
+    return f"arith.{kind}{'f' if isinstance(element_of(reduction.operands[0].type), ir.FloatType) else 'i'}"
 
 
 def compared_as(v: ir.Value) -> str:

@@ -4,22 +4,16 @@ An indexing map is a tuple here: result j of the map is loop `map[j]`, or `ZERO`
 dimension). Maps with other expressions (strides, windows) are None, and no pass of this level looks through them.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from torch_mlir import ir
-from torch_mlir.passmanager import PassManager
+
+from .reading import attributes_of, nested
 
 ZERO = -1
 Map = tuple[int, ...]
-
-
-def producer(value: ir.Value) -> ir.Operation | None:
-    """Returns the defining op of `value`; None for a block argument."""
-    owner = value.owner
-    return None if isinstance(owner, ir.Block) else owner.operation
 
 
 def tensor_blocks(module: ir.Module) -> Iterator[ir.Block]:
@@ -39,14 +33,14 @@ def tensor_ops(module: ir.Module) -> list[ir.Operation]:
     return [op.operation for block in tensor_blocks(module) for op in block.operations]
 
 
-def attributes_of(op: ir.Operation) -> dict[str, ir.Attribute]:
-    """Returns the attributes of an op as a dict."""
-    return dict(op.attributes.items())
+def used(value: ir.Value) -> bool:
+    """Returns whether a value has a use."""
+    return next(iter(value.uses), None) is not None
 
 
 def unused(op: ir.Operation) -> bool:
     """Returns whether no result of `op` has a use."""
-    return all(next(iter(result.uses), None) is None for result in op.results)
+    return not any(map(used, op.results))
 
 
 def has_effect(op: ir.Operation, externs: dict[str, ir.Operation]) -> bool:
@@ -62,50 +56,15 @@ def has_effect(op: ir.Operation, externs: dict[str, ir.Operation]) -> bool:
     return False
 
 
-def external_functions(module: ir.Module) -> dict[str, ir.Operation]:
-    """Returns the private functions that declare external calls before lamina-extern, by name."""
-    found = {}
-    for function in module.body.operations:
-        op = function.operation
-        if op.name == "func.func" and "graph.callee" in op.attributes:
-            found[op.attributes["sym_name"].value] = op
-    return found
+def marked_functions(module: ir.Module, mark: str) -> dict[str, ir.Operation]:
+    """Returns the private functions with the attribute `mark`, by name. Such a function stands for what its calls compute."""
+    functions = [op.operation for op in module.body.operations if mark in op.operation.attributes]
+    return {ir.StringAttr(op.attributes["sym_name"]).value: op for op in functions}
 
 
-@contextmanager
-def effects_pinned(module: ir.Module) -> Iterator[None]:
-    """Protects graph.extern ops with effects from upstream passes, which take every graph.extern for pure and remove or merge it.
-
-    Inside this context those with effects are ops of an unregistered dialect, of which upstream assumes nothing.
-    """
-    context = module.context
-    allowed = context.allow_unregistered_dialects
-    externs = [op for op in tensor_ops(module) if op.name == "graph.extern" and has_effect(op, {})]
-    context.allow_unregistered_dialects = allowed or bool(externs)
-    try:
-        for op in externs:
-            _renamed(op, "pinned.extern")
-        yield
-    finally:
-        for op in [op for op in tensor_ops(module) if op.name == "pinned.extern"]:
-            _renamed(op, "graph.extern")
-        context.allow_unregistered_dialects = allowed
-
-
-def _renamed(op: ir.Operation, name: str) -> ir.Operation:
-    """Replaces an op without regions by one of another name."""
-    types, ip = [r.type for r in op.results], ir.InsertionPoint(op)
-    new = ir.Operation.create(name, types, list(op.operands), attributes_of(op), loc=op.location, ip=ip)
-    for before, after in zip(op.results, new.results, strict=True):
-        before.replace_all_uses_with(after)
-    op.erase()
-    return new
-
-
-def upstream(module: ir.Module, passes: str) -> None:
-    """Runs upstream passes on the module; external calls with effects are protected."""
-    with effects_pinned(module):
-        PassManager.parse(f"builtin.module({passes})", module.context).run(module.operation)
+def calls_of(module: ir.Module, functions: Container[str]) -> list[ir.Operation]:
+    """Returns the calls of functions with these names."""
+    return [op for op in nested(module.operation, "func.call") if op.attributes["callee"].value in functions]
 
 
 @dataclass
@@ -265,6 +224,29 @@ def _yield_only(block: ir.Block, positions: Sequence[int]) -> None:
     last.erase()
 
 
+def trim(
+    reader: Reader, generic: LoopGeneric, inits: dict[int, ir.Value] | None = None, loc: ir.Location | None = None
+) -> ir.Operation:
+    """Erases dead body ops, drops inputs that the body does not read, and adds those of `generic.added` that it reads.
+
+    inits, loc  as in `rebuild`, which a generic that needs no change is spared
+    """
+    erase_dead(generic.block)
+    n_in, loops = len(generic.ins), len(generic.reduction)
+    added = [entry for entry in generic.added if used(entry[2])]
+    for _, _, arg in reversed(generic.added):
+        if not used(arg):
+            generic.block.erase_argument(arg.arg_number)
+    generic.added = []
+    kept = [i for i in range(n_in) if used(generic.args[i])]
+    if not covers([*(generic.maps[i] for i in kept), *generic.maps[n_in:], *(map_ for _, map_, _ in added)], loops):
+        kept = list(range(n_in))
+    if len(kept) < n_in or added or inits or loc is not None:
+        return rebuild(reader, generic, kept, added, inits=inits, loc=loc)
+    reader.forget(generic.op)
+    return generic.op
+
+
 def erase_dead(block: ir.Block) -> None:
     """Erases body ops whose results have no uses; checks, which have no results, stay."""
     for op in reversed([o.operation for o in block.operations]):
@@ -272,29 +254,6 @@ def erase_dead(block: ir.Block) -> None:
             op.erase()
 
 
-def empty(type_: ir.Type, at: ir.Operation) -> ir.Value:
-    """Creates a tensor.empty of a static type in front of `at`."""
-    return ir.Operation.create("tensor.empty", [type_], loc=at.location, ip=ir.InsertionPoint(at)).results[0]
-
-
 def constant(attribute: ir.Attribute, ip: ir.InsertionPoint, loc: ir.Location) -> ir.Value:
     """Creates an arith.constant, scalar or tensor, from a typed attribute."""
     return ir.Operation.create("arith.constant", [attribute.type], attributes={"value": attribute}, loc=loc, ip=ip).results[0]
-
-
-def fill(value: ir.Value, type_: ir.Type, at: ir.Operation) -> ir.Value:
-    """Creates a tensor filled with a scalar (linalg.fill) in front of `at`."""
-    element, loc = value.type, at.location
-    segments = ir.DenseI32ArrayAttr.get([1, 1], at.context)
-    op = ir.Operation.create(
-        "linalg.fill",
-        [type_],
-        [value, empty(type_, at)],
-        {"operandSegmentSizes": segments},
-        regions=1,
-        loc=loc,
-        ip=ir.InsertionPoint(at),
-    )
-    block = ir.Block.create_at_start(op.regions[0], [element, element], [loc, loc])
-    ir.Operation.create("linalg.yield", operands=[block.arguments[0]], loc=loc, ip=ir.InsertionPoint(block))
-    return op.results[0]

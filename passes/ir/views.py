@@ -6,13 +6,10 @@ from torch_mlir import ir
 
 from lamina.core.layout import Layout
 
+from .reading import shape_of
+
 RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
 VIEWS = (*RESHAPES, "tensor.extract_slice", "tensor.cast", "linalg.transpose", "linalg.broadcast", "linalg.generic")
-
-
-def shape_of(value: ir.Value) -> tuple[int, ...]:
-    """Returns the shape of a ranked tensor."""
-    return tuple(ir.RankedTensorType(value.type).shape)
 
 
 def is_view(op: ir.Operation) -> bool:

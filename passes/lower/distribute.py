@@ -6,10 +6,12 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from ..infra.base import Pass
+from .nvvm.clusters import Nvidia
 from .simt.parts import fill
 from .simt.threads import Shape
 
 MODULE = "kernels"
+VENDOR = Nvidia()  # of every GPU so far
 
 
 @dataclass(frozen=True)
@@ -54,27 +56,18 @@ def _kernel(tile: ir.Operation, lanes: int) -> None:
     grid = ir.IntegerAttr(tile.attributes["tile.grid"]).value
     i64 = ir.IntegerType.get_signless(64)
     kept = {a: tile.attributes[a] for a in ("tile.align", "tile.alias", "tile.dependent", "tile.outputs") if a in tile.attributes}
-    cluster = {"nvvm.cluster_dim": ir.DenseI32ArrayAttr.get([shape.cluster, 1, 1])} if shape.cluster > 1 else {}
+    resident = ir.IntegerAttr(tile.attributes["tile.resident"]).value if "tile.resident" in tile.attributes else 0
     new = ir.Operation.create(
         "gpu.func",
         regions=1,
         attributes={
             "function_type": type_, "sym_name": tile.attributes["sym_name"], "kernel": ir.UnitAttr.get(),
             "known_block_size": ir.DenseI32ArrayAttr.get([shape.cta, 1, 1]),
-            **cluster,
-            **_resident(tile),
+            **VENDOR.attributes(shape.cluster, resident),
             "gpu.grid": ir.IntegerAttr.get(i64, shape.ctas(grid)), **kept,
         },
     )  # fmt: skip
     entry = new.regions[0].blocks.append(*arguments)
-    new.attributes["workgroup_attributions"] = ir.IntegerAttr.get(i64, fill(tile, entry, lanes))
+    new.attributes["workgroup_attributions"] = ir.IntegerAttr.get(i64, fill(tile, entry, lanes, VENDOR))
     with ir.InsertionPoint(entry):
         ir.Operation.create("gpu.return")
-
-
-def _resident(tile: ir.Operation) -> dict[str, ir.Attribute]:
-    """Returns the attribute that bounds registers, so that an SM holds `tile.resident` CTAs."""
-    if "tile.resident" not in tile.attributes:
-        return {}
-    wanted = ir.IntegerAttr(tile.attributes["tile.resident"]).value
-    return {"nvvm.minctasm": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), wanted)} if wanted else {}

@@ -9,7 +9,8 @@ from torch_mlir import ir
 from lamina.core.target import Kind
 
 from ..infra.base import Pass
-from ..ir.emit import Emit, Num
+from ..ir.emit import Emit, Num, replace
+from ..ir.reading import nested
 from . import expand_random_bits, float8, gpu_math, polynomials
 from .gpu_math import hardware, shortcuts
 
@@ -46,21 +47,21 @@ class ExpandMath(Pass):
         gpu = self.target == "nvvm"
         with module.context:
             formulas = gpu_math if gpu else polynomials
-            for op in _find(module, {*float8.CASTS}):
+            for op in nested(module.operation, *float8.CASTS):
                 if float8.is_cast(op):
                     float8.expand(op)
             if gpu:
-                for op in _find(module, {"arith.divf"}):
+                for op in nested(module.operation, "arith.divf"):
                     shortcuts.by_reciprocal(op)
-                for op in _find(module, {"math.exp"}):
+                for op in nested(module.operation, "math.exp"):
                     shortcuts.short_exp(op)
-            for op in _find(module, {*polynomials.F32, *polynomials.ANY, *(() if gpu else (BITS,))}):
+            for op in nested(module.operation, *polynomials.F32, *polynomials.ANY, *(() if gpu else (BITS,))):
                 if op.name == BITS:
                     expand_random_bits.expand(op)
                 elif not (gpu and hardware.is_marked(op)):
                     self.expand(op, formulas.F32, formulas.F64)
             if gpu:
-                for op in _find(module, hardware.MARKABLE):
+                for op in nested(module.operation, *hardware.MARKABLE):
                     _approximate(op)
 
     def expand(self, op: ir.Operation, f32: Formulas, f64: Formulas) -> None:
@@ -77,25 +78,12 @@ class ExpandMath(Pass):
                 return
             result = f64[op.name](*operands)
         elif op.name in f32:
-            result = _narrowed(f32[op.name](*map(_widened, operands)), element)
+            result = f32[op.name](*map(_widened, operands)).to(element)
         elif isinstance(element, ir.F32Type):
             return
         else:
             result = _in_f32(op, operands)
-        op.results[0].replace_all_uses_with(result.value)
-        op.erase()
-
-
-def _find(module: ir.Module, names: set[str]) -> list[ir.Operation]:
-    found: list[ir.Operation] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        if op.name in names:
-            found.append(op)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    return found
+        replace(op, result)
 
 
 def _approximate(op: ir.Operation) -> None:
@@ -106,8 +94,7 @@ def _approximate(op: ir.Operation) -> None:
         hardware.mark(op)
     elif operands[0].element.width < 32:
         result = _in_f32(op, operands)
-        op.results[0].replace_all_uses_with(result.value)
-        op.erase()
+        replace(op, result)
 
 
 def _in_f32(op: ir.Operation, operands: list[Num]) -> Num:
@@ -116,12 +103,8 @@ def _in_f32(op: ir.Operation, operands: list[Num]) -> Num:
     result = e.make(op.name, e.type(ir.F32Type.get()), *map(_widened, operands))
     if op.name in hardware.MARKABLE:
         hardware.mark(result.value.owner)
-    return _narrowed(result, operands[0].element)
+    return result.to(operands[0].element)
 
 
 def _widened(x: Num) -> Num:
-    return x.cast("arith.extf", ir.F32Type.get()) if x.is_float and x.element.width < 32 else x
-
-
-def _narrowed(x: Num, element: ir.Type) -> Num:
-    return x if x.element == element else x.cast("arith.truncf", element)
+    return x.to(ir.F32Type.get()) if x.is_float and x.element.width < 32 else x

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from ..ir.emit import Emit, Num
+from ..ir.emit import Emit, Num, replace
+from ..ir.reading import element_of
 
 CASTS = ("arith.extf", "arith.truncf")
 
@@ -55,21 +56,13 @@ def expand(op: ir.Operation) -> None:
     e = Emit.before(op)
     x, f32 = e.wrap(op.operands[0]), ir.F32Type.get()
     source, target = _element(op.operands[0]), _element(op.results[0])
-    wide = _widened(x, FORMATS[source]) if source in FORMATS else _as(x, f32)
-    result = _narrowed(wide, FORMATS[target], target) if target in FORMATS else _as(wide, ir.Type.parse(target))
-    op.results[0].replace_all_uses_with(result.value)
-    op.erase()
+    wide = _widened(x, FORMATS[source]) if source in FORMATS else x.to(f32)
+    result = _narrowed(wide, FORMATS[target], target) if target in FORMATS else wide.to(ir.Type.parse(target))
+    replace(op, result)
 
 
 def _element(v: ir.Value) -> str:
-    return str(v.type.element_type if isinstance(v.type, ir.VectorType) else v.type)
-
-
-def _as(x: Num, element: ir.Type) -> Num:
-    """Converts to a wider or narrower float."""
-    if x.element == element:
-        return x
-    return x.cast("arith.extf" if x.element.width < element.width else "arith.truncf", element)
+    return str(element_of(v.type))
 
 
 def _narrowed(x: Num, to: Format, name: str) -> Num:

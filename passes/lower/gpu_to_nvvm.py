@@ -7,7 +7,7 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from ..infra.base import Pass
-from ..ir.by_name import by_name
+from ..ir.reading import by_name, element_of
 from .gpu_math import LATE, hardware
 from .nvvm import halves, indices, lanes
 from .nvvm.remainder import lower_remainder
@@ -87,8 +87,7 @@ def _always(_: ir.Operation) -> bool:
 
 def _is_word(op: ir.Operation) -> bool:
     """Returns whether an op's result is of i32."""
-    of = op.results[0].type
-    return str(of.element_type if isinstance(of, ir.VectorType) else of) == "i32"
+    return element_of(op.results[0].type) == ir.IntegerType.get_signless(32)
 
 
 # Each step sees what the ones before it made: f16 and bf16 become f32, remainders and angles hold divisions and reductions.

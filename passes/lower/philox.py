@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from torch_mlir import ir
 
 from ..ir.emit import Num
+from ..ir.reading import producer, ramp_base
 
 ROUNDS = 7
 WORDS = 4  # of one block
@@ -74,14 +75,7 @@ def element(seed: Num, index: Num, make: Callable[[Num, Num], tuple[Num, ...]]) 
 def neighbors(op: ir.Operation) -> tuple[ir.Value, ir.Value] | None:
     """Returns the seed and the first lane's index of a random.bits whose lanes are neighbors: it has one seed for all lanes, and
     its index is base + lane. None for others."""
-    seed, index = (v.owner for v in op.operands)
-    if isinstance(seed, ir.Block) or isinstance(index, ir.Block):
+    seed, base = producer(op.operands[0]), ramp_base(op.operands[1])
+    if seed is None or base is None or seed.name != "vector.broadcast":
         return None
-    if seed.name != "vector.broadcast" or index.name != "arith.addi":
-        return None
-    first, step = (v.owner for v in index.operands)
-    if isinstance(first, ir.Block) or isinstance(step, ir.Block):
-        return None
-    if (first.name, step.name) != ("vector.broadcast", "vector.step"):
-        return None
-    return seed.operands[0], first.operands[0]
+    return seed.operands[0], base

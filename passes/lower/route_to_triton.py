@@ -9,6 +9,7 @@ from lamina.core.errors import CompileError
 from lamina.schedules.contraction import GemmConfig
 
 from ..infra.base import Pass
+from ..ir.reading import nested
 from . import gpu_math
 from .expand_math import ExpandMath
 
@@ -69,16 +70,9 @@ def send(function: ir.Operation, warps: int = 0, stages: int = 1) -> None:
 
 def _expand(function: ir.Operation) -> None:
     """Expands the math functions that Triton lacks."""
-    found: list[ir.Operation] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
+    for op in nested(function):
         if op.name.startswith("math.") and op.name not in (_KNOWN_F64 if "f64" in str(op.results[0].type) else _KNOWN):
-            found.append(op)
-        return ir.WalkResult.ADVANCE
-
-    function.walk(visit)
-    for op in found:
-        ExpandMath(target="nvvm").expand(op, gpu_math.F32, gpu_math.F64)
+            ExpandMath(target="nvvm").expand(op, gpu_math.F32, gpu_math.F64)
 
 
 def _int(op: ir.Operation, name: str) -> int:

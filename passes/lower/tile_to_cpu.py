@@ -7,7 +7,7 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from ..infra.base import Pass
-from ..ir.by_name import by_name
+from ..ir.reading import by_name, element_of
 from .cpu import abi, arithmetic, bf16, checks
 from .cpu.tile_ops import TILE_OPS
 from .cpu.transfers import Transfers, guard_streaming
@@ -67,8 +67,7 @@ def _where(half: tuple[type, ...], side: str, rewrite: Rewrite) -> Rewrite:
     """Restricts `rewrite` to ops whose operand ("from") or result ("to") has one of the given float types."""
 
     def apply(op: ir.Operation) -> None:
-        of = (op.operands[0] if side == "from" else op.results[0]).type
-        if isinstance(of.element_type if isinstance(of, ir.VectorType) else of, half):
+        if isinstance(element_of((op.operands[0] if side == "from" else op.results[0]).type), half):
             rewrite(op)
 
     return apply

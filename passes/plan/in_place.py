@@ -8,7 +8,8 @@ this, so the tiling of a kernel marked `graph.inplace` must not.
 
 from torch_mlir import ir
 
-from ..ir.views import is_identity, shape_of
+from ..ir.reading import shape_of
+from ..ir.views import is_identity
 
 _HARMLESS = ("tensor.empty", "arith.constant")
 

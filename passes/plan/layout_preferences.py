@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from torch_mlir import ir
 
 from lamina.core.layout import Layout
+from lamina.dialects.graph import CALLS
 
 from ..families.conv.layout_calls import CONVOLUTIONS, channels_last
 from ..families.gemm.products import PRODUCTS
-from ..ir.reading import Generic
-from ..ir.views import is_view, shape_of, source_strides, view_layout
+from ..ir.reading import Generic, shape_of
+from ..ir.views import is_view, source_strides, view_layout
 from ..space.direct_convolution import WINDOW
 
 Strides = tuple[int, ...]
@@ -57,7 +58,7 @@ def wants(ops: Sequence[ir.Operation], results: Iterable[tuple[ir.Value, Strides
         if strides is not None:
             found.bound.setdefault(value, strides)
     for op in reversed(ops):
-        if op.name == "graph.extern":
+        if op.name in CALLS:
             for operand, wish in _library_wishes(op):
                 found.wished.setdefault(operand, Counter())[wish] += 1
         if op.name == "graph.group":

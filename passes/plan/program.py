@@ -101,6 +101,8 @@ class _Program:
                 self._launch(op)
             case "plan.call":
                 self._call(op)
+            case "plan.kernel":
+                self._kernel(op)
             case _:
                 raise CompileError(f"{op.name} in a plan.program", where=where(op.location))
 
@@ -185,6 +187,13 @@ class _Program:
                 where=tuple(sources(op.location)),
             )
         )
+
+    def _kernel(self, op: ir.Operation) -> None:
+        refs, n_out = self._used(op.operands), _int(op, "n_out")
+        ins, outs = refs[: len(refs) - n_out], refs[len(refs) - n_out :]
+        kwargs = tuple((named.name, _arg(named.attr, iter(()))) for named in op.attributes["kwargs"])
+        callee = op.attributes["callee"].value
+        self.steps.append(Call(callee, "kernel", ins, kwargs, outs, (), callee.split(".")[1], tuple(sources(op.location))))
 
 
 def _told_apart(call: ir.Operation, refs: Sequence[Ref]) -> Sequence[Ref]:

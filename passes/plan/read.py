@@ -9,14 +9,15 @@ from torch_mlir import ir
 from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
 from lamina.core.program import ITEM_BYTES
+from lamina.dialects.graph import CALLS, KernelOp
 from lamina.kernels.library import may_alias, writes_in_place
 
 from ..families.choice import CHOICE
 from ..families.conv.layout_calls import channels_last
 from ..families.surroundings import product_on, strides_of
 from ..ir.locations import where
-from ..ir.reading import Untraceable
-from ..ir.views import is_view, shape_of, view_layout
+from ..ir.reading import Untraceable, shape_of
+from ..ir.views import is_view, view_layout
 from ..space.contraction import Unfit
 from ..space.direct_convolution import WINDOW
 from .copies import copy_call, copy_group
@@ -91,8 +92,8 @@ class _Reader:
                 _static_shape(result, op)
         if op.name == "graph.group":
             self._group(op)
-        elif op.name == "graph.extern":
-            self._extern(op)
+        elif op.name in CALLS:
+            self._call(op)
         elif op.name == "arith.constant":
             _sink(op)
             if isinstance(op.results[0].type, ir.RankedTensorType):
@@ -172,13 +173,13 @@ class _Reader:
                 return ins, layouts
         return [self._with_strides(value, strides_of(value), op) for value in op.operands], plain
 
-    def _extern(self, op: ir.Operation) -> None:
+    def _call(self, op: ir.Operation) -> None:
         callee = op.attributes["callee"].value
         strides = [s for s in op.attributes["strides"] if not isinstance(s, ir.TypeAttr)]
         declared = [Layout.of(shape_of(result), list(s)) for result, s in zip(op.results, strides, strict=True)]
         wanted = [self.wants.layout(result, layout) for result, layout in zip(op.results, declared, strict=True)]
         layouts = next((choice for choice in (wanted, declared) if writes_in_place(callee, choice)), None)
-        if op.attributes["reason"].value == "custom":  # written for these strides, or for any
+        if op.name == KernelOp.OPERATION_NAME:  # written for these strides, or for any
             layouts = declared if "needs" in op.attributes else wanted
         dtypes = [{"graph.dtype": d} for d in op.attributes["dtypes"]] if "dtypes" in op.attributes else [{} for _ in op.results]
         outs = [

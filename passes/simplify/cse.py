@@ -6,8 +6,11 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
+from lamina.dialects.graph import CALLS
+
 from ..infra.base import Pass
-from ..ir.rewriting import Reader, external_functions, has_effect, producer, tensor_blocks
+from ..ir.reading import producer
+from ..ir.rewriting import Reader, has_effect, marked_functions, tensor_blocks
 
 _COMMUTATIVE = {
     "arith.addf", "arith.mulf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf", "arith.addi",
@@ -36,7 +39,7 @@ class Cse(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Merges equal ops of each block, in program order."""
-        externs = external_functions(module)
+        externs = marked_functions(module, "graph.callee")
         names = {name: _callee_key(function) for name, function in externs.items()}
         reader, ids = Reader(), dict[Hashable, int]()
         for block in list(tensor_blocks(module)):
@@ -66,7 +69,7 @@ def _key(reader: Reader, op: ir.Operation, names: dict[str, Key], ids: dict[Hash
     operands, types = tuple(op.operands), tuple(r.type for r in op.results)
     if name == "func.call":
         return (name, names[op.attributes["callee"].value], operands, types)
-    if name == "graph.extern" or (name.startswith(_PURE) and types):
+    if name in CALLS or (name.startswith(_PURE) and types):
         return (name, *_attributes(op), operands, types, _regions_key(op))
     return None
 

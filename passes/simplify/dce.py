@@ -6,23 +6,27 @@ from typing import ClassVar
 from torch_mlir import ir
 from torch_mlir.passmanager import PassManager
 
+from lamina.dialects.graph import CALLS
+
 from ..infra.base import Pass
+from ..ir.generics import empty
+from ..ir.reading import producer
 from ..ir.rewriting import (
     LoopGeneric,
     Reader,
     covers,
-    empty,
     erase_dead,
-    external_functions,
     has_effect,
-    producer,
+    marked_functions,
     rebuild,
     tensor_blocks,
+    trim,
     unused,
+    used,
 )
 
 _REMOVABLE = ("linalg.", "tensor.", "arith.", "math.", "complex.", "tm_tensor.")
-_CALLS = ("func.call", "graph.extern")
+_CALLS = ("func.call", *CALLS)
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class Dce(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Erases dead ops bottom-up, trims generics, then runs symbol-dce."""
-        externs, reader = external_functions(module), Reader()
+        externs, reader = marked_functions(module, "graph.callee"), Reader()
         for block in list(tensor_blocks(module)):
             for op in reversed([o.operation for o in block.operations]):
                 if unused(op) and _removable(op, externs):
@@ -83,17 +87,23 @@ def _trim(reader: Reader, op: ir.Operation) -> None:
         op = rebuild(reader, generic, range(len(generic.ins)), results=results)
         generic = reader.generic(op)
     erase_dead(generic.block)
-    _trim_operands(reader, generic)
+    n_in, inits = len(generic.ins), {}
+    for i, (arg, value) in enumerate(zip(generic.args[n_in:], generic.outs, strict=True)):
+        maker = producer(value)
+        if not used(arg) and (maker is None or maker.name != "tensor.empty"):
+            with op.location, ir.InsertionPoint(op):
+                inits[i] = empty(value.type)
+    trim(reader, generic, inits)
 
 
 def _needed_results(generic: LoopGeneric) -> list[int]:
     """Returns the positions of used results, and of results whose accumulator a used one reads."""
     accumulators = {arg: i for i, arg in enumerate(generic.args[len(generic.ins) :])}
-    used = [i for i, result in enumerate(generic.op.results) if next(iter(result.uses), None) is not None]
-    kept, seen = set(used), set()
+    wanted = [i for i, result in enumerate(generic.op.results) if used(result)]
+    kept, seen = set(wanted), set()
     if len(kept) == len(accumulators) or _checks(generic.op):
         return list(accumulators.values())
-    values = [generic.yielded[i] for i in used]
+    values = [generic.yielded[i] for i in wanted]
     while values:
         value = values.pop()
         if value in seen:
@@ -107,18 +117,3 @@ def _needed_results(generic: LoopGeneric) -> list[int]:
         elif (op := producer(value)) is not None and op.block == generic.block:
             values += op.operands
     return sorted(kept)
-
-
-def _trim_operands(reader: Reader, generic: LoopGeneric) -> None:
-    n_in = len(generic.ins)
-    used = [next(iter(arg.uses), None) is not None for arg in generic.args]
-    keep = [i for i in range(n_in) if used[i]]
-    if len(keep) < n_in and not covers([generic.maps[i] for i in keep] + generic.maps[n_in:], len(generic.reduction)):
-        keep = list(range(n_in))
-    inits = {}
-    for i, value in enumerate(generic.outs):
-        maker = producer(value)
-        if not used[n_in + i] and (maker is None or maker.name != "tensor.empty"):
-            inits[i] = empty(value.type, generic.op)
-    if len(keep) < n_in or inits:
-        rebuild(reader, generic, keep, inits=inits)

@@ -11,7 +11,8 @@ import numpy as np
 from torch_mlir import ir
 
 from ..infra.base import Pass
-from ..ir.rewriting import attributes_of, producer, tensor_blocks
+from ..ir.reading import attributes_of, producer
+from ..ir.rewriting import calls_of, marked_functions, tensor_blocks
 from .evaluate import array_of, attribute_of
 
 _FREE = ("arith.constant", "tensor.empty")  # cloned in f32 for each use that needs it
@@ -62,12 +63,10 @@ class DemoteF64(Pass):
 
 def remove_calls(module: ir.Module) -> None:
     """Replaces the calls of functions marked ASKED by their operands, and erases the functions."""
-    asked = {f.attributes["sym_name"].value: f for f in module.body.operations if ASKED in f.operation.attributes}
-    for block in tensor_blocks(module) if asked else ():
-        for op in list(block.operations):
-            if op.operation.name == "func.call" and op.operation.attributes["callee"].value in asked:
-                op.operation.results[0].replace_all_uses_with(op.operation.operands[0])
-                op.operation.erase()
+    asked = marked_functions(module, ASKED)
+    for call in calls_of(module, asked):
+        call.results[0].replace_all_uses_with(call.operands[0])
+        call.erase()
     for function in asked.values():
         function.erase()
 

@@ -1,4 +1,4 @@
-"""lamina-extern: converts calls of private functions that declare external routines to graph.extern."""
+"""lamina-extern: converts calls of private functions that declare external routines to graph.extern or graph.kernel."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -6,17 +6,18 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
-from lamina.dialects.graph import ExternOp
+from lamina.dialects.graph import ExternOp, KernelOp
 
 from ..infra.base import Pass
 from ..ir.locations import where
+from ..ir.reading import nested
 
 _FIELDS = ("callee", "reason", "args", "kwargs", "strides")
 
 
 @dataclass(frozen=True)
 class ExternPass(Pass):
-    """Turn calls of external functions into graph.extern.
+    """Turn calls of external functions into graph.extern, or graph.kernel where the reason is "kernel".
 
     Before, the importer's form, which survives torch-mlir's pipelines:
 
@@ -36,16 +37,8 @@ class ExternPass(Pass):
     def run(self, module: ir.Module) -> None:
         """Replaces the calls and erases the functions. Raises CompileError for a call without the attributes it needs."""
         functions = {f.attributes["sym_name"].value: f for f in module.body.operations if f.operation.name == "func.func"}
-        calls: list[ir.Operation] = []
-
-        def collect(op: ir.Operation) -> ir.WalkResult:
-            if op.name == "func.call":
-                calls.append(op)
-            return ir.WalkResult.ADVANCE
-
-        module.operation.walk(collect)
         with module.context:
-            for call in calls:
+            for call in nested(module.operation, "func.call"):
                 self._replace(call, functions)
         for function in functions.values():
             if "graph.callee" in function.attributes:
@@ -70,8 +63,11 @@ class ExternPass(Pass):
             for key in function.attributes
             if key.startswith("graph.")
         }
+        is_kernel = ir.StringAttr(attributes["reason"]).value == "kernel"
+        if is_kernel:
+            del attributes["reason"], attributes["args"]
         extern = ir.Operation.create(
-            ExternOp.OPERATION_NAME,
+            KernelOp.OPERATION_NAME if is_kernel else ExternOp.OPERATION_NAME,
             results=[r.type for r in call.results],
             operands=list(call.operands),
             attributes=attributes,

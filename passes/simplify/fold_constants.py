@@ -8,7 +8,8 @@ import numpy as np
 from torch_mlir import ir
 
 from ..infra.base import Pass
-from ..ir.rewriting import constant, fill, tensor_blocks, unused
+from ..ir.generics import fill
+from ..ir.rewriting import constant, tensor_blocks, unused
 from .evaluate import NotEvaluable, array_of, attribute_of, bits_equal, evaluate_op, evaluate_splat, scalar_attribute
 
 _VIEWS = {
@@ -132,7 +133,8 @@ class _Folder:
             return
         if tensor and splat and _bytes(result) > self.max_bytes:
             value = constant(scalar_attribute(x[(0,) * x.ndim], element), ip, op.location)
-            new = fill(value, type_, op)
+            with op.location, ip:
+                new = fill(type_, value)
         else:
             attribute = attribute_of(x, element, tuple(type_.shape)) if tensor else scalar_attribute(x, element)
             new = constant(attribute, ip, op.location)

@@ -4,10 +4,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from torch_mlir import ir
+from torch_mlir.dialects import arith, linalg
 
 from lamina.dialects.random import Bits
 
 from ..infra.base import Pass
+from ..ir.generics import empty, generic, with_body
+from ..ir.rewriting import calls_of, marked_functions
 
 RANDOM = "graph.random"  # on a private function: calls of it are random.bits, not external calls
 
@@ -35,18 +38,8 @@ class RandomBits(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Replaces the calls and erases the private functions."""
-        drawn = {f.attributes["sym_name"].value: f for f in module.body.operations if RANDOM in f.operation.attributes}
-        calls: list[ir.Operation] = []
-
-        def collect(op: ir.Operation) -> ir.WalkResult:
-            if op.name == "func.call" and op.attributes["callee"].value in drawn:
-                calls.append(op)
-            return ir.WalkResult.ADVANCE
-
-        if not drawn:
-            return
-        module.operation.walk(collect)
-        for call in calls:
+        drawn = marked_functions(module, RANDOM)
+        for call in calls_of(module, drawn):
             with module.context, call.location, ir.InsertionPoint(call):
                 call.results[0].replace_all_uses_with(_generic(call.operands[0], call.results[0].type))
             call.erase()
@@ -55,38 +48,21 @@ class RandomBits(Pass):
 
 
 def _generic(seed: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
-    rank, i64 = type_.rank, ir.IntegerType.get_signless(64)
-    empty = ir.Operation.create("tensor.empty", results=[type_]).results[0]
-    maps = [ir.AffineMap.get(rank, 0, []), ir.AffineMap.get_identity(rank)]
-    new = ir.Operation.create(
-        "linalg.generic", results=[type_], operands=[seed, empty], regions=1,
-        attributes={
-            "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
-            "iterator_types": ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * rank),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1]),
-        },
-    )  # fmt: skip
-    block = new.regions[0].blocks.append(i64, type_.element_type)
-    with ir.InsertionPoint(block):
-        bits = ir.Operation.create(
-            Bits.OPERATION_NAME, results=[type_.element_type], operands=[block.arguments[0], _position(list(type_.shape))]
-        )
-        ir.Operation.create("linalg.yield", operands=[bits.results[0]])
-    return new.results[0]
+    identity = ir.AffineMap.get_identity(type_.rank).results
+    op = generic(type_, [seed, empty(type_)], [[], identity], type_.rank, [False] * type_.rank)
+
+    def bits(seed: ir.Value, _: ir.Value) -> ir.Value:
+        operands = [seed, _position(list(type_.shape))]
+        return ir.Operation.create(Bits.OPERATION_NAME, results=[type_.element_type], operands=operands).results[0]
+
+    return with_body(op, bits)
 
 
 def _position(shape: list[int]) -> ir.Value:
     """Builds the row-major position of the current element of a generic's body."""
-    index, i64 = ir.IndexType.get(), ir.IntegerType.get_signless(64)
-
-    def number(n: int) -> ir.Value:
-        return ir.Operation.create("arith.constant", results=[index], attributes={"value": ir.IntegerAttr.get(index, n)}).results[0]
-
+    index = ir.IndexType.get()
     at = None
     for d, size in enumerate(shape):
-        here = ir.Operation.create("linalg.index", results=[index], attributes={"dim": ir.IntegerAttr.get(i64, d)}).results[0]
-        if at is not None:
-            scaled = ir.Operation.create("arith.muli", results=[index], operands=[at, number(size)]).results[0]
-            here = ir.Operation.create("arith.addi", results=[index], operands=[scaled, here]).results[0]
-        at = here
-    return number(0) if at is None else at
+        here = linalg.IndexOp(d).result
+        at = here if at is None else arith.addi(arith.muli(at, arith.constant(index, size)), here)
+    return arith.constant(index, 0) if at is None else at

@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
+from ..ir.reading import number_of
 from ..ir.rewriting import ZERO, LoopGeneric, Map, Reader
+from ..ir.views import walked_dims
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class Scalars:
 
     def number(self, ref: ScalarRef) -> float | int | None:
         """Returns the value of `ref` when it is a constant: a scalar, a splat or a fill."""
-        return _number(self.resolve(ref).value)
+        return number_of(self.resolve(ref).value)
 
     def same(self, a: ScalarRef, b: ScalarRef) -> bool:
         """Returns whether two refs are the same scalar."""
@@ -84,21 +86,6 @@ class Scalars:
         return ScalarRef(tensor, tuple(ZERO if d == ZERO else ref.index[d] for d in map_))
 
 
-def _number(value: ir.Value) -> float | int | None:
-    owner = value.owner
-    if isinstance(owner, ir.Block) or owner.operation.name != "arith.constant":
-        return None
-    attribute = owner.operation.attributes["value"]
-    if isinstance(attribute, ir.DenseElementsAttr):
-        if not attribute.is_splat:
-            return None
-        attribute = attribute.get_splat_value()
-    if isinstance(attribute, ir.FloatAttr | ir.IntegerAttr | ir.BoolAttr):
-        found: float | int = attribute.value
-        return found
-    return None
-
-
 def _through_generic(scalars: Scalars, op: ir.Operation, ref: ScalarRef) -> ScalarRef | None:
     generic = scalars.reader.generic(op)
     if not generic.parallel:
@@ -114,16 +101,10 @@ def _through_generic(scalars: Scalars, op: ir.Operation, ref: ScalarRef) -> Scal
     return ScalarRef(generic.yielded[number], tuple(at for at in loops if at is not None))
 
 
-def _through_transpose(scalars: Scalars, op: ir.Operation, ref: ScalarRef) -> ScalarRef:
-    index = [ZERO] * len(ref.index)
-    for at, d in zip(ref.index, op.attributes["permutation"], strict=True):
-        index[d] = at
-    return ScalarRef(op.operands[0], tuple(index))
-
-
-def _through_broadcast(scalars: Scalars, op: ir.Operation, ref: ScalarRef) -> ScalarRef:
-    added = set(op.attributes["dimensions"])
-    return ScalarRef(op.operands[0], tuple(at for d, at in enumerate(ref.index) if d not in added))
+def _through_walk(scalars: Scalars, op: ir.Operation, ref: ScalarRef) -> ScalarRef:
+    """linalg.transpose and linalg.broadcast."""
+    places = {d: at for d, at in zip(walked_dims(op), ref.index, strict=True) if d is not None}
+    return ScalarRef(op.operands[0], tuple(places[d] for d in range(len(places))))
 
 
 def _through_reshape(scalars: Scalars, op: ir.Operation, ref: ScalarRef) -> ScalarRef | None:
@@ -146,7 +127,7 @@ def _at_constant(scalars: Scalars, op: ir.Operation, ref: ScalarRef) -> ScalarRe
 
 
 _HOPS = {
-    "linalg.generic": _through_generic, "linalg.transpose": _through_transpose, "linalg.broadcast": _through_broadcast,
+    "linalg.generic": _through_generic, "linalg.transpose": _through_walk, "linalg.broadcast": _through_walk,
     "tensor.expand_shape": _through_reshape, "tensor.collapse_shape": _through_reshape, "linalg.fill": _through_fill,
     "arith.constant": _at_constant,
 }  # fmt: skip

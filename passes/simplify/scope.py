@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from torch_mlir import ir
 
-from ..ir.rewriting import ZERO, LoopGeneric, Map, constant, covers, erase_dead, rebuild
+from ..ir.rewriting import ZERO, LoopGeneric, Map, constant, trim
 from .scalars import ScalarNode, ScalarRef, Scalars
 
 _CHEAP = ("arith.", "linalg.index", "math.absf", "math.copysign")
@@ -106,10 +107,7 @@ class RewriteScope:
         if ref is None:
             return None
         generic = self.generic
-        for tensor, map_, arg in zip(generic.ins, generic.maps, generic.args, strict=False):
-            if tensor == ref.value and map_ == ref.index:
-                return arg
-        for tensor, map_, arg in generic.added:
+        for tensor, map_, arg in chain(zip(generic.ins, generic.maps, generic.args, strict=False), generic.added):
             if tensor == ref.value and map_ == ref.index:
                 return arg
         arg = generic.block.add_argument(ref.value.type.element_type, generic.op.location)
@@ -136,19 +134,4 @@ class RewriteScope:
 
     def close(self, loc: ir.Location | None = None) -> ir.Operation:
         """Erases dead body ops, and rebuilds the generic when its inputs changed or `loc` is given."""
-        generic = self.generic
-        erase_dead(generic.block)
-        n_in = len(generic.ins)
-        used = [i for i in range(n_in) if next(iter(generic.args[i].uses), None) is not None]
-        added = [entry for entry in generic.added if next(iter(entry[2].uses), None) is not None]
-        rest = generic.maps[n_in:] + [map_ for _, map_, _ in added]
-        if not covers([generic.maps[i] for i in used] + rest, len(self.loops)):
-            used = list(range(n_in))
-        for _, _, arg in reversed(generic.added):
-            if next(iter(arg.uses), None) is None:
-                generic.block.erase_argument(arg.arg_number)
-        generic.added = []
-        if len(used) < n_in or added or loc is not None:
-            return rebuild(self.scalars.reader, generic, used, added, loc=loc)
-        self.scalars.reader.forget(generic.op)
-        return generic.op
+        return trim(self.scalars.reader, self.generic, loc=loc)

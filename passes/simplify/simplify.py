@@ -4,11 +4,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from torch_mlir import ir
+from torch_mlir.passmanager import PassManager
 
 from lamina.core.options import check_fast_math
 
 from ..infra.base import Pass
-from ..ir.rewriting import ZERO, Map, Reader, erase_dead, fill, producer, tensor_blocks, unused, upstream
+from ..ir.generics import fill
+from ..ir.reading import number_of, producer
+from ..ir.rewriting import ZERO, Map, Reader, erase_dead, tensor_blocks, unused, used
 from .rules import RULES
 from .rules.intervals import mark_checked
 from .scalars import ScalarRef, Scalars
@@ -55,7 +58,7 @@ class Simplify(Pass):
         with module.context, ir.Location.unknown():
             for block in list(tensor_blocks(module)):
                 _Sweep(block, frozenset(self.fast_math)).run()
-        upstream(module, "canonicalize")
+        PassManager.parse("builtin.module(canonicalize)", module.context).run(module.operation)
 
 
 class _Sweep:
@@ -92,11 +95,8 @@ class _Sweep:
 
 def _adds_zero(op: ir.Operation) -> bool:
     for view in op.regions[0].blocks[0].operations:
-        if view.operation.name in ("arith.addf", "arith.subf"):
-            for value in view.operands:
-                maker = producer(value)
-                if maker is not None and maker.name == "arith.constant" and maker.attributes["value"].value == 0:
-                    return True
+        if view.operation.name in ("arith.addf", "arith.subf") and any(number_of(v) == 0 for v in view.operands):
+            return True
     return False
 
 
@@ -126,9 +126,7 @@ def _apply_rules(s: RewriteScope) -> bool:
 
 def _idle(check: ir.Operation) -> bool:
     """Returns whether a check always holds, or is torch-mlir's against 1/0, which is an infinity in eager."""
-    maker = producer(check.operands[0])
-    holds = maker is not None and maker.name == "arith.constant" and bool(maker.attributes["value"].value)
-    return holds or check.attributes["msg"].value == _NO_ZERO
+    return bool(number_of(check.operands[0])) or check.attributes["msg"].value == _NO_ZERO
 
 
 def _forward(s: RewriteScope) -> bool:
@@ -143,7 +141,7 @@ def _forward(s: RewriteScope) -> bool:
             continue
         if map_ is None or maker is None or maker.name not in _SEEN_THROUGH or not _worth(s, maker, tensor):
             continue
-        if next(iter(arg.uses), None) is None:
+        if not used(arg):
             continue
         here, first = ScalarRef(arg, s.loops), s.generic.block.operations[0].operation
         source = s.scalars.resolve(here)
@@ -201,7 +199,7 @@ def _copies(s: RewriteScope, op: ir.Operation) -> bool:
         return False
     changed, n_in = False, len(generic.ins)
     for i, (result, value) in enumerate(zip(op.results, generic.yielded, strict=True)):
-        if next(iter(result.uses), None) is None:
+        if not used(result):
             continue
         if isinstance(value.owner, ir.Block):
             at = value.arg_number
@@ -211,6 +209,7 @@ def _copies(s: RewriteScope, op: ir.Operation) -> bool:
                 result.replace_all_uses_with(tensor)
                 changed = True
         elif value.owner.operation.name == "arith.constant" and value.owner.operation.block != generic.block:
-            result.replace_all_uses_with(fill(value, result.type, op))
+            with op.location, ir.InsertionPoint(op):
+                result.replace_all_uses_with(fill(result.type, value))
             changed = True
     return changed

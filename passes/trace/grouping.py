@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 from torch_mlir import ir
 
+from lamina.dialects.graph import CALLS
+
 from ..ir.affine import Affine, Axis, refine
 from ..ir.expressions import Scan
 from ..ir.reading import producer
@@ -133,7 +135,7 @@ def _dependencies(real: Materialized, nodes: list[GroupNode]) -> dict[ir.Value, 
     """Returns the memory values that each memory value is computed from."""
     before: dict[ir.Value, list[ir.Value]] = {n.value: list(n.reads) for n in nodes}
     for op in real.ops:
-        if op.name in ("graph.extern", "func.call"):
+        if op.name in (*CALLS, "func.call"):
             reads = [real.bases.get(v, v) for v in op.operands]
             for r in op.results:
                 before[r] = reads

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 from torch_mlir import ir
 
+from lamina.dialects.graph import CALLS
+
 from ..ir.affine import Affine, NotAffine, SplitAxis
 from ..ir.axes import Axes, splitting
 from ..ir.expressions import Expr, Load
@@ -25,7 +27,7 @@ COST = {"math.exp": 8, "math.erf": 16, "math.tanh": 14, "math.log": 10, "math.po
         "math.exp2": 8, "math.log1p": 12, "math.expm1": 12, "math.rsqrt": 6, "math.sqrt": 6, "arith.divf": 5,
         "arith.divsi": 16, "arith.remsi": 16, "arith.remf": 20, "random.bits": 8, "arith.constant": 0,
         "linalg.index": 0, "linalg.yield": 0, "cf.assert": 0}  # fmt: skip
-OUTSIDE = ("func.return", "graph.extern", "func.call", "return", "call")
+OUTSIDE = ("func.return", *CALLS, "func.call", "return", "call")
 CHEAP = 12  # operations per element below which computing again beats a load from cache
 LARGEST = 160  # operations that are inlined into one expression at most
 

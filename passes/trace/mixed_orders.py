@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
+from lamina.dialects.graph import CALLS
+
 from ..ir.reading import producer, shape_of
 from .gathered import extracted, gathered
 from .orders import (
@@ -127,7 +129,7 @@ def _normed(ops: Sequence[ir.Operation], read: Read) -> set[ir.Value]:
     found: set[ir.Value] = set()
     for op in ops:
         g = read(op) if op.name == "linalg.generic" else None
-        if op.name != "graph.extern" and ((g is not None and any(g.reduced)) or any(v in found for v in op.operands)):
+        if op.name not in CALLS and ((g is not None and any(g.reduced)) or any(v in found for v in op.operands)):
             found.update(op.results)
     return found
 

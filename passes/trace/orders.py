@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from torch_mlir import ir
 
 from lamina.core.layout import Layout
+from lamina.dialects.graph import CALLS
 
 from ..ir.affine import row_major
 from ..ir.extern_calls import declared_strides
@@ -24,7 +25,7 @@ Strides = Callable[[ir.Value], tuple[int, ...]]
 
 def wanted_images(op: ir.Operation) -> dict[ir.Value, int]:
     """Maps to dimension 1 each large image of a library call that gives channels last, as it then takes them so, too."""
-    if op.name != "graph.extern":
+    if op.name not in CALLS:
         return {}
     strides = [s for s in op.attributes["strides"] if not isinstance(s, ir.TypeAttr)]
     images = [(shape_of(v), list(s)) for v, s in zip(op.results, strides, strict=True) if len(list(s)) == 4]
@@ -50,7 +51,7 @@ def wanted_rows(op: ir.Operation) -> dict[ir.Value, int]:
 
 def _asked(op: ir.Operation) -> list[tuple[ir.Value, tuple[int, ...] | None]]:
     """Returns the tensors that a return or a library call takes, with the strides asked for: row-major ones for a call."""
-    if op.name == "graph.extern" and "needs" not in op.attributes:
+    if op.name in CALLS and "needs" not in op.attributes:
         return [(v, row_major(shape_of(v))) for v in tensors(op.operands)]
     attributes = op.parent.attributes if op.name == "func.return" and op.parent is not None else {}
     if "res_attrs" not in attributes:
@@ -62,7 +63,7 @@ def _asked(op: ir.Operation) -> list[tuple[ir.Value, tuple[int, ...] | None]]:
 def is_given(v: ir.Value) -> bool:
     """Returns whether a value is an argument, or an external call's result."""
     op = producer(v)
-    return op is None or op.name == "graph.extern"
+    return op is None or op.name in CALLS
 
 
 def width(v: ir.Value) -> int:
@@ -165,4 +166,4 @@ def memory_strides(value: ir.Value, given: dict[ir.Value, tuple[int, ...]]) -> t
     op = producer(value)
     if value in given:
         return given[value]
-    return declared_strides(value) if op is not None and op.name == "graph.extern" else row_major(shape_of(value))
+    return declared_strides(value) if op is not None and op.name in CALLS else row_major(shape_of(value))

@@ -38,3 +38,10 @@ func.func @extern(%c: tensor<3xf32>, %a: tensor<2x5xf32>, %b: tensor<5x3xf32>) -
     kwargs = {beta = 1 : i64}, strides = [array<i64: 3, 1>]} : (tensor<3xf32>, tensor<2x5xf32>, tensor<5x3xf32>) -> tensor<2x3xf32>
   return %0 : tensor<2x3xf32>
 }
+
+// CHECK-LABEL: func.func @kernel
+// CHECK: "graph.kernel"(%arg0) {callee = "lamina.kernel.default", kwargs = {warps = 4 : i64}, strides = [array<i64: 1>]}
+func.func @kernel(%a: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = "graph.kernel"(%a) {callee = "lamina.kernel.default", kwargs = {warps = 4}, strides = [array<i64: 1>]} : (tensor<2xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}

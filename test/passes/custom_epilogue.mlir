@@ -3,16 +3,16 @@
 
 // A bias and a relu are computed in the kernel, which reads the bias by the column.
 // CHECK-LABEL: func.func @bias
-// CHECK-NEXT: %[[OUT:.*]] = "graph.extern"(%arg0, %arg1) {args = {{\[\[}}unit, unit]], callee = "lamina.kernel.default"
+// CHECK-NEXT: %[[OUT:.*]] = "graph.kernel"(%arg0, %arg1) {callee = "lamina.kernel.default"
 // CHECK-SAME: \22dims\22: {{\[\[}}4, 8], [8, 1]]
 // CHECK-SAME: \22lines\22: {{\[}}[\22value\22, \22f32\22], [\22load\22, 1, 0, [0, 1], \22f32\22], [\22apply\22, \22arith.addf\22, [0, 1], null, \22f32\22]
 // CHECK-SAME: \22results\22: {{\[\[}}2, \22f16\22]]}"
-// CHECK-SAME: needs = [array<i64: 8, 1>, array<i64: 1>], reason = "custom", strides = [array<i64: 8, 1>]
+// CHECK-SAME: needs = [array<i64: 8, 1>, array<i64: 1>], strides = [array<i64: 8, 1>]
 // CHECK-NEXT: return %[[OUT]]
 // ROUND-LABEL: func.func @bias
 // ROUND: [\22value\22, \22f32\22], [\22apply\22, \22arith.truncf\22, [0], null, \22f16\22], [\22apply\22, \22arith.extf\22, [1], null
 func.func @bias(%x: tensor<4x8xf16>, %b: tensor<8xf32>) -> tensor<4x8xf16> {
-  %0 = "graph.extern"(%x) {args = [[unit]], callee = "lamina.kernel.default", kwargs = {hook = "epilogue operands"}, reason = "custom", needs = [array<i64: 8, 1>], strides = [array<i64: 8, 1>]} : (tensor<4x8xf16>) -> tensor<4x8xf16>
+  %0 = "graph.kernel"(%x) {callee = "lamina.kernel.default", kwargs = {hook = "epilogue operands"}, needs = [array<i64: 8, 1>], strides = [array<i64: 8, 1>]} : (tensor<4x8xf16>) -> tensor<4x8xf16>
   %1 = "graph.group"(%0, %b) ({
   ^bb0(%v: tensor<4x8xf16>, %c: tensor<8xf32>):
     %e = tensor.empty() : tensor<4x8xf16>
@@ -35,8 +35,8 @@ func.func @bias(%x: tensor<4x8xf16>, %b: tensor<8xf32>) -> tensor<4x8xf16> {
 // CHECK: "graph.group"
 // CHECK: "graph.group"
 func.func @apart(%x: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
-  %0 = "graph.extern"(%x) {args = [[unit]], callee = "lamina.kernel.default", kwargs = {hook = ""}, reason = "custom", needs = [array<i64: 4, 1>], strides = [array<i64: 4, 1>]} : (tensor<4x4xf32>) -> tensor<4x4xf32>
-  %1 = "graph.extern"(%x) {args = [[unit]], callee = "lamina.kernel.default", kwargs = {hook = "epilogue operands"}, reason = "custom", needs = [array<i64: 4, 1>], strides = [array<i64: 4, 1>]} : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  %0 = "graph.kernel"(%x) {callee = "lamina.kernel.default", kwargs = {hook = ""}, needs = [array<i64: 4, 1>], strides = [array<i64: 4, 1>]} : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  %1 = "graph.kernel"(%x) {callee = "lamina.kernel.default", kwargs = {hook = "epilogue operands"}, needs = [array<i64: 4, 1>], strides = [array<i64: 4, 1>]} : (tensor<4x4xf32>) -> tensor<4x4xf32>
   %2 = "graph.group"(%0) ({
   ^bb0(%v: tensor<4x4xf32>):
     %e = tensor.empty() : tensor<4x4xf32>

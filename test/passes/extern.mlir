@@ -59,3 +59,17 @@ func.func private @extern_1() -> tensor<4xf32> attributes {
 func.func private @helper(%x: tensor<4xf32>) -> tensor<4xf32> {
   return %x : tensor<4xf32>
 }
+
+// -----
+
+// A user's kernel is an op of its own: all its operands are tensors, so that no list of arguments is needed.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[R:.*]] = "graph.kernel"(%arg0, %arg0) {callee = "lamina.kernel.default", kwargs = {name = "scan"}, needs = [array<i64: 1>, array<i64: 1>], strides = [array<i64: 1>]}
+// CHECK: return %[[R]]
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = call @extern_0(%x, %x) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+func.func private @extern_0(tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32> attributes {
+  graph.callee = "lamina.kernel.default", graph.reason = "kernel", graph.args = [[unit, unit]], graph.kwargs = {name = "scan"},
+  graph.needs = [array<i64: 1>, array<i64: 1>], graph.strides = [array<i64: 1>]}

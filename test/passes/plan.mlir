@@ -279,7 +279,7 @@ func.func @main(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>) -> (tensor<4xf32>, ten
 // CHECK: %[[C:.*]] = "plan.alloc"() {{.*}} : () -> memref<4x8xf32, strided<[1, 4]>>
 // CHECK: "plan.launch"(%{{.*}}, %[[C]]) {kernel = @copy,
 // CHECK: %[[O:.*]] = "plan.output"() {index = 0 : i64}
-// CHECK: "plan.call"(%[[A]], %[[C]], %[[O]]) {{.*}}n_out = 1 : i64, reason = "custom"}
+// CHECK: "plan.kernel"(%[[A]], %[[C]], %[[O]]) {{.*}}n_out = 1 : i64}
 #id = affine_map<(d0, d1) -> (d0, d1)>
 func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %a = "graph.group"(%x) ({
@@ -292,7 +292,7 @@ func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
     } -> tensor<4x8xf32>
     "graph.yield"(%d) : (tensor<4x8xf32>) -> ()
   }) {sym_name = "neg"} : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  %r = "graph.extern"(%a, %x) {callee = "lamina.kernel.default", reason = "custom", args = [[unit, unit]], kwargs = {}, strides = [array<i64: 8, 1>], needs = [array<i64: 1, 4>, array<i64: 1, 4>]} : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  %r = "graph.kernel"(%a, %x) {callee = "lamina.kernel.default", kwargs = {}, strides = [array<i64: 8, 1>], needs = [array<i64: 1, 4>, array<i64: 1, 4>]} : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
   return %r : tensor<4x8xf32>
 }
 

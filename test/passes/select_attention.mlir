@@ -4,13 +4,12 @@
 
 // What was chosen becomes a call of a Lamina kernel, which writes in the declared strides.
 // CHECK-LABEL: func.func @chosen
-// CHECK: %[[OUT:.*]] = "graph.extern"(%arg0, %arg1, %arg1) {args = [
-// CHECK-SAME: [unit, unit, unit]], callee = "lamina.attention_forward"
+// CHECK: %[[OUT:.*]] = "graph.kernel"(%arg0, %arg1, %arg1) {callee = "lamina.attention_forward"
 // CHECK-SAME: causal = true
 // CHECK-SAME: of = "lamina.attention.default"
 // CHECK-SAME: scale = 1.250000e-01
 // CHECK-SAME: schedule = "forward{m=64 n=64}"
-// CHECK-SAME: reason = "custom", strides = [array<i64: 32768, 64, 256, 1>]
+// CHECK-SAME: strides = [array<i64: 32768, 64, 256, 1>]
 // CHECK-NEXT: return %[[OUT]]
 func.func @chosen(%q: tensor<2x4x128x64xbf16>, %k: tensor<2x2x128x64xbf16>) -> tensor<2x4x128x64xbf16> {
   %0:2 = "graph.extern"(%q, %k, %k) {args = [unit, unit, unit, none, none, 0.0, true, 0.125, "flash efficient cudnn"], callee = "lamina.attention.default", kwargs = {}, reason = "library", strides = [array<i64: 32768, 64, 256, 1>, array<i64: 512, 128, 1>], graph.choice = "forward{m=64 n=64 warps=4 stages=3}"} : (tensor<2x4x128x64xbf16>, tensor<2x2x128x64xbf16>, tensor<2x2x128x64xbf16>) -> (tensor<2x4x128x64xbf16>, tensor<2x4x128xf32>)
@@ -34,13 +33,13 @@ func.func @long(%q: tensor<4x16x2048x128xbf16>, %k: tensor<4x4x2048x128xbf16>) -
 
 // Few queries that share keys with a mask: their keys are split, and the parts joined.
 // CHECK-LABEL: func.func @few
-// CHECK: %[[BOUNDS:.*]] = "graph.extern"(%arg2) {{.*}}"lamina.attention_bounds"
-// CHECK: %[[PARTS:.*]]:2 = "graph.extern"(%arg0, %arg1, %arg1, %arg2, %[[BOUNDS]])
+// CHECK: %[[BOUNDS:.*]] = "graph.kernel"(%arg2) {{.*}}"lamina.attention_bounds"
+// CHECK: %[[PARTS:.*]]:2 = "graph.kernel"(%arg0, %arg1, %arg1, %arg2, %[[BOUNDS]])
 // CHECK-SAME: callee = "lamina.attention_split"
 // CHECK-SAME: reads = "mask bounds"
 // CHECK-SAME: scale = 5.000000e-01 : f64, schedule = "split{
 // CHECK-SAME: -> (tensor<1x8x1x[[N:[0-9]+]]x64xf32>, tensor<1x8x1x[[N]]xf32>)
-// CHECK: "graph.extern"(%[[PARTS]]#0, %[[PARTS]]#1)
+// CHECK: "graph.kernel"(%[[PARTS]]#0, %[[PARTS]]#1)
 // CHECK-SAME: callee = "lamina.attention_join"
 // UNASKED-LABEL: func.func @few
 // UNASKED: callee = "lamina.attention.default"

@@ -4,7 +4,7 @@
 
 // What a backward graph will read of attention is a second result of Lamina's kernel.
 // CHECK-LABEL: func.func @forward
-// CHECK: %[[MADE:.*]]:2 = "graph.extern"(%arg0, %arg1, %arg1)
+// CHECK: %[[MADE:.*]]:2 = "graph.kernel"(%arg0, %arg1, %arg1)
 // CHECK-SAME: callee = "lamina.attention_forward"
 // CHECK-SAME: sums = true
 // CHECK-SAME: strides = [array<i64: 32768, 64, 256, 1>, array<i64: 512, 128, 1>]
@@ -18,14 +18,14 @@ func.func @forward(%q: tensor<2x4x128x64xbf16>, %k: tensor<2x2x128x64xbf16>) -> 
 
 // Gradients are two kernels: the second reads the sums that the first has made.
 // CHECK-LABEL: func.func @chosen
-// CHECK: %[[QUERIES:.*]]:2 = "graph.extern"(%arg0, %arg1, %arg1, %arg3, %arg4, %arg2)
+// CHECK: %[[QUERIES:.*]]:2 = "graph.kernel"(%arg0, %arg1, %arg1, %arg3, %arg4, %arg2)
 // CHECK-SAME: callee = "lamina.attention_backward_queries"
 // CHECK-SAME: causal = true
 // CHECK-SAME: of = "lamina.attention_backward.default"
 // CHECK-SAME: reads = "", scale = 1.250000e-01
 // CHECK-SAME: schedule = "backward{m=64 n=64 queries=32}"
 // CHECK-SAME: -> (tensor<2x4x128x64xbf16>, tensor<2x4x128xf32>)
-// CHECK: %[[KEYS:.*]]:2 = "graph.extern"(%arg0, %arg1, %arg1, %arg4, %arg2, %[[QUERIES]]#1)
+// CHECK: %[[KEYS:.*]]:2 = "graph.kernel"(%arg0, %arg1, %arg1, %arg4, %arg2, %[[QUERIES]]#1)
 // CHECK-SAME: callee = "lamina.attention_backward_keys"
 // CHECK-SAME: strides = [array<i64: 16384, 64, 128, 1>, array<i64: 16384, 8192, 64, 1>]
 // CHECK: return %[[QUERIES]]#0, %[[KEYS]]#0
@@ -53,15 +53,15 @@ func.func @unmeasured(%q: tensor<2x4x40x64xbf16>, %m: tensor<2x4x40x40xbf16>, %s
 // Lists of blocks: of keys for the first kernel, of queries for the second.
 // CHECK-LABEL: func.func @listed
 // GIVEN-LABEL: func.func @listed
-// CHECK: %[[OF_KEYS:.*]] = "graph.extern"(%arg1) {{.*}}callee = "lamina.attention_blocks", kwargs = {causal = false, keys = 70 : i64, m = 32 : i64, n = 16 : i64
+// CHECK: %[[OF_KEYS:.*]] = "graph.kernel"(%arg1) {{.*}}callee = "lamina.attention_blocks", kwargs = {causal = false, keys = 70 : i64, m = 32 : i64, n = 16 : i64
 // CHECK-SAME: turned = false
 // CHECK-SAME: -> tensor<2x1x2x7xi32>
-// CHECK: %[[OF_QUERIES:.*]] = "graph.extern"(%arg1) {{.*}}callee = "lamina.attention_blocks", kwargs = {causal = false, keys = 70 : i64, m = 16 : i64, n = 64 : i64
+// CHECK: %[[OF_QUERIES:.*]] = "graph.kernel"(%arg1) {{.*}}callee = "lamina.attention_blocks", kwargs = {causal = false, keys = 70 : i64, m = 16 : i64, n = 64 : i64
 // CHECK-SAME: turned = true
 // CHECK-SAME: -> tensor<2x1x2x5xi32>
-// CHECK: "graph.extern"({{.*}}, %arg1, %[[OF_KEYS]], {{.*}}callee = "lamina.attention_backward_queries"
+// CHECK: "graph.kernel"({{.*}}, %arg1, %[[OF_KEYS]], {{.*}}callee = "lamina.attention_backward_queries"
 // CHECK-SAME: reads = "mask blocks"
-// CHECK: "graph.extern"({{.*}}, %arg1, %[[OF_QUERIES]], {{.*}}callee = "lamina.attention_backward_keys"
+// CHECK: "graph.kernel"({{.*}}, %arg1, %[[OF_QUERIES]], {{.*}}callee = "lamina.attention_backward_keys"
 // CHECK-SAME: reads = "mask blocks"
 func.func @listed(%q: tensor<2x4x40x64xbf16>, %m: tensor<2x1x40x70xi1>, %k: tensor<2x4x70x64xbf16>, %sums: tensor<2x4x40xf32>, %seed: tensor<i64>) -> (tensor<2x4x40x64xbf16>, tensor<2x4x70x64xbf16>) {
   %0:3 = "graph.extern"(%q, %q, %k, %k, %m, %q, %sums) {args = [unit, unit, unit, unit, unit, unit, unit, none, 0.0, false, 0.125, "flash efficient cudnn", false], callee = "lamina.attention_backward.default", kwargs = {}, reason = "library", strides = [array<i64: 10240, 64, 256, 1>, array<i64: 17920, 64, 256, 1>, array<i64: 17920, 64, 256, 1>], graph.choice = "backward{m=32 n=16 queries=16 blocks=1}"} : (tensor<2x4x40x64xbf16>, tensor<2x4x40x64xbf16>, tensor<2x4x70x64xbf16>, tensor<2x4x70x64xbf16>, tensor<2x1x40x70xi1>, tensor<2x4x40x64xbf16>, tensor<2x4x40xf32>) -> (tensor<2x4x40x64xbf16>, tensor<2x4x70x64xbf16>, tensor<2x4x70x64xbf16>)

@@ -2,7 +2,7 @@
 
 // Attention that drops weights by our random numbers is Lamina's unmeasured: no vendor has them. The seed is one more operand.
 // CHECK-LABEL: func.func @forward
-// CHECK: %[[MADE:.*]]:2 = "graph.extern"(%arg0, %arg1, %arg1, %arg2)
+// CHECK: %[[MADE:.*]]:2 = "graph.kernel"(%arg0, %arg1, %arg1, %arg2)
 // CHECK-SAME: callee = "lamina.attention_forward"
 // CHECK-SAME: causal = true, dropout = 1.000000e-01
 // CHECK-SAME: of = "lamina.attention.default"
@@ -29,11 +29,11 @@ func.func @few(%q: tensor<2x4x1x64xf16>, %k: tensor<2x4x2048x64xf16>, %m: tensor
 
 // Gradients read the same seed.
 // CHECK-LABEL: func.func @backward
-// CHECK: %[[QUERIES:.*]]:2 = "graph.extern"(%arg0, %arg0, %arg0, %arg2, %arg0, %arg1, %arg0)
+// CHECK: %[[QUERIES:.*]]:2 = "graph.kernel"(%arg0, %arg0, %arg0, %arg2, %arg0, %arg1, %arg0)
 // CHECK-SAME: callee = "lamina.attention_backward_queries"
 // CHECK-SAME: dropout = 2.500000e-01
 // CHECK-SAME: reads = "seed"
-// CHECK: "graph.extern"(%arg0, %arg0, %arg0, %arg2, %arg1, %arg0, %[[QUERIES]]#1)
+// CHECK: "graph.kernel"(%arg0, %arg0, %arg0, %arg2, %arg1, %arg0, %[[QUERIES]]#1)
 // CHECK-SAME: callee = "lamina.attention_backward_keys"
 // CHECK-SAME: dropout = 2.500000e-01
 func.func @backward(%q: tensor<2x4x128x64xbf16>, %sums: tensor<2x4x128xf32>, %seed: tensor<i64>) -> (tensor<2x4x128x64xbf16>, tensor<2x4x128x64xbf16>) {

@@ -7,9 +7,9 @@
 // CHECK-NOT: tensor<2x1x64x64xi1>
 // CHECK: sym_name = "keys_1"
 // CHECK-SAME: -> tensor<2x1x1x64xi1>
-// CHECK: %[[BOUNDS:.*]] = "graph.extern"(%[[KEYS]]) {{.*}}callee = "lamina.attention_bounds", kwargs = {high = 64 : i64, low = 0 : i64
+// CHECK: %[[BOUNDS:.*]] = "graph.kernel"(%[[KEYS]]) {{.*}}callee = "lamina.attention_bounds", kwargs = {high = 64 : i64, low = 0 : i64
 // CHECK-SAME: -> tensor<2x1x2xi32>
-// CHECK: "graph.extern"(%arg0, %arg1, %arg1, %[[KEYS]], %[[BOUNDS]])
+// CHECK: "graph.kernel"(%arg0, %arg1, %arg1, %[[KEYS]], %[[BOUNDS]])
 // CHECK-SAME: callee = "lamina.attention_forward", kwargs = {causal = true
 // CHECK-SAME: offset = 0 : i64, reads = "mask bounds"
 // CHECK-SAME: window = 8 : i64
@@ -48,8 +48,8 @@ func.func @window_and_keys(%q: tensor<2x4x64x64xbf16>, %k: tensor<2x4x64x64xbf16
 
 // Lengths are all that hides: no mask is read. Without a choice the mask stays where the library has it.
 // CHECK-LABEL: func.func @lengths
-// CHECK: %[[BOUNDS:.*]] = "graph.extern"({{.*}}"lamina.attention_bounds"
-// CHECK: "graph.extern"(%arg0, %arg0, %arg0, %[[BOUNDS]])
+// CHECK: %[[BOUNDS:.*]] = "graph.kernel"({{.*}}"lamina.attention_bounds"
+// CHECK: "graph.kernel"(%arg0, %arg0, %arg0, %[[BOUNDS]])
 // CHECK-SAME: reads = "bounds"
 // CHECK: callee = "lamina.attention.default"
 func.func @lengths(%q: tensor<2x4x64x64xbf16>, %n: tensor<2xi64>) -> (tensor<2x4x64x64xbf16>, tensor<2x4x64x64xbf16>) {
@@ -74,13 +74,13 @@ func.func @lengths(%q: tensor<2x4x64x64xbf16>, %n: tensor<2xi64>) -> (tensor<2x4
 
 // A mask of bools that nobody knows: its blocks are listed once for both calls, and what flags say beside it is theirs.
 // CHECK-LABEL: func.func @blocks
-// CHECK: %[[LISTS:.*]] = "graph.extern"(%arg1) {{.*}}callee = "lamina.attention_blocks", kwargs = {causal = true, keys = 70 : i64, m = 32 : i64, n = 16 : i64
+// CHECK: %[[LISTS:.*]] = "graph.kernel"(%arg1) {{.*}}callee = "lamina.attention_blocks", kwargs = {causal = true, keys = 70 : i64, m = 32 : i64, n = 16 : i64
 // CHECK-SAME: queries = 70 : i64, turned = false, window = 0 : i64
 // CHECK-SAME: -> tensor<2x1x3x7xi32>
-// CHECK: "graph.extern"(%arg0, %arg0, %arg0, %arg1, %[[LISTS]])
+// CHECK: "graph.kernel"(%arg0, %arg0, %arg0, %arg1, %[[LISTS]])
 // CHECK-SAME: reads = "mask blocks"
 // CHECK-NOT: lamina.attention_blocks
-// CHECK: "graph.extern"({{.*}}, %arg0, %arg0, %arg1, %[[LISTS]])
+// CHECK: "graph.kernel"({{.*}}, %arg0, %arg0, %arg1, %[[LISTS]])
 func.func @blocks(%q: tensor<2x4x70x64xbf16>, %m: tensor<2x1x70x70xi1>) -> tensor<2x4x70x64xbf16> {
   %0:2 = "graph.extern"(%q, %q, %q, %m) {args = [unit, unit, unit, unit, none, 0.0, true, 0.125, "flash efficient cudnn"], callee = "lamina.attention.default", kwargs = {}, reason = "library", strides = [array<i64: 17920, 4480, 64, 1>, array<i64: 280, 70, 1>], graph.choice = "forward{m=32 n=16 blocks=1}"} : (tensor<2x4x70x64xbf16>, tensor<2x4x70x64xbf16>, tensor<2x4x70x64xbf16>, tensor<2x1x70x70xi1>) -> (tensor<2x4x70x64xbf16>, tensor<2x4x70xf32>)
   %1:2 = "graph.extern"(%0#0, %q, %q, %m) {args = [unit, unit, unit, unit, none, 0.0, true, 0.125, "flash efficient cudnn"], callee = "lamina.attention.default", kwargs = {}, reason = "library", strides = [array<i64: 17920, 4480, 64, 1>, array<i64: 280, 70, 1>], graph.choice = "forward{m=32 n=16 blocks=1}"} : (tensor<2x4x70x64xbf16>, tensor<2x4x70x64xbf16>, tensor<2x4x70x64xbf16>, tensor<2x1x70x70xi1>) -> (tensor<2x4x70x64xbf16>, tensor<2x4x70xf32>)

@@ -62,7 +62,7 @@ def test_both_passes_are_asked_about(store: Store, monkeypatch: pytest.MonkeyPat
     assert all(name.startswith("forward{") for name in one.candidates[1:])
     assert list(other.candidates[1:]) == [str(c) for c in candidates(AttentionWork(1, 4, 2, 100, 100, 64, 64, True), HOPPER)]
     program = program_of(module)
-    assert [s.callee.rpartition(".")[2] if s.reason == "custom" else "" for s in program.steps if isinstance(s, Call)] == [
+    assert [s.callee.rpartition(".")[2] if s.reason == "kernel" else "" for s in program.steps if isinstance(s, Call)] == [
         "", "attention_backward_queries", "attention_backward_keys",
     ]  # fmt: skip
     assert default(take(program, {}, HOPPER)[0], "cached").startswith("2 attention ops, 1 by the library, by the cost model")

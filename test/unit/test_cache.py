@@ -186,6 +186,23 @@ def test_an_entry_that_fits_nothing_is_compiled_again(
     assert path.read_bytes() == whole  # compiled again
 
 
+def test_results_that_are_views_in_another_dtype_are_found(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAMINA_CACHE_DIR", str(tmp_path))
+    x = torch.randn(7, 5)
+
+    def model(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = torch.sin(x) + 1
+        return y, y.view(torch.int32)
+
+    with caplog.at_level(logging.WARNING, "lamina"):
+        for _ in range(2):
+            y, bits = lamina.compile(model, (x,))(x)
+            assert torch.equal(y.view(torch.int32), bits)
+    assert "dropped a damaged entry" not in caplog.text
+
+
 def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
     one = Entry("{}", b"x" * 1000)
     cache = Cache(tmp_path, limit_bytes=3600)

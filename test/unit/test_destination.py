@@ -13,6 +13,7 @@ from lamina.core import program_json
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 from lamina.core.program import Call, Launch, Program
+from lamina.core.program_json import codec
 from lamina.core.target import Target
 from lamina.frontend.calls.call import adapt
 from lamina.frontend.calls.interface import Interface
@@ -136,7 +137,7 @@ def test_numbers_among_arguments_are_copied_at_every_call(name: str) -> None:
     graph = normalize(traced(fn, *shapes, devices=devices))
     check_devices(graph.gm)
     assert graph.interface.moved == moved
-    assert Interface.from_json(graph.interface.to_json()) == graph.interface
+    assert codec(Interface).read(codec(Interface).write(graph.interface)) == graph.interface
 
 
 def test_an_adapter_copies_what_the_program_wants_on_its_gpu() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from evaluated import evaluate
 from linalg_runner import run
 from torch_mlir import ir
 
@@ -15,7 +16,6 @@ from lamina.passes.infra.base import Pass
 from lamina.passes.simplify.cse import Cse
 from lamina.passes.simplify.dce import Dce
 from lamina.passes.simplify.demote_f64 import DemoteF64
-from lamina.passes.simplify.evaluate import evaluate
 from lamina.passes.simplify.fold_constants import FoldConstants
 from lamina.passes.simplify.patterns.trace import to_linalg
 from lamina.passes.simplify.rewrite_patterns import RewritePatterns

@@ -131,7 +131,7 @@ def test_tuning_asks_with_what_follows(store: Store, monkeypatch: pytest.MonkeyP
     run(pipeline("graph", "tile", target=TARGET), module)
     with module.context:
         steps = program_from(module, "cuda").steps
-    assert [s.reason for s in steps if isinstance(s, Call)] == ["custom"] and len(steps) == 1
+    assert [s.reason for s in steps if isinstance(s, Call)] == ["kernel"] and len(steps) == 1
     assert asked[0].what.startswith("grouped_mm 4096x64 by 4x64x96 and silu") and asked[0].candidates == (
         LIBRARY,
         *map(str, SCHEDULES),

@@ -14,6 +14,7 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
+from lamina.core.program_json import codec
 from lamina.frontend.calls.interface import Interface
 from lamina.frontend.decompositions.table import table
 from lamina.frontend.fx.aliases import ConstantResult, Empty, ViewResult
@@ -294,6 +295,6 @@ def test_an_interface_comes_back_from_json() -> None:
     interface = Interface(
         3, (0, 2), ("_tensor_constant0",), (*views, ConstantResult(None), ConstantResult(2.5), ConstantResult(True))
     )
-    found = Interface.from_json(json.loads(json.dumps(interface.to_json())))
+    found = codec(Interface).read(json.loads(json.dumps(codec(Interface).write(interface))))
     assert found == interface and found.is_storable()
     assert not Interface(0, (), (), (ConstantResult(1j),)).is_storable()

@@ -9,8 +9,8 @@ from gpu_programs import distributed, tiled
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from lamina.passes.ir.by_name import by_name
 from lamina.passes.ir.index_ranges import Ranges
+from lamina.passes.ir.reading import by_name
 from lamina.passes.lower.nvvm import indices
 from lamina.targets.nvvm.module import device_module
 from lamina.targets.triton import text as triton_text

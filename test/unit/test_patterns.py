@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from evaluated import evaluate
 from linalg_runner import run
 from torch_mlir import ir
 
 from lamina.dialects import context
 from lamina.passes.simplify.dce import Dce
 from lamina.passes.simplify.demote_f64 import DemoteF64
-from lamina.passes.simplify.evaluate import evaluate
 from lamina.passes.simplify.matching.rule import Rule
 from lamina.passes.simplify.patterns.trace import to_linalg
 from lamina.passes.simplify.rewrite_patterns import RewritePatterns

@@ -40,7 +40,8 @@ def test_what_is_no_text() -> None:
 def test_a_gpu() -> None:
     target = Target.parse("nvvm:sm_90a")
     assert target.is_gpu and target.gpu == Gpu.named("sm_90a") and (target.lanes, target.device) == (32, "cuda")
-    assert target.identity == target.gpu.identity
+    assert target.identity == f"nvvm:{target.gpu.identity}"
+    assert Target("cpu", target.gpu).identity != target.identity, "targets of one machine share no entries of the cache"
     with pytest.raises(CompileError, match="nvvm:sm_90a is no processor"):
         _ = target.cpu
 

@@ -1,11 +1,17 @@
 """Measures a workload on the GPU, in a process of its own.
 
-All contestants take the same tensors in one process, interleaved. A cold compile is all that a user waits for: tracing, compiling
-and the first call, after a throwaway function has paid for what is loaded once.
+All contestants take the same tensors in one process, in turns. A cold compile is all that a user waits for: tracing, compiling and
+the first call, after a throwaway function has paid for what is loaded once.
+
+A hot op is measured with the cost model's choice, with tuning's choice, and with the best of Lamina's own kernels, whatever was
+chosen. LAMINA_TUNE_STORE names the store, which must be empty. torch.compile's max-autotune takes long: the figures without it are
+said first, in case this process is ended by then.
 """
 
-import importlib
 import importlib.util
+import math
+import os
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -15,62 +21,78 @@ from typing import Any
 import torch
 import torch._inductor.compile_fx
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 import lamina
 import lamina.frontend.entry.export
 import lamina.frontend.importing.importer
-from lamina.tools.benchmarks import gpu_clock
-from lamina.tools.benchmarks.gpu_clock import Sampler
-from lamina.tools.benchmarks.gpu_workloads import GPU_CALL, GPU_WORKLOADS
-from lamina.tools.benchmarks.serve import Say
-from lamina.tools.benchmarks.worker import call_overhead
+from lamina.core.options import Tune
+from lamina.tools.benchmarks import timing
+from lamina.tools.benchmarks.contestants import (
+    Run,
+    begun,
+    best_of_ours,
+    by_lamina,
+    choice,
+    contestants,
+    in_jax,
+    pinned,
+    synchronize,
+)
+from lamina.tools.benchmarks.gpu_workloads import GPU_WORKLOADS
+from lamina.tools.benchmarks.hot_workloads import AUTOTUNED, HOT_WORKLOADS
+from lamina.tools.benchmarks.serve import Found, Say
+from lamina.tools.benchmarks.timing import Timed
+from lamina.tools.benchmarks.worker import call_overhead, in_double, traffic
 from lamina.tools.benchmarks.workloads import Workload
 from lamina.tune.clocks import one_line
+from lamina.tune.store.store import Store
 
 aten = torch.ops.aten
 
-Run = Callable[[], Any]
 Sizes = tuple[int, ...]
+Clock = Callable[[Mapping[str, Run]], Timed]
 ATTENTION = (
     aten._scaled_dot_product_flash_attention,
     aten._scaled_dot_product_efficient_attention,
     aten._scaled_dot_product_cudnn_attention,
 )
-BUSY = ("XLA", "lamina busy")  # for these, measures how long the device is busy, not how long a call takes
-SETTLED = 4  # calls after which CUDA graphs are recorded
-COLD = lamina.Options(cache=False)
-GRAPHS = lamina.Options(cache=False, cuda_graphs=True)
+SECONDS = 1.2  # spent on calls of all contestants together
+CALLS, ROWS = 100, 9  # calls in a row, and how many rows, for what a caller sees
+BUSY_ROUNDS = 3
+UNFINISHED = "did not finish in the time that a workload has"
 
 
 def answer(asked: dict[str, Any], say: Say) -> None:
-    """Measures the workload `name`, with `quick` in one round."""
+    """Measures the workload `name`, with `quick` by fewer calls."""
     torch.manual_seed(0)
+    workload, quick = {**GPU_WORKLOADS, **HOT_WORKLOADS}[asked["name"]], asked["quick"]
     with torch.no_grad():
-        if asked["name"] == GPU_CALL:
-            say(call_overhead(1.0 if asked["quick"] else 4.0, torch.randn(64, 64, device="cuda")))
-        else:
-            say(on_gpu(GPU_WORKLOADS[asked["name"]], asked["quick"]))
-
-
-def on_gpu(workload: Workload, quick: bool) -> dict[str, Any]:
-    """Warms up, measures the roofs, and returns the figures of a workload."""
-    warm_up(workload.kind)
-    roofs = {"bandwidth": gpu_clock.copy_bandwidth()}
-    if workload.kind == "model":
-        roofs["flops"] = gpu_clock.matmul_rate()
-    torch.cuda.empty_cache()
-    model, inputs = workload.make("cuda")
-    return measure(workload, model, inputs, roofs=roofs, sampler=sampler(workload.kind), rounds=1 if quick else 3)
+        if workload.kind == "call":
+            say(call_overhead(workload, 1.0 if quick else 4.0, "cuda"))
+            return
+        warm_up(workload.kind)
+        if workload.kind == "tuning":
+            say(tuning(*workload.make("cuda")))
+            return
+        roofs = {"bandwidth": timing.copy_bandwidth()}
+        if workload.kind != "kernel":
+            roofs["flops"] = timing.matmul_rate()
+        torch.cuda.empty_cache()
+        clocks: dict[str, Clock] = {"times": partial(by_events, seconds=SECONDS / 4 if quick else SECONDS)}
+        if "wall" in workload.needs:
+            clocks["wall"] = in_rows
+        if "busy" in workload.needs and importlib.util.find_spec("jax"):
+            clocks["busy"] = busy  # last: it needs the profiler, which slows launches
+        measure(workload, *workload.make("cuda"), roofs=roofs, clocks=clocks, say=say)
 
 
 def warm_up(kind: str) -> None:
     """Compiles a small function by each compiler, so that one-time costs of the process are not measured."""
     x = torch.ones(8, device="cuda")
-    lamina.compile(throwaway, (x,), options=COLD)(x)
+    by_lamina(throwaway, (x,))()
     torch.compile(throwaway)(x)
-    if "XLA" in contestants(kind, throwaway, (x,)):
+    if kind == "kernel" and importlib.util.find_spec("jax"):
         with suppress(Exception):  # a failure recurs in the contestant, and is noted there
             in_jax().compiled("over_sum", (x,))()
     torch.cuda.synchronize()
@@ -81,16 +103,22 @@ def throwaway(x: Tensor) -> Tensor:
     return torch.sin(x) + 1
 
 
-def sampler(kind: str) -> Callable[[str, Run], Sampler]:
-    """Returns a function that makes the Sampler of a contestant, given by name and call."""
-    flush = gpu_clock.flusher()
+def by_events(runs: Mapping[str, Run], seconds: float) -> Timed:
+    """Measures seconds on the device, of all but XLA, whose streams torch's events do not see."""
+    return timing.call_by_call({name: run for name, run in runs.items() if name != "XLA"}, seconds)
 
-    def of(name: str, run: Run) -> Sampler:
-        if name in BUSY:
-            return partial(in_jax().samples, run, flush)
-        return partial(gpu_clock.samples, run, 120 if kind == "model" else 25)
 
-    return of
+def in_rows(runs: Mapping[str, Run]) -> Timed:
+    """Measures what a caller sees: wall-clock seconds, over CALLS calls in a row, until the device has done them."""
+    return timing.interleaved(runs, budget=0.0, rounds=ROWS, batch=math.inf, most=CALLS, wait=torch.cuda.synchronize)
+
+
+def busy(runs: Mapping[str, Run]) -> Timed:
+    """Measures how long the device is busy with a call by XLA, and by Lamina."""
+    flush = timing.flusher()
+    return timing.in_turns(
+        {name: partial(in_jax().samples, runs[name], flush) for name in ("XLA", "lamina") if name in runs}, BUSY_ROUNDS
+    )
 
 
 def measure(
@@ -99,114 +127,40 @@ def measure(
     inputs: tuple[Any, ...],
     *,
     roofs: dict[str, float],
-    sampler: Callable[[str, Run], Sampler],
-    rounds: int,
-) -> dict[str, Any]:
-    """Returns the figures of a workload. A contestant that fails is left out, with its reason in "notes"."""
-    found: dict[str, Any] = {"kind": workload.kind, "goals": dict(workload.goals), "share": workload.share, "roofs": roofs}
-    found |= {"cold": {}, "errors": {}, "notes": {}}
-    found["work"] = {"bytes": traffic(model, inputs, workload.reads), "flops": flops(model, inputs)}
-    exact = in_double(model, inputs)
-    runs = begun(contestants(workload.kind, model, inputs), exact, found)
-    del exact
-    samplers = {name: sampler(name, run) for name, run in runs.items()}
-    if {"XLA", "lamina"} <= runs.keys():
-        samplers["lamina busy"] = sampler("lamina busy", runs["lamina"])
-    apart = {name: samplers.pop(name) for name in BUSY if name in samplers}  # they need the profiler, which slows others' launches
-    found["times"] = {}
-    for group in (samplers, apart):
-        times, failed = gpu_clock.in_turns(group, rounds)
-        found["times"] |= times
-        found["notes"] |= failed
-    if "lamina" in runs:
+    clocks: Mapping[str, Clock],
+    say: Say,
+) -> None:
+    """Passes the figures of a workload to `say`: once, or if max-autotune is a contestant, again with it.
+
+    A contestant that fails is left out, with its reason in "notes".
+    """
+    found: Found = {"kind": workload.kind, "roofs": roofs, "cold": {}, "errors": {}, "notes": {}}
+    given = (*inputs, *(model.parameters() if isinstance(model, nn.Module) else ()))
+    found["work"] = {"bytes": workload.reads * traffic(given) + traffic(model(*inputs)), "flops": flops(model, inputs)}
+    exact = in_double(workload.exact or model, inputs)
+    runs = begun(contestants(workload, model, inputs), exact, found)
+    if workload.kind == "op":
+        records = Store().records()
+        found["choices"] = [choice(record) for record in records]
+        if pins := best_of_ours(records):
+            runs |= begun({"lamina own": lambda: pinned(pins, model, inputs)}, exact, found)
+    time_all(runs, clocks, found)
+    if workload.kind != "op" and "lamina" in runs:
         found["made"] = explained(model, inputs)
         found["work"]["flops"] = found["work"]["flops"] or found["made"].get("flops", 0)
-    return found
+    if AUTOTUNED in workload.needs:
+        say({**found, "notes": {**found["notes"], AUTOTUNED: UNFINISHED}})
+        compiled = {AUTOTUNED: lambda: partial(torch.compile(model, mode="max-autotune-no-cudagraphs"), *inputs)}
+        runs |= begun(compiled, exact, found)
+        time_all(runs, clocks, found)
+    say(found)
 
 
-def begun(made: Mapping[str, Callable[[], Run]], exact: Any, found: dict[str, Any]) -> dict[str, Run]:
-    """Compiles the contestants; returns the calls of those that work. Adds compile times, errors and failures to `found`."""
-    runs: dict[str, Run] = {}
-    for name, make in made.items():
-        try:
-            runs[name], found["cold"][name], found["errors"][name] = cold(make, exact)
-        except Exception as error:
-            found["notes"][name] = one_line(error)
-    return runs
-
-
-def cold(make: Callable[[], Run], exact: Any) -> tuple[Run, float, float]:
-    """Compiles a contestant and checks its results.
-
-    Returns its call, the seconds until its first results, and the difference from float64 of later results, after SETTLED calls.
-    """
-    start = time.perf_counter()
-    run = make()
-    run()
-    synchronize()
-    taken = time.perf_counter() - start
-    for _ in range(SETTLED):
-        run()
-    return run, taken, difference(run(), exact)
-
-
-def contestants(kind: str, model: Callable[..., Any], inputs: tuple[Any, ...]) -> dict[str, Callable[[], Run]]:
-    """Returns functions by name that compile a contestant and return its call.
-
-    Lamina comes before other compilers, since what tracing warms up in torch helps those after it.
-    """
-    made: dict[str, Callable[[], Run]] = {
-        "eager": lambda: partial(model, *inputs),
-        "lamina": lambda: partial(lamina.compile(model, inputs, options=COLD), *inputs),
-        "lamina graphs": lambda: partial(lamina.compile(model, inputs, options=GRAPHS), *inputs),
-        "torch.compile": lambda: partial(torch.compile(model), *inputs),
-        "reduce-overhead": lambda: partial(torch.compile(model, mode="reduce-overhead"), *inputs),
-        "XLA": lambda: in_jax().compiled(model.__name__, inputs),
-    }
-    left_out = {"lamina graphs"} if kind == "kernel" else {"XLA"}
-    if not importlib.util.find_spec("jax"):
-        left_out.add("XLA")
-    return {name: make for name, make in made.items() if name not in left_out}
-
-
-def in_jax() -> Any:
-    """Returns the module for XLA, which needs jax."""
-    return importlib.import_module("lamina.tools.benchmarks.xla")
-
-
-def synchronize() -> None:
-    """Waits for the GPU, if there is one."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-
-
-def in_double(model: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
-    """Returns eager's results in float64.
-
-    The parameters are restored to their dtype, unchanged, since bf16 and f32 pass through f64 without loss.
-    """
-    wide = tuple(x.double() if isinstance(x, Tensor) and x.is_floating_point() else x for x in inputs)
-    if not isinstance(model, nn.Module):
-        return model(*wide)
-    before = {t.dtype for t in model.parameters()}
-    try:
-        return model.double()(*wide)
-    finally:
-        model.to(before.pop())
-
-
-def difference(given: Any, exact: Any) -> float:
-    """Returns the norm of the difference from float64's results, relative to their norm: the largest of all results."""
-    if not all(isinstance(t, Tensor) for t in pytree.tree_leaves(given)):
-        given = in_jax().as_tensors(given)
-    pairs = zip(pytree.tree_leaves(given), pytree.tree_leaves(exact), strict=True)
-    return max(float((a.double() - b).norm() / b.norm()) for a, b in pairs)
-
-
-def traffic(model: Callable[..., Any], inputs: tuple[Any, ...], reads: int) -> int:
-    """Returns the bytes of inputs and parameters, times `reads`, and of results."""
-    given = [*pytree.tree_leaves(inputs), *(model.parameters() if isinstance(model, nn.Module) else ())]
-    return reads * sum(t.nbytes for t in given) + sum(t.nbytes for t in pytree.tree_leaves(model(*inputs)))
+def time_all(runs: Mapping[str, Run], clocks: Mapping[str, Clock], found: Found) -> None:
+    """Adds the seconds of all contestants by each clock to `found`."""
+    for name, clock in clocks.items():
+        found[name], failed = clock(runs)
+        found["notes"] |= failed
 
 
 def flops(model: Callable[..., Any], inputs: tuple[Any, ...]) -> int:
@@ -240,3 +194,25 @@ def explained(model: Callable[..., Any], inputs: tuple[Any, ...]) -> dict[str, A
         "fallbacks": len(fallbacks),
         "fallback_ops": sorted({f.callee for f in fallbacks}),
     }
+
+
+def tuning(model: Callable[..., Any], inputs: tuple[Any, ...]) -> dict[str, Any]:
+    """Returns seconds to a model's first results: untuned, while it is tuned, and with the store filled.
+
+    Untuned and with the store filled, it takes the lesser of two runs, since these take seconds.
+    """
+    times: dict[str, float] = {}
+    order: tuple[Tune, ...] = ("off", "quick", "cached", "off", "cached")
+    for policy in order:
+        times[policy] = min(times.get(policy, math.inf), compile_seconds(model, inputs, policy))
+    return {"kind": "tuning", "times": times, "notes": {}, "choices": [choice(record) for record in Store().records()]}
+
+
+def compile_seconds(model: Callable[..., Any], inputs: tuple[Any, ...], policy: Tune) -> float:
+    """Returns seconds to compile and make the first call, with an empty Triton cache."""
+    with tempfile.TemporaryDirectory(prefix="lamina-triton-") as folder:
+        os.environ["TRITON_CACHE_DIR"] = folder
+        start = time.perf_counter()
+        by_lamina(model, inputs, policy)()
+        synchronize()
+        return time.perf_counter() - start

@@ -8,10 +8,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lamina.tools.benchmarks.workloads import (
+    Goal,
     Input,
     Made,
     Workload,
     add_layer_norm,
+    call,
     chain,
     gpt2,
     indices,
@@ -24,6 +26,10 @@ from lamina.tools.benchmarks.workloads import (
 
 BF16 = torch.bfloat16
 WORDS = 128256  # Llama's vocabulary
+LAMINA = ("lamina", "lamina graphs")
+COMPILERS = ("torch.compile", "reduce-overhead")
+BEST = Goal(1.0, ("eager", *COMPILERS), LAMINA)
+COMPILING = Goal(1 / 3, ("torch.compile",), clock="cold")
 
 
 def sin_and_cos(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -58,13 +64,18 @@ def cross_entropy(x: Tensor, target: Tensor) -> Tensor:
 
 
 def kernel(function: Callable[..., Any], *inputs: Input, share: float, reads: int = 1, of_compile: float | None = None) -> Workload:
-    """Returns the workload of a function; its goals are the time of the best rival and `share` of the copy's bandwidth.
+    """Returns the workload of a function; its goals are the time of the best compiler, and `share` of the copy's bandwidth.
 
     of_compile  if given, Lamina must also take at most this part of torch.compile's time
     """
+    more = () if of_compile is None else (Goal(of_compile, ("torch.compile",)),)
+    goals = Goal(1.0, COMPILERS), *more, Goal(1.0, ("XLA",), clock="busy"), Goal(share, ("copy bandwidth",), speed=True)
+    return Workload(on(function, *inputs), "kernel", goals, reads)
 
-    goals = {"best": 1.0} if of_compile is None else {"best": 1.0, "torch.compile": of_compile}
-    return Workload(on(function, *inputs), "kernel", goals, share, reads)
+
+def model(make: Callable[[str], Made], goal: Goal = BEST) -> Workload:
+    """Returns the workload of a model; its goals are this one and a third of torch.compile's time to compile."""
+    return Workload(make, "model", (goal, COMPILING))
 
 
 def vision(name: str, images: int) -> Callable[[str], Made]:
@@ -117,13 +128,13 @@ GPU_WORKLOADS: dict[str, Workload] = {
         cross_entropy, random(4096, WORDS, dtype=BF16), indices(WORDS, 4096), share=0.88, of_compile=0.39
     ),
     "transpose+add+relu bf16 8192^2": kernel(transpose_add_relu, HALF_SQUARE, HALF_SQUARE, share=0.88),
-    "BERT-base b1 s128": Workload(transformer(bert, indices(30522, 1, 128), BF16), "model", {"reduce-overhead": 0.9}),
-    "BERT-base b16 s512": Workload(transformer(bert, indices(30522, 16, 512), BF16), "model"),
-    "GPT-2 b8 s1024": Workload(transformer(gpt2, indices(50257, 8, 1024), BF16), "model"),
-    "Llama-1B b4 s2048": Workload(transformer(llama, indices(WORDS, 4, 2048), BF16), "model"),
-    "ViT-base b32": Workload(transformer(vit, random(32, 3, 224, 224, dtype=BF16), BF16), "model"),
-    "ResNet-50 b64": Workload(vision("resnet50", 64), "model"),
-    "ConvNeXt-tiny b32": Workload(vision("convnext_tiny", 32), "model"),
-    "MobileNetV3 b64": Workload(vision("mobilenet_v3_large", 64), "model"),
+    "BERT-base b1 s128": model(transformer(bert, indices(30522, 1, 128), BF16), Goal(0.9, ("reduce-overhead",), LAMINA)),
+    "BERT-base b16 s512": model(transformer(bert, indices(30522, 16, 512), BF16)),
+    "GPT-2 b8 s1024": model(transformer(gpt2, indices(50257, 8, 1024), BF16)),
+    "Llama-1B b4 s2048": model(transformer(llama, indices(WORDS, 4, 2048), BF16)),
+    "ViT-base b32": model(transformer(vit, random(32, 3, 224, 224, dtype=BF16), BF16)),
+    "ResNet-50 b64": model(vision("resnet50", 64)),
+    "ConvNeXt-tiny b32": model(vision("convnext_tiny", 32)),
+    "MobileNetV3 b64": model(vision("mobilenet_v3_large", 64)),
+    "call on 64x64": call(64, 64, ahead=10e-6, above=5e-6),
 }
-GPU_CALL = "call on 64x64"

@@ -2,8 +2,7 @@
 itself.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -12,58 +11,12 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from lamina.core.options import Tune
-from lamina.tools.benchmarks.gpu_workloads import BF16, WORDS, cross_entropy
-from lamina.tools.benchmarks.workloads import Input, Made, indices, on, random, softmax
+from lamina.tools.benchmarks.gpu_workloads import BF16, GPU_WORKLOADS, WORDS, cross_entropy
+from lamina.tools.benchmarks.workloads import Goal, Input, Made, Workload, indices, on, random, softmax
 
 COMPILED = "torch.compile"
 AUTOTUNED = "max-autotune"
 TUNED_MODEL = "BERT-base b16 s512"  # in GPU_WORKLOADS
-TUNING = f"tuning of {TUNED_MODEL}"
-
-
-@dataclass(frozen=True)
-class Goal:
-    """A bound on Lamina's time, relative to that of the best of some others.
-
-    part   Lamina's time is at most this part of theirs; with `speed`, its speed at least this part of theirs
-    of     names of the others
-    mine   "lamina tuned", or "lamina own" for Lamina's best kernel, even where the library's is chosen
-    clock  "times" for time on the device, or "wall" for what a caller sees
-    speed  whether `part` is of speed
-    """
-
-    part: float
-    of: tuple[str, ...]
-    mine: str = "lamina tuned"
-    clock: str = "times"
-    speed: bool = False
-
-
-@dataclass(frozen=True)
-class HotWorkload:
-    """An op to measure on a GPU, tuned and untuned.
-
-    make    returns a function or module, and its inputs, on a device
-    goals   what the figures must reach
-    others  a library's other ways to compute it, by name, beside eager's
-    policy  of tuning: "full" where the best of all of Lamina's schedules is wanted
-    exact   the same function of float64 tensors, where the function itself takes only other dtypes
-    share   the part of the copy's bandwidth that is the goal
-    wall    whether a caller's time is measured, too
-    """
-
-    make: Callable[[str], Made]
-    goals: tuple[Goal, ...]
-    others: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    policy: Tune = "quick"
-    exact: Callable[..., Any] | None = None
-    share: float | None = None
-    wall: bool = False
-
-    @property
-    def autotuned(self) -> bool:
-        """Tells whether a goal compares with torch.compile's max-autotune."""
-        return any(AUTOTUNED in goal.of for goal in self.goals)
 
 
 def product(x: Tensor, w: Tensor) -> Tensor:
@@ -180,31 +133,42 @@ def lengths(device: str) -> Tensor:
     return torch.arange(16, 513, 32, device=device)
 
 
-def alone(m: int, n: int, k: int) -> HotWorkload:
+def tuned(part: float, *of: str, clock: str = "times", speed: bool = False) -> Goal:
+    """Returns a goal of Lamina as it is tuned."""
+    return Goal(part, of, ("lamina tuned",), clock, speed)
+
+
+def own(part: float, *of: str) -> Goal:
+    """Returns a goal of the speed of Lamina's best kernel, even where the library's is chosen."""
+    return Goal(part, of, ("lamina own",), speed=True)
+
+
+def op(function: Callable[..., Any], *inputs: Input, goals: Sequence[Goal] = (), policy: Tune = "quick", **more: Any) -> Workload:
+    """Returns the workload of a function; its goal is by default the time of eager and torch.compile."""
+    return Workload(on(function, *inputs), "op", tuple(goals) or (tuned(1.0, "eager", COMPILED),), policy=policy, **more)
+
+
+def alone(m: int, n: int, k: int) -> Workload:
     """Returns a plain product; its goals are eager's speed, tuned, and 0.95 of it by Lamina's best kernel."""
-    goals = Goal(1.0, ("eager",), speed=True), Goal(0.95, ("eager",), "lamina own", speed=True)
-    return HotWorkload(on(product, half(m, k), half(k, n)), goals, policy="full")
+    goals = tuned(1.0, "eager", speed=True), own(0.95, "eager")
+    return op(product, half(m, k), half(k, n), goals=goals, policy="full")
 
 
-def linear(function: Callable[..., Any], m: int, n: int, k: int, *more: Input) -> HotWorkload:
-    """Returns a linear layer with an epilogue; its goal is 0.95 of the time of eager, torch.compile and max-autotune."""
-    goals = (Goal(0.95, ("eager", COMPILED, AUTOTUNED)),)
-    return HotWorkload(on(function, half(m, k), half(n, k), half(n), *more), goals)
-
-
-def with_epilogues(m: int, n: int, k: int) -> dict[str, HotWorkload]:
-    """Returns linear layers of one size with each epilogue, by name."""
-    sizes = f"{m}x{n}x{k}"
+def with_epilogues(m: int, n: int, k: int) -> dict[str, Workload]:
+    """Returns linear layers of one size with each epilogue; their goal is 0.95 of the time of eager and torch.compile."""
+    goals = (tuned(0.95, "eager", COMPILED, AUTOTUNED),)
+    given = half(m, k), half(n, k), half(n)
     return {
-        f"{sizes} bias+GELU": linear(bias_gelu, m, n, k),
-        f"{sizes} bias+ReLU": linear(bias_relu, m, n, k),
-        f"{sizes} bias+residual": linear(bias_residual, m, n, k, half(m, n)),
+        f"{m}x{n}x{k} bias+GELU": op(bias_gelu, *given, goals=goals),
+        f"{m}x{n}x{k} bias+ReLU": op(bias_relu, *given, goals=goals),
+        f"{m}x{n}x{k} bias+residual": op(bias_residual, *given, half(m, n), goals=goals),
     }
 
 
-def rows(function: Callable[..., Any], *inputs: Input, share: float | None = None) -> HotWorkload:
-    """Returns a reduction along rows, to see whether tuning finds more than the cost model."""
-    return HotWorkload(on(function, *inputs), BEST, policy="full", share=share)
+def rows(function: Callable[..., Any], *inputs: Input, share: float | None = None) -> Workload:
+    """Returns a reduction along rows, to see whether tuning finds more than the cost model. share: of the copy's bandwidth."""
+    goals = tuned(1.0, "eager", COMPILED), *([] if share is None else [tuned(share, "copy bandwidth", speed=True)])
+    return op(function, *inputs, goals=goals, policy="full")
 
 
 def few_rows(device: str) -> Made:
@@ -214,7 +178,7 @@ def few_rows(device: str) -> Made:
     return model.eval().to(BF16), (half(32, 768)(device),)
 
 
-def convolution(channels: int, size: int, groups: int = 1) -> HotWorkload:
+def convolution(channels: int, size: int, groups: int = 1) -> Workload:
     """Returns a 3x3 convolution, a norm with statistics other than its initial ones, and ReLU, on 64 images."""
 
     def make(device: str) -> Made:
@@ -228,50 +192,50 @@ def convolution(channels: int, size: int, groups: int = 1) -> HotWorkload:
         x = half(64, channels, size, size)(device).to(memory_format=torch.channels_last)
         return model.eval().to(BF16).to(memory_format=torch.channels_last), (x,)  # type: ignore[call-overload]
 
-    return HotWorkload(make, (Goal(0.85, (COMPILED,)),) if groups == 1 else BEST, policy="quick" if groups == 1 else "full")
+    if groups == 1:
+        return Workload(make, "op", (tuned(0.85, COMPILED),))
+    return Workload(make, "op", (tuned(1.0, "eager", COMPILED),), policy="full")
 
 
 WINDOW = 1024
 F8 = torch.float8_e4m3fn
-BEST = (Goal(1.0, ("eager", COMPILED)),)
-WRITTEN = (Goal(1.0, (COMPILED,)),)
 BACKENDS = {
     "cuDNN": causal_sdpa_by(SDPBackend.CUDNN_ATTENTION),
     "flash": causal_sdpa_by(SDPBackend.FLASH_ATTENTION),
 }
-BEST_BACKEND = ("eager", *BACKENDS)
 LARGE = (8192, 4096, 4096), (8192, 4096, 16384), (4096, 4096, 4096)  # m, n, k
+COMPILES = (tuned(1.0, COMPILED),)
+FEW_ROWS = tuple(tuned(part, of, clock=clock) for clock in ("times", "wall") for part, of in ((0.5, COMPILED), (1.0, "eager")))
 
-HOT_WORKLOADS: dict[str, HotWorkload] = {
+HOT_WORKLOADS: dict[str, Workload] = {
     **{f"{m}x{n}x{k}": alone(m, n, k) for m, n, k in LARGE},
     **{name: workload for sizes in LARGE for name, workload in with_epilogues(*sizes).items()},
-    "sum(relu(x@w+1)*0.5) 8192x4096x4096": HotWorkload(on(relu_sum, half(8192, 4096), half(4096, 4096)), (Goal(0.9, (COMPILED,)),)),
-    "Linear 768->3072+GELU, 32 rows": HotWorkload(
-        few_rows,
-        tuple(Goal(part, (of,), clock=clock) for clock in ("times", "wall") for part, of in ((0.5, COMPILED), (1.0, "eager"))),
-        wall=True,
+    "sum(relu(x@w+1)*0.5) 8192x4096x4096": op(relu_sum, half(8192, 4096), half(4096, 4096), goals=(tuned(0.9, COMPILED),)),
+    "Linear 768->3072+GELU, 32 rows": Workload(few_rows, "op", FEW_ROWS),
+    "8x4096 by int8 4096x11008": op(
+        bytes_linear, half(8, 4096), numbers(torch.int8, 11008, 4096), half(11008), goals=COMPILES, policy="full"
     ),
-    "8x4096 by int8 4096x11008": HotWorkload(
-        on(bytes_linear, half(8, 4096), numbers(torch.int8, 11008, 4096), half(11008)), (Goal(1.0, (COMPILED,)),), policy="full"
+    "16x14336 by 14336x4096": op(product, half(16, 14336), half(14336, 4096), policy="full"),
+    "16x14336 gated, by 14336x4096": op(gated, *[half(16, 14336)] * 2, half(14336, 4096), policy="full"),
+    "f8 8192x4096x4096": op(
+        scaled_float8, numbers(F8, 8192, 4096), numbers(F8, 4096, 4096), one, one, policy="full", exact=scaled_product
     ),
-    "16x14336 by 14336x4096": HotWorkload(on(product, half(16, 14336), half(14336, 4096)), BEST, policy="full"),
-    "16x14336 gated, by 14336x4096": HotWorkload(on(gated, *[half(16, 14336)] * 2, half(14336, 4096)), BEST, policy="full"),
-    "f8 8192x4096x4096": HotWorkload(
-        on(scaled_float8, numbers(F8, 8192, 4096), numbers(F8, 4096, 4096), one, one), BEST, policy="full", exact=scaled_product
+    "8192x768x3072 bias+residual+LayerNorm": op(
+        linear_norm, half(8192, 3072), half(768, 3072), half(768), half(8192, 768), half(768), half(768), policy="full"
     ),
-    "8192x768x3072 bias+residual+LayerNorm": HotWorkload(
-        on(linear_norm, half(8192, 3072), half(768, 3072), half(768), half(8192, 768), half(768), half(768)), BEST, policy="full"
+    "attention written out b16 h12 s512 d64": op(attention, *[half(16, 12, 512, 64)] * 3, goals=COMPILES),
+    "causal attention written out b4 h16 s2048 d128": op(causal_attention, *[half(4, 16, 2048, 128)] * 3, goals=COMPILES),
+    "causal SDPA b4 h16 s4096 d128": op(
+        causal_sdpa,
+        *[half(4, 16, 4096, 128)] * 3,
+        goals=(tuned(1.0, "eager", *BACKENDS, speed=True), own(0.85, "eager", *BACKENDS)),
+        others=BACKENDS,
     ),
-    "attention written out b16 h12 s512 d64": HotWorkload(on(attention, *[half(16, 12, 512, 64)] * 3), WRITTEN),
-    "causal attention written out b4 h16 s2048 d128": HotWorkload(on(causal_attention, *[half(4, 16, 2048, 128)] * 3), WRITTEN),
-    "causal SDPA b4 h16 s4096 d128": HotWorkload(
-        on(causal_sdpa, *[half(4, 16, 4096, 128)] * 3),
-        (Goal(1.0, BEST_BACKEND, speed=True), Goal(0.85, BEST_BACKEND, "lamina own", speed=True)),
-        BACKENDS,
+    "padded b16 h12 s512 d64": op(padded_attention, *[half(16, 12, 512, 64)] * 3, lengths, policy="full"),
+    f"window of {WINDOW} b4 h16 s4096 d128": op(window_attention, *[half(4, 16, 4096, 128)] * 3, policy="full"),
+    "decode b32 q1 k8192 h32/4 d128": op(
+        decode, half(32, 32, 1, 128), *[half(32, 4, 8192, 128)] * 2, goals=(tuned(0.85, "copy bandwidth", speed=True),)
     ),
-    "padded b16 h12 s512 d64": HotWorkload(on(padded_attention, *[half(16, 12, 512, 64)] * 3, lengths), BEST, policy="full"),
-    f"window of {WINDOW} b4 h16 s4096 d128": HotWorkload(on(window_attention, *[half(4, 16, 4096, 128)] * 3), BEST, policy="full"),
-    "decode b32 q1 k8192 h32/4 d128": HotWorkload(on(decode, half(32, 32, 1, 128), *[half(32, 4, 8192, 128)] * 2), (), share=0.85),
     "softmax bf16 4096x4096": rows(softmax, half(4096, 4096)),
     "softmax f32 2048x128256": rows(softmax, random(2048, WORDS), share=0.9),
     "cross entropy bf16 4096x128256": rows(cross_entropy, half(4096, WORDS), indices(WORDS, 4096), share=0.88),
@@ -279,4 +243,7 @@ HOT_WORKLOADS: dict[str, HotWorkload] = {
     "conv3x3+BN+ReLU 64x256x14x14": convolution(256, 14),
     "grouped conv3x3+BN+ReLU 64x128x56x56, 32 groups": convolution(128, 56, 32),
     "grouped conv3x3+BN+ReLU 64x1024x7x7, 32 groups": convolution(1024, 7, 32),
+    f"tuning of {TUNED_MODEL}": Workload(
+        GPU_WORKLOADS[TUNED_MODEL].make, "tuning", (Goal(60.0, mine=("quick",)), Goal(1.1, ("off",), ("cached",)))
+    ),
 }

@@ -5,6 +5,7 @@ the compiler (compile_graph for Lamina, compile_fx_inner for Inductor) plus the 
 caches (LAMINA_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR): empty ones give cold times, a second process gives warm ones.
 """
 
+import math
 import time
 import types
 from collections.abc import Callable, Sequence
@@ -13,16 +14,16 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 import lamina
 from lamina.frontend.compiling.stages import compile_graph
 from lamina.frontend.entry.dynamo import autograd
-from lamina.report.roofline import COPY_BYTES
-from lamina.tools.benchmarks.serve import Say
+from lamina.report.roofline import copy_bandwidth
+from lamina.tools.benchmarks.serve import Found, Say
 from lamina.tools.benchmarks.timing import interleaved
-from lamina.tools.benchmarks.workloads import CALL, WORKLOADS, Workload, chain
+from lamina.tools.benchmarks.workloads import WORKLOADS, Workload, chain
 from lamina.tune.clocks import taken
 
 Compiler = Callable[..., Callable[..., Any]]
@@ -92,60 +93,72 @@ BACKENDS = {"lamina": through_lamina, "torch.compile": through_inductor}
 def answer(asked: dict[str, Any], say: Say) -> None:
     """Measures the workload `name` for about `budget` seconds, or with `compile_only` its first call alone."""
     torch.manual_seed(0)
+    workload = WORKLOADS[asked["name"]]
     with torch.no_grad():
-        if asked["name"] == CALL:
-            say(call_overhead(asked["budget"], torch.randn(64)))
+        if workload.kind == "call":
+            say(call_overhead(workload, asked["budget"], "cpu"))
         else:
-            say(measure(WORKLOADS[asked["name"]], asked.get("compile_only", False), asked["budget"]))
+            say(measure(workload, asked.get("compile_only", False), asked["budget"]))
 
 
-def measure(workload: Workload, compile_only: bool, budget: float) -> dict[str, Any]:
-    """Returns compile times and, unless `compile_only`, errors, times of a call and, for memory-bound kernels, bandwidth."""
+def measure(workload: Workload, compile_only: bool, budget: float) -> Found:
+    """Returns compile times and, unless `compile_only`, errors, times of a call and, where a goal asks, of the kernels alone."""
     for backend in BACKENDS.values():
         torch.compile(lambda x: torch.sin(x) + 1, backend=backend(Watch()))(torch.ones(8))
     model, inputs = workload.make("cpu")
-    memory = workload.share is not None
-    found: dict[str, Any] = {"kind": workload.kind, "ratio": workload.goals["torch.compile"], "memory": memory, "compile": {}}
+    found: Found = {"kind": workload.kind, "cold": {}, "tracing": {}}
     runs: dict[str, Callable[[], Any]] = {"eager": partial(model, *inputs)}
     for name, backend in BACKENDS.items():
         watch = Watch()
         runs[name] = partial(torch.compile(model, backend=backend(watch)), *inputs)
         total = taken(runs[name])
-        aot = watch.compile + watch.first
-        found["compile"][name] = {"graph_to_result": aot, "tracing": total - aot}
+        found["cold"][name] = watch.compile + watch.first
+        found["tracing"][name] = total - found["cold"][name]
     if compile_only:
         return found
     expected = runs["eager"]()
-    found["errors"] = {name: difference(run(), expected) for name, run in runs.items() if name != "eager"}
-    found["call"] = interleaved(runs, budget=budget)
-    if memory:
-        found["kernel"] = kernel_only(model, inputs, expected)
+    found["errors"] = {name: largest_difference(run(), expected) for name, run in runs.items() if name != "eager"}
+    found["times"], found["notes"] = interleaved(runs, budget=budget)
+    if "alone" in workload.needs:
+        before = copy_bandwidth(torch.get_num_threads())
+        steps = lamina.explain(model, inputs, show=False, measure=True)
+        found["alone"] = {"lamina": sum(k.seconds or 0.0 for k in steps.kernels) + sum(e.seconds or 0.0 for e in steps.externals)}
+        found["work"] = {"bytes": traffic(inputs, expected), "flops": 0}
+        found["roofs"] = {"bandwidth": max(before, copy_bandwidth(torch.get_num_threads()))}
     return found
 
 
-def difference(given: Any, expected: Any) -> float:
-    """Returns the largest difference from eager's results, relative to the largest value of each."""
-    pairs = zip(pytree.tree_leaves(given), pytree.tree_leaves(expected), strict=True)
-    return max(float((a - b).abs().max() / b.abs().max()) for a, b in pairs)
+def traffic(*values: Any) -> int:
+    """Returns the bytes of all tensors in the values."""
+    return sum(t.nbytes for t in pytree.tree_leaves(values) if isinstance(t, Tensor))
 
 
-def kernel_only(model: Callable[..., Any], inputs: tuple[Any, ...], results: Any) -> dict[str, float]:
-    """Measures the kernels and external calls alone, the bytes that they read and write, and a copy; the least of several runs."""
-    x, out = torch.ones(COPY_BYTES // 4), torch.empty(COPY_BYTES // 4)
-    copies = [taken(lambda: out.copy_(x)) for _ in range(12)]
-    steps = lamina.explain(model, inputs, show=False, measure=True)
-    copies += [taken(lambda: out.copy_(x)) for _ in range(12)]
-    tensors = [t for t in pytree.tree_leaves((inputs, results)) if isinstance(t, Tensor)]
-    return {
-        "seconds": sum(k.seconds or 0.0 for k in steps.kernels) + sum(e.seconds or 0.0 for e in steps.externals),
-        "kernels": len(steps.kernels),
-        "bytes": sum(t.numel() * t.element_size() for t in tensors),
-        "copy_seconds": min(copies),
-        "copy_bytes": 2 * COPY_BYTES,
-    }
+def in_double(model: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
+    """Returns eager's results in float64.
+
+    The parameters are restored to their dtype, unchanged, since bf16 and f32 pass through f64 without loss.
+    """
+    wide = tuple(x.double() if isinstance(x, Tensor) and x.is_floating_point() else x for x in inputs)
+    if not isinstance(model, nn.Module):
+        return model(*wide)
+    before = {t.dtype for t in model.parameters()}
+    try:
+        return model.double()(*wide)
+    finally:
+        model.to(before.pop())
 
 
-def call_overhead(budget: float, x: Tensor) -> dict[str, Any]:
+def largest_difference(given: Any, expected: Any) -> float:
+    """Returns the largest difference from what is expected, relative to its largest value: of all results; infinite for NaN."""
+    worst = 0.0
+    for mine, right in zip(pytree.tree_leaves(given), pytree.tree_leaves(expected), strict=True):
+        if isinstance(right, Tensor) and right.numel():
+            scale = right.abs().max().clamp(min=1e-30)
+            worst = max(worst, float(((mine.detach().to(right) - right).abs().max() / scale).nan_to_num(math.inf)))
+    return worst
+
+
+def call_overhead(workload: Workload, budget: float, device: str) -> Found:
     """Measures seconds of a call on a small tensor, whose work takes no time.
 
     The calls are eager, through lamina.compile, through torch.compile with each compiler, and through torch.compile with a compiler
@@ -153,6 +166,7 @@ def call_overhead(budget: float, x: Tensor) -> dict[str, Any]:
     """
     from torch._dynamo.backends.common import aot_autograd
 
+    _, (x,) = workload.make(device)
     result = torch.empty_like(x)
 
     def nothing(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -168,7 +182,10 @@ def call_overhead(budget: float, x: Tensor) -> dict[str, Any]:
     backends = {"null": aot_autograd(fw_compiler=nothing), "lamina": "lamina", "torch.compile": "inductor"}
     for name, backend in backends.items():
         runs[name] = partial(torch.compile(dynamo_copy(chain), backend=backend), x)
-    return {"kind": "call", "call": interleaved(runs, budget=budget, rounds=30)}
+    times, notes = interleaved(runs, budget=budget, rounds=30)
+    if {"lamina", "null"} <= times.keys():
+        times["lamina above null"] = times["lamina"] - times["null"]
+    return {"kind": "call", "times": times, "notes": notes}
 
 
 def dynamo_copy(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Workloads of `make bench`: single kernels at sizes beyond the caches, whole models, and the cost of a call."""
+"""Describes workloads and their goals; lists those of `make bench`: kernels at sizes beyond the caches, models, and a call."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lamina.core.options import Tune
 from lamina.tools.driver.model import build
 
 MODELS = Path(__file__).resolve().parents[2] / "examples" / "models"
@@ -20,21 +21,51 @@ Input = Callable[[str], Tensor]
 
 
 @dataclass(frozen=True)
-class Workload:
-    """A kernel or model to measure.
+class Goal:
+    """A bound on Lamina's time by a clock.
 
-    make   returns a function or module, and its inputs, on a device
-    kind   "kernel" or "model"
-    goals  the part of a rival's time that is the goal, by its name; "best" is the best rival (see figures_gpu.RIVALS)
-    share  the part of the copy's bandwidth that is the goal; None where something else than memory is the bound
-    reads  how often inputs must be read: twice where all of a first pass must be done before a second
+    part   Lamina's time is at most this part of the others'; with `speed`, its speed at least this part; without others, seconds
+    of     names of the others, of which the fastest counts; "copy bandwidth" is a copy of as many bytes as the workload must move
+    mine   names of Lamina's contestants, of which the fastest counts
+    clock  the key of the times among a workload's figures, one of tables.figures.CLOCKS
+    speed  whether `part` is of speed
+    """
+
+    part: float
+    of: tuple[str, ...] = ()
+    mine: tuple[str, ...] = ("lamina",)
+    clock: str = "times"
+    speed: bool = False
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is measured, and what is to be reached.
+
+    make    returns a function or module, and its inputs, on a device
+    kind    "kernel", "model", "op" (measured tuned and untuned, beside others), "call" (its overhead) or "tuning"
+    goals   what the figures must reach
+    reads   how often inputs must be read: twice where all of a first pass must be done before a second
+    others  a library's other ways to compute it, by name, beside eager's
+    policy  of tuning: "full" where the best of all of Lamina's schedules is wanted
+    exact   the same function of float64 tensors, where the function itself takes only other dtypes
     """
 
     make: Callable[[str], Made]
     kind: str
-    goals: Mapping[str, float] = field(default_factory=lambda: {"best": 1.0})
-    share: float | None = None
+    goals: tuple[Goal, ...] = ()
     reads: int = 1
+    others: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    policy: Tune = "quick"
+    exact: Callable[..., Any] | None = None
+
+    @property
+    def needs(self) -> set[str]:
+        """Names the contestants and the clocks that goals are about."""
+        return {name for goal in self.goals for name in (*goal.of, goal.clock)}
+
+
+COMPILING = Goal(0.25, ("torch.compile",), clock="cold"), Goal(0.1, clock="warm")
 
 
 def chain(x: Tensor) -> Tensor:
@@ -85,12 +116,22 @@ def on(function: Callable[..., Any], *inputs: Input) -> Callable[[str], Made]:
 
 def kernel(function: Callable[..., Any], *inputs: Input) -> Workload:
     """Returns the workload of a memory-bound function; its goals are 0.8 of torch.compile's time and of the copy's bandwidth."""
-    return Workload(on(function, *inputs), "kernel", {"torch.compile": 0.8}, 0.8)
+    goals = Goal(0.8, ("torch.compile",)), Goal(0.8, ("copy bandwidth",), clock="alone", speed=True)
+    return Workload(on(function, *inputs), "kernel", (*goals, *COMPILING))
 
 
 def model(make: Callable[[str], Made]) -> Workload:
     """Returns the workload of a model; its goal is 0.95 of the time of torch.compile, and of eager."""
-    return Workload(make, "model", {"torch.compile": 0.95})
+    return Workload(make, "model", (Goal(0.95, ("torch.compile",)), Goal(0.95, ("eager",)), *COMPILING))
+
+
+def call(*shape: int, ahead: float, above: float) -> Workload:
+    """Returns the workload of a call on few elements.
+
+    Its goals are `ahead` seconds by lamina.compile, and `above` seconds by torch.compile, above a backend that compiles nothing.
+    """
+    goals = Goal(ahead, mine=("lamina.compile",)), Goal(above, mine=("lamina above null",))
+    return Workload(on(chain, random(*shape)), "call", goals)
 
 
 def example(place: str, **sizes: int) -> Workload:
@@ -152,5 +193,5 @@ WORKLOADS: dict[str, Workload] = {
     "ResNet-18": example("resnet.py:resnet18"),
     "ViT-base": model(transformer(lambda t: t.ViTModel(t.ViTConfig()), random(1, 3, 224, 224))),
     "MLP": example("mlp.py:mlp", rows=128, width=1024, hidden=4096, layers=4),
+    "call on 64 elements": call(64, ahead=8e-6, above=3e-6),
 }
-CALL = "call on 64 elements"

@@ -76,21 +76,13 @@ def transpose_add_relu(x: Array, y: Array) -> Array:
     return jax.nn.relu(x.T + y)
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    f.__name__: f
-    for f in (
-        *(chain, sin_and_cos, mean_squared, over_sum, gelu, softmax),
-        *(add_layer_norm, rms_norm_silu, cross_entropy, transpose_add_relu),
-    )
-}
-
-
 def compiled(name: str, inputs: Sequence[Tensor]) -> Callable[[], Any]:
-    """Returns a function without arguments that calls `name` on these tensors' memory, and does not wait for its result.
+    """Returns a function without arguments that calls the function `name` of this module on these tensors' memory.
 
-    Raises KeyError for a name that is not in FUNCTIONS. jax has no 64-bit indices by default, so they are copied as 32-bit ones.
+    It does not wait for the result. jax has no 64-bit indices by default, so they are copied as 32-bit ones. Raises KeyError for
+    another name.
     """
-    function = jax.jit(FUNCTIONS[name])
+    function = jax.jit(globals()[name])
     arrays = [jax.dlpack.from_dlpack(x.int() if x.dtype is torch.int64 else x) for x in inputs]
     return lambda: function(*arrays)
 

@@ -1,84 +1,35 @@
-"""Runs worker processes that answer questions as lines of JSON, and restarts those that die or take too long."""
+"""Runs the worker processes of the cliff finder."""
 
-import json
 import queue
-import subprocess
-import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-from lamina.tools.benchmarks.serve import start
+from lamina.tools.benchmarks.serve import Found, Worker, command
 
-_PATIENCE = 400.0  # seconds for one graph
-_LIFE = 25  # graphs after which a worker is replaced: compilers do not free all memory
-
-
-class Worker:
-    """Runs one worker process. It must not be shared between threads."""
-
-    def __init__(self, lock: Path, seconds: float, log: Path) -> None:
-        self._shared = {"lock": str(lock), "seconds": seconds}
-        self._log = log
-        self._process: subprocess.Popen[str] | None = None
-        self._answered = 0
-
-    def ask(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Returns the answer; `{"failed": reason}` if the worker died or took longer than _PATIENCE."""
-        if self._process is None or self._answered >= _LIFE:
-            self.close()
-            with self._log.open("a") as log:
-                self._process = start("cliff_finder.worker", errors=log)
-            self._answered = 0
-        assert self._process is not None and self._process.stdin is not None and self._process.stdout is not None
-        timer = threading.Timer(_PATIENCE, self._process.kill)
-        timer.start()
-        try:
-            self._process.stdin.write(json.dumps({**question, **self._shared}) + "\n")
-            self._process.stdin.flush()
-            line = self._process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
-        finally:
-            timer.cancel()
-        self._answered += 1
-        if line:
-            answer: dict[str, Any] = json.loads(line)
-            return answer
-        status = self._process.wait()
-        self._process = None
-        return {"failed": f"the worker ended with status {status}"}
-
-    def close(self) -> None:
-        """Ends the process, by the end of its standard input, and waits for it."""
-        if self._process is not None and self._process.stdin is not None:
-            self._process.stdin.close()
-            self._process.wait()
-        self._process = None
-
-    def kill(self) -> None:
-        """Ends the process at once; a question that it is answering fails."""
-        if (process := self._process) is not None:
-            process.kill()
-            process.wait()
+PATIENCE = 400.0  # seconds for one graph
+_LIFE = 25  # graphs after which a process is replaced: compilers do not free all memory
 
 
-def answers(
-    questions: Iterable[dict[str, Any]], jobs: int, folder: Path, seconds: float
-) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+def worker(folder: Path) -> Worker:
+    """Returns a worker that logs to `folder`. One that dies or takes longer than PATIENCE costs one graph."""
+    return Worker(command("cliff_finder.worker"), log=folder / "workers.log", life=_LIFE)
+
+
+def answers(questions: Iterable[dict[str, Any]], jobs: int, folder: Path) -> Iterator[tuple[dict[str, Any], Found]]:
     """Distributes questions to `jobs` workers; yields each question with its answer as answers arrive."""
-    workers = [Worker(folder / "lock", seconds, folder / "workers.log") for _ in range(jobs)]
+    workers = [worker(folder) for _ in range(jobs)]
     free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
-    for worker in workers:
-        free.put(worker)
+    for one in workers:
+        free.put(one)
 
-    def ask(question: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        worker = free.get()
+    def ask(question: dict[str, Any]) -> tuple[dict[str, Any], Found]:
+        one = free.get()
         try:
-            return question, worker.ask(question)
+            return question, one.ask(question, PATIENCE)
         finally:
-            free.put(worker)
+            free.put(one)
 
     pool = ThreadPoolExecutor(jobs)
     try:
@@ -86,5 +37,5 @@ def answers(
             yield done.result()
     finally:  # when interrupted, too: what is being measured is not waited for
         pool.shutdown(wait=False, cancel_futures=True)
-        for worker in workers:
-            worker.kill()
+        for one in workers:
+            one.kill()

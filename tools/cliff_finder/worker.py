@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 import lamina
 from lamina.tools.benchmarks.serve import Say
 from lamina.tools.benchmarks.timing import interleaved
-from lamina.tools.benchmarks.worker import Watch, through_inductor, through_lamina
+from lamina.tools.benchmarks.worker import Watch, largest_difference, through_inductor, through_lamina
 from lamina.tune.clocks import one_line
 
 from .blocks import draw_block
@@ -50,60 +50,56 @@ Run = Callable[[], Any]
 
 def answer(asked: dict[str, Any], say: Say) -> None:
     """Answers a question; `lock` names the file that all workers lock, `seconds` how long the calls of a graph are measured."""
+    device, seed = asked["device"], asked["seed"]
+    number = sum(map(ord, seed))
     with closing(Turns(Path(asked["lock"]))) as turns:
-        say(_answer(asked, turns, asked["seconds"]))
-
-
-def _answer(asked: dict[str, Any], turns: Turns, budget: float) -> dict[str, Any]:
-    device = asked["device"]
-    with turns.compiling():
-        if "graph" in asked:
-            graph = DrawnGraph.from_json(asked["graph"])
-        else:
-            graph = (draw_block if asked.get("blocks") else draw)(asked["seed"], device)
-    found: dict[str, Any] = {"graph": graph.to_json(), "text": str(graph)}
-    try:
-        number = sum(map(ord, asked.get("seed", "0")))
-        if asked.get("compile"):
-            found["graph_seconds"] = compile_times(graph, number, device)
-        elif asked.get("choices"):
-            with turns.compiling():
-                found["choices"] = choices_of(graph, number, runner, turns)
-        else:
-            found |= measure(graph, device, asked.get("seed", "0"), turns, budget, kernels=asked.get("kernels", False))
-    except Exception as error:
-        found["failed"] = one_line(error)
+        with turns.compiling():
+            if "graph" in asked:
+                graph = DrawnGraph.from_json(asked["graph"])
+            else:
+                graph = (draw_block if asked["blocks"] else draw)(seed, device)
+        found: dict[str, Any] = {"graph": graph.to_json(), "text": str(graph)}
+        try:
+            if "compile" in asked:
+                found["graph_seconds"] = compile_times(graph, number, device)
+            elif "choices" in asked:
+                with turns.compiling():
+                    found["choices"] = choices_of(graph, number, runner, turns)
+            else:
+                found |= measure(graph, number, device, turns, asked["seconds"], kernels="kernels" in asked)
+        except Exception as error:
+            found["failed"] = one_line(error)
     gc.collect()
     if device == "cuda":
         torch.cuda.empty_cache()
-    return found
+    say(found)
 
 
-def measure(graph: DrawnGraph, device: str, seed: str, turns: Turns, budget: float, *, kernels: bool = False) -> dict[str, Any]:
-    """Compiles, checks and times every contender; with `kernels`, lists the GPU kernels of a call.
+def measure(graph: DrawnGraph, number: int, device: str, turns: Turns, budget: float, *, kernels: bool = False) -> dict[str, Any]:
+    """Compiles, checks and times every contender; with `kernels`, lists the GPU kernels of a call. `number` seeds the inputs.
 
     Raises what eager raises. Any other contender that fails is in `failures`, with the reason, and has no time.
     """
     torch._dynamo.reset()
-    number = sum(map(ord, seed))
+    cuda = device == "cuda"
     exact = exact_results(graph, number, device)
     runs: dict[str, Run] = {}
     found: dict[str, Any] = {"errors": {}, "compile_seconds": {}, "failures": {}, "peak": {}}
     for name in [*PEERS, AHEAD]:
-        if (name == "reduce-overhead" and device == "cpu") or (name == AHEAD and graph.mode == "gradients"):
+        if (name == "reduce-overhead" and not cuda) or (name == AHEAD and graph.mode == "gradients"):
             continue
-        held = torch.cuda.memory_allocated() if device == "cuda" else 0
+        held = torch.cuda.memory_allocated() if cuda else 0
         model, arguments = graph.model(number, device), graph.arguments(number, device)
         try:
             with turns.compiling():
                 start = time.perf_counter()
                 run = runner(_compiled(name, model, arguments), model, arguments, graph.mode)
-                found["errors"][name] = error_of(run(), exact)
+                found["errors"][name] = largest_difference(run(), exact)
                 found["compile_seconds"][name] = time.perf_counter() - start
-                if device == "cuda":
+                if cuda:
                     torch.cuda.reset_peak_memory_stats()
                 _settle(run)
-                if device == "cuda":
+                if cuda:
                     found["peak"][name] = torch.cuda.max_memory_allocated() - held
         except Exception as error:
             if name == "eager":
@@ -113,9 +109,10 @@ def measure(graph: DrawnGraph, device: str, seed: str, turns: Turns, budget: flo
             runs[name] = run
     del exact
     with turns.measuring():
-        on_gpu: dict[str, Any] = {"rounds": 7, "batch": 4e-3, "most": 200, "wait": torch.cuda.synchronize}
-        found["seconds"] = interleaved(runs, budget=budget, **(on_gpu if device == "cuda" else {"rounds": 9}))
-        if kernels and device == "cuda":
+        how: dict[str, Any] = {"rounds": 7, "batch": 4e-3, "most": 200, "wait": torch.cuda.synchronize} if cuda else {"rounds": 9}
+        found["seconds"], failed = interleaved(runs, budget=budget, **how)
+        found["failures"] |= failed
+        if kernels and cuda:
             found["kernels"] = {name: kernels_of(run) for name, run in runs.items()}
     return found
 
@@ -174,16 +171,6 @@ def _results_in(dtype: torch.dtype, graph: DrawnGraph, seed: int, device: str) -
     model = graph.model(seed, device).to(dtype)
     arguments = tuple(t.to(dtype) if t.is_floating_point() else t for t in graph.arguments(seed, device))
     return pytree.tree_map_only(Tensor, lambda t: t.detach(), runner(model, model, arguments, graph.mode)())
-
-
-def error_of(found: Any, exact: Any) -> float:
-    """Returns the largest difference from float64, relative to the largest value of the same result; infinite for NaN."""
-    worst = 0.0
-    for mine, right in zip(pytree.tree_leaves(found), pytree.tree_leaves(exact), strict=True):
-        if isinstance(right, Tensor) and right.numel():
-            scale = right.abs().max().clamp(min=1e-30)
-            worst = max(worst, float(((mine.detach().double() - right).abs().max() / scale).nan_to_num(float("inf"))))
-    return worst
 
 
 def kernels_of(run: Run, calls: int = 5) -> list[tuple[str, float, float]]:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from torch_mlir import ir
 
+from lamina.dialects.graph import CALLS
+
 from ...ir.reading import producer, shape_of
 from ...ir.views import groups, is_identity, is_view, walked_dims
 from ...simplify.evaluate import NotEvaluable, array_of, evaluate_op
@@ -216,7 +218,7 @@ class Values:
         if op.name == "graph.group":
             nearer = _nearer(MaskPart(value, (None,) * 4))
             return None if nearer is None else self.whole(nearer.value)
-        if op.name == "graph.extern":
+        if op.name in CALLS:
             return None
         operands = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]
         given = {v: self.whole(v) for v in operands}

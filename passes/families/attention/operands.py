@@ -2,9 +2,11 @@
 
 from torch_mlir import ir
 
+from lamina.dialects.graph import CALLS
+
 from ...ir.generics import empty
-from ...ir.reading import producer
-from ...ir.views import is_view, shape_of, walked_dims
+from ...ir.reading import producer, shape_of
+from ...ir.views import is_view, walked_dims
 
 
 def narrowed(mask: ir.Value) -> ir.Value:
@@ -32,7 +34,7 @@ def made_of(value: ir.Value) -> tuple[ir.Operation, ...]:
 
     def add(v: ir.Value) -> bool:
         op = producer(v)
-        if op is None or op.name == "graph.extern" or not all(map(add, op.operands)):
+        if op is None or op.name in CALLS or not all(map(add, op.operands)):
             return False
         found[op] = None
         return True

@@ -9,9 +9,11 @@ from torch_mlir.dialects import tensor
 
 from lamina.core.layout import Layout
 from lamina.core.target import Target
+from lamina.dialects.graph import CALLS
 
 from ...infra.base import Pass
-from ...ir.views import shape_of, view_layout
+from ...ir.reading import shape_of
+from ...ir.views import view_layout
 from ...trace.materialize import given_strides
 from .layout_calls import LayoutCall, channels_last
 from .layout_cost import cheapest
@@ -119,7 +121,7 @@ def _is_served(value: ir.Value) -> bool:
         source = source.owner.operands[0]
     if isinstance(source, ir.BlockArgument):
         return _lies_well(source, given_strides(source.owner).get(source), views)
-    if source.owner.name == "graph.extern":
+    if source.owner.name in CALLS:
         strides = ir.ArrayAttr(source.owner.attributes["strides"])[ir.OpResult(source).result_number]
         known = ir.DenseI64ArrayAttr(strides) if isinstance(strides, ir.DenseI64ArrayAttr) else None
         return not views or _lies_well(source, known, views)

@@ -8,8 +8,7 @@ from torch_mlir import ir
 from lamina.core.layout import Layout
 from lamina.schedules.convolution_layout import ConvolutionShape
 
-from ...ir.reading import element_type
-from ...ir.views import shape_of
+from ...ir.reading import element_type, shape_of
 from ..gemm.products import TF32
 
 CONVOLUTION = "aten.convolution.default"

@@ -14,9 +14,10 @@ from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
 from lamina.core.layout import Layout
+from lamina.dialects.graph import CALLS
 from lamina.schedules.convolution_layout import seconds
 
-from ...ir.views import shape_of
+from ...ir.reading import shape_of
 from ...trace.materialize import given_strides
 from .layout_calls import LayoutCall, channels_last
 from .products import direct_by_default
@@ -134,7 +135,7 @@ def _sources(image: ir.Value) -> Iterator[tuple[ir.Value, bool]]:
         if value in seen:
             continue
         seen.add(value)
-        if isinstance(value, ir.BlockArgument) or value.owner.name == "graph.extern":
+        if isinstance(value, ir.BlockArgument) or value.owner.name in CALLS:
             yield value, fused
             continue
         computes = fused or value.owner.name == "linalg.generic"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
-from ...ir.views import shape_of
+from ...ir.reading import shape_of
 from .depthwise_calls import is_depthwise
 from .layout_calls import LayoutCall
 

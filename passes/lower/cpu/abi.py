@@ -5,6 +5,8 @@ can declare each pointer `llvm.noalias`, which lets LLVM keep loaded rows in reg
 out of `bufs` and calls it.
 """
 
+from collections.abc import Collection
+
 from torch_mlir import ir
 from torch_mlir.dialects import func, scf
 
@@ -12,7 +14,7 @@ from lamina.core.errors import CompileError
 
 from ...ir.emit import Emit
 from ...ir.locations import where
-from .memory import root
+from .memory import roots
 
 BODY_SUFFIX = ".body"
 WRITES = {"vector.transfer_write": 1, "vector.store": 1, "vector.maskedstore": 0, "vector.scatter": 0, "memref.store": 1}
@@ -57,18 +59,21 @@ def _checked(of: ir.Type, function: ir.Operation, name: str) -> ir.Type:
 
 def _argument_attributes(function: ir.Operation, block: ir.Block, ops: dict[str, list[ir.Operation]]) -> list[ir.Attribute]:
     """Returns noalias for all but the arguments that `tile.alias` lists (a unit attribute: all), readonly where nothing writes."""
-    count = len(block.arguments)
-    shared: set[int] = set()
-    if "tile.alias" in function.attributes:
-        alias = function.attributes["tile.alias"]
-        shared = set(range(count)) if isinstance(alias, ir.UnitAttr) else {int(i) for i in ir.DenseI64ArrayAttr(alias)}
-    written = {root(o.operands[at]) for name, at in WRITES.items() for o in ops.get(name, ())}
+    shared = aliased(function, len(block.arguments))
+    written = {r for name, at in WRITES.items() for o in ops.get(name, ()) for r in roots(o.operands[at])}
     unit = ir.UnitAttr.get()
     result = []
     for i, argument in enumerate(block.arguments):
         names = ([] if i in shared else ["llvm.noalias"]) + ([] if argument in written else ["llvm.readonly"])
         result.append(ir.DictAttr.get(dict.fromkeys(names, unit)))
     return result
+
+
+def aliased(function: ir.Operation, count: int) -> Collection[int]:
+    """Returns the numbers of the `count` arguments that may share memory with others: `tile.alias` lists them, or is a unit
+    attribute for all."""
+    alias = function.attributes.get("tile.alias", ())
+    return range(count) if isinstance(alias, ir.UnitAttr) else list(alias)
 
 
 def _loop(function: ir.Operation, block: ir.Block, ops: dict[str, list[ir.Operation]], lo: ir.Value, hi: ir.Value) -> None:

@@ -2,30 +2,17 @@
 
 from torch_mlir import ir
 
-from ...ir.emit import Emit, Num
+from ...ir.emit import Emit, Num, replace
+from ...ir.reading import combining_op, element_of, number_of
 
 DIVISIONS = ("divsi", "remsi", "floordivsi", "ceildivsi", "divui", "remui", "ceildivui")
-
-
-def _constant_of(value: ir.Value) -> list[float | int] | None:
-    """Returns the value that a constant (scalar or splat) holds, in a list; None for other values."""
-    owner = value.owner
-    while not isinstance(owner, ir.Block) and owner.name == "vector.broadcast":
-        owner = owner.operands[0].owner
-    if isinstance(owner, ir.Block) or owner.name != "arith.constant":
-        return None
-    attr = owner.attributes["value"]
-    if isinstance(attr, ir.DenseElementsAttr):
-        return [attr.get_splat_value().value] if attr.is_splat else None
-    return [attr.value]
 
 
 def guard_division(op: ir.Operation) -> None:
     """Makes integer division safe: division by zero, and of the least value by -1, raise a signal on x86. The divisor becomes 1
     there: x/0 = x, and min/-1 = min, which is what two's complement wraps to. x/0 does not go unnoticed: a tile program that
     divides by values of the user carries a `tile.check` of them under its mask, which only it knows."""
-    known = _constant_of(op.operands[1])
-    if known is not None and known[0] not in (0, -1):
+    if number_of(op.operands[1]) not in (None, 0, -1):
         return
     e = Emit.before(op)
     a, b = (e.wrap(v) for v in op.operands)
@@ -42,22 +29,22 @@ def lower_extremum(op: ir.Operation) -> None:
     maxps(a, b) is a > b ? a : b, so that the second operand survives a NaN: with a constant there it is one instruction, else
     three against LLVM's seven for IEEE 754-2019 maximum, which orders -0 before +0 (eager does not).
     """
-    known = [_constant_of(v) for v in op.operands]
+    known = [number_of(v) for v in op.operands]
     a, b = op.operands
     if known[1] is not None and known[0] is None:
         a, b = b, a
     e = Emit.before(op)
     x, y = e.wrap(a), e.wrap(b)
-    if (known[0] is None and known[1] is None) or any(k is not None and k[0] != k[0] for k in known):
-        _finish(op, _extremum(x, y, op.name.removeprefix("arith.")))
+    if (known[0] is None and known[1] is None) or any(k != k for k in known):
+        replace(op, _extremum(x, y, op.name.removeprefix("arith.")))
     else:
-        _finish(op, x.where(x > y if "max" in op.name else x < y, y))
+        replace(op, x.where(x > y if "max" in op.name else x < y, y))
 
 
 def lower_reduction(op: ir.Operation) -> None:
     """Lowers vector.reduction and rank-1 multi_reduction of maximumf or minimumf, keeping NaN: checks whether any lane is NaN,
     and reduces as if none were. That is one instruction a step, where LLVM's own reduction takes seven."""
-    kind = str(op.attributes["kind"]).removeprefix("#vector.kind<").removesuffix(">")
+    kind = combining_op(op).removeprefix("arith.")
     source = op.operands[0]
     of = ir.VectorType(source.type)
     if kind not in ("maximumf", "minimumf") or of.rank != 1 or isinstance(op.results[0].type, ir.VectorType):
@@ -74,7 +61,7 @@ def lower_reduction(op: ir.Operation) -> None:
     result = best.like(float("nan")).where(scalar.wrap(lanes.any(x.is_nan()).value), best)
     if len(op.operands) > 1:
         result = _extremum(result, scalar.wrap(op.operands[1]), kind)
-    _finish(op, result)
+    replace(op, result)
 
 
 def _extremum(x: Num, y: Num, kind: str) -> Num:
@@ -87,26 +74,26 @@ def extend_bf16(op: ir.Operation) -> None:
     """Lowers bf16 to f32 (and on to f64) to integer ops."""
     e = Emit.before(op)
     x = widened(e.wrap(op.operands[0]))
-    _finish(op, x if isinstance(_element(op.results[0].type), ir.F32Type) else x.cast("arith.extf", ir.F64Type.get()))
+    replace(op, x.to(element_of(op.results[0].type)))
 
 
 def truncate_half(op: ir.Operation) -> None:
     """Lowers f32 to bf16 in integers, to nearest even, keeping NaN and denormals: AVX512-BF16's own conversion flushes denormals
     to zero. f64 goes to f16 and bf16 through f32, as in eager; f32 to f16 is an instruction."""
     x = Emit.before(op).wrap(op.operands[0])
-    half = _element(op.results[0].type)
+    half = element_of(op.results[0].type)
     if isinstance(half, ir.BF16Type):
-        _finish(op, rounded(_single(x)))
+        replace(op, rounded(x.to(ir.F32Type.get())))
     elif isinstance(x.element, ir.F64Type):
-        _finish(op, _single(x).cast("arith.truncf", half))
+        replace(op, x.to(ir.F32Type.get()).to(half))
 
 
 def integer_to_half(op: ir.Operation) -> None:
     """Converts integers to f16 and bf16 through f32, as eager does."""
     e = Emit.before(op)
     single = e.wrap(op.operands[0]).cast(op.name, ir.F32Type.get())
-    half = _element(op.results[0].type)
-    _finish(op, rounded(single) if isinstance(half, ir.BF16Type) else single.cast("arith.truncf", half))
+    half = element_of(op.results[0].type)
+    replace(op, rounded(single) if isinstance(half, ir.BF16Type) else single.cast("arith.truncf", half))
 
 
 def half_to_integer(op: ir.Operation) -> None:
@@ -114,20 +101,7 @@ def half_to_integer(op: ir.Operation) -> None:
     e = Emit.before(op)
     x = e.wrap(op.operands[0])
     single = widened(x) if isinstance(x.element, ir.BF16Type) else x.cast("arith.extf", ir.F32Type.get())
-    _finish(op, single.cast(op.name, _element(op.results[0].type)))
-
-
-def _finish(op: ir.Operation, result: Num) -> None:
-    op.results[0].replace_all_uses_with(result.value)
-    op.erase()
-
-
-def _element(of: ir.Type) -> ir.Type:
-    return of.element_type if isinstance(of, ir.VectorType) else of
-
-
-def _single(x: Num) -> Num:
-    return x.cast("arith.truncf", ir.F32Type.get()) if isinstance(x.element, ir.F64Type) else x
+    replace(op, single.cast(op.name, element_of(op.results[0].type)))
 
 
 def rounded(x: Num) -> Num:

@@ -10,8 +10,9 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 
-from ...ir.emit import Emit
+from ...ir.emit import Emit, replace
 from ...ir.locations import where
+from ...ir.reading import attributes_of, element_of, nested
 from .arithmetic import rounded, widened
 
 MOVES = {"arith.select", "arith.constant", "arith.bitcast"}
@@ -29,26 +30,16 @@ def compute_in_f32(op: ir.Operation) -> None:
     e = Emit.before(op)
     operands = [widened(e.wrap(v)) if _is_bf16(v.type) else e.wrap(v) for v in op.operands]
     wanted = op.results[0].type
-    attributes = {name: op.attributes[name] for name in op.attributes}
-    result = e.make(op.name, e.type(ir.F32Type.get()) if _is_bf16(wanted) else wanted, *operands, **attributes)
-    op.results[0].replace_all_uses_with(rounded(result).value if _is_bf16(wanted) else result.value)
-    op.erase()
+    result = e.make(op.name, e.type(ir.F32Type.get()) if _is_bf16(wanted) else wanted, *operands, **attributes_of(op))
+    replace(op, rounded(result) if _is_bf16(wanted) else result)
 
 
 def store_as_integers(function: ir.Operation) -> None:
     """Gives every bf16 value of a function the type i16. Raises CompileError for reductions and uneven constants of bf16."""
-    found: list[ir.Operation] = []
-
-    def collect(op: ir.Operation) -> ir.WalkResult:
-        found.append(op)
-        return ir.WalkResult.ADVANCE
-
-    function.walk(collect)
-    for op in found:
+    for op in nested(function):
         if op.name.startswith(("arith.", "math.")):
             compute_in_f32(op)
-    found.clear()
-    function.walk(collect)
+    found = nested(function)
     for op in found:
         if op.name in ("vector.reduction", "vector.multi_reduction", "vector.contract") and _is_bf16(op.operands[0].type):
             raise CompileError(f"{op.name} of bf16", where=where(op.location), remedy="extend to f32 first")
@@ -67,12 +58,8 @@ def store_as_integers(function: ir.Operation) -> None:
             op.erase()
 
 
-def _element(of: ir.Type) -> ir.Type:
-    return of.element_type if isinstance(of, ir.VectorType | ir.MemRefType) else of
-
-
 def _is_bf16(of: ir.Type) -> bool:
-    return isinstance(_element(of), ir.BF16Type)
+    return isinstance(element_of(of), ir.BF16Type)
 
 
 def _as_integer(of: ir.Type) -> ir.Type:

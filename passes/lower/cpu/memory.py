@@ -1,23 +1,27 @@
 """Lowers gathers and strided loads; and what all memory lowerings share: roots, strides, flat views and linear indices."""
 
-import math
-
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
+from lamina.core.layout import Layout
 
 from ...ir.emit import Emit, Num
 from ...ir.locations import where
+from ...ir.reading import number_of, producer
 
 VIEWS = {"memref.subview", "memref.reinterpret_cast", "memref.collapse_shape", "memref.expand_shape", "memref.cast"}
 FEW = 4  # up to this stride, loading everything and shuffling lanes beats a gather
 
 
-def root(memory: ir.Value) -> ir.Value:
-    """Returns the function argument or allocation that `memory` is a view of."""
-    while not isinstance(memory.owner, ir.Block) and memory.owner.name in VIEWS:
-        memory = memory.owner.operands[0]
-    return memory
+def roots(memory: ir.Value) -> list[ir.Value]:
+    """Returns the function argument or allocation that `memory` is a view of: several, where it is a choice among buffers."""
+    op = producer(memory)
+    if op is not None and op.name in VIEWS:
+        return roots(op.operands[0])
+    if op is not None and op.name == "scf.index_switch":
+        ends = [list(r.blocks[0].operations)[-1].operation for r in op.regions]
+        return [found for end in ends for found in roots(end.operands[ir.OpResult(memory).result_number])]
+    return [memory]
 
 
 def strides(of: ir.MemRefType) -> list[int]:
@@ -130,21 +134,10 @@ def lane_stride(index: ir.Value) -> tuple[list[tuple[ir.Value, int]], int] | Non
         return parts[0][0] + parts[1][0], parts[0][1] + parts[1][1]
     if owner.name == "arith.muli":
         for a, b in (owner.operands, reversed(list(owner.operands))):
-            factor, part = splat(b), lane_stride(a)
-            if factor is not None and part is not None:
+            factor, part = number_of(b), lane_stride(a)
+            if isinstance(factor, int) and part is not None:
                 return [(s, k * factor) for s, k in part[0]], part[1] * factor
     return None
-
-
-def splat(value: ir.Value) -> int | None:
-    """Returns the integer that every lane of a constant holds; None for other values."""
-    owner = value.owner
-    if isinstance(owner, ir.Block) or owner.name != "arith.constant":
-        return None
-    attr = owner.attributes["value"]
-    if isinstance(attr, ir.DenseElementsAttr):
-        return int(attr.get_splat_value().value) if attr.is_splat else None
-    return int(attr.value) if isinstance(attr, ir.IntegerAttr) else None
 
 
 def _widened_mask(e: Emit, mask: ir.Value, step: int) -> ir.Value | None:
@@ -159,7 +152,7 @@ def _widened_mask(e: Emit, mask: ir.Value, step: int) -> ir.Value | None:
 
     owner = mask.owner
     everything = scalar.constant(step * (lanes - 1) + 1, ir.IndexType.get())
-    if splat(mask) in (1, -1):
+    if number_of(mask):
         return before(everything)
     if isinstance(owner, ir.Block):
         return None
@@ -171,7 +164,7 @@ def _widened_mask(e: Emit, mask: ir.Value, step: int) -> ir.Value | None:
     if owner.name == "arith.andi":
         parts = [_widened_mask(e, v, step) for v in owner.operands]
         return None if any(p is None for p in parts) else e.op("arith.andi", [wide], parts).result
-    if owner.name == "arith.xori" and splat(owner.operands[1]) in (1, -1):
+    if owner.name == "arith.xori" and number_of(owner.operands[1]):
         first = owner.operands[0].owner
         if isinstance(first, ir.Block) or first.name != "vector.create_mask":
             return None
@@ -183,8 +176,7 @@ def _widened_mask(e: Emit, mask: ir.Value, step: int) -> ir.Value | None:
 
 def _require_dense(e: Emit, of: ir.MemRefType) -> None:
     """Raises CompileError for a memref that is not contiguous."""
-    expected = [math.prod(of.shape[i + 1 :]) for i in range(of.rank)]
-    if any(have != want and extent != 1 for have, want, extent in zip(strides(of), expected, of.shape, strict=True)):
+    if not Layout.of(of.shape, strides(of)).is_row_major:
         raise CompileError(
             f"tile.gather from {of}, which is not contiguous",
             where=where(e.loc),

@@ -3,7 +3,7 @@
 from torch_mlir import ir
 
 from ...ir.emit import Emit, Num
-from .memory import flat, root, strided_load, strides
+from .memory import flat, roots, strided_load, strides
 
 Rows = dict[ir.Value, list[ir.Value]]
 
@@ -222,7 +222,7 @@ def guard_streaming(function: ir.Operation, stores: list[ir.Operation]) -> None:
         if "alignment" not in op.attributes:
             del op.attributes["nontemporal"]  # without a promised alignment LLVM would store element by element
             continue
-        memory = root(op.operands[1])
+        (memory,) = roots(op.operands[1])
         if not isinstance(memory.owner, ir.Block):
             continue
         if memory not in aligned:

@@ -3,7 +3,8 @@ bf16."""
 
 from torch_mlir import ir
 
-from ...ir.emit import Emit
+from ...ir.emit import Emit, replace
+from ...ir.reading import element_of, number_of
 from . import hardware
 
 LOG2_E = 1.4426950408889634
@@ -13,7 +14,7 @@ DEPTH = 6  # ops between an exponential and the rounding to f16 or bf16
 def by_reciprocal(op: ir.Operation) -> None:
     """Marks x / (1 + exp(y)), as in sigmoid, SiLU and GELU: the divisor is at least 1, so that a plain reciprocal will do, in 2
     instructions and with 2 ulp. It is 0 for divisors above 2**126, where the true one is denormal."""
-    if isinstance(_element(op.results[0].type), ir.F32Type) and _is_one_plus_exp(op.operands[1]):
+    if isinstance(element_of(op.results[0].type), ir.F32Type) and _is_one_plus_exp(op.operands[1]):
         op.attributes["fastmath"] = hardware.flags("arcp,afn")
 
 
@@ -25,10 +26,9 @@ def short_exp(op: ir.Operation) -> None:
     and 2**-9 of the rounding; below 2**-126 it is 0. A bf16 kernel at full bandwidth has time for some 25 instructions an
     element.
     """
-    if isinstance(_element(op.results[0].type), ir.F32Type) and _only_half(op.results[0], DEPTH, positive=True):
+    if isinstance(element_of(op.results[0].type), ir.F32Type) and _only_half(op.results[0], DEPTH, positive=True):
         e = Emit.before(op)
-        op.results[0].replace_all_uses_with(hardware.ex2(e.wrap(op.operands[0]) * LOG2_E).value)
-        op.erase()
+        replace(op, hardware.ex2(e.wrap(op.operands[0]) * LOG2_E))
 
 
 def _only_half(value: ir.Value, depth: int, *, positive: bool) -> bool:
@@ -36,7 +36,7 @@ def _only_half(value: ir.Value, depth: int, *, positive: bool) -> bool:
     positive value does no harm."""
     users = [use.owner for use in value.uses]
     for user in users:
-        if user.name == "arith.truncf" and _element(user.results[0].type).width == 16:
+        if user.name == "arith.truncf" and element_of(user.results[0].type).width == 16:
             continue
         adds = user.name == "arith.addf" and positive and any(map(_is_not_negative, user.operands))
         if not (adds or user.name in ("arith.mulf", "arith.divf")) or not depth:
@@ -51,22 +51,9 @@ def _is_one_plus_exp(value: ir.Value) -> bool:
     if isinstance(add, ir.Block) or add.name != "arith.addf":
         return False
     exp = any(not isinstance(v.owner, ir.Block) and v.owner.name == "math.exp" for v in add.operands)
-    return exp and any(_constant(v) == 1.0 for v in add.operands)
+    return exp and any(number_of(v) == 1.0 for v in add.operands)
 
 
 def _is_not_negative(value: ir.Value) -> bool:
-    known = _constant(value)
+    known = number_of(value)
     return known is not None and known >= 0
-
-
-def _constant(value: ir.Value) -> float | None:
-    if isinstance(value.owner, ir.Block) or value.owner.name != "arith.constant":
-        return None
-    attribute = value.owner.attributes["value"]
-    if isinstance(attribute, ir.DenseElementsAttr):
-        return float(attribute.get_splat_value().value) if attribute.is_splat else None
-    return float(attribute.value)
-
-
-def _element(of: ir.Type) -> ir.Type:
-    return of.element_type if isinstance(of, ir.VectorType) else of

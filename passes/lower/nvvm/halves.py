@@ -2,8 +2,8 @@
 
 from torch_mlir import ir
 
-from ...ir.emit import Emit, Num
-from .lanes import finish
+from ...ir.emit import Emit, Num, replace
+from ...ir.reading import attributes_of, element_of
 
 ARITHMETIC = {
     f"arith.{name}"
@@ -17,31 +17,28 @@ NAMES = ARITHMETIC | BETWEEN_FLOATS | WITH_INTEGERS
 def concerns(op: ir.Operation) -> bool:
     """Returns whether an op has f16 or bf16 operands or results, other than conversions between these and f32, which are an
     instruction for two lanes at once."""
-    types = [_element(v.type) for v in (*op.operands, *op.results)]
+    types = [element_of(v.type) for v in (*op.operands, *op.results)]
     return any(map(_is_half, types)) and not (op.name in BETWEEN_FLOATS and ir.F32Type.get() in types)
 
 
 def lower(op: ir.Operation) -> None:
     """Computes an op on f16 or bf16 in f32; converts f64 to and from them, and f16 to and from bf16, through f32."""
     e = Emit.before(op, op.operands[0])
-    to = _element(op.results[0].type)
+    to = element_of(op.results[0].type)
     half = _is_half(to)
     if op.name in BETWEEN_FLOATS:
-        x = e.wrap(op.operands[0])
-        single = x.cast("arith.extf" if _is_half(x.element) else "arith.truncf", ir.F32Type.get())
-        finish(op, single.cast("arith.truncf" if half else "arith.extf", to))
+        replace(op, e.wrap(op.operands[0]).to(ir.F32Type.get()).to(to))
         return
     operands = [_widened(e.wrap(v)) for v in op.operands]
-    attributes = {name: op.attributes[name] for name in op.attributes}
-    single = e.make(op.name, e.type(ir.F32Type.get() if half else to), *operands, **attributes)
-    finish(op, single.cast("arith.truncf", to) if half else single)
+    single = e.make(op.name, e.type(ir.F32Type.get() if half else to), *operands, **attributes_of(op))
+    replace(op, single.cast("arith.truncf", to) if half else single)
 
 
 def holds_pairs(op: ir.Operation) -> bool:
     """Returns whether an op converts bf16 to f32 for an even number of lanes, so that pairs share a register."""
     of = op.operands[0].type
     pairs = isinstance(of, ir.VectorType) and of.rank == 1 and of.shape[0] % 2 == 0
-    return pairs and isinstance(_element(of), ir.BF16Type) and isinstance(_element(op.results[0].type), ir.F32Type)
+    return pairs and isinstance(element_of(of), ir.BF16Type) and isinstance(element_of(op.results[0].type), ir.F32Type)
 
 
 def lower_pairs(op: ir.Operation) -> None:
@@ -54,16 +51,12 @@ def lower_pairs(op: ir.Operation) -> None:
     first, second = (half.cast("vector.bitcast", f32).value for half in halves)
     order = [lane // 2 + lane % 2 * (count // 2) for lane in range(count)]
     mask = ir.DenseI64ArrayAttr.get(order)
-    finish(op, e.wrap(e.op("vector.shuffle", [op.results[0].type], [first, second], mask=mask).result))
+    replace(op, e.wrap(e.op("vector.shuffle", [op.results[0].type], [first, second], mask=mask).result))
 
 
 def _is_half(element: ir.Type) -> bool:
     return isinstance(element, ir.F16Type | ir.BF16Type)
 
 
-def _element(of: ir.Type) -> ir.Type:
-    return of.element_type if isinstance(of, ir.VectorType) else of
-
-
 def _widened(x: Num) -> Num:
-    return x.cast("arith.extf", ir.F32Type.get()) if _is_half(x.element) else x
+    return x.to(ir.F32Type.get()) if _is_half(x.element) else x

@@ -4,9 +4,9 @@ from math import inf, prod
 
 from torch_mlir import ir
 
-from ...ir.emit import Emit
+from ...ir.emit import Emit, replace
 from ...ir.index_ranges import GROWS, Ranges
-from .lanes import finish
+from ...ir.reading import element_of, nested
 
 LARGEST = 1 << 30  # elements or numbers; programs past the end exceed it a little
 WIDE, NARROW = 64, 32
@@ -14,22 +14,19 @@ WIDE, NARROW = 64, 32
 
 def width(device: ir.Operation) -> int:
     """Returns the bits of an index, 32 or 64, that are enough for every kernel of a gpu.module."""
-    small, ranges = True, Ranges()
+    ranges = Ranges()
+    return NARROW if all(_is_small(op, ranges) for op in nested(device)) else WIDE
 
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        nonlocal small
-        if op.name == "arith.constant" and isinstance(op.results[0].type, ir.IndexType):
-            small = abs(ir.IntegerAttr(op.attributes["value"]).value) <= LARGEST
-        elif op.name == "gpu.func":
-            small = all(_reach(a.type) <= LARGEST for a in op.regions[0].blocks[0].arguments)
-        elif op.name in GROWS:
-            small = _fits(ranges, op.results[0])
-        elif op.name.startswith("memref."):
-            small = all(_reach(r.type) <= LARGEST for r in op.results)
-        return ir.WalkResult.ADVANCE if small else ir.WalkResult.INTERRUPT
 
-    device.walk(visit)
-    return NARROW if small else WIDE
+def _is_small(op: ir.Operation, ranges: Ranges) -> bool:
+    """Returns whether the numbers and buffers of one op allow for indices of 32 bits."""
+    if op.name == "arith.constant" and isinstance(op.results[0].type, ir.IndexType):
+        return abs(ir.IntegerAttr(op.attributes["value"]).value) <= LARGEST
+    if op.name == "gpu.func":
+        return all(_reach(a.type) <= LARGEST for a in op.regions[0].blocks[0].arguments)
+    if op.name in GROWS:
+        return _fits(ranges, op.results[0])
+    return not op.name.startswith("memref.") or all(_reach(r.type) <= LARGEST for r in op.results)
 
 
 def _fits(ranges: Ranges, value: ir.Value) -> bool:
@@ -59,11 +56,9 @@ def saturate(op: ir.Operation) -> None:
     x = e.wrap(op.operands[0])
     low, high = x.like(-(1 << 31)), x.like((1 << 31) - 1)
     fits = e.make("arith.minsi", x.value.type, e.make("arith.maxsi", x.value.type, x, low), high)
-    finish(op, fits.cast("arith.index_cast", ir.IndexType.get()))
+    replace(op, fits.cast("arith.index_cast", ir.IndexType.get()))
 
 
 def from_long(op: ir.Operation) -> bool:
     """Returns whether a cast makes an index of an i64."""
-    of = op.operands[0].type
-    element = of.element_type if isinstance(of, ir.VectorType) else of
-    return isinstance(element, ir.IntegerType) and element.width == WIDE
+    return element_of(op.operands[0].type) == ir.IntegerType.get_signless(WIDE)

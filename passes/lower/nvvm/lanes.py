@@ -5,14 +5,9 @@ from collections.abc import Callable
 
 from torch_mlir import ir
 
-from ...ir.emit import Emit, Num
+from ...ir.emit import Emit, Num, replace
+from ...ir.reading import combining_op
 from ..gpu_math import LATE, LATE_F64, hardware
-
-
-def finish(op: ir.Operation, result: Num) -> None:
-    """Replaces an op by `result` and erases it."""
-    op.results[0].replace_all_uses_with(result.value)
-    op.erase()
 
 
 def per_lane(op: ir.Operation, make: Callable[..., Num]) -> Num:
@@ -53,9 +48,9 @@ def lower_marked(op: ir.Operation) -> None:
     """
     if op.name == "arith.divf" and hardware.by_reciprocal(op):
         reciprocal = intrinsic("llvm.nvvm.rcp.approx.ftz.f")
-        finish(op, per_lane(op, lambda x, y: x * reciprocal(y)))
+        replace(op, per_lane(op, lambda x, y: x * reciprocal(y)))
     else:
-        finish(op, per_lane(op, intrinsic(MARKED[op.name], len(op.operands))))
+        replace(op, per_lane(op, intrinsic(MARKED[op.name], len(op.operands))))
 
 
 MARKED = {
@@ -72,7 +67,7 @@ def lower_angle(op: ir.Operation) -> None:
     result = (LATE_F64 if double else LATE)[op.name](x)
     if not double and result.value.owner.name in hardware.MARKABLE:  # a tangent is a quotient
         hardware.mark(result.value.owner)
-    finish(op, result)
+    replace(op, result)
 
 
 def lower_slice(op: ir.Operation) -> None:
@@ -83,7 +78,7 @@ def lower_slice(op: ir.Operation) -> None:
     )
     mask = ir.DenseI64ArrayAttr.get(list(range(first, first + count * step, step)))
     source = op.operands[0]
-    finish(op, e.wrap(e.op("vector.shuffle", [op.results[0].type], [source, source], mask=mask).result))
+    replace(op, e.wrap(e.op("vector.shuffle", [op.results[0].type], [source, source], mask=mask).result))
 
 
 def lower_instruction(op: ir.Operation) -> None:
@@ -91,7 +86,7 @@ def lower_instruction(op: ir.Operation) -> None:
     e = Emit.before(op)
     operands = [e.wrap(v) for v in op.operands]
     result = intrinsic(INSTRUCTIONS[op.name], len(operands))(*operands)
-    finish(op, 1.0 / result if op.name == "math.rsqrt" else result)
+    replace(op, 1.0 / result if op.name == "math.rsqrt" else result)
 
 
 INSTRUCTIONS = {
@@ -130,19 +125,10 @@ def lower_reduction(op: ir.Operation) -> None:
     """Lowers vector.reduction to a tree of scalar ops, neighbors first. LLVM's own expansion adds in order unless told `reassoc`,
     and shuffles vectors, which the hardware has only as scalars."""
     e = Emit(ir.InsertionPoint(op), op.location)
-    kind = str(op.attributes["kind"]).removeprefix("#vector.kind<").removesuffix(">")
-    lanes = extracted(e, op.operands[0])
-    name = COMBINE.get(kind) or f"arith.{kind}{'f' if lanes[0].is_float else 'i'}"
+    lanes, name = extracted(e, op.operands[0]), combining_op(op)
     while len(lanes) > 1:
         pairs = zip(lanes[::2], lanes[1::2], strict=False)
         lanes = [e.make(name, a.value.type, a, b) for a, b in pairs] + lanes[len(lanes) & ~1 :]
     if len(op.operands) > 1:
         lanes = [e.make(name, lanes[0].value.type, e.wrap(op.operands[1]), lanes[0])]
-    finish(op, lanes[0])
-
-
-COMBINE = {
-    "minimumf": "arith.minimumf", "maximumf": "arith.maximumf", "minnumf": "arith.minnumf", "maxnumf": "arith.maxnumf",
-    "minsi": "arith.minsi", "maxsi": "arith.maxsi", "minui": "arith.minui", "maxui": "arith.maxui",
-    "and": "arith.andi", "or": "arith.ori", "xor": "arith.xori",
-}  # fmt: skip
+    replace(op, lanes[0])

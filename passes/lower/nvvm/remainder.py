@@ -2,8 +2,8 @@
 
 from torch_mlir import ir
 
-from ...ir.emit import Emit, Num
-from .lanes import finish, per_lane
+from ...ir.emit import Emit, Num, replace
+from .lanes import per_lane
 
 BITS = 50  # of the quotient, removed in one iteration
 
@@ -14,17 +14,16 @@ def lower_remainder(op: ir.Operation) -> None:
 
     r = |x|, b = |y|; while r >= b: r -= trunc(r/t)*t with t = b * 2**k, k >= 0 such that r/t < 2**51. Every step is exact.
     """
-    finish(op, per_lane(op, _remainder))
+    replace(op, per_lane(op, _remainder))
 
 
 def _remainder(x: Num, y: Num) -> Num:
     e, own = x.at, x.element
-    a, b = (_double(v).abs() for v in (x, y))
+    a, b = (v.to(ir.F64Type.get()).abs() for v in (x, y))
     r = e.wrap(_while(e, a, b).results[0])
     r = r.where((a < float("inf")) & (b > 0.0), r.like(float("nan")))
     r = r.where(y.compare("ord", y), r.like(float("nan")))
-    result = r if isinstance(own, ir.F64Type) else r.cast("arith.truncf", own)
-    return result.copysign(x)
+    return r.to(own).copysign(x)
 
 
 def _while(e: Emit, a: Num, b: Num) -> ir.Operation:
@@ -46,7 +45,3 @@ def _turn(r: Num, b: Num) -> Num:
     n = e.make("math.trunc", r.value.type, r / t)
     left = e.fma(-n, t, r)
     return (left + t).where(left < 0.0, left)
-
-
-def _double(x: Num) -> Num:
-    return x if isinstance(x.element, ir.F64Type) else x.cast("arith.extf", ir.F64Type.get())

@@ -2,7 +2,8 @@
 
 from torch_mlir import ir
 
-from ..cpu.abi import WRITES
+from ..cpu.abi import WRITES, aliased
+from ..cpu.memory import roots
 
 ATOMICS = {"memref.atomic_rmw": 1, "memref.generic_atomic_rmw": 0}
 ALIGNMENT = 16  # bytes: what one thread loads at once
@@ -18,15 +19,10 @@ def annotate(function: ir.Operation, ops: dict[str, list[ir.Operation]]) -> None
     block = function.regions[0].blocks[0]
     count = len(ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).inputs)
     arguments = list(block.arguments)
-    shared: set[int] = set()
-    if "tile.alias" in function.attributes:
-        alias = function.attributes["tile.alias"]
-        shared = set(range(count)) if isinstance(alias, ir.UnitAttr) else {int(i) for i in ir.DenseI64ArrayAttr(alias)}
-    aligned = [ALIGNMENT] * count
-    if "tile.align" in function.attributes:
-        aligned = [int(n) for n in ir.DenseI64ArrayAttr(function.attributes["tile.align"])]
+    shared = aliased(function, count)
+    aligned = list(function.attributes["tile.align"]) if "tile.align" in function.attributes else [ALIGNMENT] * count
     stores = {o.operands[at] for name, at in (WRITES | ATOMICS).items() for o in ops.get(name, ())}
-    written = {root for target in stores for root in _roots(target)}
+    written = {root for target in stores for root in roots(target)}
     unit, none = ir.UnitAttr.get(), ir.DictAttr.get({})
     attributes = []
     for i, argument in enumerate(arguments[:count]):
@@ -45,19 +41,6 @@ def annotate(function: ir.Operation, ops: dict[str, list[ir.Operation]]) -> None
         function.attributes["workgroup_attrib_attrs"] = ir.ArrayAttr.get([at] * (len(arguments) - count))
     for key in [key for key in function.attributes if key.startswith(("tile.", "gpu.grid"))]:
         del function.attributes[key]
-
-
-def _roots(value: ir.Value) -> list[ir.Value]:
-    """Returns the memrefs that a value may be a view of: several, where it is a choice among buffers."""
-    if isinstance(value, ir.BlockArgument):
-        return [value]
-    op = value.owner
-    if op.name in ("memref.reinterpret_cast", "memref.cast"):
-        return _roots(op.operands[0])
-    if op.name == "scf.index_switch":
-        ends = [list(r.blocks[0].operations)[-1].operation for r in op.regions]
-        return [root for end in ends for root in _roots(end.operands[ir.OpResult(value).result_number])]
-    return [value]
 
 
 def _i64(value: int) -> ir.IntegerAttr:

@@ -3,7 +3,8 @@
 from torch_mlir import ir
 
 from ...ir.emit import Num
-from .exponential import clamp, ldexp
+from .exponential import clamp, ldexp, tail
+from .logarithm import edges
 
 LOG2_E = 1.4426950408889634
 LN2_HI, LN2_LO = 0.6931471803691238, 1.9082149292705877e-10  # the upper part has 32 bits, so that its multiples are exact
@@ -24,22 +25,16 @@ LOG = (
 
 def exp(x: Num) -> Num:
     """e**x, at most 1 ulp."""
-    e = x.at
     x = clamp(x, -746.0, 710.0)
-    whole, r = _reduce(x)
-    value = e.fma(e.fma(e.horner(r, EXP), r, 1.0), r, 1.0)
-    count = (whole.bits() - ROUND_BITS).cast("arith.trunci", ir.IntegerType.get_signless(32))
-    if e.ldexp and len(e.shape) == 1:
-        return ldexp(value, count)
-    half = count >> 1
-    return value * _power_of_two(half) * _power_of_two(count - half)
+    whole, r = reduce(x)
+    return scale(tail(r, EXP), whole)
 
 
 def expm1(x: Num) -> Num:
     """e**x - 1, at most 2 ulp."""
     e = x.at
     bounded = clamp(x, -40.0, 710.0)
-    whole, r = _reduce(bounded)
+    whole, r = reduce(bounded)
     half = _power_of_two((whole.bits() - ROUND_BITS).cast("arith.trunci", ir.IntegerType.get_signless(32)) - 1)
     value = e.fma(e.horner(r, EXP) * (r * r), half, e.fma(r, half, half - 0.5))
     return x.where(x.abs() < 2.0**-54, value + value)
@@ -47,13 +42,7 @@ def expm1(x: Num) -> Num:
 
 def log(x: Num) -> Num:
     """Natural logarithm, at most 1 ulp."""
-    e = x.at
-    small = x < 2.0**-1022
-    normal = (x * 2.0**54).where(small, x)
-    exponent = (normal.bits() - SQRT_HALF) & -(1 << 52)
-    f = (normal.bits() - exponent).as_float() - 1.0
-    k = _exponent(exponent) - e.constant(54.0, x.element).where(small, 0.0)
-    return _edges(x, _series(k, f))
+    return edges(x, series(*split(x)))
 
 
 def log1p(x: Num) -> Num:
@@ -63,7 +52,7 @@ def log1p(x: Num) -> Num:
     exponent = (u.bits() - THREE_QUARTERS) & -(1 << 52)
     down = (e.constant(0x4010000000000000, exponent.element) - exponent).as_float()
     f = e.fma(x, down * 0.25, e.fma(down, 0.25, -1.0))
-    value = _edges(u, _series(_exponent(exponent), f))
+    value = edges(u, series(_exponent(exponent), f))
     return value.where(value.is_nan(), value.copysign(x))
 
 
@@ -74,12 +63,31 @@ def tanh(x: Num) -> Num:
     return (t / (t + 2.0)).copysign(x)
 
 
-def _reduce(x: Num) -> tuple[Num, Num]:
+def reduce(x: Num) -> tuple[Num, Num]:
     """Returns n + ROUND and r with x = n ln 2 + r."""
     e = x.at
     whole = e.fma(x, LOG2_E, ROUND)
     n = whole - ROUND
     return whole, e.fma(n, -LN2_LO, e.fma(n, -LN2_HI, x))
+
+
+def scale(x: Num, whole: Num) -> Num:
+    """x * 2**n for whole = n + ROUND, rounded once where the result is a denormal (see exponential.scale)."""
+    e = x.at
+    count = (whole.bits() - ROUND_BITS).cast("arith.trunci", ir.IntegerType.get_signless(32))
+    if e.ldexp and len(e.shape) == 1:
+        return ldexp(x, count)
+    half = count >> 1
+    return x * _power_of_two(half) * _power_of_two(count - half)
+
+
+def split(x: Num) -> tuple[Num, Num]:
+    """Returns k and f with x = 2**k * (1 + f), 1 + f in [sqrt(1/2), sqrt(2)), for positive finite x (see logarithm.split)."""
+    small = x < 2.0**-1022
+    normal = (x * 2.0**54).where(small, x)
+    exponent = (normal.bits() - SQRT_HALF) & -(1 << 52)
+    f = (normal.bits() - exponent).as_float() - 1.0
+    return _exponent(exponent) - x.at.constant(54.0, x.element).where(small, 0.0), f
 
 
 def _power_of_two(count: Num) -> Num:
@@ -92,7 +100,7 @@ def _exponent(bits: Num) -> Num:
     return (bits >> 52).cast("arith.trunci", ir.IntegerType.get_signless(32)).cast("arith.sitofp", ir.F64Type.get())
 
 
-def _series(k: Num, f: Num) -> Num:
+def series(k: Num, f: Num) -> Num:
     """k ln 2 + log(1 + f), summed from the small parts up as in FreeBSD's e_log.c."""
     e = f.at
     s = f / (f + 2.0)
@@ -100,9 +108,3 @@ def _series(k: Num, f: Num) -> Num:
     half_square = f * f * 0.5
     small = e.fma(s, e.fma(z, e.horner(z, LOG), half_square), k * LN2_LO)
     return e.fma(k, LN2_HI, f - (half_square - small))
-
-
-def _edges(x: Num, value: Num) -> Num:
-    value = x.where(x.compare("uge", float("inf")), value)
-    outside = x.like(float("nan")).where(x < 0.0, float("-inf"))
-    return outside.where(x <= 0.0, value)

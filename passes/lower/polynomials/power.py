@@ -27,11 +27,15 @@ def rsqrt(x: Num) -> Num:
 def powf(x: Num, y: Num, quotient: Callable[[Num, Num], Num] = operator.truediv) -> Num:
     """x**y, at most 1 ulp: 2**(y * log2|x|) in f64, where every f32 is normal and the product loses nothing that counts.
     Signs and special values are those of C's pow. `quotient` divides f64 values by ones near 2, to 2**-40 or better."""
-    e = x.at
     a = x.abs()
     power = y.cast("arith.extf", ir.F64Type.get()) * _log2(a.cast("arith.extf", ir.F64Type.get()), quotient)
     value = _exp2(power).cast("arith.truncf", ir.F32Type.get())
-    one = e.f32(1.0)
+    return with_special_values(x, a, y, value)
+
+
+def with_special_values(x: Num, a: Num, y: Num, value: Num) -> Num:
+    """Returns x**y from a**y with a = |x|: with its sign, and with the special values of C's pow."""
+    one = x.like(1.0)
     value = one.where(a.compare("oeq", 1.0) & y.compare("ord", y), value)  # 0 * infinity above
     whole = _truncated(y).compare("oeq", y)
     half = y * 0.5

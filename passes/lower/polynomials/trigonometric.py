@@ -1,6 +1,6 @@
 """sin, cos and tan of f32."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from torch_mlir import ir
@@ -21,24 +21,25 @@ TURNS = (0, 0x28BE60DB, 0x9391054A, 0x7F09D5F4, 0x7D4D3770, 0x36D8A566, 0x4F10E4
 def sin(x: Num) -> Num:
     """Sine, at most 2 ulp for every finite x."""
     quadrant, r = reduce(x)
-    return _wave(r, quadrant)
+    return wave(quadrant, sine(r, SIN), _cos(r))
 
 
 def cos(x: Num) -> Num:
     """Cosine, at most 2 ulp for every finite x."""
     quadrant, r = reduce(x)
-    return _wave(r, quadrant + 1)
+    return wave(quadrant + 1, sine(r, SIN), _cos(r))
 
 
 def tan(x: Num) -> Num:
     """Tangent, at most 3.5 ulp for every finite x."""
     quadrant, r = reduce(x)
-    return slope(_sin(r), _cos(r), quadrant)
+    return slope(sine(r, SIN), _cos(r), quadrant)
 
 
-def _sin(r: Num) -> Num:
+def sine(r: Num, coefficients: Sequence[float]) -> Num:
+    """sin(r) = r + r**3*q(r*r) for |r| <= pi/4, by the coefficients of q."""
     square = r * r
-    return r.at.fma(r.at.horner(square, SIN) * square, r, r).copysign(r)
+    return r.at.fma(r.at.horner(square, coefficients) * square, r, r).copysign(r)
 
 
 def _cos(r: Num) -> Num:
@@ -47,11 +48,7 @@ def _cos(r: Num) -> Num:
     return e.fma(e.fma(e.horner(square, COS), square, -0.5), square, 1.0)
 
 
-def _wave(r: Num, quadrant: Num) -> Num:
-    return wave(_sin(r), _cos(r), quadrant)
-
-
-def wave(sine: Num, cosine: Num, quadrant: Num) -> Num:
+def wave(quadrant: Num, sine: Num, cosine: Num) -> Num:
     """sin(r + quadrant * pi/2) from sin(r) and cos(r), in f32 or f64."""
     value = cosine.where((quadrant & 1).compare("ne", 0), sine)
     return (value.bits() ^ ((quadrant & 2) << (value.element.width - 2))).as_float()
@@ -102,12 +99,7 @@ def _exact(x: Num) -> tuple[Num, Num]:
     exponent = (bits.shr(23) & 0xFF) - 126
     word = exponent.shr(5)
     shift = (exponent & 31).cast("arith.extui", i64)
-    words = []
-    for k in range(4):
-        value = e.constant(TURNS[k], i64)
-        for first in range(1, 5):
-            value = value.like(TURNS[first + k]).where(word.compare("eq", first), value) if first + k < len(TURNS) else value
-        words.append(value)
+    words = words_from(e, TURNS, word, i64, 5)
     high, middle, low = ((((a << 32) | b) << shift).shr(32) for a, b in pairwise(words))
     m = ((bits & 0x7FFFFF) | 0x800000).cast("arith.extui", i64) << 8
     turns = m * middle + (m * low).shr(32) + ((m * high) << 32)
@@ -118,6 +110,22 @@ def _exact(x: Num) -> tuple[Num, Num]:
     fraction = (fraction - (1 << 62)).where(upper, fraction)
     angle = fraction.cast("arith.sitofp", ir.F64Type.get()) * (1.5707963267948966 * 2.0**-62)
     r = angle.cast("arith.truncf", x.element)
+    return signed(x, bits, quadrant, r)
+
+
+def words_from(e: Emit, turns: Sequence[int], word: Num, element: ir.Type, count: int) -> list[Num]:
+    """Returns the four words of `turns` from number `word` on, which is below `count`."""
+    words = []
+    for k in range(4):
+        value = e.constant(turns[k], element)
+        for first in range(1, min(count, len(turns) - k)):
+            value = value.like(turns[first + k]).where(word.compare("eq", first), value)
+        words.append(value)
+    return words
+
+
+def signed(x: Num, bits: Num, quadrant: Num, r: Num) -> tuple[Num, Num]:
+    """Returns the quadrant and the remainder of x from those of |x|, given its bits; NaN for the remainder of an infinity."""
     negative = bits < 0
     finite = x.abs() < float("inf")
     return (0 - quadrant).where(negative, quadrant), (-r).where(negative, r).where(finite, float("nan"))

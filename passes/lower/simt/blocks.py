@@ -8,10 +8,10 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, vector
 
 from ...ir.locations import leaves
+from ...ir.reading import element_of, number_of
 from . import windows
 from .collective import square
-from .divisors import constant
-from .values import Spread, WholeMask, WindowMask, element_of, elements, has_blocks, together, vector_type
+from .values import Spread, WholeMask, WindowMask, elements, has_blocks, together, vector_type
 
 if TYPE_CHECKING:
     from .kernel import ThreadKernel
@@ -54,7 +54,7 @@ def step(k: "ThreadKernel", op: ir.Operation) -> None:
 
 def create_mask(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers vector.create_mask to a predicate per access; to a Window where its end may fall within an access."""
-    shape, known = k.shape, constant(op.operands[0])
+    shape, known = k.shape, number_of(op.operands[0])
     count = k.uniform(op.operands[0])
     if k.divisors.of(op.operands[0]) % shape.vec:
         k.held[op.results[0]] = windows.ending(k, count)

@@ -8,13 +8,11 @@ from torch_mlir import ir
 from torch_mlir.dialects import memref, scf
 
 from .shared_loops import SHARED, shared_loop
-from .threads import Shape, barrier
-from .values import Spread, elements, has_blocks, together
+from .threads import Shape, barrier, when
+from .values import Join, Spread, elements, has_blocks, joining, together
 
 if TYPE_CHECKING:
     from .kernel import ThreadKernel
-
-Join = Callable[[ir.Value, ir.Value], ir.Value]
 
 
 def loop(k: "ThreadKernel", op: ir.Operation) -> None:
@@ -46,14 +44,11 @@ def combine(k: "ThreadKernel", op: ir.Operation) -> None:
     name = ir.StringAttr(op.attributes["combine"]).value
     mine = k.operand(op.operands[0]).parts if has_blocks(op) else (k.uniform(op.operands[0]),)
     found = [e for p in mine for e in (elements(p) if has_blocks(op) else [p])]
-
-    def join(a: ir.Value, b: ir.Value) -> ir.Value:
-        return ir.Operation.create(name, results=[a.type], operands=[a, b]).results[0]
-
+    join = joining(name)
     groups = k.shape.teams
     if (together_in_warp := _teams_of_warp(k.shape)) > 1:
         groups //= together_in_warp
-        found = [_among_teams(k, e, join) for e in found]
+        found = [k.exchange.among_lanes(e, join, k.shape.warp, k.shape.threads) for e in found]
     totals = found if groups == 1 else _among_groups(k, found, groups, join)
     if not has_blocks(op):
         k.held[op.results[0]] = totals[0]
@@ -66,15 +61,6 @@ def _teams_of_warp(shape: Shape) -> int:
     """Returns how many teams a warp has, where all warps have the same number of whole ones; otherwise 1."""
     inside = shape.warp // shape.threads if shape.warp % shape.threads == 0 else 1
     return inside if shape.teams % inside == 0 else 1
-
-
-def _among_teams(k: "ThreadKernel", value: ir.Value, join: Join) -> ir.Value:
-    """Joins a value over the teams of a warp by butterfly shuffles: every lane gets the total of its place in a team."""
-    step = k.shape.warp // 2
-    while step >= k.shape.threads:
-        value = join(value, k.exchange.from_lane(value, step))
-        step //= 2
-    return value
 
 
 def _among_groups(k: "ThreadKernel", found: list[ir.Value], groups: int, join: Join) -> list[ir.Value]:
@@ -96,7 +82,7 @@ def _among_groups(k: "ThreadKernel", found: list[ir.Value], groups: int, join: J
     if width == shape.threads:
         store()
     else:
-        k.exchange.where(at.below(at.modulo(k.thread, width), shape.threads), store)
+        when(at.below(at.modulo(k.thread, width), shape.threads), store)
     barrier()
     totals = []
     for i in range(len(found)):

@@ -4,6 +4,8 @@ import math
 
 from torch_mlir import ir
 
+from ...ir.reading import number_of
+
 MOST = 64  # a larger power of two is of no use
 _LEAST = ("arith.minui", "arith.minsi", "arith.maxui", "arith.maxsi")
 
@@ -25,8 +27,8 @@ class Divisors:
             return self._of_argument(value)
         op = value.owner
         if op.name == "arith.constant":
-            attribute = op.attributes["value"]
-            return math.gcd(ir.IntegerAttr(attribute).value, MOST) if isinstance(attribute.type, ir.IndexType) else 1
+            number = number_of(value)
+            return math.gcd(number, MOST) if isinstance(value.type, ir.IndexType) and isinstance(number, int) else 1
         if op.name == "arith.muli":
             return math.gcd(self.of(op.operands[0]) * self.of(op.operands[1]), MOST)
         if op.name in ("arith.addi", "arith.subi", *_LEAST):
@@ -40,11 +42,3 @@ class Divisors:
         if loop.name == "scf.for" and value.arg_number == 0:
             return math.gcd(self.of(loop.operands[0]), self.of(loop.operands[2]))
         return 1
-
-
-def constant(value: ir.Value) -> int | None:
-    """Returns the value of a constant; None for other values."""
-    if isinstance(value, ir.BlockArgument) or value.owner.name != "arith.constant":
-        return None
-    attribute = value.owner.attributes["value"]
-    return int(ir.IntegerAttr(attribute).value) if isinstance(attribute, ir.IntegerAttr) else None

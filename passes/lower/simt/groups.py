@@ -7,12 +7,12 @@ Guards of pads, concatenations and slices, and bounds of rows, are of this kind.
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
+from ...ir.reading import number_of, ramp_base
 from .divisors import Divisors
 from .threads import Indices
 from .values import WholeMask
 
-_ORDER = {"slt": arith.CmpIPredicate.slt, "sge": arith.CmpIPredicate.sge, "ult": arith.CmpIPredicate.ult}
-_CODES = {2: "slt", 5: "sge", 6: "ult"}
+_DECIDED = (arith.CmpIPredicate.slt, arith.CmpIPredicate.sge, arith.CmpIPredicate.ult)
 
 
 class Groups:
@@ -28,20 +28,26 @@ class Groups:
             value = held[op.operands[0]]
             assert isinstance(value, ir.Value)
             self.found[op.results[0]] = WholeMask((value,) * len(self.offsets))
-        elif op.name == "arith.andi" and all(v in self.found or _is_true(v) for v in op.operands):
+        elif op.name == "arith.andi" and all(v in self.found or number_of(v) for v in op.operands):
             self.found[op.results[0]] = self._both(*op.operands)
         elif op.name == "arith.cmpi":
             self._compare(op, held)
 
     def _compare(self, op: ir.Operation, held: dict[ir.Value, object]) -> None:
-        predicate = _CODES.get(ir.IntegerAttr(op.attributes["predicate"]).value)
-        ramp, bound = _ramp(op.operands[0]), _splat(op.operands[1])
-        if predicate is None or ramp is None or bound is None or bound % self.vec or self.divisors.of(ramp) % self.vec:
+        predicate = arith.CmpIPredicate(ir.IntegerAttr(op.attributes["predicate"]).value)
+        ramp, bound = ramp_base(op.operands[0]), number_of(op.operands[1])
+        if (
+            predicate not in _DECIDED
+            or ramp is None
+            or not isinstance(bound, int)
+            or bound % self.vec
+            or self.divisors.of(ramp) % self.vec
+        ):
             return
         base = held[ramp]
         assert isinstance(base, ir.Value)
         limit = self.at.number(bound)
-        inside = tuple(arith.cmpi(_ORDER[predicate], arith.addi(base, o), limit) for o in self.offsets)
+        inside = tuple(arith.cmpi(predicate, arith.addi(base, o), limit) for o in self.offsets)
         self.found[op.results[0]] = WholeMask(inside)
 
     def _both(self, a: ir.Value, b: ir.Value) -> WholeMask:
@@ -54,29 +60,3 @@ class Groups:
 def _is_truth(v: ir.Value) -> bool:
     element = ir.VectorType(v.type).element_type
     return isinstance(element, ir.IntegerType) and element.width == 1
-
-
-def _constant(v: ir.Value) -> ir.Attribute | None:
-    if isinstance(v, ir.BlockArgument) or v.owner.name != "arith.constant":
-        return None
-    value = ir.DenseElementsAttr(v.owner.attributes["value"])
-    return value.get_splat_value() if value.is_splat else None
-
-
-def _splat(v: ir.Value) -> int | None:
-    value = _constant(v)
-    return None if value is None else int(ir.IntegerAttr(value).value)
-
-
-def _is_true(v: ir.Value) -> bool:
-    return bool(_splat(v))
-
-
-def _ramp(v: ir.Value) -> ir.Value | None:
-    """Returns the scalar base of `broadcast(base) + step`; None for values of another form."""
-    if isinstance(v, ir.BlockArgument) or v.owner.name != "arith.addi":
-        return None
-    a, b = (o.owner for o in v.owner.operands)
-    if isinstance(a, ir.Block) or isinstance(b, ir.Block) or (a.name, b.name) != ("vector.broadcast", "vector.step"):
-        return None
-    return a.operands[0]

@@ -1,6 +1,6 @@
 """Distributes one block program over threads: emits the code of one thread."""
 
-from typing import Any
+from itertools import takewhile
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
@@ -8,9 +8,9 @@ from torch_mlir.dialects import arith
 from lamina.core.errors import CompileError
 
 from ...ir.locations import where
+from ...ir.reading import attributes_of, combining_op, element_of, number_of
 from ..tile_ops import handlers
 from . import blocks, control
-from .collective.cluster import start
 from .collective.exchange import Exchange
 from .collective.reductions import Reduction, reduce
 from .collective.workgroup import Workgroup
@@ -19,11 +19,12 @@ from .groups import Groups
 from .memory import Mask, ThreadMemory
 from .threads import Indices, Shape, block_id, thread_id
 from .tile_ops import TILE_OPS
-from .values import Held, Spread, WholeMask, WindowMask, as_spread, element_of, has_blocks, per_part, vector_type
+from .values import Held, Spread, WholeMask, WindowMask, as_spread, has_blocks, joining, per_part, vector_type
+from .vendor import Vendor
 
 WORKGROUP = "#gpu.address_space<workgroup>"
 REDUCES = ("vector.reduction", "tile.exp_total", "tile.scan")
-ELEMENTWISE = ("arith.", "math.", "llvm.", "nvvm.")
+ELEMENTWISE = ("arith.", "math.", "llvm.")
 
 
 class ThreadKernel:
@@ -33,10 +34,17 @@ class ThreadKernel:
     """
 
     def __init__(
-        self, tile: ir.Operation, entry: ir.Block, workgroup: Workgroup, warp: int, part: ir.Operation | None = None, first: int = 0
+        self,
+        tile: ir.Operation,
+        entry: ir.Block,
+        workgroup: Workgroup,
+        warp: int,
+        vendor: Vendor,
+        part: ir.Operation | None = None,
+        first: int = 0,
     ) -> None:
         source = part or tile
-        self.shape, self.entry, self.first = Shape.of(source, warp), entry, first
+        self.shape, self.entry, self.vendor, self.first = Shape.of(source, warp), entry, vendor, first
         self.name = ir.StringAttr(tile.attributes["sym_name"]).value
         self.held: dict[ir.Value, Held] = {}
         self.divisors = Divisors()
@@ -66,7 +74,7 @@ class ThreadKernel:
         program, active, self.rank = at.minus(block_id(), self.first), None, None
         if shape.cluster > 1:
             program, self.rank = at.over(program, shape.cluster), at.modulo(program, shape.cluster)
-            start()
+            self.vendor.start()
         if shape.pack > 1:
             program = at.add(at.times(program, shape.pack), at.over(self.thread, shape.threads))
             if self.grid % shape.pack:
@@ -82,7 +90,7 @@ class ThreadKernel:
         self.groups = Groups(shape.vec, self.offsets, self.divisors, at)
         held = any(op.operation.name in REDUCES for op in self.source.operations)  # then all is loaded before anything is stored
         self.memory = ThreadMemory(shape, at, self.offsets, active if first is None else first, self.aligned, not held)
-        self.exchange = Exchange(shape, at, self.thread, self.rank, self.shared)
+        self.exchange = Exchange(shape, at, self.thread, self.rank, self.shared, self.vendor)
 
     def shared(self, count: int, element: ir.Type) -> ir.Value:
         """Returns a buffer of `count` elements in shared memory."""
@@ -109,12 +117,8 @@ class ThreadKernel:
 
     def _reductions(self, ops: list[ir.Operation]) -> int:
         """Emits adjacent reductions, which share barriers; returns how many there are."""
-        run = []
-        for op in ops:
-            if op.name != "vector.reduction":
-                break
-            run.append(op)
-        wanted = [Reduction(self.spread(op.operands[0]), _kind(op)) for op in run]
+        run = list(takewhile(lambda op: op.name == "vector.reduction", ops))
+        wanted = [Reduction(self.spread(op.operands[0]), joining(combining_op(op))) for op in run]
         self.exchange.repeated = self.depth > 0
         for op, value in zip(run, reduce(wanted, self.exchange), strict=True):
             self.held[op.results[0]] = value
@@ -138,7 +142,7 @@ class ThreadKernel:
         """Emits an op on scalars as it is; all threads compute it."""
         new = ir.Operation.create(
             op.name, results=[r.type for r in op.results], operands=[self.uniform(v) for v in op.operands],
-            attributes={a.name: a.attr for a in _attributes(op)},
+            attributes=attributes_of(op),
         )  # fmt: skip
         self.held.update(zip(op.results, new.results, strict=True))
         if op.name == "memref.reinterpret_cast":
@@ -150,7 +154,7 @@ class ThreadKernel:
             self.scalar(op)
             return
         self.groups.visit(op, self.held)
-        attributes = {a.name: a.attr for a in _attributes(op)}
+        attributes = attributes_of(op)
         result = vector_type(self.parts_of(op.results[0].type)[1], element_of(op.results[0].type))
         operands = [self.operand(v) for v in op.operands]
 
@@ -207,7 +211,7 @@ class ThreadKernel:
 
     def mask(self, v: ir.Value) -> Mask:
         """Returns the thread's form of a mask; None where it is always true."""
-        if _always(v):
+        if number_of(v):
             return None
         held = self.groups.found.get(v) or self.held[v]
         assert not isinstance(held, ir.Value)
@@ -215,19 +219,3 @@ class ThreadKernel:
 
 
 _HANDLERS = {**blocks.HANDLERS, **control.HANDLERS, **handlers(TILE_OPS)}
-
-
-def _attributes(op: ir.Operation) -> list[Any]:
-    return [op.attributes[i] for i in range(len(op.attributes))]
-
-
-def _kind(op: ir.Operation) -> str:
-    return str(op.attributes["kind"]).removeprefix("#vector.kind<").removesuffix(">")
-
-
-def _always(v: ir.Value) -> bool:
-    """Returns whether a mask is the constant true."""
-    if isinstance(v, ir.BlockArgument) or v.owner.name != "arith.constant":
-        return False
-    value = ir.DenseElementsAttr(v.owner.attributes["value"])
-    return value.is_splat and bool(ir.IntegerAttr(value.get_splat_value()).value)

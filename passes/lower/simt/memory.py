@@ -9,8 +9,9 @@ from functools import partial
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, vector
 
-from .threads import Indices, Shape
-from .values import PartialMask, Spread, WholeMask, WindowMask, as_spread, element_of, elements, together, vector_type
+from ...ir.reading import element_of
+from .threads import Indices, Shape, when
+from .values import PartialMask, Spread, WholeMask, WindowMask, as_spread, elements, together, vector_type
 
 WIDEST = 16  # bytes of one access
 Mask = WholeMask | Spread | WindowMask | None
@@ -181,11 +182,7 @@ class ThreadMemory:
         if not both:
             make()
             return
-        test = both[0] if len(both) == 1 else arith.andi(both[0], both[1])
-        branch = ir.Operation.create("scf.if", operands=[test], regions=2)
-        with ir.InsertionPoint(branch.regions[0].blocks.append()):
-            make()
-            ir.Operation.create("scf.yield")
+        when(both[0] if len(both) == 1 else arith.andi(both[0], both[1]), make)
 
     def _step(self, buffer: ir.Value, count: int, divisor: int) -> int:
         """Returns the elements of the widest aligned access."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from .collective.workgroup import Workgroup
-from .dependence import wait_for_previous_kernel
 from .kernel import ThreadKernel
 from .threads import Indices, Shape, block_id
+from .vendor import Vendor
 
 PART = "tile.part"
 
@@ -19,17 +19,17 @@ class _Part:
     first: int  # its first CTA
 
 
-def fill(tile: ir.Operation, entry: ir.Block, warp: int) -> int:
+def fill(tile: ir.Operation, entry: ir.Block, warp: int, vendor: Vendor) -> int:
     """Fills a gpu.func's entry block with one thread's code of a tile function; returns how many shared memory buffers it takes."""
     workgroup = Workgroup(entry)
     parts = _parts(tile, warp)
     with ir.InsertionPoint(entry):
         if "tile.dependent" in tile.attributes:
-            wait_for_previous_kernel()
+            vendor.wait_for_previous_kernel()
         if parts:
-            _choose(tile, parts, entry, workgroup, warp, Indices(entry), block_id())
+            _choose(tile, parts, entry, workgroup, warp, vendor, Indices(entry), block_id())
         else:
-            ThreadKernel(tile, entry, workgroup, warp).emit()
+            ThreadKernel(tile, entry, workgroup, warp, vendor).emit()
     return len(workgroup.buffers)
 
 
@@ -43,18 +43,25 @@ def _parts(tile: ir.Operation, warp: int) -> list[_Part]:
 
 
 def _choose(
-    tile: ir.Operation, parts: Sequence[_Part], entry: ir.Block, workgroup: Workgroup, warp: int, at: Indices, cta: ir.Value
+    tile: ir.Operation,
+    parts: Sequence[_Part],
+    entry: ir.Block,
+    workgroup: Workgroup,
+    warp: int,
+    vendor: Vendor,
+    at: Indices,
+    cta: ir.Value,
 ) -> None:
     """Emits the part that a CTA belongs to, found by bisection. All threads of a CTA take the same branch, so that barriers may
     stand in it."""
     if len(parts) == 1:
         workgroup.next_part()
         with parts[0].op.location:
-            ThreadKernel(tile, entry, workgroup, warp, parts[0].op, parts[0].first).emit()
+            ThreadKernel(tile, entry, workgroup, warp, vendor, parts[0].op, parts[0].first).emit()
         return
     half = len(parts) // 2
     branch = ir.Operation.create("scf.if", operands=[at.below(cta, parts[half].first)], regions=2)
     for region, some in zip(branch.regions, (parts[:half], parts[half:]), strict=True):
         with ir.InsertionPoint(region.blocks.append()):
-            _choose(tile, some, entry, workgroup, warp, at, cta)
+            _choose(tile, some, entry, workgroup, warp, vendor, at, cta)
             ir.Operation.create("scf.yield")

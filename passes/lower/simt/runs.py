@@ -14,8 +14,9 @@ from torch_mlir.dialects import arith, memref, vector
 from lamina.core.errors import CompileError
 
 from ...ir.locations import where
+from ...ir.reading import element_of, number_of
 from .memory import Mask
-from .values import Spread, WholeMask, WindowMask, as_spread, element_of, elements, together, vector_type
+from .values import Spread, WholeMask, WindowMask, as_spread, elements, together, vector_type
 
 if TYPE_CHECKING:
     from .kernel import ThreadKernel
@@ -81,7 +82,7 @@ def read_shared(k: "ThreadKernel", op: ir.Operation) -> None:
     length, jump = (ir.IntegerAttr(op.attributes[name]).value for name in ("length", "jump"))
     if length % k.shape.vec or k.divisors.of(start) % k.shape.vec:
         raise CompileError(f"accesses of {k.shape.vec} elements would cross runs: {op}", where=where(op.location))
-    buffer, count, wanted = k.uniform(source), len(op.results), None if _is_true(inside) else k.uniform(inside)
+    buffer, count, wanted = k.uniform(source), len(op.results), None if number_of(inside) else k.uniform(inside)
     shared: list[list[ir.Value]] = []
     for own in k.offsets:
         run = k.at.over(arith.addi(k.uniform(start), own), length)
@@ -138,12 +139,6 @@ def _whole(k: "ThreadKernel", op: ir.Operation, start: ir.Value) -> bool:
 
 def _divisor(k: "ThreadKernel", op: ir.Operation, first: ir.Value) -> int:
     return math.gcd(k.divisors.of(first), *(jump for _, jump in _runs(op)))
-
-
-def _is_true(v: ir.Value) -> bool:
-    return (
-        isinstance(v, ir.OpResult) and v.owner.name == "arith.constant" and bool(ir.IntegerAttr(v.owner.attributes["value"]).value)
-    )
 
 
 def _zero(buffer: ir.Value) -> ir.Value:

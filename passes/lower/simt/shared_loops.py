@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import arith, scf
 
-from .divisors import constant
-from .values import element_of, has_blocks
+from ...ir.reading import element_of, number_of
+from .values import has_blocks
 
 if TYPE_CHECKING:
     from .kernel import ThreadKernel
@@ -25,9 +25,9 @@ def shared_loop(k: "ThreadKernel", op: ir.Operation, inits: list[ir.Value]) -> l
     repeat the last iteration in step with them and drop its results: a branch would keep its loads behind those before it. A body
     that stores or loops, or has no turn to overlap with, is branched around.
     """
-    body, rows, teams = op.regions[0].blocks[0], constant(op.operands[1]), k.shape.teams
+    body, rows, teams = op.regions[0].blocks[0], number_of(op.operands[1]), k.shape.teams
     assert k.team is not None
-    if rows is None:
+    if not isinstance(rows, int):
         return _counted(k, body, k.uniform(op.operands[1]), inits)
     even = rows // teams
     each = min(_unrolled(k, body), max(even, 1))

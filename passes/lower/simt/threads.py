@@ -1,5 +1,6 @@
 """The mapping of programs and lanes to threads, and helpers for the index arithmetic that it takes."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch_mlir import ir
@@ -150,6 +151,14 @@ def _id(name: str) -> ir.Value:
     return ir.Operation.create(
         name, results=[ir.IndexType.get()], attributes={"dimension": ir.Attribute.parse("#gpu<dim x>")}
     ).results[0]
+
+
+def when(condition: ir.Value, make: Callable[[], object]) -> None:
+    """Emits `make` in a branch taken where `condition` holds."""
+    branch = ir.Operation.create("scf.if", operands=[condition], regions=2)
+    with ir.InsertionPoint(branch.regions[0].blocks.append()):
+        make()
+        ir.Operation.create("scf.yield")
 
 
 def barrier() -> None:

@@ -55,6 +55,14 @@ class WindowMask:
 Held = ir.Value | Spread | WholeMask | WindowMask
 
 
+Join = Callable[[ir.Value, ir.Value], ir.Value]
+
+
+def joining(name: str) -> Join:
+    """Returns the function that combines two values by an arith op."""
+    return lambda a, b: ir.Operation.create(name, results=[a.type], operands=[a, b]).results[0]
+
+
 def per_part(make: Callable[..., ir.Value], *operands: Spread) -> Spread:
     """Applies `make` to each access; once for accesses whose operands are the same."""
     done: dict[tuple[ir.Value, ...], ir.Value] = {}
@@ -64,11 +72,6 @@ def per_part(make: Callable[..., ir.Value], *operands: Spread) -> Spread:
             done[parts] = make(*parts)
         out.append(done[parts])
     return Spread(tuple(out))
-
-
-def element_of(type_: ir.Type) -> ir.Type:
-    """Returns the element type of a vector type, or a scalar type itself."""
-    return ir.VectorType(type_).element_type if isinstance(type_, ir.VectorType) else type_
 
 
 def vector_type(vec: int, element: ir.Type) -> ir.VectorType:

@@ -3,10 +3,10 @@
 numpy has no bf16: such values are f32 arrays whose values are bf16 numbers, rounded to nearest even after every op.
 """
 
-import re
-
 import numpy as np
 from torch_mlir import ir
+
+from ...ir.dense_bytes import dense_bytes
 
 Array = np.ndarray
 
@@ -14,8 +14,6 @@ _DTYPES = {
     "f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": np.float32, "index": np.int64, "i1": np.bool_,
     "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64,
 }  # fmt: skip
-_HEX = re.compile(r'^dense<"0x([0-9A-Fa-f]*)">')
-_NUMBERS = re.compile(r"0x[0-9A-Fa-f]+|-?\d+\.?\d*(?:[eE][-+]?\d+)?")
 
 
 def dtype_of(element: ir.Type) -> type | None:
@@ -26,13 +24,6 @@ def dtype_of(element: ir.Type) -> type | None:
 def is_bf16(element: ir.Type) -> bool:
     """Returns whether an element type is bf16."""
     return isinstance(element, ir.BF16Type)
-
-
-def round_bf16(x: Array) -> Array:
-    """Rounds f32 values to the nearest bf16, ties to even; NaN stays NaN."""
-    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
-    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)).view(np.float32)
-    return np.where(np.isnan(x), np.float32(np.nan), rounded).reshape(np.shape(x))
 
 
 def array_of(attribute: ir.Attribute) -> Array | None:
@@ -51,22 +42,9 @@ def array_of(attribute: ir.Attribute) -> Array | None:
     if attribute.is_splat:
         return np.broadcast_to(np.array(attribute.get_splat_value().value, dtype), shape)
     if is_bf16(type_.element_type):
-        return _bf16_elements(str(attribute), shape)
-    return np.array(attribute)
-
-
-def _bf16_elements(text: str, shape: tuple[int, ...]) -> Array:
-    """Parses bf16 elements from the attribute's text: the bindings cannot read them."""
-    if (raw := _HEX.match(text)) is not None:
-        bits = np.frombuffer(bytes.fromhex(raw[1]), np.uint16)
+        bits = np.frombuffer(dense_bytes(attribute), np.uint16)
         return (bits.astype(np.uint32) << 16).view(np.float32).reshape(shape)
-    values = []
-    for word in _NUMBERS.findall(text[: text.rindex(":")]):
-        if word.startswith("0x"):
-            values.append((np.array([int(word, 16)], np.uint32) << 16).view(np.float32)[0])
-        else:
-            values.append(np.float32(word))
-    return np.array(values, np.float32).reshape(shape)
+    return np.array(attribute)
 
 
 def attribute_of(x: Array, element: ir.Type, shape: tuple[int, ...]) -> ir.Attribute:

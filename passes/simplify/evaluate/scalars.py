@@ -11,7 +11,8 @@ from collections.abc import Callable
 import numpy as np
 from torch_mlir import ir
 
-from .arrays import Array, dtype_of, is_bf16, round_bf16
+from ...ir.dense_bytes import round_bf16
+from .arrays import Array, dtype_of, is_bf16
 
 _UNSIGNED = {
     np.dtype(np.int8): np.uint8,

@@ -1,11 +1,11 @@
-"""Evaluates whole-tensor ops, and functions of them, on numpy arrays."""
+"""Evaluates whole-tensor ops on numpy arrays."""
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from torch_mlir import ir
 
-from .arrays import Array, array_of, dtype_of
+from .arrays import Array, array_of
 from .generics import evaluate_generic
 from .scalars import evaluate_scalar
 from .undefined import NotEvaluable
@@ -130,17 +130,3 @@ def evaluate_op(op: ir.Operation, xs: Arrays, captured: Callable[[ir.Value], Arr
         if computed is not None:
             return [computed]
     raise NotEvaluable(f"{name} is not known to the evaluator")
-
-
-def evaluate(function: ir.Operation, inputs: Sequence[Array]) -> list[Array]:
-    """Runs a function on arrays: the tests' interpreter. bf16 arrays are f32 arrays of bf16 numbers. Raises NotEvaluable."""
-    block = function.regions[0].blocks[0]
-    known: dict[ir.Value, Array | None] = {}
-    for arg, x in zip(block.arguments, inputs, strict=True):
-        known[arg] = np.asarray(x, dtype_of(ir.ShapedType(arg.type).element_type))
-    for op in block.operations:
-        xs = [known[v] for v in op.operands]
-        if op.operation.name == "func.return":
-            return _given(xs)
-        known.update(zip(op.results, evaluate_op(op.operation, xs, known.__getitem__), strict=True))
-    raise NotEvaluable("a function without a return")

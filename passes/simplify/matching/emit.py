@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
-from ...ir.rewriting import ZERO, Map, attributes_of, constant, empty, fill, map_attribute
+from ...ir.generics import empty, filled, generic
+from ...ir.reading import attributes_of, neutral
+from ...ir.rewriting import ZERO, Map, constant, map_attribute
 from ..scalars import ScalarNode, ScalarRef
 from ..scope import RewriteScope
 from .forms import ReductionForm
@@ -204,34 +206,21 @@ class _InGeneric(_Body):
 
     def close(self, value: ir.Value, rows: Sequence[int], found: ReductionForm | None) -> ir.Value:
         """Creates the generic; returns its result over `rows`."""
-        e, at = self.emitter, self.emitter.s.generic.op
+        e, at, loops = self.emitter, self.emitter.s.generic.op, len(self.number)
         out_map = tuple(self.number[loop] for loop in rows)
         type_ = ir.RankedTensorType.get([self.extents[d] for d in out_map], e.type)
         arg = self.block.add_argument(e.type, e.loc)
-        kinds = ["#linalg.iterator_type<parallel>"] * len(self.number)
-        into = empty(type_, at)
         if found is not None:
-            for d in range(len(rows), len(kinds)):
-                kinds[d] = "#linalg.iterator_type<reduction>"
-            neutral = constant(ir.FloatAttr.get(e.type, _NEUTRAL[found.name]), ir.InsertionPoint(at), e.loc)
-            into = fill(neutral, type_, at)
             value = ir.Operation.create(found.name, [e.type], [value, arg], loc=e.loc, ip=self.ip()).results[0]
         ir.Operation.create("linalg.yield", operands=[value], loc=e.loc, ip=self.ip())
-        attributes = {
-            "indexing_maps": ir.ArrayAttr.get(
-                [map_attribute(m, len(kinds), at.context) for m in [m for _, m in self.inputs] + [out_map]]
-            ),
-            "iterator_types": ir.ArrayAttr.get([ir.Attribute.parse(kind) for kind in kinds]),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(self.inputs), 1]),
-            _MARK: ir.StringAttr.get(e.name),
-        }
-        operands = [tensor for tensor, _ in self.inputs] + [into]
-        op = ir.Operation.create("linalg.generic", [type_], operands, attributes, regions=1, loc=e.loc, ip=ir.InsertionPoint(at))
+        with e.loc, ir.InsertionPoint(at):
+            into = empty(type_) if found is None else filled(type_, float(neutral(found.name, str(e.type))))
+            operands = [*(tensor for tensor, _ in self.inputs), into]
+            maps = [map_attribute(m, loops, at.context).value.results for m in (*(m for _, m in self.inputs), out_map)]
+            op = generic(type_, operands, maps, loops, [d >= len(rows) for d in range(loops)])
+        op.attributes[_MARK] = ir.StringAttr.get(e.name)
         self.block.append_to(op.regions[0])
         return op.results[0]
-
-
-_NEUTRAL = {"arith.addf": 0.0, "arith.mulf": 1.0, "arith.maximumf": float("-inf"), "arith.minimumf": float("inf")}
 
 
 def _cast(value: ir.Value, to: ir.Type, ip: ir.InsertionPoint, loc: ir.Location) -> ir.Value:

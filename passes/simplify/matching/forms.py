@@ -10,13 +10,14 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from ...ir.rewriting import ZERO, producer
+from ...ir.reading import neutral, producer
+from ...ir.rewriting import ZERO
 from ..scalars import ScalarNode, ScalarRef, Scalars
 
 _PRODUCT = {"arith.mulf", "arith.divf", "arith.negf", "math.powf", "math.fpowi", "math.sqrt", "math.rsqrt"}
 _SUM = {"arith.addf", "arith.subf"}
 _CASTS = {"arith.extf", "arith.truncf"}
-_NEUTRAL = {"arith.addf": 0.0, "arith.mulf": 1.0, "arith.maximumf": -math.inf, "arith.minimumf": math.inf}
+_REDUCERS = ("arith.addf", "arith.mulf", "arith.maximumf", "arith.minimumf")
 NONE: frozenset[ir.Value] = frozenset()
 MOST = 32  # scalars in a product or sum: patterns have a few; beyond that, operands are not decomposed
 
@@ -181,10 +182,10 @@ class Forms:
         number, n_in = at.value.result_number, len(generic.ins)
         combine, map_ = producer(generic.yielded[number]), generic.maps[n_in + number]
         accumulator = generic.args[n_in + number]
-        if combine is None or combine.name not in _NEUTRAL or map_ is None or len(list(accumulator.uses)) != 1:
+        if combine is None or combine.name not in _REDUCERS or map_ is None or len(list(accumulator.uses)) != 1:
             return None
         operands = list(combine.operands)
-        if accumulator not in operands or self.number(ScalarRef(generic.outs[number], at.index)) != _NEUTRAL[combine.name]:
+        if accumulator not in operands or self.number(ScalarRef(generic.outs[number], at.index)) != neutral(combine.name, "f32"):
             return None
         term = operands[1] if operands[0] == accumulator else operands[0]
         loops = dict(zip(map_, at.index, strict=True))

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from ...ir.rewriting import Reader, producer
+from ...ir.reading import producer
+from ...ir.rewriting import Reader
 from ..scalars import ScalarRef, Scalars
 from ..scope import RewriteScope
 from .emit import CannotPlace, PatternEmitter
@@ -173,7 +174,7 @@ def _downstream(op: ir.Operation, reach: int) -> Iterator[ir.Operation]:
         further = []
         for value in now:
             for user in _users(value):
-                if user not in seen:
+                if user not in seen and len(user.results) == 1 and user.name.startswith(("arith.", "math.")):
                     seen.add(user)
                     further.append(user.results[0])
                     yield user
@@ -181,7 +182,7 @@ def _downstream(op: ir.Operation, reach: int) -> Iterator[ir.Operation]:
 
 
 def _users(value: ir.Value) -> Iterator[ir.Operation]:
-    """Yields the scalar ops that use a value, through generics, views and casts."""
+    """Yields the ops that use a value, through generics, views and casts."""
     for use in value.uses:
         user = use.owner.operation
         if user.name == "linalg.generic":
@@ -190,7 +191,7 @@ def _users(value: ir.Value) -> Iterator[ir.Operation]:
             yield from _users(user.block.owner.operation.results[use.operand_number])
         elif user.name in _THROUGH:
             yield from _users(user.results[0])
-        elif len(user.results) == 1 and user.name.startswith(("arith.", "math.")):
+        else:
             yield user
 
 
@@ -220,26 +221,9 @@ def _escapes(matched: list[ir.Operation], root: ir.Operation) -> bool:
     inside = set(matched)
     for op in matched:
         costly = op.name.startswith("math.") or op.name == "arith.divf" or _reduces(op)
-        if costly and op != root and not _stays(op.results[0], inside):
+        if costly and op != root and not all(user in inside for user in _users(op.results[0])):
             return True
     return False
-
-
-def _stays(value: ir.Value, inside: set[ir.Operation]) -> bool:
-    for use in value.uses:
-        user = use.owner.operation
-        if user.name == "linalg.generic":
-            if not _stays(user.regions[0].blocks[0].arguments[use.operand_number], inside):
-                return False
-        elif user.name == "linalg.yield":
-            if not _stays(user.block.owner.operation.results[use.operand_number], inside):
-                return False
-        elif user.name in _THROUGH:
-            if not _stays(user.results[0], inside):
-                return False
-        elif user not in inside:
-            return False
-    return True
 
 
 def _reduces(op: ir.Operation) -> bool:

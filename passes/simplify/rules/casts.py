@@ -2,6 +2,7 @@
 
 from torch_mlir import ir
 
+from ...ir.reading import element_of
 from ..scope import RewriteScope
 
 
@@ -15,9 +16,9 @@ def truncate(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     if inner is None:
         return None
     source = inner.args[0].value.type
-    if _element(source) == to:
+    if element_of(source) == to:
         return s.use(inner.args[0], op)
-    if _element(source).width < to.width:
+    if element_of(source).width < to.width:
         return s.build("arith.extf", to, [s.use(inner.args[0], op)], op)
     return None
 
@@ -35,7 +36,7 @@ def extend(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
 def truncate_integer(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """trunci(ext x) -> x."""
     inner = s.node(s.args(op)[0], "arith.extui", "arith.extsi")
-    if inner and _element(inner.args[0].value.type) == op.results[0].type:
+    if inner and element_of(inner.args[0].value.type) == op.results[0].type:
         return s.use(inner.args[0], op)
     return None
 
@@ -43,7 +44,7 @@ def truncate_integer(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
 def bool_to_float(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """sitofp(extui b) -> uitofp b for a bool b."""
     inner = s.node(s.args(op)[0], "arith.extui")
-    if inner and _is_bool(inner.args[0].value.type):
+    if inner and is_bool(inner.args[0].value.type):
         return s.build("arith.uitofp", op.results[0].type, [s.use(inner.args[0], op)], op)
     return None
 
@@ -51,17 +52,14 @@ def bool_to_float(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
 def index(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """index_cast(index_cast i) -> i for an i64 or index cast to the other and back."""
     inner = s.node(s.args(op)[0], "arith.index_cast")
-    if inner is None or _element(inner.args[0].value.type) != op.results[0].type:
+    if inner is None or element_of(inner.args[0].value.type) != op.results[0].type:
         return None
     between = inner.op.results[0].type
     wide = isinstance(between, ir.IndexType) or between.width == 64
     return s.use(inner.args[0], op) if wide else None
 
 
-def _element(type_: ir.Type) -> ir.Type:
-    return type_.element_type if isinstance(type_, ir.RankedTensorType) else type_
-
-
-def _is_bool(type_: ir.Type) -> bool:
-    element = _element(type_)
+def is_bool(type_: ir.Type) -> bool:
+    """Returns whether a scalar or tensor type is of bools."""
+    element = element_of(type_)
     return isinstance(element, ir.IntegerType) and element.width == 1

@@ -2,9 +2,10 @@
 
 from torch_mlir import ir
 
+from ...ir.reading import element_of
 from ..scalars import ScalarRef
 from ..scope import RewriteScope
-from .casts import _is_bool
+from .casts import is_bool
 
 _EQ, _NE, _SLT, _SLE, _SGT, _SGE = range(6)
 
@@ -27,7 +28,7 @@ def multiply(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """x * 1 -> x; x * 0 -> 0."""
     a, b = s.args(op)
     for x, y in ((a, b), (b, a)):
-        if s.number(y) == 1 and not _is_bool(op.results[0].type):
+        if s.number(y) == 1 and not is_bool(op.results[0].type):
             return s.use(x, op)
         if s.number(y) == 0:
             return s.use(y, op)
@@ -39,7 +40,7 @@ def same_or_constant(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     a, b = s.args(op)
     if s.same(a, b):
         return s.use(a, op)
-    if not _is_bool(op.results[0].type):
+    if not is_bool(op.results[0].type):
         return None
     keeps = op.name == "arith.andi"
     for x, y in ((a, b), (b, a)):
@@ -57,7 +58,7 @@ def exclusive(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
         if known == 0:
             return s.use(x, op)
         inner = s.node(x, "arith.xori") if known else None
-        if inner and _is_bool(op.results[0].type):
+        if inner and is_bool(op.results[0].type):
             for u, v in (inner.args, inner.args[::-1]):
                 if s.number(v):
                     return s.use(u, op)
@@ -75,10 +76,10 @@ def compare(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     if number < 0 and predicate in (_SLE, _SGT) and not_negative(s, a):
         return s.constant(int(predicate == _SGT), op.results[0].type, op)
     if number == 0 and predicate == _NE:
-        if _is_bool(a.value.type):
+        if is_bool(a.value.type):
             return s.use(a, op)
         inner = s.node(a, "arith.extui", "arith.extsi")
-        if inner and _is_bool(inner.args[0].value.type):
+        if inner and is_bool(inner.args[0].value.type):
             return s.use(inner.args[0], op)
     return None
 
@@ -107,14 +108,9 @@ def floor_division(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     if quotient is None or not isinstance(quotient.op.results[0].type, ir.F64Type):
         return None
     whole, c, type_ = s.node(quotient.args[0], "arith.sitofp"), s.number(quotient.args[1]), op.results[0].type
-    if whole is None or c is None or c != int(c) or c < 1 or c > 2**31 or _element_type(whole.args[0]) != type_:
+    if whole is None or c is None or c != int(c) or c < 1 or c > 2**31 or element_of(whole.args[0].value.type) != type_:
         return None
     divisor, x = int(c), s.use(whole.args[0], op)
     if divisor & (divisor - 1) == 0:
         return s.build("arith.shrsi", type_, [x, s.constant(divisor.bit_length() - 1, type_, op)], op)
     return s.build("arith.floordivsi", type_, [x, s.constant(divisor, type_, op)], op)
-
-
-def _element_type(ref: ScalarRef) -> ir.Type:
-    type_ = ref.value.type
-    return type_.element_type if isinstance(type_, ir.RankedTensorType) else type_

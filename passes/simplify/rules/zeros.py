@@ -4,7 +4,7 @@ import math
 
 from torch_mlir import ir
 
-from ...ir.rewriting import producer
+from ...ir.reading import number_of
 from ..scalars import ScalarRef
 from ..scope import RewriteScope
 
@@ -77,21 +77,14 @@ def _ignores(s: RewriteScope, value: ir.Value, user: ir.Operation, position: int
     if name in _ODD or name == "arith.mulf" or (name == "arith.select" and position > 0):
         return sign_of_zero_ignored(s, user.results[0], depth - 1)
     if name in ("arith.addf", "arith.maximumf", "arith.minimumf") or (name == "arith.subf" and position == 1):
-        number = _constant(operands[1 - position])
+        number = number_of(operands[1 - position])
         if number is None:
             return False
         if number != 0:
             return name in ("arith.addf", "arith.subf") or sign_of_zero_ignored(s, user.results[0], depth - 1)
         negative = math.copysign(1.0, number) < 0
         return negative if name == "arith.minimumf" else not negative
-    return name == "arith.subf" and _constant(operands[1]) not in (None, 0)
-
-
-def _constant(value: ir.Value) -> float | None:
-    maker = producer(value)
-    if maker is None or maker.name != "arith.constant" or not isinstance(value.type, ir.FloatType):
-        return None
-    return float(maker.attributes["value"].value)
+    return name == "arith.subf" and number_of(operands[1]) not in (None, 0)
 
 
 def _tensor_ignores(s: RewriteScope, op: ir.Operation, result: int, depth: int) -> bool:

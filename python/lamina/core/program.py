@@ -153,7 +153,7 @@ class Call:
     """Calls a routine outside Lamina's own code. Exactly one of `outs` and `owned` holds its results.
 
     callee  the overload, "aten.addmm.default"
-    reason  "library" or "fallback"
+    reason  "library" or "fallback"; "kernel" for a kernel in source, which becomes a launch when it is compiled
     args    positional arguments; tensors are refs, lists are tuples, torch dtypes, devices, layouts and memory formats are
             strings such as "torch.float32"
     kwargs  (name, value) pairs, the same kinds of value

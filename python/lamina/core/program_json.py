@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from .errors import CompileError
 from .program import Program
@@ -18,14 +18,21 @@ from .size import SizeLike, size_from_json, size_to_json
 
 VERSION = 7
 
-_Codec = tuple[Callable[[Any], Any], Callable[[Any], Any]]
-"""Writes a value as JSON data; reads it, and raises ValueError, KeyError or TypeError for other data."""
+
+class Codec(NamedTuple):
+    """Converts values of one type to JSON data and back. A field of type Annotated[type, Codec(...)] has a codec of its own.
+
+    write  returns a value as JSON data
+    read   returns the value of such data; raises ValueError, KeyError or TypeError for other data
+    """
+
+    write: Callable[[Any], Any]
+    read: Callable[[Any], Any]
 
 
 def dumps(program: Program) -> str:
     """Returns a program as compact JSON text."""
-    write, _ = _codec(Program)
-    return json.dumps({"version": VERSION, "program": write(program)}, separators=(",", ":"), allow_nan=False)
+    return json.dumps({"version": VERSION, "program": codec(Program).write(program)}, separators=(",", ":"), allow_nan=False)
 
 
 def loads(text: str) -> Program:
@@ -34,54 +41,56 @@ def loads(text: str) -> Program:
         data = json.loads(text)
         if data["version"] != VERSION:
             raise CompileError(f"a program of format {data['version']}, not {VERSION}", remedy="compile it again")
-        _, read = _codec(Program)
-        program: Program = read(data["program"])
+        program: Program = codec(Program).read(data["program"])
         return program
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         raise CompileError(f"not a Lamina program: {type(error).__name__}: {error}", remedy="compile it again") from error
 
 
 @cache
-def _codec(hint: Any) -> _Codec:
-    """Returns what writes and what reads values of a type."""
+def codec(hint: Any) -> Codec:
+    """Returns the codec of a type: of a dataclass, a tuple, a plain value, or a union of these."""
     if hint == SizeLike:
-        return size_to_json, size_from_json
+        return Codec(size_to_json, size_from_json)
     if hint is bytes:
-        return lambda data: base64.b64encode(data).decode(), partial(base64.b64decode, validate=True)
+        return Codec(lambda data: base64.b64encode(data).decode(), partial(base64.b64decode, validate=True))
     if is_dataclass(hint):
         return _dataclass(hint)
-    if get_origin(hint) in (Literal, Annotated):  # Annotated[str, the texts that it may be]
-        return _same, partial(_one_of, get_args(hint) if get_origin(hint) is Literal else hint.__metadata__[0])
+    if get_origin(hint) is Literal:
+        return Codec(_same, partial(_one_of, get_args(hint)))
+    if get_origin(hint) is Annotated:
+        (told,) = hint.__metadata__  # a codec, or the texts that it may be
+        return told if isinstance(told, Codec) else Codec(_same, partial(_one_of, told))
     if get_origin(hint) is tuple:
         return _tuple(get_args(hint))
-    return _union(get_args(hint)) if get_args(hint) else (_same, partial(_exactly, hint))
+    return _union(get_args(hint)) if get_args(hint) else Codec(_same, partial(_exactly, hint))
 
 
-def _dataclass(cls: Any) -> _Codec:
+def _dataclass(cls: Any) -> Codec:
     hints = get_type_hints(cls, include_extras=True)
-    parts = [(field.name, *_codec(hints[field.name])) for field in fields(cls)]
+    parts = [(field.name, *codec(hints[field.name])) for field in fields(cls)]
 
     def read(data: Any) -> Any:
         return cls(*(reads(x) for (_, _, reads), x in zip(parts, _exactly(list, data), strict=True)))
 
-    return lambda value: [writes(getattr(value, name)) for name, writes, _ in parts], read
+    return Codec(lambda value: [writes(getattr(value, name)) for name, writes, _ in parts], read)
 
 
-def _tuple(hints: tuple[Any, ...]) -> _Codec:
+def _tuple(hints: tuple[Any, ...]) -> Codec:
     if hints[-1] is ...:
-        write, read = _codec(hints[0])
-        return lambda value: [write(x) for x in value], lambda data: tuple([read(x) for x in _exactly(list, data)])
-    codecs = [_codec(hint) for hint in hints]
-    return (
+        write, read = codec(hints[0])
+        return Codec(lambda value: [write(x) for x in value], lambda data: tuple([read(x) for x in _exactly(list, data)]))
+    codecs = [codec(hint) for hint in hints]
+    return Codec(
         lambda value: [write(x) for (write, _), x in zip(codecs, value, strict=True)],
         lambda data: tuple(read(x) for (_, read), x in zip(codecs, _exactly(list, data), strict=True)),
     )
 
 
-def _union(hints: tuple[Any, ...]) -> _Codec:
+def _union(hints: tuple[Any, ...]) -> Codec:
     """Returns the codec of dataclasses, which are told by their names, plain values, and tuples of the same."""
     dataclasses: list[Any] = list(filter(is_dataclass, hints))
-    classes = {hint.__name__: _codec(hint) for hint in dataclasses}
+    classes = {hint.__name__: codec(hint) for hint in dataclasses}
     plain = tuple(hint for hint in hints if hint in (type(None), bool, int, float, str))
 
     def write(value: Any) -> Any:
@@ -102,7 +111,7 @@ def _union(hints: tuple[Any, ...]) -> _Codec:
             raise TypeError(f"{data!r} is none of {', '.join(map(str, hints))}")
         return data
 
-    return write, read
+    return Codec(write, read)
 
 
 def _same(value: Any) -> Any:

@@ -100,4 +100,5 @@ class Target:
     @property
     def identity(self) -> str:
         """The part of a cache key that names all that its code depends on."""
-        return f"{_NULL}:{self.model.identity}" if self.null else self.model.identity
+        own = f"{self.kind}:{self.model.identity}"  # targets of one machine may make different code
+        return f"{_NULL}:{own}" if self.null else own

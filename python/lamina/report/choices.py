@@ -4,15 +4,15 @@ how to tune."""
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from rich.table import Table
-from rich.text import Text
 
 from lamina.core.options import Tune
 from lamina.core.program import Call, Launch, Program, Ref
 from lamina.kernels.library import ATTENTION, VENDORS_ATTENTION
-from lamina.runtime.resolve import overload
+from lamina.runtime.resolve import arguments_of
 from lamina.tune.choice import TunedChoice
 
 from .amounts import counted, duration
+from .plain import plain_table
 
 RUNNERS_UP = 2  # shown for each op; all are in the data
 _HOW = 'tune="quick" or `lamina tune FILE.py:FACTORY` measures them'
@@ -20,15 +20,8 @@ _HOW = 'tune="quick" or `lamina tune FILE.py:FACTORY` measures them'
 
 def table(choices: Iterable[TunedChoice]) -> Table:
     """Returns a table of each op with its candidates: the chosen one, the fastest others, and why some were dropped."""
-    made = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for column in ("hot op", "candidate", "time", ""):
-        made.add_column(column, justify="right" if column == "time" else "left", overflow="fold")
-    for choice in choices:
-        what = choice.what
-        for row in _rows(choice):
-            made.add_row(*map(Text, (what, *row)))  # Text: rich would read markup in strings
-            what = ""
-    return made
+    rows = [(choice.what if not i else "", *row) for choice in choices for i, row in enumerate(_rows(choice))]
+    return plain_table(("hot op", "candidate", "time", ""), rows)
 
 
 def _rows(choice: TunedChoice) -> Iterator[tuple[str, str, str]]:
@@ -81,8 +74,7 @@ def _is_one(step: Launch, names: Collection[str]) -> bool:
 
 def _drops(step: Call) -> bool:
     """Returns whether an attention call has dropout."""
-    names = [argument.name for argument in overload(step.callee, step.where)._schema.arguments]
-    given = dict(zip(names, step.args, strict=False)) | dict(step.kwargs)
+    given = arguments_of(step)
     return bool(given.get("dropout_p", given.get("dropout")))
 
 

@@ -19,6 +19,7 @@ _LONGEST = 72  # characters of a line in a node
 _LINES = 4
 _FILLS = {
     "plan.launch": "#dbe9f6",
+    "plan.kernel": "#dbe9f6",
     "graph.kernel": "#dbe9f6",
     "plan.call": "#fbe3c8",
     "graph.extern": "#fbe3c8",

@@ -14,11 +14,11 @@ from lamina.runtime.recording.graph_status import Status, Times
 
 from . import choices
 from .amounts import amount, counted, duration
+from .plain import WIDTH, plain_table, wide_console
 
 if TYPE_CHECKING:
     from .explanation import Explanation, External, Graph, Kernel, Memory, Peaks
 
-WIDTH = 150  # of text that is not printed to a terminal
 GUARDS = 12  # kinds and sources shown; all are in the data
 
 
@@ -31,8 +31,7 @@ def text(explanation: "Explanation") -> str:
 
 def show(explanation: "Explanation") -> None:
     """Prints an explanation to the terminal."""
-    console = Console()
-    (console if console.is_terminal else Console(width=WIDTH)).print(render(explanation))
+    wide_console().print(render(explanation))
 
 
 def render(explanation: "Explanation") -> RenderableType:
@@ -75,35 +74,30 @@ def _moving(kernels: int, nbytes: int) -> str:
 def _kernels(kernels: Iterable["Kernel"], p: "Peaks") -> Table:
     kernels = list(kernels)
     measured = any(k.seconds is not None for k in kernels)
-    table = _table("step", "kernel", "ops and their lines", "programs", "bytes", "flops", "flops/byte", "bound by")
-    if measured:
-        table.add_column("time", justify="right")
-        table.add_column("of roof", justify="right")
-    else:
-        table.add_column("roof", justify="right")
-    for k in kernels:
-        ops = ", ".join(f"{op}{f' x{n}' if n > 1 else ''}" for op, n in Counter(map(short, k.ops)).items())
-        bound = "compute" if k.intensity * p.bandwidth > p.flops else "memory"
-        row = [str(k.step), k.name, f"{ops}\n{lines(k.where)}", str(k.programs)]
-        row += [amount(k.bytes), amount(k.flops), f"{k.intensity:.2f}", bound]
-        if measured:
-            row += ["", ""] if k.seconds is None else [duration(k.seconds), f"{p.least(k.bytes, k.flops) / k.seconds:.0%}"]
-        else:
-            row.append(f"{p.attainable(k.intensity) / p.flops:.1%} of peak")
-        table.add_row(*row)
-    return table
+    columns = ("step", "kernel", "ops and their lines", "programs", "bytes", "flops", "flops/byte", "bound by")
+    return plain_table((*columns, *(("time", "of roof") if measured else ("roof",))), (_kernel(k, p, measured) for k in kernels))
+
+
+def _kernel(k: "Kernel", p: "Peaks", measured: bool) -> list[str]:
+    ops = ", ".join(f"{op}{f' x{n}' if n > 1 else ''}" for op, n in Counter(map(short, k.ops)).items())
+    bound = "compute" if k.intensity * p.bandwidth > p.flops else "memory"
+    row = [str(k.step), k.name, f"{ops}\n{lines(k.where)}", str(k.programs), amount(k.bytes), amount(k.flops)]
+    row += [f"{k.intensity:.2f}", bound]
+    if not measured:
+        return [*row, f"{p.attainable(k.intensity) / p.flops:.1%} of peak"]
+    return [*row, *(["", ""] if k.seconds is None else [duration(k.seconds), f"{p.least(k.bytes, k.flops) / k.seconds:.0%}"])]
 
 
 def _externals(externals: Iterable["External"]) -> Table:
-    table = _table("step", "external call", "reason", "result", "line")
-    measured = any(e.seconds is not None for e in externals)
-    if measured:
-        table.add_column("time", justify="right")
+    time = ("time",) if any(e.seconds is not None for e in externals) else ()
+    rows = []
     for e in externals:
         reason = f"{e.reason}: {e.why}" if e.why else e.reason
-        row = [str(e.step), e.callee, reason, "in place" if e.in_place else "its own memory", lines(e.where)]
-        table.add_row(*row, *([duration(e.seconds) if e.seconds is not None else ""] if measured else []))
-    return table
+        taken = "" if e.seconds is None else duration(e.seconds)
+        rows.append(
+            [str(e.step), e.callee, reason, "in place" if e.in_place else "its own memory", lines(e.where), *(taken for _ in time)]
+        )
+    return plain_table(("step", "external call", "reason", "result", "line", *time), rows)
 
 
 def _memory(memory: "Memory") -> Group:
@@ -111,28 +105,21 @@ def _memory(memory: "Memory") -> Group:
         f"memory: arena {amount(memory.arena_bytes)}B; without reuse {amount(memory.sum_bytes)}B; "
         f"most alive at one step {amount(memory.lower_bound)}B"
     )
-    places = [p for p in memory.places if p.kind in ("arena", "output", "owned")]
-    if not places:
-        return Group(head)
-    table = _table("buffer", "kind", "filled by", "offset", "bytes", "steps")
-    for p in places:
-        last = "end" if p.last < 0 else str(p.last)
+    rows = []
+    for p in (p for p in memory.places if p.kind in ("arena", "output", "owned")):
         offset = str(p.offset) if p.kind == "arena" else ""
-        table.add_row(str(p.buffer), p.kind, p.name, offset, amount(p.bytes), f"{p.first} to {last}")
-    return Group(head, table)
+        steps = f"{p.first} to {'end' if p.last < 0 else p.last}"
+        rows.append((str(p.buffer), p.kind, p.name, offset, amount(p.bytes), steps))
+    return Group(head, *([plain_table(("buffer", "kind", "filled by", "offset", "bytes", "steps"), rows)] if rows else []))
 
 
 def _seconds(seconds: dict[str, float]) -> Table:
     total = sum(seconds.values())
-    table = _table("stage or pass", "time", "share")
-    for name, taken in seconds.items():
-        table.add_row(name, duration(taken), f"{taken / total:.0%}" if total else "")
-    table.add_row("total", duration(total), "")
-    return table
+    rows = [(name, duration(taken), f"{taken / total:.0%}" if total else "") for name, taken in seconds.items()]
+    return plain_table(("stage or pass", "time", "share"), [*rows, ("total", duration(total), "")])
 
 
 def _dynamo(explanation: "Explanation") -> Iterable[RenderableType]:
-    kinds = Counter(g.kind for g in explanation.guards)
     counts = (
         (explanation.graphs, "graph"),
         (explanation.breaks, "graph break"),
@@ -144,18 +131,18 @@ def _dynamo(explanation: "Explanation") -> Iterable[RenderableType]:
         yield Text(f"graph break at {lines(b.where) or 'an unknown line'}: {first_line(b.reason)}")
     for r in explanation.recompiles:
         yield Text(f"recompiled {r.function} at {lines((r.where,))}: {first_line(r.reason)}")
-    if kinds:
-        table = _table("guard", "count", "on")
-        for kind, n in kinds.most_common(GUARDS):
-            sources = [g.source for g in explanation.guards if g.kind == kind and g.source]
-            table.add_row(kind, str(n), ", ".join(sources[:3]) + (", ..." if len(sources) > 3 else ""))
-        yield table
+    rows = []
+    for kind, n in Counter(g.kind for g in explanation.guards).most_common(GUARDS):
+        sources = [g.source for g in explanation.guards if g.kind == kind and g.source]
+        rows.append((kind, str(n), ", ".join(sources[:3]) + (", ..." if len(sources) > 3 else "")))
+    if rows:
+        yield plain_table(("guard", "count", "on"), rows)
 
 
 def cuda_graph(status: Status) -> str:
     """Describes whether the steps run as a CUDA graph, why not, the measured times, and what every replay copies."""
-    chosen = {"recorded": "CUDA graph: yes", "given up": "CUDA graph: no", "off": "CUDA graph: no"}
-    parts = [f"{chosen.get(status.state, 'CUDA graph: chosen after some calls')}{', ' if status.why else ''}{status.why}"]
+    chosen = {"recorded": "yes", "given up": "no", "off": "no"}.get(status.state, "chosen after some calls")
+    parts = [f"CUDA graph: {chosen}{', ' if status.why else ''}{status.why}"]
     if status.steps is not None:
         parts.append(f"one by one {_taken(status.steps)}")
     if status.replays is not None:
@@ -173,14 +160,6 @@ def cuda_graph(status: Status) -> str:
 
 def _taken(times: Times) -> str:
     return f"the host takes {duration(times.host)}, the GPU {duration(times.device)}"
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for column in columns:
-        right = column in ("step", "programs", "bytes", "flops", "flops/byte", "offset", "time", "share", "count")
-        table.add_column(column, justify="right" if right else "left", overflow="fold")
-    return table
 
 
 def short(op: str) -> str:

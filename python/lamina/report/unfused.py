@@ -2,15 +2,14 @@
 
 from torch_mlir import ir
 
+from lamina.dialects.graph import CALLS
 from lamina.passes.trace.materialize import bytes_of
 from lamina.passes.trace.trace import VIEWS
 
 from .explanation import Unfused
 
 # Ops that compute nothing: no compiler would emit a kernel for them alone.
-_FREE = frozenset(
-    {"arith.constant", "tensor.empty", "linalg.fill", "tensor.cast", "func.return", "graph.extern", "func.call", *VIEWS}
-)
+_FREE = frozenset({"arith.constant", "tensor.empty", "linalg.fill", "tensor.cast", "func.return", *CALLS, "func.call", *VIEWS})
 
 
 def count(module: ir.Module) -> Unfused:

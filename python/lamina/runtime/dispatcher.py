@@ -10,7 +10,7 @@ from typing import Any
 from lamina import _native
 from lamina.core.program import Call, Ref
 
-from .resolve import overload
+from .resolve import arguments_of, overload
 
 _NUMBERS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     "IntType": (int, int),
@@ -48,7 +48,7 @@ def dispatcher_call(step: Call, index: Callable[[Ref], int]) -> dict[str, Any] |
 def _arguments(step: Call, schema: Any) -> list[tuple[Any, Any]]:
     """Returns all arguments of the schema, in its order, with their types."""
     names = [argument.name for argument in schema.arguments]
-    given = dict(zip(names, step.args, strict=False)) | dict(step.kwargs)
+    given = arguments_of(step)
     if len(step.args) > len(names) or not given.keys() <= set(names):
         raise _Unfit
     if any(a.name not in given and not a.has_default_value() for a in schema.arguments):

@@ -4,15 +4,20 @@ A routine's description maps the arguments of the overload's schema. A call that
 microseconds, otherwise the same.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from lamina import _native
 from lamina.core.program import Arg, Call, Ref
 
+from .resolve import arguments_of
+
 _DEFAULTS: dict[str, Any] = {
     "beta": 1.0, "alpha": 1.0, "dropout": 0.0, "flag": False, "scale": None, "log_sum_exp": False,
     "stride": (), "padding": (), "dilation": (), "output_padding": (), "groups": 1,
 }  # fmt: skip
+
+_Describe = Callable[[Call], dict[str, Any] | None]
 
 
 def library_call(step: Call, tensors: str) -> dict[str, Any] | None:
@@ -30,20 +35,14 @@ def library_call(step: Call, tensors: str) -> dict[str, Any] | None:
     return {**_DEFAULTS, **found}
 
 
-def _plain(routine: str, count: int) -> Any:
+def _product(routine: str, count: int, *factors: str) -> _Describe:
+    """Describes a product with `count` operands, and with keyword arguments that scale them."""
+
     def describe(step: Call) -> dict[str, Any] | None:
-        fits = len(step.args) == count and not step.kwargs and len(step.outs) == 1
-        return {"routine": routine, "tensors": step.args} if fits else None
-
-    return describe
-
-
-def _scaled(routine: str) -> Any:
-    def describe(step: Call) -> dict[str, Any] | None:
-        factors = dict(step.kwargs)
-        if len(step.args) != 3 or len(step.outs) != 1 or not factors.keys() <= {"beta", "alpha"}:
+        given = dict(step.kwargs)
+        if len(step.args) != count or len(step.outs) != 1 or not given.keys() <= set(factors):
             return None
-        return {"routine": routine, "tensors": step.args, **{name: _number(v) for name, v in factors.items()}}
+        return {"routine": routine, "tensors": step.args, **{name: _number(v) for name, v in given.items()}}
 
     return describe
 
@@ -72,20 +71,20 @@ def _seeds(step: Call) -> dict[str, Any] | None:
     return {"routine": "seeds", "tensors": ()} if drawn and step.args[:2] == (-(2**63), 2**63 - 1) else None
 
 
-def _attention(routine: str, after: str, results: int) -> Any:
-    """Describes attention without dropout. after: names of the arguments after query, key and value, in order."""
-    names = ["query", "key", "value", *after.split()]
+def _attention(routine: str, results: int, *, drops: bool = False) -> _Describe:
+    """Describes attention; with dropout only where the routine `drops`."""
 
     def describe(step: Call) -> dict[str, Any] | None:
-        given = dict(zip(names, step.args, strict=False)) | dict(step.kwargs)
-        if not given.keys() <= {*names, "scale"} or len(step.owned) != results:
+        given = arguments_of(step)
+        if len(step.owned) != results:
             return None
-        if given.get("dropout_p", 0.0) != 0 or given.get("return_debug_mask", False):
+        dropout, scale = _number(given.get("dropout_p", 0.0)), given.get("scale")
+        if (dropout and not drops) or given.get("return_debug_mask", False):
             return None
-        scale = given.get("scale")
         return {
             "routine": routine,
             "tensors": (given["query"], given["key"], given["value"], given.get("attn_bias", given.get("attn_mask"))),
+            "dropout": dropout,
             "flag": bool(given.get("is_causal", False)),
             "scale": None if scale is None else _number(scale),
             "log_sum_exp": bool(given.get("compute_log_sumexp", False)),
@@ -94,16 +93,15 @@ def _attention(routine: str, after: str, results: int) -> Any:
     return describe
 
 
-_BIAS = "attn_bias compute_log_sumexp"
-_ROUTINES = {
-    "mm.default": _plain("mm", 2),
-    "bmm.default": _plain("bmm", 2),
-    "addmm.default": _scaled("addmm"),
-    "baddbmm.default": _scaled("baddbmm"),
+_ROUTINES: dict[str, _Describe] = {
+    "mm.default": _product("mm", 2),
+    "bmm.default": _product("bmm", 2),
+    "addmm.default": _product("addmm", 3, "beta", "alpha"),
+    "baddbmm.default": _product("baddbmm", 3, "beta", "alpha"),
     "convolution.default": _convolution,
     "randint.low": _seeds,
-    "_scaled_dot_product_flash_attention_for_cpu.default": _attention("attention", "dropout_p is_causal attn_mask", 2),
-    "_scaled_dot_product_flash_attention.default": _attention("flash", "dropout_p is_causal return_debug_mask", 9),
-    "_scaled_dot_product_efficient_attention.default": _attention("efficient", f"{_BIAS} dropout_p is_causal", 4),
-    "_scaled_dot_product_cudnn_attention.default": _attention("cudnn", f"{_BIAS} dropout_p is_causal return_debug_mask", 9),
+    "_scaled_dot_product_flash_attention_for_cpu.default": _attention("attention", 2, drops=True),
+    "_scaled_dot_product_flash_attention.default": _attention("flash", 9),
+    "_scaled_dot_product_efficient_attention.default": _attention("efficient", 4),
+    "_scaled_dot_product_cudnn_attention.default": _attention("cudnn", 9),
 }

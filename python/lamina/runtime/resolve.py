@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from lamina.core.errors import CompileError
+from lamina.core.program import Call
 
 _CONSTANTS = (torch.dtype, torch.layout, torch.memory_format)
 
@@ -23,6 +24,12 @@ def overload(callee: str, where: tuple[str, ...] = ()) -> Any:
             where=", ".join(where),
             remedy="import the package that registers it, or compile again with this torch",
         ) from error
+
+
+def arguments_of(step: Call) -> dict[str, Any]:
+    """Returns the arguments that a call gives, by their names in the operator's schema. Raises CompileError for an unknown one."""
+    names = [argument.name for argument in overload(step.callee, step.where)._schema.arguments]
+    return dict(zip(names, step.args, strict=False)) | dict(step.kwargs)
 
 
 @cache

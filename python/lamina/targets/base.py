@@ -39,10 +39,6 @@ class Backend(ABC):
     target: Target
 
     @abstractmethod
-    def accepts(self, module: ir.Module) -> str | None:
-        """Returns why the tile programs of a module cannot be compiled here, or None."""
-
-    @abstractmethod
     def compile(self, module: ir.Module, ready: Sequence[Any] = ()) -> Artifact:
         """Compiles every tile program of the module. The module is consumed: it is left at the lowest level it reached.
 

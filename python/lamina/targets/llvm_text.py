@@ -1,4 +1,4 @@
-"""Rewrites LLVM IR text printed by MLIR's LLVM (24) so that llvmlite's (22) can read it.
+"""Reads LLVM IR text printed by MLIR's LLVM (24) into llvmlite's (22), with the literals respelled.
 
 LLVM 23 changed how floating-point literals print: shortest decimals that need not be exact (`float 0.1`), `+inf`, `-qnan`,
 `nan(0x1)` and `f0x3F800000` for bits. LLVM 22 reads exact decimals and hexadecimal bits only: `0x` + 16 digits of the value as a
@@ -8,6 +8,10 @@ double for float and double, `0xH` + 4 for half, `0xR` + 4 for bfloat. Nothing e
 import re
 import struct
 from functools import cache
+
+import llvmlite.binding as llvm
+
+from lamina.core.errors import CompileError
 
 _WIDTHS = {"half": (16, 10), "bfloat": (16, 7), "float": (32, 23), "double": (64, 52)}  # bits, mantissa bits
 _LITERAL = re.compile(
@@ -84,6 +88,20 @@ def _widened(bits: int) -> int:
         return (bits >> 31) << 63 | 0x7FF << 52 | (bits & 0x7FFFFF) << 29
     value = struct.unpack("<f", struct.pack("<I", bits))[0]
     return int(struct.unpack("<Q", struct.pack("<d", value))[0])
+
+
+def parse(text: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:
+    """Parses and verifies LLVM IR text for a machine. Raises CompileError where LLVM 22 rejects it."""
+    try:
+        parsed = llvm.parse_assembly(text)
+        parsed.verify()
+    except RuntimeError as error:
+        raise CompileError(
+            f"LLVM 22 does not read this LLVM IR: {error}", remedy="a literal may need a rule in llvm_text"
+        ) from error
+    parsed.triple = machine.triple
+    parsed.data_layout = str(machine.target_data)
+    return parsed
 
 
 def attach(text: str, attributes: dict[str, str]) -> str:

@@ -14,7 +14,7 @@ func.func @f(%a: tensor<2xf32>) -> tensor<2xf32> {
   return %1 : tensor<2xf32>
 }
 // -----
-// expected-error @+1 {{unknown op graph.grup: expected one of graph.extern, graph.group, graph.yield}}
+// expected-error @+1 {{unknown op graph.grup: expected one of graph.extern, graph.group, graph.kernel, graph.yield}}
 "graph.grup"() : () -> ()
 // -----
 // expected-error @+1 {{no dialect declares the op 'grahp.group'}}
@@ -52,4 +52,10 @@ func.func @f(%a: tensor<2xf32>, %x: tensor<2xf32>) -> tensor<2xf32> {
 func.func @f(%a: tensor<2xf32>) -> tensor<2xf32> {
   // expected-error @+1 {{graph.extern ends a function, which wants a terminator}}
   %0 = "graph.extern"(%a) {callee = "aten.relu.default", reason = "library", args = [unit], kwargs = {}, strides = [array<i64: 1>]} : (tensor<2xf32>) -> tensor<2xf32>
+}
+// -----
+func.func @f(%a: tensor<2xf32>) -> tensor<2xf32> {
+  // expected-error @+1 {{graph.kernel expects strides for every dimension of every result, which are tensors}}
+  %0 = "graph.kernel"(%a) {callee = "lamina.kernel.default", kwargs = {}, strides = [array<i64: 2, 1>]} : (tensor<2xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
 }

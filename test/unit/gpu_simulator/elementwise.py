@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from torch_mlir import ir
 
-from lamina.passes.simplify.evaluate.arrays import is_bf16, round_bf16
+from lamina.passes.ir.dense_bytes import round_bf16
+from lamina.passes.simplify.evaluate.arrays import is_bf16
 from lamina.passes.simplify.evaluate.scalars import BINARY, CASTS, UNARY, evaluate_scalar
 
 from .batch import Array

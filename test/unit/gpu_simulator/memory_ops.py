@@ -5,7 +5,8 @@ from collections.abc import Callable
 import numpy as np
 from torch_mlir import ir
 
-from lamina.passes.simplify.evaluate.arrays import is_bf16, round_bf16
+from lamina.passes.ir.dense_bytes import round_bf16
+from lamina.passes.simplify.evaluate.arrays import is_bf16
 
 from .batch import Array, Batch
 from .memory import Buffer, View, access, load, store, width_of

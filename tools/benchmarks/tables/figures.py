@@ -1,19 +1,32 @@
-"""Formats the figures of `make bench` as tables: for the terminal by rich, for docs/figures.md in Markdown."""
+"""Judges the figures of a suite, and formats them: a line for each workload, tables for the terminal by rich, and Markdown."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-COLD, WARM_SECONDS, BANDWIDTH = 0.25, 0.1, 0.8
-AHEAD_SECONDS, ABOVE_NULL_SECONDS = 8e-6, 3e-6
+from lamina.report.amounts import duration
+from lamina.tools.benchmarks.workloads import Goal, Workload
+
+CLOCKS = {
+    "times": "",
+    "busy": "by how long the device is busy",
+    "wall": "as a caller sees it",
+    "alone": "kernels alone",
+    "cold": "compiling cold",
+    "warm": "compiling again",
+}
+"""Maps a clock to the words for it. A workload's figures have times by clock and contestant."""
+OURS = ("lamina", "lamina graphs", "lamina tuned", "lamina own")
+NONE = "-"
 
 Found = Mapping[str, Any]
-Goal = tuple[str, bool]
-"""What is to be reached, and whether it was."""
+"""What the workers said, by workload; {"failed": text} for one that failed."""
+Judged = tuple[str, bool]
+"""A goal in words, and whether it was reached."""
 
 
 @dataclass(frozen=True)
@@ -30,20 +43,6 @@ class Figures:
     rows: Sequence[Sequence[str]]
 
 
-def tables(found: Found) -> list[Figures]:
-    """Returns the tables of `found`: what the workers said, by workload; {"failed": text} for one that failed."""
-    kinds = by_kind(found)
-    kernels, models, calls = ({n: f for n, f in kinds[kind].items() if "call" in f} for kind in ("kernel", "model", "call"))
-    made = [
-        _kernels(kernels),
-        _models(models),
-        _compile({n: f for n, f in found.items() if n in kinds["kernel"] | kinds["model"]}),
-        call_table("A call on 64 elements", calls),
-        Figures("Failed", ("workload", "why"), [(n, f["failed"]) for n, f in found.items() if "failed" in f]),
-    ]
-    return [table for table in made if table.rows]
-
-
 def by_kind(found: Found) -> defaultdict[str, dict[str, Any]]:
     """Returns the figures by kind and workload, without workloads that failed."""
     kinds: defaultdict[str, dict[str, Any]] = defaultdict(dict)
@@ -53,82 +52,72 @@ def by_kind(found: Found) -> defaultdict[str, dict[str, Any]]:
     return kinds
 
 
-def all_goals(found: Found, goals_of: Callable[[Found], list[Goal]]) -> list[Goal]:
-    """Returns every goal and whether it was reached: of a workload that failed, that it runs; else those that `goals_of` returns.
+def goals(found: Found, workloads: Mapping[str, Workload]) -> list[Judged]:
+    """Returns every goal and whether it was reached: of a workload that failed, that it runs.
 
-    Goals of calls say themselves what they are of; others get the workload's name.
+    Goals of a clock that was not read are left out.
     """
-    reached: list[Goal] = []
+    judged: list[Judged] = []
     for name, f in found.items():
-        made = [("runs", False)] if "failed" in f else goals_of(f)
-        reached += made if f.get("kind") == "call" else [(f"{name}: {text}", met) for text, met in made]
-    return reached
+        reached = [("runs", False)] if "failed" in f else [_judge(f, goal) for goal in workloads[name].goals if goal.clock in f]
+        judged += [(f"{name}: {text}", met) for text, met in reached]
+    return judged
 
 
-def goals(found: Found) -> list[Goal]:
-    """Returns every goal and whether it was reached."""
-    return all_goals(found, _goals)
+def _judge(f: Found, goal: Goal) -> Judged:
+    times = dict(f[goal.clock])
+    if "roofs" in f:
+        times["copy bandwidth"] = f["work"]["bytes"] / f["roofs"]["bandwidth"]
+    mine = fastest(times, goal.mine)
+    there = [name for name in goal.of if name in times]
+    whom = f" of the best of {', '.join(there or goal.of)}" if len(goal.of) > 1 else f" of {goal.of[0]}" if goal.of else ""
+    bound = f"{goal.part:.2f}" if goal.of else duration(goal.part)
+    who = "" if goal.mine[0] == "lamina" else f"{goal.mine[0]} "
+    how = [text for text in ("by speed" * goal.speed, CLOCKS[goal.clock]) if text]
+    text = ", ".join([f"{who}at {'least' if goal.speed else 'most'} {bound}{whom}", *how])
+    theirs = fastest(times, goal.of) if goal.of else 1.0
+    if mine is None or theirs is None:
+        return f"{text} (not measured)", False
+    part = theirs / mine if goal.speed else mine / theirs
+    if f["kind"] == "op" and "copy bandwidth" not in goal.of:  # where the library's kernel is chosen, both run the same one
+        part = round(part, 2)
+    shown = f"{part:.2f}" if goal.of else duration(part)
+    return f"{text} (is {shown})", part >= goal.part if goal.speed else part <= goal.part
 
 
-def _goals(f: Found) -> list[Goal]:
-    reached = []
-    call = f.get("call", {})
-    if f["kind"] == "call":
-        ahead, above = call["lamina.compile"] <= AHEAD_SECONDS, call["lamina"] - call["null"] <= ABOVE_NULL_SECONDS
-        return [("lamina.compile: at most 8 us a call", ahead), ("torch.compile: at most 3 us above null", above)]
-    if call:
-        for rival in ("torch.compile", "eager")[: 1 + (f["kind"] == "model")]:
-            reached.append((f"at most {f['ratio']} of {rival}", call["lamina"] <= f["ratio"] * call[rival]))
-    if "kernel" in f:
-        reached.append((f"at least {BANDWIDTH:.0%} of copy bandwidth", bandwidth(f["kernel"]) >= BANDWIDTH))
-    cold = f["compile"]["lamina"]["graph_to_result"], f["compile"]["torch.compile"]["graph_to_result"]
-    reached.append((f"cold at most {COLD} of torch.compile", cold[0] <= COLD * cold[1]))
-    if "warm" in f:
-        reached.append((f"warm at most {WARM_SECONDS} s", f["warm"]["lamina"]["graph_to_result"] <= WARM_SECONDS))
-    return reached
+def fastest(times: Mapping[str, float], names: Iterable[str]) -> float | None:
+    """Returns the least time of these contestants; None if none ran."""
+    return min((times[name] for name in names if name in times), default=None)
 
 
-def row(name: str, f: Found) -> str:
-    """Formats a line on one workload, which says whether it failed."""
-    return f"{name}: failed: {f['failed']}" if "failed" in f else f"measured {name}"
+def floor(f: Found) -> float:
+    """Returns the hardware's least seconds.
+
+    They are bytes over the copy's bandwidth or, if measured and more, operations over cuBLAS's rate.
+    """
+    roofs, work = f["roofs"], f["work"]
+    matrix = work["flops"] / roofs["flops"] if "flops" in roofs else 0.0
+    return float(max(work["bytes"] / roofs["bandwidth"], matrix))
 
 
-def bandwidth(kernel: Mapping[str, float]) -> float:
-    """Returns a kernel's bytes in and out per second, over those of a copy."""
-    return kernel["bytes"] / kernel["seconds"] / (kernel["copy_bytes"] / kernel["copy_seconds"])
-
-
-def _kernels(found: Mapping[str, Any]) -> Figures:
-    rows = []
-    for name, f in found.items():
-        share = f"{bandwidth(f['kernel']):.0%}" if "kernel" in f else ""
-        rows.append([name, *_times(f["call"]), share, f"{f['errors']['lamina']:.0e}"])
-    return Figures("Kernels, f32", ("kernel", *_TIMES, "of copy bandwidth", "difference"), rows)
-
-
-def _models(found: Mapping[str, Any]) -> Figures:
-    rows = [[name, *_times(f["call"]), f"{f['errors']['lamina']:.0e}"] for name, f in found.items()]
-    return Figures("Models, f32", ("model", *_TIMES, "difference"), rows)
-
-
-_TIMES = ("eager ms", "torch.compile ms", "Lamina ms", "of torch.compile", "of eager")
-
-
-def _times(call: Mapping[str, float]) -> list[str]:
-    ours = call["lamina"]
-    each = [f"{call[name] * 1e3:.2f}" for name in ("eager", "torch.compile", "lamina")]
-    return [*each, f"{ours / call['torch.compile']:.2f}", f"{ours / call['eager']:.2f}"]
-
-
-def _compile(found: Mapping[str, Any]) -> Figures:
-    rows = []
-    for name, f in found.items():
-        theirs, ours = (f["compile"][key] for key in ("torch.compile", "lamina"))
-        cold, theirs_cold = ours["graph_to_result"], theirs["graph_to_result"]
-        warm = [f"{f['warm'][key]['graph_to_result']:.3f}" for key in ("torch.compile", "lamina")] if "warm" in f else ["", ""]
-        rows.append([name, f"{theirs_cold:.2f}", f"{cold:.2f}", f"{cold / theirs_cold:.2f}", *warm, f"{ours['tracing']:.2f}"])
-    columns = ("workload", "cold: torch.compile", "Lamina", "ratio", "warm: torch.compile", "Lamina", "tracing")
-    return Figures("Seconds from AOT graph to first result", columns, rows)
+def row(name: str, f: Found, workloads: Mapping[str, Workload]) -> str:
+    """Formats the figures of one workload in a line, with the goals that it misses."""
+    if "failed" in f:
+        return f"{name}: failed: {f['failed']}"
+    parts = []
+    for clock in (clock for clock in CLOCKS if f.get(clock)):
+        times = ", ".join(f"{who} {duration(seconds)}" for who, seconds in f[clock].items())
+        parts.append(f"{CLOCKS[clock]}: {times}" if CLOCKS[clock] else times)
+    if "roofs" in f:
+        parts.append(f"floor {duration(floor(f))}")
+    if "made" in f:
+        parts.append(f"made {made(f)}")
+    if "choices" in f:
+        parts.append(f"chosen {chosen(f)}")
+    if "errors" in f:
+        parts.append(f"error {largest_error(f, *OURS)} (eager {largest_error(f, 'eager')})")
+    missed = [text.removeprefix(f"{name}: ") for text, met in goals({name: f}, workloads) if not met]
+    return f"{name}: {'; '.join([*parts, *missed, *(f'{key}: {why}' for key, why in f.get('notes', {}).items())])}"
 
 
 def call_table(title: str, found: Found) -> Figures:
@@ -140,26 +129,76 @@ def call_table(title: str, found: Found) -> Figures:
         "lamina": "torch.compile, Lamina",
         "torch.compile": "torch.compile, Inductor",
     }
-    rows = [[text, f"{f['call'][key] * 1e6:.1f}"] for f in found.values() for key, text in names.items()]
+    rows = [[text, number(f["times"].get(key), 1e6, 1)] for f in found.values() for key, text in names.items()]
     return Figures(title, ("through", "us"), rows)
 
 
+def not_run(found: Found) -> Figures:
+    """Returns the table of what did not run, with the reasons."""
+    rows = [(name, "all", f["failed"]) for name, f in found.items() if "failed" in f]
+    rows += [(name, key, why) for name, f in found.items() for key, why in f.get("notes", {}).items()]
+    rows += [(name, "explain", f["made"]["failed"]) for name, f in found.items() if "failed" in f.get("made", {})]
+    return Figures("What did not run", ("workload", "contestant", "why"), rows)
+
+
+def goal_table(judged: Sequence[Judged]) -> Figures:
+    """Returns the table of goals."""
+    return Figures("Goals", ("goal", ""), [(text, "reached" if met else "missed") for text, met in judged])
+
+
+def made(f: Found) -> str:
+    """Formats how many kernels and calls Lamina makes of a workload; NONE if that is not known."""
+    made = f.get("made", {})
+    if "kernels" not in made:
+        return NONE
+    fallbacks = f" + {made['fallbacks']} fallbacks ({', '.join(made['fallback_ops'])})" if made["fallbacks"] else ""
+    return f"{made['kernels']} + {made['calls']}{fallbacks}"
+
+
+def chosen(f: Found) -> str:
+    """Names the candidates that tuning chose; NONE if it was asked nothing."""
+    return ", ".join(asked["chosen"] for asked in f["choices"]) or NONE
+
+
+def largest_error(f: Found, *names: str) -> str:
+    """Returns the largest error of these contestants as text; NONE if none ran."""
+    errors = [f["errors"][name] for name in names if name in f["errors"]]
+    return f"{max(errors):.1e}" if errors else NONE
+
+
+def number(seconds: float | None, scale: float, digits: int) -> str:
+    """Formats seconds, multiplied by `scale`; NONE if there are none."""
+    return NONE if seconds is None else f"{seconds * scale:.{digits}f}"
+
+
+def numbers(times: Mapping[str, float], names: Iterable[str], scale: float, digits: int) -> list[str]:
+    """Formats the times of these contestants."""
+    return [number(times.get(name), scale, digits) for name in names]
+
+
+def ratio(mine: float | None, theirs: float | None) -> str:
+    """Formats the ratio of two times; NONE if one is missing."""
+    return NONE if mine is None or theirs is None else f"{mine / theirs:.2f}"
+
+
 def show(figures: Sequence[Figures], console: Console) -> None:
-    """Prints the tables to the console."""
+    """Prints the tables to the console, without those that have no rows."""
     for figure in figures:
-        table = Table(title=figure.title, title_justify="left")
-        for i, column in enumerate(figure.columns):
-            table.add_column(column, justify="right" if i else "left")
-        for row in figure.rows:
-            table.add_row(*row)
-        console.print(table)
+        if figure.rows:
+            table = Table(title=figure.title, title_justify="left")
+            for i, column in enumerate(figure.columns):
+                table.add_column(column, justify="right" if i else "left")
+            for cells in figure.rows:
+                table.add_row(*cells)
+            console.print(table)
 
 
 def markdown(figures: Sequence[Figures], machine: str, command: str = "make bench") -> str:
-    """Formats the tables as a page of Markdown that names the command and the machine."""
+    """Formats the tables that have rows as a page of Markdown that names the command and the machine."""
     parts = ["# Figures", "", f"Made by `{command}` on {machine}. [How](measuring.md).", ""]
     for figure in figures:
-        parts += [f"## {figure.title}", "", markdown_table(figure.columns, figure.rows)]
+        if figure.rows:
+            parts += [f"## {figure.title}", "", markdown_table(figure.columns, figure.rows)]
     return "\n".join(parts)
 
 

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lamina.tools.benchmarks.tables.figures_gpu import OURS, ours
+from lamina.tools.benchmarks.gpu_workloads import COMPILERS, LAMINA
+from lamina.tools.benchmarks.tables.figures import fastest
 
 COLORS = {"eager": "0.6", "torch.compile": "tab:blue", "XLA": "tab:green", "lamina": "tab:red"}
 MARKS = {"kernel": "o", "model": "s"}
@@ -20,23 +21,18 @@ def points(found: Mapping[str, Any]) -> list[Point]:
     """
     made: list[Point] = []
     for name, f in found.items():
-        if not f.get("times") or not f["work"]["flops"]:
-            continue
-        work = f["work"]
-        for contestant, seconds in best_modes(f).items():
-            made.append((name, f["kind"], contestant, work["flops"] / work["bytes"], work["flops"] / seconds))
+        work = f.get("work", {})
+        if work.get("flops"):
+            for contestant, seconds in best_modes(f).items():
+                made.append((name, f["kind"], contestant, work["flops"] / work["bytes"], work["flops"] / seconds))
     return made
 
 
 def best_modes(f: Mapping[str, Any]) -> dict[str, float]:
     """Returns seconds by contestant, each in its fastest mode."""
-    times = {name: t for name, t in f["times"].items() if name in COLORS and name not in OURS}
-    modes = [f["times"][name] for name in ("torch.compile", "reduce-overhead") if name in f["times"]]
-    if modes:
-        times["torch.compile"] = min(modes)
-    if (mine := ours(f)) is not None:
-        times["lamina"] = mine
-    return times
+    times = f["times"]
+    modes = {"eager": fastest(times, ["eager"]), "torch.compile": fastest(times, COMPILERS), "XLA": f.get("busy", {}).get("XLA")}
+    return {name: seconds for name, seconds in {**modes, "lamina": fastest(times, LAMINA)}.items() if seconds is not None}
 
 
 def roofs(found: Mapping[str, Any]) -> tuple[float, float | None]:

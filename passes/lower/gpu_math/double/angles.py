@@ -5,7 +5,7 @@ from itertools import pairwise
 from torch_mlir import ir
 
 from ....ir.emit import Num
-from ...polynomials.trigonometric import by_parts, slope, wave
+from ...polynomials.trigonometric import by_parts, signed, sine, slope, wave, words_from
 
 HALF_PI = 1.5707963267948966, 6.123233995736765e-17, 1.082856673921914e-32  # its parts, all positive so that -0 stays
 ROUND = 1.5 * 2.0**52
@@ -31,24 +31,19 @@ TURNS = (
 def sin(x: Num) -> Num:
     """Sine, at most 3 ulp for every finite x."""
     quadrant, r = _reduce(x)
-    return _wave(r, quadrant)
+    return wave(quadrant, sine(r, SIN), _cos(r))
 
 
 def cos(x: Num) -> Num:
     """Cosine, at most 3 ulp for every finite x."""
     quadrant, r = _reduce(x)
-    return _wave(r, quadrant + 1)
+    return wave(quadrant + 1, sine(r, SIN), _cos(r))
 
 
 def tan(x: Num) -> Num:
     """Tangent, at most 4 ulp for every finite x."""
     quadrant, r = _reduce(x)
-    return slope(_sin(r), _cos(r), quadrant)
-
-
-def _sin(r: Num) -> Num:
-    square = r * r
-    return r.at.fma(r.at.horner(square, SIN) * square, r, r).copysign(r)
+    return slope(sine(r, SIN), _cos(r), quadrant)
 
 
 def _cos(r: Num) -> Num:
@@ -57,10 +52,6 @@ def _cos(r: Num) -> Num:
     half = square * 0.5
     near = 1.0 - half
     return near + e.fma(e.horner(square, COS) * square, square, (1.0 - near) - half)
-
-
-def _wave(r: Num, quadrant: Num) -> Num:
-    return wave(_sin(r), _cos(r), quadrant)
 
 
 def _reduce(x: Num) -> tuple[Num, Num]:
@@ -74,13 +65,7 @@ def _exact(x: Num) -> tuple[Num, Num]:
     bits = x.bits()
     exponent = (bits.shr(52) & 0x7FF) - 1022
     word, shift = exponent.shr(6), exponent & 63
-    words = []
-    for k in range(4):
-        value = e.constant(TURNS[k], bits.element)
-        for first in range(1, 17):
-            if first + k < len(TURNS):
-                value = value.like(TURNS[first + k]).where(word.compare("eq", first), value)
-        words.append(value)
+    words = words_from(e, TURNS, word, bits.element, 17)
     down = 63 - shift
     high, middle, low = ((a << shift) | b.shr(1).shr(down) for a, b in pairwise(words))
     m = ((bits & ((1 << 52) - 1)) | (1 << 52)) << 11
@@ -92,9 +77,7 @@ def _exact(x: Num) -> tuple[Num, Num]:
     f64 = ir.F64Type.get()
     quarter = fraction.cast("arith.sitofp", f64) * 2.0**-64
     r = e.fma((below << 2).cast("arith.uitofp", f64), 2.0**-128, quarter) * HALF_PI[0]
-    negative = bits < 0
-    finite = x.abs() < float("inf")
-    return (0 - quadrant).where(negative, quadrant), (-r).where(negative, r).where(finite, float("nan"))
+    return signed(x, bits, quadrant, r)
 
 
 def _upper(a: Num, b: Num) -> Num:

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref
 
-from ..threads import Indices, Shape, barrier
-from .cluster import send, synchronize, wait
+from ..threads import Indices, Shape, barrier, when
+from ..vendor import Vendor
 
 
 class Exchange:
@@ -20,15 +20,22 @@ class Exchange:
     """
 
     def __init__(
-        self, shape: Shape, at: Indices, thread: ir.Value, rank: ir.Value | None, shared: Callable[[int, ir.Type], ir.Value]
+        self,
+        shape: Shape,
+        at: Indices,
+        thread: ir.Value,
+        rank: ir.Value | None,
+        shared: Callable[[int, ir.Type], ir.Value],
+        vendor: Vendor,
     ) -> None:
-        self.shape, self.at, self.thread, self.rank, self.shared = shape, at, thread, rank, shared
+        self.shape, self.at, self.thread, self.rank, self.shared, self.vendor = shape, at, thread, rank, shared, vendor
         self.met = self.repeated = False
 
-    def among_lanes(self, value: ir.Value, join: Callable[[ir.Value, ir.Value], ir.Value], lanes: int) -> ir.Value:
-        """Reduces the values of `lanes` neighboring threads of a warp by `join` (butterfly shuffles); all get the result."""
+    def among_lanes(self, value: ir.Value, join: Callable[[ir.Value, ir.Value], ir.Value], lanes: int, stride: int = 1) -> ir.Value:
+        """Reduces the values of every `stride`-th of `lanes` neighboring threads of a warp by `join` (butterfly shuffles); all get
+        the result."""
         step = lanes // 2
-        while step:
+        while step >= stride:
             value = join(value, self.from_lane(value, step))
             step //= 2
         return value
@@ -41,7 +48,7 @@ class Exchange:
         slots = [self.shared(warps, v.type) for v in stored]
         if self.repeated:
             barrier()
-        self.where(at.below(lane, 1), lambda: [memref.store(v, s, [warp]) for s, v in zip(slots, stored, strict=True)])
+        when(at.below(lane, 1), lambda: [memref.store(v, s, [warp]) for s, v in zip(slots, stored, strict=True)])
         barrier()
         place = at.modulo(lane, warps)
         return [_as_computed(memref.load(slot, [place]), v.type) for slot, v in zip(slots, values, strict=True)]
@@ -49,7 +56,7 @@ class Exchange:
     def meet(self) -> None:
         """Waits, once and outside of any loop, until the CTAs of a cluster have all started."""
         if self.rank is not None and not self.met:
-            wait()
+            self.vendor.wait()
             self.met = True
 
     def among_ctas(self, values: list[ir.Value]) -> list[list[ir.Value]]:
@@ -60,25 +67,18 @@ class Exchange:
         stored = [_as_stored(v) for v in values]
         slots = [self.shared(ctas, v.type) for v in stored]
         if self.repeated:
-            synchronize()
+            self.vendor.synchronize()
 
         def share() -> None:
             for slot, v in zip(slots, stored, strict=True):
-                send(v, slot, rank, self.thread, at)
+                self.vendor.send(v, slot, rank, self.thread, at)
 
-        self.where(at.below(self.thread, ctas), share)
-        synchronize()
+        when(at.below(self.thread, ctas), share)
+        self.vendor.synchronize()
         return [
             [_as_computed(memref.load(slot, [at.number(i)]), v.type) for i in range(ctas)]
             for slot, v in zip(slots, values, strict=True)
         ]
-
-    def where(self, condition: ir.Value, make: Callable[[], object]) -> None:
-        """Emits `make` in a branch taken where `condition` holds."""
-        branch = ir.Operation.create("scf.if", operands=[condition], regions=2)
-        with ir.InsertionPoint(branch.regions[0].blocks.append()):
-            make()
-            ir.Operation.create("scf.yield")
 
     def from_lane(self, value: ir.Value, step: int) -> ir.Value:
         """Returns the value of the lane whose number differs in bit `step` (xor shuffle). Shuffles move 32 bits."""

@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
-from ..values import Spread, per_part, together, vector_type
+from ..values import Spread, elements, joining, per_part, together, vector_type
 from .exchange import Exchange
-from .reductions import combine, own, tree
+from .reductions import own, tree
 
 if TYPE_CHECKING:
     from ..kernel import ThreadKernel
+
+_max, _add = joining("arith.maximumf"), joining("arith.addf")
 
 
 def accumulate(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.exp_sum: adds a block to a thread's maximum and sum."""
     x, largest, total = (k.spread(v) for v in op.operands)
-    old, before = (vector.extract(v.parts[0], dynamic_position=[], static_position=[0]) for v in (largest, total))
+    old, before = (elements(v.parts[0])[0] for v in (largest, total))
     new = _max(old, own(x, _max))
     zero = _finite(new)
     base = vector.broadcast(x.parts[0].type, zero)
@@ -35,7 +37,7 @@ def accumulate(k: "ThreadKernel", op: ir.Operation) -> None:
 def finish(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.exp_total: the maximum and the sum of the whole program, and the factor that rescales the thread's own
     exponentials."""
-    largest, total = (vector.extract(k.spread(v).parts[0], dynamic_position=[], static_position=[0]) for v in op.operands)
+    largest, total = (elements(k.spread(v).parts[0])[0] for v in op.operands)
     exchange, shape, own_largest = k.exchange, k.shape, largest
     exchange.repeated = k.depth > 0
     largest, total = _of_lanes(exchange, largest, total, min(shape.threads, shape.warp))
@@ -55,7 +57,7 @@ def finish(k: "ThreadKernel", op: ir.Operation) -> None:
 def lanes(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.lanes: broadcasts a thread's value to all its lanes."""
     (part,) = k.spread(op.operands[0]).parts
-    value = vector.extract(part, dynamic_position=[], static_position=[0])
+    (value,) = elements(part)
     wide = vector.broadcast(vector_type(k.shape.vec, value.type), value)
     k.held[op.results[0]] = Spread((wide,) * k.shape.chunks)
 
@@ -75,11 +77,3 @@ def _finite(x: ir.Value) -> ir.Value:
 
 def _exp(x: ir.Value) -> ir.Value:
     return ir.Operation.create("math.exp", results=[x.type], operands=[x]).results[0]
-
-
-def _max(a: ir.Value, b: ir.Value) -> ir.Value:
-    return combine("maximumf", a, b)
-
-
-def _add(a: ir.Value, b: ir.Value) -> ir.Value:
-    return combine("add", a, b)

@@ -4,29 +4,23 @@ A thread computes the prefixes of its own elements. The lanes of a warp exchange
 and the warps through shared memory. All accesses share one exchange.
 """
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref
 
 from ....ir.reading import neutral
-from ..threads import barrier
-from ..values import Spread, elements, together
+from ..threads import barrier, when
+from ..values import Join, Spread, elements, joining, together
 
 if TYPE_CHECKING:
     from ..kernel import ThreadKernel
-
-Join = Callable[[ir.Value, ir.Value], ir.Value]
 
 
 def scan(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers one tile.scan: to the block of prefixes and the next block's carry."""
     name = ir.StringAttr(op.attributes["combine"]).value
-
-    def join(a: ir.Value, b: ir.Value) -> ir.Value:
-        return ir.Operation.create(name, results=[a.type], operands=[a, b]).results[0]
-
+    join = joining(name)
     carry = k.uniform(op.operands[1])
     own = [_prefixes(elements(part), join) for part in k.spread(op.operands[0]).parts]
     none = arith.constant(carry.type, neutral(name, str(carry.type)))
@@ -70,7 +64,7 @@ def _among_warps(k: "ThreadKernel", totals: list[ir.Value], carry: ir.Value, joi
     slots = k.shared(warps * len(totals), carry.type)
     if k.depth:
         barrier()
-    k.exchange.where(
+    when(
         at.below(lane, 1), lambda: [memref.store(t, slots, [at.add(warp, c * warps)]) for c, t in enumerate(totals)]
     )  # fmt: skip
     barrier()

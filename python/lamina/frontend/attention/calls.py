@@ -102,9 +102,10 @@ def emitted(
     query, key, values = map(value, operands)
     if query is None or key is None or values is None or scale is None:
         return None
-    trains_mask = mask is not None and depends_on(mask, trained)
-    if not is_attention(query, key, values) or not suits(query, key, None if mask is None else value(mask)):
+    given = None if mask is None else value(mask)
+    if not is_attention(query, key, values) or not suits(query, key, given):
         return None
+    trains_mask = mask is not None and given is not None and given.is_floating_point() and depends_on(mask, trained)
     allowed = settings()
     case = case_of(query, key, values, mask is not None, trains_mask, causal)
     if dropout:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..fx.aliases import ConstantResult, Empty, Reinterpreted, ViewResult
-from .interface import Interface
+from .interface import Interface, unboxed
 
 
 def adapt(run: Callable[..., tuple[Tensor, ...]], interface: Interface, captured: tuple[Tensor, ...]) -> Callable[..., Any]:
@@ -31,11 +31,7 @@ class _Adapter:
         self.empties = [(i, o) for i, o in enumerate(interface.outputs) if isinstance(o, Empty)]
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
-        given: Sequence[Any] = args
-        if len(args) == 1 and type(args[0]) is list:
-            given = tuple(args[0])
-            args[0].clear()
-        results = self.run([*self.pick(given), *self.captured])
+        results = self.run([*self.pick(unboxed(args)), *self.captured])
         if len(self.tensors) == len(self.template) and not self.reinterpreted:
             return results
         out = list(self.template)

@@ -11,6 +11,7 @@ own in profiles.
 
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,34 +20,54 @@ from torch import fx
 Run = Callable[..., Any]
 
 
+@dataclass(frozen=True)
+class Compiled:
+    """A compiled graph: its FX graph, the callable, and AOTAutograd's metadata at that time, None where its ops need something from
+    AOTAutograd's wrappers."""
+
+    graph: fx.GraphModule
+    run: Run
+    metadata: Any
+
+    def takes(self, arguments: int) -> bool:
+        """Returns whether AOTAutograd's wrappers pass `arguments` tensors on to the graph, and its results back, unchanged, apart
+        from new values of mutated arguments."""
+        return len(self.graph.graph.find_nodes(op="placeholder")) == arguments and passes_through(self.metadata, arguments)
+
+
 class Watched:
-    """The compiler that AOTAutograd is given for graphs without gradients. It keeps what it compiled and AOTAutograd's metadata."""
+    """A compiler that AOTAutograd is given. It keeps what it compiled."""
 
     def __init__(self, compiler: Run) -> None:
         self._compiler = compiler
-        self._compiled: list[tuple[fx.GraphModule, Any, Run]] = []
+        self.compiled: list[Compiled] = []
 
     def __call__(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Run:
         """Compiles a graph for AOTAutograd."""
         context = torch._guards.TracingContext.try_get()
         plain = context is not None and not getattr(context, "fakify_first_call", False) and is_plain(graph)
         run = self._compiler(graph, inputs)
-        self._compiled.append((graph, context.fw_metadata if context is not None and plain else None, run))
+        plain = plain and getattr(run, "_boxed_call", False)
+        self.compiled.append(Compiled(graph, run, context.fw_metadata if context is not None and plain else None))
         return run
 
-    def direct(self, wrapped: Run, arguments: int) -> Run:
-        """Returns the compiler's own result where it was called once and AOTAutograd's `wrapped` only passes `arguments` tensors on
-        to it; else `wrapped`."""
-        if len(self._compiled) != 1 or any(map(torch.is_autocast_enabled, ("cpu", "cuda"))):
-            return wrapped
-        ((graph, metadata, run),) = self._compiled
-        if metadata is None or len(graph.graph.find_nodes(op="placeholder")) != arguments:
-            return wrapped
-        return (
-            run
-            if getattr(run, "_boxed_call", False) and (not _mutates(metadata) and passes_through(metadata, arguments))
-            else wrapped
-        )
+    def only(self) -> Compiled | None:
+        """Returns the one graph that was compiled; None where there are others, or its ops need AOTAutograd's wrappers."""
+        return self.compiled[0] if len(self.compiled) == 1 and self.compiled[0].metadata is not None else None
+
+
+def direct(watched: Watched, wrapped: Run, arguments: int) -> Run:
+    """Returns the compiler's own result for a graph without gradients where AOTAutograd's `wrapped` only passes `arguments` tensors
+    on to it; else `wrapped`."""
+    found = watched.only()
+    if found is None or autocasts() or not found.takes(arguments):
+        return wrapped
+    return wrapped if any(info.mutates_data or info.mutates_metadata for info in found.metadata.input_info) else found.run
+
+
+def autocasts() -> bool:
+    """Returns whether autocast is enabled for any kind of device."""
+    return any(map(torch.is_autocast_enabled, ("cpu", "cuda")))
 
 
 def unwrapped(run: Run) -> Run:
@@ -64,11 +85,6 @@ def is_plain(graph: fx.GraphModule) -> bool:
         if not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace not in ("aten", "prims"):
             return False
     return True
-
-
-def _mutates(metadata: Any) -> bool:
-    """Returns whether a graph writes to its arguments."""
-    return any(info.mutates_data or info.mutates_metadata for info in metadata.input_info)
 
 
 def passes_through(metadata: Any, arguments: int) -> bool:

@@ -14,65 +14,28 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from .direct_call import Run, is_plain, passes_through
-
-
-@dataclass
-class _Compiled:
-    """A compiled graph: its FX graph, the callable, and AOTAutograd's metadata at that time."""
-
-    graph: fx.GraphModule
-    run: Run
-    metadata: Any
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether its ops need nothing from AOTAutograd's wrappers."""
-        return self.metadata is not None and getattr(self.run, "_boxed_call", False)
+from .direct_call import Compiled, Run, Watched, autocasts
 
 
 class WatchedTraining:
-    """The compilers of forward and backward graphs that AOTAutograd is given. They keep what they compiled."""
+    """The compilers of forward and backward graphs that AOTAutograd is given."""
 
     def __init__(self, compiler: Run) -> None:
-        self._compiler = compiler
-        self._forward: list[_Compiled] = []
-        self._backward: list[_Compiled] = []
-        self._autocast = any(map(torch.is_autocast_enabled, ("cpu", "cuda")))
-
-    def forward(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Run:
-        """Compiles a forward graph."""
-        return self._compile(graph, inputs, self._forward)
-
-    def backward(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Run:
-        """Compiles a backward graph."""
-        return self._compile(graph, inputs, self._backward)
-
-    def _compile(self, graph: fx.GraphModule, inputs: Sequence[Any], kept: list[_Compiled]) -> Run:
-        context = torch._guards.TracingContext.try_get()
-        usual = context is not None and not getattr(context, "fakify_first_call", False) and is_plain(graph)
-        run = self._compiler(graph, inputs)
-        kept.append(_Compiled(graph, run, context.fw_metadata if context is not None and usual else None))
-        return run
+        self.forward, self.backward = Watched(compiler), Watched(compiler)
+        self._autocast = autocasts()
 
     def direct(self, wrapped: Run, arguments: int) -> Run:
         """Returns a TrainingCall, or `wrapped`, AOTAutograd's result, where that is needed. A TrainingCall calls `wrapped` until
         the first backward pass has compiled the backward graph, then the graphs themselves, where the wrappers do nothing else."""
-        if len(self._forward) != 1 or not self._forward[0].is_plain or _watched_by_others():
-            return wrapped
-        return TrainingCall(wrapped, self, arguments)
-
-    def started(self) -> bool:
-        """Returns whether a backward graph was compiled."""
-        return bool(self._backward)
+        return wrapped if self.forward.only() is None or _watched_by_others() else TrainingCall(wrapped, self, arguments)
 
     def function(self, arguments: int) -> tuple[type[torch.autograd.Function], "Plan"] | None:
         """Returns a Function of the two graphs; None where AOTAutograd's wrappers are needed."""
-        forward, backward = self._forward[0], self._backward[0]
-        if len(self._backward) != 1 or not backward.is_plain:
+        forward, backward = self.forward.only(), self.backward.only()
+        if forward is None or backward is None:
             return None
         try:
-            plan = _plan(forward.metadata, forward.graph, backward.graph, arguments, self._autocast)
+            plan = _plan(forward, backward.graph, arguments, self._autocast)
         except AttributeError:  # this version of torch has other metadata
             return None
         return None if plan is None else (_function(forward.run, backward.run, plan), plan)
@@ -124,7 +87,7 @@ class TrainingCall:
 
     def _switched(self) -> bool:
         """Switches to the graphs themselves once both are compiled. Returns whether it did."""
-        if self._watched is None or not self._watched.started():
+        if self._watched is None or not self._watched.backward.compiled:
             return False
         found = self._watched.function(self._arguments)
         self._watched = None
@@ -228,9 +191,10 @@ def _hooks() -> Any:
     return torch._C._autograd._top_saved_tensors_default_hooks(True)
 
 
-def _plan(metadata: Any, forward: fx.GraphModule, backward: fx.GraphModule, arguments: int, autocast: bool) -> Plan | None:
+def _plan(forward: Compiled, backward: fx.GraphModule, arguments: int, autocast: bool) -> Plan | None:
     """The plan for a pair of graphs; None where it needs AOTAutograd's wrappers."""
-    if len(forward.graph.find_nodes(op="placeholder")) != arguments or not passes_through(metadata, arguments):
+    metadata = forward.metadata
+    if not forward.takes(arguments):
         return None
     if metadata.num_symints_saved_for_bw or metadata.num_tensors_saved_with_no_vc_check:
         return None
@@ -254,7 +218,7 @@ def _plan(metadata: Any, forward: fx.GraphModule, backward: fx.GraphModule, argu
     ]
     taken = [node.meta["val"] for node in backward.graph.find_nodes(op="placeholder")][-len(wanted) or None :]
     saved = len(backward.graph.find_nodes(op="placeholder")) - len(wanted)
-    if saved != len(forward.graph.output_node().args[0]) - metadata.num_forward_returns or len(taken) != len(wanted):
+    if saved != len(forward.graph.graph.output_node().args[0]) - metadata.num_forward_returns or len(taken) != len(wanted):
         return None
     tangents = tuple((i, value.shape, tuple(value.stride())) for i, value in zip(wanted, taken, strict=True))
     return Plan(mutated, metadata.num_forward_returns, tuple(constant), tangents, autocast)

@@ -1,18 +1,17 @@
 """Maps the arguments and outputs of a graph to those of its program. Cache entries keep it, so that a warm start need not normalize
 the graph again."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
-import torch
 from torch import Tensor, fx
 
 from lamina.core.errors import CompileError
 from lamina.core.program import ITEM_BYTES, Program, Ref
 
-from ..fx.aliases import ConstantResult, Empty, Output, Reinterpreted, ViewResult
+from ..fx.aliases import ConstantResult, Output, Reinterpreted, ViewResult
 from ..fx.dtypes import CODES
 
 
@@ -56,39 +55,14 @@ class Interface:
         values = [output.value for output in self.outputs if isinstance(output, ConstantResult)]
         return all(value is None or type(value) in (bool, int, float, str) for value in values)
 
-    def to_json(self) -> list[Any]:
-        """Returns plain lists that `from_json` reads."""
-        return [self.arguments, self.inputs, self.captured, [list(_output_to_json(o)) for o in self.outputs], self.moved]
 
-    @staticmethod
-    def from_json(data: list[Any]) -> "Interface":
-        """Reads what `to_json` returned."""
-        arguments, inputs, captured, outputs, moved = data
-        return Interface(arguments, tuple(inputs), tuple(captured), tuple(_output_from_json(*o) for o in outputs), tuple(moved))
-
-
-def _output_to_json(output: Output) -> Iterator[Any]:
-    yield type(output).__name__
-    for value in vars(output).values():
-        if isinstance(value, ViewResult):
-            yield list(_output_to_json(value))
-        else:
-            yield str(value).removeprefix("torch.") if isinstance(value, torch.dtype) else value
-
-
-def _output_from_json(kind: str, *values: Any) -> Output:
-    match kind:
-        case "ViewResult":
-            of, index, offset, dtype, shape, strides = values
-            return ViewResult(of, index, offset, getattr(torch, dtype), tuple(shape), tuple(strides))
-        case "Reinterpreted":
-            base, base_conj, base_neg, offset, dtype, shape, strides, *bits = values
-            view: Any = _output_from_json(*base)
-            return Reinterpreted(view, base_conj, base_neg, offset, getattr(torch, dtype), tuple(shape), tuple(strides), *bits)
-        case "Empty":
-            dtype, shape, strides, device = values
-            return Empty(getattr(torch, dtype), tuple(shape), tuple(strides), device)
-    return ConstantResult(*values)
+def unboxed(args: tuple[Any, ...]) -> Sequence[Any]:
+    """Returns a graph's arguments, given one by one or in one list, which is emptied: AOTAutograd's boxed convention."""
+    if len(args) != 1 or type(args[0]) is not list:
+        return args
+    given = tuple(args[0])
+    args[0].clear()
+    return given
 
 
 def with_outputs(program: Program, interface: Interface) -> Program:

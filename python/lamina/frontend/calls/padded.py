@@ -12,6 +12,7 @@ from torch import Tensor, fx
 
 from ..decompositions.ops.library import ALIGNED
 from ..fx.aliases import storage
+from ..fx.rewriter import insert
 
 aten = torch.ops.aten
 
@@ -29,7 +30,7 @@ def leave_room(gm: fx.GraphModule) -> fx.GraphModule:
     found = {result: views for result in results if (views := _views_of_columns(result)) is not None}
     changed = {result: views for result, views in found.items() if _share_as_before(result, found, results)}
     for result, views in changed.items():
-        end.replace_input_with(result, _again(graph, views))
+        end.replace_input_with(result, _again(views))
     if changed:
         graph.eliminate_dead_code()
         gm.recompile()
@@ -66,21 +67,10 @@ def _views_of_columns(result: fx.Node) -> list[fx.Node] | None:
     return [columns, *reversed(views)] if 0 < wide - width < ALIGNED and keeps_rows else None
 
 
-def _again(graph: fx.Graph, views: list[fx.Node]) -> fx.Node:
+def _again(views: list[fx.Node]) -> fx.Node:
     """Repeats the views, from the second on, on the first, as new nodes."""
     found, *rest = views
     for view in rest:
-        with graph.inserting_before(view):
-            found = graph.call_function(_viewed(view.target), (found, *view.args[1:]))
-        found.meta = {**view.meta, "val": _value(found)}
-    return found
-
-
-def _viewed(target: Any) -> Any:
-    return aten.view.default if target in (aten._unsafe_view.default, aten.reshape.default) else target
-
-
-def _value(node: fx.Node) -> Tensor:
-    first, *rest = node.args
-    found: Tensor = node.target(first.meta["val"], *rest)  # type: ignore[operator,union-attr]
+        target: Any = aten.unsqueeze.default if view.target is aten.unsqueeze.default else aten.view.default
+        found = insert(view, target(found.meta["val"], *view.args[1:]), target, found, *view.args[1:])
     return found

@@ -16,6 +16,7 @@ from torch import Tensor, fx
 from lamina.core.program import Program
 
 from ..fx.aliases import Outputs, ViewResult, storage
+from ..fx.rewriter import insert
 from .interface import Interface
 
 FREE = "lamina.free"
@@ -35,9 +36,11 @@ def release(forward: fx.GraphModule, backward: fx.GraphModule, results: int) -> 
     if any(node.op == "call_function" and "as_strided" in str(node.target) for node in backward.graph.nodes):
         return
     returned = _outputs(forward)
-    seen = {storage(node.meta["val"]) for node in (*returned[:results], *_placeholders(forward)) if _is_tensor(node)}
+    seen = {
+        storage(node.meta["val"]) for node in (*returned[:results], *forward.graph.find_nodes(op="placeholder")) if _is_tensor(node)
+    }
     ends = {storage(node.meta["val"]) for node in _outputs(backward) if _is_tensor(node)}
-    taken = {node.name: node for node in _placeholders(backward)}
+    taken = {node.name: node for node in backward.graph.find_nodes(op="placeholder")}
     by_memory: dict[int, list[int]] = {}
     for i, node in enumerate(returned[results:], results):
         if _is_tensor(node):
@@ -63,9 +66,7 @@ def _set_apart(forward: fx.GraphModule, numbers: Sequence[int]) -> None:
     returned = _outputs(forward)
     for i in numbers:
         node = returned[i]
-        with forward.graph.inserting_before(end):
-            returned[i] = forward.graph.call_function(torch.ops.aten.clone.default, (node,))
-        returned[i].meta = {**node.meta, "val": node.meta["val"].clone()}
+        returned[i] = insert(end, node.meta["val"].clone(), torch.ops.aten.clone.default, node, like=node)
     end.args = (tuple(returned) if isinstance(end.args[0], tuple) else returned,)
     forward.recompile()
 
@@ -119,17 +120,13 @@ def report(gm: fx.GraphModule, interface: Interface) -> None:
 
 def take_strides(gm: fx.GraphModule, inputs: Sequence[Any]) -> None:
     """Sets the strides of a graph's arguments to those of the tensors that it is compiled for."""
-    for node, value in zip(_placeholders(gm), inputs, strict=False):
+    for node, value in zip(gm.graph.find_nodes(op="placeholder"), inputs, strict=False):
         if isinstance(value, Tensor) and _is_tensor(node) and value.stride() != node.meta["val"].stride():
             node.meta["val"] = value
 
 
 def _outputs(gm: fx.GraphModule) -> list[Any]:
     return list(gm.graph.output_node().args[0])
-
-
-def _placeholders(gm: fx.GraphModule) -> list[fx.Node]:
-    return gm.graph.find_nodes(op="placeholder")
 
 
 def _is_tensor(node: Any) -> bool:

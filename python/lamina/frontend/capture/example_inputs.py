@@ -1,7 +1,8 @@
 """Prepares example inputs for torch.export: no two share memory, and pytree knows the dataclasses among them."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -55,14 +56,8 @@ def register(value: Any) -> None:
             torch.export.register_dataclass(type(value))
 
 
-class registering:
+@contextmanager
+def registering(module: nn.Module) -> Iterator[None]:
     """Registers the dataclasses that the module returns, while it is traced."""
-
-    def __init__(self, module: nn.Module) -> None:
-        self.module = module
-
-    def __enter__(self) -> None:
-        self.hook = self.module.register_forward_hook(lambda module, args, output: register(output))
-
-    def __exit__(self, *_: object) -> None:
-        self.hook.remove()
+    with module.register_forward_hook(lambda module, args, output: register(output)):
+        yield

@@ -12,6 +12,7 @@ from torch._export.passes import replace_autocast_with_hop_pass as autocast_pass
 from torch._export.passes import replace_set_grad_with_hop_pass as grad_pass
 from torch.export import ExportedProgram
 
+from ..fx.rewriter import copied
 from .module_state import autocast_state
 
 _GRAD_MODE = torch._C._set_grad_enabled
@@ -41,12 +42,11 @@ def without_grad_modes(program: ExportedProgram) -> ExportedProgram:
     """Returns a program without changes of the grad mode, itself if it has none, for calls that compute no gradients."""
     if not any(node.target is _GRAD_MODE for node in program.graph.nodes):
         return program
-    graph = fx.Graph()
-    graph.output(graph.graph_copy(program.graph, {})).meta = dict(program.graph.output_node().meta)
-    for node in list(graph.nodes):
-        if node.target is _GRAD_MODE:
-            graph.erase_node(node)
-    return program._update(fx.GraphModule(program.graph_module, graph), program.graph_signature)
+    gm = copied(program.graph_module)
+    for node in gm.graph.find_nodes(op="call_function", target=_GRAD_MODE):
+        gm.graph.erase_node(node)
+    gm.recompile()
+    return program._update(gm, program.graph_signature)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 from ..decompositions.eager_layout import laid_out
 from ..decompositions.expansion import Expansion, TracedCall, is_composite, kept, kind_of, stays, traced
 from ..decompositions.table import Table, own, table
-from ..fx.aliases import storage
+from ..fx.aliases import layout, storage
 from ..fx.in_place import functional, is_functional, rewritten
 from ..rewrites.normalize import SETTLED
 
@@ -157,7 +157,7 @@ class _Run:
         The old node's value is used where it is such a tensor.
         """
         old = node.meta["val"]
-        fits = isinstance(old, Tensor) and node not in self.same and _is_like(old, like)
+        fits = isinstance(old, Tensor) and node not in self.same and layout(old) == layout(like)
         if fits and (storage(old) not in self.used if base is None else storage(old) == storage(base)):
             return old
         with self.fake:
@@ -196,11 +196,6 @@ def _all_row_major(node: fx.Node) -> bool:
 
 def _places(node: fx.Node) -> dict[str, Any]:
     return {name: node.meta[name] for name in _PLACES if name in node.meta}
-
-
-def _is_like(value: Tensor, other: Tensor) -> bool:
-    mine, others = ((t.dtype, t.device, t.shape, t.stride(), t.storage_offset()) for t in (value, other))
-    return mine == others
 
 
 def _is_plain(node: fx.Node) -> bool:

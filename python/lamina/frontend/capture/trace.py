@@ -129,8 +129,14 @@ def _exported(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any
 
 def _drop_copies(graph: fx.Graph, slots: Sequence[TensorSlot], places: Sequence[Place]) -> None:
     """Removes torch.export's copies of assigned tensors into the old buffers: eager leaves the old buffers' memory alone."""
-    new = dict(zip(((id(held), name) for held, name in places), _returned(graph)[-len(places) :], strict=True)) if places else {}
-    owners = {node: slot.owner for node, slot in zip(_placeholders(graph), slots, strict=True) if slot.owner is not None}
+    new = (
+        dict(zip(((id(held), name) for held, name in places), graph.output_node().args[0][-len(places) :], strict=True))
+        if places
+        else {}
+    )
+    owners = {
+        node: slot.owner for node, slot in zip(graph.find_nodes(op="placeholder"), slots, strict=True) if slot.owner is not None
+    }
     for node in reversed(list(graph.nodes)):
         owner = owners.get(node.args[0]) if node.target is torch.ops.aten.copy_.default and not node.users else None
         if owner is not None and new.get((id(owner[0]), owner[1])) is node.args[1]:
@@ -211,11 +217,13 @@ def _owner(module: nn.Module, path: str, name: str) -> tuple[dict[str, Any], str
 
 def _restore_aliases(gm: fx.GraphModule, program: ExportedProgram, names: dict[str, int], first: int) -> None:
     """Makes each output that shares an input's memory in eager a view of that input in the functional graph."""
-    holders = {storage(n.meta["val"]): n for n in _placeholders(program.graph) if isinstance(n.meta.get("val"), Tensor)}
-    eager = _returned(program.graph)
+    holders = {
+        storage(n.meta["val"]): n for n in program.graph.find_nodes(op="placeholder") if isinstance(n.meta.get("val"), Tensor)
+    }
+    eager = program.graph.output_node().args[0]
     output = gm.graph.output_node()
     outputs = list(output.args[0])
-    inputs = _placeholders(gm.graph)
+    inputs = gm.graph.find_nodes(op="placeholder")
     for i, node in enumerate(eager):
         value = node.meta.get("val") if isinstance(node, fx.Node) else None
         if not isinstance(value, Tensor) or storage(value) not in holders or not isinstance(outputs[first + i], fx.Node):
@@ -229,15 +237,6 @@ def _restore_aliases(gm: fx.GraphModule, program: ExportedProgram, names: dict[s
     output.args = (tuple(outputs),)
     gm.graph.eliminate_dead_code()
     gm.recompile()
-
-
-def _placeholders(graph: fx.Graph) -> list[fx.Node]:
-    return [node for node in graph.nodes if node.op == "placeholder"]
-
-
-def _returned(graph: fx.Graph) -> list[Any]:
-    returned = graph.output_node().args[0]
-    return list(returned) if isinstance(returned, list | tuple) else [returned]
 
 
 @contextmanager

@@ -8,9 +8,8 @@ from torch import Tensor
 
 from lamina.core.program import Program, Ref
 
-from ..fx.dtypes import CODES
-
-_DTYPES = {name: dtype for dtype, name in CODES.items()}
+from ..calls.interface import unboxed
+from ..fx.dtypes import DTYPES
 
 
 class Null:
@@ -26,10 +25,7 @@ class Null:
 
     def __call__(self, *given: Any) -> tuple[Tensor, ...]:
         """Returns uninitialized results of the graph's shapes."""
-        arguments = list(given)
-        if len(given) == 1 and isinstance(given[0], list):
-            arguments = list(given[0])
-            given[0].clear()
+        arguments = unboxed(given)
         self._check(arguments)
         return tuple(self._result(ref, arguments) for ref in self.program.outputs)
 
@@ -40,12 +36,12 @@ class Null:
         if len(arguments) != len(self.program.inputs):
             raise ValueError(f"the program takes {len(self.program.inputs)} tensors, not {len(arguments)}")
         for number, (x, spec) in enumerate(zip(arguments, self.program.inputs, strict=True)):
-            if tuple(x.shape) != spec.shape or x.dtype != _DTYPES[spec.dtype]:
+            if tuple(x.shape) != spec.shape or x.dtype != DTYPES[spec.dtype]:
                 raise ValueError(f"argument {number} is {x.dtype} {list(x.shape)}, not {spec.dtype} {list(spec.shape)}")
 
     def _result(self, ref: Ref, arguments: Sequence[Tensor]) -> Tensor:
         shape, strides = tuple(map(int, ref.shape)), tuple(map(int, ref.strides))  # type: ignore[arg-type]
-        dtype = _DTYPES[ref.dtype]
+        dtype = DTYPES[ref.dtype]
         buffer = self.program.buffers[ref.buffer]
         if buffer.kind != "input":
             device = arguments[0].device if arguments else torch.device("cpu")

@@ -20,6 +20,7 @@ from torch import Tensor, fx
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 
+from ..calls.interface import unboxed
 from ..fx import support
 from ..fx.effects import WITH_EFFECTS
 from ..fx.locations import where
@@ -98,7 +99,7 @@ def compile_graph(
             continue
         if listener is not None and part.outside:
             listener(part.outside)
-        runs.append(_Eager(part.gm))
+        runs.append(partial(_run_eagerly, part.gm))
     return Parts(gm, parts, runs)
 
 
@@ -216,10 +217,7 @@ class Parts:
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         """Runs the parts in order. args: the graph's arguments, or one list of them, which is emptied."""
-        given = args
-        if len(args) == 1 and type(args[0]) is list:
-            given = tuple(args[0])
-            args[0].clear()
+        given = unboxed(args)
         values: list[Any] = [*given, *[None] * (self._size - len(given))]
         del given, args
         for run, inputs, outputs, done in self._steps:
@@ -235,16 +233,11 @@ def _constant(output: Any) -> Any:
     return None if isinstance(output, fx.Node) else output
 
 
-class _Eager:
-    """A graph that is run as FX, on the values of one list."""
-
-    def __init__(self, gm: fx.GraphModule) -> None:
-        self._run = gm.forward
-
-    def __call__(self, values: list[Any]) -> Sequence[Any]:
-        with torch.no_grad():
-            results: Sequence[Any] = self._run(*values)
-        return results
+def _run_eagerly(gm: fx.GraphModule, values: list[Any]) -> Sequence[Any]:
+    """Runs a graph as FX, on the values of one list."""
+    with torch.no_grad():
+        results: Sequence[Any] = gm.forward(*values)
+    return results
 
 
 class _Conforming:

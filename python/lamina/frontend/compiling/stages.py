@@ -20,7 +20,7 @@ from lamina.core.target import Target
 from lamina.runtime.cache import Cache, cache_key
 from lamina.tune.choice import TunedChoice
 
-from ..calls.interface import Interface, with_outputs
+from ..calls.interface import with_outputs
 from ..calls.saved import report, with_strides
 from ..capture.exclusive import COMPILING
 from ..custom.patterns import with_patterns
@@ -32,6 +32,7 @@ from ..rewrites.normalize import Normalized, normalize
 from . import stored
 from .fingerprint import fingerprint
 from .null import Null
+from .stored import Stored
 from .tuning import UNSEEN, Session, choose_configs, choose_products, choose_rows, may_choose, tuning_state
 
 if TYPE_CHECKING:
@@ -45,30 +46,20 @@ Watch = Callable[[str, "ir.Module"], None]
 """Called before each pass with its pipeline text and the module."""
 
 
-@dataclass(frozen=True)
-class Built:
+@dataclass(frozen=True, kw_only=True)
+class Built(Stored):
     """One compiled graph.
 
-    program    what the runtime runs, with the FX graph's outputs (those that are tensors)
-    code       the object file or cubin; kernels, messages and target are those of targets.base.Artifact
-    gpu        the number of the GPU that the graph's tensors are on; None where they are on the CPU
-    interface  how the graph's arguments and outputs map to the program's
-    cached     it came out of the cache, where it is called `key`
-    seconds    time of each stage and pass
-    choices    tuning's answers for the graph's hot ops
+    gpu      the number of the GPU that the graph's tensors are on; None where they are on the CPU
+    cached   it came out of the cache
+    key      its name in the cache, if it came out of it
+    seconds  time of each stage and pass
     """
 
-    program: Program
-    code: bytes
-    kernels: tuple[str, ...]
-    messages: tuple[str, ...]
-    target: str
-    interface: Interface
     gpu: int | None = None
     cached: bool = False
-    seconds: dict[str, float] = field(default_factory=dict)
-    choices: tuple[TunedChoice, ...] = ()
     key: str = ""
+    seconds: dict[str, float] = field(default_factory=dict)
 
 
 def compile_graph(
@@ -135,13 +126,12 @@ def _build(gm: fx.GraphModule, options: Options, target: str | None, watch: Watc
         found = None if entry is None else stored.read(entry, gm)
         if found is not None:
             seconds = {"cache": time.perf_counter() - start}
-            return Built(**found._asdict(), gpu=goal.gpu, cached=True, key=key, seconds=seconds)
+            return Built(**vars(found), gpu=goal.gpu, cached=True, key=key, seconds=seconds)
         if entry is not None:
             cache.drop(key)
     built = _compile(normalize(gm, round_intermediates=options.round_intermediates), options, goal, watch, session)
     if cache is not None and built.interface.is_storable():
-        parts = {name: getattr(built, name) for name in stored.Stored._fields}
-        cache.put(_key(graph, options, goal), stored.entry_of(stored.Stored(**parts)))
+        cache.put(_key(graph, options, goal), stored.entry_of(built))
     return built
 
 

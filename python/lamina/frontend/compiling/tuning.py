@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeGuard
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 import torch
 from torch._dispatch.python import no_python_dispatcher
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from lamina.targets.base import Backend
     from lamina.tune.question import Answer, Question
     from lamina.tune.store.store import Store
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -38,24 +41,6 @@ class Session:
 
 
 UNSEEN = Session()
-
-
-class _Told:
-    """Forwards tuning's questions and answers to a session, and keeps the choices.
-
-    before  how many ops were asked about already
-    """
-
-    def __init__(self, session: Session, before: int = 0) -> None:
-        self.session, self.before = session, before
-        self.made: list[TunedChoice] = []
-
-    def asking(self, question: "Question", number: int, of: int) -> None:
-        self.session.asking(question.what, self.before + number, self.before + of)
-
-    def heard(self, question: "Question", answer: "Answer") -> None:
-        self.made.append(TunedChoice.of(question, answer))
-        self.session.answered(self.made[-1])
 
 
 def may_choose(gpu: int | None, options: Options) -> TypeGuard[int]:
@@ -86,13 +71,8 @@ def choose_products(
     if not may_choose(gpu, options):
         return ()
     from lamina.tune.problems.hot_ops import annotate
-    from lamina.tune.store.store import Store
 
-    told = _Told(session)
-    store = session.store or Store()
-    with no_python_dispatcher():  # under AOTAutograd's dispatcher a library call would take hundreds of host us
-        annotate(module, backend, gpu, options, store, told.heard, asking=told.asking, watch=session.watch, again=session.again)
-    return tuple(told.made)
+    return _asked(partial(annotate, module, backend, gpu, options), session)[1]
 
 
 def choose_rows(
@@ -105,15 +85,8 @@ def choose_rows(
     if not may_choose(gpu, options):
         return ()
     from lamina.tune.problems.row_programs import annotate_rows
-    from lamina.tune.store.store import Store
 
-    told = _Told(session, before)
-    store = session.store or Store()
-    with no_python_dispatcher():
-        annotate_rows(
-            module, backend, gpu, options, store, told.heard, asking=told.asking, watch=session.watch, again=session.again
-        )
-    return tuple(told.made)
+    return _asked(partial(annotate_rows, module, backend, gpu, options), session, before)[1]
 
 
 def choose_configs(
@@ -131,10 +104,26 @@ def choose_configs(
     if not functions or not may_choose(gpu, options):
         return program, ()
     from lamina.tune.problems.user_kernels import chosen
+
+    return _asked(partial(chosen, program, functions, backend, gpu, options.tune), session)
+
+
+def _asked(ask: Callable[..., T], session: Session, before: int = 0) -> tuple[T, tuple[TunedChoice, ...]]:
+    """Calls `ask`, which asks tuning, and tells the session of it. Returns its result and tuning's choices.
+
+    before  how many ops were asked about already
+    """
     from lamina.tune.store.store import Store
 
-    told = _Told(session)
-    given = program, functions, backend, gpu, options.tune, session.store or Store(), told.heard
-    with no_python_dispatcher():
-        found = chosen(*given, asking=told.asking, watch=session.watch, again=session.again)
-    return found, tuple(told.made)
+    made: list[TunedChoice] = []
+
+    def asking(question: "Question", number: int, of: int) -> None:
+        session.asking(question.what, before + number, before + of)
+
+    def heard(question: "Question", answer: "Answer") -> None:
+        made.append(TunedChoice.of(question, answer))
+        session.answered(made[-1])
+
+    with no_python_dispatcher():  # under AOTAutograd's dispatcher a library call would take hundreds of host us
+        found = ask(session.store or Store(), heard, asking=asking, watch=session.watch, again=session.again)
+    return found, tuple(made)

@@ -18,6 +18,8 @@ _LIKE_ARGUMENT = {
     aten.mse_loss_backward.default: 1,
     aten.smooth_l1_loss_backward.default: 1,
     aten.soft_margin_loss_backward.default: 1,
+    aten.mish_backward.default: 1,
+    aten.select_scatter.default: 0,
     aten.reflection_pad1d_backward.default: 1,
     aten.reflection_pad2d_backward.default: 1,
     aten.reflection_pad3d_backward.default: 1,
@@ -64,6 +66,7 @@ TYPES: dict[Any, Callable[..., Any]] = {op: _typed(op, _like(i)) for op, i in _L
     aten.addr.default: _typed(
         aten.addr.default, lambda x, a, b: torch.promote_types(x.dtype, torch.promote_types(a.dtype, b.dtype))
     ),
+    aten.threshold_backward.default: _typed(aten.threshold_backward.default, lambda grad, x, threshold: promoted(grad, x)),
     aten.index_fill.int_Tensor: index_fill,
     **{op: _softmax_backward(op) for op in (aten._softmax_backward_data.default, aten._log_softmax_backward_data.default)},
     aten.block_diag.default: _typed(aten.block_diag.default, lambda blocks: promoted(*blocks)),

@@ -19,7 +19,7 @@ from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
-from ..fx.aliases import is_dense, storage
+from ..fx.aliases import is_dense, layout, storage
 from ..fx.in_place import is_functional
 from .table import Table
 
@@ -81,7 +81,8 @@ def kind_of(target: Any, args: Any, kwargs: Any, note: str) -> tuple[Hashable, t
         if isinstance(arg, fx.Node):
             seen = arg in nodes
             number = nodes.setdefault(arg, len(nodes))
-            return (number,) if seen else (number, _layout(arg.meta["val"], memory))
+            value = arg.meta["val"]
+            return (number,) if seen else (number, layout(value), memory.setdefault(storage(value), len(memory)))
         if isinstance(arg, list | tuple):
             return (type(arg).__name__, *map(plain, arg))
         if isinstance(arg, dict):
@@ -90,12 +91,6 @@ def kind_of(target: Any, args: Any, kwargs: Any, note: str) -> tuple[Hashable, t
 
     key = (target, note, plain(args), plain(kwargs))
     return key, tuple(nodes)
-
-
-def _layout(value: Tensor, memory: dict[int, int]) -> Hashable:
-    held = memory.setdefault(storage(value), len(memory))
-    flags = (value.is_conj(), value.is_neg())
-    return (value.dtype, tuple(value.shape), value.stride(), value.storage_offset(), value.device, flags, held)
 
 
 @dataclass(frozen=True)

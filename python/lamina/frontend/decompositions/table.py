@@ -2,16 +2,17 @@
 
 torch's core ATen table is the base, for every op that is a plain composition of simpler ones. Lamina's decompositions replace it
 where torch-mlir's lowering of an op is slow (variance in f64), inexact (0.797724 for sqrt(2/pi), half types computing in half) or
-missing. The library ops (GEMM, convolution, attention) are kept whole. Each of Lamina's decompositions computes half types in f32
-and returns the input's dtype.
+missing; others are torch's, from outside of that table. The library ops (GEMM, convolution, attention) are kept whole. Each of
+Lamina's decompositions computes half types in f32 and returns the input's dtype.
 """
 
 from collections.abc import Callable
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import torch
-from torch._decomp import core_aten_decompositions
+from torch._decomp import core_aten_decompositions, decomposition_table
 
 from .dtypes import TYPES
 from .eager_layout import as_eager, is_composed_by_torch
@@ -48,6 +49,21 @@ KEPT = (
     aten._unsafe_view.default,
 )
 
+# Ops whose decompositions by torch, some of them outside of its core table, serve for real tensors as they are: they give eager's
+# dtypes, and no more kernels or operations than others would.
+FROM_TORCH = tuple(
+    attrgetter(name)(aten)
+    for name in """
+    gelu.default gelu_backward.default silu.default silu_backward.default softplus.default softplus_backward.default
+    log_sigmoid_forward.default mish.default hardsigmoid.default hardswish.default elu.default leaky_relu.default
+    tanh_backward.default sigmoid_backward.default
+    _softmax.default _log_softmax.default _fused_rms_norm.default
+    logsumexp.default linalg_vector_norm.default any.default any.dim any.dims
+    addcmul.default addcdiv.default floor_divide.default floor_divide.Scalar masked_fill.Scalar masked_fill.Tensor
+    as_strided_copy.default
+    """.split()
+)
+
 
 @cache
 def table() -> Table:
@@ -61,8 +77,8 @@ def table() -> Table:
 
 @cache
 def own() -> Table:
-    """Returns the table's decompositions that are Lamina's own."""
-    found: Table = {}
+    """Returns the table's decompositions that Lamina wrote or chose."""
+    found: Table = {op: decomposition_table[op] for op in FROM_TORCH}
     for part in (
         TYPES, EMPTY, POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, POOLS, RESIZES, RANDOM,
         FOREACH, AROUND_LIBRARIES,

@@ -12,7 +12,7 @@ from lamina.core.errors import CompileError
 from lamina.core.options import Options
 
 from ..attention.recognize import recognize
-from ..calls.direct_call import Watched, unwrapped
+from ..calls.direct_call import Watched, direct, unwrapped
 from ..calls.direct_training import WatchedTraining
 from ..calls.padded import leave_room
 from ..calls.saved import release, take_strides
@@ -23,6 +23,7 @@ from ..custom.substitute import with_kernels, with_registered
 from ..decompositions.table import table
 from ..fx.aliases import sharing, storage
 from ..fx.random_bits import recompute_from_seeds
+from ..fx.rewriter import copied
 from ..rewrites.branches import any_layout
 from ..rewrites.instance_norms import open_instance_norms
 from .backend_error import passed_on
@@ -91,7 +92,7 @@ def autograd(
         _without_detach(joint)
         _keep_compared(joint)
         changed = _changed(joint)
-        whole = _copied(joint) if changed else joint
+        whole = copied(joint) if changed else joint
         results = kwargs["num_fwd_outputs"]
         forward, backward = min_cut_rematerialization_partition(joint, *args, compiler="inductor", **kwargs)
         if changed and _saves(forward, changed, results):
@@ -111,7 +112,7 @@ def autograd(
     replay = not _overlap(example_inputs)
     with any_layout(), interpolation_whole(), torch._functorch.config.patch(view_replay_for_aliased_outputs=replay):
         compiled = through(gm, example_inputs)
-        return inference.direct(training.direct(compiled, len(example_inputs)), len(example_inputs))
+        return direct(inference, training.direct(compiled, len(example_inputs)), len(example_inputs))
 
 
 def _without_detach(joint: fx.GraphModule) -> None:
@@ -168,12 +169,6 @@ def _changed(joint: fx.GraphModule) -> set[str]:
     results = joint.graph.output_node().meta.get("desc") or ()
     changed = [result.mutated_input for result in results if isinstance(result, InputMutationAOTOutput)]
     return {node.name for node in joint.graph.nodes if node.op == "placeholder" and node.meta.get("desc") in changed}
-
-
-def _copied(gm: fx.GraphModule) -> fx.GraphModule:
-    graph = fx.Graph()
-    graph.output(graph.graph_copy(gm.graph, {})).meta = dict(gm.graph.output_node().meta)
-    return fx.GraphModule(gm, graph)
 
 
 def _saves(forward: fx.GraphModule, changed: set[str], results: int) -> bool:

@@ -177,18 +177,13 @@ class CompiledModel(StandIn):
         return self.module.load_state_dict(*args, **kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "CompiledModel":
-        return _compiled(copy.deepcopy(self._model, memo), made(self._arguments.described()), self.options, self.target)
+        return _compiled(copy.deepcopy(self._model, memo), self._arguments.described(), self.options, self.target)
 
     def __reduce__(self) -> Any:
-        return _loaded, (self._model, self._arguments.described(), self.options, self.target)
+        return _compiled, (self._model, self._arguments.described(), self.options, self.target)
 
 
-def _compiled(
-    model: Callable[..., Any], inputs: tuple[tuple[Any, ...], dict[str, Any]], options: Options, target: str | None
-) -> CompiledModel:
-    return CompiledModel(model, *inputs, options=options, target=target)
-
-
-def _loaded(model: Callable[..., Any], inputs: Any, options: Options, target: str | None) -> CompiledModel:
-    """Rebuilds a pickled model, compiled for inputs like those that it had."""
-    return _compiled(model, made(inputs), options, target)
+def _compiled(model: Callable[..., Any], described: Any, options: Options, target: str | None) -> CompiledModel:
+    """Compiles a copied or pickled model for inputs like those that it had, which `Arguments.described` returned."""
+    args, kwargs = made(described)
+    return CompiledModel(model, args, kwargs, options=options, target=target)

@@ -14,6 +14,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from lamina.runtime.inputs import materialized, with_bits, without_bits
 
+from .dtypes import Dtype
+
 aten = torch.ops.aten
 _WITH_MEMORY = {Tensor, torch.nn.Parameter, FakeTensor}
 
@@ -22,7 +24,7 @@ _WITH_MEMORY = {Tensor, torch.nn.Parameter, FakeTensor}
 class ConstantResult:
     """An output that is not a tensor: None or a number."""
 
-    value: Any
+    value: bool | int | float | str | None
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class ViewResult:
     of: Literal["result", "input"]
     index: int
     offset: int
-    dtype: torch.dtype
+    dtype: Dtype
     shape: tuple[int, ...]
     strides: tuple[int, ...]
 
@@ -56,7 +58,7 @@ class Reinterpreted:
     base_conj: bool
     base_neg: bool
     offset: int
-    dtype: torch.dtype
+    dtype: Dtype
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     conj: bool
@@ -90,7 +92,7 @@ class Reinterpreted:
 class Empty:
     """A tensor without elements, created by each call."""
 
-    dtype: torch.dtype
+    dtype: Dtype
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     device: str
@@ -110,6 +112,18 @@ class Outputs:
 def storage(value: Tensor) -> int:
     """Returns the identity of a tensor's storage."""
     return value.untyped_storage()._cdata
+
+
+def tensors(node: fx.Node) -> list[Tensor]:
+    """Returns the (fake) tensors that a node of ATen's dialect computes: one, or those among several results."""
+    found = node.meta.get("val")
+    return [v for v in (found if isinstance(found, list | tuple) else (found,)) if isinstance(v, Tensor)]
+
+
+def layout(value: Tensor) -> Hashable:
+    """Returns what two tensors have in common that hold the same elements in the same order, given the same memory."""
+    flags = value.is_conj(), value.is_neg()
+    return value.dtype, tuple(value.shape), value.stride(), value.storage_offset(), value.device, *flags
 
 
 def sharing(values: Sequence[Any]) -> Hashable:
@@ -185,8 +199,7 @@ def _viewed(graph: fx.Graph, inputs: list[fx.Node], outputs: list[Any]) -> dict[
 
 
 def _memory(node: fx.Node) -> set[int]:
-    value = node.meta.get("val")
-    return {storage(v) for v in (value if isinstance(value, list | tuple) else (value,)) if isinstance(v, Tensor)}
+    return set(map(storage, tensors(node)))
 
 
 def is_dense(value: Tensor) -> bool:
@@ -209,16 +222,15 @@ def memory_source(node: fx.Node) -> fx.Node | None:
 
 def covers(base: Tensor, view: Tensor) -> bool:
     """Returns whether all elements of a view in the same memory are elements of `base`."""
-    if view.numel() == 0 or has_same_layout(base, view):
+    if view.numel() == 0 or (base.shape, base.stride(), base.storage_offset()) == (
+        view.shape,
+        view.stride(),
+        view.storage_offset(),
+    ):
         return True
     first, last = _ends(view)
     start, end = _ends(base)
     return is_dense(base) and start <= first and last <= end
-
-
-def has_same_layout(a: Tensor, b: Tensor) -> bool:
-    """Returns whether two tensors have the same shape, strides and storage offset."""
-    return (a.shape, a.stride(), a.storage_offset()) == (b.shape, b.stride(), b.storage_offset())
 
 
 def _ends(value: Tensor) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from lamina.core.program import Device
 from lamina.core.target import Target
 
 from . import support
+from .aliases import tensors
 from .locations import origin_of, where
 from .random_bits import is_seed
 
@@ -90,7 +91,7 @@ def check_devices(gm: fx.GraphModule) -> None:
     for node in _visible(gm):
         if node in ahead:
             continue
-        for value in _tensors(node):
+        for value in tensors(node):
             if value.device != home and (is_seed(node) or not _is_small_integer(value)):
                 raise CompileError(
                     f"{_name(node)} is on {value.device}, other tensors on {home}", where=where(node), remedy=_REMEDY
@@ -108,7 +109,7 @@ def moved(gm: fx.GraphModule) -> list[fx.Node]:
         node
         for node in gm.graph.nodes
         if _is_argument(node) and node not in results
-        for value in _tensors(node)
+        for value in tensors(node)
         if value.device.type == "cpu" and not _is_small_integer(value) and (value.dim() == 0 or _is_copied(node, home))
     ]
 
@@ -120,7 +121,7 @@ def _is_argument(node: fx.Node) -> bool:
 
 def _is_copied(node: fx.Node, home: torch.device) -> bool:
     return bool(node.users) and all(
-        user.op == "call_function" and any(value.device == home for value in _tensors(user)) and user.target in _COPIES
+        user.op == "call_function" and any(value.device == home for value in tensors(user)) and user.target in _COPIES
         for user in node.users
     )
 
@@ -134,13 +135,6 @@ def _visible(gm: fx.GraphModule) -> Iterator[fx.Node]:
             yield node
         elif node.op == "call_function" and support.reason(node) is not None:
             yield node  # its operands may be numbers on the CPU for torch, and are on the GPU when it is called
-
-
-def _tensors(node: fx.Node) -> Iterator[Tensor]:
-    value = node.meta.get("val")
-    for one in value if isinstance(value, list | tuple) else (value,):
-        if isinstance(one, Tensor):
-            yield one
 
 
 def _is_small_integer(value: Tensor) -> bool:
@@ -157,7 +151,7 @@ def _home(gm: fx.GraphModule) -> torch.device:
     small: list[Tensor] = []
     for kind in ("placeholder", "call_function"):
         for node in gm.graph.nodes:
-            for value in _tensors(node) if node.op == kind else ():
+            for value in tensors(node) if node.op == kind else ():
                 if not _is_small_integer(value) and (value.dim() or value.device.type != "cpu"):
                     return value.device
                 small.append(value)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, fx
 
-from .aliases import storage
+from .aliases import layout, storage, tensors
 
 aten = torch.ops.aten
 
@@ -38,15 +38,14 @@ def rewritten(graph: fx.Graph) -> dict[fx.Node, tuple[fx.Node, ...]] | None:
     order = {node: i for i, node in enumerate(graph.nodes)}
     for node in order if any(map(_is_mutable, order)) else ():
         value = node.meta.get("val")
-        for one in value if isinstance(value, list | tuple) else (value,):
-            if isinstance(one, Tensor):
-                groups.setdefault(storage(one), []).append(node)
+        for one in tensors(node):
+            groups.setdefault(storage(one), []).append(node)
         if not _is_mutable(node):
             continue
         if functional(node.target) is None or not isinstance(value, Tensor):
             return None
         group = groups[storage(value)]
-        same = tuple(other for other in group if _is_same(other.meta["val"], value))
+        same = tuple(other for other in group if [*map(layout, tensors(other))] == [layout(value)])
         others = set(group).difference(same)
         if any(n.op == "placeholder" for n in group) or any(order[user] > order[node] for n in others for user in n.users):
             return None
@@ -62,11 +61,3 @@ def is_functional(node: fx.Node) -> bool:
 
 def _is_mutable(node: fx.Node) -> bool:
     return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
-
-
-def _is_same(value: object, other: Tensor) -> bool:
-    """Returns whether two tensors over the same memory are the same elements in the same order."""
-    if not isinstance(value, Tensor):
-        return False
-    mine, others = ((t.dtype, t.shape, t.stride(), t.storage_offset(), t.is_conj(), t.is_neg()) for t in (value, other))
-    return mine == others

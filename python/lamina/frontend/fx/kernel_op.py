@@ -13,9 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .dtypes import CODES
-
-_DTYPES = {code: dtype for dtype, code in CODES.items()}
+from .dtypes import CODES, DTYPES
 
 
 @torch.library.custom_op("lamina::kernel", mutates_args=())
@@ -70,4 +68,4 @@ def described(tensors: Sequence[Tensor]) -> str:
 def _like(text: str, device: torch.device) -> Tensor:
     dtype, sizes, strides = text.split(" ")
     shape = [int(n) for n in sizes.split("x") if n]
-    return torch.empty_strided(shape, [int(n) for n in strides.split(",") if n], dtype=_DTYPES[dtype], device=device)
+    return torch.empty_strided(shape, [int(n) for n in strides.split(",") if n], dtype=DTYPES[dtype], device=device)

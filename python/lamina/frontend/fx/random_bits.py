@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, fx
 from torch.utils.checkpoint import CheckpointPolicy
 
+from .rewriter import insert, replace
+
 aten = torch.ops.aten
 
 RANGE = (-(2**63), 2**63 - 1)  # of a seed; no other call has it, so it identifies seeds
@@ -76,22 +78,15 @@ def is_seed(node: fx.Node) -> bool:
     return node.target is SEED and node.args[:2] == RANGE
 
 
-def draw_together(graph: fx.Graph, outputs: list[Any]) -> list[Any]:
-    """Draws all seeds of a graph by one call, in place. Returns the updated outputs."""
+def draw_together(graph: fx.Graph) -> None:
+    """Draws all seeds of a graph by one call, in place."""
     seeds = [node for node in graph.nodes if is_seed(node)]
     if len(seeds) < 2:
-        return outputs
+        return
     first, value = seeds[0], seeds[0].meta["val"]
-    with graph.inserting_before(first):
-        drawn = graph.call_function(SEED, (*RANGE, [len(seeds)]), dict(first.kwargs))
-        drawn.meta = {**first.meta, "val": value.new_empty([len(seeds)])}
-        for i, seed in enumerate(seeds):
-            one = graph.call_function(aten.select.int, (drawn, 0, i))
-            one.meta = {**seed.meta, "val": value.new_empty([])}
-            seed.replace_all_uses_with(one)
-            outputs = [one if o is seed else o for o in outputs]
-            graph.erase_node(seed)
-    return outputs
+    drawn = insert(first, value.new_empty([len(seeds)]), SEED, *RANGE, [len(seeds)], **first.kwargs)
+    for i, seed in enumerate(seeds):
+        replace(seed, insert(seed, value.new_empty([]), aten.select.int, drawn, 0, i))
 
 
 def recompute_from_seeds(joint: fx.GraphModule) -> None:

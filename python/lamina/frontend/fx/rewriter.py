@@ -52,6 +52,36 @@ class Graft:
         last.graph.erase_node(last)
 
 
+def copied(gm: fx.GraphModule) -> fx.GraphModule:
+    """Returns a copy of a graph, with the metadata of its nodes, that holds the same tensors and graphs."""
+    graph = fx.Graph()
+    graph.output(graph.graph_copy(gm.graph, {})).meta = dict(gm.graph.output_node().meta)
+    return fx.GraphModule(gm, graph)
+
+
+def insert(at: fx.Node, value: Any, target: Any, *args: Any, like: fx.Node | None = None, **kwargs: Any) -> fx.Node:
+    """Inserts a call with this value before a node of ATen's dialect. It comes from the same place in the model as `like`, by
+    default as that node."""
+    with at.graph.inserting_before(at):
+        made = at.graph.call_function(target, args, kwargs)
+    made.meta = {key: held for key, held in (like or at).meta.items() if key != "tensor_meta"} | {"val": value}
+    return made
+
+
+def replace(node: fx.Node, value: Any) -> None:
+    """Replaces a node by another node or by a number, and erases it."""
+    substitute(node, value)
+    node.graph.erase_node(node)
+
+
+def substitute(node: fx.Node, value: Any) -> None:
+    """Replaces a node by another node or by a number in its users; the node stays."""
+    if isinstance(value, fx.Node):
+        node.replace_all_uses_with(value)
+    for user in list(node.users):
+        user.args, user.kwargs = fx.map_arg((user.args, user.kwargs), lambda n: value if n is node else n)
+
+
 def fake_mode(gm: fx.GraphModule) -> FakeTensorMode | None:
     """Returns the fake mode of all values of a graph; None where there are several, or none."""
     modes = {v.fake_mode for v in map(value, gm.graph.nodes) if isinstance(v, FakeTensor)}

@@ -62,11 +62,11 @@ _MOVES = {
 
 
 def reason(node: fx.Node) -> str | None:
-    """Returns None for a node that lowers; "library", "custom" (a user's kernel) or "fallback" for one that is called."""
+    """Returns None for a node that lowers; "library", "kernel" (a user's) or "fallback" for one that is called."""
     if node.target is operator.getitem:
         return None
     if node.target is KERNEL:
-        return "custom"
+        return "kernel"
     name = str(node.target)
     if name in LIBRARY or is_seed(node):
         return "library"

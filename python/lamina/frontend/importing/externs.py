@@ -63,8 +63,8 @@ def tensor_results(node: fx.Node) -> list[torch.Tensor | None]:
 
 
 def attributes(node: fx.Node, reason: str, given: Template) -> dict[str, ir.Attribute]:
-    """Returns the attributes of `graph.extern` (see dialects/graph.py) for the node's private function. Raises CompileError for
-    arguments that no program can hold."""
+    """Returns the attributes of `graph.extern` or `graph.kernel` (see dialects/graph.py) for the node's private function. Raises
+    CompileError for arguments that no program can hold."""
     try:
         return _attributes(node, reason, *given)
     except TypeError as error:
@@ -81,7 +81,7 @@ def _attributes(node: fx.Node, reason: str, args: list[Any], kwargs: dict[str, A
         "kwargs": ir.DictAttr.get({name: attribute(a) for name, a in kwargs.items()}),
         "strides": ir.ArrayAttr.get([none if t is None else ir.DenseI64ArrayAttr.get(list(t.stride())) for t in results]),
     }
-    if reason == "custom" or found["callee"].value in STRICT:
+    if reason == "kernel" or found["callee"].value in STRICT:
         taken = [value.meta["val"] for value in template(node)[0]]
         found["needs"] = ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(list(t.stride())) for t in taken])
     tensors = [t for t in results if t is not None]

@@ -47,7 +47,7 @@ class _Locations(ContextCache):
         inner = ir.Location.file(*source, 0, context=self._c) if source else ir.Location.unknown(self._c)
         if node.op != "call_function":
             return inner
-        named = ir.Location.name(op_name(node), inner, context=self._c)
+        named = ir.Location.name(str(node.target), inner, context=self._c)
         origin = origin_of(node)
         return ir.Location.name(origin, named, context=self._c) if origin else named
 
@@ -150,11 +150,6 @@ def makes_f64(node: fx.Node) -> bool:
     return all(v.dtype is not torch.float64 for v in given) if given else value.dim() > 0
 
 
-def op_name(node: fx.Node) -> str:
-    """Returns "aten.add.Tensor" for a node that calls that overload."""
-    return str(node.target)
-
-
 def import_graph(gm: fx.GraphModule, example_inputs: Sequence[Any] = (), options: Options | None = None) -> ir.Module:
     """Imports a normalized graph (see normalize) as a module at the linalg level.
 
@@ -175,7 +170,7 @@ def import_graph(gm: fx.GraphModule, example_inputs: Sequence[Any] = (), options
         if failure is None:
             repair(module)
             return module
-        blamed = [node for node in nodes if node not in reasons and failure.blames(op_name(node), source_of(node))]
+        blamed = [node for node in nodes if node not in reasons and failure.blames(str(node.target), source_of(node))]
         if not blamed:
             raise CompileError(
                 f"torch-mlir could not lower the model: {failure.message}",
@@ -201,7 +196,7 @@ def _refuse_fallbacks(reasons: dict[fx.Node, str]) -> None:
     for node, reason in reasons.items():
         if reason == "fallback":
             raise CompileError(
-                f"{op_name(node)} has no lowering and would run as an external call",
+                f"{node.target} has no lowering and would run as an external call",
                 where=where(node),
                 remedy="strict is set: rewrite the op, or compile without options.strict and LAMINA_STRICT",
             )

@@ -1,13 +1,12 @@
 """Rewrites as_strided as ops on values: torch-mlir's tensors have no memory, and its own rewrite assumes that every view is
 row-major."""
 
-from typing import Any
-
 import torch
 from torch import Tensor, fx
 from torch_mlir.extras.fx_as_strided import rewrite_as_strided
 
 from ..fx.aliases import is_dense, memory_source
+from ..fx.rewriter import insert, replace
 
 aten = torch.ops.aten
 
@@ -21,11 +20,9 @@ def rewrite_strided(graph: fx.Graph) -> None:
         while (source := memory_source(base)) is not None:
             base = source
         if is_dense(base.meta["val"]) and base.meta["val"].numel():
-            with graph.inserting_before(node):
-                made = _Elements(graph, node).of(base)
-            made.meta = dict(node.meta)  # keeps the strides, which a result of the graph must have
-            node.replace_all_uses_with(made)
-            graph.erase_node(node)
+            made = _Elements(node).of(base)
+            made.meta["val"] = node.meta["val"]  # keeps the strides, which a result of the graph must have
+            replace(node, made)
     values = {node.name: node.meta["val"] for node in strided}
     if rewrite_as_strided(graph):
         for node in graph.nodes:
@@ -35,8 +32,8 @@ def rewrite_strided(graph: fx.Graph) -> None:
 class _Elements:
     """Inserts nodes that compute the elements of `node`."""
 
-    def __init__(self, graph: fx.Graph, node: fx.Node) -> None:
-        self._graph, self._node, self._value = graph, node, node.meta["val"]
+    def __init__(self, node: fx.Node) -> None:
+        self._node, self._value = node, node.meta["val"]
 
     def of(self, base: fx.Node) -> fx.Node:
         held, value = base.meta["val"], self._value
@@ -46,33 +43,29 @@ class _Elements:
             order = _order(value)
             whole = self._view(row, [value.shape[d] for d in order])
             return self._permute(whole, [order.index(d) for d in range(value.dim())])
-        return self._call(aten.index.Tensor, value, row, [self._places(start)])
+        return insert(self._node, value, aten.index.Tensor, row, [self._places(start)])
 
     def _places(self, start: int) -> fx.Node:
         """The offset of each element from the start of the flattened base."""
         number = {"dtype": torch.int64, "device": self._value.device}
         whole = self._value.new_empty(self._value.shape, dtype=torch.int64)
-        places = self._call(aten.full.default, whole, list(whole.shape), start, **number)
+        places = insert(self._node, whole, aten.full.default, list(whole.shape), start, **number)
         for d, (size, stride) in enumerate(zip(whole.shape, self._value.stride(), strict=True)):
             if size > 1 and stride:
                 along = whole.new_empty(size)
-                steps = self._call(aten.arange.start_step, along, 0, size * stride, stride, **number)
-                places = self._call(aten.add.Tensor, whole, places, self._view(steps, [size] + [1] * (whole.dim() - 1 - d)))
+                steps = insert(self._node, along, aten.arange.start_step, 0, size * stride, stride, **number)
+                steps = self._view(steps, [size] + [1] * (whole.dim() - 1 - d))
+                places = insert(self._node, whole, aten.add.Tensor, places, steps)
         return places
 
     def _view(self, node: fx.Node, shape: list[int]) -> fx.Node:
         value = node.meta["val"]
-        return node if list(value.shape) == shape else self._call(aten.view.default, value.new_empty(shape), node, shape)
+        return node if list(value.shape) == shape else insert(self._node, value.new_empty(shape), aten.view.default, node, shape)
 
     def _permute(self, node: fx.Node, order: list[int]) -> fx.Node:
         if order == sorted(order):
             return node
-        return self._call(aten.permute.default, node.meta["val"].permute(order), node, order)
-
-    def _call(self, target: Any, value: Tensor, *args: Any, **kwargs: Any) -> fx.Node:
-        made = self._graph.call_function(target, args, kwargs)
-        made.meta = {name: held for name, held in self._node.meta.items() if name != "tensor_meta"} | {"val": value}
-        return made
+        return insert(self._node, node.meta["val"].permute(order), aten.permute.default, node, order)
 
 
 def _order(value: Tensor) -> list[int]:

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from ..fx.rewriter import insert, replace
+
 aten = torch.ops.aten
 
 _COMPARISONS = {getattr(getattr(aten, op), kind) for op in ("eq", "ne", "lt", "le", "gt", "ge") for kind in ("Scalar", "Tensor")}
@@ -31,16 +33,8 @@ def fold_comparisons(graph: fx.Graph) -> None:
             continue
         known[node] = value
         if node.target in _COMPARISONS:
-            _replace(graph, node, bool(value.item()))
-
-
-def _replace(graph: fx.Graph, node: fx.Node, value: bool) -> None:
-    shape, device = list(node.meta["val"].shape), node.meta["val"].device
-    with graph.inserting_before(node):
-        full = graph.call_function(aten.full.default, (shape, value), {"dtype": torch.bool, "device": device})
-    full.meta = dict(node.meta)
-    node.replace_all_uses_with(full)
-    graph.erase_node(node)
+            made, told = node.meta["val"], bool(value.item())
+            replace(node, insert(node, made, aten.full.default, list(made.shape), told, dtype=torch.bool, device=made.device))
 
 
 def _value(node: fx.Node, known: dict[fx.Node, Tensor]) -> Tensor | None:

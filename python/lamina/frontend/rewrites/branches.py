@@ -20,6 +20,7 @@ from lamina.core.errors import CompileError
 
 from ..fx import support
 from ..fx.locations import origin_of, where
+from ..fx.rewriter import insert, replace
 
 aten = torch.ops.aten
 _TORCH_COND: Any = importlib.import_module("torch._higher_order_ops.cond")  # the package has a function of that name
@@ -50,31 +51,25 @@ def any_layout() -> Iterator[None]:
         _TORCH_COND._merge_output = plain
 
 
-def inline(graph: fx.Graph, outputs: list[Any], gm: fx.GraphModule) -> list[Any]:
-    """Replaces every torch.cond in place and returns the updated outputs. `gm` holds the branches. Raises CompileError for a branch
-    that draws random numbers or divides integers by a tensor."""
-    while conds := [n for n in graph.nodes if n.op == "call_function" and n.target is torch.ops.higher_order.cond]:
+def inline(graph: fx.Graph, gm: fx.GraphModule) -> None:
+    """Replaces every torch.cond in place. `gm` holds the branches. Raises CompileError for a branch that draws random numbers or
+    divides integers by a tensor."""
+    while conds := graph.find_nodes(op="call_function", target=torch.ops.higher_order.cond):
         for cond in conds:
-            outputs = _inline(graph, outputs, gm, cond)
-    return outputs
+            _inline(graph, gm, cond)
 
 
-def _inline(graph: fx.Graph, outputs: list[Any], gm: fx.GraphModule, cond: fx.Node) -> list[Any]:
+def _inline(graph: fx.Graph, gm: fx.GraphModule, cond: fx.Node) -> None:
     predicate, *branches, operands = cond.args
     with graph.inserting_before(cond):
         taken, other = (_copy(graph, gm, cond, b, operands, predicate, i == 0) for i, b in enumerate(branches))
-        chosen = [_choose(graph, cond, i, predicate, a, b) for i, (a, b) in enumerate(zip(taken, other, strict=True))]
+    chosen = [_choose(cond, i, predicate, a, b) for i, (a, b) in enumerate(zip(taken, other, strict=True))]
     for item in [user for user in cond.users if user.target is operator.getitem]:
-        value = chosen[item.args[1]]
-        if isinstance(value, fx.Node):
-            item.replace_all_uses_with(value)
-        outputs = [value if o is item else o for o in outputs]
-        graph.erase_node(item)
+        replace(item, chosen[item.args[1]])
     graph.erase_node(cond)
     for branch in branches:
         if not branch.users:
             graph.erase_node(branch)
-    return outputs
 
 
 def _copy(
@@ -100,12 +95,12 @@ def _copy(
         if node.op == "get_attr":
             copied.target = f"{branch.target}.{node.target}"
         if node.target in _INDEXED:
-            _keep_inside(graph, copied, predicate, taken)
+            _keep_inside(copied, predicate, taken)
         mapping[node] = copied
     raise AssertionError("a graph ends in its output")
 
 
-def _keep_inside(graph: fx.Graph, node: fx.Node, predicate: fx.Node, taken: bool) -> None:
+def _keep_inside(node: fx.Node, predicate: fx.Node, taken: bool) -> None:
     """Replaces the op's indices by 0 where its branch is not taken."""
     position = _INDEXED[node.target]
     given = node.args[position]
@@ -114,28 +109,14 @@ def _keep_inside(graph: fx.Graph, node: fx.Node, predicate: fx.Node, taken: bool
         if not isinstance(index, fx.Node):
             return index
         value = index.meta["val"]
-        zero = graph.call_function(aten.full.default, ([], 0), {"dtype": value.dtype, "device": value.device})
-        zero.meta = _meta(node, value.new_empty(()))
+        zero = insert(node, value.new_empty(()), aten.full.default, [], 0, dtype=value.dtype, device=value.device)
         pair = (index, zero) if taken else (zero, index)
-        chosen = graph.call_function(aten.where.self, (predicate, *pair))
-        chosen.meta = _meta(node, torch.empty_like(value))
-        return chosen
+        return insert(node, torch.empty_like(value), aten.where.self, predicate, *pair)
 
-    with graph.inserting_before(node):
-        replaced = [masked(index) for index in given] if isinstance(given, list | tuple) else masked(given)
-    node.args = (*node.args[:position], replaced, *node.args[position + 1 :])
+    node.update_arg(position, [masked(index) for index in given] if isinstance(given, list | tuple) else masked(given))
 
 
-def _choose(graph: fx.Graph, cond: fx.Node, index: int, predicate: fx.Node, taken: Any, other: Any) -> Any:
+def _choose(cond: fx.Node, index: int, predicate: fx.Node, taken: Any, other: Any) -> Any:
     """Selects result `index` of a cond."""
     value = cond.meta["val"][index]
-    if not isinstance(value, Tensor):
-        return taken
-    chosen = graph.call_function(aten.where.self, (predicate, taken, other))
-    chosen.meta = _meta(cond, value)
-    return chosen
-
-
-def _meta(node: fx.Node, value: Tensor) -> dict[str, Any]:
-    """The metadata of `node`, such as its source lines, for another value."""
-    return {**{key: held for key, held in node.meta.items() if key != "tensor_meta"}, "val": value}
+    return insert(cond, value, aten.where.self, predicate, taken, other) if isinstance(value, Tensor) else taken

@@ -17,6 +17,7 @@ from torch import Tensor, fx
 from ..decompositions.convolutions import FEW
 from ..decompositions.ops.library import on_gpu
 from ..fx import support
+from ..fx.rewriter import insert, replace
 
 aten = torch.ops.aten
 FUSED = aten.cudnn_convolution_relu.default
@@ -163,25 +164,18 @@ def _fuse(graph: fx.Graph, chain: _Chain) -> None:
     x, weight, _, stride, padding, dilation, _, _, groups = convolution.args
     value, dtype = convolution.meta["val"], weight.meta["val"].dtype
     channels = value.shape[1]
-    with graph.inserting_before(relu):
-        make = _Maker(graph, relu.args[0])
-        bias = _parameter(chain.steps, dtype)
-        if bias is None and chain.steps:
-            scale, shift = make.folded(chain.steps)
-            bias = None if shift is None else make.to(dtype, make.view(shift, (channels,)))
-            if scale is not None:
-                wide = make(aten.mul.Tensor, make.to(torch.float32, weight), make.view(scale, (channels, 1, 1, 1)))
-                weight = make.to(dtype, wide)
-        call = graph.call_function(FUSED, (x, weight, bias, stride, padding, dilation, groups))
-    call.meta = {**_origin(convolution), "val": value.new_empty_strided(value.shape, value.stride())}
-    relu.replace_all_uses_with(call)
-    for node in (relu, *reversed(chain.links)):
+    make = _Maker(relu)
+    bias = _parameter(chain.steps, dtype)
+    if bias is None and chain.steps:
+        scale, shift = make.folded(chain.steps)
+        bias = None if shift is None else make.to(dtype, make.view(shift, (channels,)))
+        if scale is not None:
+            wide = make(aten.mul.Tensor, make.to(torch.float32, weight), make.view(scale, (channels, 1, 1, 1)))
+            weight = make.to(dtype, wide)
+    made, how = value.new_empty_strided(value.shape, value.stride()), (stride, padding, dilation, groups)
+    replace(relu, insert(relu, made, FUSED, x, weight, bias, *how, like=convolution))
+    for node in reversed(chain.links):
         graph.erase_node(node)
-
-
-def _origin(node: fx.Node) -> dict[str, Any]:
-    """The metadata that tells where in the model a node comes from."""
-    return {name: value for name, value in node.meta.items() if name not in ("val", "tensor_meta")}
 
 
 def _parameter(steps: Sequence[Step], dtype: torch.dtype) -> fx.Node | None:
@@ -197,10 +191,9 @@ def _parameter(steps: Sequence[Step], dtype: torch.dtype) -> fx.Node | None:
 
 @dataclass(frozen=True)
 class _Maker:
-    """Creates nodes with the source location of `origin`."""
+    """Creates nodes before `relu`, with the source location of the node before it."""
 
-    graph: fx.Graph
-    origin: fx.Node
+    relu: fx.Node
 
     def __call__(self, target: Any, *operands: fx.Node) -> fx.Node:
         values = [n.meta["val"] for n in operands]
@@ -216,9 +209,8 @@ class _Maker:
     def _node(
         self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], shape: Sequence[int], dtype: torch.dtype
     ) -> fx.Node:
-        node = self.graph.call_function(target, args, kwargs)
-        node.meta = {**_origin(self.origin), "val": args[0].meta["val"].new_empty(shape, dtype=dtype)}
-        return node
+        value = args[0].meta["val"].new_empty(shape, dtype=dtype)
+        return insert(self.relu, value, target, *args, like=self.relu.args[0], **kwargs)  # type: ignore[arg-type]
 
     def folded(self, steps: Sequence[Step]) -> tuple[fx.Node | None, fx.Node | None]:
         """The scale and shift that the steps amount to, in f32: what they multiply by (None for 1) and what they turn 0 into (None

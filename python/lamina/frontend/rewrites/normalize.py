@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any
 
 import torch
 from torch import Tensor, fx
@@ -21,6 +20,7 @@ from ..fx.destination import moved
 from ..fx.effects import drop_tokens
 from ..fx.locations import where
 from ..fx.random_bits import draw_together
+from ..fx.rewriter import copied, insert, replace, substitute
 from .branches import inline
 from .epilogues import take_epilogues
 
@@ -54,10 +54,9 @@ class Normalized:
 def fold_weights(gm: fx.GraphModule, values: Mapping[int, Tensor]) -> fx.GraphModule:
     """Returns a copy of `gm` with the arguments of these numbers replaced by their values: constants of the program, which keep
     their values even if the tensors change later. The arguments stay, unused."""
-    graph = fx.Graph()
-    folded = fx.GraphModule(gm, graph)
-    graph.output(graph.graph_copy(gm.graph, {}))
-    for i, node in enumerate([n for n in graph.nodes if n.op == "placeholder"]):
+    folded = copied(gm)
+    graph = folded.graph
+    for i, node in enumerate(graph.find_nodes(op="placeholder")):
         if i in values and isinstance(node.meta.get("val"), Tensor):
             name = f"folded_{i}"
             folded.register_buffer(name, values[i].detach().clone())
@@ -73,15 +72,16 @@ def normalize(gm: fx.GraphModule, *, round_intermediates: bool = False) -> Norma
     """Returns `gm` normalized; `gm` is not changed. Raises CompileError for sizes that depend on values, and for dtypes that have
     no code. round_intermediates: does not fuse epilogues into library calls, as these would round once for both ops."""
     graph = fx.Graph()
-    mapping: dict[fx.Node, fx.Node] = {}
-    returned = graph.graph_copy(gm.graph, mapping)
-    flat = list(returned) if isinstance(returned, list | tuple) else [returned]
-    flat = inline(graph, drop_tokens(graph, flat), gm)
+    returned = graph.graph_copy(gm.graph, {})
+    end = graph.output(tuple(returned) if isinstance(returned, list | tuple) else (returned,))
+    drop_tokens(graph)
+    inline(graph, gm)
     for node in graph.nodes:
         _unwrap(node)
         _check_static(node)
-    flat = draw_together(graph, _fill_empty(graph, flat))
-    arguments = [node for node in graph.nodes if node.op == "placeholder"]
+    _fill_empty(graph)
+    draw_together(graph)
+    arguments = graph.find_nodes(op="placeholder")
     inputs, tensors = [], []
     for i, node in enumerate(arguments):
         value = node.meta.get("val")
@@ -89,21 +89,20 @@ def normalize(gm: fx.GraphModule, *, round_intermediates: bool = False) -> Norma
             inputs.append(i)
             tensors.append(node)
         else:
-            _substitute(node, value)
-    flat = _inline_numbers(graph, gm, flat)
+            substitute(node, value)
+    _inline_numbers(graph, gm)
     captured = _capture(graph, gm, arguments[-1] if arguments else None, tensors)
-    outputs = classify(graph, flat, tensors)
-    graph.output(outputs.bases)
+    outputs = classify(graph, [*end.args[0]], tensors)
+    end.args = (outputs.bases,)
     for node in reversed(list(graph.nodes)):
         if node.op == "placeholder" and not isinstance(node.meta.get("val"), Tensor):
             graph.erase_node(node)
         elif node.target in _IDENTITIES:
-            node.replace_all_uses_with(node.args[0])
-            graph.erase_node(node)
+            replace(node, node.args[0])
         elif (node.target in SETTLED or not _has_effect(node)) and not node.users and node.op in ("call_function", "get_attr"):
             graph.erase_node(node)
         elif node.target is aten.as_strided.default:
-            _expand_scalar(graph, node)
+            _expand_scalar(node)
     if not round_intermediates:
         take_epilogues(graph)
     for node in graph.nodes:
@@ -117,20 +116,16 @@ def normalize(gm: fx.GraphModule, *, round_intermediates: bool = False) -> Norma
     return Normalized(result, interface, free, shares)
 
 
-def _expand_scalar(graph: fx.Graph, node: fx.Node) -> None:
+def _expand_scalar(node: fx.Node) -> None:
     """Rewrites as_strided over memory of one element, as resize_ leaves it: torch-mlir indexes a scalar by nothing and ends the
     process."""
     source, value = node.args[0], node.meta["val"]
     held = source.meta["val"]
     if held.numel() != 1 or held.untyped_storage().nbytes() != held.element_size():
         return
-    with graph.inserting_before(node):
-        one = graph.call_function(aten.view.default, (source, [1] * value.dim()))
-        expanded = graph.call_function(aten.expand.default, (one, list(value.shape)))
-    one.meta = {**node.meta, "val": held.view([1] * value.dim())}
-    expanded.meta = {**node.meta, "val": value.new_empty(value.shape)}
-    node.replace_all_uses_with(expanded)
-    graph.erase_node(node)
+    ones = [1] * value.dim()
+    one = insert(node, held.view(ones), aten.view.default, source, ones)
+    replace(node, insert(node, value.new_empty(value.shape), aten.expand.default, one, list(value.shape)))
 
 
 def is_inline(node: fx.Node, value: Tensor) -> bool:
@@ -139,19 +134,13 @@ def is_inline(node: fx.Node, value: Tensor) -> bool:
     return value.dtype in support.LITERAL and (value.numel() <= _INLINE or bool(node.meta.get(WEIGHT)))
 
 
-def _fill_empty(graph: fx.Graph, outputs: list[Any]) -> list[Any]:
+def _fill_empty(graph: fx.Graph) -> None:
     """Replaces tensors without elements by constants: torch-mlir ends the process on some views of them (a division by zero)."""
     for node in list(graph.nodes):
         value = node.meta.get("val")
         if node.op != "call_function" or not isinstance(value, Tensor) or value.numel() or support.has_effect(node):
             continue
-        with graph.inserting_before(node):
-            empty = graph.call_function(aten.full.default, (list(value.shape), 0), {"dtype": value.dtype, "device": value.device})
-        empty.meta = dict(node.meta)
-        node.replace_all_uses_with(empty)
-        outputs = [empty if o is node else o for o in outputs]
-        graph.erase_node(node)
-    return outputs
+        replace(node, insert(node, value, aten.full.default, list(value.shape), 0, dtype=value.dtype, device=value.device))
 
 
 def _unwrap(node: fx.Node) -> None:
@@ -188,29 +177,19 @@ def _check_dtype(node: fx.Node) -> None:
         raise CompileError(f"input {name} has dtype {v.dtype}", remedy="convert it outside the compiled function")
 
 
-def _substitute(node: fx.Node, value: Any) -> None:
-    """Inlines an argument that is a number into its users."""
-    for user in list(node.users):
-        user.args = fx.map_arg(user.args, lambda n: value if n is node else n)
-        user.kwargs = fx.map_arg(user.kwargs, lambda n: value if n is node else n)
-
-
-def _inline_numbers(graph: fx.Graph, gm: fx.GraphModule, outputs: list[Any]) -> list[Any]:
+def _inline_numbers(graph: fx.Graph, gm: fx.GraphModule) -> None:
     """Writes constants of one element as aten.full: with torch 2.11, torch-mlir has no place for a literal of f64 without
-    dimensions. Returns the updated outputs."""
+    dimensions."""
     for node in [n for n in graph.nodes if n.op == "get_attr"]:
         value = attrgetter(str(node.target))(gm)
         if not isinstance(value, Tensor) or value.numel() != 1 or value.dtype.is_complex or value.dtype not in support.CARRIED:
             continue
-        with graph.inserting_before(node), unset_fake_temporarily():
-            number = graph.call_function(
-                aten.full.default, (list(value.shape), value.item()), {"dtype": value.dtype, "device": value.device}
-            )
-        number.meta = dict(node.meta)
-        node.replace_all_uses_with(number)
-        outputs = [number if o is node else o for o in outputs]
-        graph.erase_node(node)
-    return outputs
+        with unset_fake_temporarily():
+            number = value.item()
+        made = insert(
+            node, node.meta.get("val"), aten.full.default, list(value.shape), number, dtype=value.dtype, device=value.device
+        )
+        replace(node, made)
 
 
 def _capture(graph: fx.Graph, gm: fx.GraphModule, last: fx.Node | None, tensors: list[fx.Node]) -> tuple[str, ...]:

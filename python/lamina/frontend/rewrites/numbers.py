@@ -15,6 +15,8 @@ from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+from ..fx.rewriter import replace
+
 
 def is_symbolic(value: Any) -> bool:
     """Returns whether a size is left open: a SymInt, or a tensor with one among its sizes or strides."""
@@ -50,23 +52,14 @@ def with_constants(gm: fx.GraphModule, values: Mapping[int, float]) -> fx.GraphM
     placeholders = [mapping[n] for n in gm.graph.nodes if n.op == "placeholder"]
     for i, number in values.items():
         for item in _items(placeholders[i]):
-            _put(item, number)
+            replace(item, number)
         if placeholders[i].users and isinstance(number, float):  # the tensor itself has users as well
             with graph.inserting_before(placeholders[i]):
                 scalar = graph.call_function(torch.scalar_tensor, (number,), {"dtype": torch.float64})
-            placeholders[i].replace_all_uses_with(scalar)
-            graph.erase_node(placeholders[i])
+            replace(placeholders[i], scalar)
         else:
-            _put(placeholders[i], number)
+            replace(placeholders[i], number)
     return fx.GraphModule(gm, graph)
-
-
-def _put(node: fx.Node, number: float) -> None:
-    """Replaces a node by a number."""
-    for user in list(node.users):
-        user.args = fx.map_arg(user.args, lambda n: number if n is node else n)
-        user.kwargs = fx.map_arg(user.kwargs, lambda n: number if n is node else n)
-    node.graph.erase_node(node)
 
 
 @contextmanager

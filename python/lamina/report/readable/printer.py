@@ -43,8 +43,8 @@ class ReadablePrinter:
         """Writes an op and what is inside of it."""
         known = {
             "func.func": self._function, "plan.program": self._program, "plan.launch": self._launch, "plan.call": self._call,
-            "graph.group": self._group, "graph.extern": self._extern, "linalg.generic": self._generic, "scf.for": self._for,
-            "scf.if": self._if,
+            "plan.kernel": self._call, "graph.group": self._group, "graph.extern": self._call, "graph.kernel": self._call,
+            "linalg.generic": self._generic, "scf.for": self._for, "scf.if": self._if,
         }  # fmt: skip
         if op.name in known:
             known[op.name](op, depth)
@@ -145,17 +145,10 @@ class ReadablePrinter:
         self._step(op, depth, f"launch @{kernel}({self._operands(ins)})", outs, label if label != kernel else "")
 
     def _call(self, op: ir.Operation, depth: int) -> None:
-        count = ir.IntegerAttr(op.attributes["n_out"]).value
+        """Writes a call with its arguments, tensors in the places of units, or a source kernel, tensors first."""
         values = list(op.operands)
-        ins, outs = values[: len(values) - count], values[len(values) - count :]
-        self._step(op, depth, f"call {self._called(op, ins)}", [*outs, *op.results], literal(op.attributes["reason"]))
-
-    def _extern(self, op: ir.Operation, depth: int) -> None:
-        self._step(op, depth, f"call {self._called(op, list(op.operands))}", list(op.results), literal(op.attributes["reason"]))
-
-    def _called(self, op: ir.Operation, ins: list[ir.Value]) -> str:
-        """Returns the callee and its arguments: tensors in the places of units."""
-        left = iter(ins)
+        cut = len(values) - (ir.IntegerAttr(op.attributes["n_out"]).value if "n_out" in op.attributes else 0)
+        left, outs = iter(values[:cut]), [*values[cut:], *op.results]
 
         def given(attribute: ir.Attribute) -> str:
             if isinstance(attribute, ir.UnitAttr):
@@ -165,9 +158,12 @@ class ReadablePrinter:
                 return f"[{', '.join(map(given, attribute))}]"
             return literal(attribute)
 
-        arguments = [given(a) for a in ir.ArrayAttr(op.attributes["args"])]
+        word, note = ("call", literal(op.attributes["reason"])) if "reason" in op.attributes else ("kernel", "")
+        arguments = [given(a) for a in op.attributes.get("args", ())]
         arguments += [f"{a.name}={given(a.attr)}" for a in ir.DictAttr(op.attributes["kwargs"])]
-        return f"{literal(op.attributes['callee'])}({', '.join([*arguments, *(self.text(v).text for v in left)])})"
+        tensors = [self.text(v).text for v in left]
+        arguments = [*arguments, *tensors] if "args" in op.attributes else [*tensors, *arguments]
+        self._step(op, depth, f"{word} {literal(op.attributes['callee'])}({', '.join(arguments)})", outs, note)
 
     def _group(self, op: ir.Operation, depth: int) -> None:
         block = op.regions[0].blocks[0]

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from lamina.core.program import Call, Launch, Program, Ref
 
 from ..library import library_call
-from ..resolve import overload
+from ..resolve import arguments_of, overload
 
 _DEPENDS_ON_MORE = {"data_dependent_output", "dynamic_output_shape"}
 """torch's tags of operators whose output size depends on data, so that the host has to wait for it."""
@@ -91,24 +92,15 @@ def _why_not(step: Call) -> str:
 
 def _drops_nothing(step: Call) -> bool:
     """Tells whether the call draws random numbers for dropout only, and its dropout is 0."""
-    return _arguments(step).get("dropout_p") in (0, 0.0)
+    return arguments_of(step).get("dropout_p") in (0, 0.0)
 
 
 def _seeds(step: Call) -> set[int]:
     """Returns the buffers of random seeds that a call takes but, as it drops nothing, does not read."""
     if not step.callee.startswith("aten.") or not _drops_nothing(step):
         return set()
-    return {ref.buffer for name, ref in _arguments(step).items() if name.startswith("philox_") and isinstance(ref, Ref)}
-
-
-def _arguments(step: Call) -> dict[str, Any]:
-    """Returns the arguments of a call by their names in the operator's schema."""
-    names = [argument.name for argument in overload(step.callee, step.where)._schema.arguments]
-    return dict(zip(names, step.args, strict=False)) | dict(step.kwargs)
+    return {ref.buffer for name, ref in arguments_of(step).items() if name.startswith("philox_") and isinstance(ref, Ref)}
 
 
 def _count(shape: tuple[Any, ...]) -> int:
-    count = 1
-    for size in shape:
-        count *= int(size)
-    return count
+    return prod(shape)

@@ -20,6 +20,7 @@ from torch_mlir.passmanager import PassManager
 from lamina.core.errors import CompileError
 from lamina.core.target import Target
 from lamina.passes.ir.locations import where
+from lamina.passes.ir.reading import nested
 from lamina.passes.lower.expand_math import ExpandMath
 from lamina.passes.lower.tile_to_cpu import CHECKS, TileToCpu
 
@@ -51,15 +52,6 @@ class CpuBackend(Backend):
     def __init__(self, target: Target) -> None:
         self.target, self.device = target, target.cpu
 
-    def accepts(self, module: ir.Module) -> str | None:
-        """Returns the first argument that is not a memref of static shape, as an error text; None where all are."""
-        for op in module.body.operations:
-            if "tile.grid" in op.operation.attributes:
-                for argument in op.operation.regions[0].blocks[0].arguments:
-                    if not isinstance(argument.type, ir.MemRefType) or not argument.type.has_static_shape:
-                        return f"{argument.type} is not a memref of static shape"
-        return None
-
     def compile(self, module: ir.Module, ready: Sequence[Any] = ()) -> Artifact:
         """Compiles all tile programs into one object file. Raises CompileError for an op that does not lower to LLVM."""
         kernels = tuple(
@@ -85,9 +77,9 @@ class CpuBackend(Backend):
         with clock.stage("text"):
             text = llvm_text.attach(llvm_text.convert(text), {"prefer-vector-width": str(self.device.simd_bits)})
         with clock.stage("parse"):
-            parsed = parse(text)
-        with clock.stage("optimize"):
             machine = self.machine()
+            parsed = llvm_text.parse(text, machine)
+        with clock.stage("optimize"):
             optimize(parsed, machine)
         with clock.stage("emit"):
             code = machine.emit_object(parsed)
@@ -102,7 +94,7 @@ class CpuBackend(Backend):
     def assembly(self, artifact: Artifact) -> str:
         """Returns the assembly text, compiled again from the artifact's LLVM IR."""
         machine = self.machine()
-        parsed = parse(artifact.llvm)
+        parsed = llvm_text.parse(artifact.llvm, machine)
         optimize(parsed, machine)
         return str(machine.emit_assembly(parsed))
 
@@ -118,32 +110,13 @@ class CpuBackend(Backend):
 
 def check_converted(module: ir.Module) -> None:
     """Raises CompileError for an op outside the llvm dialect. Translation would end the process on it without naming it."""
-    left: dict[str, ir.Operation] = {}
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
+    for op in nested(module.operation):
         if not op.name.startswith(("llvm.", "builtin.module")):
-            left.setdefault(op.name, op)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    for name, op in left.items():
-        raise CompileError(
-            f"{name} did not lower to LLVM on the CPU: {textwrap.shorten(str(op), 200, placeholder=' ...')}",
-            where=where(op.location),
-            remedy="a tile program for the CPU may use vectors of rank 1 and 2, scalars and memrefs of static shape",
-        )
-
-
-def parse(text: str) -> llvm.ModuleRef:
-    """Parses and verifies LLVM IR text. Raises CompileError where LLVM 22 rejects it."""
-    try:
-        parsed = llvm.parse_assembly(text)
-        parsed.verify()
-        return parsed
-    except RuntimeError as error:
-        raise CompileError(
-            f"LLVM 22 does not read this LLVM IR: {error}", remedy="a literal may need a rule in llvm_text"
-        ) from error
+            raise CompileError(
+                f"{op.name} did not lower to LLVM on the CPU: {textwrap.shorten(str(op), 200, placeholder=' ...')}",
+                where=where(op.location),
+                remedy="a tile program for the CPU may use vectors of rank 1 and 2, scalars and memrefs of static shape",
+            )
 
 
 def optimize(parsed: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
@@ -153,8 +126,6 @@ def optimize(parsed: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
     LayerNorm, LLVM's O2 makes it no faster than two passes do and takes twenty times as long. Scalar programs (scans) get all of
     O2's function passes.
     """
-    parsed.triple = machine.triple
-    parsed.data_layout = str(machine.target_data)
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
     blocks = llvm.create_new_function_pass_manager()
     blocks.add_simplify_cfg_pass()

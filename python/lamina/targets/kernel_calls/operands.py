@@ -66,9 +66,7 @@ def said(
 
 def tensors(call: Call) -> tuple[Ref, ...]:
     """Returns a call's input tensors."""
-    given = call.args[0]
-    assert isinstance(given, tuple)
-    return tuple(ref for ref in given if isinstance(ref, Ref))
+    return tuple(ref for ref in call.args if isinstance(ref, Ref))
 
 
 def sizes(ref: Ref) -> tuple[int, ...]:

@@ -28,7 +28,7 @@ from .cuda import compile_cuda
 from .hooks import function_of
 
 _GLUON = f"{HEADER}from triton.experimental import gluon\n"
-REASON = "custom"  # the reason of calls that stand for source kernels: users', and Lamina's for attention
+REASON = "kernel"  # the reason of calls that stand for source kernels: users', and Lamina's for attention
 _POINTER = {
     "bool": "*i1", "u8": "*u8", "i8": "*i8", "i16": "*i16", "i32": "*i32", "i64": "*i64", "u64": "*u64", "f16": "*fp16",
     "bf16": "*bf16", "f32": "*fp32", "f64": "*fp64", "f8e4m3fn": "*fp8e4nv", "f8e5m2": "*fp8e5",
@@ -104,9 +104,7 @@ def launched(program: Program) -> tuple[Program, list[UserKernel]]:
 
 def refs_of(call: Call) -> tuple[Ref, ...]:
     """Returns the tensors that the kernel is launched with: inputs, then outputs."""
-    given = call.args[0]
-    assert isinstance(given, tuple)
-    return (*(ref for ref in given if isinstance(ref, Ref)), *call.outs)
+    return (*(ref for ref in call.args if isinstance(ref, Ref)), *call.outs)
 
 
 def _kernel(call: Call, program: Program) -> UserKernel:

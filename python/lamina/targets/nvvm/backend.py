@@ -77,24 +77,12 @@ class NvvmBackend(Backend):
     def __init__(self, target: Target) -> None:
         self.target, self.gpu = target, target.gpu
 
-    def accepts(self, module: ir.Module) -> str | None:
-        """Returns why a program is not for a GPU: it has no tile.threads, or an argument that is not a memref of static shape. None
-        where all are."""
-        for op in module.body.operations:
-            if "tile.grid" in op.operation.attributes:
-                if "tile.threads" not in op.operation.attributes:
-                    return f"@{name_of(op.operation)} is a program for a CPU: it has no tile.threads"
-                for argument in op.operation.regions[0].blocks[0].arguments:
-                    if not isinstance(argument.type, ir.MemRefType) or not argument.type.has_static_shape:
-                        return f"{argument.type} is not a memref of static shape"
-        return None
-
     def compile(self, module: ir.Module, ready: Sequence[triton.Awaited] = ()) -> GpuArtifact:
         """Compiles all tile programs to cubins, with Triton, LLVM and ptxas in threads. Raises CompileError.
 
         ready  source kernels, which are compiled on their own (targets/kernel_calls)
         """
-        if why := self.accepts(module):
+        if why := _refused(module):
             raise CompileError(why, remedy=f"make it by lamina-tile{{target={self.target}}}")
         clock = Stopwatch()
         printed = triton_text.take(module, self.gpu.capability >= TMA)
@@ -212,7 +200,7 @@ class NvvmBackend(Backend):
         """Compiles LLVM 24's text to PTX."""
         text = llvm_text.convert(llvm)
         target = codegen.machine(self.gpu)
-        parsed = codegen.parse(text, target)
+        parsed = llvm_text.parse(text, target)
         codegen.optimize(parsed, target)
         return codegen.emit(parsed, target)
 
@@ -246,3 +234,16 @@ class MadeCode:
 
 def _processors() -> int:
     return len(os.sched_getaffinity(0))
+
+
+def _refused(module: ir.Module) -> str:
+    """Returns why a program is not for a GPU: it has no tile.threads, or an argument that is not a memref of static shape. ""
+    where all are."""
+    for op in module.body.operations:
+        if "tile.grid" in op.operation.attributes:
+            if "tile.threads" not in op.operation.attributes:
+                return f"@{name_of(op.operation)} is a program for a CPU: it has no tile.threads"
+            for argument in op.operation.regions[0].blocks[0].arguments:
+                if not isinstance(argument.type, ir.MemRefType) or not argument.type.has_static_shape:
+                    return f"{argument.type} is not a memref of static shape"
+    return ""

@@ -5,6 +5,7 @@ from torch_mlir import ir
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.passes.ir.locations import where
+from lamina.passes.ir.reading import nested
 
 # LLVM intrinsics without NVPTX instructions or library functions: LLVM aborts on them
 _NO_CODE = {
@@ -22,33 +23,27 @@ _CLUSTER = ("nvvm.cluster", "nvvm.mapa")
 def check_converted(module: ir.Operation, gpu: Gpu) -> None:
     """Raises CompileError for the first op of a gpu.module that has no translation or no code, or that this GPU does not
     support."""
-    found: list[tuple[ir.Operation, str, str]] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        name = op.name
-        if name.startswith("llvm."):
-            if name in _NO_CODE:
-                found.append((op, f"{name} has no GPU code", "lamina-expand-math{target=nvvm} must run before"))
-            elif name == "llvm.func" and not op.regions[0].blocks and not _is_known(op):
-                symbol = ir.StringAttr(op.attributes["sym_name"]).value
-                found.append((op, f"{symbol} is a function of a library, and no GPU has it", "lower the op that calls it before"))
-        elif name.startswith("nvvm."):
-            found.extend(_misplaced(op, gpu))
-        elif name not in ("gpu.module", "builtin.module"):
-            found.append((op, f"{name} did not lower to NVVM: {_short(op)}", "see lamina-gpu-to-nvvm for what it takes"))
-        return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
-
-    module.walk(visit, ir.WalkOrder.PRE_ORDER)
-    for op, message, remedy in found:
-        raise CompileError(message, where=where(op.location), remedy=remedy)
+    for op in nested(module):
+        if why := _why_not(op, gpu):
+            message, remedy = why
+            raise CompileError(message, where=where(op.location), remedy=remedy)
 
 
-def _misplaced(op: ir.Operation, gpu: Gpu) -> list[tuple[ir.Operation, str, str]]:
-    if op.name.startswith(_TENSOR_CORE) and not gpu.arch.endswith("a"):
-        return [(op, f"{op.name} needs an architecture of one chip, not {gpu.arch}", f"compile for nvvm:{gpu.arch}a")]
-    if op.name.startswith(_CLUSTER) and gpu.capability < 90:
-        return [(op, f"{op.name} needs clusters, which {gpu.arch} has not", "compile for nvvm:sm_90 or newer")]
-    return []
+def _why_not(op: ir.Operation, gpu: Gpu) -> tuple[str, str] | None:
+    """Returns what is wrong with an op, and the remedy."""
+    name = op.name
+    if name in _NO_CODE:
+        return f"{name} has no GPU code", "lamina-expand-math{target=nvvm} must run before"
+    if name == "llvm.func" and not op.regions[0].blocks and not _is_known(op):
+        symbol = ir.StringAttr(op.attributes["sym_name"]).value
+        return f"{symbol} is a function of a library, and no GPU has it", "lower the op that calls it before"
+    if name.startswith(_TENSOR_CORE) and not gpu.arch.endswith("a"):
+        return f"{name} needs an architecture of one chip, not {gpu.arch}", f"compile for nvvm:{gpu.arch}a"
+    if name.startswith(_CLUSTER) and gpu.capability < 90:
+        return f"{name} needs clusters, which {gpu.arch} has not", "compile for nvvm:sm_90 or newer"
+    if not name.startswith(("llvm.", "nvvm.", "gpu.module", "builtin.module")):
+        return f"{name} did not lower to NVVM: {_short(op)}", "see lamina-gpu-to-nvvm for what it takes"
+    return None
 
 
 def _is_known(op: ir.Operation) -> bool:

@@ -25,20 +25,6 @@ def machine(gpu: Gpu) -> llvm.TargetMachine:
     )
 
 
-def parse(text: str, target: llvm.TargetMachine) -> llvm.ModuleRef:
-    """Parses and verifies LLVM IR text for the target. Raises CompileError where LLVM 22 rejects it."""
-    try:
-        parsed = llvm.parse_assembly(text)
-        parsed.verify()
-    except RuntimeError as error:
-        raise CompileError(
-            f"LLVM 22 does not read this LLVM IR: {error}", remedy="a literal may need a rule in llvm_text"
-        ) from error
-    parsed.triple = TRIPLE
-    parsed.data_layout = str(target.target_data)
-    return parsed
-
-
 def optimize(parsed: llvm.ModuleRef, target: llvm.TargetMachine) -> None:
     """Runs the middle end: two passes over each function, since ptxas optimizes again and a thread's values are in registers.
 

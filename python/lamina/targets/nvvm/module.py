@@ -4,6 +4,7 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.passes.ir.locations import sources
+from lamina.passes.ir.reading import nested
 
 
 def split(module: ir.Module, count: int) -> list[ir.Module]:
@@ -47,18 +48,11 @@ def programs_of(module: ir.Module) -> list[str]:
 
 def lines_of(module: ir.Module, kernel: str) -> list[str]:
     """Returns the model's source lines that a kernel was made of."""
-    found: dict[str, None] = {}
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        found.update(dict.fromkeys(sources(op.location)))
-        return ir.WalkResult.ADVANCE
-
     if not any(op.operation.name == "gpu.module" for op in module.body.operations):
         return []
-    for op in device_module(module).regions[0].blocks[0].operations:
-        if "sym_name" in op.operation.attributes and name_of(op.operation) == kernel:
-            op.operation.walk(visit)
-    return list(found)
+    functions = [op.operation for op in device_module(module).regions[0].blocks[0].operations]
+    kernels = [f for f in functions if "sym_name" in f.attributes and name_of(f) == kernel]
+    return list(dict.fromkeys(line for f in kernels for op in nested(f) for line in sources(op.location)))
 
 
 def kernel_at(source: str, line: int) -> str:

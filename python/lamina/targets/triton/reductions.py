@@ -2,8 +2,7 @@
 
 from torch_mlir import ir
 
-from lamina.passes.ir.reading import neutral
-from lamina.passes.lower.simt.collective.reductions import COMBINE
+from lamina.passes.ir.reading import combining_op, neutral
 
 from .lanes import LaneMemory
 from .math import joining
@@ -16,9 +15,8 @@ class Reductions(LaneMemory):
 
     def _reduction(self, op: ir.Operation) -> None:
         """Prints the reduction of a block, combined with the initial value where there is one."""
-        kind = str(op.attributes["kind"]).removeprefix("#vector.kind<").removesuffix(">")
         block, *start = op.operands
-        name = COMBINE[kind][0 if isinstance(op.result.type, ir.FloatType) else 1]
+        name = combining_op(op)
         text = self._reduced(name, self._whole(block, name))
         self._set(op.result, applied(name, [text, self._value(start[0])], "") or "" if start else text)
 

@@ -123,7 +123,7 @@ def alone(step: Call) -> Program:
         *(Buffer("input", i, 0, _elements(ref) * ITEM_BYTES[ref.dtype], 0) for i, ref in enumerate(taken)),
         *(Buffer("output", i, 0, _span(ref) * ITEM_BYTES[ref.dtype], -1) for i, ref in enumerate(outs)),
     )
-    return Program(0, 0, 0, inputs, buffers, (), (replace(step, args=(given,), outs=made),), made, device="cuda")
+    return Program(0, 0, 0, inputs, buffers, (), (replace(step, args=given, outs=made),), made, device="cuda")
 
 
 def random_inputs(step: Call, device: torch.device) -> list[Tensor]:

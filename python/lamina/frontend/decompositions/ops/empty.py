@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .random import turned_back
+
 aten = torch.ops.aten
 
 
@@ -17,8 +19,7 @@ def empty(size: Sequence[int], *, memory_format: torch.memory_format | None = No
 
 def empty_permuted(size: Sequence[int], physical: Sequence[int], **kwargs: Any) -> Tensor:
     """Returns zeros. physical: the dimensions in memory order."""
-    out = torch.full([size[d] for d in physical], 0, **_typed(kwargs))
-    return out if list(physical) == list(range(len(size))) else out.permute([list(physical).index(d) for d in range(len(size))])
+    return turned_back(torch.full([size[d] for d in physical], 0, **_typed(kwargs)), physical)
 
 
 def empty_strided(size: Sequence[int], strides: Sequence[int], **kwargs: Any) -> Any:

@@ -20,12 +20,14 @@ def _bounds(size: int, start: int | None, end: int | None) -> tuple[int, int]:
     return start, end
 
 
-def _pad(x: Tensor, dim: int, before: int, after: int) -> Tensor:
+def pad(x: Tensor, dim: int, before: int, after: int) -> Tensor:
+    """Pads a tensor with zeros before and after it along a dimension."""
     widths = [0, 0] * (x.dim() - 1 - dim) + [before, after]
     return torch.constant_pad_nd(x, widths, 0) if before or after else x
 
 
-def _position(x: Tensor, dim: int) -> Tensor:
+def position(x: Tensor, dim: int) -> Tensor:
+    """Returns the numbers of the elements along a dimension, to broadcast against the tensor."""
     shape = [1] * x.dim()
     shape[dim] = x.shape[dim]
     return torch.arange(x.shape[dim], device=x.device).view(shape)
@@ -37,14 +39,14 @@ def slice_backward(grad: Tensor, sizes: Sequence[int], dim: int, start: int, end
         return NotImplemented
     dim %= len(sizes)
     first, last = _bounds(sizes[dim], start, end)
-    return _pad(grad, dim, first, sizes[dim] - last)
+    return pad(grad, dim, first, sizes[dim] - last)
 
 
 def select_backward(grad: Tensor, sizes: Sequence[int], dim: int, index: int) -> Any:
     """Pads the gradient of one index with zeros."""
     dim %= len(sizes)
     index = index % sizes[dim]
-    return _pad(grad.unsqueeze(dim), dim, index, sizes[dim] - index - 1)
+    return pad(grad.unsqueeze(dim), dim, index, sizes[dim] - index - 1)
 
 
 def slice_scatter(x: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
@@ -58,17 +60,11 @@ def slice_scatter(x: Tensor, src: Tensor, dim: int = 0, start: int | None = None
         return x.clone()
     if (first, last) == (0, x.shape[dim]):
         return src.expand(x.shape).clone()
-    at = _position(x, dim)
+    at = position(x, dim)
     shape = [*x.shape]
     shape[dim] = last - first
-    padded = _pad(src.expand(shape), dim, first, x.shape[dim] - last)
+    padded = pad(src.expand(shape), dim, first, x.shape[dim] - last)
     return torch.where((at >= first) & (at < last), padded, x)
-
-
-def select_scatter(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
-    """Selects `src` at `index` of a dimension and x elsewhere."""
-    dim %= x.dim()
-    return torch.where(_position(x, dim) == index % x.shape[dim], src.to(x.dtype).unsqueeze(dim), x)
 
 
 def as_strided_scatter(x: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Any:
@@ -91,11 +87,6 @@ def as_strided_scatter(x: Tensor, src: Tensor, size: Sequence[int], stride: Sequ
 def _end(size: Sequence[int], stride: Sequence[int], offset: int) -> int:
     """Returns the position in memory after the last element."""
     return offset + 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if all(size) else 0
-
-
-def as_strided_copy(x: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Tensor:
-    """Returns a row-major copy of the strided view."""
-    return x.as_strided(size, stride, offset).clone(memory_format=torch.contiguous_format)
 
 
 def _with_a_list(op: Any) -> Callable[..., Any]:
@@ -168,19 +159,15 @@ def copy(x: Tensor, src: Tensor, non_blocking: bool = False) -> Any:
         return NotImplemented
     order = memory_order(x)
     given = src.to(x.dtype).expand(x.shape)
-    if order == sorted(order):
-        return given.clone(memory_format=torch.contiguous_format)
-    turned = given.permute(order).clone(memory_format=torch.contiguous_format)
-    return turned_back(turned, order)
+    turned = given if order == sorted(order) else given.permute(order)
+    return turned_back(turned.clone(memory_format=torch.contiguous_format), order)
 
 
 INDEXING: dict[Any, Callable[..., Any]] = {
     aten.slice_backward.default: slice_backward,
     aten.select_backward.default: select_backward,
     aten.slice_scatter.default: slice_scatter,
-    aten.select_scatter.default: select_scatter,
     aten.as_strided_scatter.default: as_strided_scatter,
-    aten.as_strided_copy.default: as_strided_copy,
     aten.index_add.default: _with_a_list(aten.index_add.default),
     aten.index_copy.default: _with_a_list(aten.index_copy.default),
     aten.take.default: take,

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ..half import wide
+from .index import position
 
 aten = torch.ops.aten
 
@@ -57,10 +58,7 @@ def nll_backward(
     safe = torch.where(target != ignore, target, 0)
     per_target = -g * _weights(wide(x), target, safe, weight, ignore)
     per_target = torch.where(target != ignore, per_target, 0.0)
-    shape = [1] * x.dim()
-    shape[channel] = x.shape[channel]
-    classes = torch.arange(x.shape[channel], device=x.device).view(shape)
-    return torch.where(classes == safe.unsqueeze(channel), per_target.unsqueeze(channel), 0.0).to(x.dtype)
+    return torch.where(position(x, channel) == safe.unsqueeze(channel), per_target.unsqueeze(channel), 0.0).to(x.dtype)
 
 
 LOSSES: dict[Any, Callable[..., Any]] = {

@@ -7,6 +7,7 @@ merged. On a GPU the parts of a batch's statistics stay in neither. There the sh
 shifted one-pass algorithm; the sample is taken from every image, so that none of them decides it.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -51,7 +52,7 @@ def moments(x: Tensor, dims: Sequence[int], exact_mean: bool = True) -> Moments:
 
     exact_mean  on a CPU, take the mean of f32 from a sum in f64, as eager does, so that it holds where elements cancel
     """
-    n = _count(x, dims)
+    n = count(x, dims)
     if _in_f64(x) and n < SHORT:
         w = x.double()
         mean = w.sum(dims, True) / n
@@ -68,7 +69,7 @@ def _shifted(x: Tensor, dims: Sequence[int], n: int) -> Moments:
     for d in sorted(dims):
         length = min(x.shape[d], max(left, 1))
         sample, left = sample.narrow(d, (x.shape[d] - length) // 2, length), left // length
-    shift = wide(sample).sum(dims, True) / _count(sample, dims)
+    shift = wide(sample).sum(dims, True) / count(sample, dims)
     d = wide(x) - shift
     total = d.sum(dims, True)
     squares = (d * d).sum(dims, True) - total * total / n
@@ -81,8 +82,8 @@ def is_long(x: Tensor, dims: Sequence[int]) -> bool:
     On a GPU, columns are left to lamina-split-reductions, which knows how many programs there is room for.
     """
     if _along_memory(x, dims):
-        return _count(x, dims) > LONG
-    return on_cpu(x) and _count(x, dims) >= LONG_COLUMN
+        return count(x, dims) > LONG
+    return on_cpu(x) and count(x, dims) >= LONG_COLUMN
 
 
 def on_cpu(x: Tensor) -> bool:
@@ -95,11 +96,9 @@ def _in_f64(x: Tensor) -> bool:
     return x.dtype is torch.float32 and on_cpu(x)
 
 
-def _count(x: Tensor, dims: Sequence[int]) -> int:
-    n = 1
-    for d in dims:
-        n *= x.shape[d]
-    return n if x.dim() else 1
+def count(x: Tensor, dims: Sequence[int]) -> int:
+    """Returns how many elements lie along dimensions; 1 for a tensor without dimensions."""
+    return math.prod(x.shape[d] for d in dims) if x.dim() else 1
 
 
 def _along_memory(x: Tensor, dims: Sequence[int]) -> bool:
@@ -141,7 +140,7 @@ def _after(other: int, d: int) -> int:
 
 
 def _moments(x: Tensor, dims: list[int], over: tuple[int, ...], exact_mean: bool) -> _Part:
-    w, n = wide(x), _count(x, dims)
+    w, n = wide(x), count(x, dims)
     if exact_mean and _in_f64(x):
         mean = w.double().sum(dims, True) / n
         shift = mean.float()
@@ -160,7 +159,7 @@ def _joined(parts: list[_Part], n: int) -> Moments:
         return Moments(parts[0].shift + parts[0].rest, parts[0].squares)
     parts = [_higher(p) for p in parts]
     first = parts[0]
-    base = first.shift.sum(first.over, True) / _count(first.shift, first.over)  # near the mean
+    base = first.shift.sum(first.over, True) / count(first.shift, first.over)  # near the mean
     away = [(p.shift - base) + p.rest for p in parts]
     rest = _added([a.sum(p.over, True) * p.count for a, p in zip(away, parts, strict=True)]) / n
     between = [((a - rest) * (a - rest)).sum(p.over, True) * p.count for a, p in zip(away, parts, strict=True)]

@@ -1,4 +1,4 @@
-"""Decomposes softmax and the normalizations.
+"""Decomposes the normalizations.
 
 Statistics are f32 (f64 for f64) in two passes; those of long rows and of BatchNorm in training are moments (see moments.py).
 Results are laid out as eager's.
@@ -9,39 +9,18 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._decomp import decomposition_table
 from torch._prims_common import suggest_memory_format
 
 from ..half import wide, wide_dtype
-from .moments import is_long, moments, on_cpu
+from .moments import count, is_long, moments, on_cpu
 
 aten = torch.ops.aten
 
 
-def softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
-    """Computes exp(x - max) / sum(exp(x - max)) along `dim`."""
-    w = wide(x)
-    if x.dim() == 0 or x.numel() == 0:
-        return torch.ones_like(w).to(w.dtype if half_to_float else x.dtype)
-    e = torch.exp(w - torch.amax(w, [dim], True))
-    out = (e / e.sum([dim], True)).contiguous()
-    return out if half_to_float else out.to(x.dtype)
-
-
-def log_softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
-    """Computes x - max - log(sum(exp(x - max))) along `dim`."""
-    w = wide(x)
-    if x.dim() == 0 or x.numel() == 0:
-        return torch.zeros_like(w).to(w.dtype if half_to_float else x.dtype)
-    d = w - torch.amax(w, [dim], True)
-    out = (d - torch.log(torch.exp(d).sum([dim], True))).contiguous()
-    return out if half_to_float else out.to(x.dtype)
-
-
 def _normalize(w: Tensor, dims: Sequence[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """Returns (w - mean) * rstd, mean and rstd over `dims`, which are kept with length 1."""
-    n = 1
-    for d in dims:
-        n *= w.shape[d]
+    n = count(w, dims)
     if is_long(w, dims):
         found = moments(w, dims)
         mean = found.mean.to(w.dtype)
@@ -57,7 +36,7 @@ def _normalize(w: Tensor, dims: Sequence[int], eps: float) -> tuple[Tensor, Tens
 def _statistics(x: Tensor, *parameters: Tensor | None) -> torch.dtype:
     """Returns the dtype of the saved mean and rstd, as the device's own kernel has it: on a CPU that of the parameters, if any."""
     given = next((p.dtype for p in parameters if p is not None), x.dtype)
-    return given if x.device.type == "cpu" else wide_dtype(x.dtype)
+    return given if on_cpu(x) else wide_dtype(x.dtype)
 
 
 def layer_norm(
@@ -81,35 +60,16 @@ def group_norm(
     # On a GPU dimensions stay apart: an image may lie with its channels last, where a merged row has no order of its own.
     rows = wide(x).reshape(n, group, -1) if on_cpu(x) else wide(x).reshape(n, group, c // group, *x.shape[2:])
     y, mean, rstd = _normalize(rows, list(range(2, rows.dim())), eps)
-    y = y.reshape(x.shape)
-    shape = [1, c] + [1] * (x.dim() - 2)
-    if weight is not None:
-        y = y * wide(weight).view(shape)
-    if bias is not None:
-        y = y + wide(bias).view(shape)
-    layout = suggest_memory_format(x) if x.device.type == "cpu" else torch.contiguous_format
-    y = y.to(x.dtype).contiguous(memory_format=layout)
+    layout = suggest_memory_format(x) if on_cpu(x) else torch.contiguous_format
+    y = _affine(y.reshape(x.shape), x, weight, bias).contiguous(memory_format=layout)
     saved = _statistics(x, weight, bias)
     return y, mean.reshape(n, group).to(saved), rstd.reshape(n, group).to(saved)
 
 
 def rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
-    """Normalizes by the root mean square over the last dimensions."""
-    return fused_rms_norm(x, shape, weight, eps)[0]
-
-
-def fused_rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None, eps: float | None) -> tuple[Tensor, Tensor]:
-    """Returns x * rstd * weight, with rstd = 1 / sqrt(mean(x^2) + eps) over the last dimensions, and rstd."""
-    dims = list(range(x.dim() - len(shape), x.dim()))
-    n = 1
-    for d in dims:
-        n *= x.shape[d]
-    w = wide(x)
-    rstd = torch.rsqrt((w * w).sum(dims, True) / n + (torch.finfo(w.dtype).eps if eps is None else eps))
-    y = w * rstd
-    if weight is not None:
-        y = y * wide(weight)
-    return y.to(x.dtype), rstd
+    """Normalizes by the root mean square over the last dimensions: C++'s decomposition would add in place."""
+    normalized: Tensor = decomposition_table[aten._fused_rms_norm.default](x, shape, weight, eps)[0]
+    return normalized
 
 
 def _per_channel(v: Tensor, x: Tensor) -> Tensor:
@@ -130,7 +90,7 @@ def batch_norm_inference(
     """Computes (x - mean) / sqrt(var + eps) * weight + bias with the running statistics."""
     y = (wide(x) - _per_channel(running_mean, x)) * torch.rsqrt(_per_channel(running_var, x) + eps)
     out = _affine(y, x, weight, bias)
-    if x.device.type == "cpu":
+    if on_cpu(x):
         none = x.new_zeros((0,), dtype=_statistics(x, weight, bias, running_mean))
         return out, none, none.clone()
     return out, running_mean.clone(), torch.rsqrt(running_var + eps)
@@ -164,27 +124,20 @@ def batch_norm_training(
 
 
 def batch_norm_functional(
-    x: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    running_mean: Tensor,
-    running_var: Tensor,
-    training: bool,
-    momentum: float,
-    eps: float,
+    x: Tensor, weight: Tensor, bias: Tensor, running_mean: Tensor, running_var: Tensor, training: bool, *how: float
 ) -> Any:
-    """Returns the result, the saved mean and rstd, and the running statistics: new ones in training, copies otherwise."""
+    """Returns the result, the saved mean and rstd, and the running statistics: new ones in training, copies otherwise.
+
+    how  momentum and eps
+    """
     if training:
-        return batch_norm_training(x, weight, bias, running_mean, running_var, momentum, eps)
-    out, mean, rstd = batch_norm_inference(x, weight, bias, running_mean, running_var, momentum, eps)
-    return out, mean, rstd, running_mean.clone(), running_var.clone()
+        return batch_norm_training(x, weight, bias, running_mean, running_var, *how)
+    return *batch_norm_inference(x, weight, bias, running_mean, running_var, *how), running_mean.clone(), running_var.clone()
 
 
-def batch_norm_no_stats(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float, eps: float
-) -> tuple[Tensor, Tensor, Tensor]:
+def batch_norm_no_stats(x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, *how: float) -> Any:
     """Normalizes by the batch's own statistics, in evaluation too. Returns the result, the mean and rstd."""
-    return batch_norm_training(x, weight, bias, None, None, momentum, eps)[:3]
+    return batch_norm_training(x, weight, bias, None, None, *how)[:3]
 
 
 def batch_norm(
@@ -194,18 +147,15 @@ def batch_norm(
     running_mean: Tensor | None,
     running_var: Tensor | None,
     training: bool,
-    momentum: float,
-    eps: float,
+    *how: float,
 ) -> Any:
     """Decomposes the overload of graphs without gradients.
 
     NotImplemented in training with running statistics: eager's op writes to them.
     """
     if running_mean is None or running_var is None:
-        return batch_norm_no_stats(x, weight, bias, training, momentum, eps)
-    if training:
-        return NotImplemented
-    return batch_norm_inference(x, weight, bias, running_mean, running_var, momentum, eps)
+        return batch_norm_no_stats(x, weight, bias, training, *how)
+    return NotImplemented if training else batch_norm_inference(x, weight, bias, running_mean, running_var, *how)
 
 
 def instance_norm(
@@ -235,19 +185,16 @@ def instance_norm(
 
 def batch_norm_with_update(x: Tensor, *args: Any) -> Any:
     """Decomposes it on a CPU. On a GPU the backward pass reads cuDNN's `reserve`, so the op stays."""
-    if x.device.type != "cpu":
+    if not on_cpu(x):
         return NotImplemented
     out, mean, rstd, new_mean, new_var = batch_norm_training(x, *args)
     return out, mean, rstd, x.new_zeros((0,), dtype=torch.uint8), new_mean, new_var
 
 
 NORMS: dict[Any, Callable[..., Any]] = {
-    aten._softmax.default: softmax,
-    aten._log_softmax.default: log_softmax,
     aten.native_layer_norm.default: layer_norm,
     aten.native_group_norm.default: group_norm,
     aten.rms_norm.default: rms_norm,
-    aten._fused_rms_norm.default: fused_rms_norm,
     aten._native_batch_norm_legit_no_training.default: batch_norm_inference,
     aten._native_batch_norm_legit_functional.default: batch_norm_functional,
     aten._batch_norm_with_update_functional.default: batch_norm_with_update,

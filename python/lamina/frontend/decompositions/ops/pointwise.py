@@ -71,19 +71,6 @@ def power_of(base: Any, x: Tensor) -> Tensor:
     return in_f32(lambda x: torch.pow(torch.full((), base, dtype=x.dtype, device=x.device), x))(x.to(dtype))
 
 
-def addcmul(x: Tensor, a: Tensor, b: Tensor, *, value: Any = 1) -> Tensor:
-    """Computes x + value * a * b."""
-    dtype = promoted(x, a, b)
-    if not dtype.is_floating_point and isinstance(value, float):
-        value = int(value)  # as eager: the result has no fractions, and neither has the factor
-    return _wide_result(lambda x, a, b: x + (a * b if value == 1 else value * a * b), x, a, b).to(dtype)
-
-
-def addcdiv(x: Tensor, a: Tensor, b: Tensor, *, value: Any = 1) -> Tensor:
-    """Computes x + value * a / b."""
-    return _wide_result(lambda x, a, b: x + (a / b if value == 1 else value * a / b), x, a, b)
-
-
 def lerp(x: Tensor, end: Tensor, weight: Any) -> Tensor:
     """Interpolates in eager's two forms, so that both ends are met exactly."""
 
@@ -93,11 +80,7 @@ def lerp(x: Tensor, end: Tensor, weight: Any) -> Tensor:
         near, far = x + w[0] * (end - x), end - (end - x) * (1 - w[0])
         return torch.where(torch.abs(w[0]) < 0.5, near, far)
 
-    return _wide_result(run, x, end, *([weight] if isinstance(weight, Tensor) else []))
-
-
-def _wide_result(fn: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
-    return in_f32(fn)(*tensors)
+    return in_f32(run)(x, end, *([weight] if isinstance(weight, Tensor) else []))  # type: ignore[no-any-return]
 
 
 def clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
@@ -113,16 +96,6 @@ def clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
 
 def _bound(value: Any, dtype: torch.dtype, x: Tensor) -> Tensor:
     return value.to(dtype) if isinstance(value, Tensor) else torch.full((), value, dtype=dtype, device=x.device)
-
-
-def clamp_tensor(x: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor:
-    """Clamps to bounds that are tensors."""
-    return clamp(x, min, max)
-
-
-def floor_divide(x: Tensor, y: Any) -> Any:
-    """Divides rounding down. Integers stay integers: torch-mlir divides them in f64."""
-    return torch.div(x, y, rounding_mode="floor")
 
 
 def div_mode(x: Tensor, y: Any, *, rounding_mode: str | None) -> Any:
@@ -181,12 +154,6 @@ def full(size: Any, value: Any, **kwargs: Any) -> Any:
 def scalar_tensor(value: Any, *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Tensor:
     """Makes a 0-d tensor by `full`: torch-mlir makes every number f64 first, and has no place for a 0-d literal of f64."""
     return torch.full((), value, dtype=dtype or torch.get_default_dtype(), device=device)
-
-
-def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """Selects the value where the mask holds, else x."""
-    fill = value.to(x.dtype) if isinstance(value, Tensor) else torch.full((), value, dtype=x.dtype, device=x.device)
-    return torch.where(mask, fill, x)
 
 
 def isnan(x: Tensor) -> Tensor:
@@ -251,26 +218,20 @@ POINTWISE: dict[Any, Callable[..., Any]] = {
     aten.rsub.Scalar: _scalar_op(torch.rsub),
     aten.pow.Tensor_Scalar: power,
     aten.pow.Scalar: power_of,
-    aten.addcmul.default: addcmul,
-    aten.addcdiv.default: addcdiv,
     aten.lerp.Scalar: lerp,
     aten.lerp.Tensor: lerp,
     aten.clamp.default: clamp,
-    aten.clamp.Tensor: clamp_tensor,
+    aten.clamp.Tensor: clamp,
     aten.clamp_min.default: lambda x, value: clamp(x, value, None),
     aten.clamp_max.default: lambda x, value: clamp(x, None, value),
     aten.clamp_min.Tensor: lambda x, value: clamp(x, value, None),
     aten.clamp_max.Tensor: lambda x, value: clamp(x, None, value),
-    aten.floor_divide.default: floor_divide,
-    aten.floor_divide.Scalar: floor_divide,
     aten.div.Tensor_mode: div_mode,
     aten.div.Scalar_mode: div_mode,
     aten.fmod.Tensor: fmod,
     aten.fmod.Scalar: fmod,
     aten.full.default: full,
     aten.scalar_tensor.default: scalar_tensor,
-    aten.masked_fill.Scalar: masked_fill,
-    aten.masked_fill.Tensor: masked_fill,
     aten.eq.Tensor: equal,
     aten.isnan.default: isnan,
     aten.isinf.default: isinf,

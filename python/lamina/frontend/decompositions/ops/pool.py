@@ -162,18 +162,7 @@ def _max_pool_backward(dims: int) -> Callable[..., Any]:
         window = _Window(dims, x, kernel, stride, padding, dilation, ceil_mode)
         if math.prod(window.covering) > _MAX_TAPS or not x.dtype.is_floating_point or x.numel() == 0:
             return NotImplemented
-        numbers, total = window.numbers(places), None
-        for back in itertools.product(*map(range, window.covering)):
-            term, taken, wanted, covers = grad, numbers, None, None
-            for i, k in enumerate(back):
-                at, tap = window.covered_by(i, k, x.device)
-                term, taken = (t.index_select(t.dim() + i - dims, at) for t in (term, taken))
-                tap = window.along(tap, i)
-                wanted = tap if wanted is None else wanted * window.kernel[i] + tap
-                covers = tap >= 0 if covers is None else covers & (tap >= 0)
-            term = torch.where((taken == wanted) & covers, term.to(wide_dtype(grad.dtype)), 0.0)
-            total = term if total is None else total + term
-        return None if total is None else total.to(grad.dtype)
+        return _over_windows(window, grad, window.numbers(places)).to(grad.dtype)
 
     return run
 
@@ -210,19 +199,32 @@ def _avg_pool_backward(dims: int) -> Callable[..., Any]:
         window = _Window(dims, x, kernel, stride, padding, 1, ceil)
         if math.prod(window.covering) > _MAX_TAPS or not x.dtype.is_floating_point or x.numel() == 0:
             return NotImplemented
-        shares, total = _averaged(window, grad.to(wide_dtype(grad.dtype)), count_include_pad, divisor), None
-        for back in itertools.product(*map(range, window.covering)):
-            term, covers = shares, None
-            for i, k in enumerate(back):
-                at, tap = window.covered_by(i, k, x.device)
-                term = term.index_select(term.dim() + i - dims, at)
-                covered = window.along(tap, i) >= 0
-                covers = covered if covers is None else covers & covered
-            term = torch.where(covers, term, 0.0)
-            total = term if total is None else total + term
-        return None if total is None else total.to(grad.dtype)
+        shares = _averaged(window, grad.to(wide_dtype(grad.dtype)), count_include_pad, divisor)
+        return _over_windows(window, shares).to(grad.dtype)
 
     return run
+
+
+def _over_windows(window: _Window, grad: Tensor, chosen: Tensor | None = None) -> Tensor:
+    """Sums for each element, in at least f32, the gradients of the windows that cover it, without a scatter.
+
+    chosen  the number of the one tap of each window that the gradient belongs to; None where it belongs to all
+    """
+    dims, total = len(window.size), None
+    for back in itertools.product(*map(range, window.covering)):
+        term, taken, wanted, covers = grad, chosen, None, None
+        for i, k in enumerate(back):
+            at, tap = window.covered_by(i, k, grad.device)
+            dim, tap = grad.dim() + i - dims, window.along(tap, i)
+            term = term.index_select(dim, at)
+            covers = tap >= 0 if covers is None else covers & (tap >= 0)
+            if taken is not None:
+                taken = taken.index_select(dim, at)
+                wanted = tap if wanted is None else wanted * window.kernel[i] + tap
+        term = torch.where(covers if taken is None else (taken == wanted) & covers, term.to(wide_dtype(grad.dtype)), 0.0)
+        total = term if total is None else total + term
+    assert total is not None
+    return total
 
 
 def _averaged(window: _Window, total: Tensor, count_include_pad: bool, divisor: int | None) -> Tensor:

@@ -30,7 +30,7 @@ def _kept(x: Tensor, probability: float) -> Tensor:
     order = memory_order(x)
     drawn = _drawn([x.shape[d] for d in order], x.device)
     mask = drawn < torch.full((), limit - 2**31, dtype=torch.int32, device=x.device)
-    return mask if order == sorted(order) else turned_back(mask, order)
+    return turned_back(mask, order)
 
 
 def memory_order(x: Tensor) -> list[int]:
@@ -41,7 +41,7 @@ def memory_order(x: Tensor) -> list[int]:
 
 def turned_back(x: Tensor, order: Sequence[int]) -> Tensor:
     """Permutes a tensor whose dimension i is `order[i]` back to the original order."""
-    return x.permute([order.index(d) for d in range(x.dim())])
+    return x if [*order] == sorted(order) else x.permute([order.index(d) for d in range(x.dim())])
 
 
 @in_f32
@@ -129,7 +129,7 @@ def rand_like(
     """Draws uniform numbers in the shape and memory order of x."""
     order = memory_order(torch.empty_like(x, memory_format=memory_format or torch.preserve_format))
     drawn = rand([x.shape[d] for d in order], dtype=dtype or x.dtype, device=device or x.device)
-    return drawn if drawn is NotImplemented or order == sorted(order) else turned_back(drawn, order)
+    return drawn if drawn is NotImplemented else turned_back(drawn, order)
 
 
 def _uniform(size: Sequence[int], dtype: torch.dtype, device: torch.device | None) -> Tensor:

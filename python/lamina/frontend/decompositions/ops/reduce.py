@@ -6,8 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..half import HALF, in_f32, wide_dtype
-from .moments import moments, on_cpu
+from ..half import HALF, wide_dtype
+from .index import pad, position
+from .moments import count, moments, on_cpu
 
 aten = torch.ops.aten
 
@@ -23,17 +24,9 @@ def _dims(x: Tensor, dim: Any) -> list[int]:
     return sorted(d % x.dim() for d in given) if x.dim() else []
 
 
-def _count(x: Tensor, dims: list[int]) -> int:
-    n = 1
-    for d in dims:
-        n *= x.shape[d]
-    return n
-
-
 def sum_dims(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
     """Sums over dimensions, half types in f32; NotImplemented where input and result have one dtype that is no half type."""
-    if dtype is None:
-        dtype = x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.int64
+    dtype = _sum_dtype(x, dtype)
     if x.dtype == dtype and dtype not in HALF:
         return NotImplemented
     acc = x.to(wide_dtype(dtype))
@@ -53,66 +46,33 @@ def mean(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtyp
     """Averages over dimensions: half types in f32, large f32 means on a CPU in f64."""
     dtype = dtype or x.dtype
     dims = _dims(x, dim)
-    n = _count(x, dims)
+    n = count(x, dims)
     wide = torch.float64 if dtype is torch.float32 and on_cpu(x) and n >= _OUTSIDE_CACHES else wide_dtype(dtype)
     return (x.to(wide).sum(dims, keepdim) / n).to(dtype)
 
 
-def mean_all(x: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
-    """Averages all elements."""
-    return mean(x, None, False, dtype=dtype)
+def _spread(root: bool, with_mean: bool) -> Callable[..., Any]:
+    """Returns the decomposition of the variance, or its root, and of the mean beside it. They are computed in at least f32."""
 
+    def run(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
+        if x.dtype.is_complex:
+            return NotImplemented
+        dims = _dims(x, dim)
+        found, divisor = moments(x, dims, with_mean), max(count(x, dims) - (1 if correction is None else correction), 0)
+        variance = found.squares / (divisor or 0.0)
+        results = [torch.sqrt(variance) if root else variance, found.mean]
+        spread, mean = ((t if keepdim or not x.dim() else t.squeeze(dims)).to(x.dtype) for t in results)
+        return (spread, mean) if with_mean else spread
 
-def _variance(x: Tensor, dim: Any, correction: float | None, exact_mean: bool) -> tuple[Tensor, Tensor]:
-    """Returns variance and mean in at least f32; the reduced dimensions are kept with length 1."""
-    dims = _dims(x, dim)
-    found, divisor = moments(x, dims, exact_mean), max(_count(x, dims) - (1 if correction is None else correction), 0)
-    return found.squares / divisor if divisor else found.squares / 0.0, found.mean
-
-
-def _like(value: Tensor, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
-    """Casts a statistic to the dtype of `x` and drops its reduced dimensions unless `keepdim`."""
-    return (value if keepdim or not x.dim() else value.squeeze(_dims(x, dim))).to(x.dtype)
-
-
-def var_mean(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
-    """Returns variance and mean; NotImplemented for complex tensors."""
-    if x.dtype.is_complex:
-        return NotImplemented
-    variance, mean = _variance(x, dim, correction, True)
-    return _like(variance, x, dim, keepdim), _like(mean, x, dim, keepdim)
-
-
-def var(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
-    """Returns the variance; NotImplemented for complex tensors."""
-    return NotImplemented if x.dtype.is_complex else _like(_variance(x, dim, correction, False)[0], x, dim, keepdim)
-
-
-def std_mean(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
-    """Returns standard deviation and mean; NotImplemented for complex tensors."""
-    if x.dtype.is_complex:
-        return NotImplemented
-    variance, mean = _variance(x, dim, correction, True)
-    return _like(torch.sqrt(variance), x, dim, keepdim), _like(mean, x, dim, keepdim)
-
-
-def std(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
-    """Returns the standard deviation; NotImplemented for complex tensors."""
-    if x.dtype.is_complex:
-        return NotImplemented
-    return _like(torch.sqrt(_variance(x, dim, correction, False)[0]), x, dim, keepdim)
+    return run
 
 
 def _first(x: Tensor, extreme: Tensor, dim: int, keepdim: bool) -> Tensor:
     """Returns the index along `dim` of the first element that equals the extreme, or is NaN."""
-    n = x.shape[dim]
-    shape = [1] * x.dim()
-    shape[dim] = n
-    index = torch.arange(n, device=x.device).view(shape)
     hit = x == extreme
     if x.dtype.is_floating_point:
         hit = hit | (x != x)
-    return torch.amin(torch.where(hit, index, n - 1), [dim], keepdim)
+    return torch.amin(torch.where(hit, position(x, dim), x.shape[dim] - 1), [dim], keepdim)
 
 
 def _extreme(reduce: Callable[..., Tensor]) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
@@ -138,64 +98,14 @@ def _extreme(reduce: Callable[..., Tensor]) -> tuple[Callable[..., Any], Callabl
     return whole, along, arg
 
 
-def _of_scalar(x: Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
-    """Returns a copy of a 0-d tensor: it is its own extreme, along dimension 0 too."""
-    return NotImplemented if x.dim() else x.clone()
-
-
 max_all, max_dim, argmax = _extreme(torch.amax)
 min_all, min_dim, argmin = _extreme(torch.amin)
-
-
-@in_f32
-def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
-    """Computes log(sum(exp(x - m))) + m with m the maximum, or 0 where that is infinite."""
-    if not x.dtype.is_floating_point:
-        x = x.to(torch.get_default_dtype())
-    dims = _dims(x, dim)
-    m = torch.amax(x, dims, True)
-    m = torch.where(torch.abs(m) == float("inf"), 0.0, m)
-    out = torch.log(torch.exp(x - m).sum(dims, True)) + m
-    return out if keepdim else out.squeeze(dims)
-
-
-def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
-    """Computes the `ord`-norm over dimensions; `ord` may be any number or an infinity."""
-    if x.dtype.is_complex:
-        return NotImplemented
-    dtype = dtype or x.dtype
-    a, dims = torch.abs(x.to(wide_dtype(dtype))), _dims(x, dim)
-    if ord == float("inf"):
-        out = torch.amax(a, dims, keepdim)
-    elif ord == float("-inf"):
-        out = torch.amin(a, dims, keepdim)
-    elif ord == 0:
-        out = (a != 0).to(a.dtype).sum(dims, keepdim)
-    elif ord == 1:
-        out = a.sum(dims, keepdim)
-    elif ord == 2:
-        out = torch.sqrt((a * a).sum(dims, keepdim))
-    else:
-        out = torch.pow(torch.pow(a, ord).sum(dims, keepdim), 1 / ord)
-    return out.to(dtype)
-
-
-def any_dims(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
-    """Computes the maximum of the truth values as 8-bit integers."""
-    dims = _dims(x, dim)
-    if x.dtype is torch.uint8:
-        return NotImplemented
-    if not dims:
-        return NotImplemented
-    if _count(x, dims) == 0:
-        return (x != 0).sum(dims, keepdim) != 0
-    return torch.amax((x != 0).to(torch.int8), dims, keepdim) != 0
 
 
 def all_dims(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """Computes the minimum of the truth values as 8-bit integers."""
     dims = _dims(x, dim)
-    if x.dtype is torch.uint8 or not dims or _count(x, list(range(x.dim()))) == 0:
+    if x.dtype is torch.uint8 or not dims or count(x, list(range(x.dim()))) == 0:
         return NotImplemented
     return torch.amin((x != 0).to(torch.int8), dims, keepdim) != 0
 
@@ -226,8 +136,8 @@ def _scanned(x: Tensor, dim: int) -> Tensor:
         return torch.cumsum(x, dim)
     n = x.shape[dim]
     parts = -(-n // length)
-    wide = _shifted_in(x, dim, 0, parts * length - n).unflatten(dim, (parts, length))
-    before = _shifted_in(wide.sum(dim + 1).narrow(dim, 0, parts - 1), dim, 1, 0)
+    wide = pad(x, dim, 0, parts * length - n).unflatten(dim, (parts, length))
+    before = pad(wide.sum(dim + 1).narrow(dim, 0, parts - 1), dim, 1, 0)
     whole = torch.cumsum(wide, dim + 1) + _scanned(before, dim).unsqueeze(dim + 1)
     return whole.flatten(dim, dim + 1).narrow(dim, 0, n)
 
@@ -244,35 +154,21 @@ def _part_of_scan(x: Tensor, dim: int) -> int:
     return COLUMN_PART if n >= 4 * COLUMN_PART and rows < MANY_COLUMNS else 0
 
 
-def _shifted_in(x: Tensor, dim: int, before: int, after: int) -> Tensor:
-    """Pads `x` with zeros before and after it along `dim`."""
-    if not before and not after:
-        return x
-    return torch.constant_pad_nd(x, [0, 0] * (x.dim() - 1 - dim) + [before, after], 0)
-
-
 REDUCTIONS: dict[Any, Callable[..., Any]] = {
     aten.sum.dim_IntList: sum_dims,
     aten.sum.default: sum_all,
     aten.mean.dim: mean,
-    aten.mean.default: mean_all,
-    aten.var_mean.correction: var_mean,
-    aten.var.correction: var,
-    aten.std_mean.correction: std_mean,
-    aten.std.correction: std,
-    aten.amax.default: _of_scalar,
-    aten.amin.default: _of_scalar,
+    aten.mean.default: mean,
+    aten.var_mean.correction: _spread(root=False, with_mean=True),
+    aten.var.correction: _spread(root=False, with_mean=False),
+    aten.std_mean.correction: _spread(root=True, with_mean=True),
+    aten.std.correction: _spread(root=True, with_mean=False),
     aten.max.default: max_all,
     aten.max.dim: max_dim,
     aten.argmax.default: argmax,
     aten.min.default: min_all,
     aten.min.dim: min_dim,
     aten.argmin.default: argmin,
-    aten.logsumexp.default: logsumexp,
-    aten.linalg_vector_norm.default: vector_norm,
-    aten.any.default: any_dims,
-    aten.any.dim: any_dims,
-    aten.any.dims: any_dims,
     aten.all.default: all_dims,
     aten.all.dim: all_dims,
     aten.all.dims: all_dims,

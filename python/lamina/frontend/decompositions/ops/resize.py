@@ -188,26 +188,13 @@ def _smooth(dims: int, kind: str) -> Callable[..., Any]:
     return in_f32(run)
 
 
-def _nearest_backward(dims: int, kind: str) -> Callable[..., Any]:
-    def run(
-        grad: Tensor, output_size: Sequence[int], input_size: Sequence[int], *scales: float | None, **named: float | None
-    ) -> Any:
-        return _gradient(grad, input_size, _axes(input_size[-dims:], output_size, kind, False, _scales(dims, scales, named)))
+def _backward(dims: int, kind: str) -> Callable[..., Any]:
+    """Decomposes the gradient of an interpolation."""
+    smooth = not kind.startswith("nearest")
 
-    return in_f32(run)
-
-
-def _smooth_backward(dims: int, kind: str) -> Callable[..., Any]:
-    def run(
-        grad: Tensor,
-        output_size: Sequence[int],
-        input_size: Sequence[int],
-        align_corners: bool,
-        *scales: float | None,
-        **named: float | None,
-    ) -> Any:
-        axes = _axes(input_size[-dims:], output_size, kind, align_corners, _scales(dims, scales, named))
-        return _gradient(grad, input_size, axes)
+    def run(grad: Tensor, output_size: Sequence[int], input_size: Sequence[int], *rest: Any, **named: float | None) -> Any:
+        align, *scales = rest if smooth else (False, *rest)
+        return _gradient(grad, input_size, _axes(input_size[-dims:], output_size, kind, align, _scales(dims, scales, named)))
 
     return in_f32(run)
 
@@ -276,10 +263,10 @@ def _table() -> dict[Any, Callable[..., Any]]:
     found: dict[Any, Callable[..., Any]] = {}
     for dims in (1, 2, 3):
         for kind, name in (("nearest", "upsample_nearest"), ("nearest-exact", "_upsample_nearest_exact")):
-            found |= _entries(f"{name}{dims}d", _nearest(dims, kind), _nearest_backward(dims, kind))
+            found |= _entries(f"{name}{dims}d", _nearest(dims, kind), _backward(dims, kind))
     smooth = (("linear1d", 1, "linear"), ("bilinear2d", 2, "linear"), ("trilinear3d", 3, "linear"), ("bicubic2d", 2, "cubic"))
     for name, dims, kind in smooth:
-        found |= _entries(f"upsample_{name}", _smooth(dims, kind), _smooth_backward(dims, kind))
+        found |= _entries(f"upsample_{name}", _smooth(dims, kind), _backward(dims, kind))
     return found
 
 
