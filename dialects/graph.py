@@ -61,6 +61,7 @@ class ExternOp(Op):
     kwargs  the same, by name
     strides of every result in elements, an array of dense i64 arrays
     needs   strides that every operand must have, where the routine relies on them
+    prefers strides that the first operands had best have
     tf32    an f32 product may round its factors to tf32
     apart   the routine is slower with a fused bias than without: where the addition is free elsewhere, it is done there
 

@@ -63,14 +63,15 @@ class SelectKernels(Pass):
     keys (computed by a small kernel, once for all calls with the mask) and slopes, and skip blocks of hidden keys.
 
         %m = "graph.group"() ({ positions compared, %there among them, as numbers to add })
-        %0:2 = "graph.extern"(%q, %k, %v, %m) {callee = "aten._scaled_dot_product_efficient_attention.default", ...}
+        %0:2 = "graph.extern"(%q, %k, %v, %m) {callee = "lamina.attention.default", ...}
      -> %1 = "graph.kernel"(%there) {callee = "lamina.attention_bounds", ...}
         %0 = "graph.kernel"(%q, %k, %v, %there, %1) {kwargs = {causal = true, window = 8, reads = "mask bounds", ...}, ...}
 
     With `blocks=1` a separate kernel lists, once for all calls with a mask that has to be read, which blocks of keys each block of
     queries sees; the others are skipped. Gradients have such lists, too: of blocks of keys for the first kernel, and for the second
-    of the blocks of queries that see each block of keys. Attention with dropout by Lamina's random numbers, and its gradients,
-    become Lamina's kernels by default: these draw the numbers where they need them, from the seed.
+    of the blocks of queries that see each block of keys. Attention with dropout, and its gradients, become Lamina's kernels by
+    default: these draw the numbers where they need them, from the seed. What stays becomes a vendor's call in
+    lamina-vendor-attention.
 
     target    the GPU whose cost model decides on calls without graph.choice (none: they stay, but depthwise convolutions)
     schedule  the choice for all calls without graph.choice that it can compute; the default decides on others

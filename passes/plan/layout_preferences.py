@@ -24,7 +24,6 @@ from ..space.direct_convolution import WINDOW
 
 Strides = tuple[int, ...]
 
-_ATTENTION = "aten._scaled_dot_product_cudnn_attention.default"
 _HEADS = "_scaled_dot_product_"  # routines that need heads whose elements are contiguous, as in eager
 
 
@@ -93,12 +92,11 @@ def _library_wishes(op: ir.Operation) -> list[tuple[ir.Value, Strides]]:
         return [(v, tuple(ir.DenseI64ArrayAttr(s))) for v, s in zip(op.operands, ir.ArrayAttr(op.attributes["needs"]), strict=True)]
     if images := _images(op):
         return [(image, channels_last(shape_of(image))) for image in images]
-    callee = ir.StringAttr(op.attributes["callee"]).value
-    if callee != _ATTENTION:
-        return [(v, Layout.row_major(shape_of(v)).strides) for v in map(_base, op.operands)] if _HEADS in callee else []
-    # cuDNN's attention gives its result the query's order of dimensions: a query in the declared order saves a copy.
-    order = order_of(tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][0])))
-    return [(operand, in_order(shape_of(operand), order)) for operand in list(op.operands)[:3]]
+    if "prefers" in op.attributes:
+        wishes = ir.ArrayAttr(op.attributes["prefers"])
+        return [(v, tuple(ir.DenseI64ArrayAttr(s))) for v, s in zip(op.operands, wishes, strict=False)]
+    heads = _HEADS in ir.StringAttr(op.attributes["callee"]).value
+    return [(v, Layout.row_major(shape_of(v)).strides) for v in map(_base, op.operands)] if heads else []
 
 
 def _base(value: ir.Value) -> ir.Value:

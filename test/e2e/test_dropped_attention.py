@@ -13,18 +13,20 @@ from doors import BACKEND, NO_CACHE
 from torch import Tensor, nn
 
 import lamina
-from lamina.frontend.attention import dropping
-from lamina.frontend.fx.random_bits import draw_seed, keeps
+from lamina.frontend.attention import calls
+from lamina.frontend.attention.op import keeps
+from lamina.frontend.fx.random_bits import draw_seed
 
 STRICT = {**NO_CACHE, "strict": True}
 BF16 = torch.bfloat16
-OURS = ["lamina.dropped_attention.default", "lamina.dropped_attention_backward.default"]
+OURS = ["lamina.attention.default", "lamina.attention_backward.default"]
 P = 0.3
 
 
 @pytest.fixture(autouse=True)
 def _on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(dropping, "on_gpu", lambda x: True)
+    monkeypatch.setattr(calls, "on_gpu", lambda x: True)
+    monkeypatch.setattr(calls, "DROPPED_BY_TORCH", ())
     torch.manual_seed(0)
     torch._dynamo.reset()
     yield
@@ -147,14 +149,18 @@ def in_f32(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     return F.dropout((q.float() @ k.float().mT).softmax(-1), P) @ v.float()
 
 
+def externals(fn: Callable[..., Any]) -> list[str]:
+    found = lamina.explain(fn, inputs(), training=True, options=NO_CACHE, show=False)
+    return [e.callee for graph in found.graphs for e in graph.externals]
+
+
 @pytest.mark.parametrize("fn", [learned_mask, learned_bias, twice, scores_dropped, in_f32])
 def test_what_is_left(fn: Callable[..., Any]) -> None:
-    found = lamina.explain(fn, inputs(), training=True, options=NO_CACHE, show=False)
-    calls = [e.callee for graph in found.graphs for e in graph.externals]
-    assert not any("dropped_attention" in c for c in calls) and "aten.randint.low" in calls
+    found = externals(fn)
+    assert not set(OURS) & set(found) and "aten.randint.low" in found
 
 
 def test_what_a_fast_library_takes_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dropping, "choice", lambda *_: dropping.FAST[0])
-    found = lamina.explain(causal, inputs(), training=True, options=NO_CACHE, show=False)
-    assert not any("dropped_attention" in e.callee for graph in found.graphs for e in graph.externals)
+    monkeypatch.undo()
+    monkeypatch.setattr(calls, "on_gpu", lambda x: True)
+    assert not set(OURS) & set(externals(causal))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from attention_programs import efficient, exact, flash, graph_level, program_of
+from attention_programs import exact, graph_level, masked, plain, program_of
 from torch import Tensor, nn
 
 import lamina
@@ -57,27 +57,27 @@ def random(*shape: int, dtype: torch.dtype = BF16) -> Tensor:
 def test_each_schedule_of_many_queries(size: int, dtype: torch.dtype) -> None:
     q, k, v = (random(2, n, 333, size, dtype=dtype) for n in (4, 2, 2))
     for config in candidates(AttentionWork(2, 4, 2, 333, 333, size, size, causal=True), gpu()):
-        near(computed(lambda q, k, v: flash(q, k, v, True), (q, k, v), str(config)), exact(q, k, v, causal=True))
+        near(computed(lambda q, k, v: plain(q, k, v, True), (q, k, v), str(config)), exact(q, k, v, causal=True))
 
 
 @pytest.mark.parametrize("size", [64, 96, 128, 256])
 def test_each_schedule_of_few_queries(size: int) -> None:
     q, k, v = random(3, 8, 1, size), random(3, 2, 1000, size), random(3, 2, 1000, size)
     for config in candidates(AttentionWork(3, 8, 2, 1, 1000, size, size), gpu()):
-        near(computed(flash, (q, k, v), str(config)), exact(q, k, v))
+        near(computed(plain, (q, k, v), str(config)), exact(q, k, v))
 
 
 @pytest.mark.parametrize("schedule", ["forward{m=64 n=64}", "split{n=64 parts=5}"])
 def test_masks(schedule: str) -> None:
     q, k, v = random(2, 4, 9, 64), random(2, 4, 200, 64), random(2, 4, 200, 64)
     for mask in (random(2, 1, 9, 200), torch.where(torch.rand(2, 1, 1, 200, device="cuda") > 0.5, 0.0, -torch.inf).to(BF16)):
-        near(computed(efficient, (q, k, v, mask), schedule), exact(q, k, v, mask))
+        near(computed(masked, (q, k, v, mask), schedule), exact(q, k, v, mask))
 
 
 def test_heads_are_read_where_they_lie() -> None:
     def fn(x: Tensor) -> Tensor:
         q, k, v = (t.unflatten(-1, (4, 64)).transpose(1, 2) for t in x.chunk(3, -1))
-        return flash(q, k, v, True).transpose(1, 2).flatten(2)
+        return plain(q, k, v, True).transpose(1, 2).flatten(2)
 
     x = random(2, 100, 768)
     q, k, v = (t.unflatten(-1, (4, 64)).transpose(1, 2) for t in x.chunk(3, -1))
@@ -157,4 +157,4 @@ def test_several_blocks_of_queries_a_program(causal: bool) -> None:
         pytest.skip("kernels in Gluon are compiled for Hopper alone (sm_90a)")
     q, k, v = (random(1, 70, 1000, 128) for _ in range(3))
     for schedule in ("specialized{n=128 groups=2 stages=2}", "specialized{n=64 groups=3 stages=3}"):
-        near(computed(lambda q, k, v: flash(q, k, v, causal), (q, k, v), schedule), exact(q, k, v, causal=causal))
+        near(computed(lambda q, k, v: plain(q, k, v, causal), (q, k, v), schedule), exact(q, k, v, causal=causal))

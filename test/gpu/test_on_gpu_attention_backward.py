@@ -69,8 +69,7 @@ def test_schedules(size: int, dtype: torch.dtype, number: int) -> None:
     out = (weights @ wide_v).to(dtype)
 
     def fn(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, sums: Tensor) -> tuple[Tensor, ...]:
-        seed = torch.zeros((), dtype=torch.int64)
-        return backward("flash", grad, q, k, v, (out, sums, seed, seed), None, True)
+        return backward(grad, q, k, v, (out, sums), None, True)
 
     config = candidates(AttentionWork(2, 4, 2, 333, 333, size, size, causal=True), gpu())[number]
     inputs = (grad, q, k, v, out, sums.float())

@@ -12,11 +12,12 @@ from torch import Tensor, nn
 
 import lamina
 from lamina.core.gpu import Gpu
-from lamina.frontend.attention import dropping
-from lamina.frontend.attention.dropped import DROPPED
-from lamina.frontend.fx.random_bits import draw_seed, keeps
+from lamina.frontend.attention import calls
+from lamina.frontend.attention.op import ATTENTION, keeps
+from lamina.frontend.fx.random_bits import draw_seed
 from lamina.schedules import attention_backward_cost, attention_cost
 from lamina.schedules.attention_cost import AttentionWork
+from lamina.schedules.attention_vendors import VENDORS
 
 BF16, F16 = torch.bfloat16, torch.float16
 P = 0.2
@@ -51,9 +52,9 @@ def test_both_passes(size: int, length: int, how: str, dtype: torch.dtype) -> No
 
     def fn(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, seed: Tensor, *mask: Tensor) -> Sequence[Tensor]:
         given = mask[0] if mask else None
-        out, sums = DROPPED(q, k, v, given, seed, P, causal, scale)
-        back = torch.ops.lamina.dropped_attention_backward.default
-        return out, *back(grad, q, k, v, given, out, sums, seed, P, causal, scale)
+        out, sums = ATTENTION(q, k, v, given, seed, P, causal, scale, VENDORS)
+        back = torch.ops.lamina.attention_backward.default
+        return out, *back(grad, q, k, v, given, out, sums, seed, P, causal, scale, VENDORS, False)
 
     gpu = Gpu.of_capability(*torch.cuda.get_device_capability())
     work = AttentionWork(2, 4, 2, length, length, size, size, causal, bool(mask), True, drops=True)
@@ -127,8 +128,8 @@ def test_a_layer_without_a_mask() -> None:
     """Torch's kernels stay, in both passes."""
     model, x = Layer().cuda().to(BF16), random(2, 333, 256).requires_grad_()
     found = lamina.explain(model, (x,), training=True, options={"cache": False}, show=False)
-    calls = [e.callee for graph in found.graphs for e in graph.externals if "attention" in e.callee]
-    assert len(calls) == 2 and not any("dropped" in c for c in calls), calls
+    callees = [e.callee for graph in found.graphs for e in graph.externals if "attention" in e.callee]
+    assert len(callees) == 2 and all(c.startswith("aten.") for c in callees), callees
     for g in torch.autograd.grad(by_dynamo(model, (x,))(x).float().square().sum(), (x, *model.parameters())):
         assert g.isfinite().all() and g.abs().sum() > 0
 
@@ -140,9 +141,9 @@ def test_lists_of_blocks_in_gradients() -> None:
     mask, seed = (at[:, None] == at)[None, None], torch.tensor(7, device="cuda")
 
     def fn(grad: Tensor, q: Tensor, k: Tensor, mask: Tensor, seed: Tensor) -> Sequence[Tensor]:
-        out, sums = DROPPED(q, k, k, mask, seed, P, False, 0.125)
-        back = torch.ops.lamina.dropped_attention_backward.default
-        return out, *back(grad, q, k, k, mask, out, sums, seed, P, False, 0.125)
+        out, sums = ATTENTION(q, k, k, mask, seed, P, False, 0.125, VENDORS)
+        back = torch.ops.lamina.attention_backward.default
+        return out, *back(grad, q, k, k, mask, out, sums, seed, P, False, 0.125, VENDORS, False)
 
     found = computed(fn, (grad, q, k, mask, seed), "forward{m=64 n=64 blocks=1}; backward{m=64 n=64 keys=64 queries=64 blocks=1}")
     wide = [t.double().requires_grad_() for t in (q, k, k.clone())]
@@ -167,7 +168,7 @@ def timed(fn: Callable[[], Any], count: int = 10) -> float:
 @pytest.mark.parametrize(("batch", "heads", "length", "size"), [(16, 12, 2048, 64), (4, 16, 4096, 128)])
 def test_beside_the_library(batch: int, heads: int, length: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Prints what both passes take (pytest -s), causal without a mask, as torch has them, and as Lamina kernels: what
-    dropping.FAST is to be decided by."""
+    calls.DROPPED_BY_TORCH is to be decided by."""
     q, k, v = (random(batch, heads, length, size).requires_grad_() for _ in range(3))
     grad = random(batch, heads, length, size)
 
@@ -175,8 +176,8 @@ def test_beside_the_library(batch: int, heads: int, length: int, size: int, monk
         return F.scaled_dot_product_attention(q, k, v, dropout_p=0.1, is_causal=True)
 
     taken = {}
-    for name, fast in (("torch's", dropping.FAST), ("ours", ())):
-        monkeypatch.setattr(dropping, "FAST", fast)
+    for name, kept in (("torch's", calls.DROPPED_BY_TORCH), ("ours", ())):
+        monkeypatch.setattr(calls, "DROPPED_BY_TORCH", kept)
         torch._dynamo.reset()
         run = torch.compile(fn, backend="lamina", options={"cache": False, "cuda_graphs": False})
         taken[name] = timed(lambda run=run: torch.autograd.grad(run(q, k, v), (q, k, v), grad))  # type: ignore[misc]

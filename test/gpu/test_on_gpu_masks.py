@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from attention_masks import Builder, Scores, causal_slopes, causal_window, keys, lengths, lowest, slopes, window
-from attention_programs import cudnn, exact
+from attention_programs import exact, masked
 from test_on_gpu_attention import DOORS, compiled, computed, near, random
 from torch import Tensor
 
@@ -25,7 +25,7 @@ def there(batch: int, count: int) -> Tensor:
 
 def check(build: Builder, of: Scores, schedule: str, size: int = 64) -> None:
     q, k, v, seen = random(*of[:3], size), random(of[0], 2, of[3], size), random(of[0], 2, of[3], size), there(of[0], of[3])
-    found = computed(lambda q, k, v, seen: cudnn(q, k, v, build(seen, of, q.dtype)), (q, k, v, seen), schedule)
+    found = computed(lambda q, k, v, seen: masked(q, k, v, build(seen, of, q.dtype)), (q, k, v, seen), schedule)
     wide = torch.float64 if build in (slopes, causal_slopes) else BF16
     near(found, exact(q, k, v, build(seen.cpu(), of, wide).cuda()))
 
@@ -93,7 +93,7 @@ def test_a_sequence_hidden_by_the_lowest_number_has_the_mean() -> None:
     of = (1, 4, 70, 200)
     q, k, v = random(*of[:3], 64), random(1, 4, 200, 64), random(1, 4, 200, 64)
     none = torch.zeros(1, 200, dtype=torch.int64, device="cuda")
-    found = computed(lambda q, k, v, seen: cudnn(q, k, v, lowest(seen, of, q.dtype)), (q, k, v, none), FORWARD[0])
+    found = computed(lambda q, k, v, seen: masked(q, k, v, lowest(seen, of, q.dtype)), (q, k, v, none), FORWARD[0])
     near(found, v.double().mean(2, keepdim=True).expand(1, 4, 70, 64))
 
 
@@ -108,7 +108,7 @@ def test_blocks_that_a_mask_of_bools_hides_are_skipped(size: int) -> None:
     added = torch.where(seen, torch.where(key < 900, 0.0, 0.5), -torch.inf).to(BF16)
     for schedule in (f"{text[:-1]} blocks=1}}" for text in FORWARD):
         for mask in (seen, added):
-            found = computed(cudnn, (q, k, v, mask), schedule)
+            found = computed(masked, (q, k, v, mask), schedule)
             near(found, exact(q, k, v, mask))
             assert not found[:, :, 500].any() and not found[:, :, 640:768].any()
 

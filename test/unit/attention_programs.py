@@ -15,16 +15,17 @@ from triton_interpreter import interpreted
 from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import Launch, Program
+from lamina.frontend.attention.op import ATTENTION
 from lamina.frontend.compiling import stages
 from lamina.frontend.decompositions.table import table
 from lamina.frontend.rewrites.normalize import normalize
 from lamina.passes.infra.pipeline import run
 from lamina.passes.plan.program import program_from
-from lamina.targets.kernel_calls import attention
+from lamina.schedules.attention_vendors import VENDORS
+from lamina.targets.kernel_calls import attention as source_kernels
 from lamina.targets.kernel_calls import user as triton_user
 from lamina.targets.levels import pipeline
 
-aten = torch.ops.aten
 _HOPPER = Gpu.named("sm_90a")
 _BY_MODEL = f"lamina-select-kernels{{target={TARGET}}}"
 
@@ -70,7 +71,7 @@ def run_program(
     module: ir.Module, program: Program, inputs: Sequence[Tensor], gpu: Gpu = _HOPPER
 ) -> tuple[list[Tensor], list[str]]:
     """The same of a program, whose tile programs a module holds."""
-    program, functions = attention.placed(program, gpu)
+    program, functions = source_kernels.placed(program, gpu)
     program, kernels = triton_user.launched(program)
     if any(op.operation.name == "func.func" for op in module.body.operations):
         distribute(module)
@@ -111,13 +112,19 @@ def exact(
     return torch.nan_to_num(scores.softmax(-1)) @ value
 
 
-def flash(query: Tensor, key: Tensor, value: Tensor, causal: bool = False, scale: float | None = None) -> Tensor:
-    return aten._scaled_dot_product_flash_attention(query, key, value, 0.0, causal, scale=scale)[0]
+def attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, causal: bool = False, scale: float | None = None,
+    allowed: str = VENDORS,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """The result and the logarithms of sums, by the one op that graphs have."""
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    found: tuple[Tensor, Tensor] = ATTENTION(query, key, value, mask, None, 0.0, causal, factor, allowed)
+    return found
 
 
-def efficient(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
-    return aten._scaled_dot_product_efficient_attention(query, key, value, mask, False, 0.0, causal)[0]
+def plain(query: Tensor, key: Tensor, value: Tensor, causal: bool = False, scale: float | None = None) -> Tensor:
+    return attention(query, key, value, None, causal, scale)[0]
 
 
-def cudnn(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
-    return aten._scaled_dot_product_cudnn_attention(query, key, value, mask, False, 0.0, causal)[0]
+def masked(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
+    return attention(query, key, value, mask, causal)[0]

@@ -4,50 +4,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from attention_programs import aten
 from functorch.compile import aot_function, make_boxed_func, min_cut_rematerialization_partition
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from lamina.frontend.decompositions.table import table
-
-KINDS = ("flash", "efficient", "cudnn")
-
-
-def forward(
-    kind: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False, scale: float | None = None
-) -> Sequence[Any]:
-    """The result, the logarithms of sums, and the two numbers that dropout begins with."""
-    if kind == "flash":
-        found = aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, scale=scale)
-    elif kind == "efficient":
-        return tuple(aten._scaled_dot_product_efficient_attention(q, k, v, mask, True, 0.0, causal, scale=scale))
-    else:
-        found = aten._scaled_dot_product_cudnn_attention(q, k, v, mask, True, 0.0, causal, scale=scale)
-    return found[0], found[1], found[6], found[7]
+from lamina.schedules.attention_vendors import VENDORS
 
 
 def backward(
-    kind: str, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, made: Sequence[Any], mask: Tensor | None = None, causal: bool = False,
-    scale: float | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """made: what `forward` found."""
-    out, sums, *seeds = made
-    longest = q.shape[2], k.shape[2]
-    if kind == "flash":
-        found = aten._scaled_dot_product_flash_attention_backward(
-            grad, q, k, v, out, sums, None, None, *longest, 0.0, causal, *seeds, scale=scale
-        )
-    elif kind == "efficient":
-        wanted = [True, True, True, False]
-        found = aten._scaled_dot_product_efficient_attention_backward(
-            grad, q, k, v, mask, out, sums, *seeds, 0.0, wanted, causal, scale=scale
-        )
-    else:
-        found = aten._scaled_dot_product_cudnn_attention_backward(
-            grad, q, k, v, out, sums, *seeds, mask, None, None, *longest, 0.0, causal, scale=scale
-        )
-    return found[0], found[1], found[2]
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, made: Sequence[Tensor], mask: Tensor | None = None, causal: bool = False,
+    scale: float | None = None, allowed: str = VENDORS, trains_mask: bool = False,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """The gradients of query, key and value, and maybe of the mask. made: what `attention` found."""
+    factor = q.shape[-1] ** -0.5 if scale is None else scale
+    back = torch.ops.lamina.attention_backward.default
+    return tuple(back(grad, q, k, v, mask, *made, None, 0.0, causal, factor, allowed, trains_mask))
 
 
 def _scores(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool, scale: float | None) -> Tensor:

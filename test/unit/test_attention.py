@@ -1,21 +1,21 @@
 """What masks of attention mean, without a GPU."""
 
 from collections.abc import Callable
-from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.proxy_tensor import make_fx
 
 import lamina
-from lamina.frontend.attention import keep as attention
-from lamina.frontend.attention.aligned_bias import align
-from lamina.frontend.attention.keep import ATTENTION, flag_masks, is_on_gpu, keep_whole, kind_of_mask, meaning, whole
-from lamina.frontend.decompositions.table import table
+from lamina.frontend.attention import recognize as recognition
+from lamina.frontend.attention.calls import SDPA, flag_masks, kind_of_mask, make_whole, meaning, settings
+from lamina.frontend.attention.op import ATTENTION
 from lamina.frontend.fx.known import concrete
+from lamina.frontend.fx.reading import value
+from lamina.schedules.attention_vendors import VENDORS
+
+CPU_CALLEE = "aten._scaled_dot_product_flash_attention_for_cpu.default"
 
 N = 7
 
@@ -39,76 +39,6 @@ def of_values(x: Tensor) -> Tensor:
     return x[:, :, :, :1] > 0
 
 
-@pytest.mark.parametrize("keys", [1, 8, 49, 64, 127])
-def test_rows_of_biases_are_aligned(keys: int) -> None:
-    """However a bias comes about: torch pads it before it expands it, and what is expanded is materialized."""
-    op = torch.ops.aten._scaled_dot_product_efficient_attention.default
-
-    def expanded(q: Tensor, k: Tensor, bias: Tensor) -> Tensor:
-        return op(q, k, k, F.pad(bias, (0, -keys % 8))[..., :keys].expand(4, 3, 5, keys), False)[0]
-
-    def computed(q: Tensor, k: Tensor, bias: Tensor) -> Tensor:
-        return op(q, k, k, bias.expand(4, 3, 5, keys) * 2, False)[0]
-
-    shapes = ((4, 3, 5, 16), (4, 3, keys, 16), (1, 3, 5, keys))
-    for function in (expanded, computed):
-        with FakeTensorMode():
-            gm = make_fx(function)(*map(torch.empty, shapes))
-        align(gm.graph)
-        gm.graph.lint()
-        (call,) = [n for n in gm.graph.nodes if n.target is op]
-        value = call.args[3].meta["val"]
-        assert value.shape == (4, 3, 5, keys) and all(s % 8 == 0 for s in value.stride()[:-1])
-        assert keys % 8 == 0 or call.args[3].args[0].target is torch.ops.aten.constant_pad_nd.default
-
-
-@pytest.mark.parametrize("size", [1, 3, 20, 64, 100])
-@pytest.mark.parametrize(("heads", "scale"), [(4, None), (2, 0.3)])
-def test_heads_of_odd_sizes_are_filled_up_for_the_flash_kernel(
-    monkeypatch: pytest.MonkeyPatch, size: int, heads: int, scale: float | None
-) -> None:
-    """As scaled_dot_product_attention does it, which the kernel counts on: shapes, strides and the scale are the same."""
-    monkeypatch.setattr(attention, "choice", lambda *_: 1)  # SDPBackend.FLASH_ATTENTION
-    op = torch.ops.aten._scaled_dot_product_flash_attention.default
-
-    def fn(q: Tensor, k: Tensor, v: Tensor) -> Tensor | None:
-        return attention.attend("bias", (q, k, v), {"scale": scale, "is_causal": True, "enable_gqa": heads < 4})
-
-    with FakeTensorMode(), torch.no_grad():
-        shapes = ((2, 4, 7, size), (2, heads, 7, size), (2, heads, 7, size))
-        gm = make_fx(fn, decomposition_table=table())(*(torch.empty(s, device="cuda", dtype=torch.float16) for s in shapes))
-    (call,) = [n for n in gm.graph.nodes if n.target is op]
-    (out,) = gm.graph.output_node().all_input_nodes
-    whole = size + -size % 8
-    assert {n.meta["val"].shape[-1] for n in call.args[:3]} == {whole}
-    assert call.kwargs.get("scale") == (scale if scale or size == whole else size**-0.5)
-    assert out.meta["val"].shape == (2, 4, 7, size)
-    assert out.meta["val"].stride() == (4 * 7 * whole, 7 * whole, whole, 1)
-
-
-@pytest.mark.parametrize("size", [3, 20])
-def test_filled_up_heads_do_not_change_attention(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    """With the CPU's kernel in the place of the GPU's."""
-
-    def kernel(q: Tensor, k: Tensor, v: Tensor, dropout: float, causal: bool, debug: bool, *, scale: float) -> tuple[Tensor]:
-        assert q.shape[-1] == k.shape[-1] == v.shape[-1] == size + -size % 8
-        return (F.scaled_dot_product_attention(q, k, v, None, dropout, causal, scale=scale),)
-
-    monkeypatch.setattr(attention, "aten", SimpleNamespace(_scaled_dot_product_flash_attention=kernel))
-    q, k, v = torch.randn(3, 2, 4, 7, size).unbind()
-    found = attention._flash(q, k, v, True, None)
-    want = F.scaled_dot_product_attention(q.double(), k.double(), v.double(), is_causal=True)
-    torch.testing.assert_close(found.double(), want, rtol=1e-5, atol=1e-5)
-
-
-class OnGpu(Tensor):
-    """A tensor that says it is on a GPU."""
-
-    @property
-    def device(self) -> torch.device:  # type: ignore[override]
-        return torch.device("cuda", 0)
-
-
 MASKS = {
     "causal": [by_comparisons, bias],
     "nothing": [lambda x: torch.arange(N)[None, None, None] >= 0, lambda x: torch.zeros(1, 1, N, N)],
@@ -126,36 +56,138 @@ def test_meaning_of_a_mask_in_a_graph(kind: str, number: int) -> None:
             return F.scaled_dot_product_attention(x, y, y, attn_mask=mask(x))
 
     graph = torch.export.export(Model(), (torch.randn(2, 3, N, 4), torch.randn(2, 3, size, 4))).graph_module
-    (node,) = (n for n in graph.graph.nodes if n.target is ATTENTION)
+    (node,) = (n for n in graph.graph.nodes if n.target is SDPA)
     given = node.args[3] if len(node.args) > 3 else node.kwargs["attn_mask"]
     assert isinstance(given, fx.Node)
     assert meaning(concrete(given, graph)) == kind
 
 
-def test_dynamo_graphs_keep_what_is_on_the_cpu() -> None:
-    """Masks are read in Dynamo's form of a graph too; on the CPU torch's decomposition stays."""
+def attentions(gm: fx.GraphModule) -> list[fx.Node]:
+    return [n for n in gm.graph.nodes if "attention" in str(n.target)]
+
+
+def test_dynamo_graphs() -> None:
+    """Masks are read in Dynamo's form of a graph too; each call becomes the one op, with the layout that eager gives."""
     seen: list[str] = []
 
     def backend(gm: fx.GraphModule, inputs: list[Tensor]) -> fx.GraphModule:
-        (node,) = (n for n in gm.graph.nodes if "attention" in str(n.target))
+        (node,) = attentions(gm)
         seen.append(kind_of_mask(node, gm))
-        query = node.args[0]
-        assert isinstance(query, fx.Node) and not is_on_gpu(node)
-        keep_whole(gm)
-        assert whole not in [n.target for n in gm.graph.nodes]
-        query.meta["example_value"] = OnGpu()  # what Dynamo says there of a tensor on a GPU
-        assert is_on_gpu(node)
-        keep_whole(gm)
-        assert whole in [n.target for n in gm.graph.nodes]
+        assert (flag_masks(gm), make_whole(gm)) == (1, 1)
+        (node,) = attentions(gm)
+        assert node.target is ATTENTION and node.args[3:8] == (None, None, 0.0, True, 0.5) and node.args[8] == VENDORS
         return gm
 
     def fn(x: Tensor) -> Tensor:
         return F.scaled_dot_product_attention(x, x, x, attn_mask=by_comparisons(x).expand(2, 1, N, N))
 
-    x = torch.randn(2, 3, N, 4)
+    x = torch.randn(2, N, 3, 4).transpose(1, 2)
     with torch.no_grad():
-        torch.testing.assert_close(torch.compile(fn, backend=backend)(x), fn(x))
-    assert seen == ["causal"]
+        found = torch.compile(fn, backend=backend)(x)
+        torch.testing.assert_close(found, fn(x))
+    assert seen == ["causal"] and found.stride() == fn(x).stride()
+
+
+Q = (2, 4, 7, 16)
+CALLS: dict[str, tuple[Callable[..., Tensor], tuple[int, ...], bool]] = {
+    "a mask of two dimensions": (lambda q, k: F.scaled_dot_product_attention(q, k, k, q[0, 0] @ k[0, 0].mT), Q, True),
+    "bools": (lambda q, k: F.scaled_dot_product_attention(q, k, k, q[:, :1, :, :1] < torch.arange(7)), Q, True),
+    "a mask of rows": (lambda q, k: F.scaled_dot_product_attention(q, k, k, q[..., :1]), Q, False),
+    "a mask of three": (lambda q, k: F.scaled_dot_product_attention(q, k, k, (q @ k.mT)[0]), Q, True),
+    "shared heads": (lambda q, k: F.scaled_dot_product_attention(q, k, k, enable_gqa=True), (2, 2, 7, 16), True),
+    "values of another size": (lambda q, k: F.scaled_dot_product_attention(q, k, k[..., :8]), Q, False),
+    "three dimensions": (lambda q, k: F.scaled_dot_product_attention(q[0], k[0], k[0]), Q, False),
+    "dropout on a CPU": (lambda q, k: F.scaled_dot_product_attention(q, k, k, dropout_p=0.5), Q, False),
+    "elements far apart": (lambda q, k: F.scaled_dot_product_attention(q.mT.contiguous().mT, k, k), Q, False),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_some_kernel_computes_is_one_op(name: str) -> None:
+    """All else keeps torch's decomposition, as in eager."""
+    fn, shape, whole = CALLS[name]
+
+    class Model(nn.Module):
+        def forward(self, q: Tensor, k: Tensor) -> Tensor:
+            return fn(q, k)
+
+    q, k = torch.randn(Q), torch.randn(shape)
+    gm = torch.export.export(Model(), (q, k)).graph_module
+    (node,) = (n for n in gm.graph.nodes if n.target is SDPA)
+    eager = node.meta["val"].stride()
+    assert make_whole(gm) == whole and [n.target is ATTENTION for n in attentions(gm)] == [whole]
+    if whole:
+        with torch.no_grad():
+            (found,) = gm(q, k)
+            torch.testing.assert_close(found, fn(q, k))
+            assert found.stride() == eager
+        (node,) = attentions(gm)
+        assert node.args[3] is None or value(node.args[3]).dtype is torch.float32  # type: ignore[union-attr]
+
+
+def test_settings_of_torch_count() -> None:
+    """Also where a graph changes them itself."""
+    gm = torch.export.export(_Plain(), (torch.randn(Q),)).graph_module
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        assert settings() == "" and make_whole(gm) == 0
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION):
+        assert settings() == "flash" and make_whole(gm) == 1
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.CUDNN_ATTENTION):
+        assert settings() == "cudnn"
+    found: list[int] = []
+
+    def backend(gm: fx.GraphModule, _: object) -> fx.GraphModule:
+        found.append(make_whole(gm))
+        return gm
+
+    def fn(x: Tensor) -> Tensor:
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            return F.scaled_dot_product_attention(x, x, x)
+
+    torch.compile(fn, backend=backend, fullgraph=True)(torch.randn(Q))
+    assert found == [0]
+
+
+class _Plain(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(x, x, x)
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_under_autocast(trained: bool) -> None:
+    """The op computes in the dtype that autocast gives it."""
+    x = torch.randn(Q, requires_grad=trained)
+
+    def fn(x: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return F.scaled_dot_product_attention(x, x, x, attn_mask=(x @ x.mT).detach())
+
+    callees = [
+        e.callee
+        for g in lamina.explain(fn, (x,), training=trained, options={"cache": False}, show=False).graphs
+        for e in g.externals
+    ]
+    assert [c for c in callees if "attention" in c] == [CPU_CALLEE, CPU_CALLEE.replace(".default", "_backward.default")][
+        : 1 + trained
+    ]
+    run = torch.compile(fn, backend="lamina", options={"cache": False})
+    torch.testing.assert_close(run(x), fn(x), rtol=2e-2, atol=2e-2)
+
+
+def test_checkpoints() -> None:
+    """Attention in their bodies is one op, too."""
+    x = torch.randn(Q, requires_grad=True)
+
+    def fn(x: Tensor) -> Tensor:
+        return torch.utils.checkpoint.checkpoint(_Plain(), x * 2, use_reentrant=False) * 2
+
+    found: list[int] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(recognition, "make_whole", lambda *given: found.append(make_whole(*given)) or found[-1])
+        run = torch.compile(fn, backend="lamina", options={"cache": False}, fullgraph=True)
+        mine, eager = (torch.autograd.grad(f(x).square().sum(), x)[0] for f in (run, fn))
+    assert found == [1]
+    torch.testing.assert_close(mine, eager)
 
 
 def test_values_that_hide_all_but_not_quite_are_a_bias() -> None:
@@ -192,7 +224,7 @@ def test_masks_that_are_written_to_or_random(mask: Callable[[Tensor], Tensor]) -
             return F.scaled_dot_product_attention(x, x, x, attn_mask=mask(x))
 
     graph = torch.export.export(Model(), (torch.randn(2, 3, N, 4),)).graph_module
-    (node,) = (n for n in graph.graph.nodes if n.target is ATTENTION)
+    (node,) = (n for n in graph.graph.nodes if n.target is SDPA)
     assert kind_of_mask(node, graph) == "bias"
 
 
@@ -206,7 +238,7 @@ def test_known_masks_become_flags(mask: Callable[[Tensor], Tensor]) -> None:
 
     x = torch.randn(2, 3, N, 4)
     graph = torch.export.export(Model(), (x,)).graph_module
-    (node,) = (n for n in graph.graph.nodes if n.target is ATTENTION)
+    (node,) = (n for n in graph.graph.nodes if n.target is SDPA)
     flags = {by_comparisons: True, bias: True, window: None, of_values: None}
     flag = flags.get(mask, False)
     assert flag_masks(graph) == (flag is not None)

@@ -1,13 +1,12 @@
 """Attention of graphs for training as Lamina kernels, in Triton's interpreter against float64."""
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from attention_programs import compute, exact, program_of, run_program, to_graph_level
-from attention_training import KINDS, backward, both_graphs, exact_gradients, exact_sums, forward, saved
+from attention_programs import attention, compute, exact, program_of, run_program, to_graph_level
+from attention_training import backward, both_graphs, exact_gradients, exact_sums, saved
 from torch import Tensor
 
 BF16, F16 = torch.bfloat16, torch.float16
@@ -24,25 +23,21 @@ def near(found: Tensor, want: Tensor, bound: float = 0.0) -> None:
     assert far <= (bound or {BF16: 2e-3, F16: 5e-4, torch.float32: 1e-5}[found.dtype]), far
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("queries", "block"), [(10, "m=16 n=16"), (40, "m=32 n=16")])
-def test_sums_are_those_of_the_library(kind: str, block: str, queries: int) -> None:
-    """Natural logarithms, in the library's shape; the memory-efficient kernel's have infinities to a multiple of 32."""
-    q, k, v = random(2, 4, queries, 16), random(2, 2, queries, 16), random(2, 2, queries, 24 if kind == "cudnn" else 16)
-    (out, sums), names = compute(lambda q, k, v: forward(kind, q, k, v, None, True, 0.3)[:2], (q, k, v), f"forward{{{block}}}")
+@pytest.mark.parametrize(("queries", "values", "block"), [(10, 16, "m=16 n=16"), (40, 24, "m=32 n=16")])
+def test_sums(block: str, queries: int, values: int) -> None:
+    """Natural logarithms."""
+    q, k, v = random(2, 4, queries, 16), random(2, 2, queries, 16), random(2, 2, queries, values)
+    (out, sums), names = compute(lambda q, k, v: attention(q, k, v, None, True, 0.3), (q, k, v), f"forward{{{block}}}")
     near(out, exact(q, k, v, causal=True, scale=0.3))
     assert names == ["attention_forward"]
-    long = math.ceil(queries / 32) * 32 if kind == "efficient" else queries
-    assert sums.shape == ((2, 4, long, 1) if kind == "cudnn" else (2, 4, long))
-    near(sums.reshape(2, 4, long)[..., :queries], exact_sums(q, k, causal=True, scale=0.3))
-    assert bool((sums.reshape(2, 4, long)[..., queries:] == torch.inf).all())
+    near(sums, exact_sums(q, k, causal=True, scale=0.3))
 
 
 def test_sums_of_rows_that_see_nothing_are_infinite() -> None:
     q, k, seen = random(1, 2, 20, 16), random(1, 2, 20, 16), torch.rand(1, 1, 20, 1) > 0.5
     mask = torch.where(seen, 0.0, -torch.inf).to(BF16).expand(1, 1, 20, 20)
-    (_, sums), _ = compute(lambda q, k, m: forward("cudnn", q, k, k, m)[:2], (q, k, mask), "forward{m=16 n=16}")
-    assert torch.equal(sums[..., 0].isinf(), ~seen[..., 0].expand(1, 2, 20))
+    (_, sums), _ = compute(lambda q, k, m: attention(q, k, k, m), (q, k, mask), "forward{m=16 n=16}")
+    assert torch.equal(sums.isinf(), ~seen[..., 0].expand(1, 2, 20))
 
 
 BACKWARD = "backward{m=32 n=16 keys=32 queries=16}"
@@ -54,13 +49,13 @@ SIZES = [
 ]  # fmt: skip
 
 
-def check(kind: str, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *how: Any, schedule: str = BACKWARD) -> None:
+def check(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *how: Any, schedule: str = BACKWARD) -> None:
     """Forward and gradients by Lamina kernels."""
     mask = [t for t in how[:1] if isinstance(t, Tensor)]
 
     def fn(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *mask: Tensor) -> tuple[Tensor, ...]:
         given = (*mask, *how[1:]) if mask else how
-        return backward(kind, grad, q, k, v, forward(kind, q, k, v, *given), *given)
+        return backward(grad, q, k, v, attention(q, k, v, *given), *given)
 
     found, names = compute(fn, (grad, q, k, v, *mask), f"{FORWARD}; {schedule}")
     for one, want in zip(found, exact_gradients(grad, q, k, v, *how), strict=True):
@@ -73,27 +68,23 @@ def test_sizes(sizes: tuple[int, ...], dtype: torch.dtype) -> None:
     batch, heads, kv_heads, queries, keys, size, values = sizes
     q, k = random(batch, heads, queries, size, dtype=dtype), random(batch, kv_heads, keys, size, dtype=dtype)
     v, grad = random(batch, kv_heads, keys, values, dtype=dtype), random(batch, heads, queries, values, dtype=dtype)
-    check("cudnn", grad, q, k, v)
+    check(grad, q, k, v)
 
 
 @pytest.mark.parametrize(
-    ("kind", "length", "block"),
-    [
-        ("flash", 64, "m=32 n=16 keys=16 queries=32"),
-        ("cudnn", 45, "m=16 n=32 keys=32 queries=16"),
-        ("efficient", 45, "m=16 n=16 keys=32 queries=16"),
-    ],
+    ("kv_heads", "length", "block"),
+    [(1, 64, "m=32 n=16 keys=16 queries=32"), (1, 45, "m=16 n=32 keys=32 queries=16"), (2, 45, "m=16 n=16 keys=32 queries=16")],
 )
-def test_causal(kind: str, length: int, block: str) -> None:
-    q, grad, k, v = (random(1, n, length, 24) for n in (2, 2, *[2 if kind == "efficient" else 1] * 2))
-    check(kind, grad, q, k, v, None, True, 0.3, schedule=f"backward{{{block}}}")
+def test_causal(kv_heads: int, length: int, block: str) -> None:
+    q, grad, k, v = (random(1, n, length, 24) for n in (2, 2, kv_heads, kv_heads))
+    check(grad, q, k, v, None, True, 0.3, schedule=f"backward{{{block}}}")
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(40, 25), (25, 40)])
 def test_causal_counts_from_the_first_key(queries: int, keys: int) -> None:
-    """For torch's efficient kernel; keys that no query sees have a gradient of zero."""
+    """Keys that no query sees have a gradient of zero."""
     q, grad, k, v = (random(1, 2, n, 16) for n in (queries, queries, keys, keys))
-    check("efficient", grad, q, k, v, None, True)
+    check(grad, q, k, v, None, True)
 
 
 MASKS: dict[str, Callable[[], Tensor]] = {
@@ -110,30 +101,25 @@ MASKS: dict[str, Callable[[], Tensor]] = {
 def test_masks(name: str) -> None:
     mask = MASKS[name]()
     q, grad, k, v = (random(2, n, length, 16) for n, length in ((2, 20), (2, 20), (1, 40), (1, 40)))
-    check("cudnn", grad, q, k, v, mask)
+    check(grad, q, k, v, mask)
 
 
 def test_a_mask_and_causal() -> None:
     q, grad, k, v, mask = *(random(1, 2, 40, 16) for _ in range(4)), random(1, 1, 40, 40)
-    check("cudnn", grad, q, k, v, mask, True)
+    check(grad, q, k, v, mask, True)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_the_librarys_forward_has_found_is_read(kind: str) -> None:
-    """Also its logarithms of sums in places after the last query, and of rows that have seen nothing."""
+@pytest.mark.parametrize("blind", [torch.inf, -torch.inf, 0.0])
+def test_what_a_vendors_forward_pass_has_found_is_read(blind: float) -> None:
+    """Vendors differ in the logarithms of sums of rows that have seen nothing."""
     q, grad, k, v = (random(2, 2, 40, 16) for _ in range(4))
-    mask = None if kind == "flash" else torch.where(torch.rand(2, 1, 40, 1) > 0.2, random(2, 1, 40, 40), -torch.inf).to(BF16)
-    out, sums = exact(q, k, v, mask).to(BF16), exact_sums(q, k, mask).float()
-    if kind == "efficient":  # has zero there
-        sums = torch.nn.functional.pad(sums.nan_to_num(posinf=0.0), (0, 24), value=torch.inf)
-    if kind == "cudnn":
-        sums = sums.nan_to_num(posinf=-torch.inf)[..., None]
+    mask = torch.where(torch.rand(2, 1, 40, 1) > 0.2, random(2, 1, 40, 40), -torch.inf).to(BF16)
+    out, sums = exact(q, k, v, mask).to(BF16), exact_sums(q, k, mask).float().nan_to_num(posinf=blind)
 
-    def fn(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, sums: Tensor, *mask: Tensor) -> tuple[Tensor, ...]:
-        seed = torch.zeros((), dtype=torch.int64)
-        return backward(kind, grad, q, k, v, (out, sums, seed, seed), *mask)
+    def fn(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, sums: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+        return backward(grad, q, k, v, (out, sums), mask)
 
-    found, names = compute(fn, (grad, q, k, v, out, sums, *([] if mask is None else [mask])), BACKWARD)
+    found, names = compute(fn, (grad, q, k, v, out, sums, mask), BACKWARD)
     for one, want in zip(found, exact_gradients(grad, q, k, v, mask), strict=True):
         near(one, want, 4e-3)
     assert names[-2:] == OURS
@@ -148,7 +134,7 @@ def test_heads_are_read_and_written_where_they_lie() -> None:
 
     def fn(x: Tensor, grad: Tensor) -> tuple[Tensor, ...]:
         q, k, v = (heads(t, n) for t, n in zip(x.split([64, 32, 32], -1), (4, 2, 2), strict=True))
-        found = backward("flash", heads(grad, 4), q, k, v, forward("flash", q, k, v))
+        found = backward(heads(grad, 4), q, k, v, attention(q, k, v))
         return tuple(t.transpose(1, 2).flatten(2) for t in found)
 
     x, grad = random(2, 12, 128), random(2, 12, 64)
@@ -163,7 +149,7 @@ def test_only_what_is_read_is_computed() -> None:
     q, grad = random(1, 2, 20, 16), random(1, 2, 20, 16)
     for wanted, kernels in ((0, OURS[:1]), (2, OURS)):
         (found,), names = compute(
-            lambda grad, q, i=wanted: backward("flash", grad, q, q, q, forward("flash", q, q, q))[i],
+            lambda grad, q, i=wanted: backward(grad, q, q, q, attention(q, q, q))[i],
             (grad, q),
             f"{FORWARD}; {BACKWARD}",
         )
@@ -171,11 +157,10 @@ def test_only_what_is_read_is_computed() -> None:
         assert names == ["attention_forward", *kernels]
 
 
-@pytest.mark.parametrize("kind", ["flash", "efficient"])
-def test_two_graphs_as_torch_makes_them(kind: str) -> None:
+def test_two_graphs_as_torch_makes_them() -> None:
     """What one of them finds for the other goes through the arguments of both."""
     inputs = [random(2, 40, 2, 16).transpose(1, 2) for _ in range(3)]
-    one, other = both_graphs(lambda q, k, v: forward(kind, q, k, v, None, True)[0] * 2, inputs)
+    one, other = both_graphs(lambda q, k, v: attention(q, k, v, None, True)[0] * 2, inputs)
     module = to_graph_level(one)
     found, names = run_program(module, program_of(module, FORWARD), inputs)
     assert "attention_forward" in names

@@ -15,19 +15,19 @@ from torch import Tensor
 from lamina.core.dropout import factor
 from lamina.core.gpu import Gpu
 from lamina.core.program import Launch
-from lamina.frontend.attention.dropped import DROPPED
-from lamina.frontend.fx.random_bits import keeps
+from lamina.frontend.attention.op import ATTENTION, keeps
 from lamina.passes.families.attention.backward import Gradients
 from lamina.passes.families.attention.mask_operands import Masks
 from lamina.passes.families.surroundings import calls
 from lamina.report.choices import default
 from lamina.schedules import attention_backward_cost
 from lamina.schedules.attention_cost import AttentionWork, candidates, unmeasured
+from lamina.schedules.attention_vendors import VENDORS
 from lamina.targets.kernel_calls.user import take
 from lamina.tune.problems.subgraph_extraction import Subgraph, random_inputs
 
 BF16 = torch.bfloat16
-BACKWARD = torch.ops.lamina.dropped_attention_backward.default
+BACKWARD = torch.ops.lamina.attention_backward.default
 ONE, OTHER = (
     "forward{m=32 n=16}; backward{m=32 n=16 keys=32 queries=16}",
     "forward{m=16 n=32}; backward{m=16 n=32 keys=16 queries=32}",
@@ -39,8 +39,8 @@ SEED = torch.tensor(-(2**62) - 987654321)
 def both(dropout: float, causal: bool = False, scale: float = 0.3) -> Callable[..., Sequence[Tensor]]:
     def fn(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, seed: Tensor, *mask: Tensor) -> Sequence[Tensor]:
         given = mask[0] if mask else None
-        out, sums = DROPPED(q, k, v, given, seed, dropout, causal, scale)
-        return out, *BACKWARD(grad, q, k, v, given, out, sums, seed, dropout, causal, scale)
+        out, sums = ATTENTION(q, k, v, given, seed, dropout, causal, scale, VENDORS)
+        return out, *BACKWARD(grad, q, k, v, given, out, sums, seed, dropout, causal, scale, VENDORS, False)
 
     return fn
 
@@ -114,7 +114,7 @@ def test_what_tuning_measures() -> None:
     cut = Subgraph(attentions(module)[-1])
     grad, q, k, v, mask, out, sums, seed = random_inputs(cut, torch.device("cpu"))
     assert mask.all()  # all is one square, which each query sees
-    again, logs = DROPPED(q, k, v, mask, seed, 0.5, False, 0.3)
+    again, logs = ATTENTION(q, k, v, mask, seed, 0.5, False, 0.3, VENDORS)
     assert torch.equal(again, out) and torch.equal(logs, sums) and bool(out.any()) and bool(grad.any())
     gpu = Gpu.named("sm_80")
     assert attention_backward_cost.unmeasured(found.work, gpu) == attention_backward_cost.candidates(found.work, gpu)[0]
@@ -123,7 +123,7 @@ def test_what_tuning_measures() -> None:
 def test_explain_names_what_a_library_drops() -> None:
     def fn(q: Tensor, seed: Tensor) -> Sequence[Tensor]:
         dropped = torch.ops.aten._scaled_dot_product_flash_attention(q, q, q, 0.5)[0]
-        return dropped, DROPPED(q, q, q, None, seed, 0.5, False, 0.3)[0]
+        return dropped, ATTENTION(q, q, q, None, seed, 0.5, False, 0.3, VENDORS)[0]
 
     program, _ = take(program_of(graph_level(fn, (zeros(1, 1, 40, 16), SEED))), {}, Gpu.named("sm_90a"))
     said = default(program, "cached")

@@ -2,11 +2,10 @@
 
 import pytest
 import torch
-from attention_programs import compute, cudnn, efficient, exact, flash, graph_level, program_of
+from attention_programs import compute, exact, graph_level, masked, plain, program_of
 from torch import Tensor
 
 from lamina.core.program import Launch
-from lamina.frontend.attention.heads import repeated
 
 BF16, F16 = torch.bfloat16, torch.float16
 FORWARD, SPLIT = "forward{m=32 n=16}", "split{n=16 parts=3}"
@@ -38,7 +37,7 @@ def test_sizes(sizes: tuple[int, ...], dtype: torch.dtype) -> None:
     batch, heads, kv_heads, queries, keys, size, values = sizes
     q, k = random(batch, heads, queries, size, dtype=dtype), random(batch, kv_heads, keys, size, dtype=dtype)
     v = random(batch, kv_heads, keys, values, dtype=dtype)
-    (found,), names = compute(lambda q, k, v: cudnn(q, k, v, None), (q, k, v), FORWARD)
+    (found,), names = compute(lambda q, k, v: masked(q, k, v, None), (q, k, v), FORWARD)
     near(found, exact(q, k, v))
     assert names == ["attention_forward"]
 
@@ -47,7 +46,7 @@ def test_sizes(sizes: tuple[int, ...], dtype: torch.dtype) -> None:
 @pytest.mark.parametrize(("heads", "length", "size"), [(2, 64, 16), (4, 71, 48), (1, 3, 64)])
 def test_causal(heads: int, length: int, size: int, schedule: str) -> None:
     q, k, v = (random(2, n, length, size) for n in (heads, 1, 1))
-    (found,), _ = compute(lambda q, k, v: flash(q, k, v, True, 0.3), (q, k, v), schedule)
+    (found,), _ = compute(lambda q, k, v: plain(q, k, v, True, 0.3), (q, k, v), schedule)
     near(found, exact(q, k, v, causal=True, scale=0.3))
 
 
@@ -55,7 +54,7 @@ def test_causal_counts_from_the_first_key() -> None:
     """For torch's efficient kernel; others are left alone where there are not as many keys as queries."""
     for queries, keys in ((40, 25), (25, 40)):
         q, k, v = random(1, 2, queries, 16), random(1, 2, keys, 16), random(1, 2, keys, 16)
-        (found,), names = compute(lambda q, k, v: efficient(q, k, v, None, True), (q, k, v), FORWARD)
+        (found,), names = compute(lambda q, k, v: masked(q, k, v, None, True), (q, k, v), FORWARD)
         near(found, exact(q, k, v, causal=True))
         assert names == ["attention_forward"]
 
@@ -68,7 +67,7 @@ def test_causal_counts_from_the_first_key() -> None:
 def test_keys_in_parts(heads: int, kv_heads: int, queries: int, keys: int, size: int, values: int, parts: int) -> None:
     """Also in more parts than there are blocks of keys: some are empty."""
     q, k, v = random(2, heads, queries, size), random(2, kv_heads, keys, size), random(2, kv_heads, keys, values)
-    (found,), names = compute(lambda q, k, v: cudnn(q, k, v, None), (q, k, v), f"split{{n=16 parts={parts}}}")
+    (found,), names = compute(lambda q, k, v: masked(q, k, v, None), (q, k, v), f"split{{n=16 parts={parts}}}")
     near(found, exact(q, k, v))
     assert names == ["attention_split", "attention_join"]
 
@@ -88,14 +87,14 @@ MASKS = {
 @pytest.mark.parametrize("name", MASKS)
 def test_masks(name: str, schedule: str) -> None:
     q, k, v, mask = random(2, 4, 5, 16), random(2, 2, 40, 16), random(2, 2, 40, 16), MASKS[name]()
-    (found,), names = compute(cudnn, (q, k, v, mask), schedule)
+    (found,), names = compute(masked, (q, k, v, mask), schedule)
     near(found, exact(q, k, v, mask))
     assert names == [*(["attention_bounds"] if name == "of a batch" else []), *SCHEDULES[schedule]]
 
 
 def test_a_mask_and_causal() -> None:
     q, k, v, mask = random(1, 2, 40, 16), random(1, 2, 40, 16), random(1, 2, 40, 16), random(1, 1, 40, 40)
-    (found,), _ = compute(lambda *given: cudnn(*given, True), (q, k, v, mask), FORWARD)
+    (found,), _ = compute(lambda *given: masked(*given, True), (q, k, v, mask), FORWARD)
     near(found, exact(q, k, v, mask, causal=True))
 
 
@@ -109,7 +108,7 @@ def test_heads_are_read_where_they_lie(schedule: str) -> None:
 
     def fn(x: Tensor) -> Tensor:
         q, k, v = x.split([64, 32, 32], -1)
-        return flash(heads(q, 4), heads(k, 2), heads(v, 2)).transpose(1, 2).flatten(2)
+        return plain(heads(q, 4), heads(k, 2), heads(v, 2)).transpose(1, 2).flatten(2)
 
     x = random(2, 12, 128)
     (found,), names = compute(fn, (x,), schedule)
@@ -120,7 +119,7 @@ def test_heads_are_read_where_they_lie(schedule: str) -> None:
 
 def test_between_kernels_of_ours() -> None:
     def fn(x: Tensor, w: Tensor) -> Tensor:
-        return torch.relu(flash(x * w, x, x + 1, True) * 2)
+        return torch.relu(plain(x * w, x, x + 1, True) * 2)
 
     x, w = random(1, 2, 20, 32, dtype=F16), random(32, dtype=F16)
     (found,), names = compute(fn, (x, w), FORWARD)
@@ -129,13 +128,13 @@ def test_between_kernels_of_ours() -> None:
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_what_is_repeated_for_libraries_is_read_once(schedule: str) -> None:
-    """Heads of keys and values, and a mask for all layers, spread over heads and queries."""
+def test_a_mask_for_all_layers_is_read_once(schedule: str) -> None:
+    """Though the model spreads it over heads and queries."""
 
     def fn(q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
         mask = torch.where(seen[:, None, None], 0.0, -torch.inf).to(q.dtype).expand(2, 4, 3, 40)
-        y = efficient(q, repeated(k, 4), repeated(v, 4), mask)
-        return efficient(y, repeated(k, 4), repeated(k, 4), mask)
+        y = masked(q, k, v, mask)
+        return masked(y, k, k, mask)
 
     q, k, v, seen = random(2, 4, 3, 16), random(2, 2, 40, 16), random(2, 2, 40, 16), torch.rand(2, 40) > 0.4
     (found,), names = compute(fn, (q, k, v, seen), schedule)
@@ -153,5 +152,5 @@ def test_any_strides(strides: tuple[int, ...]) -> None:
     shape = (2, 2, 20, 16)
     memory = random(sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + 1)
     q, k = memory.as_strided(shape, strides), random(*shape)
-    (found,), _ = compute(flash, (k, q, q), FORWARD)
+    (found,), _ = compute(plain, (k, q, q), FORWARD)
     near(found, exact(k, q, q))

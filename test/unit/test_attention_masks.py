@@ -20,7 +20,7 @@ from attention_masks import (
     slopes,
     window,
 )  # fmt: skip
-from attention_programs import compute, cudnn, efficient, exact, flash, graph_level, program_of
+from attention_programs import compute, exact, graph_level, masked, plain, program_of
 from test_attention_kernels import random
 from torch import Tensor
 
@@ -48,7 +48,7 @@ def there(batch: int, count: int) -> Tensor:
 
 def said(build: Builder, of: Scores) -> str:
     def fn(q: Tensor, k: Tensor, seen: Tensor) -> Tensor:
-        return cudnn(q, k, k, build(seen, of, q.dtype))
+        return masked(q, k, k, build(seen, of, q.dtype))
 
     module = graph_level(fn, (random(*of[:3], 16), random(*of[:2], of[3], 16), there(of[0], of[3])))
     masks = Masks()
@@ -91,7 +91,7 @@ def test_what_is_not_said_is_read(build: Builder) -> None:
     of = (2, 2, 24, 24)
     assert said(build, of) == (": keys" if build is unordered else "")
     q, seen = random(*of[:3], 16), there(2, 24)
-    (found,), _ = compute(lambda q, seen: cudnn(q, q, q, build(seen, of, q.dtype)), (q, seen), FORWARD)
+    (found,), _ = compute(lambda q, seen: masked(q, q, q, build(seen, of, q.dtype)), (q, seen), FORWARD)
     near(found, exact(q, q, q, build(seen, of, BF16)))
 
 
@@ -119,7 +119,7 @@ OF_KEYS = (causal_window, keys, lengths, beyond, of_values)  # what depends on w
 def computed(build: Builder, queries: int, count: int, schedule: str, dtype: torch.dtype = BF16) -> list[str]:
     of = (5 if build in OF_KEYS else 2, 2, queries, count)
     q, k, v, seen = random(*of[:3], 16), random(of[0], 1, count, 16), random(of[0], 1, count, 16), there(of[0], count)
-    (found,), names = compute(lambda q, k, v, seen: cudnn(q, k, v, build(seen, of, q.dtype)), (q, k, v, seen), schedule)
+    (found,), names = compute(lambda q, k, v, seen: masked(q, k, v, build(seen, of, q.dtype)), (q, k, v, seen), schedule)
     wide = torch.float64 if build in (slopes, causal_slopes) else dtype  # Lamina's does not round what it adds
     near(found, exact(q, k, v, build(seen, of, wide)))
     return names
@@ -147,7 +147,7 @@ def test_bounds_are_computed_once_for_all_layers() -> None:
 
     def fn(q: Tensor, k: Tensor, seen: Tensor) -> Tensor:
         mask = causal_window(seen, of, q.dtype)
-        return efficient(efficient(q, k, k, mask), k, k, mask)
+        return masked(masked(q, k, k, mask), k, k, mask)
 
     q, k, seen = random(2, 2, 40, 16), random(2, 2, 40, 16), there(2, 40)
     (found,), names = compute(fn, (q, k, seen), FORWARD)
@@ -160,9 +160,7 @@ def test_the_flag_of_the_call_counts_too() -> None:
     of = (2, 2, 40, 40)
     q, k, seen = random(2, 2, 40, 16), random(2, 2, 40, 16), there(2, 40)
     for mask in (keys, window):
-        (found,), _ = compute(
-            lambda q, k, seen, mask=mask: efficient(q, k, k, mask(seen, of, q.dtype), True), (q, k, seen), FORWARD
-        )
+        (found,), _ = compute(lambda q, k, seen, mask=mask: masked(q, k, k, mask(seen, of, q.dtype), True), (q, k, seen), FORWARD)
         near(found, exact(q, k, k, mask(seen, of, BF16), causal=True))
 
 
@@ -170,17 +168,17 @@ def test_a_sequence_hidden_by_the_lowest_number_has_the_mean() -> None:
     """As in eager; it had zeros."""
     of, none = (1, 2, 3, 40), torch.zeros(1, 40, dtype=torch.int64)
     q, k, v = random(1, 2, 3, 16), random(1, 1, 40, 16), random(1, 1, 40, 16)
-    (found,), _ = compute(lambda q, k, v, seen: cudnn(q, k, v, lowest(seen, of, q.dtype)), (q, k, v, none), FORWARD)
+    (found,), _ = compute(lambda q, k, v, seen: masked(q, k, v, lowest(seen, of, q.dtype)), (q, k, v, none), FORWARD)
     near(found, v.double().mean(2, keepdim=True).expand(*of[:3], 16))
 
 
 def test_keys_of_each_head() -> None:
     """Few queries then need one kernel, which looks at each head alone."""
     q, k, seen = random(2, 4, 2, 16), random(2, 2, 70, 16), torch.rand(2, 4, 1, 70) > 0.7
-    (found,), names = compute(lambda q, k, seen: cudnn(q, k, k, seen), (q, k, seen), FORWARD)
+    (found,), names = compute(lambda q, k, seen: masked(q, k, k, seen), (q, k, seen), FORWARD)
     near(found, exact(q, k, k, seen))
     assert names == ["attention_bounds", "attention_forward"]
-    module = graph_level(lambda q, k, seen: cudnn(q, k, k, seen), (q, k, seen))
+    module = graph_level(lambda q, k, seen: masked(q, k, k, seen), (q, k, seen))
     (found_op,) = (a for op in calls(module) if (a := Attention.read(op, Masks())) is not None)
     assert found_op.work.by_head and not found_op.work.is_few
 
@@ -190,7 +188,7 @@ def test_what_is_known_is_ours_unmeasured() -> None:
     of = (2, 2, 40, 40)
     inputs = random(2, 2, 40, 64), there(2, 40)
     for build, ours in ((causal_window, True), (window, True), (lowest, False)):
-        program = program_of(graph_level(lambda q, seen, build=build: efficient(q, q, q, build(seen, of, q.dtype)), inputs))
+        program = program_of(graph_level(lambda q, seen, build=build: masked(q, q, q, build(seen, of, q.dtype)), inputs))
         assert ("lamina.attention_forward" in [s.callee for s in program.steps if isinstance(s, Call)]) == ours
-    program = program_of(graph_level(lambda q: flash(q, q, q), inputs[:1]))
+    program = program_of(graph_level(lambda q: plain(q, q, q), inputs[:1]))
     assert [s.reason for s in program.steps if isinstance(s, Call)] == ["library"]

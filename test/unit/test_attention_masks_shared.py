@@ -3,7 +3,7 @@
 import pytest
 import torch
 from attention_masks import SLOPES, Scores, added
-from attention_programs import aten, compute, efficient, exact
+from attention_programs import attention, compute, exact, masked
 from test_attention_kernels import random
 from test_attention_masks import BF16, FORWARD, near, said
 from torch import Tensor
@@ -16,7 +16,7 @@ def test_a_mask_of_one_key_is_of_as_many_as_each_call_has() -> None:
         return added(there[:, None, None, None], (2, 1, 1, 1), BF16)
 
     def fn(q: Tensor, few: Tensor, many: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
-        return efficient(q, few, few, mask(there)), efficient(q, many, many, mask(there))
+        return masked(q, few, few, mask(there)), masked(q, many, many, mask(there))
 
     q, few, many, there = random(2, 2, 24, 16), random(2, 2, 20, 16), random(2, 2, 40, 16), torch.tensor([True, False])
     found, _ = compute(fn, (q, few, many, there), FORWARD)
@@ -31,7 +31,7 @@ def test_bounds_of_a_causal_call_are_its_own() -> None:
 
     def fn(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         mask = added(torch.arange(40) < 30, (2, 2, 1, 40), BF16)
-        return efficient(q, k, k, mask, True), efficient(q, k, k, mask)
+        return masked(q, k, k, mask, True), masked(q, k, k, mask)
 
     found, _ = compute(fn, (q, k), FORWARD)
     for one, causal in zip(found, (True, False), strict=True):
@@ -44,7 +44,7 @@ def test_slopes_are_of_as_many_heads_as_each_call_has() -> None:
 
     def fn(q: Tensor, wide: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         mask = (torch.arange(40) * 0.25).view(1, 1, 1, 40).to(BF16)
-        return efficient(q, k[:, :2], k[:, :2], mask), efficient(wide, k, k, mask)
+        return masked(q, k[:, :2], k[:, :2], mask), masked(wide, k, k, mask)
 
     q, wide, k = random(2, 2, 24, 16), random(2, 4, 24, 16), random(2, 4, 40, 16)
     found, _ = compute(fn, (q, wide, k), FORWARD)
@@ -62,8 +62,7 @@ def test_logarithms_of_sums_have_all_that_is_added(kind: str) -> None:
         return (torch.tensor(SLOPES[:2])[:, None, None] * place).to(BF16).expand(1, 2, 33, 47)
 
     def fn(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        out, sums, *_ = aten._scaled_dot_product_efficient_attention(q, k, k, mask(), True)
-        return out, sums
+        return attention(q, k, k, mask())
 
     q, k = random(1, 2, 33, 16), random(1, 2, 47, 16)
     (_, sums), _ = compute(fn, (q, k), FORWARD)

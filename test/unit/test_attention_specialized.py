@@ -9,7 +9,7 @@ import pytest
 import torch
 import triton
 from attention_masks import lengths
-from attention_programs import aten, compute, efficient, exact, flash, graph_level, program_of
+from attention_programs import attention, compute, exact, graph_level, masked, plain, program_of
 from gluon_simulator import simulate
 from torch import Tensor
 from triton.experimental import gluon
@@ -46,7 +46,7 @@ def near(found: Tensor, want: Tensor) -> None:
 def test_sizes(heads: int, kv_heads: int, length: int, size: int, dtype: torch.dtype, causal: bool, schedule: str) -> None:
     q = random(2, heads, length, size, dtype=dtype)
     k, v = (random(2, kv_heads, length, size, dtype=dtype) for _ in range(2))
-    (found,), names = compute(lambda q, k, v: flash(q, k, v, causal), (q, k, v), schedule)
+    (found,), names = compute(lambda q, k, v: plain(q, k, v, causal), (q, k, v), schedule)
     near(found, exact(q, k, v, causal=causal))
     assert names == ["attention_specialized"]
 
@@ -56,14 +56,14 @@ def test_several_tiles_a_program(causal: bool) -> None:
     """More than there are multiprocessors: with causal attention in pairs, of which the last is half empty."""
     q, k, v = (random(1, 3, 300, 16) for _ in range(3))
     few = replace(HOPPER, sm_count=2)
-    (found,), _ = compute(lambda q, k, v: flash(q, k, v, causal), (q, k, v), "specialized{n=64 groups=2 stages=2}", few)
+    (found,), _ = compute(lambda q, k, v: plain(q, k, v, causal), (q, k, v), "specialized{n=64 groups=2 stages=2}", few)
     near(found, exact(q, k, v, causal=causal))
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(150, 70), (70, 150)])
 def test_as_many_keys_as_there_are(queries: int, keys: int) -> None:
     q, k, v = random(1, 2, queries, 16), random(1, 2, keys, 16), random(1, 2, keys, 24)
-    (found,), _ = compute(lambda q, k, v: efficient(q, k, v, None, True), (q, k, v), SCHEDULE)
+    (found,), _ = compute(lambda q, k, v: masked(q, k, v, None, True), (q, k, v), SCHEDULE)
     near(found, exact(q, k, v, causal=True))
 
 
@@ -74,7 +74,7 @@ def test_window() -> None:
         at = torch.arange(260)
         return ((at[None, :] <= at[:, None]) & (at[None, :] > at[:, None] - 50)).expand(1, 2, 260, 260)
 
-    (found,), names = compute(lambda q, k, v: efficient(q, k, v, seen()), (q, k, v), SCHEDULE)
+    (found,), names = compute(lambda q, k, v: masked(q, k, v, seen()), (q, k, v), SCHEDULE)
     near(found, exact(q, k, v, seen()))
     assert names == ["attention_specialized"]
 
@@ -83,21 +83,20 @@ def test_lengths_of_sequences() -> None:
     q, k, v = (random(4, 2, 140, 16) for _ in range(3))
     there = (torch.arange(140)[None, :] < torch.tensor([140, 65, 1, 0])[:, None]).long()
     of = (4, 2, 140, 140)
-    fn = lambda q, k, v, there: efficient(q, k, v, lengths(there, of, q.dtype))  # noqa: E731
+    fn = lambda q, k, v, there: masked(q, k, v, lengths(there, of, q.dtype))  # noqa: E731
     (found,), names = compute(fn, (q, k, v, there), SCHEDULE)
     near(found, exact(q, k, v, lengths(there, of, q.dtype)))
     assert names[-2:] == ["attention_bounds", "attention_specialized"]
 
 
 def test_logarithms_of_sums() -> None:
-    """As gradients read them, with places after the last query, which tiles of none have written."""
+    """As gradients read them."""
     q, k, v = (random(2, 2, 201, 16) for _ in range(3))
-    fn = lambda q, k, v: aten._scaled_dot_product_efficient_attention(q, k, v, None, True, 0.0, True)[:2]  # noqa: E731
+    fn = lambda q, k, v: attention(q, k, v, None, True)  # noqa: E731
     (found, logs), _ = compute(fn, (q, k, v), SCHEDULE, replace(HOPPER, sm_count=2))
     near(found, exact(q, k, v, causal=True))
     scores = (q.double() @ k.double().mT / 4).masked_fill(~torch.ones(201, 201).bool().tril(), -torch.inf)
-    torch.testing.assert_close(logs[..., :201].double(), scores.logsumexp(-1), rtol=0, atol=1e-5)
-    assert logs.shape == (2, 2, 224) and bool(logs[..., 201:].isposinf().all())
+    torch.testing.assert_close(logs.double(), scores.logsumexp(-1), rtol=0, atol=1e-5)
 
 
 def test_heads_side_by_side() -> None:
@@ -106,7 +105,7 @@ def test_heads_side_by_side() -> None:
 
     def fn(x: Tensor) -> Tensor:
         q, k, v = (part.unflatten(-1, (2, 48)).transpose(1, 2) for part in x.chunk(3, -1))
-        return flash(q, k, v, True)
+        return plain(q, k, v, True)
 
     (found,), names = compute(fn, (x,), SCHEDULE)
     q, k, v = (part.unflatten(-1, (2, 48)).transpose(1, 2) for part in x.chunk(3, -1))
@@ -117,7 +116,7 @@ def test_heads_side_by_side() -> None:
 def test_what_descriptors_cannot_take() -> None:
     """Rows of 36 bytes: the kernel without them."""
     q, k, v = (random(1, 2, 70, 18) for _ in range(3))
-    (found,), names = compute(lambda q, k, v: flash(q, k, v, True), (q, k, v), SCHEDULE)
+    (found,), names = compute(lambda q, k, v: plain(q, k, v, True), (q, k, v), SCHEDULE)
     near(found, exact(q, k, v, causal=True))
     assert names == ["attention_forward"]
 
@@ -127,7 +126,7 @@ def test_where_there_is_no_gluon(monkeypatch: pytest.MonkeyPatch) -> None:
     inputs = [random(1, 2, 70, 16) for _ in range(3)]
     for gpu, version in ((Gpu.named("sm_100a"), "3.7.0"), (HOPPER, "3.10.0"), (HOPPER, "4.0.0")):
         monkeypatch.setattr(triton, "__version__", version)
-        (found,), names = compute(lambda q, k, v: flash(q, k, v, True), inputs, SCHEDULE, gpu)
+        (found,), names = compute(lambda q, k, v: plain(q, k, v, True), inputs, SCHEDULE, gpu)
         near(found, exact(*inputs, causal=True))
         assert names == ["attention_forward"]
 
@@ -142,7 +141,7 @@ def count_blocks(out, P: gl.constexpr):
 def test_tiles_of_no_queries() -> None:
     """The fourth of a head that has three, as causal attention takes them in pairs, meets as few keys as any."""
     found = torch.zeros(4, dtype=torch.int32)
-    of = sizes((0, 0, 0, 0), (0, 0, 0), 0, 1, 1, 1, 300, 300, 16, 1.0, True, 0, 0, (), 1, 2, 32, 16, 16, 2, 1)
+    of = sizes((0, 0, 0, 0), (), 1, 1, 1, 300, 300, 16, 1.0, True, 0, 0, (), 1, 2, 32, 16, 16, 2, 1)
     simulate(count_blocks, 1, {"out": found, "P": of})
     assert found.tolist() == [4, 8, 10, 1]
 
@@ -151,10 +150,10 @@ def test_results_far_apart() -> None:
     """Heads whose results are 2**30 elements apart: their places need 64 bits."""
     q, k, v = (random(1, 3, 16, 16) for _ in range(3))
     out = torch.empty((1 << 31) + 256, dtype=torch.float8_e5m2)  # of which the system gives what is written to
-    strides, none = (768, 256, 16, 1), (0, 0, 0)
+    strides = (768, 256, 16, 1)
     given = {
         "q": q, "k": k, "v": v, "bounds": q, "out": out, "sums": q, "Q": strides, "K": strides, "V": strides,
-        "OUT": (0, 1 << 30, 16, 1), "SUMS": none, "LOGS": 0, "BATCH": 1, "HEADS": 3, "GROUP": 1, "QUERIES": 16, "KEYS": 16,
+        "OUT": (0, 1 << 30, 16, 1), "SUMS": (), "BATCH": 1, "HEADS": 3, "GROUP": 1, "QUERIES": 16, "KEYS": 16,
         "SIZE": 16, "VALUES": 16, "SCALE": 0.25, "CAUSAL": False, "OFFSET": 0, "WINDOW": 0, "BOUNDS": (), "TOGETHER": 3,
         "GROUPS": 2, "N": 16, "D": 16, "E": 16, "STAGES": 2, "PROGRAMS": 1,
     }  # fmt: skip
@@ -183,7 +182,7 @@ def test_code(size: int, schedule: str, tmp_path: Path) -> None:
     """Registers are handed from the warp of loads to those that multiply; nothing is spilled, nothing waits for one product at a
     time."""
     x = torch.zeros(2, 16, 2048, size, dtype=torch.bfloat16)
-    _, (made,) = take(program_of(graph_level(lambda q, k, v: flash(q, k, v, True), (x, x, x)), schedule), {}, HOPPER)
+    _, (made,) = take(program_of(graph_level(lambda q, k, v: plain(q, k, v, True), (x, x, x)), schedule), {}, HOPPER)
     (tmp_path / "kernel.ptx").write_text(made.compiled.ptx)
     command = [str(ptxas(HOPPER.arch)), "-v", f"-arch={HOPPER.arch}", "kernel.ptx", "-o", "kernel.cubin"]
     said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stderr

@@ -7,14 +7,12 @@ import torch
 import torch.nn.functional as F
 from captured import by_dynamo, exported
 from torch import Tensor, fx, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.proxy_tensor import make_fx
 
-from lamina.frontend.attention import keep as attention
-from lamina.frontend.attention.heads import before_repetition, repeated, share_heads
-from lamina.frontend.attention.keep import ATTENTION, attend
+from lamina.frontend.attention.calls import make_whole
+from lamina.frontend.attention.heads import before_repetition
+from lamina.frontend.attention.op import ATTENTION
+from lamina.frontend.fx.reading import value
 
-aten = torch.ops.aten
 Q, KV = (2, 8, 16, 8), (2, 2, 16, 8)
 
 
@@ -66,9 +64,9 @@ def test_repeated_heads_are_shared(graph: Callable[..., fx.GraphModule], repeat:
     inputs = torch.randn(Q), torch.randn(KV), torch.randn(KV)
     with torch.no_grad():
         gm = graph(Model(repeat), inputs)
-        (node,) = (n for n in gm.graph.nodes if "attention" in str(n.target))
-        share_heads(node)
-        assert ("enable_gqa" in node.kwargs) == shared
+        assert make_whole(gm) == 1
+        (node,) = (n for n in gm.graph.nodes if n.target is ATTENTION)
+        assert [value(n).shape[1] for n in node.args[1:3]] == [2 if shared else 8] * 2  # type: ignore[union-attr]
         gm.graph.eliminate_dead_code()
         gm.recompile()
         named = dict(zip("qkv", inputs, strict=True))  # Dynamo has them in the order of their use, as l_q_ and so on
@@ -83,38 +81,8 @@ def test_only_one_of_key_and_value_is_left() -> None:
         def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             return F.scaled_dot_product_attention(q, by_expansion(k), v)
 
-    (node,) = (n for n in exported(One(), inputs).graph.nodes if n.target is ATTENTION)
-    share_heads(node)
-    assert "enable_gqa" not in node.kwargs
+    gm = exported(One(), inputs)
+    assert make_whole(gm) == 1
+    (node,) = (n for n in gm.graph.nodes if n.target is ATTENTION)
+    assert [value(n).shape[1] for n in node.args[:3]] == [8] * 3  # type: ignore[union-attr]
     assert isinstance(node.args[0], fx.Node) and before_repetition(node.args[0]) is None
-
-
-def test_repeated_is_what_torch_does() -> None:
-    x = torch.randn(KV)
-    torch.testing.assert_close(repeated(x, 8), x.repeat_interleave(4, 1))
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "heads", "callee"),
-    [
-        (attention._CUDNN, 0, 2, aten._scaled_dot_product_cudnn_attention.default),
-        (attention._FLASH, 0, 2, aten._scaled_dot_product_flash_attention.default),
-        (0, attention._EFFICIENT, 8, aten._scaled_dot_product_efficient_attention.default),
-    ],
-)
-def test_fused_kernels_share_heads(
-    monkeypatch: pytest.MonkeyPatch, first: int, second: int, heads: int, callee: torch._ops.OpOverload
-) -> None:
-    """Where the kernel does not, heads are repeated."""
-    monkeypatch.setattr(attention, "choice", lambda *given: first if given[-1] else second)
-    with FakeTensorMode(), torch.no_grad():
-        q, k, v = (torch.empty(shape, dtype=torch.bfloat16, device="cuda") for shape in (Q, KV, KV))
-
-        def fn(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            found = attend("bias", (q, k, v), {"is_causal": True, "enable_gqa": True})
-            assert found is not None
-            return found
-
-        gm = make_fx(fn)(q, k, v)
-    (call,) = (n for n in gm.graph.nodes if n.target is callee)
-    assert call.args[1].meta["val"].shape[1] == heads and call.meta["val"][0].shape == Q

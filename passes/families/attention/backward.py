@@ -1,8 +1,7 @@
-"""Reads calls of attention's backward pass in the libraries' forms, and emits them as calls of Lamina's two kernels."""
+"""Reads calls of `lamina.attention_backward`, and emits them as calls of Lamina's two kernels."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from torch_mlir import ir
 
@@ -12,87 +11,44 @@ from lamina.schedules.attention_cost import AttentionWork
 from ...ir.affine import row_major
 from ...ir.extern_calls import kernel_call
 from ...ir.reading import shape_of
-from .forward import EXTRAS, Attention, value_of
+from .forward import EXTRAS, NAMES, Attention, arguments, is_used
 from .mask_operands import Masks
 
 BACKWARD_QUERIES, BACKWARD_KEYS = "lamina.attention_backward_queries", "lamina.attention_backward_keys"
-DROPPED_BACKWARD = "lamina.dropped_attention_backward.default"
-_TENSORS = ("grad", "query", "key", "value")
-_LONGEST = ("starts_q", "starts_k", "longest_q", "longest_k")
-_SEEDS = ("seed", "seed_offset")
-FORMS = {
-    "aten._scaled_dot_product_flash_attention_backward.default": (
-        *_TENSORS, "out", "sums", *_LONGEST, "dropout", "causal", *_SEEDS,
-    ),
-    "aten._scaled_dot_product_efficient_attention_backward.default": (
-        *_TENSORS, "mask", "out", "sums", *_SEEDS, "dropout", "wanted", "causal",
-    ),
-    "aten._scaled_dot_product_cudnn_attention_backward.default": (
-        *_TENSORS, "out", "sums", *_SEEDS, "mask", *_LONGEST, "dropout", "causal",
-    ),
-    DROPPED_BACKWARD: (*_TENSORS, "mask", "out", "sums", "seed", "dropout", "causal", "scale"),
-}  # fmt: skip
-"""Names of the arguments of each overload, in order."""
-LIBRARY_BACKWARD = tuple(FORMS)
+GRADIENTS = "lamina.attention_backward.default"
+_NAMES = ("grad", *NAMES[:4], "out", "sums", *NAMES[4:], "trains_mask")
 
 
 @dataclass(frozen=True)
 class Gradients:
     """The gradients of query, key and value of an attention.
 
-    callee   the library's overload
-    of       the attention; its result is the operand that the forward pass computed
+    of       the attention; its result and sums are those that the forward pass found
     grad     the gradient of its result
-    sums     the rows' log-sum-exp (natural), f32, of shape (batch, heads, queries or more), maybe with a last dimension of 1
-    results  gradients of query, key and value; None for those without users
+    results  gradients of query, key, value and, where it needs one, of the mask; None for those without users
     masks    the analyzed masks of the module; None: nothing is known of masks
     """
 
-    callee: str
     of: Attention
     grad: ir.Value
     sums: ir.Value
-    results: tuple[ir.Value | None, ir.Value | None, ir.Value | None]
+    results: tuple[ir.Value | None, ...]
     masks: Masks | None = None
 
     @staticmethod
     def read(op: ir.Operation, masks: Masks | None = None) -> "Gradients | None":
-        """Reads the gradients that a graph.extern computes. None where Lamina's kernels cannot compute them: for attention that
-        they cannot compute either, and for the gradient of a mask."""
-        callee = ir.StringAttr(op.attributes["callee"]).value if op.name == "graph.extern" else ""
-        if callee not in FORMS:
+        """Reads the gradients that a graph.extern computes; None for other calls."""
+        given = arguments(op, GRADIENTS, _NAMES)
+        if given is None:
             return None
-        tensors = iter(op.operands)
-        positional = [value_of(a, tensors) for a in op.attributes["args"]]
-        by_name = {named.name: value_of(named.attr, tensors) for named in op.attributes["kwargs"]}
-        given: dict[str, Any] = {**dict(zip(FORMS[callee], positional, strict=False)), **by_name}
-        known = {*FORMS[callee], "scale"}
-        seed, dropout = given.get("seed") if callee == DROPPED_BACKWARD else None, given.get("dropout") or 0.0
-        if (dropout and seed is None) or given.get("starts_q") is not None or not known.issuperset(given):
-            return None
-        if not all(isinstance(s, ir.DenseI64ArrayAttr) for s in list(op.attributes["strides"])[:3]):
-            return None
-        *made, d_mask = (*(r if any(True for _ in r.uses) else None for r in op.results), None)[:4]
-        if len(made) != 3 or d_mask is not None:
-            return None
-        forward = callee.replace("_backward", "")
-        query, key, value, mask = (given.get(name) for name in ("query", "key", "value", "mask"))
-        causal, scale = bool(given.get("causal")), given.get("scale")
-        of = Attention(forward, query, key, value, mask, causal, scale, given["out"], seed=seed, dropout=dropout)
-        found = Gradients(callee, of, given["grad"], given["sums"], (made[0], made[1], made[2]), masks)
-        return found if found._fits() else None
+        grad, out, sums = (given.pop(name) for name in ("grad", "out", "sums"))
+        given.pop("trains_mask")
+        results = tuple(r if is_used(r) else None for r in op.results)
+        return Gradients(Attention(**given, result=out), grad, sums, results, masks)
 
-    def _fits(self) -> bool:
-        if not self.of.fits() or self.grad.type != self.of.result.type:
-            return False
-        operands = (self.of.query, self.of.key, self.of.value)
-        if any(found is not None and found.type != v.type for found, v in zip(self.results, operands, strict=True)):
-            return False  # with shared KV heads, the library gives one gradient per query head
-        batch, heads, queries, _ = shape_of(self.of.query)
-        sums = ir.RankedTensorType(self.sums.type)
-        long = sums.shape[2] if len(sums.shape) in (3, 4) else 0
-        shape = [batch, heads, long, *[1] * (len(sums.shape) - 3)]
-        return str(sums.element_type) == "f32" and list(sums.shape) == shape and long >= queries
+    def fits(self) -> bool:
+        """Returns whether Lamina's kernels can compute them. They compute none of a mask."""
+        return self.of.fits() and all(result is None for result in self.results[3:])
 
     @property
     def work(self) -> AttentionWork:
@@ -107,18 +63,13 @@ class Gradients:
         """A description for messages, such as "attention backward 4x12x512x64 on 4x12x512x64, causal"."""
         return self.of.what.replace("attention", "attention backward", 1)
 
-    @property
-    def read_results(self) -> list[ir.Value]:
-        """The gradients that have users."""
-        return [v for v in self.results if v is not None]
-
     def emit(self, config: Backward, strides: Mapping[ir.Value, Sequence[int]], masks: Masks) -> dict[ir.Value, ir.Value]:
         """Emits the calls of Lamina's kernels at the insertion point; returns the replacement of each result that has users.
 
         strides  of the results, unless their users want others
         masks    the operands that earlier calls made of masks
         """
-        of, (query, key, value) = self.of, self.results
+        of, (query, key, value) = self.of, self.results[:3]
         read = {} if of.mask is None else masks.operands(of.mask, of.scores, of.meaning)
         by_query, by_key = dict(read), dict(read)
         if of.mask is not None and config.blocks:
@@ -127,9 +78,9 @@ class Gradients:
         if of.seed is not None:
             by_query["seed"] = by_key["seed"] = of.seed
         said = {
-            "of": ir.StringAttr.get(self.callee),
+            "of": ir.StringAttr.get(GRADIENTS),
             "schedule": ir.StringAttr.get(str(config)),
-            "scale": ir.FloatAttr.get_f64(self.work.size**-0.5 if of.scale is None else of.scale),
+            "scale": ir.FloatAttr.get_f64(of.scale),
             "reads": ir.StringAttr.get(" ".join(name for name in EXTRAS if name in by_query)),
             "causal": ir.BoolAttr.get(of.causal),
             **({} if of.seed is None else {"dropout": ir.FloatAttr.get_f64(of.dropout)}),

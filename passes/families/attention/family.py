@@ -45,14 +45,14 @@ class AttentionProblem:
 
     @property
     def before(self) -> Sequence[ir.Operation]:
-        """Ops that Lamina's kernels do not need: those that make a known mask, and repetitions of heads."""
+        """Ops that Lamina's kernels do not need: those that make a known mask."""
         return self.found.before if isinstance(self.found, Attention) else ()
 
     @property
     def kept(self) -> Sequence[ir.Value]:
         """The result and the log-sum-exp, or the gradients, as far as they have users."""
         if isinstance(self.found, Gradients):
-            return self.found.read_results
+            return [v for v in self.found.results if v is not None]
         return [v for v in (self.found.result, self.found.sums) if v is not None]
 
     @property
@@ -85,9 +85,10 @@ class AttentionProblem:
                 assert isinstance(choice.kernel, Backward)
                 made = self.found.emit(choice.kernel, strides, self.masks)
             else:
-                results = (self.found.result, *self.found.more)
-                made = dict(zip(results, self.found.emit(choice.kernel, strides, self.masks), strict=True))
+                results = (self.found.result, self.found.sums)
+                made = dict(zip(results, self.found.emit(choice.kernel, strides, self.masks), strict=False))
         for old, new in made.items():
+            assert old is not None
             old.replace_all_uses_with(new)
         sources = [producer(v) for v in op.operands]
         op.erase()
@@ -107,7 +108,7 @@ class AttentionProblem:
 class AttentionFamily:
     """Attention and its gradients; implements `Family`."""
 
-    computes = "attention of f16 and bf16 with heads of up to 256 elements, and without dropout by a library"
+    computes = "attention of f16 and bf16 with heads of up to 256 elements"
 
     def reads(self, op: ir.Operation) -> bool:
         """Returns whether Lamina's kernels can compute a call."""
@@ -126,7 +127,9 @@ class AttentionFamily:
 
 
 def _read(op: ir.Operation, masks: Masks) -> Attention | Gradients | None:
-    return Attention.read(op, masks) or Gradients.read(op, masks)
+    """Reads a call that Lamina's kernels can compute; None for others."""
+    found = Attention.read(op, masks) or Gradients.read(op, masks)
+    return found if found is not None and found.fits() else None
 
 
 def _unfit(config: Config, found: Attention | Gradients) -> str:

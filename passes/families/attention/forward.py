@@ -1,4 +1,4 @@
-"""Reads calls of attention in the libraries' forms, and emits them as calls of Lamina's kernels."""
+"""Reads calls of `lamina.attention`, and emits them as calls of Lamina's kernels."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,30 +11,18 @@ from lamina.schedules.attention import Config, Forward, Specialized, Split
 from lamina.schedules.attention_cost import MOST, AttentionWork
 
 from ...ir.extern_calls import declared_strides, kernel_call
+from ...ir.reading import element_type, shape_of
 from .mask_meaning import Meaning
 from .mask_operands import Masks
-from .operands import made_of, unrepeated
+from .operands import made_of
 
 FORWARD, SPLIT, JOIN = "lamina.attention_forward", "lamina.attention_split", "lamina.attention_join"
 SPECIALIZED = "lamina.attention_specialized"
 EXTRAS = ("mask", "bounds", "slopes", "blocks", "seed")
 """Optional operands of Lamina's kernels after query, key and value, in this order. `reads` of a call names those that it has."""
-DROPPED = "lamina.dropped_attention.default"
-"""Attention with dropout whose random numbers Lamina's kernels draw. Other forms of dropout stay calls of the library."""
-FORMS = {
-    "aten._scaled_dot_product_flash_attention.default": ("dropout", "causal", "debug"),
-    "aten._scaled_dot_product_flash_attention_for_cpu.default": ("dropout", "causal"),
-    "aten._scaled_dot_product_efficient_attention.default": ("mask", "sums", "dropout", "causal"),
-    "aten._scaled_dot_product_cudnn_attention.default": ("mask", "sums", "dropout", "causal", "debug"),
-    "aten.scaled_dot_product_attention.default": ("mask", "dropout", "causal"),
-    DROPPED: ("mask", "seed", "dropout", "causal", "scale"),
-}
-"""Names of the arguments after query, key and value, by overload."""
-LIBRARY_ATTENTION = tuple(FORMS)
-_FROM_THE_FIRST = (
-    "aten._scaled_dot_product_efficient_attention.default", "aten.scaled_dot_product_attention.default", DROPPED,
-)  # fmt: skip
-"""Overloads whose causal mask aligns the first query and key; the others align the last, or support only equal numbers."""
+ATTENTION = "lamina.attention.default"
+NAMES = ("query", "key", "value", "mask", "seed", "dropout", "causal", "scale", "allowed")
+"""Arguments of the op (frontend/attention/op.py)."""
 _TYPES = ("f16", "bf16")
 _MASKS = ("i1", "f16", "bf16", "f32")
 
@@ -43,77 +31,44 @@ _MASKS = ("i1", "f16", "bf16", "f32")
 class Attention:
     """softmax(scale * query @ key.T, masked) @ value, of tensors (batch, heads, length, size).
 
-    callee   the library's overload
     mask     four dimensions, each that of the scores or 1; bool (true: visible) or a bias that is added to the scores
-    scale    None: one over the square root of the size
-    repeats  ops that repeat the heads of `key` and `value` for the call, which Lamina's kernels do not need
+    seed     of the random numbers that drop weights with probability `dropout`; None without dropout
+    causal   query i sees keys 0 to i
+    allowed  the vendors' kernels that torch's settings allow
+    logs     the rows' log-sum-exp (natural), (batch, heads, queries), if it has users
     masks    the analyzed masks of the module; None: a mask is read, whatever it means
-    seed     seed of the random numbers that drop weights with probability `dropout`
-    more     further results that have users, such as a backward graph: the rows' log-sum-exp (natural), and the state of the
-             library's random numbers, which is meaningless without dropout
     """
 
-    callee: str
     query: ir.Value
     key: ir.Value
     value: ir.Value
     mask: ir.Value | None
+    seed: ir.Value | None
+    dropout: float
     causal: bool
-    scale: float | None
+    scale: float
+    allowed: str
     result: ir.Value
-    repeats: tuple[ir.Operation, ...] = ()
-    more: tuple[ir.Value, ...] = ()
+    sums: ir.Value | None = None
     masks: Masks | None = None
-    seed: ir.Value | None = None
-    dropout: float = 0.0
 
     @staticmethod
     def read(op: ir.Operation, masks: Masks | None = None) -> "Attention | None":
-        """Reads the attention that a graph.extern calls. None where Lamina's kernels cannot compute it: for other types and sizes,
-        and for dropout by libraries."""
-        callee = ir.StringAttr(op.attributes["callee"]).value if op.name == "graph.extern" else ""
-        if callee not in FORMS:
+        """Reads the attention that a graph.extern calls; None for other calls."""
+        given = arguments(op, ATTENTION, NAMES)
+        if given is None:
             return None
-        tensors = iter(op.operands)
-        query, key, value, *rest = [value_of(a, tensors) for a in op.attributes["args"]]
-        by_name = {named.name: value_of(named.attr, tensors) for named in op.attributes["kwargs"]}
-        given: dict[str, Any] = {**dict(zip(FORMS[callee], rest, strict=False)), **by_name}
-        mask = given.get("mask", given.get("attn_mask"))
-        known = {*FORMS[callee], "scale", "attn_mask", "enable_gqa"}
-        more = tuple(result for result in list(op.results)[1:] if any(True for _ in result.uses))
-        seed, dropout = given.get("seed"), given.get("dropout") or 0.0
-        if (dropout and seed is None) or given.get("debug") or not known.issuperset(given):
-            return None
-        causal, scale, repeats = bool(given.get("causal")), given.get("scale"), ()
-        with op.context:
-            one, other = unrepeated(key), unrepeated(value)
-        if one is not None and other is not None:
-            (key, before), (value, after) = one, other
-            repeats = before if key == value else (*before, *after)
-        found = Attention(callee, query, key, value, mask, causal, scale, op.results[0], repeats, more, masks, seed, dropout)
-        return found if found.fits() else None
+        result, sums = op.results
+        return Attention(**given, result=result, sums=sums if is_used(sums) else None, masks=masks)
 
     def fits(self) -> bool:
         """Returns whether Lamina's kernels can compute it."""
-        shapes = [_shape(v) for v in (self.query, self.key, self.value)]
-        if any(len(s) != 4 or 0 in s for s in shapes) or len({_type(v) for v in (self.query, self.key, self.value)}) > 1:
-            return False
-        (batch, heads, queries, size), (batch_k, kv_heads, keys, size_k), (batch_v, heads_v, keys_v, values) = shapes
-        if _type(self.query) not in _TYPES or _type(self.result) != _type(self.query) or max(size, values) > MOST:
-            return False
-        if (batch, batch) != (batch_k, batch_v) or heads % kv_heads or (kv_heads, keys, size) != (heads_v, keys_v, size_k):
-            return False
-        if self.causal and queries != keys and self.callee not in _FROM_THE_FIRST:
-            return False
-        if self.scale is not None and self.scale <= 0:
-            return False
-        scores = (batch, heads, queries, keys)
-        return self.mask is None or suits_mask(self.mask, scores)
-
-    @property
-    def sums(self) -> ir.Value | None:
-        """The rows' log-sum-exp, (batch, heads, queries or more) and maybe 1, if it has users."""
-        return next((v for v in self.more if _type(v) == "f32"), None)
+        return (
+            element_type(self.query) in _TYPES
+            and max(shape_of(self.query)[3], shape_of(self.value)[3]) <= MOST
+            and self.scale > 0
+            and (self.mask is None or element_type(self.mask) in _MASKS)
+        )
 
     @cached_property
     def meaning(self) -> Meaning:
@@ -125,23 +80,24 @@ class Attention:
 
     @property
     def before(self) -> tuple[ir.Operation, ...]:
-        """Ops that Lamina's kernels do not need, in order: those that make a mask that depends on no argument, and `repeats`."""
+        """Ops that Lamina's kernels do not need, in order: those that make a mask that depends on no argument."""
         known = self.mask is not None and not self.meaning.rest and self.meaning.keys is None
-        return (*(made_of(self.mask) if known else ()), *self.repeats)
+        return made_of(self.mask) if known else ()
 
     @property
-    def scores(self) -> tuple[int, ...]:
+    def scores(self) -> tuple[int, int, int, int]:
         """The shape of the scores: batch, heads, queries, keys."""
-        return (*_shape(self.query)[:3], _shape(self.key)[2])
+        batch, heads, queries, _ = shape_of(self.query)
+        return batch, heads, queries, shape_of(self.key)[2]
 
     @property
     def work(self) -> AttentionWork:
         """The cost model's problem."""
-        batch, heads, queries, size = _shape(self.query)
-        _, kv_heads, keys, values = _shape(self.value)
+        batch, heads, queries, size = shape_of(self.query)
+        _, kv_heads, keys, values = shape_of(self.value)
         of = self.meaning
         return AttentionWork(
-            batch, heads, kv_heads, queries, keys, size, values, of.causal, of.reads, bool(self.more), of.window,
+            batch, heads, kv_heads, queries, keys, size, values, of.causal, of.reads, self.sums is not None, of.window,
             slopes=of.slopes is not None, bounded=of.keys is not None or of.span is not None,
             by_head=of.by_head, known=self.mask is not None and not of.rest,
             hides=of.rest and of.hides, drops=self.dropout > 0,
@@ -150,23 +106,24 @@ class Attention:
     @property
     def what(self) -> str:
         """Describes it: "attention 32x32x1x128 on 32x4x8192x128, causal", or "..., mask 2x1x40x40: causal, window 8, keys"."""
-        sizes = " on ".join("x".join(map(str, _shape(v))) for v in (self.query, self.key))
-        mask = "" if self.mask is None else f", mask {'x'.join(map(str, _shape(self.mask)))}"
+        sizes = " on ".join("x".join(map(str, shape_of(v))) for v in (self.query, self.key))
+        mask = "" if self.mask is None else f", mask {'x'.join(map(str, shape_of(self.mask)))}"
         mask += self.meaning.what if self.mask is not None else ""
         drops = f", dropout {self.dropout:g}" if self.dropout else ""
-        return f"attention {sizes}{', causal' if self.causal else ''}{mask}{drops}{', for training' if self.more else ''}"
+        trains = ", for training" if self.sums is not None else ""
+        return f"attention {sizes}{', causal' if self.causal else ''}{mask}{drops}{trains}"
 
     def emit(self, config: Config, strides: Mapping[ir.Value, Sequence[int]], masks: Masks) -> list[ir.Value]:
-        """Emits the call of Lamina's kernels at the insertion point; returns the replacements of the result and of `more`.
+        """Emits the call of Lamina's kernels at the insertion point; returns the replacements of the result and of `sums`.
 
         strides  of the results, unless their users want others
         masks    the operands that earlier calls made of masks
         """
         work = self.work
         said = {
-            "of": ir.StringAttr.get(self.callee),
+            "of": ir.StringAttr.get(ATTENTION),
             "schedule": ir.StringAttr.get(str(config)),
-            "scale": ir.FloatAttr.get_f64(work.size**-0.5 if self.scale is None else self.scale),
+            "scale": ir.FloatAttr.get_f64(self.scale),
         }
         of = self.meaning
         read = {} if self.mask is None else masks.operands(self.mask, self.scores, of)
@@ -186,10 +143,9 @@ class Attention:
         number = ir.IntegerType.get_signless(64)
         said |= {name: ir.IntegerAttr.get(number, n) for name, n in (("offset", of.offset), ("window", of.window))}
         said |= {"causal": ir.BoolAttr.get(of.causal), "sums": ir.BoolAttr.get(self.sums is not None)}
-        results = (self.result, *sorted(self.more, key=lambda v: v != self.sums))
+        results = [self.result, *([] if self.sums is None else [self.sums])]
         kernel = SPECIALIZED if isinstance(config, Specialized) else FORWARD
-        made = kernel_call(kernel, taken, [v.type for v in results], said, [strides[v] for v in results])
-        return [made.results[results.index(v)] for v in (self.result, *self.more)]
+        return list(kernel_call(kernel, taken, [v.type for v in results], said, [strides[v] for v in results]).results)
 
 
 def strides_of_results(op: ir.Operation) -> dict[ir.Value, list[int]]:
@@ -197,27 +153,21 @@ def strides_of_results(op: ir.Operation) -> dict[ir.Value, list[int]]:
     return {v: list(declared_strides(v)) for v in op.results}
 
 
-def suits_mask(mask: ir.Value, scores: tuple[int, ...]) -> bool:
-    """Returns whether Lamina's kernels support the type and shape of a mask of scores (batch, heads, queries, keys)."""
-    return (
-        _type(mask) in _MASKS
-        and len(_shape(mask)) == len(scores)
-        and all(n in (1, whole) for n, whole in zip(_shape(mask), scores, strict=True))
-    )
+def arguments(op: ir.Operation, callee: str, names: Sequence[str]) -> dict[str, Any] | None:
+    """Returns the arguments of a graph.extern that calls `callee`, by name: tensors, numbers, text or None; None for other ops."""
+    if op.name != "graph.extern" or ir.StringAttr(op.attributes["callee"]).value != callee:
+        return None
+    tensors = iter(op.operands)
+    return dict(zip(names, (_value_of(a, tensors) for a in op.attributes["args"]), strict=True))
 
 
-def value_of(attribute: ir.Attribute, tensors: Iterator[ir.Value]) -> Any:
-    """Decodes an argument of a graph.extern: a tensor, number, list of these, or None. tensors: the remaining tensor operands."""
+def is_used(value: ir.Value) -> bool:
+    """Returns whether a value has users."""
+    return any(True for _ in value.uses)
+
+
+def _value_of(attribute: ir.Attribute, tensors: Iterator[ir.Value]) -> Any:
+    """Decodes an argument: a tensor, number, text or None. tensors: the remaining tensor operands."""
     if isinstance(attribute, ir.UnitAttr):
         return next(tensors)
-    if isinstance(attribute, ir.ArrayAttr):
-        return [value_of(a, tensors) for a in attribute]
     return None if isinstance(attribute, ir.TypeAttr) else attribute.value  # type: ignore[attr-defined]
-
-
-def _shape(v: ir.Value) -> tuple[int, ...]:
-    return tuple(ir.RankedTensorType(v.type).shape)
-
-
-def _type(v: ir.Value) -> str:
-    return str(ir.RankedTensorType(v.type).element_type)

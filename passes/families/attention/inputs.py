@@ -34,20 +34,16 @@ def hide_blocks(mask: Tensor) -> None:
 
 
 def run_forward(op: ir.Operation, gradients: Gradients, inputs: Sequence[Tensor]) -> None:
-    """Fills in the results of attention that its gradients read. The library computes them, or torch's reference of the op with
-    dropout. inputs: the call's operands, each once."""
+    """Fills in the results of attention that its gradients read, by torch's reference of the op. inputs: the call's operands, each
+    once."""
     of = gradients.of
     order = list(dict.fromkeys(op.operands))
     query, key, value, out, sums = (inputs[order.index(v)] for v in (of.query, of.key, of.value, of.result, gradients.sums))
     mask, seed = (None if v is None else inputs[order.index(v)] for v in (of.mask, of.seed))
-    namespace, name, overload = of.callee.split(".")
-    routine = getattr(getattr(getattr(torch.ops, namespace), name), overload)
-    takes_mask = any(argument.name == "attn_bias" for argument in routine._schema.arguments)
     if mask is not None:
         hide_blocks(mask)
-    if seed is not None:
-        found = routine(query, key, value, mask, seed, of.dropout, of.causal, of.scale)
-    else:
-        found = routine(query, key, value, *((mask, True) if takes_mask else ()), 0.0, of.causal, scale=of.scale)
-    out.copy_(found[0])
-    sums.copy_(found[1])
+    whole = [slice(None)] if seed is not None else [slice(i, i + 1) for i in range(len(query))]  # all weights need memory
+    for part in whole:
+        here = mask if mask is None or len(mask) == 1 else mask[part]
+        given = query[part], key[part], value[part], here, seed, of.dropout, of.causal, of.scale, of.allowed
+        out[part], sums[part] = torch.ops.lamina.attention.default(*given)

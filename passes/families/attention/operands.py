@@ -1,5 +1,4 @@
-"""Undoes what only the libraries need of attention's operands: KV heads repeated for the query heads that share them (GQA), and
-masks broadcast over all heads and queries."""
+"""Undoes and drops what Lamina's kernels do not need of masks: broadcasts over heads and queries, and the ops that make them."""
 
 from torch_mlir import ir
 
@@ -7,28 +6,7 @@ from lamina.dialects.graph import CALLS
 
 from ...ir.generics import empty
 from ...ir.reading import producer, shape_of
-from ...ir.views import groups, is_view, walked_dims
-
-_REPEATED = [0, 1, None, 2, 3]  # batch, head, repetition, position, element
-_MERGED = [[0], [1, 2], [3], [4]]
-
-
-def unrepeated(value: ir.Value) -> tuple[ir.Value, tuple[ir.Operation, ...]] | None:
-    """Returns the source of a value of shape (batch, heads, length, size) that repeats each head, and the ops that do so, in order;
-    None where it is not known to repeat any."""
-    merge = producer(value)
-    if merge is None or merge.name != "tensor.collapse_shape" or groups(merge) != _MERGED:
-        return None
-    spread = producer(merge.operands[0])
-    if spread is None:
-        return None
-    inner = _yielded(spread) if spread.name == "graph.group" else spread
-    if inner is None or not is_view(inner) or len(shape_of(inner.results[0])) != 5 or walked_dims(inner) != _REPEATED:
-        return None
-    source = inner.operands[0]
-    if spread.name == "graph.group":
-        source = next((v for v, a in zip(spread.operands, spread.regions[0].blocks[0].arguments, strict=True) if a == source), None)
-    return None if source is None or len(shape_of(source)) != 4 else (source, (spread, merge))
+from ...ir.views import is_view, walked_dims
 
 
 def narrowed(mask: ir.Value) -> ir.Value:

@@ -5,6 +5,15 @@ from collections.abc import Sequence
 
 from lamina.core.layout import Layout
 
+ATTENTION = ("lamina.attention.default", "lamina.attention_backward.default")
+"""Lamina's op and its gradients (frontend/attention/op.py)."""
+
+VENDORS_ATTENTION = tuple(
+    f"aten._scaled_dot_product_{kind}{backward}.default"
+    for kind in ("flash_attention", "efficient_attention", "cudnn_attention", "flash_attention_for_cpu")
+    for backward in ("", "_backward")
+)
+
 LIBRARY = frozenset(
     {
         "aten.mm.default",
@@ -17,22 +26,13 @@ LIBRARY = frozenset(
         "aten.convolution.default",
         "aten.convolution_backward.default",
         "aten.cudnn_convolution_relu.default",
-        "aten._scaled_dot_product_flash_attention_for_cpu.default",
-        "aten._scaled_dot_product_flash_attention_for_cpu_backward.default",
-        "aten._scaled_dot_product_flash_attention.default",
-        "aten._scaled_dot_product_flash_attention_backward.default",
-        "aten._scaled_dot_product_efficient_attention.default",
-        "aten._scaled_dot_product_efficient_attention_backward.default",
-        "aten._scaled_dot_product_cudnn_attention.default",
-        "aten._scaled_dot_product_cudnn_attention_backward.default",
-        "aten.scaled_dot_product_attention.default",
-        "lamina.dropped_attention.default",
-        "lamina.dropped_attention_backward.default",
+        *ATTENTION,
+        *VENDORS_ATTENTION,
     }
 )
-"""Overloads for which a vendor's library may be the best choice, and attention with Lamina's random numbers, which
-lamina-select-kernels replaces by Lamina's kernels. All else that Lamina does not compile is a fallback, except the draw of seeds,
-which are torch's (frontend/fx/random_bits.py)."""
+"""Overloads for which a vendor's library may be the best choice, and Lamina's attention, which lamina-select-kernels and
+lamina-vendor-attention replace. All else that Lamina does not compile is a fallback, except the draw of seeds, which are torch's
+(frontend/fx/random_bits.py)."""
 
 STRICT = frozenset({"aten._scaled_mm.default", "aten._grouped_mm.default"})
 """Overloads that need operands in the memory order that eager gives them: cuBLASLt multiplies 8-bit matrices by transposed ones

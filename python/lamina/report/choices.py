@@ -7,6 +7,8 @@ from rich.table import Table
 
 from lamina.core.options import Tune
 from lamina.core.program import Call, Launch, Program, Ref
+from lamina.kernels.library import ATTENTION, VENDORS_ATTENTION
+from lamina.runtime.resolve import arguments_of
 from lamina.tune.choice import TunedChoice
 
 from .amounts import counted, duration
@@ -42,20 +44,18 @@ def _rows(choice: TunedChoice) -> Iterator[tuple[str, str, str]]:
 def default(program: Program, tune: Tune) -> str:
     """Returns what became of a program's matrix products and, on a GPU, its attention ops, where tuning has no answer for them, and
     how to tune them; "" without any."""
-    from lamina.passes.families.attention import backward, forward
     from lamina.passes.families.gemm.products import PRODUCTS
     from lamina.passes.space.contraction import FACTORS  # imports MLIR
 
-    forms = {**{name: ("query", "key", "value", *rest) for name, rest in forward.FORMS.items()}, **backward.FORMS}
-    attention = tuple(forms)
-    kinds = {"matrix product": PRODUCTS, "attention op": attention if program.device == "cuda" else ()}
+    attention = (*ATTENTION, *VENDORS_ATTENTION) if program.device == "cuda" else ()
+    kinds = {"matrix product": PRODUCTS, "attention op": attention}
     calls = {kind: [s for s in program.steps if isinstance(s, Call) and s.callee in names] for kind, names in kinds.items()}
     ours = {kind: sum(isinstance(s, Launch) and _is_one(s, names) for s in program.steps) for kind, names in kinds.items()}
     known = [kind for kind in kinds if calls[kind] or ours[kind]]
     if not known:
         return ""
     head = ", ".join(f"{counted(len(calls[kind]) + ours[kind], kind)}, {len(calls[kind])} by the library" for kind in known)
-    if dropping := sum(_drops(step, forms[step.callee]) for step in calls["attention op"]):
+    if dropping := sum(map(_drops, calls["attention op"])):
         head += f" ({dropping} with dropout, whose random numbers only that knows: both passes are its own)"
     if program.device == "cpu":
         return f"{head}: on a CPU there is no other choice; on NVIDIA GPUs tuning chooses for f16 and bf16"
@@ -72,10 +72,10 @@ def _is_one(step: Launch, names: Collection[str]) -> bool:
     return not set(names).isdisjoint(step.ops) and step.name not in ("attention_join", "attention_backward_keys")
 
 
-def _drops(step: Call, names: Sequence[str]) -> bool:
-    """Returns whether an attention call with arguments of these names has dropout."""
-    given = dict(zip(names, step.args, strict=False)) | dict(step.kwargs)
-    return bool(given.get("dropout", given.get("dropout_p", 0.0)))
+def _drops(step: Call) -> bool:
+    """Returns whether an attention call has dropout."""
+    given = arguments_of(step)
+    return bool(given.get("dropout_p", given.get("dropout")))
 
 
 def _dtypes(step: Call) -> set[str]:

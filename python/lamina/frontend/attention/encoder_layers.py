@@ -12,7 +12,7 @@ from torch import Tensor, fx
 
 from ..fx.reading import name, value
 from ..fx.rewriter import Graft, fake_mode
-from .keep import ATTENTION
+from .calls import SDPA
 
 aten = torch.ops.aten
 
@@ -88,7 +88,7 @@ def _attend(graft: Graft, given: dict[str, Any]) -> tuple[fx.Node, fx.Node | Non
         result = graft.call(aten.matmul.default, weights, values)
         weights = graft.call(aten.mean.dim, weights, [1]) if given["average_attn_weights"] else weights
     else:
-        result = graft.call(ATTENTION, query, key, values, bias)
+        result = graft.call(SDPA, query, key, values, bias)
     joined = graft.call(aten.flatten.using_ints, graft.call(aten.transpose.int, result, 1, 2), 2)
     return graft.call(aten.linear.default, joined, given["proj_weight"], given["proj_bias"]), weights
 

@@ -11,23 +11,6 @@ from torch import Tensor, fx
 _RESHAPES = ("reshape", "view", "_unsafe_view", "clone", "contiguous")
 
 
-def repeated(x: Tensor, heads: int) -> Tensor:
-    """Repeats the heads of x, (batch, some heads, length, size), until there are `heads` of them."""
-    batch, own, length, size = x.shape
-    return x.unsqueeze(2).expand(batch, own, heads // own, length, size).reshape(batch, heads, length, size)
-
-
-def share_heads(node: fx.Node) -> None:
-    """Rewrites, in place, an attention node whose keys and values are repeated for its queries to use the unrepeated heads, as with
-    `enable_gqa`."""
-    if len(node.args) < 3 or node.kwargs.get("enable_gqa"):
-        return
-    key, value = (before_repetition(n) if isinstance(n, fx.Node) else None for n in node.args[1:3])
-    if key is not None and value is not None and _shape(key)[1] == _shape(value)[1]:
-        node.args = (node.args[0], key, value, *node.args[3:])
-        node.kwargs = {**node.kwargs, "enable_gqa": True}
-
-
 def before_repetition(node: fx.Node) -> fx.Node | None:
     """Returns the tensor whose heads `node`, of shape (batch, heads, length, size), repeats: by repeat_interleave, or by a
     dimension that is added, expanded and merged. None where it does neither."""

@@ -16,9 +16,8 @@ from ..fx.aliases import storage
 from ..fx.products import Operand, traced_back
 from ..fx.reading import name, same_elements, shape, users, value, without_dropout, writes_to
 from ..fx.rewriter import Graft, fake_mode, store, takes_layout, written_memory
-from .dropping import depends_on, draw_ours, dropped, is_ours, takes_mask
+from .calls import emitted, flag_masks, is_fast, make_whole, meaning
 from .encoder_layers import open_layers
-from .keep import ATTENTION, flag_masks, is_fast, meaning
 from .score_masks import added, is_exact, known
 from .written_chain import Written, read
 
@@ -45,7 +44,7 @@ def recognize(gm: fx.GraphModule, trained: Collection[fx.Node] = ()) -> int:
     found = flag_masks(gm)
     if found:
         gm.recompile()
-    return found + draw_ours(gm, trained) + _joined(gm, trained)
+    return found + make_whole(gm, trained) + _joined(gm, trained)
 
 
 def _skip_idle_dropout(gm: fx.GraphModule) -> None:
@@ -184,7 +183,7 @@ class _Rewrite:
         kind = meaning(found)
         bias = None
         if self.of.steps and kind == "bias":
-            if not is_exact(self.of.steps, found) or ((q.device.type == "cpu" or self.of.dropout) and self._trains_mask()):
+            if not is_exact(self.of.steps, found):
                 return None
             bias = added(self.graft, self.of.steps, self.gm, q, self.of.shape, found)
             if bias is None:
@@ -200,17 +199,10 @@ class _Rewrite:
 
     def _op(self, operands: Sequence[fx.Node], mask: fx.Node | None, causal: bool, scale: float) -> fx.Node | None:
         """Emits the attention call; None where no kernel computes it."""
-        query, key, values = operands
-        q, k, v = (n.meta.get("example_value", n.meta.get("val")) for n in operands)
-        if self.of.dropout:
-            fits = is_ours(q, k, v, scale, self.of.dropout) and (mask is None or takes_mask(q, k, value(mask)))
-            return dropped(self.graft, query, key, values, mask, causal, scale, self.of.dropout) if fits else None
-        if not is_fast(q, k, v, value(mask), causal, scale):
+        query, values = value(operands[0]), value(operands[2])
+        if query is None or values is None or not (self.of.dropout or is_fast(query, values)):
             return None
-        return self.graft.call(ATTENTION, *operands, mask, 0.0, causal, scale=scale)
-
-    def _trains_mask(self) -> bool:
-        return any(depends_on(step.tensor, self.trained) for step in self.of.steps)
+        return emitted(self.graft, list(operands), mask, self.of.dropout, causal, scale, self.trained)
 
     def _placed(self, made: fx.Node) -> dict[fx.Node, Tensor] | None:
         """The values whose layout changes when attention replaces the product with values; attention is copied to eager's layout

@@ -33,7 +33,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Bias:
-    """The bias that attention adds to its scores, of four dimensions.
+    """The bias that attention adds to its scores, of four dimensions, each that of the scores or 1.
 
     lost  marks rows that -inf hides as a whole, which are NaN in eager and may be zero in fused kernels: (1 or batch, 1 or heads,
           1 or rows, 1); None where no row can be
@@ -123,8 +123,7 @@ def added(
     if given != [*shape(whole)]:
         whole = graft.call(aten.reshape.default, whole, given)
     lost = None if _has_rows(steps, gm, found) else _lost(graft, whole)
-    full = [*given[:2], *scores[-2:]]
-    return Bias(whole if given == full else graft.call(aten.expand.default, whole, full), lost)
+    return Bias(whole, lost)
 
 
 def _dtype(steps: Sequence[Term], query: Tensor) -> torch.dtype | None:

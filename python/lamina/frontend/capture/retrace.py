@@ -18,8 +18,6 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.experimental.proxy_tensor import set_original_aten_op
 from torch.utils import _pytree as pytree
 
-from ..attention.heads import share_heads
-from ..attention.keep import ATTENTION, attend, is_on_gpu, kind_of_mask
 from ..decompositions.eager_layout import laid_out
 from ..decompositions.expansion import Expansion, TracedCall, is_composite, kept, kind_of, stays, traced
 from ..decompositions.table import Table, own, table
@@ -57,7 +55,6 @@ class _Run:
     made   what each old node has become
     used   the memory of the new values
     known  expansions by kind of call
-    masks  the kind of each attention mask
     """
 
     gm: fx.GraphModule
@@ -69,12 +66,8 @@ class _Run:
     used: set[int] = field(default_factory=set)
     constants: dict[str, Any] = field(default_factory=dict)
     known: dict[Hashable, Expansion] = field(default_factory=dict)
-    masks: dict[Any, str] = field(default_factory=dict)
 
     def run(self) -> fx.GraphModule | None:
-        for node in self.gm.graph.nodes:
-            if node.target is ATTENTION and is_on_gpu(node):
-                share_heads(node)
         self._foresee()
         for node in self.gm.graph.nodes:
             if node.op == "placeholder":
@@ -124,10 +117,9 @@ class _Run:
     def _kind(self, node: fx.Node, args: Any, kwargs: Any) -> tuple[bool, Hashable, TracedCall]:
         """Returns whether a node's call stays as it is, the kind of the call with these arguments, and the call."""
         target = functional(node.target) if node in self.same else node.target
-        run, note = self._rule(node, target)
-        whole = stays(target, self.table)
+        run, note, whole = _decomposed(target), "", stays(target, self.table)
         if node in self.same and not _all_row_major(node):
-            run, note, whole = partial(_where_it_was, run), f"in place {note}", False
+            run, note, whole = partial(_where_it_was, run), "in place", False
         key, inputs = kind_of(target, args, kwargs, note)
         return whole, key, TracedCall(run, args, kwargs, inputs, node.meta.get("stack_trace") or "")
 
@@ -139,25 +131,6 @@ class _Run:
             if found.is_copyable:
                 self.known[key] = found
         return self._copy(found, call.inputs, node)
-
-    def _rule(self, node: fx.Node, target: Any) -> tuple[Callable[..., Any], str]:
-        """Returns what to trace for a call, and what besides its arguments decides it.
-
-        Composite ops, which torch's dispatcher decomposes before a trace sees them, are decomposed as torch.export does: by
-        Lamina's table where it has them, else by torch's Python or C++.
-        """
-        if target is ATTENTION and is_on_gpu(node):
-            kind = self._mask(node)
-            return partial(_attention, kind), kind
-        if not is_composite(target):
-            return target, ""
-        return (partial(_by_us, target) if target in own() else target.decompose), ""
-
-    def _mask(self, node: fx.Node) -> str:
-        mask = node.args[3] if len(node.args) > 3 else node.kwargs.get("attn_mask")
-        if mask not in self.masks:
-            self.masks[mask] = kind_of_mask(node, self.gm)
-        return self.masks[mask]
 
     def _copy(self, of: Expansion, inputs: Sequence[fx.Node], node: fx.Node) -> Any:
         """Copies an expansion into the new graph. Its results get memory of their own each time, intermediate values do not."""
@@ -193,11 +166,15 @@ class _Run:
             return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
 
 
-def _attention(kind: str, *args: Any, **kwargs: Any) -> Any:
-    """Computes attention on a GPU with a mask of this kind."""
-    with set_original_aten_op(ATTENTION):
-        whole = attend(kind, args, kwargs)
-    return ATTENTION.decompose(*args, **kwargs) if whole is None else whole
+def _decomposed(target: Any) -> Callable[..., Any]:
+    """Returns what to trace for calls of an op.
+
+    Composite ops, which torch's dispatcher decomposes before a trace sees them, are decomposed as torch.export does: by Lamina's
+    table where it has them, else by torch's Python or C++.
+    """
+    if not is_composite(target):
+        return target  # type: ignore[no-any-return]
+    return partial(_by_us, target) if target in own() else target.decompose  # type: ignore[no-any-return]
 
 
 def _by_us(target: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> Any:

@@ -11,7 +11,6 @@ from torch.utils.checkpoint import CheckpointPolicy
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 
-from ..attention.keep import keep_whole
 from ..attention.recognize import recognize
 from ..calls.direct_call import Watched, direct, unwrapped
 from ..calls.direct_training import WatchedTraining
@@ -78,7 +77,6 @@ def autograd(
     arguments = zip((node for node in gm.graph.nodes if node.op == "placeholder"), example_inputs, strict=False)
     recognize(gm, {node for node, value in arguments if with_grad and getattr(value, "requires_grad", False)})
     if not with_grad:
-        keep_whole(gm)
         open_instance_norms(gm)
 
     def compiler(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:

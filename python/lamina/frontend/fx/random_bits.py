@@ -12,8 +12,6 @@ import torch
 from torch import Tensor, fx
 from torch.utils.checkpoint import CheckpointPolicy
 
-from lamina.core.dropout import bound
-
 from .rewriter import insert, replace
 
 aten = torch.ops.aten
@@ -32,27 +30,11 @@ def random_bits(seed: Tensor, size: Sequence[int]) -> Tensor:
     count = torch.Size(size).numel()
     number = torch.arange(-(-count // 4), device=seed.device)
     zero = torch.zeros_like(number)
-    words = _words((number & _MASK, number >> 32, zero, zero), seed).view(-1)[:count]
+    words = philox((number & _MASK, number >> 32, zero, zero), seed).view(-1)[:count]
     return (words - ((words >> 31) << 32)).to(torch.int32).view(size)
 
 
-def keeps(seed: Tensor, scores: Sequence[int], dropout: float) -> Tensor:
-    """Returns which attention weights, (batch, heads, queries, keys), are not dropped with this probability; bool.
-
-    This is what kernels/attention/dropped.py computes, in torch's ops. The counter of query i and key j of a head is (8 * (j // 32)
-    + j % 8, 8 * (i // 16) + i % 8, head). The word is number 2 * (i // 8 % 2) + j // 8 % 2; its upper half is for odd j // 16.
-    """
-    batch, heads, queries, keys = scores
-    counts = batch * heads, -(-queries // 16) * 8, -(-keys // 32) * 8
-    head, row, column = (torch.arange(n, device=seed.device) for n in counts)
-    words = _words(torch.broadcast_tensors(column, row[:, None], head[:, None, None], torch.zeros_like(column)), seed)
-    halves = torch.stack([words & 0xFFFF, words >> 16], -1)
-    split = halves.view(batch, heads, len(row) // 8, 8, len(column) // 8, 8, 2, 2, 2)
-    whole = split.permute(0, 1, 2, 6, 3, 4, 8, 7, 5).reshape(batch, heads, 2 * len(row), 4 * len(column))
-    return whole[:, :, :queries, :keys] < bound(dropout)
-
-
-def _words(counter: Sequence[Tensor], seed: Tensor) -> Tensor:
+def philox(counter: Sequence[Tensor], seed: Tensor) -> Tensor:
     """Philox4x32 of counters of four words with the key `seed`: four words in a new last dimension. All unsigned, held in i64."""
     a, b, c, d = counter
     k, m = seed & _MASK, (seed >> 32) & _MASK

@@ -12,7 +12,6 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from lamina.core.errors import CompileError
 
-from ..attention.aligned_bias import align
 from ..calls.interface import Interface
 from ..calls.saved import free_results, own_results, shared_results
 from ..fx import support
@@ -104,7 +103,6 @@ def normalize(gm: fx.GraphModule, *, round_intermediates: bool = False) -> Norma
             graph.erase_node(node)
         elif node.target is aten.as_strided.default:
             _expand_scalar(node)
-    align(graph)
     if not round_intermediates:
         take_epilogues(graph)
     for node in graph.nodes:

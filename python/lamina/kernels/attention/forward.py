@@ -25,7 +25,6 @@ def forward(
     MASK: tl.constexpr,
     OUT: tl.constexpr,
     SUMS: tl.constexpr,
-    LOGS: tl.constexpr,
     BATCH: tl.constexpr,
     HEADS: tl.constexpr,
     GROUP: tl.constexpr,
@@ -52,7 +51,7 @@ def forward(
     """Computes attention for M queries of one head.
 
     Q, K, V, MASK, OUT  strides in elements: batch, head, position, element (MASK: key)
-    SUMS, LOGS    of the log-sum-exps (see keep_sums): strides of batch, head, position; how many each head has room for, 0: none
+    SUMS          strides of the log-sum-exps (see keep_sums) by batch, head, position; (): they are not stored
                   are stored
     HEADS, GROUP  query heads; how many of them share keys and values
     SIZE, VALUES  elements of a head: of queries and keys, of values; D and E: powers of two that hold them
@@ -153,15 +152,12 @@ def forward(
                     acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, drawn, number, K, V, MASK, QUERIES,
                     KEYS, SIZE, VALUES, SCALE, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS, True,
                 )  # fmt: skip
-    if LOGS > 0:
+    if len(SUMS) > 0:
         moved = tl.zeros((M,), tl.float32)
         if ALIBI:
             moved = slope * (start - rows).to(tl.float32)
         sums += batch * SUMS[0] + head * SUMS[1]
-        keep_sums(sums, rows, most, total, moved, SUMS[2], QUERIES, LOGS, HOW == "bias" or ALIBI)
-        if LOGS > PLACES * M:  # by less than 32
-            after = PLACES * M + tl.arange(0, 32)
-            tl.store(sums + after * SUMS[2], tl.full((32,), float("inf"), tl.float32), mask=after < LOGS)
+        keep_sums(sums, rows, most, total, moved, SUMS[2], QUERIES, HOW == "bias" or ALIBI)
     if HOW != "none" or WINDOW > 0 or len(BOUNDS) > 0 or OFFSET < 0:
         total = tl.where(total == 0.0, 1.0, total)  # rows that see nothing are zero
     found = acc / total[:, None]

@@ -19,7 +19,6 @@ class Sizes:
 
     OUT: tuple[int, ...]
     SUMS: tuple[int, ...]
-    LOGS: int
     BATCH: int
     HEADS: int
     GROUP: int

@@ -21,7 +21,7 @@ _bring = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared  # 
 @gluon.jit
 def specialized(
     q, k, v, bounds, out, sums, Q: gl.constexpr, K: gl.constexpr, V: gl.constexpr, OUT: gl.constexpr, SUMS: gl.constexpr,
-    LOGS: gl.constexpr, BATCH: gl.constexpr, HEADS: gl.constexpr, GROUP: gl.constexpr, QUERIES: gl.constexpr, KEYS: gl.constexpr,
+    BATCH: gl.constexpr, HEADS: gl.constexpr, GROUP: gl.constexpr, QUERIES: gl.constexpr, KEYS: gl.constexpr,
     SIZE: gl.constexpr, VALUES: gl.constexpr, SCALE: gl.constexpr, CAUSAL: gl.constexpr, OFFSET: gl.constexpr,
     WINDOW: gl.constexpr, BOUNDS: gl.constexpr, TOGETHER: gl.constexpr, GROUPS: gl.constexpr, N: gl.constexpr, D: gl.constexpr,
     E: gl.constexpr, STAGES: gl.constexpr, PROGRAMS: gl.constexpr,
@@ -33,7 +33,7 @@ def specialized(
     PROGRAMS  size of the grid
     """
     P: gl.constexpr = sizes(
-        OUT, SUMS, LOGS, BATCH, HEADS, GROUP, QUERIES, KEYS, VALUES, SCALE, CAUSAL, OFFSET, WINDOW, BOUNDS, TOGETHER, GROUPS, N,
+        OUT, SUMS, BATCH, HEADS, GROUP, QUERIES, KEYS, VALUES, SCALE, CAUSAL, OFFSET, WINDOW, BOUNDS, TOGETHER, GROUPS, N,
         D, E, STAGES, PROGRAMS,
     )  # fmt: skip
     M: gl.constexpr = P.M
@@ -234,11 +234,10 @@ def _keep(acc, most, total, out, sums, batch, head, start, P: gl.constexpr):
     M: gl.constexpr = P.M
     E: gl.constexpr = P.E
     batch, head = batch.to(gl.int64), head.to(gl.int64)
-    if P.LOGS > 0:
+    if len(P.SUMS) > 0:
         rows = start + gl.arange(0, M, layout=total.type.layout)
-        seen = (most != _NONE) & (rows < P.QUERIES)
-        log = gl.where(seen, (most + gl.log2(gl.where(total == 0.0, 1.0, total))) * _LN_2, -_NONE)
-        gl.store(sums + batch * P.SUMS[0] + head * P.SUMS[1] + rows * P.SUMS[2], log, mask=rows < P.LOGS)
+        log = gl.where(most != _NONE, (most + gl.log2(gl.where(total == 0.0, 1.0, total))) * _LN_2, -_NONE)
+        gl.store(sums + batch * P.SUMS[0] + head * P.SUMS[1] + rows * P.SUMS[2], log, mask=rows < P.QUERIES)
     layout: gl.constexpr = acc.type.layout
     total = gl.convert_layout(gl.where(total == 0.0, 1.0, total), gl.SliceLayout(1, layout))  # rows that see nothing are zero
     rows = start + gl.arange(0, M, layout=gl.SliceLayout(1, layout))[:, None]

@@ -63,16 +63,13 @@ def logarithm(most, total, BIAS: tl.constexpr):
 
 
 @triton.jit
-def keep_sums(sums, rows, most, total, moved, STRIDE: tl.constexpr, QUERIES: tl.constexpr, LOGS: tl.constexpr, BIAS: tl.constexpr):
-    """Stores each row's natural log-sum-exp, as libraries do: infinity for rows that see nothing, and in the padding after the last
-    row.
+def keep_sums(sums, rows, most, total, moved, STRIDE: tl.constexpr, QUERIES: tl.constexpr, BIAS: tl.constexpr):
+    """Stores each row's natural log-sum-exp: infinity for rows that see nothing.
 
     moved  (M,) f32: a shift of all scores of a row, added back
-    LOGS   length of the stored row, with padding
     """
     log = logarithm(most, total, BIAS) * _LN_2 + moved
-    seen = (most != -float("inf")) & (rows < QUERIES)
-    tl.store(sums + rows * STRIDE, tl.where(seen, log, float("inf")), mask=rows < LOGS)
+    tl.store(sums + rows * STRIDE, tl.where(most != -float("inf"), log, float("inf")), mask=rows < QUERIES)
 
 
 @triton.jit

@@ -93,7 +93,8 @@ def _many(call: Call, own: Mapping[str, Any], without: Sequence[str], programs: 
     _, kv_heads, keys, values = sizes(value)
     head = keys * (size + values) * ITEM_BYTES[key.dtype] * kv_heads // heads
     constants = {
-        **shared(query, key, value, extras(more, given), given), **_sums(call.outs, given), "OUT": strides(out),
+        **shared(query, key, value, extras(more, given), given), "OUT": strides(out),
+        "SUMS": strides(call.outs[1]) if given["sums"] else (),
         "BATCH": batch, "CAUSAL": bool(given["causal"]), "OFFSET": given["offset"], "WINDOW": given["window"],
         "TOGETHER": max(1, min(batch * heads, SIDE_BY_SIDE // max(head, 1))), "D": power(size), "E": power(values),
         "DROPS": drops(given), **own,
@@ -161,14 +162,6 @@ def _blocks(call: Call) -> dict[str, Any]:
         constants |= {name: constants[of] for name, of in other.items()}
         constants |= {"MASK": (at_batch, at_head, at_key, at_query), "TURNED": True}
     return said(given, {"mask": "x0", "out": "y0"}, constants, batch * heads * count, 4, 1, 0)
-
-
-def _sums(outs: Sequence[Ref], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the strides of the log-sum-exps and their length. They are (batch, heads, queries), some padded after the last query,
-    some with a trailing dimension of one."""
-    if not given["sums"]:
-        return {"SUMS": (0, 0, 0), "LOGS": 0}
-    return {"SUMS": strides(outs[1])[:3], "LOGS": sizes(outs[1])[2]}
 
 
 def _suits_descriptors(ref: Ref) -> bool:

@@ -18,7 +18,7 @@ def _queries(call: Call) -> dict[str, Any]:
     _, kv_heads, keys, values = sizes(value)
     head = keys * (size + values) * ITEM_BYTES[key.dtype] * kv_heads // heads
     constants = {
-        **_constants(query, key, value, extras(read_too, given), given), "OUT": strides(out), "SUMS": strides(sums)[:3],
+        **_constants(query, key, value, extras(read_too, given), given), "OUT": strides(out), "SUMS": strides(sums),
         "GRAD": strides(grad), "D_Q": strides(call.outs[0]), "TOGETHER": max(1, min(batch * heads, SIDE_BY_SIDE // max(head, 1))),
         "M": config.m, "N": config.n,
     }  # fmt: skip
@@ -35,7 +35,7 @@ def _keys(call: Call) -> dict[str, Any]:
     _, kv_heads, keys, values = sizes(value)
     head = queries * (size + values) * ITEM_BYTES[query.dtype] * heads // kv_heads
     constants = {
-        **_constants(query, key, value, extras(read_too, given), given), "SUMS": strides(sums)[:3], "GRAD": strides(grad),
+        **_constants(query, key, value, extras(read_too, given), given), "SUMS": strides(sums), "GRAD": strides(grad),
         "D_K": strides(call.outs[0]), "D_V": strides(call.outs[1]),
         "TOGETHER": max(1, min(batch * kv_heads, SIDE_BY_SIDE // max(head, 1))), "M": config.queries, "N": config.keys,
     }  # fmt: skip

@@ -1,0 +1,83 @@
+"""Emits what vendors' attention kernels need of operands and results: longer rows, more heads, another rank."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from torch_mlir import ir
+from torch_mlir.dialects import arith, tensor
+
+from ...ir.generics import empty, generic, with_body
+from ...ir.reading import shape_of
+
+_SPLIT = [[0], [1, 2], [3], [4]]  # heads of keys, and repetitions
+_LAST = [[0], [1], [2, 3]]  # a last dimension of 1
+
+
+def padded(value: ir.Value, axis: int, more: int, fill: float = 0.0) -> ir.Value:
+    """Returns a tensor that is longer along a dimension by `more` elements of `fill`, which a new group computes."""
+    if not more:
+        return value
+    high = [more if d == axis else 0 for d in range(len(shape_of(value)))]
+    type_ = _type([n + m for n, m in zip(shape_of(value), high, strict=True)], value)
+    name = {"sym_name": ir.StringAttr.get("padded")}
+    group = ir.Operation.create("graph.group", results=[type_], operands=[value], attributes=name, regions=1)
+    block = group.regions[0].blocks.append(value.type)
+    with ir.InsertionPoint(block):
+        pad = tensor.PadOp(type_, block.arguments[0], [], [], [0] * len(high), high)
+        with ir.InsertionPoint(pad.region.blocks.append(*[ir.IndexType.get()] * len(high))):
+            tensor.YieldOp(arith.constant(type_.element_type, fill))
+        ir.Operation.create("graph.yield", operands=[pad.result])
+    return group.result
+
+
+def sliced(value: ir.Value, sizes: Sequence[int]) -> ir.Value:
+    """Returns the view of a tensor's first elements of these sizes."""
+    if tuple(sizes) == shape_of(value):
+        return value
+    zeros, ones = [0] * len(sizes), [1] * len(sizes)
+    return tensor.ExtractSliceOp(_type(sizes, value), value, [], [], [], zeros, list(sizes), ones).result
+
+
+def spread(value: ir.Value, sizes: Sequence[int], dims: Sequence[int] = (0, 1, 2, 3)) -> ir.Value:
+    """Returns the view of a tensor that repeats it along dimensions of size 1 and new ones.
+
+    sizes  of the result
+    dims   of the result that are the tensor's, in order
+    """
+    if tuple(sizes) == shape_of(value):
+        return value
+    all_dims = [ir.AffineExpr.get_dim(d) for d in range(len(sizes))]
+    reads = [ir.AffineExpr.get_constant(0) if n == 1 else all_dims[d] for n, d in zip(shape_of(value), dims, strict=True)]
+    type_ = _type(sizes, value)
+    op = generic(type_, [value, empty(type_)], [reads, all_dims], len(sizes), [False] * len(sizes))
+    return with_body(op, lambda x, _: x)
+
+
+def repeated(value: ir.Value, heads: int) -> ir.Value:
+    """Repeats the heads of a tensor (batch, some heads, length, size) until there are `heads` of them."""
+    batch, shared, length, size = shape_of(value)
+    if shared == heads:
+        return value
+    wide = spread(value, (batch, shared, heads // shared, length, size), (0, 1, 3, 4))
+    return tensor.CollapseShapeOp(_type((batch, heads, length, size), value), wide, _SPLIT).result
+
+
+def with_one(value: ir.Value) -> ir.Value:
+    """Returns a tensor of three dimensions with a fourth of size 1."""
+    sizes = [*shape_of(value), 1]
+    return tensor.ExpandShapeOp(_type(sizes, value), value, _LAST, [], sizes).result
+
+
+def without_one(value: ir.Value) -> ir.Value:
+    """Returns a tensor of four dimensions without the last, of size 1."""
+    return tensor.CollapseShapeOp(_type(shape_of(value)[:3], value), value, _LAST).result
+
+
+def unread(shape: Sequence[int]) -> ir.Value:
+    """Returns what stands for dropout's state where no numbers are drawn."""
+    type_ = ir.RankedTensorType.get(list(shape), ir.IntegerType.get_signless(64))
+    return arith.constant(type_, ir.DenseElementsAttr.get(np.zeros(shape, np.int64), type=type_))
+
+
+def _type(sizes: Sequence[int], like: ir.Value) -> ir.RankedTensorType:
+    return ir.RankedTensorType.get(list(sizes), ir.RankedTensorType(like.type).element_type)

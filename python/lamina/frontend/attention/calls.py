@@ -1,0 +1,269 @@
+"""Makes each call of scaled_dot_product_attention one op of Lamina's, before gradients are traced.
+
+What no fused kernel computes, by dtype, rank and sizes (schedules/attention_vendors.py), keeps torch's decomposition. A mask that
+depends on nothing but shapes (transformers' models build theirs of arange and comparisons) is computed at compile time: one that
+hides nothing is dropped, and a causal one becomes the flag, so that kernels skip what it hides.
+
+Vendors' kernels draw dropout's random numbers in orders of their own. Attention with dropout that Lamina's kernels are to compute
+has a seed, which the gradients read too; all other keeps torch's decomposition.
+"""
+
+import operator
+import os
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.nn import functional as F
+from torch.utils._python_dispatch import _disable_current_modes
+
+from lamina.schedules import attention_vendors as vendors
+from lamina.schedules.attention_cost import MOST
+
+from ..decompositions.ops.library import on_gpu
+from ..fx.dtypes import CODES
+from ..fx.known import concrete
+from ..fx.random_bits import RANGE, SEED
+from ..fx.reading import number, shape, value
+from ..fx.rewriter import Graft, fake_mode, store, takes_layout, written_memory
+from .heads import before_repetition
+from .op import ATTENTION
+
+aten = torch.ops.aten
+SDPA = aten.scaled_dot_product_attention.default
+FUNCTIONS = (F.scaled_dot_product_attention, torch._C._nn.scaled_dot_product_attention, SDPA)
+DROPPED_BY_TORCH = (vendors.FLASH, vendors.CUDNN)
+"""torch's kernels that keep a call with dropout and without a mask: Lamina's gradients were not measured against theirs."""
+_HALF = (torch.float16, torch.bfloat16)
+_IN_REGISTERS = 128
+"""The largest head size for which torch's memory-efficient kernel keeps a block's results in registers; longer ones it writes and
+reads again for each block of keys. With heads of 512 elements, a model of two attentions and six products took 1.86 times as long
+on an H200 as torch.compile with products and softmaxes."""
+_HIDDEN = -1e4  # a bias at or below which a position has no weight, in any float type
+_CUDNN = 91500  # torch prefers cuDNN's attention from later versions on
+
+
+def make_whole(gm: fx.GraphModule, trained: Collection[fx.Node] = ()) -> int:
+    """Replaces calls of scaled_dot_product_attention in place, also in bodies of checkpoints. Returns how many.
+
+    trained  arguments that need a gradient
+    """
+    nodes = list(gm.graph.nodes)
+    found = sum(_in_checkpoint(node, gm, bool(trained)) for node in nodes)
+    calls = [node for node in nodes if node.op == "call_function" and node.target in FUNCTIONS]
+    fake = fake_mode(gm) if calls else None
+    if fake is None or any(node.target is torch.nn.attention._sdpa_kernel for node in nodes):  # the graph changes torch's settings
+        return found
+    written = written_memory(gm.graph)
+    here = sum(_is_replaced(node, Graft(node, (), fake), written, trained) for node in calls)
+    if here:
+        gm.recompile()
+    return found + here
+
+
+def _in_checkpoint(node: fx.Node, gm: fx.GraphModule, trains: bool) -> int:
+    if node.target is not torch.ops.higher_order.tag_activation_checkpoint or not isinstance(node.args[0], fx.Node):
+        return 0
+    body = getattr(gm, str(node.args[0].target))
+    return make_whole(body, body.graph.find_nodes(op="placeholder") if trains else ())
+
+
+def _is_replaced(node: fx.Node, graft: Graft, written: set[int] | None, trained: Collection[fx.Node]) -> bool:
+    """Replaces one call where a kernel computes it, and returns whether it did."""
+    *operands, mask, probability, causal = positional(node.args, node.kwargs)
+    dropout, scale = number(probability), node.kwargs.get("scale")
+    query, made = value(operands[0]), None
+    if query is not None and dropout is not None and isinstance(causal, bool) and (mask is None or not causal):
+        scale = query.shape[-1] ** -0.5 if scale is None else number(scale)
+        if (result := value(node)) is not None and result.dtype is not query.dtype:  # by autocast
+            operands = [graft.call(aten._to_copy.default, n, dtype=result.dtype) for n in operands]
+        made = emitted(graft, operands, mask, dropout, causal, scale, trained, by_torch=True)
+    changed = None if made is None else _placed(made, graft, written)
+    if changed is None:
+        graft.undo()
+        return False
+    graft.replace()
+    for other, new in changed.items():
+        store(other, new)
+    return True
+
+
+def emitted(
+    graft: Graft, operands: list[fx.Node], mask: fx.Node | None, dropout: float, causal: bool, scale: float | None,
+    trained: Collection[fx.Node], *, by_torch: bool = False,
+) -> fx.Node | None:  # fmt: skip
+    """Emits attention before the node that the graft is for, and returns its result; None where no kernel computes it.
+
+    operands  query, key and value
+    trained   arguments of the graph that need a gradient
+    by_torch  dropout may stay torch's
+    """
+    query, key, values = map(value, operands)
+    if query is None or key is None or values is None or scale is None:
+        return None
+    given = None if mask is None else value(mask)
+    if not is_attention(query, key, values) or not suits(query, key, given):
+        return None
+    trains_mask = mask is not None and given is not None and given.is_floating_point() and depends_on(mask, trained)
+    allowed = settings()
+    case = case_of(query, key, values, mask is not None, trains_mask, causal)
+    if dropout:
+        if not _is_dropped(case, query, dropout, scale, by_torch, allowed):
+            return None
+    else:
+        vendor = vendors.on_gpu(case, allowed=allowed) if on_gpu(query) else vendors.on_cpu(case, allowed)
+        shares = trained and key.shape[1] < query.shape[1]  # the memory-efficient kernel has no gradients of shared heads
+        if any(t.stride(-1) != 1 for t in (query, key, values)) or vendor is None or (shares and vendor == vendors.EFFICIENT):
+            return None
+    if mask is not None and len(shape(mask)) < 4:
+        mask = graft.call(aten.reshape.default, mask, [1] * (4 - len(shape(mask))) + [*shape(mask)])
+    if trains_mask and shape(mask) != case.scores:
+        mask = graft.call(aten.expand.default, mask, list(case.scores))
+    if mask is not None and not dropout:
+        mask = _as_number(graft, mask, query)
+    seed = graft.call(SEED, *RANGE, [], dtype=torch.int64, device=query.device) if dropout else None
+    sources = [before_repetition(node) for node in operands[1:]]
+    if not trained and None not in sources and shape(sources[0])[1] == shape(sources[1])[1]:
+        operands = [operands[0], *(node for node in sources if node is not None)]
+    return graft.call(operator.getitem, graft.call(ATTENTION, *operands, mask, seed, dropout, causal, scale, allowed), 0)
+
+
+def is_attention(query: Tensor, key: Tensor, values: Tensor) -> bool:
+    """Returns whether tensors have the shapes and the one dtype and device of attention, (batch, heads, length, size), with as many
+    heads of keys as of queries or a divisor of that."""
+    tensors = (query, key, values)
+    if any(t.dim() != 4 or not t.numel() or any(type(n) is not int for n in (*t.shape, *t.stride())) for t in tensors):
+        return False
+    (batch, heads, _, size), (_, shared, keys, _) = query.shape, values.shape
+    alike = len({(t.dtype, t.device) for t in tensors}) == 1 and values.shape[0] == batch and heads % shared == 0
+    return alike and key.shape == (batch, shared, keys, size) and query.dtype in CODES
+
+
+def suits(query: Tensor, key: Tensor, mask: Tensor | None) -> bool:
+    """Returns whether a mask is bool or float, has an element for each key, and broadcasts to the scores."""
+    if mask is None:
+        return True
+    scores = (*query.shape[:3], key.shape[2])
+    sizes = zip(mask.shape, scores[4 - mask.dim() :], strict=True) if mask.dim() <= 4 else ()
+    fits = 0 < mask.dim() <= 4 and mask.shape[-1] == scores[-1] and all(type(n) is int and n in (1, whole) for n, whole in sizes)
+    return fits and mask.device == query.device and mask.dtype in (torch.bool, torch.float32, *_HALF, query.dtype)
+
+
+def _as_number(graft: Graft, mask: fx.Node, query: Tensor) -> fx.Node:
+    """Returns a mask as vendors' kernels read it: added to the scores, in the queries' dtype, on CPUs also in f32."""
+    given = value(mask)
+    if given is None or given.dtype is query.dtype or (given.dtype is torch.float32 and not on_gpu(query)):
+        return mask
+    if given.dtype is not torch.bool:
+        return graft.call(aten._to_copy.default, mask, dtype=query.dtype)
+    zero, hidden = (graft.call(aten.full.default, [], n, dtype=query.dtype, device=query.device) for n in (0.0, -torch.inf))
+    return graft.call(aten.where.self, mask, zero, hidden)
+
+
+def case_of(query: Tensor, key: Tensor, values: Tensor, masked: bool, trains_mask: bool, causal: bool) -> vendors.Case:
+    """Returns what decides which of torch's kernels compute an attention."""
+    batch, heads, queries, size = query.shape
+    scores = (batch, heads, queries, key.shape[2])
+    return vendors.Case(CODES[query.dtype], scores, size, values.shape[3], masked, trains_mask, causal)
+
+
+def _is_dropped(case: vendors.Case, query: Tensor, dropout: float, scale: float, by_torch: bool, allowed: str) -> bool:
+    """Returns whether Lamina's kernels draw the random numbers of an attention with dropout."""
+    if not on_gpu(query) or query.dtype not in _HALF or max(case.size, case.values) > MOST or case.trains_mask:
+        return False
+    return scale > 0 and 0 < dropout <= 1 and not (by_torch and vendors.on_gpu(case, allowed=allowed) in DROPPED_BY_TORCH)
+
+
+def is_fast(query: Tensor, values: Tensor) -> bool:
+    """Returns whether fused kernels take less time than products and a softmax, for heads of these sizes."""
+    longest = max(query.shape[-1], values.shape[-1])
+    return not on_gpu(query) or longest <= (MOST if query.dtype in _HALF else _IN_REGISTERS)
+
+
+def settings() -> str:
+    """Returns the vendors' kernels that torch's settings allow (torch.nn.attention.sdpa_kernel), as `attention_vendors` names
+    them. cuDNN's is one where torch prefers it or has nothing else."""
+    cuda = torch.backends.cuda
+    version = torch.backends.cudnn.version()
+    refused = torch.are_deterministic_algorithms_enabled() or os.environ.get("TORCH_CUDNN_SDPA_DEPRIORITIZED") == "1"
+    preferred = not refused and (version is None or version > _CUDNN)
+    allowed = {
+        vendors.FLASH: cuda.flash_sdp_enabled(),
+        vendors.EFFICIENT: cuda.mem_efficient_sdp_enabled(),
+        vendors.CUDNN: cuda.cudnn_sdp_enabled() and (preferred or not cuda.math_sdp_enabled()),
+    }
+    return " ".join(name for name, is_allowed in allowed.items() if is_allowed)
+
+
+def _placed(made: fx.Node, graft: Graft, written: set[int] | None) -> dict[fx.Node, Tensor] | None:
+    """Fits `made`, or a copy of it in eager's layout, to the node's place: returns the fake values that change with it.
+
+    Returns None where neither can replace the node.
+    """
+    for copied in (False, True):
+        if copied:
+            made = graft.call(aten.clone.default, made, memory_format=torch.contiguous_format)
+        found = value(made)
+        changed = None if found is None else takes_layout(graft.at, found, graft.fake, written)
+        if changed is not None:
+            return changed
+    return None
+
+
+def depends_on(node: fx.Node, trained: Collection[fx.Node]) -> bool:
+    """Returns whether a node is one of `trained` or computed from one."""
+    waiting, behind = [node], set[fx.Node]()
+    while waiting:
+        at = waiting.pop()
+        if at not in behind:
+            behind.add(at)
+            waiting += at.all_input_nodes
+    return not behind.isdisjoint(trained)
+
+
+def flag_masks(gm: fx.GraphModule) -> int:
+    """Replaces, in place, known masks of attention that hide nothing, or just later positions, by the causal flag. Returns how
+    many."""
+    found = 0
+    for node in gm.graph.nodes:
+        if node.op != "call_function" or node.target not in FUNCTIONS:
+            continue
+        *tensors, mask, dropout, causal = positional(node.args, node.kwargs)
+        kind = "bias" if causal or not isinstance(mask, fx.Node) else kind_of_mask(node, gm)
+        if kind != "bias":
+            rest = {name: arg for name, arg in node.kwargs.items() if name in ("scale", "enable_gqa")}
+            node.args, node.kwargs = (*tensors, None, dropout, kind == "causal"), rest
+            found += 1
+    return found
+
+
+def kind_of_mask(node: fx.Node, gm: fx.GraphModule) -> str:
+    """Returns the `meaning` of an attention node's mask; "bias" where it has none."""
+    mask = node.args[3] if len(node.args) > 3 else node.kwargs.get("attn_mask")
+    with _disable_current_modes(), torch.no_grad():  # the graph may be run for a trace, in which tensors have no values
+        return meaning(concrete(mask, gm, node)) if isinstance(mask, fx.Node) else "bias"
+
+
+def positional(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Returns query, key, value, mask, the dropout probability and whether attention is causal, with defaults filled in."""
+    names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    defaults = {"attn_mask": None, "dropout_p": 0.0, "is_causal": False}
+    return tuple({**defaults, **given}[name] for name in names)
+
+
+def meaning(mask: Tensor | None) -> str:
+    """Returns "nothing" for a mask that hides nothing, "causal" for one that hides exactly the later positions, else "bias"."""
+    if mask is None or mask.dim() < 2 or not mask.numel():
+        return "bias"
+    if mask.dtype is torch.bool:
+        seen = mask
+    elif bool(((mask == 0) | (mask <= _HIDDEN)).all()):
+        seen = mask == 0
+    else:
+        return "bias"
+    if bool(seen.all()):
+        return "nothing"
+    later = torch.ones(seen.shape[-2:], dtype=torch.bool, device=seen.device).tril()
+    return "causal" if seen.shape[-1] == seen.shape[-2] and bool((seen == later).all()) else "bias"
