@@ -28,7 +28,8 @@ def attention(
 
     query        (batch, heads, queries, size)
     key, value   as many heads as the query, or a divisor of that many (grouped-query attention)
-    mask         four dimensions, each that of the scores or 1: bool (true: seen) or added
+    mask         four dimensions, each that of the scores or 1: added to the scores, or bool (true: seen), which no vendor's kernel
+                 reads
     seed         i64, of no dimensions, where weights are dropped: which ones follows from it
     dropout      the probability of a weight to be dropped, 0 without a seed
     causal       query i sees keys 0 to i
