@@ -101,12 +101,23 @@ class KernelOp(Op):
         yield from _stride_faults(op)
 
 
+class SizeOp(Op):
+    """Yields a size that each call decides, as an index, where an op takes one as an operand.
+
+    size  its text (core/size.py): "s0~8*16"
+    """
+
+    OPERATION_NAME = "graph.size"
+    ATTRIBUTES = {"size": ir.StringAttr}
+    OPERANDS, RESULTS = 0, 1
+
+
 CALLS = (ExternOp.OPERATION_NAME, KernelOp.OPERATION_NAME)
 """Ops that compute outside of groups, and whose results have declared strides."""
 
 
 def _stride_faults(op: ir.Operation) -> Iterator[str]:
-    ranks = [len(s) for s in op.attributes["strides"] if isinstance(s, ir.DenseI64ArrayAttr)]
+    ranks = [len(s) for s in op.attributes["strides"] if not isinstance(s, ir.TypeAttr)]
     if ranks != [r.type.rank if isinstance(r.type, ir.RankedTensorType) else -1 for r in op.results]:
         yield "expects strides for every dimension of every result, which are tensors"
 
@@ -137,4 +148,4 @@ def captured(op: ir.Operation) -> ir.Value | None:
     return next((v for v in used if v not in own and (isinstance(v, ir.BlockArgument) or len(v.owner.operation.operands))), None)
 
 
-OPS: dict[str, type[Op]] = {op.OPERATION_NAME: op for op in (YieldOp, GroupOp, ExternOp, KernelOp)}
+OPS: dict[str, type[Op]] = {op.OPERATION_NAME: op for op in (YieldOp, GroupOp, ExternOp, KernelOp, SizeOp)}

@@ -9,7 +9,6 @@ from functools import partial
 from typing import ClassVar
 
 from torch_mlir import ir
-from torch_mlir.dialects import tensor
 
 from lamina.core.errors import CompileError
 from lamina.dialects import graph
@@ -17,6 +16,7 @@ from lamina.dialects import graph
 from ..infra.base import Pass
 from ..ir.affine import row_major
 from ..ir.copying import copy_ops
+from ..ir.generics import empty
 from ..ir.locations import decomposed_op, fused, model_ops, op_word, where
 from ..ir.reading import Generic, Untraceable, producer, shape_of
 from ..space.space import find_space
@@ -210,7 +210,7 @@ class _Rewrite:
         local: dict[ir.Value, ir.Value] = dict(zip(ins, block.arguments, strict=True))
         with ir.InsertionPoint(block):
             for v in unread:
-                local[v] = tensor.empty(shape_of(v), ir.ShapedType(v.type).element_type)
+                local[v] = empty(v.type)
             copy_ops(body, local)
             ir.Operation.create(graph.YieldOp.OPERATION_NAME, operands=[local[v] for v in outs], loc=made)
         return op, outs, body

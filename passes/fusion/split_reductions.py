@@ -7,6 +7,8 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
+from lamina.core.size import is_symbolic
+
 from ..infra.base import Pass
 from ..ir.reading import REDUCERS, Generic, producer, shape_of
 from ..trace.materialize import given_strides, memory_strides
@@ -58,7 +60,7 @@ class SplitReductions(Pass):
 
     def _split(self, op: ir.Operation, places: "_Places") -> None:
         g = places.generic(op)
-        if g is None or not any(g.reduced) or len(op.results) != 1:
+        if g is None or not any(g.reduced) or len(op.results) != 1 or is_symbolic(g.extents):
             return
         size, results = math.prod(g.extents), math.prod(n for n, r in zip(g.extents, g.reduced, strict=True) if not r)
         combine = producer(g.yields[0])

@@ -6,6 +6,7 @@ from importlib import import_module
 from .base import Pass
 
 PASSES: dict[str, str] = {
+    "lamina-name-sizes": "lamina.passes.simplify.name_sizes:NameSizes",
     "lamina-random-bits": "lamina.passes.simplify.random_bits:RandomBits",
     "lamina-extern": "lamina.passes.simplify.extern:ExternPass",
     "lamina-rewrite-patterns": "lamina.passes.simplify.rewrite_patterns:RewritePatterns",

@@ -10,13 +10,14 @@ from itertools import pairwise
 from typing import Any
 
 from lamina.core.layout import Layout
+from lamina.core.size import SizeLike, known, least, most, typical
 
 
 @dataclass(eq=False)
 class Axis:
     """A loop of a kernel: `extent` iterations, counted from 0."""
 
-    extent: int
+    extent: SizeLike
     name: str = ""
 
     def __repr__(self) -> str:
@@ -26,7 +27,7 @@ class Axis:
 class SplitAxis(Exception):
     """Asks for `axis` to be split into an outer axis and an inner one of `inner` iterations; the caller then traces again."""
 
-    def __init__(self, axis: Axis, inner: int) -> None:
+    def __init__(self, axis: Axis, inner: SizeLike) -> None:
         super().__init__(f"split {axis} by {inner}")
         self.axis, self.inner = axis, inner
 
@@ -39,18 +40,18 @@ class NotAffine(Exception):
 class Affine:
     """`constant + sum(coefficient * term)`; terms are sorted by identity, so equal expressions compare equal."""
 
-    constant: int = 0
-    terms: tuple[tuple[Any, int], ...] = ()
+    constant: SizeLike = 0
+    terms: tuple[tuple[Any, SizeLike], ...] = ()
 
     @staticmethod
-    def of(term: Any, coefficient: int = 1) -> "Affine":
+    def of(term: Any, coefficient: SizeLike = 1) -> "Affine":
         """Returns `coefficient * term`; ZERO for an axis of one iteration or a coefficient of 0."""
         if isinstance(term, Axis) and term.extent == 1:
             return ZERO
         return Affine(0, ((term, coefficient),)) if coefficient else ZERO
 
-    def __add__(self, other: "Affine | int") -> "Affine":
-        if isinstance(other, int):
+    def __add__(self, other: "Affine | SizeLike") -> "Affine":
+        if not isinstance(other, Affine):
             return Affine(self.constant + other, self.terms)
         if not other.terms:
             return Affine(self.constant + other.constant, self.terms)
@@ -61,10 +62,10 @@ class Affine:
             sums[term] = sums.get(term, 0) + c
         return Affine(self.constant + other.constant, tuple(sorted(((t, c) for t, c in sums.items() if c), key=_order)))
 
-    def __mul__(self, k: int) -> "Affine":
+    def __mul__(self, k: SizeLike) -> "Affine":
         return Affine(self.constant * k, tuple((t, c * k) for t, c in self.terms)) if k else ZERO
 
-    def coefficient(self, axis: Any) -> int:
+    def coefficient(self, axis: Any) -> SizeLike:
         """Returns the coefficient of `axis`, 0 where it does not occur."""
         for term, c in self.terms:
             if term is axis:
@@ -76,15 +77,15 @@ class Affine:
         """Whether a run-time index is among the terms."""
         return any(not isinstance(t, Axis) for t, _ in self.terms)
 
-    def bounds(self) -> tuple[int, int]:
+    def bounds(self) -> tuple[SizeLike, SizeLike]:
         """Returns the smallest and largest value over all iterations. Only for expressions that are not opaque."""
         low = high = self.constant
         for axis, c in self.terms:
-            reach = c * (axis.extent - 1)
-            low, high = low + min(reach, 0), high + max(reach, 0)
+            reach = (axis.extent - 1) * c
+            low, high = least(reach, 0) + low, most(reach, 0) + high
         return low, high
 
-    def divmod(self, k: int) -> tuple["Affine", "Affine"]:
+    def divmod(self, k: SizeLike) -> tuple["Affine", "Affine"]:
         """Returns (self // k, self % k) for a value known to be >= 0. Raises SplitAxis or NotAffine where it is not affine."""
         if k == 1:
             return self, ZERO
@@ -97,12 +98,13 @@ class Affine:
         q, r = divmod(self.constant, k)
         remainder = Affine(r, tuple(rest))
         low, high = remainder.bounds()
-        if low < 0:
+        if not known(lambda: low >= 0):
             raise NotAffine
-        if high < k:
+        if known(lambda: high < k):
             return Affine(q, tuple(whole)), remainder
-        for axis, c in sorted(rest, key=lambda x: -x[1]):
-            if 0 < c < k and k % c == 0 and axis.extent * c > k and axis.extent % (k // c) == 0:
+        for axis, c in sorted(rest, key=lambda x: -typical(x[1])):
+            fits = k % c == 0 and axis.extent % (k // c) == 0
+            if fits and known(lambda c=c: 0 < c < k) and known(lambda axis=axis, c=c: axis.extent * c > k):
                 raise SplitAxis(axis, k // c)
         raise NotAffine
 
@@ -123,12 +125,12 @@ def _order(item: tuple[Any, int]) -> int:
 ZERO = Affine()
 
 
-def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+def row_major(shape: tuple[SizeLike, ...]) -> tuple[SizeLike, ...]:
     """Returns the strides, in elements, of a contiguous tensor."""
     return Layout.row_major(shape).strides
 
 
-def offset(index: tuple[Affine, ...], strides: tuple[int, ...]) -> Affine:
+def offset(index: tuple[Affine, ...], strides: tuple[SizeLike, ...]) -> Affine:
     """Returns the element offset of `index` in memory with `strides`."""
     out = ZERO
     for i, s in zip(index, strides, strict=True):
@@ -136,7 +138,7 @@ def offset(index: tuple[Affine, ...], strides: tuple[int, ...]) -> Affine:
     return out
 
 
-def unflatten(index: Affine, shape: tuple[int, ...]) -> tuple[Affine, ...]:
+def unflatten(index: Affine, shape: tuple[SizeLike, ...]) -> tuple[Affine, ...]:
     """Returns the index in `shape` at the row-major position `index`. Raises as `Affine.divmod` does."""
     out = []
     for n in reversed(shape[1:]):
@@ -145,7 +147,7 @@ def unflatten(index: Affine, shape: tuple[int, ...]) -> tuple[Affine, ...]:
     return (index, *reversed(out)) if shape else ()
 
 
-def refine(shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
+def refine(shapes: list[tuple[SizeLike, ...]]) -> tuple[SizeLike, ...] | None:
     """Returns the coarsest factorization of a row-major space in which every dimension of every shape is a product of
     adjacent factors, or None when the shapes do not fit together. All shapes hold the same number of elements.
     """
@@ -158,10 +160,10 @@ def refine(shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
             cuts.add(step)
             step *= n
         cuts.add(step)
-    order = sorted(cuts)
+    order = sorted(cuts, key=typical)
     factors = []
     for small, big in pairwise(order):
-        if big % small:
+        if big % small != 0:
             return None
         factors.append(big // small)
     return tuple(reversed(factors)) or (1,)

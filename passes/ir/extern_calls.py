@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from torch_mlir import ir
 
 from .affine import row_major
+from .sizes import read_sizes, sizes_attribute, sizes_of
 
 
 def declared_strides(result: ir.Value) -> tuple[int, ...]:
@@ -12,8 +13,8 @@ def declared_strides(result: ir.Value) -> tuple[int, ...]:
 
     The attribute also has entries for returned values that are not tensors, such as None; these have no MLIR result.
     """
-    declared = [s for s in result.owner.attributes["strides"] if isinstance(s, ir.DenseI64ArrayAttr)]
-    return tuple(declared[ir.OpResult(result).result_number])
+    declared = [s for s in result.owner.attributes["strides"] if not isinstance(s, ir.TypeAttr)]
+    return read_sizes(declared[ir.OpResult(result).result_number])
 
 
 def kernel_call(
@@ -26,10 +27,10 @@ def kernel_call(
     said     keyword arguments of the launch, besides the tensors
     strides  strides of the results in elements, row-major by default
     """
-    each = strides or [row_major(tuple(ir.RankedTensorType(t).shape)) for t in made]
+    each = strides or [row_major(sizes_of(t)) for t in made]
     attributes = {
         "callee": ir.StringAttr.get(callee),
         "kwargs": ir.DictAttr.get(said),
-        "strides": ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(list(s)) for s in each]),
+        "strides": ir.ArrayAttr.get(list(map(sizes_attribute, each))),
     }
     return ir.Operation.create("graph.kernel", results=made, operands=taken, attributes=attributes)

@@ -6,6 +6,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from .reading import number_of
+from .sizes import size_operands, sizes_of
 
 
 def generic(
@@ -39,7 +40,7 @@ def with_body(op: ir.Operation, make: Callable[..., ir.Value]) -> ir.Value:
 
 def empty(type_: ir.RankedTensorType) -> ir.Value:
     """Creates a tensor.empty."""
-    return ir.Operation.create("tensor.empty", results=[type_]).results[0]
+    return ir.Operation.create("tensor.empty", results=[type_], operands=size_operands(sizes_of(type_))).results[0]
 
 
 def filled(type_: ir.RankedTensorType, number: float) -> ir.Value:

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from lamina.core.size import SizeLike, known, least, most
+
 from .affine import Affine
 
 
@@ -11,29 +13,40 @@ class Bound:
     """`low <= at < high`. Where `message` is set, a value outside is the user's error; otherwise it is padding."""
 
     at: Affine
-    low: int
-    high: int
+    low: SizeLike
+    high: SizeLike
     message: str = ""
 
     @property
     def always(self) -> bool:
         """Whether the bound is known to hold for all iterations."""
-        return not self.at.opaque and self.at.bounds()[0] >= self.low and self.at.bounds()[1] < self.high
+        if self.at.opaque:
+            return False
+        low, high = self.at.bounds()
+        return known(lambda: low >= self.low and high < self.high)
 
     @property
     def never(self) -> bool:
         """Whether the bound is known to fail for all iterations."""
-        return not self.at.opaque and (self.at.bounds()[1] < self.low or self.at.bounds()[0] >= self.high)
+        if self.at.opaque:
+            return False
+        low, high = self.at.bounds()
+        return known(lambda: high < self.low) or known(lambda: low >= self.high)
 
     def implied_by(self, guard: "Guard") -> bool:
         """Returns whether this bound holds wherever `guard` holds."""
-        return self.always or any(b.low + k >= self.low and b.high + k <= self.high for b, k in self._alike(guard))
+        return self.always or any(
+            known(lambda b=b, k=k: b.low + k >= self.low and b.high + k <= self.high) for b, k in self._alike(guard)
+        )
 
     def excluded_by(self, guard: "Guard") -> bool:
         """Returns whether this bound holds nowhere that `guard` holds."""
-        return self.never or any(b.low + k >= self.high or b.high + k <= self.low for b, k in self._alike(guard))
+        return self.never or any(
+            known(lambda b=b, k=k: b.low + k >= self.high) or known(lambda b=b, k=k: b.high + k <= self.low)
+            for b, k in self._alike(guard)
+        )
 
-    def _alike(self, guard: "Guard") -> "Iterator[tuple[Bound, int]]":
+    def _alike(self, guard: "Guard") -> "Iterator[tuple[Bound, SizeLike]]":
         """Yields the bounds of the guard whose index differs by a constant, with that constant (this index minus theirs)."""
         return ((b, self.at.constant - b.at.constant) for b in guard if not b.message and b.at.terms == self.at.terms)
 
@@ -51,7 +64,7 @@ def narrowed(guard: Guard, more: Guard) -> Guard:
         for i, b in enumerate(out[last:], last):
             if b.at.terms == new.at.terms:
                 k = new.at.constant - b.at.constant
-                out[i] = Bound(b.at, max(b.low, new.low - k), min(b.high, new.high - k))
+                out[i] = Bound(b.at, most(b.low, new.low - k), least(b.high, new.high - k))
                 break
         else:
             out.append(new)

@@ -1,11 +1,15 @@
 """Reads ops, constants, types, shapes, affine indexing maps of generics and source indices of views."""
 
 from dataclasses import dataclass
+from math import prod
 
 from torch_mlir import ir
 
+from lamina.core.size import SizeLike, typical
+
 from .affine import Affine, NotAffine, offset, row_major
 from .expressions import HALF
+from .sizes import sizes_of, slice_sizes
 
 CHECKED = "graph.checked"  # on a tensor.extract: its indices are known to be inside
 Index = tuple[Affine, ...]
@@ -81,9 +85,14 @@ def number_of(value: ir.Value) -> float | int | None:
     return number
 
 
-def shape_of(value: ir.Value) -> tuple[int, ...]:
-    """Returns the shape of a tensor or memref."""
-    return tuple(ir.ShapedType(value.type).shape)
+def shape_of(value: ir.Value) -> tuple[SizeLike, ...]:
+    """Returns the shape of a tensor or memref. Raises CompileError for an unknown size without a name."""
+    return sizes_of(value.type)
+
+
+def elements_of(value: ir.Value) -> int:
+    """Returns the number of elements of a tensor at typical sizes."""
+    return typical(prod(shape_of(value)))
 
 
 def ramp_base(value: ir.Value) -> ir.Value | None:
@@ -181,10 +190,10 @@ def place(m: tuple[tuple[int, tuple[tuple[int, int], ...]], ...], loops: Index) 
     return tuple(out)
 
 
-def static(op: ir.Operation, name: str) -> list[int]:
-    """Returns the static offsets, sizes or strides of a slice or pad. Raises Untraceable where one is dynamic."""
-    out = list(ir.DenseI64ArrayAttr(op.attributes[name]))
-    if any(n == ir.ShapedType.get_dynamic_size() for n in out):
+def slice_of(op: ir.Operation, name: str) -> tuple[SizeLike, ...]:
+    """Returns the offsets, sizes or strides of a slice, or the low padding of a pad. Raises Untraceable where one is no size."""
+    out = slice_sizes(op, name)
+    if out is None:
         raise Untraceable(op.results[0], f"{op.name} with run-time {name}")
     return out
 
@@ -213,8 +222,8 @@ def viewed(op: ir.Operation, index: Index) -> Index:
 
 
 def _sliced(op: ir.Operation, index: Index) -> Index:
-    starts, steps = static(op, "static_offsets"), static(op, "static_strides")
-    sizes, small = static(op, "static_sizes"), shape_of(op.results[0])
+    starts, steps = slice_of(op, "offsets"), slice_of(op, "strides")
+    sizes, small = slice_of(op, "sizes"), shape_of(op.results[0])
     kept, d = [], 0
     for n in sizes:  # a rank-reducing slice drops dimensions of size 1
         keep = d < len(small) and small[d] == n

@@ -10,7 +10,10 @@ from functools import cached_property
 
 from torch_mlir import ir
 
+from lamina.core.size import SizeLike
+
 from .reading import attributes_of, nested, reduced_loops, terminator
+from .sizes import sizes_of
 
 ZERO = -1
 Map = tuple[int, ...]
@@ -92,12 +95,12 @@ class LoopGeneric:
         return tuple(range(len(self.reduction)))
 
     @cached_property
-    def extents(self) -> dict[int, int]:
+    def extents(self) -> dict[int, SizeLike]:
         """Loop -> number of iterations, for the loops that are a plain result of some operand's map."""
-        found: dict[int, int] = {}
+        found: dict[int, SizeLike] = {}
         for value, map_ in zip(self.ins + self.outs, self.maps, strict=True):
             if map_ is not None:
-                found.update((d, n) for d, n in zip(map_, ir.ShapedType(value.type).shape, strict=True) if d != ZERO)
+                found.update((d, n) for d, n in zip(map_, sizes_of(value.type), strict=True) if d != ZERO)
         return found
 
 

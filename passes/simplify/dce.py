@@ -25,7 +25,7 @@ from ..ir.rewriting import (
     used,
 )
 
-_REMOVABLE = ("linalg.", "tensor.", "arith.", "math.", "complex.", "tm_tensor.")
+_REMOVABLE = ("linalg.", "tensor.", "arith.", "math.", "complex.", "tm_tensor.", "graph.size")
 _CALLS = ("func.call", *CALLS)
 
 

@@ -13,6 +13,7 @@ from torch_mlir import ir
 from ..infra.base import Pass
 from ..ir.reading import attributes_of, producer
 from ..ir.rewriting import calls_of, marked_functions, tensor_blocks
+from ..ir.sizes import sizes_of, tensor_type
 from .evaluate import array_of, attribute_of
 
 _FREE = ("arith.constant", "tensor.empty")  # cloned in f32 for each use that needs it
@@ -229,7 +230,7 @@ class _Rewrite:
                 op.erase()
 
     def demoted(self, type_: ir.Type) -> ir.Type:
-        return ir.RankedTensorType.get(type_.shape, self.f32) if isinstance(type_, ir.RankedTensorType) else self.f32
+        return tensor_type(sizes_of(type_), self.f32) if isinstance(type_, ir.RankedTensorType) else self.f32
 
     def single(self, value: ir.Value) -> ir.Value:
         """Returns the f32 copy of a constant or tensor.empty, created once, in front of it."""

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from torch_mlir import ir
-from torch_mlir.dialects import tensor
 
 from ..infra.base import Pass
 from ..ir.generics import empty
 from ..ir.reading import producer, shape_of
+from ..ir.reshapes import collapsed, expanded
 from ..ir.rewriting import tensor_blocks
+from ..ir.sizes import tensor_type
 from ..ir.views import groups
 
 _VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "linalg.transpose")
@@ -56,7 +57,7 @@ class _Factors:
 
     def __init__(self, shape: Sequence[int]) -> None:
         self.sizes = list(shape)
-        self.base = [[i] if n > 1 else [] for i, n in enumerate(shape)]
+        self.base = [[i] if n != 1 else [] for i, n in enumerate(shape)]
         self.dims = [list(d) for d in self.base]
         self.merges = 0
 
@@ -76,7 +77,7 @@ class _Factors:
         waiting, parts = list(self.dims[d]), []
         for n in sizes:
             part: list[int] = []
-            while n > 1:
+            while n != 1:
                 factor = waiting.pop(0)
                 if n % self.sizes[factor]:
                     if self.sizes[factor] % n:
@@ -118,7 +119,7 @@ def _merge(op: ir.Operation) -> None:
     while (before := producer(chain[-1].operands[0])) is not None and before.name in _VIEWS:
         chain.append(before)
     source = chain[-1].operands[0]
-    if not all(n > 0 for n in shape_of(source)):
+    if 0 in shape_of(source):
         return
     factors = _Factors(shape_of(source))
     try:
@@ -137,13 +138,13 @@ def _emit(source: ir.Value, factors: _Factors, shape: Sequence[int]) -> ir.Value
     """Splits the source into its factors, transposes these, and merges them."""
     before = [f for part in factors.base for f in part]
     after = [f for part in factors.dims for f in part]
-    split = _expanded(_without_ones(source), [factors.sizes[f] for f in before])
+    split = expanded(collapsed(source, [n for n in shape_of(source) if n != 1]), [factors.sizes[f] for f in before])
     if before != after:
-        type_ = ir.RankedTensorType.get([factors.sizes[f] for f in after], ir.RankedTensorType(source.type).element_type)
+        type_ = tensor_type([factors.sizes[f] for f in after], ir.RankedTensorType(source.type).element_type)
         order = ir.DenseI64ArrayAttr.get([before.index(f) for f in after])
         split = _transposed(split, type_, order)
     merged = [math.prod(factors.sizes[f] for f in part) for part in factors.dims if part]
-    return _expanded(_collapsed(split, merged), shape)
+    return expanded(collapsed(split, merged), shape)
 
 
 def _transposed(v: ir.Value, type_: ir.RankedTensorType, order: ir.Attribute) -> ir.Value:
@@ -155,40 +156,3 @@ def _transposed(v: ir.Value, type_: ir.RankedTensorType, order: ir.Attribute) ->
     with ir.InsertionPoint(block):
         ir.Operation.create("linalg.yield", operands=[block.arguments[0]])
     return op.results[0]
-
-
-def _without_ones(v: ir.Value) -> ir.Value:
-    return _collapsed(v, [n for n in shape_of(v) if n > 1])
-
-
-def _collapsed(v: ir.Value, shape: Sequence[int]) -> ir.Value:
-    """Merges adjacent dimensions of `v` to get `shape`."""
-    if tuple(shape) == shape_of(v):
-        return v
-    type_ = ir.RankedTensorType.get(list(shape), ir.RankedTensorType(v.type).element_type)
-    result: ir.Value = tensor.collapse_shape(type_, v, _reassociation(shape_of(v), shape))
-    return result
-
-
-def _expanded(v: ir.Value, shape: Sequence[int]) -> ir.Value:
-    """Splits dimensions of `v` to get `shape`, which may contain ones."""
-    if tuple(shape) == shape_of(v):
-        return v
-    type_ = ir.RankedTensorType.get(list(shape), ir.RankedTensorType(v.type).element_type)
-    result: ir.Value = tensor.expand_shape(type_, v, _reassociation(shape, shape_of(v)), [], list(shape))
-    return result
-
-
-def _reassociation(fine: Sequence[int], coarse: Sequence[int]) -> list[list[int]]:
-    """Groups the dimensions of `fine` by those of `coarse`, which has no ones. Ones join the group before them."""
-    found: list[list[int]] = []
-    at = 0
-    for n in coarse:
-        group: list[int] = []
-        while math.prod(fine[d] for d in group) < n:
-            group.append(at)
-            at += 1
-        found.append(group)
-    if found:
-        found[-1] += range(at, len(fine))
-    return found

@@ -6,11 +6,13 @@ from typing import ClassVar
 from torch_mlir import ir
 from torch_mlir.dialects import arith, linalg
 
+from lamina.core.size import SizeLike
 from lamina.dialects.random import Bits
 
 from ..infra.base import Pass
 from ..ir.generics import empty, generic, with_body
 from ..ir.rewriting import calls_of, marked_functions
+from ..ir.sizes import size_value, sizes_of
 
 RANDOM = "graph.random"  # on a private function: calls of it are random.bits, not external calls
 
@@ -52,17 +54,17 @@ def _generic(seed: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
     op = generic(type_, [seed, empty(type_)], [[], identity], type_.rank, [False] * type_.rank)
 
     def bits(seed: ir.Value, _: ir.Value) -> ir.Value:
-        operands = [seed, _position(list(type_.shape))]
+        operands = [seed, _position(sizes_of(type_))]
         return ir.Operation.create(Bits.OPERATION_NAME, results=[type_.element_type], operands=operands).results[0]
 
     return with_body(op, bits)
 
 
-def _position(shape: list[int]) -> ir.Value:
+def _position(shape: tuple[SizeLike, ...]) -> ir.Value:
     """Builds the row-major position of the current element of a generic's body."""
     index = ir.IndexType.get()
     at = None
     for d, size in enumerate(shape):
         here = linalg.IndexOp(d).result
-        at = here if at is None else arith.addi(arith.muli(at, arith.constant(index, size)), here)
+        at = here if at is None else arith.addi(arith.muli(at, size_value(size)), here)
     return arith.constant(index, 0) if at is None else at

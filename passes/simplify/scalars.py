@@ -6,6 +6,7 @@ from torch_mlir import ir
 
 from ..ir.reading import number_of
 from ..ir.rewriting import ZERO, LoopGeneric, Map, Reader
+from ..ir.sizes import sizes_of
 from ..ir.views import walked_dims
 
 
@@ -109,7 +110,7 @@ def _through_walk(scalars: Scalars, op: ir.Operation, ref: ScalarRef) -> ScalarR
 
 def _through_reshape(scalars: Scalars, op: ir.Operation, ref: ScalarRef) -> ScalarRef | None:
     """expand_shape and collapse_shape that only add or drop dimensions of extent 1."""
-    source, to = op.operands[0].type.shape, op.results[0].type.shape
+    source, to = sizes_of(op.operands[0].type), sizes_of(op.results[0].type)
     if [n for n in source if n != 1] != [n for n in to if n != 1]:
         return None
     index, kept = [], [at for at, n in zip(ref.index, to, strict=True) if n != 1]

@@ -15,6 +15,7 @@ from ..ir.rewriting import ZERO, Map, Reader, erase_dead, tensor_blocks, unused,
 from .rules import RULES
 from .rules.intervals import mark_checked
 from .scalars import ScalarRef, Scalars
+from .name_sizes import restore_sizes
 from .scope import RewriteScope
 
 _VIEWS = {"linalg.transpose", "linalg.broadcast", "tensor.expand_shape", "tensor.collapse_shape"}
@@ -59,6 +60,7 @@ class Simplify(Pass):
             for block in list(tensor_blocks(module)):
                 _Sweep(block, frozenset(self.fast_math)).run()
         PassManager.parse("builtin.module(canonicalize)", module.context).run(module.operation)
+        restore_sizes(module)
 
 
 class _Sweep:

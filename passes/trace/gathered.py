@@ -4,13 +4,14 @@ A gather that writes channels last from an image whose rows are innermost reads 
 larger than the gathered result: stored once with channels last, neighboring threads read neighboring channels.
 """
 
-import math
 from collections.abc import Callable, Sequence
 
 from torch_mlir import ir
 
+from lamina.core.size import typical
+
 from ..ir.generics import empty, generic, with_body
-from ..ir.reading import producer, shape_of
+from ..ir.reading import elements_of, producer, shape_of
 from .orders import Read, Strides, chain_of, innermost_of, is_given, map_of, strides_through_views, viewed, wanted_images, width
 
 _SECTOR = 256  # bits: the unit in which memory is read
@@ -53,7 +54,7 @@ def gathered(ops: Sequence[ir.Operation], read: Read) -> dict[ir.Value, int]:
             continue
         if (taken := extracted(op)) is not None:
             source, at = taken
-            if dim in at and math.prod(shape_of(source)) <= math.prod(shape_of(op.results[0])):
+            if dim in at and elements_of(source) <= elements_of(op.results[0]):
                 found[source] = wanted.setdefault(source, at.index(dim))
             continue
         if op.name == "tensor.concat":
@@ -62,7 +63,7 @@ def gathered(ops: Sequence[ir.Operation], read: Read) -> dict[ir.Value, int]:
         for v, loops in (map_of(op, read) or {}).items():
             if dim in loops:
                 wanted.setdefault(v, loops.index(dim))
-    return {v: dim for v, dim in found.items() if shape_of(v)[dim] * width(v) >= _SECTOR}
+    return {v: dim for v, dim in found.items() if typical(shape_of(v)[dim]) * width(v) >= _SECTOR}
 
 
 def gathered_source(v: ir.Value, is_memory: Callable[[ir.Value], bool], read: Read) -> ir.Value | None:
@@ -87,7 +88,7 @@ def gathered_source(v: ir.Value, is_memory: Callable[[ir.Value], bool], read: Re
     source = min(chain, key=width, default=None)
     if source is None or is_memory(source):
         return None
-    fits = 2 * math.prod(shape_of(source)) * width(source) <= math.prod(shape_of(v)) * width(v)
+    fits = 2 * elements_of(source) * width(source) <= elements_of(v) * width(v)
     return source if fits else None
 
 

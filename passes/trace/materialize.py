@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 
 from torch_mlir import ir
 
+from lamina.core.size import typical
 from lamina.dialects.graph import CALLS
 
 from ..ir.affine import Affine, NotAffine, SplitAxis
 from ..ir.axes import Axes, splitting
 from ..ir.expressions import Expr, Load
-from ..ir.reading import Generic, Untraceable, element_type, producer, shape_of
+from ..ir.reading import Generic, Untraceable, element_type, elements_of, producer, shape_of
 from .gathered import gathered_source
 from .mixed_orders import orders_of
 from .orders import given_strides, memory_strides, narrowest
@@ -33,10 +34,10 @@ LARGEST = 160  # operations that are inlined into one expression at most
 
 
 def bytes_of(value: ir.Value) -> int:
-    """Returns the bytes of a tensor's elements in memory."""
+    """Returns the bytes of a tensor's elements in memory, at typical sizes."""
     dtype = element_type(value)
     bits = 64 if dtype == "index" else int("".join(c for c in dtype if c.isdigit()) or 32)
-    return math.prod(shape_of(value)) * max(bits // 8, 1)
+    return elements_of(value) * max(bits // 8, 1)
 
 
 def _one_stride(at: Affine, index: Affine) -> bool:
@@ -225,7 +226,7 @@ class Materialized:
                 heapq.heappush(heap, -self.position[made])
         outer = {w for op in inner.values() for w in _reads(op) if w not in inner}
         cost, read = sum(map(_own_cost, inner.values())), sum(map(bytes_of, filter(self.is_memory, outer)))
-        if cost * math.prod(shape_of(v)) > self.balance * bytes_of(v) or read > 1.25 * bytes_of(v):
+        if cost * elements_of(v) > self.balance * bytes_of(v) or read > 1.25 * bytes_of(v):
             return False
         for w in inner:
             self.values.pop(w, None)
@@ -241,8 +242,8 @@ class Materialized:
     def _worth_storing_for_taps(self, v: ir.Value, cost: int) -> bool:
         """Returns whether the taps of a window should read `v` from memory: bytes written and read, against operations that are
         repeated. The taps are one kernel, whose reads of the inputs meet in its cache."""
-        taps = sum(math.prod(shape_of(u.results[0])) for u in self.uses[v].inside)
-        return cost * (taps - math.prod(shape_of(v))) > self.balance * 2 * bytes_of(v)
+        taps = sum(elements_of(u.results[0]) for u in self.uses[v].inside)
+        return cost * (taps - elements_of(v)) > self.balance * 2 * bytes_of(v)
 
     @staticmethod
     def _is_tap(user: ir.Operation, v: ir.Value) -> bool:
@@ -250,8 +251,8 @@ class Materialized:
         if user.name != "tensor.extract_slice":
             return False
         strides = list(ir.DenseI64ArrayAttr(user.attributes["static_strides"]))
-        spans = [(n - 1) * max(s, 1) + 1 for n, s in zip(shape_of(user.results[0]), strides, strict=True)]
-        return 2 * math.prod(spans) > math.prod(shape_of(v))
+        spans = [(typical(n) - 1) * max(s, 1) + 1 for n, s in zip(shape_of(user.results[0]), strides, strict=True)]
+        return 2 * math.prod(spans) > elements_of(v)
 
     def _users(self, v: ir.Value) -> list[tuple[ir.Operation, ir.Value]]:
         """Returns the operations that read `v`, also through views, and the value they read."""
@@ -271,8 +272,8 @@ class Materialized:
         for operand, m in zip(user.operands, g.maps, strict=True):
             if operand == v:
                 varies = {loop for _, terms in m for loop, _ in terms}
-                last = max((i for i in varies if g.extents[i] > 1), default=-1)
-                return any(i not in varies and g.extents[i] >= 8 for i in range(last))
+                last = max((i for i in varies if g.extents[i] != 1), default=-1)
+                return any(i not in varies and typical(g.extents[i]) >= 8 for i in range(last))
         return False
 
 

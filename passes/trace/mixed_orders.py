@@ -5,7 +5,6 @@ read one of them with gaps, a whole sector for each element. So the operand in o
 from there.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,7 +12,7 @@ from torch_mlir import ir
 
 from lamina.dialects.graph import CALLS
 
-from ..ir.reading import producer, shape_of
+from ..ir.reading import elements_of, producer, shape_of
 from .gathered import extracted, gathered
 from .orders import (
     LARGE,
@@ -97,7 +96,7 @@ def orders_of(ops: Sequence[ir.Operation], strides_of: Strides, read: Read) -> O
         best = min((i for v, i in found.items() if v in firm), default=max(found.values(), default=None))
         innermost[result] = best
         firm.update({result} if any(v in firm for v in found) else ())
-        if best is None or len(set(found.values())) < 2 or math.prod(shape_of(result)) < LARGE:
+        if best is None or len(set(found.values())) < 2 or elements_of(result) < LARGE:
             continue
         for v in [v for v, i in found.items() if i != best]:
             chain = chain_of(v, read) if shape_of(v) == shape_of(result) else []
@@ -113,7 +112,7 @@ def orders_of(ops: Sequence[ir.Operation], strides_of: Strides, read: Read) -> O
 
 def last_of(v: ir.Value) -> int:
     """Returns the last dimension of more than one element."""
-    return max((i for i, n in enumerate(shape_of(v)) if n > 1), default=0)
+    return max((i for i, n in enumerate(shape_of(v)) if n != 1), default=0)
 
 
 def with_innermost(shape: Sequence[int], dim: int | None) -> tuple[int, ...]:

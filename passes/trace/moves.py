@@ -11,7 +11,7 @@ from torch_mlir import ir
 
 from ..ir.expressions import Const, Expr, Load
 from ..ir.guards import Bound, Guard, narrowed
-from ..ir.reading import REDUCERS, Index, Untraceable, neutral, shape_of, static
+from ..ir.reading import REDUCERS, Index, Untraceable, neutral, shape_of, slice_of
 
 if TYPE_CHECKING:
     from .trace import Tracer
@@ -33,9 +33,9 @@ def where(t: "Tracer", guard: Guard, inside: Guard, yes: Callable[[], Expr], no:
 
 def inserted(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
     """Traces an element of a tensor.insert_slice. Raises Untraceable where its strides are not 1."""
-    if any(s != 1 for s in static(op, "static_strides")):
+    if any(s != 1 for s in slice_of(op, "strides")):
         raise Untraceable(op.results[0], "tensor.insert_slice with steps")
-    starts, sizes = static(op, "static_offsets"), static(op, "static_sizes")
+    starts, sizes = slice_of(op, "offsets"), slice_of(op, "sizes")
     small, local, d = shape_of(op.operands[0]), [], 0
     for at, start, n in zip(index, starts, sizes, strict=True):
         if d < len(small) and small[d] == n:
@@ -69,7 +69,7 @@ def scanned(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
 
 def padded(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
     """Traces an element of a tensor.pad: the source inside its bounds, the padding value elsewhere."""
-    low, shape = static(op, "static_low"), shape_of(op.operands[0])
+    low, shape = slice_of(op, "low"), shape_of(op.operands[0])
     inside = tuple(Bound(at, lo, lo + n) for at, lo, n in zip(index, low, shape, strict=True))
     filler = list(op.regions[0].blocks[0].operations)[-1].operands[0]
     return where(

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from torch_mlir import ir
 
 from lamina.core.layout import Layout
+from lamina.core.size import typical
 from lamina.dialects.graph import CALLS
 
 from ..ir.affine import row_major
 from ..ir.extern_calls import declared_strides
-from ..ir.reading import Generic, producer, shape_of
+from ..ir.reading import Generic, elements_of, producer, shape_of
+from ..ir.sizes import read_sizes
 from ..ir.views import is_view, source_strides, view_layout
 from .trace import VIEWS
 
@@ -28,10 +30,10 @@ def wanted_images(op: ir.Operation) -> dict[ir.Value, int]:
     if op.name not in CALLS:
         return {}
     strides = [s for s in op.attributes["strides"] if not isinstance(s, ir.TypeAttr)]
-    images = [(shape_of(v), list(s)) for v, s in zip(op.results, strides, strict=True) if len(list(s)) == 4]
-    if not any(innermost_of(shape, given) == 1 for shape, given in images if shape[2] * shape[3] > 1):
+    images = [(shape_of(v), read_sizes(s)) for v, s in zip(op.results, strides, strict=True) if len(s) == 4]
+    if not any(innermost_of(shape, given) == 1 for shape, given in images if shape[2:] != (1, 1)):
         return {}
-    return dict.fromkeys((v for v in op.operands if len(shape_of(v)) == 4 and math.prod(shape_of(v)) >= LARGE), 1)
+    return dict.fromkeys((v for v in op.operands if len(shape_of(v)) == 4 and elements_of(v) >= LARGE), 1)
 
 
 def wanted_rows(op: ir.Operation) -> dict[ir.Value, int]:
@@ -44,7 +46,7 @@ def wanted_rows(op: ir.Operation) -> dict[ir.Value, int]:
             collapsed |= made.name == "tensor.collapse_shape"
             strides, v = source_strides(made, strides), made.operands[0]
         inner = innermost_of(shape_of(v), strides) if strides is not None else None
-        if inner is not None and math.prod(shape_of(v)) >= LARGE and (collapsed or op.name == "func.return"):
+        if inner is not None and elements_of(v) >= LARGE and (collapsed or op.name == "func.return"):
             found[v] = inner
     return found
 
@@ -57,7 +59,7 @@ def _asked(op: ir.Operation) -> list[tuple[ir.Value, tuple[int, ...] | None]]:
     if "res_attrs" not in attributes:
         return []
     pairs = zip(op.operands, ir.ArrayAttr(attributes["res_attrs"]), strict=True)
-    return [(v, tuple(ir.DenseI64ArrayAttr(a["graph.strides"])) if "graph.strides" in a else None) for v, a in pairs]
+    return [(v, read_sizes(a["graph.strides"]) if "graph.strides" in a else None) for v, a in pairs]
 
 
 def is_given(v: ir.Value) -> bool:
@@ -124,7 +126,7 @@ def tensors(values: Iterable[ir.Value]) -> list[ir.Value]:
 def innermost_of(shape: Sequence[int], strides: Sequence[int]) -> int | None:
     """Returns the dimension that is contiguous in memory; None where fewer than two have more than one element, or elements are
     repeated."""
-    sides = [(s, -i) for i, (s, n) in enumerate(zip(strides, shape, strict=True)) if n > 1]
+    sides = [(s, -i) for i, (s, n) in enumerate(zip(map(typical, strides), shape, strict=True)) if n != 1]
     return -min(sides)[1] if len(sides) > 1 and all(s for s, _ in sides) else None
 
 
@@ -146,7 +148,7 @@ def strides_through_views(v: ir.Value, strides_of: Callable[[ir.Value], tuple[in
     layout: Layout | None = Layout.of(shape_of(v), strides) if strides is not None else None
     for view in reversed(views):
         layout = view_layout(view, layout) if layout is not None else None
-    return None if layout is None else tuple(s for s in layout.strides if isinstance(s, int))
+    return None if layout is None else layout.strides
 
 
 def given_strides(block: ir.Block) -> dict[ir.Value, tuple[int, ...]]:
@@ -155,7 +157,7 @@ def given_strides(block: ir.Block) -> dict[ir.Value, tuple[int, ...]]:
     if "arg_attrs" not in function.attributes:
         return {}
     return {
-        argument: tuple(ir.DenseI64ArrayAttr(named["graph.strides"]))
+        argument: read_sizes(named["graph.strides"])
         for argument, named in zip(block.arguments, function.attributes["arg_attrs"], strict=True)
         if "graph.strides" in named
     }

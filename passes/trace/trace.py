@@ -9,6 +9,8 @@ from typing import Any
 
 from torch_mlir import ir
 
+from lamina.core.size import Size
+
 from ..ir.affine import Affine, Axis, NotAffine, offset, row_major, unflatten
 from ..ir.expressions import HALF, Const, Expr, Interner, Load, mentions
 from ..ir.guards import Bound, Guard
@@ -27,6 +29,7 @@ from ..ir.reading import (
     shape_of,
     viewed,
 )
+from ..ir.sizes import SIZE, read_size
 from . import moves as trace_moves
 
 VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.extract_slice", "linalg.transpose", "tensor.cast")
@@ -249,6 +252,8 @@ class Tracer:
         dtype = str(v.type)
         if op.name == "arith.constant":
             return self._const(op.attributes["value"], dtype)
+        if op.name == SIZE:
+            return self.make.const(read_size(op.attributes["size"]), "index")
         if op.name == "linalg.index":
             return self.make.position(loops[ir.IntegerAttr(op.attributes["dim"]).value], "index")
         if op.name == "tensor.extract":
@@ -286,9 +291,10 @@ class Tracer:
             at = getattr(e, "at", None) if type(e).__name__ == "Position" else None
             if at is None:
                 value = getattr(e, "value", None)
-                at = Affine(int(value)) if value is not None else Affine.of(e)
-            if CHECKED not in op.attributes and (at.opaque or at.bounds()[0] < 0 or at.bounds()[1] >= n):
-                guard = (*guard, Bound(at, 0, n, f"index out of range: expected 0 <= index < {n}"))
+                at = Affine.of(e) if value is None else Affine(value if isinstance(value, Size) else int(value))
+            bound = Bound(at, 0, n, f"index out of range: expected 0 <= index < {n}")
+            if CHECKED not in op.attributes and not bound.always:
+                guard = (*guard, bound)
             index.append(at)
         return self.element(tensor, tuple(index), guard)
 

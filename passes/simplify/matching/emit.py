@@ -7,6 +7,7 @@ from torch_mlir import ir
 from ...ir.generics import empty, filled, generic
 from ...ir.reading import attributes_of, neutral
 from ...ir.rewriting import ZERO, Map, constant, map_attribute
+from ...ir.sizes import sizes_of, tensor_type
 from ..scalars import ScalarNode, ScalarRef
 from ..scope import RewriteScope
 from .forms import ReductionForm
@@ -190,7 +191,7 @@ class _InGeneric(_Body):
 
     def read(self, ref: ScalarRef) -> ir.Value:
         map_ = tuple(ZERO if at == ZERO else self.number[at] for at in ref.index)
-        for d, n in zip(map_, ref.value.type.shape, strict=True):
+        for d, n in zip(map_, sizes_of(ref.value.type), strict=True):
             if d != ZERO:
                 self.extents[d] = n
         if (ref.value, map_) in self.inputs:
@@ -208,7 +209,7 @@ class _InGeneric(_Body):
         """Creates the generic; returns its result over `rows`."""
         e, at, loops = self.emitter, self.emitter.s.generic.op, len(self.number)
         out_map = tuple(self.number[loop] for loop in rows)
-        type_ = ir.RankedTensorType.get([self.extents[d] for d in out_map], e.type)
+        type_ = tensor_type([self.extents[d] for d in out_map], e.type)
         arg = self.block.add_argument(e.type, e.loc)
         if found is not None:
             value = ir.Operation.create(found.name, [e.type], [value, arg], loc=e.loc, ip=self.ip()).results[0]

@@ -12,6 +12,7 @@ from torch_mlir import ir
 
 from ...ir.reading import neutral, producer
 from ...ir.rewriting import ZERO
+from ...ir.sizes import sizes_of
 from ..scalars import ScalarNode, ScalarRef, Scalars
 
 _PRODUCT = {"arith.mulf", "arith.divf", "arith.negf", "math.powf", "math.fpowi", "math.sqrt", "math.rsqrt"}
@@ -84,7 +85,7 @@ class Forms:
     def _without_units(self, at: ScalarRef) -> ScalarRef:
         """Puts loops and dimensions of extent 1 at ZERO, so that all paths to the same scalar end in equal Refs."""
         if isinstance(at.value.type, ir.RankedTensorType):
-            index = tuple(ZERO if n == 1 else i for i, n in zip(at.index, at.value.type.shape, strict=True))
+            index = tuple(ZERO if n == 1 else i for i, n in zip(at.index, sizes_of(at.value.type), strict=True))
             return at if index == at.index else ScalarRef(at.value, index)
         owner = at.value.owner
         op = (owner if isinstance(owner, ir.Block) else owner.operation.block).owner.operation

@@ -9,6 +9,8 @@ from collections.abc import Callable
 import numpy as np
 from torch_mlir import ir
 
+from lamina.core.size import Size
+
 from ...ir.expressions import decide
 from ...ir.index_ranges import SIGNED, UNKNOWN, Range, hull
 from ...ir.reading import CHECKED, element_of, producer
@@ -40,6 +42,8 @@ def interval(s: RewriteScope, ref: ScalarRef, depth: int = _DEEPEST) -> Range:
     if node.name == "linalg.index":
         loop = found.index[ir.IntegerAttr(node.op.attributes["dim"]).value]
         extent = 1 if loop < 0 else s.generic.extents.get(loop)
+        if isinstance(extent, Size):
+            return 0, _all(of)[1]
         return _all(of) if extent is None else (0, max(extent - 1, 0))
     if node.name == "arith.extui" and is_bool(node.args[0].value.type):
         return 0, 1

@@ -1,9 +1,11 @@
-"""Strided layouts of tensors in memory, as plain numbers: the effect of views on shape, strides and offset, all in elements."""
+"""Strided layouts of tensors in memory, the effect of views on shape, strides and offset, all in elements."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
+
+from .size import SizeLike, known, typical
 
 
 @dataclass(frozen=True)
@@ -14,39 +16,39 @@ class Layout:
     continues its inner neighbor, and a tensor without elements is row-major.
     """
 
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    offset: int
+    shape: tuple[SizeLike, ...]
+    strides: tuple[SizeLike, ...]
+    offset: SizeLike
 
     @staticmethod
-    def of(shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> "Layout":
+    def of(shape: Sequence[SizeLike], strides: Sequence[SizeLike], offset: SizeLike = 0) -> "Layout":
         """Returns the canonical layout of a shape with these strides."""
         if 0 in shape:
             return Layout.row_major(shape)
-        normal: list[int] = []
-        inner = 1
+        normal: list[SizeLike] = []
+        inner: SizeLike = 1
         for size, stride in zip(reversed(shape), reversed(strides), strict=True):
             normal.append(inner if size == 1 else stride)
-            inner = normal[-1] * size
+            inner = size * normal[-1]
         return Layout(tuple(shape), tuple(reversed(normal)), offset)
 
     @staticmethod
-    def row_major(shape: Sequence[int]) -> "Layout":
+    def row_major(shape: Sequence[SizeLike]) -> "Layout":
         """Returns the contiguous layout of a shape, at offset 0."""
-        strides: list[int] = []
+        strides: list[SizeLike] = []
         inner = 1
         for size in reversed(shape):
             strides.append(inner)
-            inner *= max(size, 1)
+            inner = (1 if size == 0 else size) * inner
         return Layout(tuple(shape), tuple(reversed(strides)), 0)
 
     @property
-    def elements(self) -> int:
+    def elements(self) -> SizeLike:
         """The number of elements."""
         return prod(self.shape)
 
     @property
-    def span(self) -> int:
+    def span(self) -> SizeLike:
         """Elements from the first to the last one touched, both included; 0 when there are none."""
         if 0 in self.shape:
             return 0
@@ -60,35 +62,39 @@ class Layout:
     @property
     def is_dense(self) -> bool:
         """Tells whether every element of the span belongs to the tensor exactly once: a permutation of a row-major layout."""
-        inner = 1
-        for stride, size in sorted((t, n) for n, t in zip(self.shape, self.strides, strict=True) if n != 1):
-            if stride != inner:
+        inner: SizeLike = 1
+        left = [(stride, size) for size, stride in zip(self.shape, self.strides, strict=True) if size != 1]
+        while left:
+            following = next((dim for dim in left if dim[0] == inner), None)
+            if following is None:
                 return 0 in self.shape
-            inner *= size
+            left.remove(following)
+            inner = following[1] * inner
         return True
 
     @property
     def is_injective(self) -> bool:
         """Tells whether no two elements share memory, as far as strides in some order of the dimensions show."""
-        reach = 0
-        for stride, size in sorted((t, n) for n, t in zip(self.shape, self.strides, strict=True) if n != 1):
-            if stride <= reach:
+        reach: SizeLike = 0
+        dims = [(stride, size) for size, stride in zip(self.shape, self.strides, strict=True) if size != 1]
+        for stride, size in sorted(dims, key=lambda dim: (typical(dim[0]), typical(dim[1]))):
+            if not known(lambda stride=stride, reach=reach: stride > reach):
                 return 0 in self.shape
-            reach += (size - 1) * stride
+            reach = (size - 1) * stride + reach
         return True
 
-    def projected(self, dims: Sequence[int | None], shape: Sequence[int]) -> "Layout":
+    def projected(self, dims: Sequence[int | None], shape: Sequence[SizeLike]) -> "Layout":
         """Permutes and broadcasts: dimension i of the result walks dimension dims[i] of this layout, or repeats (stride 0) where
         that is None."""
         strides = [0 if d is None else self.strides[d] for d in dims]
         return Layout.of(shape, strides, self.offset)
 
-    def sliced(self, offsets: Sequence[int], sizes: Sequence[int], steps: Sequence[int]) -> "Layout":
+    def sliced(self, offsets: Sequence[SizeLike], sizes: Sequence[SizeLike], steps: Sequence[SizeLike]) -> "Layout":
         """Returns the layout of a strided slice, with an offset, size and step for each dimension."""
         start = self.offset + sum(o * t for o, t in zip(offsets, self.strides, strict=True))
         return Layout.of(sizes, [t * step for t, step in zip(self.strides, steps, strict=True)], start)
 
-    def expanded(self, groups: Sequence[Sequence[int]], shape: Sequence[int]) -> "Layout":
+    def expanded(self, groups: Sequence[Sequence[int]], shape: Sequence[SizeLike]) -> "Layout":
         """Splits dimension k into dimensions groups[k] of `shape`."""
         strides = [1] * len(shape)
         for dim, group in enumerate(groups):
@@ -103,7 +109,7 @@ class Layout:
         shape = [prod(self.shape[i] for i in group) for group in groups]
         if 0 in shape:
             return Layout.row_major(shape)
-        strides: list[int] = []
+        strides: list[SizeLike] = []
         for group in groups:
             long = [i for i in group if self.shape[i] != 1]
             if any(self.strides[i] != self.strides[k] * self.shape[k] for i, k in pairwise(long)):

@@ -49,6 +49,7 @@ def pipeline(
     goal = Target.parse(target).machine
     steps = registry.steps(goal, round_intermediates=round_intermediates, freeze_weights=freeze_weights)
     graph = (
+        "lamina-name-sizes",
         "lamina-random-bits",
         "lamina-demote-f64",
         "lamina-extern",

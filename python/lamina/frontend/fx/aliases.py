@@ -13,9 +13,12 @@ import torch
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensor
 
+from lamina.core.layout import Layout
+from lamina.core.size import Size, SizeLike
 from lamina.runtime.inputs import materialized, with_bits, without_bits
 
 from .dtypes import Dtype
+from .sizes import exact, exact_sizes
 
 aten = torch.ops.aten
 _WITH_MEMORY = {Tensor, torch.nn.Parameter, FakeTensor}
@@ -25,7 +28,7 @@ _WITH_MEMORY = {Tensor, torch.nn.Parameter, FakeTensor}
 class ConstantResult:
     """An output that is not a tensor: None or a number."""
 
-    value: bool | int | float | str | None
+    value: bool | int | float | str | Size | None
 
 
 @dataclass(frozen=True)
@@ -39,10 +42,10 @@ class ViewResult:
 
     of: Literal["result", "input"]
     index: int
-    offset: int
+    offset: SizeLike
     dtype: Dtype
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    shape: tuple[SizeLike, ...]
+    strides: tuple[SizeLike, ...]
 
 
 @dataclass(frozen=True)
@@ -58,10 +61,10 @@ class Reinterpreted:
     base: ViewResult
     base_conj: bool
     base_neg: bool
-    offset: int
+    offset: SizeLike
     dtype: Dtype
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    shape: tuple[SizeLike, ...]
+    strides: tuple[SizeLike, ...]
     conj: bool
     neg: bool
 
@@ -94,8 +97,8 @@ class Empty:
     """A tensor without elements, created by each call."""
 
     dtype: Dtype
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    shape: tuple[SizeLike, ...]
+    strides: tuple[SizeLike, ...]
     device: str
 
 
@@ -164,15 +167,16 @@ def classify(graph: fx.Graph, outputs: list[Any], inputs: list[fx.Node]) -> Outp
     found: list[Output] = []
     for output in outputs:
         if not isinstance(output, fx.Node) or not isinstance(output.meta.get("val"), Tensor):
-            found.append(ConstantResult(output.meta["val"] if isinstance(output, fx.Node) else output))
+            value = output.meta["val"] if isinstance(output, fx.Node) else output
+            found.append(ConstantResult(exact(value) if isinstance(value, torch.SymInt) else value))
             continue
         value = output.meta["val"]
         held = storage(value)
         if output in viewed:
             found.append(_view("input", viewed[output], value, inputs[viewed[output]].meta["val"]))
             continue
-        if value.numel() == 0:
-            found.append(Empty(value.dtype, tuple(value.shape), tuple(value.stride()), str(value.device)))
+        if 0 in value.shape:
+            found.append(Empty(value.dtype, exact_sizes(value.shape), exact_sizes(value.stride()), str(value.device)))
             continue
         base = output
         if held in producers and (shared[held] > 1 or not is_dense(value) or _is_reinterpreted(value, producers[held].meta["val"])):
@@ -205,14 +209,7 @@ def _memory(node: fx.Node) -> set[int]:
 
 def is_dense(value: Tensor) -> bool:
     """Returns whether the elements fill their memory without gaps or overlaps, in some order of the dimensions."""
-    if value.numel() == 0:
-        return True
-    expected = 1
-    for stride, size in sorted((s, n) for n, s in zip(value.shape, value.stride(), strict=True) if n > 1):
-        if stride != expected:
-            return False
-        expected *= size
-    return True
+    return Layout.of(exact_sizes(value.shape), exact_sizes(value.stride())).is_dense
 
 
 def memory_source(node: fx.Node) -> fx.Node | None:
@@ -280,9 +277,9 @@ def view_of(graph: fx.Graph, base: fx.Node, held: Tensor, value: Tensor) -> fx.N
     return flip(call(aten.as_strided.default, node, shape, strides, start), value.is_conj(), value.is_neg())
 
 
-def _offset(value: Tensor, base: Tensor) -> int:
+def _offset(value: Tensor, base: Tensor) -> SizeLike:
     """Returns how far `value` starts from the start of `base` in the same storage, in elements of `value`."""
-    return int(value.storage_offset()) - int(base.storage_offset()) * base.element_size() // value.element_size()
+    return exact(value.storage_offset()) - exact(base.storage_offset()) * base.element_size() // value.element_size()
 
 
 def _is_reinterpreted(value: Tensor, base: Tensor) -> bool:
@@ -290,9 +287,9 @@ def _is_reinterpreted(value: Tensor, base: Tensor) -> bool:
 
 
 def _view(of: Literal["result", "input"], index: int, value: Tensor, base: Tensor) -> ViewResult | Reinterpreted:
-    shape, strides = tuple(value.shape), tuple(value.stride())
+    shape, strides = exact_sizes(value.shape), exact_sizes(value.stride())
     if value is base or not _is_reinterpreted(value, base):
         return ViewResult(of, index, _offset(value, base), value.dtype, shape, strides)
-    whole = ViewResult(of, index, 0, base.dtype, tuple(base.shape), tuple(base.stride()))
+    whole = ViewResult(of, index, 0, base.dtype, exact_sizes(base.shape), exact_sizes(base.stride()))
     bits = (value.is_conj(), value.is_neg())
     return Reinterpreted(whole, base.is_conj(), base.is_neg(), _offset(value, base), value.dtype, shape, strides, *bits)

@@ -8,16 +8,19 @@ from torch import fx
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
+from lamina.core.size import Size, SizeLike
 from lamina.kernels.library import STRICT
 from lamina.passes.families.conv.layout_calls import BACKWARD, CONVOLUTIONS
 from lamina.passes.families.gemm.products import PRODUCTS, TF32
 from lamina.passes.fusion.bias_apart import APART
+from lamina.passes.ir.sizes import size_attribute, sizes_attribute
 
 from ..decompositions.ops.library import on_gpu
 from ..fx import support
 from ..fx.destination import convolutions_round_to_tf32, rounds_to_tf32
 from ..fx.dtypes import CODES, NAMED
 from ..fx.locations import where
+from ..fx.sizes import exact, exact_sizes, is_open
 
 _OUTSIDE = "do this outside the compiled function (after torch._dynamo.graph_break())"
 
@@ -79,12 +82,14 @@ def _attributes(node: fx.Node, reason: str, args: list[Any], kwargs: dict[str, A
         "reason": ir.StringAttr.get(reason),
         "args": ir.ArrayAttr.get([attribute(a) for a in args]),
         "kwargs": ir.DictAttr.get({name: attribute(a) for name, a in kwargs.items()}),
-        "strides": ir.ArrayAttr.get([none if t is None else ir.DenseI64ArrayAttr.get(list(t.stride())) for t in results]),
+        "strides": ir.ArrayAttr.get([none if t is None else sizes_attribute(exact_sizes(t.stride())) for t in results]),
     }
     if reason == "kernel" or found["callee"].value in STRICT:
         taken = [value.meta["val"] for value in template(node)[0]]
-        found["needs"] = ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(list(t.stride())) for t in taken])
+        found["needs"] = ir.ArrayAttr.get([sizes_attribute(exact_sizes(t.stride())) for t in taken])
     tensors = [t for t in results if t is not None]
+    if any(map(is_open, tensors)):
+        found["sizes"] = ir.ArrayAttr.get([sizes_attribute(exact_sizes(t.shape)) for t in tensors])
     if any(CODES[t.dtype] in NAMED for t in tensors):
         found["dtypes"] = ir.ArrayAttr.get([ir.StringAttr.get(CODES[t.dtype]) for t in tensors])
     if tensors and tensors[0].dtype == torch.float32 and _may_round(found["callee"].value):
@@ -109,6 +114,7 @@ def callee(node: fx.Node) -> str:
 _ATTRIBUTES: list[tuple[Any, Callable[[Any], ir.Attribute]]] = [
     (_TensorMark, lambda _: ir.UnitAttr.get()),
     (type(None), lambda _: ir.TypeAttr.get(ir.NoneType.get())),
+    (torch.SymInt, lambda v: _size(exact(v))),
     (bool, ir.BoolAttr.get),
     (int, lambda v: ir.IntegerAttr.get(ir.IntegerType.get_signless(64), v)),
     (float, ir.FloatAttr.get_f64),
@@ -116,6 +122,10 @@ _ATTRIBUTES: list[tuple[Any, Callable[[Any], ir.Attribute]]] = [
     (torch.dtype | torch.device | torch.layout | torch.memory_format, lambda v: ir.StringAttr.get(str(v))),
     (list | tuple, lambda v: ir.ArrayAttr.get([attribute(a) for a in v])),
 ]
+
+
+def _size(size: SizeLike) -> ir.Attribute:
+    return ir.DictAttr.get({"size": size_attribute(size)}) if isinstance(size, Size) else size_attribute(size)
 
 
 def attribute(value: Any) -> ir.Attribute:

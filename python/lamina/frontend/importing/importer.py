@@ -18,6 +18,7 @@ from torch_mlir.extras.fx_importer import TORCH_DTYPE_TO_MLIR_TYPE, ContextCache
 
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
+from lamina.core.size import Size
 from lamina.dialects import context
 from lamina.passes.simplify.demote_f64 import ASKED
 from lamina.passes.simplify.random_bits import RANDOM
@@ -26,7 +27,9 @@ from ..decompositions.half import HALF
 from ..fx import support
 from ..fx.locations import origin_of, source_of, where
 from ..fx.random_bits import BITS
+from ..fx.sizes import exact_sizes, is_sized
 from . import externs, linalg
+from .sized import STRICT, is_move, move_attributes, open_sizes, sizes_as_tensors
 from .strided import rewrite_strided
 from .torch_mlir_workarounds import repair
 from .uniform import fold_comparisons
@@ -41,6 +44,10 @@ class _Locations(ContextCache):
 
     def dtype_to_type(self, dtype: torch.dtype) -> ir.Type:
         return super().dtype_to_type(torch.int64 if dtype is torch.uint64 else dtype)
+
+    def format_asm_shape(self, shape: torch.Size) -> str:
+        """Writes a shape; a size that the graph's guards fix is a number, others are unknown."""
+        return ",".join("?" if isinstance(n, Size) else str(n) for n in exact_sizes(shape))
 
     def get_node_location(self, node: fx.Node) -> ir.Location:
         source = source_of(node)
@@ -65,10 +72,15 @@ class _Nodes(GraphNodeImporter):
         if node.target is BITS:
             seed = self._import_argument(loc, node.args[0])
             with loc:
-                drawn = self.fx_importer.private("random", {RANDOM: ir.UnitAttr.get()}, [seed], [self._cc.node_val_to_type(node)])
+                drawn = self.fx_importer.private(
+                    "random", {RANDOM: ir.UnitAttr.get(), **open_sizes(node)}, [seed], [self._cc.node_val_to_type(node)]
+                )
             self.bind_node_value(node, drawn.results[0])
             return
         reason = self.fx_importer.reasons.get(node)
+        if reason is None and is_move(node):
+            self._move(loc, node)
+            return
         if reason is None:
             super()._import_torch_op_overload(loc, node, concrete_target)
             if makes_f64(node):
@@ -88,6 +100,17 @@ class _Nodes(GraphNodeImporter):
         for i, tensor in enumerate(results):
             if tensor is not None:
                 self.bind_node_value(node, next(tensors), i)
+
+    def _move(self, loc: ir.Location, node: fx.Node) -> None:
+        values, template = externs.template(node)
+        operands = [self._import_argument(loc, value) for value in values]
+        with loc:
+            moved = self.fx_importer.private(
+                "move", move_attributes(node, template), operands, [self._cc.value_info_to_type(node.meta["val"])]
+            )
+        self.bind_node_value(node, moved.results[0])
+        if makes_f64(node):
+            self._keep_f64(loc, node)
 
     def _keep_f64(self, loc: ir.Location, node: fx.Node) -> None:
         """Passes the node's result through a call that keeps it f64 (see lamina-demote-f64)."""
@@ -158,6 +181,8 @@ def import_graph(gm: fx.GraphModule, example_inputs: Sequence[Any] = (), options
     can be identified; with `options.strict`, for external calls of either kind that are fallbacks.
     """
     options = options or Options()
+    if is_sized(gm.graph):
+        sizes_as_tensors(gm.graph)
     fold_comparisons(gm.graph)
     rewrite_strided(gm.graph)
     nodes = [node for node in gm.graph.nodes if node.op == "call_function"]
@@ -188,7 +213,9 @@ def import_torch(gm: fx.GraphModule, reasons: dict[fx.Node, str] | None = None) 
     torch_dialect.register_dialect(ctx)
     importer = _Importer(ctx, reasons)
     with ctx:
-        importer.import_stateless_graph(gm.graph, func_name="main")
+        main = importer.import_stateless_graph(gm.graph, func_name="main")
+        if is_sized(gm.graph):
+            main.attributes[STRICT] = ir.UnitAttr.get()
     return importer.module
 
 

@@ -6,9 +6,14 @@ from collections.abc import Collection, Mapping
 from torch import Tensor, fx
 from torch_mlir import ir
 
+from lamina.core.layout import Layout
 from lamina.core.program import ALIGNED
+from lamina.core.size import divisor
+from lamina.passes.ir.sizes import sizes_attribute
+from lamina.passes.simplify.name_sizes import SIZES
 
 from ..fx.dtypes import CODES, NAMED
+from ..fx.sizes import exact, exact_sizes, is_open
 
 
 def annotate(module: ir.Module, gm: fx.GraphModule, free: Collection[int] = (), shares: Mapping[int, int] | None = None) -> None:
@@ -26,7 +31,7 @@ def annotate(module: ir.Module, gm: fx.GraphModule, free: Collection[int] = (), 
     main = next(op for op in module.body.operations if ir.StringAttr(op.attributes["sym_name"]).value == "main")
     with module.context:
         main.attributes["arg_attrs"] = ir.ArrayAttr.get(
-            [ir.DictAttr.get({**_attributes(t, t.is_contiguous()), **_alignment(t)}) for t in arguments]
+            [ir.DictAttr.get({**_sizes(t), **_attributes(t, _is_contiguous(t)), **_alignment(t)}) for t in arguments]
         )
         fresh = {"graph.fresh": ir.UnitAttr.get()}
         i64 = ir.IntegerType.get_signless(64)
@@ -38,13 +43,23 @@ def annotate(module: ir.Module, gm: fx.GraphModule, free: Collection[int] = (), 
 
 def _attributes(value: Tensor, any_strides: bool) -> dict[str, ir.Attribute]:
     found: dict[str, ir.Attribute] = {}
-    if not any_strides and value.numel():
-        found["graph.strides"] = ir.DenseI64ArrayAttr.get(list(value.stride()))
+    if not any_strides and 0 not in exact_sizes(value.shape):
+        found["graph.strides"] = sizes_attribute(exact_sizes(value.stride()))
     if CODES[value.dtype] in NAMED:
         found["graph.dtype"] = ir.StringAttr.get(CODES[value.dtype])
     return found
 
 
+def _sizes(value: Tensor) -> dict[str, ir.Attribute]:
+    """Returns the sizes of an argument where some are symbolic."""
+    return {SIZES: sizes_attribute(exact_sizes(value.shape))} if is_open(value) else {}
+
+
+def _is_contiguous(value: Tensor) -> bool:
+    layout = Layout.of(exact_sizes(value.shape), exact_sizes(value.stride()))
+    return layout.is_row_major if is_open(value) else value.is_contiguous()
+
+
 def _alignment(value: Tensor) -> dict[str, ir.Attribute]:
-    align = math.gcd(ALIGNED, value.storage_offset() * value.element_size())
+    align = math.gcd(ALIGNED, divisor(exact(value.storage_offset()) * value.element_size()))
     return {"graph.align": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), align)} if align < ALIGNED else {}

@@ -21,8 +21,10 @@ from ..fx.effects import drop_tokens
 from ..fx.locations import where
 from ..fx.random_bits import draw_together
 from ..fx.rewriter import copied, insert, replace, substitute
+from ..fx.sizes import is_sized
 from .branches import inline
 from .epilogues import take_epilogues
+from .numbers import inline_sizes
 
 aten = torch.ops.aten
 
@@ -76,9 +78,11 @@ def normalize(gm: fx.GraphModule, *, round_intermediates: bool = False) -> Norma
     end = graph.output(tuple(returned) if isinstance(returned, list | tuple) else (returned,))
     drop_tokens(graph)
     inline(graph, gm)
+    sized = is_sized(graph)
     for node in graph.nodes:
         _unwrap(node)
-        _check_static(node)
+        if not sized:
+            _check_static(node)
     _fill_empty(graph)
     draw_together(graph)
     arguments = graph.find_nodes(op="placeholder")
@@ -90,6 +94,8 @@ def normalize(gm: fx.GraphModule, *, round_intermediates: bool = False) -> Norma
             tensors.append(node)
         else:
             substitute(node, value)
+    if sized:
+        inline_sizes(graph)
     _inline_numbers(graph, gm)
     captured = _capture(graph, gm, arguments[-1] if arguments else None, tensors)
     outputs = classify(graph, [*end.args[0]], tensors)

@@ -16,6 +16,14 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from ..fx.rewriter import replace
+from ..fx.sizes import SYMBOLIC
+
+
+def inline_sizes(graph: fx.Graph) -> None:
+    """Replaces the nodes that compute sizes by the sizes themselves: a SymInt may stand among the arguments of a node."""
+    for node in reversed(list(graph.nodes)):
+        if node.op == "call_function" and isinstance(node.meta.get("val"), (*SYMBOLIC, int, float, bool)):
+            replace(node, node.meta["val"])
 
 
 def is_symbolic(value: Any) -> bool:

@@ -1,0 +1,87 @@
+"""Builders for reshapes and slices of tensors at the current insertion point; sizes may be symbolic."""
+
+import math
+from collections.abc import Sequence
+
+from torch_mlir import ir
+
+from lamina.core.size import Size, SizeLike
+
+from .affine import refine
+from .reading import shape_of
+from .sizes import DYNAMIC, size_operands, tensor_type
+
+
+def reshaped(v: ir.Value, shape: Sequence[SizeLike]) -> ir.Value | None:
+    """Returns `v` in another shape, row-major: it merges and splits dimensions. None where sizes do not show how."""
+    wanted = tuple(shape)
+    if shape_of(v) == wanted:
+        return v
+    before, after = (tuple(n for n in s if n != 1) for s in (shape_of(v), wanted))
+    factors = refine([before, after]) if before and after else ()
+    if factors is None:
+        return None
+    fine = [n for n in factors if n != 1]
+    return expanded(collapsed(expanded(collapsed(v, before), fine), after), wanted)
+
+
+def collapsed(v: ir.Value, shape: Sequence[SizeLike]) -> ir.Value:
+    """Merges adjacent dimensions of `v` to get `shape`, which has no ones."""
+    if tuple(shape) == shape_of(v):
+        return v
+    type_ = tensor_type(shape, ir.RankedTensorType(v.type).element_type)
+    groups = ir.ArrayAttr.get([_numbers(g) for g in _reassociation(shape_of(v), shape)])
+    return ir.Operation.create("tensor.collapse_shape", results=[type_], operands=[v], attributes={"reassociation": groups}).result
+
+
+def expanded(v: ir.Value, shape: Sequence[SizeLike]) -> ir.Value:
+    """Splits dimensions of `v`, which has no ones, to get `shape`, which may contain ones."""
+    if tuple(shape) == shape_of(v):
+        return v
+    type_ = tensor_type(shape, ir.RankedTensorType(v.type).element_type)
+    attributes = {
+        "reassociation": ir.ArrayAttr.get([_numbers(g) for g in _reassociation(shape, shape_of(v))]),
+        "static_output_shape": ir.DenseI64ArrayAttr.get([DYNAMIC if isinstance(n, Size) else n for n in shape]),
+    }
+    operands = [v, *size_operands(shape)]
+    return ir.Operation.create("tensor.expand_shape", results=[type_], operands=operands, attributes=attributes).result
+
+
+def sliced(
+    v: ir.Value,
+    starts: Sequence[SizeLike],
+    sizes: Sequence[SizeLike],
+    steps: Sequence[int],
+    shape: Sequence[SizeLike] | None = None,
+) -> ir.Value:
+    """Creates a tensor.extract_slice. shape: of the result, where dimensions of size 1 are dropped."""
+    type_ = tensor_type(sizes if shape is None else shape, ir.RankedTensorType(v.type).element_type)
+    parts = {"offsets": starts, "sizes": sizes, "strides": steps}
+    operands = {name: size_operands(part) for name, part in parts.items()}
+    attributes: dict[str, ir.Attribute] = {
+        f"static_{name}": ir.DenseI64ArrayAttr.get([DYNAMIC if isinstance(n, Size) else n for n in part])
+        for name, part in parts.items()
+    }
+    attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([1, *map(len, operands.values())])
+    given = [v, *(x for values in operands.values() for x in values)]
+    return ir.Operation.create("tensor.extract_slice", results=[type_], operands=given, attributes=attributes).result
+
+
+def _numbers(group: Sequence[int]) -> ir.Attribute:
+    i64 = ir.IntegerType.get_signless(64)
+    return ir.ArrayAttr.get([ir.IntegerAttr.get(i64, i) for i in group])
+
+
+def _reassociation(fine: Sequence[SizeLike], coarse: Sequence[SizeLike]) -> list[list[int]]:
+    """Groups the dimensions of `fine` by those of `coarse`, which has no ones. Ones join the group before them."""
+    found: list[list[int]] = []
+    at = 0
+    for n in coarse:
+        group: list[int] = []
+        while math.prod(fine[d] for d in group) != n:
+            group.append(at)
+            at += 1
+        found.append(group)
+    if found:
+        found[-1] += range(at, len(fine))
+    return found

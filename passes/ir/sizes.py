@@ -1,0 +1,121 @@
+"""Sizes in the IR: what stands in types, attributes and ops for a size that each call decides.
+
+A tensor whose sizes are not all known carries them as the encoding of its type, in the text of core/size.py; an op that takes a size
+as an operand takes the result of a `graph.size`:
+
+    %n = graph.size {size = "s0~8"} : index
+    %e = tensor.empty(%n) : tensor<?x16xf32, ["s0~8", 16]>
+
+So any value's shape is read off its type, and equal types have equal sizes.
+"""
+
+from collections.abc import Sequence
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith
+
+from lamina.core.errors import CompileError
+from lamina.core.layout import Layout
+from lamina.core.size import Size, SizeLike, is_symbolic
+
+DYNAMIC = ir.ShapedType.get_dynamic_size()
+SIZE = "graph.size"
+
+
+def sizes_of(type_: ir.Type) -> tuple[SizeLike, ...]:
+    """Returns the shape of a tensor or memref type. Raises CompileError for an unknown size without a name."""
+    shape = tuple(ir.ShapedType(type_).shape)
+    if DYNAMIC not in shape:
+        return shape
+    encoding = type_.encoding if isinstance(type_, ir.RankedTensorType) else None
+    if encoding is None:
+        raise CompileError(f"{type_} has no static shape", remedy="compile per concrete size, or name its sizes (lamina-name-sizes)")
+    return read_sizes(encoding)
+
+
+def tensor_type(shape: Sequence[SizeLike], element: ir.Type) -> ir.RankedTensorType:
+    """Returns the tensor type of a shape, with its sizes where some are symbolic."""
+    if not is_symbolic(tuple(shape)):
+        return ir.RankedTensorType.get(list(shape), element)
+    return ir.RankedTensorType.get([DYNAMIC if isinstance(n, Size) else n for n in shape], element, encoding=sizes_attribute(shape))
+
+
+def memref_type(layout: Layout, element: ir.Type) -> ir.MemRefType:
+    """Returns the memref type of a layout; contiguous ones carry no strides, and none an offset. Symbolic sizes are unknown in it."""
+    plain = [DYNAMIC if isinstance(n, Size) else n for n in layout.shape]
+    if layout.is_row_major:
+        return ir.MemRefType.get(plain, element)
+    unknown = ir.ShapedType.get_dynamic_stride_or_offset()
+    strides = [unknown if isinstance(n, Size) else n for n in layout.strides]
+    return ir.MemRefType.get(plain, element, layout=ir.StridedLayoutAttr.get(0, strides))
+
+
+def sizes_attribute(sizes: Sequence[SizeLike]) -> ir.Attribute:
+    """Returns sizes as an attribute: numbers alone as a dense array, others as an array of numbers and texts."""
+    if not is_symbolic(tuple(sizes)):
+        return ir.DenseI64ArrayAttr.get(list(sizes))
+    return ir.ArrayAttr.get([size_attribute(n) for n in sizes])
+
+
+def size_attribute(size: SizeLike) -> ir.Attribute:
+    """Returns one size as an attribute: an i64, or its text."""
+    return ir.StringAttr.get(str(size)) if isinstance(size, Size) else ir.IntegerAttr.get(ir.IntegerType.get_signless(64), size)
+
+
+def read_sizes(attribute: ir.Attribute) -> tuple[SizeLike, ...]:
+    """Reads what `sizes_attribute` made."""
+    if isinstance(attribute, ir.DenseI64ArrayAttr):
+        return tuple(attribute)
+    return tuple(map(read_size, attribute))
+
+
+def read_size(attribute: ir.Attribute) -> SizeLike:
+    """Reads what `size_attribute` made."""
+    if isinstance(attribute, ir.StringAttr):
+        return Size.parse(attribute.value)
+    number: int = ir.IntegerAttr(attribute).value
+    return number
+
+
+def size_value(size: SizeLike) -> ir.Value:
+    """Creates the index value of a size at the current insertion point."""
+    index = ir.IndexType.get()
+    if isinstance(size, int):
+        return arith.constant(index, size)
+    return ir.Operation.create(SIZE, results=[index], attributes={"size": size_attribute(size)}).result
+
+
+def size_of(value: ir.Value) -> SizeLike | None:
+    """Returns the size that an index value is: a constant, or a graph.size. None for other values."""
+    if isinstance(value, ir.BlockArgument):
+        return None
+    op = value.owner.operation if isinstance(value.owner, ir.OpView) else value.owner
+    if op.name == SIZE:
+        return read_size(op.attributes["size"])
+    if op.name == "arith.constant" and isinstance(op.attributes["value"], ir.IntegerAttr):
+        number: int = op.attributes["value"].value
+        return number
+    return None
+
+
+def size_operands(sizes: Sequence[SizeLike]) -> list[ir.Value]:
+    """Creates the operands that a tensor.empty or a reshape takes for its symbolic sizes."""
+    return [size_value(n) for n in sizes if isinstance(n, Size)]
+
+
+_SEGMENTS = ("offsets", "sizes", "strides")
+
+
+def slice_sizes(op: ir.Operation, name: str) -> tuple[SizeLike, ...] | None:
+    """Returns the offsets, sizes or strides of a tensor.extract_slice or insert_slice, or the low or high padding of a tensor.pad;
+    None where one is no size that is known before the call."""
+    static = list(ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"]))
+    if DYNAMIC not in static:
+        return tuple(static)
+    segments = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"])) if "operandSegmentSizes" in op.attributes else []
+    names = _SEGMENTS if name in _SEGMENTS else ("low", "high")
+    first = len(segments) - len(names) + names.index(name)
+    start = sum(segments[:first])
+    dynamic = iter(list(op.operands)[start : start + segments[first]])
+    found = [size_of(next(dynamic)) if n == DYNAMIC else n for n in static]
+    return None if None in found else tuple(n for n in found if n is not None)

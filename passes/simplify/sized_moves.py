@@ -1,0 +1,208 @@
+"""Expands ops that move elements, or make tensors out of sizes, where a size is symbolic: torch-mlir would compute with sizes there.
+
+Each function takes the call's arguments (tensors as values, sizes as ints or Sizes) and the type of its result, and returns the
+result, built at the current insertion point. The arguments are those of the overload in ATen.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, linalg
+
+from lamina.core.errors import CompileError
+from lamina.core.size import Size, SizeLike
+
+from ..ir.generics import empty, fill, generic, with_body
+from ..ir.reading import CHECKED, shape_of
+from ..ir.reshapes import reshaped, sliced
+from ..ir.sizes import DYNAMIC, size_operands, size_value, sizes_of, tensor_type
+
+
+def view(type_: ir.RankedTensorType, x: ir.Value, *_: Any) -> ir.Value:
+    """Expands view and _unsafe_view."""
+    shape = sizes_of(type_)
+    out = reshaped(x, shape)
+    if out is None:
+        raise CompileError(f"a view of {list(shape_of(x))} as {list(shape)} depends on the call", remedy="compile per concrete size")
+    return out
+
+
+def expand(type_: ir.RankedTensorType, x: ir.Value, *_: Any, **__: Any) -> ir.Value:
+    """Expands a broadcast: a generic that reads dimensions of size 1 again."""
+    shape, source = sizes_of(type_), shape_of(x)
+    new = len(shape) - len(source)
+    zero = ir.AffineConstantExpr.get(0)
+    read = [zero if n == 1 != shape[new + d] else ir.AffineDimExpr.get(new + d) for d, n in enumerate(source)]
+    written = [ir.AffineDimExpr.get(d) for d in range(len(shape))]
+    op = generic(type_, [x, empty(type_)], [read, written], len(shape), [False] * len(shape))
+    return with_body(op, lambda element, _: element)
+
+
+def slice_(
+    type_: ir.RankedTensorType, x: ir.Value, dim: int = 0, start: SizeLike | None = None, _: Any = None, step: int = 1
+) -> ir.Value:
+    """Expands a slice along one dimension; its length is the result's."""
+    source = shape_of(x)
+    starts: list[SizeLike] = [0] * len(source)
+    steps = [1] * len(source)
+    starts[dim], steps[dim % len(source)] = _from_start(start or 0, source[dim]), step
+    return sliced(x, starts, sizes_of(type_), steps)
+
+
+def select(type_: ir.RankedTensorType, x: ir.Value, dim: int, index: SizeLike) -> ir.Value:
+    """Expands the selection of one index of a dimension."""
+    source = shape_of(x)
+    starts: list[SizeLike] = [0] * len(source)
+    sizes = list(source)
+    starts[dim], sizes[dim] = _from_start(index, source[dim]), 1
+    return sliced(x, starts, sizes, [1] * len(source), sizes_of(type_))
+
+
+def _from_start(index: SizeLike, size: SizeLike) -> SizeLike:
+    return index + size if isinstance(index, int) and index < 0 else index
+
+
+def cat(type_: ir.RankedTensorType, parts: Sequence[ir.Value], dim: int = 0) -> ir.Value:
+    """Expands a concatenation; ATen ignores parts without dimensions to concatenate along."""
+    parts = [v for v in parts if shape_of(v) != (0,) or type_.rank == 1]
+    number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim % type_.rank)
+    return ir.Operation.create("tensor.concat", results=[type_], operands=list(parts), attributes={"dim": number}).result
+
+
+def full(type_: ir.RankedTensorType, _: Any, value: Any = 0, **__: Any) -> ir.Value:
+    """Expands full and full_like."""
+    return fill(type_, _scalar(value, type_.element_type))
+
+
+def scalar_tensor(type_: ir.RankedTensorType, value: Any, **_: Any) -> ir.Value:
+    """Expands a tensor of one number."""
+    return fill(type_, _scalar(value, type_.element_type))
+
+
+def constant_of(value: int) -> Callable[..., ir.Value]:
+    """Returns the expansion of zeros, ones and the like."""
+    return lambda type_, *_, **__: fill(type_, _scalar(value, type_.element_type))
+
+
+def iota(type_: ir.RankedTensorType, _: SizeLike, start: SizeLike = 0, step: SizeLike = 1, **__: Any) -> ir.Value:
+    """Expands prims.iota: start + i * step."""
+    return _ramp(type_, start, step)
+
+
+def arange(type_: ir.RankedTensorType, *ends: Any, **_: Any) -> ir.Value:
+    """Expands arange of an end, a start and an end, or a start, an end and a step."""
+    return _ramp(type_, ends[0] if len(ends) > 1 else 0, ends[2] if len(ends) > 2 else 1)
+
+
+def _ramp(type_: ir.RankedTensorType, start: Any, step: Any) -> ir.Value:
+    element, i64 = type_.element_type, ir.IntegerType.get_signless(64)
+    op = generic(type_, [empty(type_)], [[ir.AffineDimExpr.get(0)]], 1, [False])
+    whole = not any(isinstance(x, float) for x in (start, step))
+    wide = i64 if whole else ir.F64Type.get()
+
+    def at(_: ir.Value) -> ir.Value:
+        here = arith.index_cast(i64, linalg.IndexOp(0).result)
+        if not whole:
+            here = arith.sitofp(wide, here)
+        times, plus = (arith.muli, arith.addi) if whole else (arith.mulf, arith.addf)
+        return _converted(plus(times(here, _scalar(step, wide)), _scalar(start, wide)), element)
+
+    return with_body(op, at)
+
+
+def _scalar(value: Any, type_: ir.Type) -> ir.Value:
+    """Creates a number, or a size, as a scalar of a type."""
+    if isinstance(value, Size):
+        return _converted(arith.index_cast(ir.IntegerType.get_signless(64), size_value(value)), type_)
+    if isinstance(type_, ir.IntegerType):
+        return arith.constant(type_, int(value))
+    return arith.constant(type_, float(value))
+
+
+def _converted(v: ir.Value, type_: ir.Type) -> ir.Value:
+    """Converts a number of i64 or f64 to another type."""
+    if v.type == type_:
+        return v
+    if isinstance(v.type, ir.IntegerType):
+        return arith.trunci(type_, v) if isinstance(type_, ir.IntegerType) else arith.sitofp(type_, v)
+    return arith.fptosi(type_, v) if isinstance(type_, ir.IntegerType) else arith.truncf(type_, v)
+
+
+def pad(type_: ir.RankedTensorType, x: ir.Value, pads: Sequence[SizeLike], value: Any = 0) -> ir.Value:
+    """Expands constant_pad_nd: pairs of sizes before and after, from the last dimension on. Negative ones cut."""
+    source = shape_of(x)
+    low: list[SizeLike] = [0] * len(source)
+    high: list[SizeLike] = [0] * len(source)
+    for d in range(len(pads) // 2):
+        low[-1 - d], high[-1 - d] = pads[2 * d], pads[2 * d + 1]
+    cut_low, cut_high = ([-n if isinstance(n, int) and n < 0 else 0 for n in side] for side in (low, high))
+    if any(cut_low) or any(cut_high):
+        sizes = [n - a - b for n, a, b in zip(source, cut_low, cut_high, strict=True)]
+        x = sliced(x, cut_low, sizes, [1] * len(source))
+        low, high = ([n if not isinstance(n, int) or n > 0 else 0 for n in side] for side in (low, high))
+    parts = {"low": size_operands(low), "high": size_operands(high)}
+    attributes: dict[str, ir.Attribute] = {
+        f"static_{name}": ir.DenseI64ArrayAttr.get([DYNAMIC if isinstance(n, Size) else n for n in side])
+        for name, side in (("low", low), ("high", high))
+    }
+    attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([1, *map(len, parts.values())])
+    filler = _scalar(value, type_.element_type)
+    operands = [x, *parts["low"], *parts["high"]]
+    op = ir.Operation.create("tensor.pad", results=[type_], operands=operands, attributes=attributes, regions=1)
+    block = op.regions[0].blocks.append(*[ir.IndexType.get()] * type_.rank)
+    with ir.InsertionPoint(block):
+        ir.Operation.create("tensor.yield", operands=[filler])
+    return op.result
+
+
+def flip(type_: ir.RankedTensorType, x: ir.Value, dims: Sequence[int]) -> ir.Value:
+    """Expands a reversal of dimensions: a generic that extracts from the other end."""
+    shape = sizes_of(type_)
+    turned = {d % type_.rank for d in dims}
+    ends = {d: size_value(shape[d] - 1) for d in turned}
+    identity = [ir.AffineDimExpr.get(d) for d in range(type_.rank)]
+    op = generic(type_, [empty(type_)], [identity], type_.rank, [False] * type_.rank)
+
+    def element(_: ir.Value) -> ir.Value:
+        here = [linalg.IndexOp(d).result for d in range(type_.rank)]
+        at = [arith.subi(ends[d], v) if d in turned else v for d, v in enumerate(here)]
+        marks = {CHECKED: ir.UnitAttr.get()}
+        taken = ir.Operation.create("tensor.extract", results=[type_.element_type], operands=[x, *at], attributes=marks)
+        return taken.result
+
+    return with_body(op, element)
+
+
+def repeat(type_: ir.RankedTensorType, x: ir.Value, counts: Sequence[SizeLike]) -> ir.Value:
+    """Expands a repetition of the whole along each dimension: a broadcast along new dimensions, which are then merged."""
+    source = (1,) * (len(counts) - len(shape_of(x))) + shape_of(x)
+    apart = [n for pair in zip([1] * len(counts), source, strict=True) for n in pair]
+    whole = [n for pair in zip(counts, source, strict=True) for n in pair]
+    wide = expand(tensor_type(whole, type_.element_type), view(tensor_type(apart, type_.element_type), x))
+    return view(type_, wide)
+
+
+MOVES: dict[str, Callable[..., ir.Value]] = {
+    "aten.view.default": view,
+    "aten._unsafe_view.default": view,
+    "aten.expand.default": expand,
+    "aten.slice.Tensor": slice_,
+    "aten.select.int": select,
+    "aten.cat.default": cat,
+    "aten.full.default": full,
+    "aten.full_like.default": full,
+    "aten.zeros.default": constant_of(0),
+    "aten.zeros_like.default": constant_of(0),
+    "aten.ones.default": constant_of(1),
+    "aten.ones_like.default": constant_of(1),
+    "aten.scalar_tensor.default": scalar_tensor,
+    "aten.arange.default": arange,
+    "aten.arange.start": arange,
+    "aten.arange.start_step": arange,
+    "prims.iota.default": iota,
+    "aten.constant_pad_nd.default": pad,
+    "aten.flip.default": flip,
+    "aten.repeat.default": repeat,
+}
+"""The expansion of each overload."""

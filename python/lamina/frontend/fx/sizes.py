@@ -1,0 +1,87 @@
+"""Converts torch's symbolic sizes (SymInt) to Lamina's, without adding a guard to what torch knows of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch import Tensor, fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.utils._sympy import functions
+
+from lamina.core.errors import CompileError
+from lamina.core.size import LEAST, Size, SizeLike, least, most
+
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def exact(size: "int | torch.SymInt") -> SizeLike:
+    """Returns a size of a fake tensor: a number where the guards that stand already fix it, else an expression of symbols. Raises
+    CompileError for a symbol that may be 0 or 1, or that has no value yet, and for an expression of another kind."""
+    if not isinstance(size, torch.SymInt):
+        return int(size)
+    node = size.node
+    if not node.has_hint():
+        raise CompileError(f"the size {size} depends on the values of tensors", remedy="see torch.compiler.disable")
+    if statically_known_true(size == node.hint):
+        return int(node.hint)
+    return _converted(node.shape_env.simplify(node.expr), node.shape_env)
+
+
+def exact_sizes(sizes: Sequence[Any]) -> tuple[SizeLike, ...]:
+    """Returns sizes or strides of a fake tensor (see `exact`)."""
+    return tuple(map(exact, sizes))
+
+
+def is_open(value: Any) -> bool:
+    """Returns whether a value is symbolic, or a tensor with a symbol among its sizes, strides or offset."""
+    if isinstance(value, SYMBOLIC):
+        return True
+    if not isinstance(value, Tensor) or value.layout is not torch.strided:
+        return False
+    return any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride(), value.storage_offset()))
+
+
+def is_sized(graph: fx.Graph) -> bool:
+    """Returns whether an argument of a graph has a symbolic size."""
+    return any(is_open(node.meta.get("val")) for node in graph.find_nodes(op="placeholder"))
+
+
+def _converted(expr: sympy.Expr, env: Any) -> SizeLike:
+    if expr.is_Integer:
+        return int(expr)
+    if expr.is_Symbol:
+        return _symbol(expr, env)
+    args = [_converted(a, env) for a in expr.args] if not isinstance(expr, sympy.Pow) else []
+    if isinstance(expr, sympy.Add):
+        return sum(args)
+    if isinstance(expr, sympy.Mul):
+        out: SizeLike = 1
+        for a in args:
+            out = out * a
+        return out
+    if isinstance(expr, sympy.Pow) and expr.exp.is_Integer and expr.exp > 0:
+        base, out = _converted(expr.base, env), 1
+        for _ in range(int(expr.exp)):
+            out = out * base
+        return out
+    if isinstance(expr, functions.FloorDiv | functions.CleanDiv):
+        return args[0] // args[1]
+    if isinstance(expr, functions.Mod | functions.PythonMod):
+        return args[0] % args[1]
+    if isinstance(expr, functions.Max | sympy.Max):
+        return most(*args)
+    if isinstance(expr, functions.Min | sympy.Min):
+        return least(*args)
+    if isinstance(expr, functions.Identity):
+        return args[0]
+    raise CompileError(f"a size is {expr}, which is no expression that Lamina computes", remedy="report the model's op")
+
+
+def _symbol(symbol: sympy.Symbol, env: Any) -> Size:
+    held = getattr(env, "backed_var_to_val", None) or env.var_to_val
+    if symbol not in held:
+        raise CompileError(f"the size {symbol} depends on the values of tensors", remedy="see torch.compiler.disable")
+    if env.var_to_range[symbol].lower < LEAST:
+        raise CompileError(f"{symbol} may be less than {LEAST}", remedy="pass it as a tensor")
+    return Size.of(str(symbol), int(held[symbol]))

@@ -1,0 +1,83 @@
+"""Imports graphs with symbolic sizes: what makes sizes or moves elements is a call that names the sizes of its result.
+
+    %1 = call @move_0(%0) : (!torch.vtensor<[?,?,16],f32>) -> !torch.vtensor<[?,16],f32>
+    func.func private @move_0(...) attributes {graph.move = "aten.view.default", graph.args = [unit, [...]], graph.kwargs = {},
+                                               graph.sizes = [["s0~8*s1~128", 16]]}
+
+lamina-name-sizes makes tensor ops of these calls.
+"""
+
+from typing import Any
+
+import torch
+from torch import fx
+from torch_mlir import ir
+
+from lamina.core.errors import CompileError
+from lamina.passes.ir.sizes import sizes_attribute
+from lamina.passes.simplify.name_sizes import MOVE, SIZES
+from lamina.passes.simplify.sized_moves import MOVES
+
+from ..fx.locations import where
+from ..fx.rewriter import insert
+from ..fx.sizes import SYMBOLIC, exact_sizes, is_open
+from . import externs
+
+aten = torch.ops.aten
+STRICT = "torch.assume_strict_symbolic_shapes"
+"""On @main: unknown sizes do not broadcast."""
+_TENSORS = {
+    aten.add.Scalar: aten.add.Tensor, aten.sub.Scalar: aten.sub.Tensor, aten.mul.Scalar: aten.mul.Tensor,
+    aten.div.Scalar: aten.div.Tensor, aten.pow.Tensor_Scalar: aten.pow.Tensor_Tensor, aten.eq.Scalar: aten.eq.Tensor,
+    aten.ne.Scalar: aten.ne.Tensor, aten.lt.Scalar: aten.lt.Tensor, aten.le.Scalar: aten.le.Tensor, aten.gt.Scalar: aten.gt.Tensor,
+    aten.ge.Scalar: aten.ge.Tensor, aten.remainder.Scalar: aten.remainder.Tensor, aten.fmod.Scalar: aten.fmod.Tensor,
+    aten.rsub.Scalar: aten.rsub.Tensor, aten.div.Scalar_mode: aten.div.Tensor_mode,
+}  # fmt: skip
+_WITH_TENSORS = {*_TENSORS.values(), aten.pow.Tensor_Tensor, aten.maximum.default, aten.minimum.default}
+
+
+def is_move(node: fx.Node) -> bool:
+    """Returns whether a node is imported as a move: an op with an expansion that takes or makes a symbolic size."""
+    if str(node.target) not in MOVES:
+        return False
+    given: list[Any] = [node.meta.get("val")]
+    fx.node.map_aggregate((node.args, node.kwargs), lambda a: given.append(a.meta.get("val") if isinstance(a, fx.Node) else a))
+    return any(map(is_open, given))
+
+
+def sizes_as_tensors(graph: fx.Graph) -> None:
+    """Replaces sizes beside tensors in arithmetic (`x / n`) by tensors without dimensions, which promote like numbers. Raises
+    CompileError for a symbolic float."""
+    for node in list(graph.nodes):
+        target = _TENSORS.get(node.target, node.target)
+        if node.op != "call_function" or target not in _WITH_TENSORS:
+            continue
+        for i, arg in enumerate(node.args):
+            if not isinstance(arg, SYMBOLIC):
+                continue
+            if not isinstance(arg, torch.SymInt):
+                raise CompileError(f"{node.target} takes {arg}, a number made of sizes", where=where(node))
+            value = node.meta["val"].new_empty([], dtype=torch.int64)
+            made = insert(node, value, aten.scalar_tensor.default, arg, dtype=torch.int64)
+            node.target = target
+            node.update_arg(i, made)
+
+
+def move_attributes(node: fx.Node, template: externs.Template) -> dict[str, ir.Attribute]:
+    """Returns the attributes of a move's private function."""
+    args, kwargs = template
+    return {
+        MOVE: ir.StringAttr.get(str(node.target)),
+        "graph.args": ir.ArrayAttr.get([externs.attribute(a) for a in args]),
+        "graph.kwargs": ir.DictAttr.get({name: externs.attribute(a) for name, a in kwargs.items()}),
+        SIZES: _sizes(node),
+    }
+
+
+def open_sizes(node: fx.Node) -> dict[str, ir.Attribute]:
+    """Returns the attribute that names the sizes of a node's result, where some are symbolic."""
+    return {SIZES: _sizes(node)} if is_open(node.meta["val"]) else {}
+
+
+def _sizes(node: fx.Node) -> ir.Attribute:
+    return ir.ArrayAttr.get([sizes_attribute(exact_sizes(node.meta["val"].shape))])
