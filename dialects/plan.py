@@ -12,7 +12,7 @@
 
 Types are memrefs: strided where a buffer is not contiguous, never with an offset (a plan.view carries it). `i1` tensors are `i8`
 memrefs, since torch stores a bool in a byte (the attribute `dtype` of the defining op says "bool", "i8" or "u8"). A 0-d tensor is a
-0-d memref.
+0-d memref. Where sizes are symbolic, the attribute `layout` of the defining op is its shape and strides (passes/ir/sizes.py).
 """
 
 from torch_mlir import ir
@@ -39,10 +39,10 @@ class InputOp(Op):
 
 
 class AllocOp(Op):
-    """`bytes` of the arena at `offset` (64-byte aligned)."""
+    """`bytes` of the arena at `offset` (64-byte aligned). Symbolic `bytes` are a text; `offset` is then that at typical sizes."""
 
     OPERATION_NAME = "plan.alloc"
-    ATTRIBUTES = {"offset": ir.IntegerAttr, "bytes": ir.IntegerAttr}
+    ATTRIBUTES = {"offset": ir.IntegerAttr, "bytes": ir.Attribute}
     OPERANDS, RESULTS = 0, 1
 
 
@@ -66,7 +66,7 @@ class ViewOp(Op):
     """The same memory with another shape, strides (in the result type) and start: `offset` elements past the source's start."""
 
     OPERATION_NAME = "plan.view"
-    ATTRIBUTES = {"offset": ir.IntegerAttr}
+    ATTRIBUTES = {"offset": ir.Attribute}
     OPERANDS, RESULTS = 1, 1
 
 

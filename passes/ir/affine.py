@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from lamina.core.layout import Layout
-from lamina.core.size import SizeLike, known, least, most, typical
+from lamina.core.size import SizeLike, at_most, below, least, most, typical
 
 
 @dataclass(eq=False)
@@ -98,13 +98,13 @@ class Affine:
         q, r = divmod(self.constant, k)
         remainder = Affine(r, tuple(rest))
         low, high = remainder.bounds()
-        if not known(lambda: low >= 0):
+        if not at_most(0, low):
             raise NotAffine
-        if known(lambda: high < k):
+        if below(high, k):
             return Affine(q, tuple(whole)), remainder
         for axis, c in sorted(rest, key=lambda x: -typical(x[1])):
             fits = k % c == 0 and axis.extent % (k // c) == 0
-            if fits and known(lambda c=c: 0 < c < k) and known(lambda axis=axis, c=c: axis.extent * c > k):
+            if fits and below(0, c) and below(c, k) and below(k, axis.extent * c):
                 raise SplitAxis(axis, k // c)
         raise NotAffine
 

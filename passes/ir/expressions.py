@@ -8,7 +8,7 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Any
 
-from lamina.core.size import Size, Undecided
+from lamina.core.size import Size, SizeLike, Undecided
 
 from .affine import Affine, Axis
 from .guards import Guard
@@ -33,7 +33,7 @@ class Expr:
 class Const(Expr):
     """A constant."""
 
-    value: int | float | bool | Size
+    value: SizeLike | float | bool
     dtype: str
 
     def __post_init__(self) -> None:
@@ -159,7 +159,7 @@ class Interner:
             found = self._known[key] = kind(*fields)
         return found
 
-    def const(self, value: int | float | bool | Size, dtype: str) -> Const:
+    def const(self, value: SizeLike | float | bool, dtype: str) -> Const:
         """Returns a constant."""
         key = (Const, repr(value), dtype)  # repr tells 0.0 from -0.0 and makes NaN equal to itself
         found = self._known.get(key)
@@ -205,7 +205,11 @@ def _fold(make: Interner, op: str, xs: tuple[Expr, ...], predicate: int | None, 
         return _power(make, xs[0], xs[1], dtype)
     if not xs or not all(isinstance(x, Position | Const) for x in xs) or xs[0].dtype in ("f32", "f64", "i1"):
         return None
-    at = [x.at if isinstance(x, Position) else Affine(x.value if isinstance(x.value, Size) else int(x.value)) for x in xs if isinstance(x, Position | Const)]
+    at = [
+        x.at if isinstance(x, Position) else Affine(x.value if isinstance(x.value, Size) else int(x.value))
+        for x in xs
+        if isinstance(x, Position | Const)
+    ]
     if op in CASTS and dtype != "i1":
         return make.position(at[0], dtype)
     if op == "arith.addi":

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lamina.core.size import SizeLike, known, least, most
+from lamina.core.size import SizeLike, at_most, below, least, most
 
 from .affine import Affine
 
@@ -23,7 +23,7 @@ class Bound:
         if self.at.opaque:
             return False
         low, high = self.at.bounds()
-        return known(lambda: low >= self.low and high < self.high)
+        return at_most(self.low, low) and below(high, self.high)
 
     @property
     def never(self) -> bool:
@@ -31,20 +31,15 @@ class Bound:
         if self.at.opaque:
             return False
         low, high = self.at.bounds()
-        return known(lambda: high < self.low) or known(lambda: low >= self.high)
+        return below(high, self.low) or at_most(self.high, low)
 
     def implied_by(self, guard: "Guard") -> bool:
         """Returns whether this bound holds wherever `guard` holds."""
-        return self.always or any(
-            known(lambda b=b, k=k: b.low + k >= self.low and b.high + k <= self.high) for b, k in self._alike(guard)
-        )
+        return self.always or any(at_most(self.low, b.low + k) and at_most(b.high + k, self.high) for b, k in self._alike(guard))
 
     def excluded_by(self, guard: "Guard") -> bool:
         """Returns whether this bound holds nowhere that `guard` holds."""
-        return self.never or any(
-            known(lambda b=b, k=k: b.low + k >= self.high) or known(lambda b=b, k=k: b.high + k <= self.low)
-            for b, k in self._alike(guard)
-        )
+        return self.never or any(at_most(self.high, b.low + k) or at_most(b.high + k, self.low) for b, k in self._alike(guard))
 
     def _alike(self, guard: "Guard") -> "Iterator[tuple[Bound, SizeLike]]":
         """Yields the bounds of the guard whose index differs by a constant, with that constant (this index minus theirs)."""

@@ -1,7 +1,7 @@
 """Sizes in the IR: what stands in types, attributes and ops for a size that each call decides.
 
-A tensor whose sizes are not all known carries them as the encoding of its type, in the text of core/size.py; an op that takes a size
-as an operand takes the result of a `graph.size`:
+A tensor whose sizes are not all known carries them as the encoding of its type, in the text of core/size.py; an op that takes a
+size as an operand takes the result of a `graph.size`:
 
     %n = graph.size {size = "s0~8"} : index
     %e = tensor.empty(%n) : tensor<?x16xf32, ["s0~8", 16]>
@@ -29,7 +29,9 @@ def sizes_of(type_: ir.Type) -> tuple[SizeLike, ...]:
         return shape
     encoding = type_.encoding if isinstance(type_, ir.RankedTensorType) else None
     if encoding is None:
-        raise CompileError(f"{type_} has no static shape", remedy="compile per concrete size, or name its sizes (lamina-name-sizes)")
+        raise CompileError(
+            f"{type_} has no static shape", remedy="compile per concrete size, or name its sizes (lamina-name-sizes)"
+        )
     return read_sizes(encoding)
 
 
@@ -41,13 +43,46 @@ def tensor_type(shape: Sequence[SizeLike], element: ir.Type) -> ir.RankedTensorT
 
 
 def memref_type(layout: Layout, element: ir.Type) -> ir.MemRefType:
-    """Returns the memref type of a layout; contiguous ones carry no strides, and none an offset. Symbolic sizes are unknown in it."""
+    """Returns the memref type of a layout, where symbolic sizes are unknown. Contiguous ones carry no strides, and none an
+    offset."""
     plain = [DYNAMIC if isinstance(n, Size) else n for n in layout.shape]
     if layout.is_row_major:
         return ir.MemRefType.get(plain, element)
     unknown = ir.ShapedType.get_dynamic_stride_or_offset()
     strides = [unknown if isinstance(n, Size) else n for n in layout.strides]
     return ir.MemRefType.get(plain, element, layout=ir.StridedLayoutAttr.get(0, strides))
+
+
+LAYOUT, LAYOUTS = "layout", "layouts"
+"""On an op that yields one buffer or several: shape and strides, where some are symbolic."""
+
+
+def layout_attributes(layout: Layout) -> dict[str, ir.Attribute]:
+    """Returns the attribute that gives the shape and strides of memory, where some are symbolic."""
+    if not is_symbolic(layout.shape) and not is_symbolic(layout.strides):
+        return {}
+    return {LAYOUT: ir.ArrayAttr.get([sizes_attribute(layout.shape), sizes_attribute(layout.strides)])}
+
+
+def layout_of(value: ir.Value) -> Layout:
+    """Returns the shape and strides of a buffer of a plan.program."""
+    attributes = value.owner.attributes
+    if LAYOUT in attributes:
+        shape, strides = attributes[LAYOUT]
+        return Layout(read_sizes(shape), read_sizes(strides), 0)
+    if LAYOUTS in attributes:
+        shape, strides = attributes[LAYOUTS][ir.OpResult(value).result_number]
+        return Layout(read_sizes(shape), read_sizes(strides), 0)
+    memref = ir.MemRefType(value.type)
+    return Layout(tuple(memref.shape), tuple(memref.get_strides_and_offset()[0]), 0)
+
+
+def layouts_attribute(layouts: Sequence[Layout]) -> dict[str, ir.Attribute]:
+    """Returns the attribute that gives the shapes and strides of several results, where some are symbolic."""
+    if not any(map(layout_attributes, layouts)):
+        return {}
+    pairs = [ir.ArrayAttr.get([sizes_attribute(x.shape), sizes_attribute(x.strides)]) for x in layouts]
+    return {LAYOUTS: ir.ArrayAttr.get(pairs)}
 
 
 def sizes_attribute(sizes: Sequence[SizeLike]) -> ir.Attribute:

@@ -14,15 +14,17 @@ from dataclasses import dataclass, field
 from torch_mlir import ir
 
 from lamina.core.layout import Layout
+from lamina.core.size import SizeLike, typical
 from lamina.dialects.graph import CALLS
 
 from ..families.conv.layout_calls import CONVOLUTIONS, channels_last
 from ..families.gemm.products import PRODUCTS
-from ..ir.reading import Generic, shape_of
+from ..ir.reading import Generic, elements_of, shape_of
+from ..ir.sizes import read_sizes
 from ..ir.views import is_view, source_strides, view_layout
 from ..space.direct_convolution import WINDOW
 
-Strides = tuple[int, ...]
+Strides = tuple[SizeLike, ...]
 
 _HEADS = "_scaled_dot_product_"  # routines that need heads whose elements are contiguous, as in eager
 
@@ -83,18 +85,18 @@ def _images(op: ir.Operation) -> list[ir.Value]:
     (see lamina-layout)."""
     if ir.StringAttr(op.attributes["callee"]).value not in CONVOLUTIONS or len(shape_of(op.results[0])) != 4:
         return []
-    last = tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][0])) == channels_last(shape_of(op.results[0]))
+    last = read_sizes(op.attributes["strides"][0]) == channels_last(shape_of(op.results[0]))
     return list(op.operands)[:2] if last else []
 
 
 def _library_wishes(op: ir.Operation) -> list[tuple[ir.Value, Strides]]:
     if "needs" in op.attributes:
-        return [(v, tuple(ir.DenseI64ArrayAttr(s))) for v, s in zip(op.operands, ir.ArrayAttr(op.attributes["needs"]), strict=True)]
+        return [(v, read_sizes(s)) for v, s in zip(op.operands, ir.ArrayAttr(op.attributes["needs"]), strict=True)]
     if images := _images(op):
         return [(image, channels_last(shape_of(image))) for image in images]
     if "prefers" in op.attributes:
         wishes = ir.ArrayAttr(op.attributes["prefers"])
-        return [(v, tuple(ir.DenseI64ArrayAttr(s))) for v, s in zip(op.operands, wishes, strict=False)]
+        return [(v, read_sizes(s)) for v, s in zip(op.operands, wishes, strict=False)]
     heads = _HEADS in ir.StringAttr(op.attributes["callee"]).value
     return [(v, Layout.row_major(shape_of(v)).strides) for v in map(_base, op.operands)] if heads else []
 
@@ -158,7 +160,7 @@ def _like_most(op: ir.Operation, result: ir.Value, layouts: Sequence[Layout | No
     for value, layout in zip((*op.results, *op.operands), (*layouts, *operands), strict=True):
         if layout is not None and shape_of(value) == shape and layout.is_dense:
             orders[order_of(layout.strides)] += bytes_of(value)
-    reduces = math.prod(shape) < max((math.prod(x.shape) for x in operands), default=0)
+    reduces = typical(math.prod(shape)) < max((typical(math.prod(x.shape)) for x in operands), default=0)
     if reduces and not orders and (strides := _inherited(op, operands).get(_yielded(op, result))) is not None:
         return Layout.of(shape, in_order(shape, order_of(strides)))
     if not orders or not (keeps_order(op, len(shape)) or _only_regroups(op, shape)):
@@ -198,8 +200,8 @@ def _inherited(op: ir.Operation, operands: Sequence[Layout]) -> dict[ir.Value, S
 
 
 def bytes_of(value: ir.Value) -> int:
-    """Returns the bytes of a tensor's elements."""
-    return math.prod(shape_of(value)) * max(8, int(getattr(ir.RankedTensorType(value.type).element_type, "width", 64))) // 8
+    """Returns the bytes of a tensor's elements, at typical sizes."""
+    return elements_of(value) * max(8, int(getattr(ir.RankedTensorType(value.type).element_type, "width", 64))) // 8
 
 
 def keeps_order(op: ir.Operation, rank: int) -> bool:
@@ -239,7 +241,7 @@ def _moves_nothing(op: ir.Operation) -> bool:
 
 def order_of(strides: Strides) -> tuple[int, ...]:
     """Returns the dimensions from the outermost in memory to the innermost."""
-    return tuple(sorted(range(len(strides)), key=lambda d: -strides[d]))
+    return tuple(sorted(range(len(strides)), key=lambda d: -typical(strides[d])))
 
 
 def in_order(shape: Sequence[int], order: tuple[int, ...]) -> Strides:

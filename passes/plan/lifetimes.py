@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from lamina.core.size import typical
+
 from .model import ALIGN, ArenaSlot, GroupStep, Model, Root
 
 Pairs = Callable[[GroupStep], set[tuple[int, int]]]
@@ -16,7 +18,7 @@ def lifetimes(model: Model, pairs: Pairs) -> list[ArenaSlot]:
     for root in sorted((r for r in roots if r.kind == "arena"), key=lambda r: r.first):
         slot = _in_place(root, written[root.first], root.first, pairs) if root.first in written and root.bytes else None
         if slot is None:
-            slot = ArenaSlot(root.first, root.last, -(-root.bytes // ALIGN) * ALIGN)
+            slot = ArenaSlot(root.first, root.last, -(-typical(root.bytes) // ALIGN) * ALIGN)
             slots.append(slot)
         slot.last = root.last
         root.slot = slot

@@ -7,6 +7,7 @@ from torch_mlir import ir
 
 from lamina.core.layout import Layout
 from lamina.core.program import ALIGNED
+from lamina.core.size import SizeLike, at_most
 
 Kind = Literal["input", "arena", "output", "constant", "owned"]
 
@@ -36,7 +37,7 @@ class Root:
     layout: Layout
     element: ir.Type
     dtype: str
-    bytes: int
+    bytes: SizeLike
     index: int = 0
     align: int = ALIGNED
     first: int = -1
@@ -59,7 +60,7 @@ class ValuePlace:
         if self.root is not other.root:
             return False
         (a, b), (c, d) = ((p.layout.offset, p.layout.offset + p.layout.span) for p in (self, other))
-        return a < d and c < b
+        return not at_most(d, a) and not at_most(b, c)
 
 
 @dataclass(eq=False)

@@ -7,6 +7,7 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
+from lamina.core.size import typical
 
 from ..infra.base import Pass
 from .arena import place
@@ -62,7 +63,11 @@ class PlanPass(Pass):
             slots = lifetimes(model, lambda step: pairs(outlined[step].kernel))
             mark_in_place(outlined)
             bound = live_bytes(slots)
-            sizes = {"arena_bytes": place(slots, bound), "sum_bytes": sum(r.bytes for r in model.arena), "lower_bound": bound}
+            sizes = {
+                "arena_bytes": place(slots, bound),
+                "sum_bytes": sum(typical(r.bytes) for r in model.arena),
+                "lower_bound": bound,
+            }
             PlanWriter(model, main, sizes).emit(outlined, main.location)
             main.erase()
 

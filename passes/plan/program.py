@@ -26,6 +26,7 @@ from lamina.core.program import (
 from ..families.conv.layout_calls import CONVOLUTIONS, channels_last
 from ..ir.dense_bytes import dense_bytes
 from ..ir.locations import model_ops, sources, where
+from ..ir.sizes import layout_of, read_size
 from .read import DTYPES
 
 
@@ -91,11 +92,11 @@ class _Program:
                 self._buffer("output", op.result, _dtype(op), index=_int(op, "index"))
             case "plan.constant":
                 ref = self._buffer("constant", op.result, _dtype(op), index=len(self.constants))
-                self.constants.append(Constant(ref.dtype, _layout(op.result).shape, dense_bytes(op.attributes["value"])))
+                self.constants.append(Constant(ref.dtype, layout_of(op.result).shape, dense_bytes(op.attributes["value"])))
             case "plan.view":
                 source = self.refs[op.operands[0]]
-                layout = _layout(op.result)
-                offset = source.offset + _int(op, "offset") * ITEM_BYTES[source.dtype]
+                layout = layout_of(op.result)
+                offset = read_size(op.attributes["offset"]) * ITEM_BYTES[source.dtype] + source.offset
                 self.refs[op.result] = Ref(source.buffer, offset, source.dtype, layout.shape, layout.strides)
             case "plan.launch":
                 self._launch(op)
@@ -121,7 +122,7 @@ class _Program:
         return _int(op, "align")
 
     def _buffer(self, kind: BufferKind, value: ir.Value, dtype: str, *, index: int = 0, offset: int = 0) -> Ref:
-        layout = _layout(value)
+        layout = layout_of(value)
         self.buffers.append(Buffer(kind, index, offset, layout.span * ITEM_BYTES[dtype], len(self.steps)))
         self.refs[value] = Ref(len(self.buffers) - 1, 0, dtype, layout.shape, layout.strides)
         return self.refs[value]
@@ -203,12 +204,12 @@ def _told_apart(call: ir.Operation, refs: Sequence[Ref]) -> Sequence[Ref]:
     taken = list(call.operands)[:2]
     if call.attributes["callee"].value not in CONVOLUTIONS or not all(_is_last(v) for v in (*call.results, *taken)):
         return refs
-    return [*(replace(r, strides=channels_last(_layout(v).shape)) for r, v in zip(refs, taken, strict=False)), *refs[2:]]
+    return [*(replace(r, strides=channels_last(layout_of(v).shape)) for r, v in zip(refs, taken, strict=False)), *refs[2:]]
 
 
 def _is_last(value: ir.Value) -> bool:
     """Returns whether a tensor of four dimensions may be read as a channels-last one."""
-    layout = _layout(value)
+    layout = layout_of(value)
     if len(layout.shape) != 4:
         return False
     return Layout.of(layout.shape, layout.strides) == Layout.of(layout.shape, channels_last(layout.shape))
@@ -233,6 +234,8 @@ def _arg(attribute: ir.Attribute, tensors: Iterator[Ref]) -> Arg:
             return next(tensors)
         case ir.TypeAttr():
             return None
+        case ir.DictAttr():
+            return read_size(attribute["size"])
         case ir.ArrayAttr():
             return tuple(_arg(a, tensors) for a in attribute)
         case ir.BoolAttr():
@@ -244,12 +247,6 @@ def _arg(attribute: ir.Attribute, tensors: Iterator[Ref]) -> Arg:
         case ir.StringAttr():
             return str(attribute.value)
     raise CompileError(f"an external call's argument {attribute} has no form in a program")
-
-
-def _layout(value: ir.Value) -> Layout:
-    memref = ir.MemRefType(value.type)
-    strides, _ = memref.get_strides_and_offset()
-    return Layout(tuple(memref.shape), tuple(strides), 0)
 
 
 def _element(value: ir.Value) -> str:

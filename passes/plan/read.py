@@ -9,6 +9,7 @@ from torch_mlir import ir
 from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
 from lamina.core.program import ITEM_BYTES
+from lamina.core.size import SizeLike
 from lamina.dialects.graph import CALLS, KernelOp
 from lamina.kernels.library import may_alias, writes_in_place
 
@@ -17,6 +18,7 @@ from ..families.conv.layout_calls import channels_last
 from ..families.surroundings import product_on, strides_of
 from ..ir.locations import where
 from ..ir.reading import Untraceable, shape_of
+from ..ir.sizes import SIZE, read_sizes
 from ..ir.views import is_view, view_layout
 from ..space.contraction import Unfit
 from ..space.direct_convolution import WINDOW
@@ -65,7 +67,7 @@ class _Reader:
         return [{named.name: named.attr for named in d} for d in self.main.attributes[name]]
 
     def _input(self, index: int, value: ir.Value, attributes: dict[str, ir.Attribute]) -> Root:
-        shape = _static_shape(value, self.main)
+        shape = _shape(value, self.main)
         layout = Layout.of(shape, _strides(attributes) or Layout.row_major(shape).strides)
         root = self._root("input", value, layout, attributes)
         root.index = index
@@ -89,7 +91,7 @@ class _Reader:
     def _op(self, op: ir.Operation) -> None:
         for result in op.results:
             if isinstance(result.type, ir.RankedTensorType):
-                _static_shape(result, op)
+                _shape(result, op)
         if op.name == "graph.group":
             self._group(op)
         elif op.name in CALLS:
@@ -101,6 +103,8 @@ class _Reader:
         elif op.name == "tensor.empty":
             _sink(op)
             self._root("arena", op.results[0], self.wants.layout(op.results[0])).first = len(self.steps)
+        elif op.name == SIZE:
+            pass  # the types of its users name the size
         elif is_view(op):
             self._view(op)
         else:
@@ -176,7 +180,7 @@ class _Reader:
     def _call(self, op: ir.Operation) -> None:
         callee = op.attributes["callee"].value
         strides = [s for s in op.attributes["strides"] if not isinstance(s, ir.TypeAttr)]
-        declared = [Layout.of(shape_of(result), list(s)) for result, s in zip(op.results, strides, strict=True)]
+        declared = [Layout.of(shape_of(result), read_sizes(s)) for result, s in zip(op.results, strides, strict=True)]
         wanted = [self.wants.layout(result, layout) for result, layout in zip(op.results, declared, strict=True)]
         layouts = next((choice for choice in (wanted, declared) if writes_in_place(callee, choice)), None)
         if op.name == KernelOp.OPERATION_NAME:  # written for these strides, or for any
@@ -188,13 +192,13 @@ class _Reader:
         ]
         ins = [self._place(value, op) for value in op.operands]
         if "needs" in op.attributes:
-            ins = [self._with_strides(*pair, op) for pair in zip(op.operands, op.attributes["needs"], strict=True)]
+            ins = [self._with_strides(v, read_sizes(s), op) for v, s in zip(op.operands, op.attributes["needs"], strict=True)]
         if layouts is None and may_alias(callee):
             for root in outs:
                 root.keeps = [place.root for place in ins]
         self._step(CallStep(op, ins, outs, layouts is not None))
 
-    def _with_strides(self, value: ir.Value, strides: Sequence[int], user: ir.Operation) -> ValuePlace:
+    def _with_strides(self, value: ir.Value, strides: Sequence[SizeLike], user: ir.Operation) -> ValuePlace:
         """Returns a value in a layout that its user requires, copied if it is in another."""
         place = self._place(value, user)
         needed = Layout.of(place.layout.shape, tuple(strides))
@@ -263,11 +267,14 @@ def _sink(constant: ir.Operation) -> None:
 
 
 def _strides(attributes: dict[str, ir.Attribute]) -> Strides | None:
-    return tuple(attributes["graph.strides"]) if "graph.strides" in attributes else None
+    return read_sizes(attributes["graph.strides"]) if "graph.strides" in attributes else None
 
 
-def _static_shape(value: ir.Value, op: ir.Operation) -> tuple[int, ...]:
-    tensor = value.type
-    if not isinstance(tensor, ir.RankedTensorType) or not tensor.has_static_shape:
-        raise CompileError(f"{tensor} has no static shape", where=where(op.location), remedy="compile per concrete size")
-    return tuple(tensor.shape)
+def _shape(value: ir.Value, op: ir.Operation) -> tuple[SizeLike, ...]:
+    """Returns the shape of a value. Raises CompileError for one that is no tensor, or has a size that nothing names."""
+    if not isinstance(value.type, ir.RankedTensorType):
+        raise CompileError(f"{value.type} is no tensor", where=where(op.location))
+    try:
+        return shape_of(value)
+    except CompileError as error:
+        raise CompileError(error.message, where=where(op.location), remedy=error.remedy) from None

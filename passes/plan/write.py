@@ -6,19 +6,20 @@ from lamina.core.layout import Layout
 from lamina.core.program import ALIGNED
 from lamina.dialects.plan import AllocOp, CallOp, ConstantOp, InputOp, KernelOp, LaunchOp, OutputOp, ProgramOp, ReturnOp, ViewOp
 
+from ..ir.sizes import layout_attributes, layouts_attribute, memref_type, size_attribute
 from .model import CallStep, GroupStep, Model, Root, ValuePlace
 from .outline import Outlined, pairs_attribute
 
 
 def memref(root: Root, layout: Layout) -> ir.Type:
-    """Returns the memref type of a tensor in a root's memory; contiguous ones carry no layout, and none an offset."""
-    strided = None if layout.is_row_major else ir.StridedLayoutAttr.get(0, list(layout.strides))
-    return ir.MemRefType.get(list(layout.shape), root.element, layout=strided)
+    """Returns the memref type of a tensor in a root's memory."""
+    return memref_type(layout, root.element)
 
 
-def step_types(step: GroupStep) -> list[ir.Type]:
-    """Returns the memref types of a launch's operands: inputs, then outputs."""
-    return [memref(place.root, place.layout) for place in step.ins] + [memref(root, root.layout) for root in step.outs]
+def step_types(step: GroupStep) -> list[ir.Type | ir.Attribute]:
+    """Returns the memref types of a launch's operands, inputs, then outputs, and their symbolic sizes."""
+    places = [(place.root, place.layout) for place in step.ins] + [(root, root.layout) for root in step.outs]
+    return [memref(*place) for place in places] + [a for _, x in places for a in layout_attributes(x).values()]
 
 
 class PlanWriter:
@@ -60,6 +61,7 @@ class PlanWriter:
         attributes: dict[str, ir.Attribute] = {}
         if _is_named(root):
             attributes["dtype"] = ir.StringAttr.get(root.dtype)
+        attributes |= layout_attributes(root.layout)
         if root.kind == "input":
             name, attributes["index"] = InputOp.OPERATION_NAME, _i64(root.index)
             if root.align < ALIGNED:
@@ -73,7 +75,7 @@ class PlanWriter:
         else:
             assert root.slot is not None, "an owned root is the result of its call"
             name = AllocOp.OPERATION_NAME
-            attributes |= {"offset": _i64(root.slot.offset), "bytes": _i64(root.bytes)}
+            attributes |= {"offset": _i64(root.slot.offset), "bytes": size_attribute(root.bytes)}
         self.roots[root] = self._create(name, [memref(root, root.layout)], [], attributes, loc).result
         return self.roots[root]
 
@@ -82,7 +84,7 @@ class PlanWriter:
             return self._root(place.root, loc)
         if place not in self.views:
             source, view = self._root(place.root, loc), memref(place.root, place.layout)
-            attributes = {"offset": _i64(place.layout.offset)}
+            attributes = {"offset": size_attribute(place.layout.offset), **layout_attributes(place.layout)}
             self.views[place] = self._create(ViewOp.OPERATION_NAME, [view], [source], attributes, loc).result
         return self.views[place]
 
@@ -108,6 +110,7 @@ class PlanWriter:
             results = [memref(root, root.layout) for root in step.outs]
         attributes = {key: step.op.attributes[key] for key in step.op.attributes if key not in ("strides", "dtypes", "needs")}
         attributes["n_out"] = _i64(len(step.outs) if step.in_place else 0)
+        attributes |= {} if step.in_place else layouts_attribute([root.layout for root in step.outs])
         if not step.in_place and any(map(_is_named, step.outs)):
             attributes["dtypes"] = ir.ArrayAttr.get([ir.StringAttr.get(root.dtype) for root in step.outs])
         tensors = [not isinstance(s, ir.TypeAttr) for s in step.op.attributes["strides"]]

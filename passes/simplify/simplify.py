@@ -12,10 +12,10 @@ from ..infra.base import Pass
 from ..ir.generics import fill
 from ..ir.reading import number_of, producer, terminator
 from ..ir.rewriting import ZERO, Map, Reader, erase_dead, tensor_blocks, unused, used
+from .name_sizes import restore_sizes
 from .rules import RULES
 from .rules.intervals import mark_checked
 from .scalars import ScalarRef, Scalars
-from .name_sizes import restore_sizes
 from .scope import RewriteScope
 
 _VIEWS = {"linalg.transpose", "linalg.broadcast", "tensor.expand_shape", "tensor.collapse_shape"}

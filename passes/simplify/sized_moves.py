@@ -1,4 +1,4 @@
-"""Expands ops that move elements, or make tensors out of sizes, where a size is symbolic: torch-mlir would compute with sizes there.
+"""Expands ops that move elements, or make tensors of sizes, where a size is symbolic: torch-mlir would compute with sizes.
 
 Each function takes the call's arguments (tensors as values, sizes as ints or Sizes) and the type of its result, and returns the
 result, built at the current insertion point. The arguments are those of the overload in ATen.
@@ -24,7 +24,9 @@ def view(type_: ir.RankedTensorType, x: ir.Value, *_: Any) -> ir.Value:
     shape = sizes_of(type_)
     out = reshaped(x, shape)
     if out is None:
-        raise CompileError(f"a view of {list(shape_of(x))} as {list(shape)} depends on the call", remedy="compile per concrete size")
+        raise CompileError(
+            f"a view of {list(shape_of(x))} as {list(shape)} depends on the call", remedy="compile per concrete size"
+        )
     return out
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
-from .size import SizeLike, known, typical
+from .size import SizeLike, below, typical
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Layout:
         reach: SizeLike = 0
         dims = [(stride, size) for size, stride in zip(self.shape, self.strides, strict=True) if size != 1]
         for stride, size in sorted(dims, key=lambda dim: (typical(dim[0]), typical(dim[1]))):
-            if not known(lambda stride=stride, reach=reach: stride > reach):
+            if not below(reach, stride):
                 return 0 in self.shape
             reach = (size - 1) * stride + reach
         return True

@@ -8,7 +8,7 @@ knows MLIR or torch; `program_json` reads and writes the JSON form.
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from .size import SizeLike
+from .size import Size, SizeLike
 
 ITEM_BYTES = {
     "bool": 1, "u8": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u64": 8,
@@ -145,7 +145,7 @@ class Needs:
     note: str = ""
 
 
-Arg = None | bool | int | float | str | Ref | tuple["Arg", ...]
+Arg = None | bool | int | float | str | Size | Ref | tuple["Arg", ...]
 
 
 @dataclass(frozen=True)

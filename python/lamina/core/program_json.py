@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, ge
 
 from .errors import CompileError
 from .program import Program
-from .size import SizeLike, size_from_json, size_to_json
+from .size import Size, SizeLike, size_from_json, size_to_json
 
-VERSION = 7
+VERSION = 8
 
 
 class Codec(NamedTuple):
@@ -52,6 +52,8 @@ def codec(hint: Any) -> Codec:
     """Returns the codec of a type: of a dataclass, a tuple, a plain value, or a union of these."""
     if hint == SizeLike:
         return Codec(size_to_json, size_from_json)
+    if hint is Size:
+        return Codec(str, size_from_json)
     if hint is bytes:
         return Codec(lambda data: base64.b64encode(data).decode(), partial(base64.b64decode, validate=True))
     if is_dataclass(hint):

@@ -4,9 +4,9 @@
     Size.parse("s0~8*16") % 16           # 0: known for every value of s0
     Size.parse("s0~8*16") > 16           # True: a symbol is at least 2
 
-A constant size is a plain `int` everywhere. A `Size` takes part in arithmetic like one, with int and Size alike; quotients, remainders,
-minima and maxima that are no polynomials become opaque factors. Comparisons are proofs: they hold for every value of the symbols, or
-raise `Undecided`. A choice that is only about speed compares `typical` values instead.
+A constant size is a plain `int` everywhere. A `Size` takes part in arithmetic like one, with int and Size alike; quotients,
+remainders, minima and maxima that are no polynomials become opaque factors. Comparisons are proofs: they hold for every value of
+the symbols, or raise `Undecided`. A choice that is only about speed compares `typical` values instead.
 """
 
 import ast
@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 LEAST = 2
 """The least value of a symbol: graphs are captured apart for sizes 0 and 1."""
@@ -41,8 +41,8 @@ class Opaque:
     """A quotient ("//"), remainder ("%"), "min" or "max" of two sizes that is no polynomial."""
 
     op: str
-    left: "int | Size"
-    right: "int | Size"
+    left: "SizeLike"
+    right: "SizeLike"
 
     def __str__(self) -> str:
         if self.op in ("//", "%"):
@@ -52,8 +52,16 @@ class Opaque:
 
 Factor = Symbol | Opaque
 Terms = tuple[tuple[tuple[Factor, ...], int], ...]
+
+
+if TYPE_CHECKING:
+    _Number = int  # a Size takes part in arithmetic like an int, and most code does not care which it is
+else:
+    _Number = object
+
+
 @dataclass(frozen=True, eq=False)
-class Size:
+class Size(_Number):
     """A sum of coefficients times products of factors; sorted, without zero coefficients, never constant."""
 
     terms: Terms
@@ -64,7 +72,7 @@ class Size:
         return Size((((Symbol(symbol, hint),), 1),))
 
     @staticmethod
-    def parse(text: str) -> "int | Size":
+    def parse(text: str) -> "SizeLike":
         """Reads the text of a size, as `str` writes it. Raises ValueError for any other text."""
         return _parse(text)
 
@@ -92,68 +100,71 @@ class Size:
     def __bool__(self) -> bool:
         return True  # not known to be 0
 
-    def __add__(self, other: "int | Size") -> "int | Size":
+    def __add__(self, other: "SizeLike") -> "SizeLike":
         return _normal([*self.terms, *_terms(other)])
 
     __radd__ = __add__
 
-    def __neg__(self) -> "int | Size":
+    def __neg__(self) -> "SizeLike":
         return self * -1
 
-    def __sub__(self, other: "int | Size") -> "int | Size":
+    def __sub__(self, other: "SizeLike") -> "SizeLike":
         return self + other * -1
 
-    def __rsub__(self, other: int) -> "int | Size":
+    def __rsub__(self, other: int) -> "SizeLike":
         return self * -1 + other
 
-    def __mul__(self, other: "int | Size") -> "int | Size":
+    def __mul__(self, other: "SizeLike") -> "SizeLike":
         return _normal([(_product(f, g), k * n) for f, k in self.terms for g, n in _terms(other)])
 
     __rmul__ = __mul__
 
-    def __divmod__(self, by: "int | Size") -> tuple["int | Size", "int | Size"]:
+    def __divmod__(self, by: "SizeLike") -> "tuple[SizeLike, SizeLike]":
         return _divmod(self, by)
 
-    def __rdivmod__(self, whole: int) -> tuple["int | Size", "int | Size"]:
+    def __rdivmod__(self, whole: int) -> "tuple[SizeLike, SizeLike]":
         return _divmod(whole, self)
 
-    def __floordiv__(self, by: "int | Size") -> "int | Size":
+    def __floordiv__(self, by: "SizeLike") -> "SizeLike":
         return _divmod(self, by)[0]
 
-    def __rfloordiv__(self, whole: int) -> "int | Size":
+    def __rfloordiv__(self, whole: int) -> "SizeLike":
         return _divmod(whole, self)[0]
 
-    def __mod__(self, by: "int | Size") -> "int | Size":
+    def __mod__(self, by: "SizeLike") -> "SizeLike":
         return _divmod(self, by)[1]
 
-    def __rmod__(self, whole: int) -> "int | Size":
+    def __rmod__(self, whole: int) -> "SizeLike":
         return _divmod(whole, self)[1]
 
-    def __lt__(self, other: "int | Size") -> bool:
+    def __lt__(self, other: "SizeLike") -> bool:
         return _positive(other - self)
 
-    def __gt__(self, other: "int | Size") -> bool:
+    def __gt__(self, other: "SizeLike") -> bool:
         return _positive(self - other)
 
-    def __le__(self, other: "int | Size") -> bool:
+    def __le__(self, other: "SizeLike") -> bool:
         return not _positive(self - other)
 
-    def __ge__(self, other: "int | Size") -> bool:
+    def __ge__(self, other: "SizeLike") -> bool:
         return not _positive(other - self)
 
-    def __abs__(self) -> "int | Size":
+    def __abs__(self) -> "SizeLike":
         return -self if self < 0 else self
 
 
-SizeLike = int | Size
+if TYPE_CHECKING:
+    SizeLike = int
+else:
+    SizeLike = int | Size
 
 
-def typical(size: "int | Size") -> int:
+def typical(size: "SizeLike") -> int:
     """Returns the value of a size in the call for which the graph was captured: for choices that are only about speed."""
     return size if isinstance(size, int) else _value(size, lambda symbol: symbol.hint)
 
 
-def evaluate(size: "int | Size", symbols: Mapping[str, int]) -> int:
+def evaluate(size: "SizeLike", symbols: Mapping[str, int]) -> int:
     """Returns the value of a size. Raises KeyError for a symbol without a value."""
     return size if isinstance(size, int) else _value(size, lambda symbol: symbols[symbol.name])
 
@@ -163,7 +174,7 @@ def is_symbolic(sizes: Any) -> bool:
     return any(map(is_symbolic, sizes)) if isinstance(sizes, tuple | list) else isinstance(sizes, Size)
 
 
-def symbols_of(size: "int | Size") -> set[str]:
+def symbols_of(size: "SizeLike") -> set[str]:
     """Returns the names of the symbols that a size depends on."""
     if isinstance(size, int):
         return set()
@@ -174,30 +185,38 @@ def symbols_of(size: "int | Size") -> set[str]:
     return found
 
 
-def divisor(size: "int | Size") -> int:
+def divisor(size: "SizeLike") -> int:
     """Returns a number that divides a size for every value of its symbols: the largest that its coefficients show; 0 for 0."""
     return math.gcd(*(k for _, k in _terms(size)))
 
 
-def known(comparison: Callable[[], bool]) -> bool:
-    """Returns whether a comparison holds for every value of the symbols; False where it holds for some values only."""
+def below(a: SizeLike, b: SizeLike) -> bool:
+    """Returns whether a < b for every value of the symbols."""
     try:
-        return comparison()
+        return a < b
     except Undecided:
         return False
 
 
-def least(*sizes: "int | Size") -> "int | Size":
+def at_most(a: SizeLike, b: SizeLike) -> bool:
+    """Returns whether a <= b for every value of the symbols."""
+    try:
+        return a <= b
+    except Undecided:
+        return False
+
+
+def least(*sizes: "SizeLike") -> "SizeLike":
     """Returns the minimum of sizes, evaluated at the call where it is not known before."""
     return _chosen("min", sizes)
 
 
-def most(*sizes: "int | Size") -> "int | Size":
+def most(*sizes: "SizeLike") -> "SizeLike":
     """Returns the maximum of sizes, evaluated at the call where it is not known before."""
     return _chosen("max", sizes)
 
 
-def _chosen(op: str, sizes: tuple["int | Size", ...]) -> "int | Size":
+def _chosen(op: str, sizes: "tuple[SizeLike, ...]") -> "SizeLike":
     out = sizes[0]
     for size in sizes[1:]:
         try:
@@ -211,7 +230,7 @@ def _factor(f: Factor) -> Size:
     return Size((((f,), 1),))
 
 
-def _terms(size: "int | Size") -> Terms:
+def _terms(size: "SizeLike") -> Terms:
     return size.terms if isinstance(size, Size) else (((), int(size)),)
 
 
@@ -219,7 +238,7 @@ def _product(f: tuple[Factor, ...], g: tuple[Factor, ...]) -> tuple[Factor, ...]
     return tuple(sorted((*f, *g), key=str))
 
 
-def _normal(terms: list[tuple[tuple[Factor, ...], int]]) -> "int | Size":
+def _normal(terms: list[tuple[tuple[Factor, ...], int]]) -> "SizeLike":
     total: dict[tuple[Factor, ...], int] = {}
     for factors, k in terms:
         total[factors] = total.get(factors, 0) + k
@@ -229,7 +248,7 @@ def _normal(terms: list[tuple[tuple[Factor, ...], int]]) -> "int | Size":
     return Size(tuple(sorted(kept, key=lambda t: (-len(t[0]), [str(f) for f in t[0]]))))
 
 
-def _divmod(whole: "int | Size", by: "int | Size") -> tuple["int | Size", "int | Size"]:
+def _divmod(whole: "SizeLike", by: "SizeLike") -> "tuple[SizeLike, SizeLike]":
     """Returns quotient and remainder: by every term that the divisor divides exactly, and opaque for the rest."""
     if by == 0:
         raise ZeroDivisionError("a size divided by 0")
@@ -256,7 +275,7 @@ def _divmod(whole: "int | Size", by: "int | Size") -> tuple["int | Size", "int |
             quotient, rest = 0, whole
     if isinstance(rest, int) and isinstance(by, int):
         return quotient + rest // by, rest % by
-    if rest == 0 or known(lambda: 0 <= rest < by):
+    if rest == 0 or (at_most(0, rest) and below(rest, by)):
         return quotient, rest
     return quotient + _factor(Opaque("//", rest, by)), _factor(Opaque("%", rest, by))
 
@@ -270,7 +289,7 @@ def _without(f: tuple[Factor, ...], taken: tuple[Factor, ...]) -> tuple[Factor, 
     return tuple(left)
 
 
-def _positive(difference: "int | Size") -> bool:
+def _positive(difference: "SizeLike") -> bool:
     """Returns whether a difference is above 0 for all values of the symbols (True) or for none (False); raises Undecided else."""
     if isinstance(difference, int):
         return difference > 0
@@ -283,7 +302,7 @@ def _positive(difference: "int | Size") -> bool:
 
 
 @lru_cache(4096)
-def _bounds(size: "int | Size") -> tuple[float, float]:
+def _bounds(size: "SizeLike") -> tuple[float, float]:
     """Returns bounds of a size: each factor is written as its least value plus something that is not negative."""
     if isinstance(size, int):
         return size, size
@@ -345,7 +364,7 @@ _BINARY: dict[type, Callable[[Any, Any], Any]] = {
 
 
 @lru_cache(65536)
-def _parse(text: str) -> "int | Size":
+def _parse(text: str) -> "SizeLike":
     def read(node: ast.expr) -> int | Size:
         match node:
             case ast.Constant(value=int() as value):
@@ -368,12 +387,12 @@ def _parse(text: str) -> "int | Size":
         raise ValueError(f"{text!r} is no size") from error
 
 
-def size_to_json(size: "int | Size") -> Any:
+def size_to_json(size: "SizeLike") -> Any:
     """Returns a size as JSON data: a number, or its text."""
     return size if isinstance(size, int) else str(size)
 
 
-def size_from_json(data: Any) -> "int | Size":
+def size_from_json(data: Any) -> "SizeLike":
     """Reads what `size_to_json` made. Raises TypeError or ValueError for other data."""
     if type(data) is int:
         return data
