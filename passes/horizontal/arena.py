@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from ..plan.arena import place
-from ..plan.lifetimes import live_bytes
-from ..plan.model import ALIGN, ArenaSlot
+from lamina.core.arena import ALIGN, ArenaSlot, live_bytes, place
+
 from .steps import PlannedSteps
 
 

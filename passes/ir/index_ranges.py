@@ -81,7 +81,7 @@ def _function(op: ir.Operation) -> ir.Operation:
 def _programs(op: ir.Operation) -> Range:
     attributes = _function(op).attributes
     for name in ("tile.grid", "gpu.grid"):
-        if name in attributes:
+        if name in attributes and isinstance(attributes[name], ir.IntegerAttr):
             return 0, ir.IntegerAttr(attributes[name]).value - 1
     return NATURAL
 

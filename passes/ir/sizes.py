@@ -20,6 +20,7 @@ from lamina.core.size import Size, SizeLike, is_symbolic
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 SIZE = "graph.size"
+KERNEL_SIZES = "tile.sizes"  # on a tile function: the sizes whose values its last argument holds
 
 
 def sizes_of(type_: ir.Type) -> tuple[SizeLike, ...]:

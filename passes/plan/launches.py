@@ -4,19 +4,22 @@ import math
 
 from torch_mlir import ir
 
+from lamina.core.layout import Layout
 from lamina.core.program import ALIGNED
+from lamina.core.size import divisor
 
+from ..ir.sizes import layout_of, read_size
 from ..space.schedule import bits
 
 
-def layouts(module: ir.Module) -> dict[str, list[ir.MemRefType]]:
-    """Returns the memref types that each kernel is launched with."""
-    found: dict[str, list[ir.MemRefType]] = {}
+def layouts(module: ir.Module) -> dict[str, list[tuple[ir.Type, Layout]]]:
+    """Returns the element types and layouts of the memory that each kernel is launched with."""
+    found: dict[str, list[tuple[ir.Type, Layout]]] = {}
 
     def look(op: ir.Operation) -> ir.WalkResult:
         if op.name == "plan.launch":
             name = ir.FlatSymbolRefAttr(op.attributes["kernel"]).value
-            found.setdefault(name, [ir.MemRefType(v.type) for v in op.operands])
+            found.setdefault(name, [(ir.MemRefType(v.type).element_type, layout_of(v)) for v in op.operands])
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(look)
@@ -32,7 +35,7 @@ def alignments(module: ir.Module) -> dict[str, list[int]]:
         op = v.owner
         if op.name != "plan.view":
             return ir.IntegerAttr(op.attributes["align"]).value if "align" in op.attributes else ALIGNED
-        offset = ir.IntegerAttr(op.attributes["offset"]).value * (bits(str(ir.MemRefType(v.type).element_type)) // 8)
+        offset = divisor(read_size(op.attributes["offset"])) * (bits(str(ir.MemRefType(v.type).element_type)) // 8)
         return math.gcd(start(op.operands[0]), offset)
 
     def look(op: ir.Operation) -> ir.WalkResult:

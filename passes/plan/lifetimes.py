@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 
+from lamina.core.arena import ALIGN, ArenaSlot
 from lamina.core.size import typical
 
-from .model import ALIGN, ArenaSlot, GroupStep, Model, Root
+from .model import GroupStep, Model, Root
 
 Pairs = Callable[[GroupStep], set[tuple[int, int]]]
 
@@ -62,16 +63,3 @@ def _in_place(root: Root, step: GroupStep, number: int, pairs: Pairs) -> ArenaSl
             step.inplace.append((i, len(step.ins) + out))
             return step.ins[i].root.slot
     return None
-
-
-def live_bytes(slots: list[ArenaSlot]) -> int:
-    """Returns the most bytes live at one step: a lower bound of the arena."""
-    changes: dict[int, int] = {}
-    for slot in slots:
-        changes[slot.first] = changes.get(slot.first, 0) + slot.bytes
-        changes[slot.last + 1] = changes.get(slot.last + 1, 0) - slot.bytes
-    live = peak = 0
-    for number in sorted(changes):
-        live += changes[number]
-        peak = max(peak, live)
-    return peak

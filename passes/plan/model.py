@@ -5,14 +5,12 @@ from typing import Literal
 
 from torch_mlir import ir
 
+from lamina.core.arena import ArenaSlot
 from lamina.core.layout import Layout
 from lamina.core.program import ALIGNED
 from lamina.core.size import SizeLike, at_most
 
 Kind = Literal["input", "arena", "output", "constant", "owned"]
-
-ALIGN = 64
-"""Every arena buffer starts at a multiple of this many bytes (a cache line, and a 512-bit vector)."""
 
 
 @dataclass(eq=False)
@@ -85,16 +83,6 @@ class CallStep:
 
 
 Step = GroupStep | CallStep
-
-
-@dataclass(eq=False)
-class ArenaSlot:
-    """A live range and a stretch of the arena, of one value, or of several that are written over each other in place."""
-
-    first: int
-    last: int
-    bytes: int
-    offset: int = 0
 
 
 @dataclass

@@ -6,13 +6,13 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
+from lamina.core.arena import live_bytes, place
 from lamina.core.errors import CompileError
 from lamina.core.size import typical
 
 from ..infra.base import Pass
-from .arena import place
 from .in_place import pointwise_pairs
-from .lifetimes import lifetimes, live_bytes
+from .lifetimes import lifetimes
 from .model import GroupStep
 from .outline import mark_in_place, outline
 from .read import read

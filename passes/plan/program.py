@@ -22,11 +22,12 @@ from lamina.core.program import (
     Step,
     TensorSpec,
 )
+from lamina.core.size import SizeLike
 
 from ..families.conv.layout_calls import CONVOLUTIONS, channels_last
 from ..ir.dense_bytes import dense_bytes
 from ..ir.locations import model_ops, sources, where
-from ..ir.sizes import layout_of, read_size
+from ..ir.sizes import KERNEL_SIZES, layout_of, read_size, read_sizes
 from .read import DTYPES
 
 
@@ -57,6 +58,7 @@ class _Program:
         self.constants: list[Constant] = []
         self.steps: list[Step] = []
         self.owned = 0
+        self.sizes: dict[tuple[SizeLike, ...], Ref] = {}
 
     def build(self) -> Program:
         returned: tuple[Ref, ...] = ()
@@ -79,6 +81,7 @@ class _Program:
             outputs=returned,
             name=self.program.attributes["sym_name"].value,
             device=self.device,
+            sizes=tuple(self.sizes),
         )
 
     def _op(self, op: ir.Operation) -> None:
@@ -150,14 +153,25 @@ class _Program:
                 cluster=cluster,
                 shared=shared,
                 dependent="tile.dependent" in function.attributes,
-                bytes=_int(function, "tile.bytes"),
-                flops=_int(function, "tile.flops"),
+                bytes=read_size(function.attributes["tile.bytes"]),
+                flops=read_size(function.attributes["tile.flops"]),
+                scratch=self._sizes(function),
                 name=op.attributes["label"].value if "label" in op.attributes else kernel,
                 where=tuple(sources(op.location)),
                 ops=tuple(model_ops(op.location)),
                 inplace=tuple((pair[0], pair[1]) for pair in inplace),
             )
         )
+
+    def _sizes(self, function: ir.Operation) -> tuple[Ref, ...]:
+        """Returns the memory of the symbolic sizes that a kernel takes after its other arguments."""
+        if KERNEL_SIZES not in function.attributes:
+            return ()
+        sizes = read_sizes(function.attributes[KERNEL_SIZES])
+        if sizes not in self.sizes:
+            self.sizes[sizes] = Ref(len(self.buffers), 0, "i64", (len(sizes),), (1,))
+            self.buffers.append(Buffer("sizes", len(self.sizes) - 1, 0, 8 * len(sizes), -1))
+        return (self.sizes[sizes],)
 
     def _call(self, op: ir.Operation) -> None:
         refs = self._used(op.operands)
@@ -215,9 +229,9 @@ def _is_last(value: ir.Value) -> bool:
     return Layout.of(layout.shape, layout.strides) == Layout.of(layout.shape, channels_last(layout.shape))
 
 
-def _geometry(function: ir.Operation, device: Device) -> tuple[int, int, int, int]:
+def _geometry(function: ir.Operation, device: Device) -> tuple[SizeLike, int, int, int]:
     """Returns grid, threads, cluster and shared memory of a launch."""
-    programs = _int(function, "tile.grid")
+    programs = read_size(function.attributes["tile.grid"])
     if device == "cpu":
         return programs, 0, 1, 0
     if "tile.ctas" in function.attributes:  # walks over its programs by itself

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass, replace
 
+from lamina.core.size import SizeLike, below, is_symbolic, most, typical
 from lamina.schedules.base import SQUARE, BlockConfig
 from lamina.schedules.cpu import SCAN_LANES, CpuConfig, choose, side
 
@@ -17,6 +18,7 @@ from .space import Space
 
 BITS = {"index": 64, "i1": 8, "f8E4M3FN": 8, "f8E5M2": 8}
 ACCESS_BITS = 128  # the widest access of a GPU's thread
+FEW = 64  # elements
 SECTOR = 8  # f32 elements: the unit in which memory is read
 
 
@@ -64,16 +66,16 @@ class Schedule:
     vector: Axis | None
     outer: tuple[Axis, ...]
     chunked: Axis | None
-    chunk: int
+    chunk: SizeLike
     inner: tuple[Axis, ...]
     crossed: Axis | None = None
     shift: Shift | None = None
     by_parts: bool = False
 
     @property
-    def grid_axes(self) -> tuple[tuple[Axis, int], ...]:
+    def grid_axes(self) -> tuple[tuple[Axis, SizeLike], ...]:
         """The axes that make the grid, the slowest first, and how many iterations of each a program takes."""
-        axes = [(a, 1) for a in self.outer]
+        axes: list[tuple[Axis, SizeLike]] = [(a, 1) for a in self.outer]
         if self.crossed is not None and self.crossed is not self.chunked:
             axes.append((self.crossed, SQUARE))
         if self.chunked is not None:
@@ -81,7 +83,7 @@ class Schedule:
         return tuple(axes)
 
     @property
-    def grid(self) -> int:
+    def grid(self) -> SizeLike:
         """The number of programs."""
         return math.prod(-(-a.extent // chunk) for a, chunk in self.grid_axes)
 
@@ -120,7 +122,9 @@ def by_stride(space: Space) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
     stores = [r.at for r in space.results]
 
     def widest(a: Axis) -> int:
-        return max((abs(at.coefficient(a)) for at in stores), default=0) or max((abs(at.coefficient(a)) for at in loads), default=0)
+        return max((abs(typical(at.coefficient(a))) for at in stores), default=0) or max(
+            (abs(typical(at.coefficient(a))) for at in loads), default=0
+        )
 
     return tuple(sorted(space.rows, key=widest, reverse=True)), tuple(sorted(space.columns, key=widest, reverse=True))
 
@@ -134,17 +138,17 @@ def vector_axis(space: Space, merged: Merged) -> Axis | None:
     scans = any(isinstance(e, Scan) for e in seen)  # steps along a scanned column depend on each other
     candidates = [*([] if scans else reversed(merged.columns)), *reversed(merged.rows)]
 
-    total = math.prod(a.extent for a in (*merged.rows, *merged.columns))
+    total = typical(math.prod(a.extent for a in (*merged.rows, *merged.columns)))
 
     def score(a: Axis) -> float:
         def step(at: Affine, k: float) -> float:
-            c = abs(at.coefficient(a))
-            touched = math.prod(t.extent for t, _ in at.terms if isinstance(t, Axis))  # a row result is stored rarely
+            c = abs(typical(at.coefficient(a)))
+            touched = typical(math.prod(t.extent for t, _ in at.terms if isinstance(t, Axis)))  # a row result is stored rarely
             # share used of the memory fetched for neighbors; with stride 0 one element serves them all
             used = 1 / min(c, SECTOR) if c else 0.625
             return k * (2 * used - 1) * touched / max(total, 1)
 
-        return sum(step(at, 1) for at in loads) + sum(step(at, 2) for at in stores) - (2 if a.extent < 8 else 0)
+        return sum(step(at, 1) for at in loads) + sum(step(at, 2) for at in stores) - (2 if below(a.extent, 8) else 0)
 
     best = max(candidates, key=score, default=None)
     if best is not None and any(at.coefficient(best) not in (0, 1) for at in stores):
@@ -156,14 +160,14 @@ def vector_axis(space: Space, merged: Merged) -> Axis | None:
 def crossed_axis(space: Space, merged: Merged, vector: Axis | None) -> Axis | None:
     """Returns the row axis along which most elements that are loaded with a stride along `vector` are contiguous, where transposing
     tiles is worth it."""
-    if vector is None or merged.columns or vector.extent < 8:
+    if vector is None or merged.columns or below(vector.extent, 8):
         return None
     along: Counter[Axis] = Counter()
     for e in dict.fromkeys(e for r in space.results for e in walk(r.expr) if isinstance(e, Load)):
         at = e.at.rename(merged.rename)
-        inner = (a for a in merged.rows if a is not vector and a.extent >= 8 and at.coefficient(a) == 1)
+        inner = (a for a in merged.rows if a is not vector and not below(a.extent, 8) and at.coefficient(a) == 1)
         if crosses(e, at, vector) and (axis := next(inner, None)) is not None:
-            along[axis] += math.prod(t.extent for t, _ in at.terms if isinstance(t, Axis))
+            along[axis] += typical(math.prod(t.extent for t, _ in at.terms if isinstance(t, Axis)))
     return max(along, key=along.__getitem__, default=None)
 
 
@@ -182,37 +186,44 @@ def crosses(e: Load, at: Affine, vector: Axis) -> bool:
     return at.coefficient(vector) not in (0, 1) and not e.guard and not at.opaque
 
 
+def _extent(vector: Axis) -> int:
+    """Returns the elements along the vector axis that blocks are chosen for: at least some, where they depend on the call."""
+    return max(typical(vector.extent), FEW) if is_symbolic(vector.extent) else vector.extent
+
+
 def schedule(space: Space, config: CpuConfig | None = None) -> Schedule:
     """Returns the schedule of a space; `config` overrides the cost model's choice."""
     merged = coalesce(*by_stride(space), space.places())
     scanned = scanned_axis(space, merged)
-    vector = scanned if scanned is not None and scanned.extent >= SCAN_LANES else vector_axis(space, merged)
+    vector = scanned if scanned is not None and not below(scanned.extent, SCAN_LANES) else vector_axis(space, merged)
     column_vector = vector in merged.columns
     widest = max((bits(e.dtype) for e in per_element(space)), default=32)
     crossed = crossed_axis(space, merged, vector) if config is None else None
     if crossed is not None and vector is not None:
         outer = tuple(a for a in merged.rows if a is not vector and a is not crossed)
-        return Schedule(CpuConfig(lanes=side(vector.extent)), merged, vector, outer, crossed, SQUARE, (vector,), crossed)
+        return Schedule(CpuConfig(lanes=side(typical(vector.extent))), merged, vector, outer, crossed, SQUARE, (vector,), crossed)
     if config is None:
-        extent = vector.extent if vector else 1
+        extent = _extent(vector) if vector else 1
         config = choose(operations(space), widest, extent, 0 if column_vector else accumulators(space, merged))
         if scanned is not None and vector is scanned:
             config = replace(config, lanes=SCAN_LANES)
     rows = [a for a in merged.rows if a is not vector] + ([vector] if vector in merged.rows else [])
-    work = max(config.work // max(math.prod(a.extent for a in merged.columns), 1), 1)
+    elements = math.prod(a.extent for a in merged.columns)
+    work = 1 if elements == 0 else most(config.work // elements, 1)
     inner: list[Axis] = []
-    covered = 1
-    chunked, chunk = None, 0
+    covered: SizeLike = 1
+    chunked: Axis | None = None
+    chunk: SizeLike = 0
     while rows:
         a = rows.pop()
         wanted = -(-work // covered)
         if a is vector:
             wanted = -(-wanted // config.lanes) * config.lanes
-        if wanted >= a.extent:
+        if typical(wanted) >= typical(a.extent) and not is_symbolic(a.extent):
             inner.insert(0, a)
-            covered *= a.extent
+            covered = covered * a.extent
             continue
-        if wanted > 1:
+        if is_symbolic(wanted) or wanted > 1:
             chunked, chunk = a, wanted
         else:
             rows.append(a)

@@ -5,6 +5,8 @@ import math
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
+from lamina.core.size import is_symbolic
+
 from ..ir.affine import Axis
 from ..ir.expressions import Reduce, Scan
 from ..ir.reading import neutral
@@ -76,7 +78,8 @@ class Accumulators:
         """Reduces a block of partial results along a column axis to one scalar, and rounds the result to its own type."""
         if not isinstance(acc.type, ir.VectorType) or self.b.vector not in self._axes(r):
             return _cast(_like(acc, r.dtype), acc)
-        if math.prod(a.extent for a in self._axes(r)) >= LONG:
+        extents = tuple(a.extent for a in self._axes(r))
+        if is_symbolic(extents) or math.prod(extents) >= LONG:
             acc = self._joining(r, acc)
         kind = r.op.removeprefix("arith.")
         kind = _KINDS.get(kind, kind)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import arith, scf
 
+from lamina.core.size import is_symbolic, typical
+
 from ..ir.affine import Axis
 from ..space.nests import Nest
 
@@ -40,7 +42,8 @@ def cut(loops: Loops, nest: Nest, axes: Sequence[Axis], shared: Axis | None) -> 
     run = RUN if config.wide_sums else PLAIN_RUN
     inner = 1
     for a in reversed(axes):
-        trips = a.extent // config.lanes if a is vector else a.extent
+        trips = typical(a.extent // config.lanes if a is vector else a.extent)
+        trips = max(trips, 2 * run) if is_symbolic(a.extent) else trips  # sums may be long at other sizes
         if a is not shared and inner * trips >= 2 * run and (config.wide_sums or a is not vector):
             return CascadeCut(a, max(run // inner, 1))
         inner *= max(trips, 1)
@@ -69,6 +72,8 @@ def cascade(loops: Loops, at: CascadeCut, nest: Nest, inits: list[ir.Value], bod
     totals = list(loop.results)
     if whole == axis.extent:
         return totals
-    parts = loops.loop(axis, zero, b.number(whole), b.number(axis.extent), step, axis.extent - whole, neutrals, body, single=True)
+    end, once = b.number(axis.extent), not is_symbolic(whole)
+    tail = axis.extent - whole if once else end
+    parts = loops.loop(axis, zero, b.number(whole), end, step, tail, neutrals, body, single=once)
     with b.point():
         return [sums.joined(r, total, part) for r, total, part in zip(nest.reductions, totals, parts, strict=True)]

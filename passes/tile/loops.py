@@ -8,6 +8,8 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, scf, vector
 
+from lamina.core.size import Size, at_most, is_symbolic, typical
+
 from ..ir.affine import Affine, Axis
 from ..ir.expressions import Apply, Expr, Load, Reduce, Scan, walk
 from ..space.nests import Nest, cost, nests_of, worth_keeping
@@ -15,6 +17,7 @@ from ..space.schedule import Schedule, bits
 from ..space.space import Space
 from . import online
 from .accumulators import Accumulators
+from .arguments import KernelSizes
 from .cascades import CascadeCut, cascade, cut
 from .emit import parts, unaligned_rows
 from .emit.bounds import Range, inner_blocks
@@ -31,10 +34,16 @@ class Loops:
     """Emits the body of one kernel. results: the flat memref that each result is stored to."""
 
     def __init__(
-        self, entry: ir.Block, space: Space, plan: Schedule, memory: dict[ir.Value, Memory], results: list[ir.Value]
+        self,
+        entry: ir.Block,
+        space: Space,
+        plan: Schedule,
+        memory: dict[ir.Value, Memory],
+        results: list[ir.Value],
+        sizes: KernelSizes,
     ) -> None:
         self.space, self.plan = space, plan
-        self.b = Blocks(entry, memory, plan.merged, plan.config.lanes, plan.config.streams)
+        self.b = Blocks(entry, memory, plan.merged, plan.config.lanes, plan.config.streams, sizes)
         self.b.apart = plan.config.apart
         self.results = list(zip(space.results, results, strict=True))
         self.nests = nests_of(space, plan.merged.columns, self.results, plan.config.online and plan.column_vector)
@@ -67,7 +76,7 @@ class Loops:
                 n = -(-a.extent // chunk)
                 at = rest if i == 0 else arith.remui(rest, b.number(n))
                 rest = rest if i == 0 else arith.divui(rest, b.number(n))
-                if a is self.plan.chunked or chunk > 1:
+                if a is self.plan.chunked or chunk != 1:
                     first = arith.muli(at, b.number(chunk))
                     left = arith.subi(b.number(a.extent), first)
                     chunks[a] = first, arith.minui(left, b.number(chunk)) if a.extent % chunk else b.number(chunk)
@@ -101,7 +110,7 @@ class Loops:
             return unaligned_rows.over(self, axis, self.plan.shift, inits, body)
         if exact is None and self.plan.config.masked and axis is self.plan.chunked:
             return self.loop(axis, first, zero, count, lanes, count, inits, body, single=True)
-        if exact is not None:
+        if exact is not None and not isinstance(exact, Size):
             whole = exact // lanes * lanes
             inner = inner_blocks(self.space, plan.merged.rename, axis, lanes, exact) if b.apart else None
             if inner is not None:
@@ -111,8 +120,11 @@ class Loops:
             if exact % lanes:
                 inits = self.loop(axis, first, b.number(whole), count, lanes, exact - whole, inits, body, single=True)
             return inits
-        with b.point():
-            whole_value = arith.subi(count, arith.remui(count, b.number(lanes)))
+        if exact is not None:
+            whole_value = b.number(exact // lanes * lanes)
+        else:
+            with b.point():
+                whole_value = arith.subi(count, arith.remui(count, b.number(lanes)))
         inits = self.loop(axis, first, zero, whole_value, lanes, None, inits, body)
         return self.loop(axis, first, whole_value, count, lanes, count, inits, body)
 
@@ -224,7 +236,7 @@ class Loops:
             with b.point():
                 largest, sum_, scale = online.total(sums[len(nest.carried) + 2 * i :][:2])
                 b.stack[-1].memo.update(zip(pair, (largest, sum_), strict=True))
-                if len(axes) == 1 and axes[0].extent <= plan.config.lanes:
+                if len(axes) == 1 and at_most(axes[0].extent, plan.config.lanes):
                     wanted = list(dict.fromkeys(e for n in self.nests[order + 1 :] for root in n.roots() for e in walk(root)))
                     online.reuse(powers[i][0], sum_, scale, pair, wanted, powers[i][1])
         b.kept.update(saving)
@@ -234,7 +246,7 @@ class Loops:
     def _order(self, nest: Nest) -> tuple[Axis | None, list[Axis]]:
         """Returns the loop whose iterations teams of threads share, if any, and all loops of a nest, the outermost first."""
         axes = [a for a in nest.axes if a is not self.b.vector] + [a for a in nest.axes if a is self.b.vector]
-        shared = max(axes, key=lambda a: a.extent, default=None) if self.plan.config.teams > 1 and not nest.scans else None
+        shared = max(axes, key=lambda a: typical(a.extent), default=None) if self.plan.config.teams > 1 and not nest.scans else None
         axes.sort(key=lambda a: a is not shared)  # outermost: every team starts from neutral elements
         return shared, axes
 
@@ -278,6 +290,8 @@ class Loops:
         columns, config = self.plan.merged.columns, self.plan.config
         if not self.plan.column_vector or not config.scratch:
             return {}
+        if is_symbolic(tuple(a.extent for a in columns)):
+            return {}
         step, at = 1, Affine()
         for a in reversed(columns):
             at, step = at + Affine.of(a, step), step * a.extent
@@ -294,6 +308,6 @@ class Loops:
     def _costs(self, e: Expr) -> bool:
         """Returns whether a value takes many operations, or is gathered from memory and does not stay in registers."""
         if isinstance(e, Load):
-            several = math.prod(a.extent for a in self.plan.merged.columns) > self.plan.config.lanes
+            several = typical(math.prod(a.extent for a in self.plan.merged.columns)) > self.plan.config.lanes
             return several and not e.at.opaque and e.at.rename(self.plan.merged.rename).coefficient(self.plan.vector) not in (0, 1)
         return isinstance(e, Apply) and cost(e) >= self.plan.config.reuse

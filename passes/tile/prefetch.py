@@ -2,6 +2,8 @@
 
 from torch_mlir import ir
 
+from lamina.core.size import typical
+
 from ..ir.expressions import Load, walk
 from ..space.nests import Nest
 from ..space.schedule import Schedule, bits
@@ -23,7 +25,7 @@ def streams(b: Blocks, plan: Schedule, space: Space, results: list[tuple[Result,
         return out
     for e in dict.fromkeys(e for r, _ in results for e in walk(r.expr) if isinstance(e, Load)):
         flat, dtype = b.memory[e.tensor]
-        size = ir.MemRefType(flat.type).shape[0] * bits(dtype) // 8
+        size = typical(b.sizes.spans[flat]) * bits(dtype) // 8
         if plan.vector in b.axes(e) and not e.guard and size >= STREAM_BYTES:
             out[e] = AHEAD_BYTES * 8 // bits(dtype)
     return out
@@ -42,6 +44,6 @@ def next_row(b: Blocks, plan: Schedule, first: Nest, nest: Nest) -> dict[Load, i
     for e in shared:
         if isinstance(e, Load):
             step = e.at.rename(plan.merged.rename).coefficient(rows[-1])
-            if plan.vector in b.axes(e) and ROW_BYTES[0] <= step * bits(e.dtype) // 8 <= ROW_BYTES[1]:
+            if plan.vector in b.axes(e) and ROW_BYTES[0] <= typical(step) * bits(e.dtype) // 8 <= ROW_BYTES[1]:
                 out[e] = step
     return out

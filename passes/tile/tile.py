@@ -10,9 +10,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
 from torch_mlir import ir
-from torch_mlir.dialects import func, memref
+from torch_mlir.dialects import func
 
 from lamina.core.errors import CompileError
+from lamina.core.layout import Layout
+from lamina.core.size import typical
 from lamina.core.target import Target
 from lamina.schedules import nvvm
 from lamina.schedules.contraction import GemmConfig
@@ -23,6 +25,7 @@ from ..fusion.fuse import where
 from ..infra.base import Pass
 from ..ir.expressions import Apply, Load, walk
 from ..ir.reading import Untraceable, element_type, shape_of
+from ..ir.sizes import size_attribute
 from ..lower.route_to_triton import send
 from ..plan.launches import ALIGNED, alignments, layouts
 from ..space.contraction import Unfit
@@ -31,6 +34,7 @@ from ..space.planes import PLANES, Planes, PlaneWindow, planes_of
 from ..space.schedule import Schedule, bits, operations, schedule
 from ..space.schedule_gpu import chosen_rows, schedule_gpu
 from ..space.space import Space, find_space
+from .arguments import Argument, KernelSizes
 from .emit.direct_convolution import DirectConvolutionProgram
 from .emit.elements import Memory
 from .emit.planes import PlaneProgram
@@ -80,7 +84,7 @@ class TilePass(Pass):
                 name = ir.StringAttr(f.attributes["sym_name"]).value
                 if not len(f.regions[0].blocks):
                     raise CompileError(f"kernel @{name} has no body", where=where(f.location))
-                types = launched.get(name) or _contiguous(f)
+                types = [Argument(*given) for given in launched[name]] if launched.get(name) else _contiguous(f)
                 aligned = starts.get(name, [ALIGNED] * len(types))
                 with f.location:
                     new = _lower(f, name, types, aligned, self.target, self.round_intermediates)
@@ -119,22 +123,21 @@ def _early(target: Target) -> Callable[[ir.Operation], bool]:
     return early
 
 
-def _contiguous(f: ir.Operation) -> list[ir.MemRefType]:
+def _contiguous(f: ir.Operation) -> list[Argument]:
     """Returns contiguous layouts, for a kernel that nothing launches."""
     block = f.regions[0].blocks[0]
     values = [*block.arguments, *list(block.operations)[-1].operands]
     byte = ir.IntegerType.get_signless(8)
-    return [ir.MemRefType.get(shape_of(v), byte if element_type(v) == "i1" else ir.ShapedType(v.type).element_type) for v in values]
+    elements = [byte if element_type(v) == "i1" else ir.ShapedType(v.type).element_type for v in values]
+    return [Argument(element, Layout.row_major(shape_of(v))) for element, v in zip(elements, values, strict=True)]
 
 
-def _lower(
-    f: ir.Operation, name: str, types: list[ir.MemRefType], aligned: list[int], target: Target, round_half: bool
-) -> ir.Operation:
+def _lower(f: ir.Operation, name: str, types: list[Argument], aligned: list[int], target: Target, round_half: bool) -> ir.Operation:
     """Emits the tile program of a kernel function. types, aligned: layout and alignment of its arguments, inputs then outputs."""
     block = f.regions[0].blocks[0]
     outs = list(list(block.operations)[-1].operands)
     n_in = len(block.arguments)
-    strides = [tuple(t.get_strides_and_offset()[0]) for t in types]
+    strides = [t.layout.strides for t in types]
     if all(0 in t.type.shape for t in outs):
         return _nothing(f, name, types, len(outs))
     try:
@@ -161,7 +164,7 @@ def _lower(
 
 
 def _lower_product(
-    f: ir.Operation, name: str, types: list[ir.MemRefType], aligned: list[int], target: Target, round_half: bool
+    f: ir.Operation, name: str, types: list[Argument], aligned: list[int], target: Target, round_half: bool
 ) -> ir.Operation:
     """Emits the program of a group that lamina-select-kernels has formed around a matrix product and its epilogue."""
     if not target.is_gpu:
@@ -169,7 +172,7 @@ def _lower_product(
         raise CompileError(f"{target} has no schedules of products", where=where(f.location), remedy=remedy)
     config = GemmConfig.read(ir.StringAttr(f.attributes[CHOICE]).value)
     try:
-        made = lower_product(f, name, types, config, round_half)
+        made = lower_product(f, name, [t.type for t in types], config, round_half)
     except Unfit as e:
         raise CompileError(f"kernel @{name} is no product that {config} could compute: {e}", where=where(f.location)) from None
     new, grid = made.function, made.grid
@@ -184,7 +187,7 @@ def _lower_product(
 def _program(
     f: ir.Operation,
     name: str,
-    types: list[ir.MemRefType],
+    types: list[Argument],
     space: Space,
     plan: Any,
     emitter: type[Loops | DirectConvolutionProgram | PlaneProgram],
@@ -193,19 +196,21 @@ def _program(
     block = f.regions[0].blocks[0]
     n_in = len(block.arguments)
     with ir.InsertionPoint(f):
-        new = func.FuncOp(name, (list(types), []))
+        new = func.FuncOp(name, ([t.type for t in types], []))
         body = new.add_entry_block()
+        sizes = KernelSizes(body)
         with ir.InsertionPoint(body):
             program = ir.Operation.create("tile.program_id", results=[ir.IndexType.get()]).results[0]
-            flat = [_flat(m, t, tuple(t.get_strides_and_offset()[0])) for m, t in zip(body.arguments, types, strict=True)]
+            flat = [sizes.flat(m, t) for m, t in zip(list(body.arguments), types, strict=False)]
             memory: dict[ir.Value, Memory] = {a: (m, element_type(a)) for a, m in zip(block.arguments, flat, strict=False)}
-            emitter(body, space, plan, memory, flat[n_in:]).emit(program)
+            emitter(body, space, plan, memory, flat[n_in:], sizes).emit(program)
             func.ReturnOp([])
+        sizes.finish(new.operation)
     return new.operation
 
 
 def _lower_direct_convolution(
-    f: ir.Operation, name: str, types: list[ir.MemRefType], aligned: list[int], space: Space, target: Target
+    f: ir.Operation, name: str, types: list[Argument], aligned: list[int], space: Space, target: Target
 ) -> ir.Operation:
     """Emits the program of a group that lamina-depthwise has formed around a direct convolution and its epilogue."""
     block = f.regions[0].blocks[0]
@@ -218,7 +223,7 @@ def _lower_direct_convolution(
     return _describe_windows(_program(f, name, types, space, plan, DirectConvolutionProgram), f, space, plan, spread)
 
 
-def _lower_planes(f: ir.Operation, name: str, types: list[ir.MemRefType], space: Space) -> ir.Operation | None:
+def _lower_planes(f: ir.Operation, name: str, types: list[Argument], space: Space) -> ir.Operation | None:
     """Emits the program of a depthwise convolution on a CPU and its epilogue; None where the memory layout does not suit planes."""
     try:
         plan = planes_of(space, PlaneWindow.read(f.attributes[PLANES]), f.regions[0].blocks[0])
@@ -236,10 +241,10 @@ def _describe_windows(
     return _describe(new, f, spread, grid=plan.grid, bytes=moved, flops=flops, outputs=len(outs))
 
 
-def _nothing(f: ir.Operation, name: str, types: list[ir.MemRefType], outputs: int) -> ir.Operation:
+def _nothing(f: ir.Operation, name: str, types: list[Argument], outputs: int) -> ir.Operation:
     """Emits an empty program with a grid of 0, for a group whose results have no elements."""
     with ir.InsertionPoint(f):
-        new = func.FuncOp(name, (list(types), []))
+        new = func.FuncOp(name, ([t.type for t in types], []))
         with ir.InsertionPoint(new.add_entry_block()):
             func.ReturnOp([])
     return _describe(new.operation, f, {}, grid=0, bytes=0, flops=0, outputs=outputs)
@@ -247,7 +252,7 @@ def _nothing(f: ir.Operation, name: str, types: list[ir.MemRefType], outputs: in
 
 def _describe(new: ir.Operation, old: ir.Operation, spread: dict[str, Any], **numbers: int) -> ir.Operation:
     for key, n in numbers.items():
-        new.attributes[f"tile.{key}"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), n)
+        new.attributes[f"tile.{key}"] = size_attribute(n)
     for key in SPREAD & spread.keys():
         new.attributes[f"tile.{key}"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), spread[key])
     if spread:
@@ -260,15 +265,6 @@ def _describe(new: ir.Operation, old: ir.Operation, spread: dict[str, Any], **nu
     return new
 
 
-def _flat(m: ir.Value, type_: ir.MemRefType, strides: tuple[int, ...]) -> ir.Value:
-    """Returns `m` as a contiguous memref of rank 1 from its first to its last element."""
-    span = 1 + sum((n - 1) * s for n, s in zip(type_.shape, strides, strict=True)) if 0 not in type_.shape else 1
-    if type_.rank == 1 and strides == (1,):
-        return m
-    flat = ir.MemRefType.get([span], type_.element_type)
-    return memref.ReinterpretCastOp(flat, m, [], [], [], [0], [span], [1]).result
-
-
 def traffic(space: Space, outs: list[ir.Value]) -> tuple[int, int]:
     """Returns the bytes that one launch must move at least once, and the operations that it computes."""
     seen = dict.fromkeys(e for r in space.results for e in walk(r.expr))
@@ -278,7 +274,7 @@ def traffic(space: Space, outs: list[ir.Value]) -> tuple[int, int]:
         if isinstance(e, Load):
             touched = math.prod(a.extent for a in e.free) if not e.at.opaque else points
             whole = math.prod(shape_of(e.tensor))
-            read[e.tensor] = max(read.get(e.tensor, 0), min(touched, whole))
+            read[e.tensor] = max(read.get(e.tensor, 0), min(touched, whole, key=typical), key=typical)
     moved = sum(n * bits(element_type(t)) // 8 for t, n in read.items())
     moved += sum(math.prod(shape_of(v)) * bits(element_type(v)) // 8 for v in outs)
     return moved, operations(space) * points if any(isinstance(e, Apply) for e in seen) else 0

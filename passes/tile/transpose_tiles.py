@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, scf, vector
 
+from lamina.core.size import Size, is_symbolic, typical
 from lamina.schedules.base import SQUARE
 
 from ..ir.affine import Affine, Axis
@@ -30,11 +31,11 @@ class TransposeTiles:
         self.vector: Axis = plan.vector
         self.lanes = plan.config.lanes
         loads = dict.fromkeys(e for r in space.results for e in walk(r.expr) if isinstance(e, Load))
-        self.early = any(ir.MemRefType(blocks.memory[e.tensor][0].type).shape[0] >= EARLY for e in loads)
+        self.early = any(typical(blocks.sizes.spans[blocks.memory[e.tensor][0]]) >= EARLY for e in loads)
         if self.early:
             blocks.ahead = {e: self.lanes for e in loads if not e.guard and self._at(e).coefficient(self.vector) == 1}
         self.loads = crossing_loads(space, plan)
-        self.rows = min(SQUARE, -(-self.crossed.extent // SIDE) * SIDE)
+        self.rows = SQUARE if is_symbolic(self.crossed.extent) else min(SQUARE, -(-self.crossed.extent // SIDE) * SIDE)
 
     def _at(self, e: Load) -> Affine:
         return e.at.rename(self.plan.merged.rename)
@@ -80,8 +81,10 @@ class TransposeTiles:
         sizes = [self.vector.extent, self.crossed.extent]
         strides = [at.coefficient(self.vector), 1]
         dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
-        type_ = ir.MemRefType.get(sizes, stored, ir.StridedLayoutAttr.get(dynamic, strides))
-        view = memref.ReinterpretCastOp(type_, flat, [b.index(rest)], [], [], [dynamic], sizes, strides).result
+        plain = [[dynamic if isinstance(n, Size) else n for n in part] for part in (sizes, strides)]
+        given = [[b.number(n) for n in part if isinstance(n, Size)] for part in (sizes, strides)]
+        type_ = ir.MemRefType.get(plain[0], stored, ir.StridedLayoutAttr.get(dynamic, plain[1]))
+        view = memref.ReinterpretCastOp(type_, flat, [b.index(rest)], *given, [dynamic], *plain).result
         square = ir.VectorType.get([SIDE, SIDE], stored)
         swap = ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(1), ir.AffineDimExpr.get(0)])
         whole = [n % length == 0 for n, length in ((sizes[1], self.rows), (sizes[0], self.lanes))]

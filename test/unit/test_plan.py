@@ -11,14 +11,12 @@ from reference import run
 from torch_mlir import ir
 
 from lamina.core import program_json
+from lamina.core.arena import ArenaSlot, live_bytes, place
 from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
 from lamina.core.program import Device, Launch, Program, Ref
 from lamina.dialects import context
 from lamina.passes.ir.dense_bytes import dense_bytes
-from lamina.passes.plan.arena import place
-from lamina.passes.plan.lifetimes import live_bytes
-from lamina.passes.plan.model import ArenaSlot
 from lamina.passes.plan.plan import PlanPass
 from lamina.passes.plan.program import program_from
 

@@ -34,7 +34,6 @@ def flat(e: Emit, memory: ir.Value) -> ir.Value:
     offset is not known."""
     of = ir.MemRefType(memory.type)
     steps, offset = of.get_strides_and_offset()
-    span = 1 + sum((extent - 1) * step for extent, step in zip(of.shape, steps, strict=True))
     if (of.rank == 1 and steps == [1]) or 0 in of.shape:
         return memory
     if offset == ir.ShapedType.get_dynamic_stride_or_offset():
@@ -43,6 +42,7 @@ def flat(e: Emit, memory: ir.Value) -> ir.Value:
             where=where(e.loc),
             remedy="add the offset to the indices instead of giving it to the memref",
         )
+    span = 1 + sum((extent - 1) * step for extent, step in zip(of.shape, steps, strict=True))
     wanted = ir.MemRefType.get([span], of.element_type)
     static = ir.DenseI64ArrayAttr.get
     return e.op(
@@ -75,7 +75,7 @@ def lower_gather(op: ir.Operation) -> None:
     found = lane_stride(index)
     if found is None:
         positions = e.wrap(index) * step if step != 1 else e.wrap(index)
-        if ir.MemRefType(memory.type).shape[0] < 1 << 31:
+        if 0 <= ir.MemRefType(memory.type).shape[0] < 1 << 31:
             positions = positions.cast("arith.index_cast", ir.IntegerType.get_signless(32))
         start, offsets = scalar.constant(0, ir.IndexType.get()).value, positions.value
         value = e.op("vector.gather", [result], [memory, start, offsets, mask, otherwise]).result

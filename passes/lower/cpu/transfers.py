@@ -142,8 +142,12 @@ class Transfer:
 
     def left(self, dim: int) -> Num:
         """Returns the elements from the transfer's start to the end of a dimension."""
-        scalar = Emit(self.emit.ip, self.emit.loc)
-        return scalar.constant(self.of.shape[dim], ir.IndexType.get()) - scalar.wrap(self.indices[dim])
+        scalar, index = Emit(self.emit.ip, self.emit.loc), ir.IndexType.get()
+        if self.of.is_dynamic_dim(dim):
+            whole = scalar.wrap(scalar.op("memref.dim", [index], [self.memory, scalar.constant(dim, index).value]).result)
+        else:
+            whole = scalar.constant(self.of.shape[dim], index)
+        return whole - scalar.wrap(self.indices[dim])
 
     def lane_mask(self, dim: int, lanes: int) -> ir.Value:
         """Returns the mask of lanes in bounds of dimension `dim`."""

@@ -8,6 +8,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
 from lamina.core.errors import CompileError
+from lamina.core.size import is_symbolic
 
 from ...ir.affine import Affine, Axis
 from ...space.schedule import Shift
@@ -91,7 +92,7 @@ def _runs(b: "Blocks", at: Affine) -> Runs | None:
     if b.vector is None or at.coefficient(b.vector) not in (0, 1):
         return None
     terms = [(t, c) for t, c in at.terms if not isinstance(t, Axis) and b.is_block(t)]
-    if not terms or not all(t in b.merged.quotients for t, _ in terms):
+    if not terms or not all(t in b.merged.quotients for t, _ in terms) or is_symbolic(tuple(c for _, c in terms)):
         return None
     return {b.merged.quotients[t]: c for t, c in terms}
 

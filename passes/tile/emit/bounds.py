@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
+from lamina.core.size import SizeLike, at_most, below, is_symbolic, least, most
+
 from ...ir.affine import Affine, Axis
 from ...ir.expressions import InBounds, Load, walk
 from ...ir.guards import Bound, Guard
@@ -14,7 +16,7 @@ from ...space.space import Space
 if TYPE_CHECKING:
     from .elements import Blocks
 
-Range = tuple[int, int]  # the first value, and the last
+Range = tuple[SizeLike, SizeLike]  # the first value, and the last
 _NARROW = 1 << 31
 
 
@@ -44,7 +46,7 @@ def _holds(b: "Blocks", bound: Bound) -> bool:
     if at.opaque or not any(a in b.ranges for a, _ in at.terms):
         return False
     low, high = extremes(at, b.ranges)
-    return low >= bound.low and high < bound.high
+    return at_most(bound.low, low) and below(high, bound.high)
 
 
 def extremes(at: Affine, ranges: dict[Axis, Range]) -> Range:
@@ -52,7 +54,8 @@ def extremes(at: Affine, ranges: dict[Axis, Range]) -> Range:
     low = high = at.constant
     for a, c in at.terms:
         first, last = ranges.get(a, (0, a.extent - 1))
-        low, high = low + min(c * first, c * last), high + max(c * first, c * last)
+        ends = first * c, last * c
+        low, high = least(*ends) + low, most(*ends) + high
     return low, high
 
 
@@ -61,7 +64,7 @@ def _compared(b: "Blocks", bound: Bound, wide: bool) -> ir.Value:
     lanes = wide and (at.coefficient(b.vector) != 0 or any(not isinstance(t, Axis) and b.is_block(t) for t, _ in at.terms))
     index = b.lane_index(bound.at) if lanes else b.index(bound.at)
 
-    def number(n: int) -> ir.Value:
+    def number(n: SizeLike) -> ir.Value:
         return b.splat(n, ir.IndexType.get()) if lanes else b.number(n)
 
     low = arith.cmpi(arith.CmpIPredicate.sge, index, number(bound.low))
@@ -75,11 +78,11 @@ def _lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
     set, the index grows along the vector axis alone among lanes, and it fits in 32 bits."""
     at = bound.at.rename(b.merged.rename)
     step = at.coefficient(b.vector)
-    if not b.apart or at.opaque or step <= 0:
+    if not b.apart or at.opaque or not below(0, step):
         return None
     low, high = extremes(at, b.ranges)
     reach = step * b.lanes
-    if max(abs(low), abs(high)) + reach >= _NARROW:
+    if is_symbolic((low, high, step, bound.low, bound.high)) or max(abs(low), abs(high)) + reach >= _NARROW:
         return None
     depth = max((b.bound[a][0] for a, _ in at.terms), default=0)
 
@@ -122,4 +125,4 @@ def inner_blocks(space: Space, change: dict[Axis, Affine], axis: Axis, lanes: in
 
 def _inside(bound: Bound, at: Affine, axis: Axis, first: int, lanes: int) -> bool:
     low, high = extremes(at, {axis: (first, first + lanes - 1)})
-    return low >= bound.low and high < bound.high
+    return at_most(bound.low, low) and below(high, bound.high)

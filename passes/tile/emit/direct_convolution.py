@@ -20,6 +20,7 @@ from ...ir.expressions import Apply, Const, Expr, InBounds, Interner, Load, Redu
 from ...ir.guards import Bound, Guard
 from ...space.direct_convolution import DirectConvolution
 from ...space.space import Space
+from ..arguments import KernelSizes
 from .elements import Blocks, Memory
 from .scopes import element
 
@@ -67,10 +68,16 @@ class DirectConvolutionProgram:
     """Emits the body of one direct convolution kernel. results: the flat memref that each result is stored to."""
 
     def __init__(
-        self, entry: ir.Block, space: Space, plan: DirectConvolution, memory: dict[Any, Memory], results: list[ir.Value]
+        self,
+        entry: ir.Block,
+        space: Space,
+        plan: DirectConvolution,
+        memory: dict[Any, Memory],
+        results: list[ir.Value],
+        sizes: KernelSizes,
     ) -> None:
         self.plan = plan
-        self.b = WindowBlocks(entry, memory, plan.merged, plan.config.lanes, 0)
+        self.b = WindowBlocks(entry, memory, plan.merged, plan.config.lanes, 0, sizes)
         self.results = list(zip(space.results, results, strict=True))
         self.make = Interner()
         self.pixel_first = plan.column in plan.product.arg.args[0].free

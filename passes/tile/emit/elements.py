@@ -9,10 +9,13 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, vector
 
+from lamina.core.size import Size, typical
+
 from ...ir.affine import Affine, Axis
 from ...ir.expressions import Apply, Const, Expr, InBounds, Load, Position, Reduce, Scan
 from ...ir.guards import Guard
 from ...space.coalesce import Merged
+from ..arguments import KernelSizes
 from . import access, bounds
 from .scopes import Scopes, attribute, element
 
@@ -24,8 +27,10 @@ Memory = tuple[ir.Value, str]  # flat memref, element type of the tensor ("i1" l
 class Blocks(Scopes):
     """Emits expressions into the innermost open scope."""
 
-    def __init__(self, entry: ir.Block, memory: dict[Any, Memory], merged: Merged, lanes: int, streams: int) -> None:
-        super().__init__(entry, merged, lanes)
+    def __init__(
+        self, entry: ir.Block, memory: dict[Any, Memory], merged: Merged, lanes: int, streams: int, sizes: KernelSizes
+    ) -> None:
+        super().__init__(entry, merged, lanes, sizes)
         self.memory = memory
         self.stream_bytes = streams  # results from this size on bypass the caches; 0: none do
         self.kept: dict[Expr, tuple[ir.Value, Affine]] = {}  # values of a row in scratch memory: where, and at which index
@@ -149,6 +154,8 @@ class Blocks(Scopes):
 
     def _emit(self, e: Expr) -> ir.Value:
         match e:
+            case Const() if isinstance(e.value, Size):
+                return self.constant(e.value, element(e.dtype))
             case Const():
                 return arith.constant(element(e.dtype), attribute(e.value, element(e.dtype)))
             case Position():
@@ -243,7 +250,7 @@ class Blocks(Scopes):
         type_ = ir.MemRefType(flat.type)
         line = LINE * 8 // type_.element_type.width
         for i in range(0, self.lanes, line):
-            to = arith.minui(arith.addi(at, self.number(distance + i)), self.number(type_.shape[0] - 1))
+            to = arith.minui(arith.addi(at, self.number(distance + i)), self.number(self.sizes.spans[flat] - 1))
             memref.prefetch(flat, [to], False, 2, True)
 
     def store(self, e: Expr, flat: ir.Value, dtype: str, at: Affine) -> None:
@@ -269,7 +276,7 @@ class Blocks(Scopes):
         vector_step = at.coefficient(self.vector)
         steps = [c for c in steps if c != vector_step or vector_step != 1]
         whole = all(c * item % LINE == 0 for c in steps) and vector_step == 1
-        return whole and self.stack[-1].mask is None and 0 < self.stream_bytes <= type_.shape[0] * item
+        return whole and self.stack[-1].mask is None and 0 < self.stream_bytes <= typical(self.sizes.spans[flat]) * item
 
     # -- values of a row kept between loops
 

@@ -19,15 +19,24 @@ from lamina.schedules import cpu
 from ...ir.affine import Affine
 from ...space.planes import Planes
 from ...space.space import Space
+from ..arguments import KernelSizes
 from .elements import Blocks, Memory
 
 
 class PlaneProgram:
     """Emits the body of one kernel. results: the flat memref that each result is stored to."""
 
-    def __init__(self, entry: ir.Block, space: Space, plan: Planes, memory: dict[Any, Memory], results: list[ir.Value]) -> None:
+    def __init__(
+        self,
+        entry: ir.Block,
+        space: Space,
+        plan: Planes,
+        memory: dict[Any, Memory],
+        results: list[ir.Value],
+        sizes: KernelSizes,
+    ) -> None:
         self.plan = plan
-        self.b = Blocks(entry, memory, plan.merged, plan.lanes, 0)
+        self.b = Blocks(entry, memory, plan.merged, plan.lanes, 0, sizes)
         self.results = list(zip(space.results, results, strict=True))
         self.f32 = ir.F32Type.get()
 

@@ -12,9 +12,12 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
+from lamina.core.size import Size, SizeLike
+
 from ...ir.affine import Axis
 from ...ir.expressions import HALF, Expr
 from ...space.coalesce import Merged
+from ..arguments import KernelSizes
 
 
 @dataclass
@@ -45,10 +48,20 @@ def attribute(value: Any, type_: ir.Type) -> ir.Attribute:
     return ir.FloatAttr.get(type_, value) if isinstance(type_, ir.FloatType) else ir.IntegerAttr.get(type_, int(value))
 
 
+def _converted(size: ir.Value, type_: ir.Type) -> ir.Value:
+    """Converts an index to another type."""
+    if type_ == size.type:
+        return size
+    if isinstance(type_, ir.IntegerType):
+        return arith.index_cast(type_, size)
+    return arith.sitofp(type_, arith.index_cast(ir.IntegerType.get_signless(64), size))
+
+
 class Scopes:
     """The open scopes, the innermost last, and the axes that loops have bound."""
 
-    def __init__(self, entry: ir.Block, merged: Merged, lanes: int) -> None:
+    def __init__(self, entry: ir.Block, merged: Merged, lanes: int, sizes: KernelSizes) -> None:
+        self.sizes = sizes
         self.stack = [Scope(entry)]
         self.merged, self.lanes = merged, lanes
         self.vector: Axis | None = None
@@ -108,16 +121,22 @@ class Scopes:
     # -- constants
 
     def constant(self, value: Any, type_: ir.Type) -> ir.Value:
-        """Returns a scalar constant at the start of the program."""
+        """Returns a scalar constant, or a symbolic size, at the start of the program."""
+        if isinstance(value, Size):
+            return self.memoized((repr(value), str(type_)), 0, lambda: _converted(self.sizes.value(value), type_))
         return self.memoized((repr(value), str(type_)), 0, lambda: arith.constant(type_, attribute(value, type_)))
 
-    def number(self, n: int) -> ir.Value:
-        """Returns an index constant."""
+    def number(self, n: SizeLike) -> ir.Value:
+        """Returns a number or a symbolic size as an index."""
         return self.constant(n, ir.IndexType.get())
 
     def splat(self, value: Any, type_: ir.Type) -> ir.Value:
         """Returns a constant vector with `value` in all lanes."""
         whole = ir.VectorType.get([self.lanes], type_)
+        if isinstance(value, Size):
+            return self.memoized(
+                ("splat", repr(value), str(type_)), 0, lambda: vector.broadcast(whole, self.constant(value, type_))
+            )
         return self.memoized(
             ("splat", repr(value), str(type_)), 0,
             lambda: arith.constant(whole, ir.DenseElementsAttr.get_splat(whole, attribute(value, type_))),

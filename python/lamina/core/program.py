@@ -21,7 +21,7 @@ Dtype = Annotated[str, tuple(ITEM_BYTES)]
 Device = Literal["cpu", "cuda"]
 ALIGNED = 16  # alignment in bytes that GPU kernels assume of every buffer, unless its TensorSpec says otherwise
 
-BufferKind = Literal["input", "arena", "output", "constant", "owned"]
+BufferKind = Literal["input", "arena", "output", "constant", "owned", "sizes"]
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,7 @@ class Buffer:
               output    fresh memory, allocated by the runtime, that leaves with a result
               constant  `Program.constants[index]`, read-only
               owned     the result of a Call, memory of its library
+              sizes     the values of `Program.sizes[index]`, each an i64
     index   the argument or the constant; for outputs and owned buffers their number among their kind
     offset  arena only, else 0
     bytes   size; 0 for a tensor without elements, which has no memory
@@ -100,7 +101,8 @@ class Launch:
     threads  threads of a block along x; 0 on the CPU
     cluster  blocks of a cluster
     shared   bytes of dynamic shared memory of a block
-    scratch  parameters after the arguments that the kernel alone uses: global memory for descriptors that it builds
+    scratch  parameters after the arguments that the kernel alone uses: values of symbolic sizes, global memory for descriptors that
+             it builds
     dependent  programmatic dependent launch (sm_90 and newer): the kernel waits (griddepcontrol.wait) before it touches global
                memory, so it may start before its predecessor on the stream has ended
     grid_yz  on a GPU: blocks along y and z
@@ -195,6 +197,7 @@ class Program:
     lower_bound  the most bytes of them live at one step: no packing can do better
     outputs      refs into outputs, owned memory or (a result that is a view of an argument) inputs
     saved        indices of the outputs that only a backward pass reads
+    sizes        symbolic sizes that kernels take as memory
     device       where its tensors live and its kernels run; with several GPUs, the arguments of each call say which
     """
 
@@ -210,3 +213,4 @@ class Program:
     name: str = "main"
     device: Device = "cpu"
     saved: tuple[int, ...] = ()
+    sizes: tuple[tuple[SizeLike, ...], ...] = ()

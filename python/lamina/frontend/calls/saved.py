@@ -17,6 +17,7 @@ from lamina.core.program import Program
 
 from ..fx.aliases import Outputs, ViewResult, storage
 from ..fx.rewriter import insert
+from ..fx.sizes import is_open, is_sized
 from .interface import Interface
 
 FREE = "lamina.free"
@@ -74,7 +75,7 @@ def _set_apart(forward: fx.GraphModule, numbers: Sequence[int]) -> None:
 def free_results(gm: fx.GraphModule) -> tuple[int, ...]:
     """Returns the numbers of results that may have any strides, for a graph whose strides AOTAutograd asks for."""
     context = torch._guards.TracingContext.try_get()
-    asked = context is not None and context.output_strides is not None
+    asked = context is not None and context.output_strides is not None and not is_sized(gm.graph)
     found: tuple[int, ...] = gm.graph.output_node().meta.get(FREE, ()) if asked else ()
     return found
 
@@ -121,7 +122,9 @@ def report(gm: fx.GraphModule, interface: Interface) -> None:
 def take_strides(gm: fx.GraphModule, inputs: Sequence[Any]) -> None:
     """Sets the strides of a graph's arguments to those of the tensors that it is compiled for."""
     for node, value in zip(gm.graph.find_nodes(op="placeholder"), inputs, strict=False):
-        if isinstance(value, Tensor) and _is_tensor(node) and value.stride() != node.meta["val"].stride():
+        if not isinstance(value, Tensor) or not _is_tensor(node) or is_open(value):
+            continue
+        if value.stride() != node.meta["val"].stride():
             node.meta["val"] = value
 
 

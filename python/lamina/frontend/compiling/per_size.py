@@ -26,14 +26,35 @@ def _size(value: Any) -> Any:
 def per_size(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """Compiles `gm` by `trace`: now where all sizes and numbers are known, else at each call with new ones. A graph that writes to
     its arguments is also compiled at each call where other arguments share memory."""
-    known = not floats(gm, example_inputs) and not any(is_symbolic(value) for value in example_inputs)
-    if not known or sharing(example_inputs) is not None:  # fake tensors do not say how large the memory is that they share
+    if sharing(example_inputs) is not None:  # fake tensors do not say how large the memory is that they share
+        return PerSize(gm, trace, example_inputs)
+    if any(is_symbolic(value) for value in example_inputs):
+        return _all_sizes(gm, trace, example_inputs)
+    if floats(gm, example_inputs):
         return PerSize(gm, trace, example_inputs)
     whole = with_constants(gm, {})
     run = trace(gm, example_inputs)
     if not writes_to_arguments():
         return run
     return PerSize(whole, trace, example_inputs, run)
+
+
+def _all_sizes(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    """Compiles `gm` once for all sizes; per size where that cannot be done."""
+    if floats(gm, example_inputs):
+        return PerSize(gm, trace, example_inputs, reason="it takes a float")
+    try:
+        run = trace(with_constants(gm, {}), example_inputs)
+    except Exception as error:  # whatever symbolic sizes meet, numbers may do
+        return PerSize(gm, trace, example_inputs, reason=str(error).splitlines()[0])
+    if not writes_to_arguments():
+        return run
+    per_size = PerSize(gm, trace, example_inputs, reason="arguments share memory")
+
+    def checked(*args: Any) -> Any:
+        return run(*args) if sharing(args) is None else per_size(*args)
+
+    return checked
 
 
 class PerSize:
@@ -44,10 +65,19 @@ class PerSize:
     """
 
     def __init__(
-        self, gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any], apart: Callable[..., Any] | None = None
+        self,
+        gm: fx.GraphModule,
+        trace: Trace,
+        example_inputs: Sequence[Any],
+        apart: Callable[..., Any] | None = None,
+        reason: str = "",
     ) -> None:
-        """Dynamo's guards check the sizes that `example_inputs` do not leave open. apart: the variant for arguments that share no
-        memory, where no size is open."""
+        """Dynamo's guards check the sizes that `example_inputs` do not leave open.
+
+        apart   the variant for arguments that share no memory, where no size is open
+        reason  why the graph is not compiled once for all sizes
+        """
+        self.reason = reason
         self.gm = gm
         self.trace = trace
         self.open = [i for i, value in enumerate(example_inputs) if is_symbolic(value)]
@@ -102,7 +132,7 @@ class PerSize:
         self._sizes.add(sizes)
         if len(self._sizes) == 2:
             warnings.warn(
-                f"lamina compiles this graph once per size (the last {VARIANTS} are kept): compile with "
+                f"lamina compiles this graph once per size (the last {VARIANTS} are kept), as {self.reason}: compile with "
                 "torch.compile(dynamic=False), or call torch._dynamo.mark_static on inputs whose size is fixed",
                 stacklevel=4,
             )

@@ -24,6 +24,7 @@ from ..calls.interface import unboxed
 from ..fx import support
 from ..fx.effects import WITH_EFFECTS
 from ..fx.locations import where
+from ..fx.sizes import is_sized
 from ..importing.outside import why_outside, why_value
 from . import stages
 
@@ -90,6 +91,13 @@ def compile_graph(
         return compile_one(gm, example_inputs, frozen=frozen)
     if options is not None and options.strict:
         _refuse(parts)
+    if is_sized(gm.graph):
+        call = next((call for part in parts for call in part.outside), None)
+        raise CompileError(
+            f"{call.callee if call else 'a part'} runs eagerly: {call.why if call else 'it only moves tensors'}",
+            where=call.where if call else "",
+            remedy="compile per concrete size",
+        )
     unchanging = {n for i, n in enumerate(gm.graph.find_nodes(op="placeholder")) if i in frozen}
     runs: list[Run] = []
     for part in parts:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from torch import fx
+from torch import Tensor, fx
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from lamina.core.options import Options
@@ -28,10 +28,12 @@ from ..custom.substitute import with_kernels
 from ..decompositions.table import table
 from ..fx.aliases import ViewResult
 from ..fx.destination import Destination, check_devices, destination
+from ..fx.sizes import is_sized
 from ..rewrites.normalize import Normalized, normalize
 from . import stored
 from .fingerprint import fingerprint
 from .null import Null
+from .sized import SizedProgram, sources_of
 from .stored import Stored
 from .tuning import UNSEEN, Session, choose_configs, choose_products, choose_rows, may_choose, tuning_state
 
@@ -76,6 +78,8 @@ def compile_graph(
     from ..calls.call import adapt
 
     built = build(gm, example_inputs, options=options, target=target, watch=watch)
+    if is_sized(gm.graph):
+        return _sized(gm, built, options or Options(), listener)
     try:
         executable = _loaded(built, options or Options(), frozen)
     except Exception:
@@ -87,11 +91,27 @@ def compile_graph(
     report(gm, built.interface)
     if listener is not None:
         listener(built)
+    return adapt(executable, built.interface, _captured(gm, built))
+
+
+def _captured(gm: fx.GraphModule, built: Built) -> tuple[Tensor, ...]:
+    """Returns the tensors that the graph holds, on the program's device."""
     captured = built.interface.tensors(gm)
-    if built.gpu is not None:
-        with unset_fake_temporarily():
-            captured = tuple(value.to(f"cuda:{built.gpu}") for value in captured)
-    return adapt(executable, built.interface, captured)
+    if built.gpu is None:
+        return captured
+    with unset_fake_temporarily():
+        return tuple(value.to(f"cuda:{built.gpu}") for value in captured)
+
+
+def _sized(gm: fx.GraphModule, built: Built, options: Options, listener: Callable[[Built], None] | None) -> Callable[..., Any]:
+    """Returns a callable for a graph with symbolic sizes."""
+
+    def run(program: Program) -> Callable[..., Any]:
+        return _loaded(replace(built, program=program), options, ())  # type: ignore[no-any-return]
+
+    if listener is not None:
+        listener(built)
+    return SizedProgram(built.program, built.interface, _captured(gm, built), sources_of(gm), run)
 
 
 def _loaded(built: Built, options: Options, frozen: Collection[int]) -> Any:
@@ -118,7 +138,7 @@ def _build(gm: fx.GraphModule, options: Options, target: str | None, watch: Watc
     start = time.perf_counter()
     goal = destination(target, gm)
     gm = with_users_patterns(gm, options, goal)
-    cache, graph = Cache() if options.cache else None, b""
+    cache, graph = Cache() if options.cache and not is_sized(gm.graph) else None, b""
     if cache is not None:
         graph = fingerprint(gm)
         key = _key(graph, options, goal)

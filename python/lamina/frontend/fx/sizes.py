@@ -42,6 +42,11 @@ def is_open(value: Any) -> bool:
     return any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride(), value.storage_offset()))
 
 
+def is_known(size: Any) -> bool:
+    """Returns whether a number is one, or a size that each call decides; not one that depends on the values of tensors."""
+    return not isinstance(size, SYMBOLIC) or bool(size.node.has_hint())
+
+
 def is_sized(graph: fx.Graph) -> bool:
     """Returns whether an argument of a graph has a symbolic size."""
     return any(is_open(node.meta.get("val")) for node in graph.find_nodes(op="placeholder"))

@@ -11,6 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from ..fx import support
 from ..fx.aliases import covers, memory_source
 from ..fx.effects import WITH_EFFECTS
+from ..fx.sizes import SYMBOLIC, is_known
 
 _COND = torch.ops.higher_order.cond
 _PLAIN = (bool, float, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
@@ -22,6 +23,8 @@ def why_outside(node: fx.Node, gm: fx.GraphModule) -> str | None:
     name."""
     if node.op != "call_function" or node.target is operator.getitem:
         return None  # an item belongs to the part of the call that made it
+    if isinstance(node.meta.get("val"), SYMBOLIC) and is_known(node.meta["val"]):
+        return None  # arithmetic on sizes
     target, args = node.target, node.args
     if target is WITH_EFFECTS and len(args) > 1:
         target, args = args[1], args[2:]  # type: ignore[assignment]
@@ -45,8 +48,8 @@ def why_value(value: Any, result: bool = False) -> str | None:
     cannot be a number."""
     if isinstance(value, list | tuple):
         return next((found for v in value if (found := why_value(v)) is not None), None)
-    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
-        return "a number that depends on tensors' values"
+    if isinstance(value, SYMBOLIC):
+        return None if is_known(value) else "a number that depends on tensors' values"
     if not isinstance(value, Tensor):
         plain = value is None or (not result and isinstance(value, int | float | str))
         return None if plain else f"a result of type {type(value).__name__}" if result else f"a {type(value).__name__}"
@@ -56,7 +59,7 @@ def why_value(value: Any, result: bool = False) -> str | None:
         return f"a tensor of layout {value.layout}"
     if value.dtype not in support.CARRIED:
         return f"a tensor of dtype {value.dtype}"
-    if any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride(), value.storage_offset())):
+    if not all(map(is_known, (*value.shape, *value.stride(), value.storage_offset()))):
         return "a size that depends on tensors' values"
     return None
 
@@ -96,6 +99,8 @@ def _why_argument(arg: Any, gm: fx.GraphModule) -> str | None:
         return next((found for a in arg if (found := _why_argument(a, gm)) is not None), None)
     if type(arg) is int:
         return None if -(2**63) <= arg < 2**63 else "an integer of more than 64 bits"
+    if isinstance(arg, SYMBOLIC):
+        return why_value(arg)
     return None if isinstance(arg, _PLAIN) else f"an argument of type {type(arg).__name__}"
 
 

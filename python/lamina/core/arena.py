@@ -6,8 +6,21 @@ bound on networks; a few orders are tried, until one reaches the bound.
 
 from bisect import insort
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from .model import ArenaSlot
+ALIGN = 64
+"""Every arena buffer starts at a multiple of this many bytes (a cache line, and a 512-bit vector)."""
+
+
+@dataclass(eq=False)
+class ArenaSlot:
+    """A live range and a stretch of the arena, of one value, or of several that are written over each other in place."""
+
+    first: int
+    last: int
+    bytes: int
+    offset: int = 0
+
 
 _ORDERS: tuple[Callable[[ArenaSlot], tuple[int, ...]], ...] = (
     lambda s: (-s.bytes, s.first),
@@ -15,6 +28,19 @@ _ORDERS: tuple[Callable[[ArenaSlot], tuple[int, ...]], ...] = (
     lambda s: (-(s.last - s.first), -s.bytes),
     lambda s: (s.first, -s.bytes),
 )
+
+
+def live_bytes(slots: list[ArenaSlot]) -> int:
+    """Returns the most bytes live at one step: a lower bound of the arena."""
+    changes: dict[int, int] = {}
+    for slot in slots:
+        changes[slot.first] = changes.get(slot.first, 0) + slot.bytes
+        changes[slot.last + 1] = changes.get(slot.last + 1, 0) - slot.bytes
+    live = peak = 0
+    for number in sorted(changes):
+        live += changes[number]
+        peak = max(peak, live)
+    return peak
 
 
 def place(slots: list[ArenaSlot], bound: int) -> int:

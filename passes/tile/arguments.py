@@ -1,0 +1,89 @@
+"""Arguments of tile functions: memory with the layouts that launches give it, and sizes that each call decides.
+
+A function that computes with symbolic sizes takes one more argument, a memref of i64 that holds their values; its attribute
+`tile.sizes` says which. Memory of symbolic shape arrives as a bare memref of its first element.
+"""
+
+from dataclasses import dataclass, field
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, memref
+
+from lamina.core.layout import Layout
+from lamina.core.size import Size, SizeLike, is_symbolic
+
+from ..ir.sizes import KERNEL_SIZES, size_attribute
+
+
+@dataclass(frozen=True)
+class Argument:
+    """The memory of one operand of a launch: its element type and layout."""
+
+    element: ir.Type
+    layout: Layout
+
+    @property
+    def symbolic(self) -> bool:
+        """Whether its shape or strides depend on the call."""
+        return is_symbolic(self.layout.shape) or is_symbolic(self.layout.strides)
+
+    @property
+    def type(self) -> ir.MemRefType:
+        """The type of the function's argument."""
+        if self.symbolic:
+            return ir.MemRefType.get([], self.element)
+        shape, strides = self.layout.shape, self.layout.strides
+        plain = Layout.row_major(shape).strides == strides
+        return ir.MemRefType.get(list(shape), self.element, layout=None if plain else ir.StridedLayoutAttr.get(0, list(strides)))
+
+
+@dataclass
+class KernelSizes:
+    """The symbolic sizes that one tile function computes with.
+
+    entry   its block
+    spans   elements from the first to the last of each flat memref
+    values  the index value of each size, loaded at the start of the block
+    """
+
+    entry: ir.Block
+    spans: dict[ir.Value, SizeLike] = field(default_factory=dict)
+    values: dict[Size, ir.Value] = field(default_factory=dict)
+    _memory: ir.Value | None = None
+
+    def value(self, size: Size) -> ir.Value:
+        """Returns a size as an index."""
+        if size not in self.values:
+            i64 = ir.IntegerType.get_signless(64)
+            if self._memory is None:
+                self._memory = self.entry.add_argument(ir.MemRefType.get([1], i64), ir.Location.current)
+            with ir.InsertionPoint.at_block_begin(self.entry):
+                place = arith.constant(ir.IndexType.get(), len(self.values))
+                self.values[size] = arith.index_cast(ir.IndexType.get(), memref.load(self._memory, [place]))
+        return self.values[size]
+
+    def flat(self, memory: ir.Value, argument: Argument) -> ir.Value:
+        """Returns memory as a contiguous memref of rank 1 from its first to its last element."""
+        shape, strides = argument.layout.shape, argument.layout.strides
+        span = 1 if 0 in shape else sum(((n - 1) * s for n, s in zip(shape, strides, strict=True)), start=1)
+        if not isinstance(span, Size):
+            if len(shape) == 1 and strides == (1,):
+                self.spans[memory] = span
+                return memory
+            flat = ir.MemRefType.get([span], argument.element)
+            made = memref.ReinterpretCastOp(flat, memory, [], [], [], [0], [span], [1]).result
+        else:
+            unknown = ir.ShapedType.get_dynamic_size()
+            flat = ir.MemRefType.get([unknown], argument.element)
+            made = memref.ReinterpretCastOp(flat, memory, [], [self.value(span)], [], [0], [unknown], [1]).result
+        self.spans[made] = span
+        return made
+
+    def finish(self, function: ir.Operation) -> None:
+        """Gives a function the type and the attribute of its sizes."""
+        if self._memory is None:
+            return
+        self._memory.set_type(ir.MemRefType.get([len(self.values)], ir.IntegerType.get_signless(64)))
+        kind = ir.FunctionType.get([a.type for a in self.entry.arguments], [])
+        function.attributes["function_type"] = ir.TypeAttr.get(kind)
+        function.attributes[KERNEL_SIZES] = ir.ArrayAttr.get(list(map(size_attribute, self.values)))

@@ -1,0 +1,88 @@
+"""Binds a program with symbolic sizes to the sizes of one call: numbers in place of expressions, and the arena placed for them."""
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .arena import ALIGN, ArenaSlot, live_bytes, place
+from .program import Buffer, Call, Constant, Launch, Program, Ref
+from .size import Size, evaluate
+
+MOST_BYTES = 1 << 62
+
+
+def bound(program: Program, symbols: Mapping[str, int]) -> Program:
+    """Returns the program for these values of its symbols. Raises OverflowError where memory would take 2**62 bytes or more."""
+    numbers: Program = _numbers(replace(program, sizes=(), buffers=(), constants=()), symbols)
+    constants = list(program.constants)
+    buffers: list[Buffer] = []
+    for buffer in program.buffers:
+        if buffer.kind == "sizes":
+            values = [evaluate(size, symbols) for size in program.sizes[buffer.index]]
+            constants.append(Constant("i64", (len(values),), np.array(values, "<i8").tobytes()))
+            buffers.append(Buffer("constant", len(constants) - 1, 0, 8 * len(values), buffer.last))
+            continue
+        size = evaluate(buffer.bytes, symbols)
+        if size >= MOST_BYTES:
+            raise OverflowError(f"a tensor of {size} bytes is larger than a program can hold")
+        buffers.append(replace(buffer, bytes=size))
+    placed, peak, total, bound_bytes = _placed(numbers, buffers)
+    return replace(
+        numbers,
+        buffers=tuple(placed),
+        constants=tuple(constants),
+        arena_bytes=peak,
+        sum_bytes=total,
+        lower_bound=bound_bytes,
+        symbols=(),
+    )
+
+
+def _numbers(value: Any, symbols: Mapping[str, int]) -> Any:
+    """Returns data of a program with every size evaluated."""
+    if isinstance(value, Size):
+        return evaluate(value, symbols)
+    if isinstance(value, tuple):
+        return tuple([_numbers(x, symbols) for x in value])
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = {field.name: getattr(value, field.name) for field in fields(value)}
+        changed = {name: new for name, old in parts.items() if (new := _numbers(old, symbols)) is not old}
+        return replace(value, **changed) if changed else value
+    return value
+
+
+def _placed(program: Program, buffers: list[Buffer]) -> tuple[list[Buffer], int, int, int]:
+    """Places the buffers in the arena anew. Returns them, the arena's bytes, those of all buffers, and the most alive at once."""
+    first: dict[int, int] = {}
+    joined: dict[int, int] = {}
+    for number, step in enumerate(program.steps):
+        for ref in _refs(step):
+            first.setdefault(ref.buffer, number)
+        for i, o in step.inplace if isinstance(step, Launch) else ():
+            if buffers[step.args[i].buffer].kind == buffers[step.args[o].buffer].kind == "arena":
+                joined[step.args[o].buffer] = joined.get(step.args[i].buffer, step.args[i].buffer)
+    slots: dict[int, ArenaSlot] = {}
+    arena = [i for i, buffer in enumerate(buffers) if buffer.kind == "arena" and i in first]
+    for i in arena:
+        slot = slots.setdefault(joined.get(i, i), ArenaSlot(first[i], buffers[i].last, 0))
+        slot.first, slot.last = min(slot.first, first[i]), max(slot.last, buffers[i].last)
+        slot.bytes = max(slot.bytes, -(-buffers[i].bytes // ALIGN) * ALIGN)
+    found = list(slots.values())
+    most = live_bytes(found)
+    peak = place(found, most)
+    offsets = {i: slots[joined.get(i, i)].offset for i in arena}
+    placed = [replace(buffer, offset=offsets[i]) if i in offsets else buffer for i, buffer in enumerate(buffers)]
+    return placed, peak, sum(buffers[i].bytes for i in arena), most
+
+
+def _refs(value: Any) -> list[Ref]:
+    """Returns the refs of a step, in any order."""
+    if isinstance(value, Ref):
+        return [value]
+    if isinstance(value, Launch):
+        return [*value.args, *value.scratch]
+    if isinstance(value, Call):
+        return _refs((value.args, tuple(v for _, v in value.kwargs), value.outs, value.owned))
+    return [ref for part in value for ref in _refs(part)] if isinstance(value, tuple) else []

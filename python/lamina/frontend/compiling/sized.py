@@ -1,0 +1,111 @@
+"""Calls programs with symbolic sizes: one compilation, and for each set of sizes that a call brings its numbers and memory plan."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+from torch import Tensor, fx
+
+from lamina.core.bind import bound
+from lamina.core.errors import CompileError
+from lamina.core.program import Program
+from lamina.core.size import Size, Symbol, evaluate, symbols_of
+
+from ..calls.call import adapt
+from ..calls.interface import Interface, unboxed
+from ..fx.sizes import exact, exact_sizes
+
+BOUND = 128
+"""How many sets of sizes a program keeps its plan for; the one used longest ago is dropped first."""
+
+Run = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a call brings the value of a symbol: an int argument, or a dimension of a tensor."""
+
+    argument: int
+    dim: int | None
+
+
+def sources_of(gm: fx.GraphModule) -> dict[str, Source]:
+    """Returns for each symbol of a graph's arguments where its value is found. Raises CompileError for a symbol that no argument
+    shows by itself."""
+    found: dict[str, Source] = {}
+    needed: set[str] = set()
+    for i, node in enumerate(gm.graph.find_nodes(op="placeholder")):
+        value = node.meta.get("val")
+        sizes = (*exact_sizes(value.shape), *exact_sizes(value.stride())) if isinstance(value, Tensor) else (exact(value),)
+        for d, size in enumerate(sizes):
+            needed |= symbols_of(size)
+            if (name := _name(size)) is not None and (d < value.dim() if isinstance(value, Tensor) else True):
+                source = Source(i, d if isinstance(value, Tensor) else None)
+                found[name] = found[name] if found.get(name, source).dim is None and name in found else source
+    if missing := sorted(needed - found.keys()):
+        raise CompileError(f"no argument of the graph has the size {missing[0]} by itself", remedy="compile per concrete size")
+    return found
+
+
+def _name(size: Any) -> str | None:
+    """Returns the name of a size that is one symbol."""
+    if not isinstance(size, Size) or len(size.terms) != 1:
+        return None
+    factors, k = size.terms[0]
+    return factors[0].name if k == 1 and len(factors) == 1 and isinstance(factors[0], Symbol) else None
+
+
+class SizedProgram:
+    """Takes a graph's arguments, boxed or one by one, and runs its program with the numbers for their sizes.
+
+    sources  where the symbols' values are found
+    load     makes a program with numbers callable
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        interface: Interface,
+        captured: tuple[Tensor, ...],
+        sources: dict[str, Source],
+        load: Callable[[Program], Run],
+    ) -> None:
+        self.program, self.interface = program, interface
+        self._captured, self._load = captured, load
+        self._names = tuple(sources)
+        self._sources = tuple((source.argument, source.dim) for source in sources.values())
+        self._runs: OrderedDict[tuple[int, ...], Run] = OrderedDict()
+        self._boxed_call = True  # on the instance: torch._dynamo.disable copies its attributes, not the class's
+
+    def __call__(self, *args: Any) -> Any:
+        """Returns the graph's outputs."""
+        given = unboxed(args)
+        key = tuple([given[i] if d is None else given[i].shape[d] for i, d in self._sources])
+        run = self._runs.get(key)
+        if run is None:
+            run = self.bind(key)
+        taken = [*given]
+        del given, args
+        return run(taken)
+
+    def bind(self, sizes: Sequence[int]) -> Run:
+        """Returns the program for these values of its symbols, and keeps it."""
+        symbols = dict(zip(self._names, sizes, strict=True))
+        interface: Interface = _numbers(self.interface, symbols)
+        run = adapt(self._load(bound(self.program, symbols)), interface, self._captured)
+        self._runs[tuple(sizes)] = run
+        while len(self._runs) > BOUND:
+            self._runs.popitem(last=False)
+        return run
+
+
+def _numbers(value: Any, symbols: dict[str, int]) -> Any:
+    """Returns an interface with its sizes evaluated."""
+    if isinstance(value, Size):
+        return evaluate(value, symbols)
+    if isinstance(value, tuple):
+        return tuple(_numbers(x, symbols) for x in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{field.name: _numbers(getattr(value, field.name), symbols) for field in fields(value)})
+    return value
