@@ -6,7 +6,8 @@ from torch_mlir import ir
 
 from lamina.core.layout import Layout
 
-from .reading import shape_of
+from .reading import shape_of, slice_of
+from .sizes import slice_sizes
 
 RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
 VIEWS = (*RESHAPES, "tensor.extract_slice", "tensor.cast", "linalg.transpose", "linalg.broadcast", "linalg.generic")
@@ -17,7 +18,7 @@ def is_view(op: ir.Operation) -> bool:
     if op.name == "linalg.generic":
         return _walked_dims(op) is not None
     if op.name == "tensor.extract_slice":
-        return len(op.operands) == 1
+        return all(slice_sizes(op, part) is not None for part in ("offsets", "sizes", "strides"))
     return op.name in VIEWS
 
 
@@ -31,7 +32,7 @@ def view_layout(op: ir.Operation, source: Layout) -> Layout | None:
     if op.name == "tensor.collapse_shape":
         return source.collapsed(groups(op))
     if op.name == "tensor.extract_slice":
-        offsets, sizes, steps = (_dense(op, f"static_{what}") for what in ("offsets", "sizes", "strides"))
+        offsets, sizes, steps = (slice_of(op, part) for part in ("offsets", "sizes", "strides"))
         return _rank_reduced(source.sliced(offsets, sizes, steps), shape)
     dims = walked_dims(op)
     return source.projected(dims, shape)

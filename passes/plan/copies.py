@@ -4,7 +4,11 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
+from lamina.core.size import SizeLike
 from lamina.dialects.graph import ExternOp, GroupOp, YieldOp
+
+from ..ir.generics import empty, generic, with_body
+from ..ir.sizes import sizes_attribute
 
 
 def copy_group(source: ir.Value, before: ir.Operation) -> ir.Operation:
@@ -12,7 +16,6 @@ def copy_group(source: ir.Value, before: ir.Operation) -> ir.Operation:
     or, if that is the return, of the value's producer."""
     loc = _location(source, before)
     tensor = ir.RankedTensorType(source.type)
-    rank = len(tensor.shape)
     group = ir.Operation.create(
         GroupOp.OPERATION_NAME,
         results=[tensor],
@@ -24,29 +27,13 @@ def copy_group(source: ir.Value, before: ir.Operation) -> ir.Operation:
     )
     block = ir.Block.create_at_start(group.regions[0], [tensor], [loc])
     with loc, ir.InsertionPoint(block):
-        empty = ir.Operation.create("tensor.empty", results=[tensor])
-        identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))
-        parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
-        generic = ir.Operation.create(
-            "linalg.generic",
-            results=[tensor],
-            operands=[block.arguments[0], empty.result],
-            attributes={
-                "indexing_maps": ir.ArrayAttr.get([identity, identity]),
-                "iterator_types": ir.ArrayAttr.get([parallel] * rank),
-                "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1]),
-            },
-            regions=1,
-        )
-        element = tensor.element_type
-        body = ir.Block.create_at_start(generic.regions[0], [element, element], [loc] * 2)
-        with ir.InsertionPoint(body):
-            ir.Operation.create("linalg.yield", operands=[body.arguments[0]])
-        ir.Operation.create(YieldOp.OPERATION_NAME, operands=[generic.results[0]])
+        dims = [ir.AffineDimExpr.get(d) for d in range(tensor.rank)]
+        copied = generic(tensor, [block.arguments[0], empty(tensor)], [dims, dims], tensor.rank, [False] * tensor.rank)
+        ir.Operation.create(YieldOp.OPERATION_NAME, operands=[with_body(copied, lambda x, _: x)])
     return group
 
 
-def copy_call(source: ir.Value, before: ir.Operation, strides: Sequence[int]) -> ir.Operation:
+def copy_call(source: ir.Value, before: ir.Operation, strides: Sequence[SizeLike]) -> ir.Operation:
     """Creates a call of aten.clone on `source` in front of `before`, located as in `copy_group`, with a result of these strides."""
     return ir.Operation.create(
         ExternOp.OPERATION_NAME,
@@ -57,7 +44,7 @@ def copy_call(source: ir.Value, before: ir.Operation, strides: Sequence[int]) ->
             "reason": ir.StringAttr.get("fallback"),
             "args": ir.ArrayAttr.get([ir.UnitAttr.get()]),
             "kwargs": ir.DictAttr.get({}),
-            "strides": ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(list(strides))]),
+            "strides": ir.ArrayAttr.get([sizes_attribute(strides)]),
         },
         loc=_location(source, before),
         ip=ir.InsertionPoint(before),

@@ -146,12 +146,12 @@ def _merge(common: tuple[int, ...], reduced: list[bool], rows: tuple[int, ...]) 
             out.append(n)
             flags.append(True)
             continue
-        while n > 1:
+        while n not in (0, 1):
             piece = fine.pop(0)
-            if piece > 1 or n == 1:
+            if piece not in (0, 1):
                 out.append(piece)
                 flags.append(False)
-            n //= max(piece, 1)
+            n //= piece if piece != 0 else 1
         if n == 0:
             out.append(0)
             flags.append(False)
@@ -163,11 +163,11 @@ def spread(shape: tuple[int, ...], axes: list[Axis]) -> tuple[Affine, ...] | Non
     out, rest = [], [a for a in axes if a.extent != 1]
     for n in shape:
         at, left = Affine(), n
-        while left > 1 and rest and rest[0].extent and left % rest[0].extent == 0:
+        while left not in (0, 1) and rest and rest[0].extent and left % rest[0].extent == 0:
             axis = rest.pop(0)
             left //= axis.extent
             at = at + Affine.of(axis, left)
-        if left > 1:
+        if left not in (0, 1):
             return None
         out.append(at)
     return None if rest else tuple(out)

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from torch_mlir import ir
-from torch_mlir.dialects import tensor
 
 from lamina.core.layout import Layout
 from lamina.core.target import Target
 from lamina.dialects.graph import CALLS
 
 from ...infra.base import Pass
+from ...ir.generics import empty
 from ...ir.reading import shape_of
+from ...ir.sizes import sizes_attribute
 from ...ir.views import view_layout
 from ...trace.materialize import given_strides
 from .layout_calls import LayoutCall, channels_last
@@ -104,7 +105,7 @@ def _changed(result: ir.Value, strides: ir.Attribute, layout: Strides) -> ir.Att
 
 def _strides(value: ir.Value, layout: Strides) -> ir.Attribute:
     shape = shape_of(value)
-    return ir.DenseI64ArrayAttr.get(list(layout(shape) if len(shape) == 4 else _row_major(shape)))
+    return sizes_attribute(layout(shape) if len(shape) == 4 else _row_major(shape))
 
 
 def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
@@ -142,7 +143,7 @@ def _copy(op: ir.Operation, operand: ir.Value) -> ir.Value:
     type_ = ir.RankedTensorType(operand.type)
     identity = ir.AffineMap.get_identity(type_.rank)
     with op.location, ir.InsertionPoint(op):
-        out = tensor.empty(list(type_.shape), type_.element_type)
+        out = empty(type_)
         generic = ir.Operation.create(
             "linalg.generic", results=[type_], operands=[operand, out], regions=1,
             attributes={

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from torch_mlir import ir
 
+from lamina.core.size import is_symbolic, typical
+
 from ...ir.rewriting import ZERO, Map
 from ..scalars import ScalarRef
 from .forms import Forms
@@ -177,9 +179,9 @@ class Matcher:
         for factor in taken:
             if left.pop(factor, None) is None:
                 return False
-        if left or (p.sizes and env.size is None):
+        if left or (p.sizes and (env.size is None or is_symbolic(env.size))):
             return False
-        want = p.coefficient * float(env.size or 1) ** p.sizes
+        want = p.coefficient * float(typical(env.size or 1)) ** p.sizes
         free = [v for v, _ in variables if isinstance(v, Var) and v.position in self.scalars]
         return bool(free) or self.near(product.coefficient * scale, want)
 
@@ -199,7 +201,7 @@ class Matcher:
         """Binds the remaining coefficient to the parameter that may be a number."""
         for v, e in variables:
             if isinstance(v, Var) and v.position in self.scalars and v.position not in env.vars:
-                want = p.coefficient * float(env.size or 1) ** p.sizes
+                want = p.coefficient * float(typical(env.size or 1)) ** p.sizes
                 rest = self.forms.product(ref, env.opaque()).coefficient * scale / want
                 env = replace(
                     env, vars=env.vars | {v.position: PatternBinding(None, None, math.copysign(abs(rest) ** (1 / e), rest))}

@@ -85,7 +85,7 @@ class Blocks(Scopes):
                 terms.append((self.bound[t][0], c, t, self.bound[t][1]))
             elif not self.is_block(t):
                 terms.append((self.depth(t), c, t, self.value(t)))
-        terms.sort(key=lambda x: (x[0], -x[1]))
+        terms.sort(key=lambda x: (x[0], -typical(x[1])))
         out, sum_, depth = self.number(at.constant), Affine(at.constant), 0
         for d, c, t, v in terms:
             depth, sum_ = max(depth, d), sum_ + Affine(0, ((t, c),))

@@ -2,11 +2,12 @@
 
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch._dynamo.exc import RestartAnalysis
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ..capture.exclusive import COMPILING
@@ -41,20 +42,34 @@ def per_size(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) ->
 
 def _all_sizes(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """Compiles `gm` once for all sizes; per size where that cannot be done."""
-    if floats(gm, example_inputs):
-        return PerSize(gm, trace, example_inputs, reason="it takes a float")
     try:
-        run = trace(with_constants(gm, {}), example_inputs)
+        numbers = {i: example_inputs[i].item() for i in floats(gm, example_inputs)}
+        taken = [i for i in range(len(example_inputs)) if i not in numbers]
+        run = trace(with_constants(gm, numbers), [example_inputs[i] for i in taken])
+    except RestartAnalysis:
+        raise
     except Exception as error:  # whatever symbolic sizes meet, numbers may do
-        return PerSize(gm, trace, example_inputs, reason=str(error).splitlines()[0])
-    if not writes_to_arguments():
+        return PerSize(gm, trace, example_inputs, reason=(str(error).splitlines() or [type(error).__name__])[0])
+    if not numbers and not writes_to_arguments():
         return run
-    per_size = PerSize(gm, trace, example_inputs, reason="arguments share memory")
+    return AllSizes(run, taken, numbers, PerSize(gm, trace, example_inputs, reason="a float changed, or arguments share memory"))
 
-    def checked(*args: Any) -> Any:
-        return run(*args) if sharing(args) is None else per_size(*args)
 
-    return checked
+class AllSizes:
+    """Calls the program for all sizes; per size where a float among the arguments has another value, or memory is shared that the
+    graph writes to."""
+
+    def __init__(self, run: Callable[..., Any], taken: Sequence[int], numbers: Mapping[int, float], per_size: "PerSize") -> None:
+        self._run, self._per_size = run, per_size
+        self._taken = tuple(taken)
+        self._numbers = tuple((i, number.hex()) for i, number in numbers.items())
+        self._writes = writes_to_arguments()
+
+    def __call__(self, *args: Any) -> Any:
+        """Calls the variant for the arguments."""
+        if any(args[i].item().hex() != number for i, number in self._numbers) or (self._writes and sharing(args) is not None):
+            return self._per_size(*args)
+        return self._run(*[args[i] for i in self._taken]) if self._numbers else self._run(*args)
 
 
 class PerSize:

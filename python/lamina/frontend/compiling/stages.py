@@ -28,12 +28,12 @@ from ..custom.substitute import with_kernels
 from ..decompositions.table import table
 from ..fx.aliases import ViewResult
 from ..fx.destination import Destination, check_devices, destination
-from ..fx.sizes import is_sized
+from ..fx.sizes import is_sized, unguarded
 from ..rewrites.normalize import Normalized, normalize
 from . import stored
 from .fingerprint import fingerprint
 from .null import Null
-from .sized import SizedProgram, sources_of
+from .sized import SizedProgram, Source, sources_of
 from .stored import Stored
 from .tuning import UNSEEN, Session, choose_configs, choose_products, choose_rows, may_choose, tuning_state
 
@@ -77,9 +77,12 @@ def compile_graph(
     """Returns a callable for a graph that one program holds: see split.compile_graph, which the entry points call."""
     from ..calls.call import adapt
 
-    built = build(gm, example_inputs, options=options, target=target, watch=watch)
     if is_sized(gm.graph):
-        return _sized(gm, built, options or Options(), listener)
+        with unguarded(gm.graph):
+            sources = sources_of(gm)
+            built = build(gm, example_inputs, options=options, target=target, watch=watch)
+        return _sized(gm, built, sources, options or Options(), listener)
+    built = build(gm, example_inputs, options=options, target=target, watch=watch)
     try:
         executable = _loaded(built, options or Options(), frozen)
     except Exception:
@@ -103,7 +106,13 @@ def _captured(gm: fx.GraphModule, built: Built) -> tuple[Tensor, ...]:
         return tuple(value.to(f"cuda:{built.gpu}") for value in captured)
 
 
-def _sized(gm: fx.GraphModule, built: Built, options: Options, listener: Callable[[Built], None] | None) -> Callable[..., Any]:
+def _sized(
+    gm: fx.GraphModule,
+    built: Built,
+    sources: dict[str, Source],
+    options: Options,
+    listener: Callable[[Built], None] | None,
+) -> Callable[..., Any]:
     """Returns a callable for a graph with symbolic sizes."""
 
     def run(program: Program) -> Callable[..., Any]:
@@ -111,7 +120,7 @@ def _sized(gm: fx.GraphModule, built: Built, options: Options, listener: Callabl
 
     if listener is not None:
         listener(built)
-    return SizedProgram(built.program, built.interface, _captured(gm, built), sources_of(gm), run)
+    return SizedProgram(built.program, built.interface, _captured(gm, built), sources, run)
 
 
 def _loaded(built: Built, options: Options, frozen: Collection[int]) -> Any:

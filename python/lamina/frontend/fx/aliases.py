@@ -18,7 +18,7 @@ from lamina.core.size import Size, SizeLike
 from lamina.runtime.inputs import materialized, with_bits, without_bits
 
 from .dtypes import Dtype
-from .sizes import exact, exact_sizes
+from .sizes import elements, exact, exact_sizes
 
 aten = torch.ops.aten
 _WITH_MEMORY = {Tensor, torch.nn.Parameter, FakeTensor}
@@ -198,7 +198,7 @@ def _viewed(graph: fx.Graph, inputs: list[fx.Node], outputs: list[Any]) -> dict[
             found[node] = found[source]
     for output in outputs:
         value = output.meta.get("val") if isinstance(output, fx.Node) else None
-        if isinstance(value, Tensor) and not value.numel() and output not in found:
+        if isinstance(value, Tensor) and elements(value) == 0 and output not in found:
             found.update((output, i) for i, node in reversed(list(enumerate(inputs))) if _memory(node) == {storage(value)})
     return found
 
@@ -220,7 +220,7 @@ def memory_source(node: fx.Node) -> fx.Node | None:
 
 def covers(base: Tensor, view: Tensor) -> bool:
     """Returns whether all elements of a view in the same memory are elements of `base`."""
-    if view.numel() == 0 or layout(base) == layout(view):
+    if elements(view) == 0 or layout(base) == layout(view):
         return True
     first, last = _ends(view)
     start, end = _ends(base)

@@ -10,12 +10,14 @@ from torch import Tensor, fx
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.program import Device
+from lamina.core.size import at_most
 from lamina.core.target import Target
 
 from . import support
 from .aliases import tensors
 from .locations import origin_of, where
 from .random_bits import is_seed
+from .sizes import elements
 
 if TYPE_CHECKING:
     from lamina.targets.base import Backend
@@ -138,7 +140,7 @@ def _visible(gm: fx.GraphModule) -> Iterator[fx.Node]:
 
 
 def _is_small_integer(value: Tensor) -> bool:
-    return value.dtype in (torch.int64, torch.uint64) and value.numel() <= 2
+    return value.dtype in (torch.int64, torch.uint64) and at_most(elements(value), 2)
 
 
 def _name(node: fx.Node) -> str:

@@ -1,6 +1,8 @@
 """Converts torch's symbolic sizes (SymInt) to Lamina's, without adding a guard to what torch knows of them."""
 
+import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import sympy
@@ -42,6 +44,11 @@ def is_open(value: Any) -> bool:
     return any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride(), value.storage_offset()))
 
 
+def elements(value: Tensor) -> SizeLike:
+    """Returns the number of elements of a fake tensor."""
+    return math.prod(exact_sizes(value.shape))
+
+
 def is_known(size: Any) -> bool:
     """Returns whether a number is one, or a size that each call decides; not one that depends on the values of tensors."""
     return not isinstance(size, SYMBOLIC) or bool(size.node.has_hint())
@@ -50,6 +57,17 @@ def is_known(size: Any) -> bool:
 def is_sized(graph: fx.Graph) -> bool:
     """Returns whether an argument of a graph has a symbolic size."""
     return any(is_open(node.meta.get("val")) for node in graph.find_nodes(op="placeholder"))
+
+
+def unguarded(graph: fx.Graph) -> AbstractContextManager[Any]:
+    """Returns a context in which a comparison of sizes that would add a guard raises: it would compile for some sizes only."""
+    for node in graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        for size in (*value.shape, *value.stride()) if isinstance(value, Tensor) else (value,):
+            if isinstance(size, torch.SymInt):
+                found: AbstractContextManager[Any] = size.node.shape_env.error_on_new_guards()
+                return found
+    return nullcontext()
 
 
 def _converted(expr: sympy.Expr, env: Any) -> SizeLike:

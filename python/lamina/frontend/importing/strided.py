@@ -7,6 +7,7 @@ from torch_mlir.extras.fx_as_strided import rewrite_as_strided
 
 from ..fx.aliases import is_dense, memory_source
 from ..fx.rewriter import insert, replace
+from ..fx.sizes import elements
 
 aten = torch.ops.aten
 
@@ -19,7 +20,7 @@ def rewrite_strided(graph: fx.Graph) -> None:
         base = node.args[0]
         while (source := memory_source(base)) is not None:
             base = source
-        if is_dense(base.meta["val"]) and base.meta["val"].numel():
+        if is_dense(base.meta["val"]) and elements(base.meta["val"]) != 0:
             made = _Elements(node).of(base)
             made.meta["val"] = node.meta["val"]  # keeps the strides, which a result of the graph must have
             replace(node, made)

@@ -7,6 +7,7 @@ that a model writes out). The scale is folded into the weight, by a kernel in ea
 the bias. Why this and no more is in docs/decisions/11-epilogues.md.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from lamina.core.size import at_most
+
 from ..decompositions.convolutions import FEW
 from ..decompositions.ops.library import on_gpu
 from ..fx import support
 from ..fx.rewriter import insert, replace
+from ..fx.sizes import elements, exact, exact_sizes
 
 aten = torch.ops.aten
 FUSED = aten.cudnn_convolution_relu.default
@@ -111,9 +115,9 @@ def _is_per_channel(node: Any, result: fx.Node) -> bool:
     """Returns whether a node has one number per channel of a result of shape (batch, channels, height, width)."""
     if not isinstance(node, fx.Node) or not isinstance(node.meta.get("val"), Tensor) or result.meta["val"].dim() != 4:
         return False
-    shape, channels = node.meta["val"].shape, result.meta["val"].shape[1]
+    shape, channels = exact_sizes(node.meta["val"].shape), exact(result.meta["val"].shape[1])
     own = shape[-3] if len(shape) in (3, 4) else 0
-    return own == channels and shape.numel() == channels and node.meta["val"].dtype.is_floating_point
+    return own == channels and math.prod(shape) == channels and node.meta["val"].dtype.is_floating_point
 
 
 def _suits(chain: _Chain) -> bool:
@@ -125,10 +129,11 @@ def _suits(chain: _Chain) -> bool:
     x, weight, bias, _, _, _, transposed, _, groups = chain.convolution.args
     image, kernel, out = (n.meta["val"] for n in (x, weight, chain.convolution))
     result = chain.relu.meta["val"]
-    plain = bias is None and out.dim() == 4 and groups == 1 and not transposed and out.numel() and image.shape[1] >= FEW
-    exact = image.dtype is kernel.dtype in ((torch.bfloat16,) if chain.is_scaled else (torch.bfloat16, torch.float16))
+    enough = elements(out) != 0 and at_most(FEW, exact(image.shape[1]))
+    plain = bias is None and out.dim() == 4 and groups == 1 and not transposed and enough
+    rounded = image.dtype is kernel.dtype in ((torch.bfloat16,) if chain.is_scaled else (torch.bfloat16, torch.float16))
     same = (result.dtype, result.shape, result.stride()) == (out.dtype, out.shape, out.stride())
-    return bool(plain and exact and same and on_gpu(image) and _has_cudnn())
+    return bool(plain and rounded and same and on_gpu(image) and _has_cudnn())
 
 
 def _has_cudnn() -> bool:

@@ -21,7 +21,7 @@ from ..fx.effects import drop_tokens
 from ..fx.locations import where
 from ..fx.random_bits import draw_together
 from ..fx.rewriter import copied, insert, replace, substitute
-from ..fx.sizes import is_sized
+from ..fx.sizes import elements, is_sized
 from .branches import inline
 from .epilogues import take_epilogues
 from .numbers import inline_sizes
@@ -127,7 +127,7 @@ def _expand_scalar(node: fx.Node) -> None:
     process."""
     source, value = node.args[0], node.meta["val"]
     held = source.meta["val"]
-    if held.numel() != 1 or held.untyped_storage().nbytes() != held.element_size():
+    if elements(held) != 1 or held.untyped_storage().nbytes() != held.element_size():
         return
     ones = [1] * value.dim()
     one = insert(node, held.view(ones), aten.view.default, source, ones)
@@ -144,7 +144,7 @@ def _fill_empty(graph: fx.Graph) -> None:
     """Replaces tensors without elements by constants: torch-mlir ends the process on some views of them (a division by zero)."""
     for node in list(graph.nodes):
         value = node.meta.get("val")
-        if node.op != "call_function" or not isinstance(value, Tensor) or value.numel() or support.has_effect(node):
+        if node.op != "call_function" or not isinstance(value, Tensor) or elements(value) != 0 or support.has_effect(node):
             continue
         replace(node, insert(node, value, aten.full.default, list(value.shape), 0, dtype=value.dtype, device=value.device))
 
@@ -188,7 +188,7 @@ def _inline_numbers(graph: fx.Graph, gm: fx.GraphModule) -> None:
     dimensions."""
     for node in [n for n in graph.nodes if n.op == "get_attr"]:
         value = attrgetter(str(node.target))(gm)
-        if not isinstance(value, Tensor) or value.numel() != 1 or value.dtype.is_complex or value.dtype not in support.CARRIED:
+        if not isinstance(value, Tensor) or elements(value) != 1 or value.dtype.is_complex or value.dtype not in support.CARRIED:
             continue
         with unset_fake_temporarily():
             number = value.item()

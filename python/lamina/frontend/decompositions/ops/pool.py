@@ -41,7 +41,7 @@ class _Window:
         self.stride = _each(stride, dims, self.kernel)
         self.pad = _each(padding, dims)
         self.dilation = _each(dilation, dims)
-        self.size = tuple(x.shape[-dims:])
+        self.size, self.ceil = tuple(x.shape[-dims:]), ceil
         self.out = tuple(self._extent(i, ceil) for i in range(dims))
         self.taps = list(itertools.product(*map(range, self.kernel)))
 
@@ -120,7 +120,9 @@ class _Window:
         return number.to(torch.int8)
 
     def counts(self, i: int, include: bool) -> list[int]:
-        """Returns how many elements each window of dimension `i` averages over."""
+        """Returns how many elements each window of dimension `i` averages over; one number where it is the same for all."""
+        if not self.ceil and (include or not self.pad[i]):
+            return [self.kernel[i]]
         found = []
         for n in range(self.out[i]):
             start = n * self.stride[i] - self.pad[i]

@@ -73,7 +73,7 @@ class _Resized:
 
     def repeats(self, device: torch.device) -> int:
         """Returns how many adjacent results copy each element; 0 where the number differs between elements."""
-        times, rest = divmod(self.out, self.size)
+        times, rest = self.out // self.size, self.out % self.size
         ((places, _),) = self.read(torch.float32, device)
         return times if not rest and np.array_equal(places, np.arange(self.out) // times) else 0
 
