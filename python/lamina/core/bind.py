@@ -60,9 +60,12 @@ def _placed(program: Program, buffers: list[Buffer]) -> tuple[list[Buffer], int,
     for number, step in enumerate(program.steps):
         for ref in _refs(step):
             first.setdefault(ref.buffer, number)
-        for i, o in step.inplace if isinstance(step, Launch) else ():
-            if buffers[step.args[i].buffer].kind == buffers[step.args[o].buffer].kind == "arena":
-                joined[step.args[o].buffer] = joined.get(step.args[i].buffer, step.args[i].buffer)
+        if not isinstance(step, Launch):
+            continue
+        for i, o in step.inplace:
+            over, written = step.args[i].buffer, step.args[o].buffer
+            if buffers[over].kind == buffers[written].kind == "arena":
+                joined[written] = joined.get(over, over)
     slots: dict[int, ArenaSlot] = {}
     arena = [i for i, buffer in enumerate(buffers) if buffer.kind == "arena" and i in first]
     for i in arena:

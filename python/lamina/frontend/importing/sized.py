@@ -9,8 +9,10 @@ lamina-name-sizes makes tensor ops of these calls.
 
 from typing import Any
 
+import sympy
 import torch
 from torch import fx
+from torch.utils._sympy import functions
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
@@ -47,7 +49,7 @@ def is_move(node: fx.Node) -> bool:
 
 def sizes_as_tensors(graph: fx.Graph) -> None:
     """Replaces sizes beside tensors in arithmetic (`x / n`) by tensors without dimensions, which promote like numbers. Raises
-    CompileError for a symbolic float."""
+    CompileError for a float that is no arithmetic on sizes."""
     for node in list(graph.nodes):
         target = _TENSORS.get(node.target, node.target)
         if node.op != "call_function" or target not in _WITH_TENSORS:
@@ -55,12 +57,35 @@ def sizes_as_tensors(graph: fx.Graph) -> None:
         for i, arg in enumerate(node.args):
             if not isinstance(arg, SYMBOLIC):
                 continue
-            if not isinstance(arg, torch.SymInt):
-                raise CompileError(f"{node.target} takes {arg}, a number made of sizes", where=where(node))
-            value = node.meta["val"].new_empty([], dtype=torch.int64)
-            made = insert(node, value, aten.scalar_tensor.default, arg, dtype=torch.int64)
             node.target = target
-            node.update_arg(i, made)
+            node.update_arg(i, _as_tensor(node, arg.node.expr, arg.node.shape_env))
+
+
+def _as_tensor(at: fx.Node, expr: sympy.Expr, env: Any) -> fx.Node:
+    """Inserts nodes that compute a size, or a float made of sizes, as a tensor without dimensions."""
+    if not expr.free_symbols or expr.is_integer:
+        number = env.create_symintnode(expr, hint=None) if expr.free_symbols else float(expr)
+        dtype = torch.int64 if expr.is_integer else torch.float64
+        value = at.meta["val"].new_empty([], dtype=dtype)
+        return insert(at, value, aten.scalar_tensor.default, number, dtype=dtype, device=value.device)
+    value = at.meta["val"].new_empty([], dtype=torch.float64)
+    parts = [_as_tensor(at, arg, env) for arg in expr.args]
+    if isinstance(expr, functions.ToFloat):
+        return parts[0]
+    op = next((op for kind, op in _FLOATS.items() if isinstance(expr, kind)), None)
+    if op is None:
+        raise CompileError(f"{at.target} takes {expr}, a number made of sizes", where=where(at), remedy="compile per concrete size")
+    out = parts[0]
+    for part in parts[1:]:
+        out = insert(at, value, op, out, part)
+    return insert(at, value, op, out) if len(parts) == 1 else out
+
+
+_FLOATS: dict[Any, Any] = {
+    functions.FloatTrueDiv: aten.div.Tensor, functions.IntTrueDiv: aten.div.Tensor, sympy.Add: aten.add.Tensor,
+    sympy.Mul: aten.mul.Tensor, functions.FloatPow: aten.pow.Tensor_Tensor, sympy.Pow: aten.pow.Tensor_Tensor,
+    functions.OpaqueUnaryFn_sqrt: aten.sqrt.default,
+}  # fmt: skip
 
 
 def move_attributes(node: fx.Node, template: externs.Template) -> dict[str, ir.Attribute]:
