@@ -12,9 +12,9 @@ from lamina.core.target import Target
 from lamina.dialects.graph import CALLS
 
 from ...infra.base import Pass
+from ...ir.extern_calls import memory_strides
 from ...ir.reading import shape_of
 from ...ir.views import view_layout
-from ...trace.materialize import given_strides
 from .layout_calls import LayoutCall, channels_last
 from .layout_cost import cheapest
 from .layout_cpu import suits_frozen, suits_slow
@@ -120,7 +120,7 @@ def _is_served(value: ir.Value) -> bool:
         views.append(source.owner)
         source = source.owner.operands[0]
     if isinstance(source, ir.BlockArgument):
-        return _lies_well(source, given_strides(source.owner).get(source), views)
+        return _lies_well(source, memory_strides(source), views)
     if source.owner.name in CALLS:
         strides = ir.ArrayAttr(source.owner.attributes["strides"])[ir.OpResult(source).result_number]
         known = ir.DenseI64ArrayAttr(strides) if isinstance(strides, ir.DenseI64ArrayAttr) else None

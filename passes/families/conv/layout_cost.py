@@ -17,8 +17,9 @@ from lamina.core.layout import Layout
 from lamina.dialects.graph import CALLS
 from lamina.schedules.convolution_layout import seconds
 
+from ...ir.affine import row_major
+from ...ir.extern_calls import memory_strides
 from ...ir.reading import shape_of
-from ...trace.materialize import given_strides
 from .layout_calls import LayoutCall, channels_last
 from .products import direct_by_default
 
@@ -107,13 +108,12 @@ def _edges(function: ir.Operation, calls: Sequence[LayoutCall], gpu: Gpu) -> Ite
     """Yields what may have to be transposed: each image of a call, and each result of the function that is one."""
     numbers = {call.op: i for i, call in enumerate(calls)}
     block = function.regions[0].blocks[0]
-    strides = given_strides(block)
     for i, call in enumerate(calls):
         for image in call.images[:-1]:
             for source, fused in _sources(image):
                 cost = _transposition(image, fused, gpu)
                 if isinstance(source, ir.BlockArgument):
-                    yield Edge(i, None, _is_last(source, strides.get(source)), cost)
+                    yield Edge(i, None, _is_last(source), cost)
                 elif source.owner in numbers and numbers[source.owner] != i:
                     yield Edge(i, numbers[source.owner], False, cost)
     for value in block.operations[len(block.operations) - 1].operands:
@@ -149,9 +149,9 @@ def _transposition(image: ir.Value, fused: bool, gpu: Gpu) -> float:
     return _FUSED * moved if fused else _LAUNCH + moved
 
 
-def _is_last(value: ir.Value, strides: Sequence[int] | None) -> bool:
-    shape = shape_of(value)
-    return len(shape) == 4 and strides is not None and Layout.of(shape, list(strides)) == Layout.of(shape, channels_last(shape))
+def _is_last(value: ir.Value) -> bool:
+    shape, strides = shape_of(value), memory_strides(value)
+    return len(shape) == 4 and strides != row_major(shape) and Layout.of(shape, strides) == Layout.of(shape, channels_last(shape))
 
 
 def _bytes(value: ir.Value) -> int:

@@ -16,7 +16,7 @@ from ...space.contraction import Unfit
 from ..choice import DIRECT, LIBRARY, Choice, Extent
 from ..conv.depthwise import fits_direct, replace_by_direct
 from ..conv.products import Convolution, computed
-from ..surroundings import GemmProblem, gemm_problems, joined
+from .problem import GemmProblem, gemm_problems, joined
 from .products import Product
 from .prologues import feeding
 from .split_k import split_inner

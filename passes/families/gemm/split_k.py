@@ -14,7 +14,9 @@ from ...space.contraction import Unfit
 from ...space.direct_convolution import WINDOW
 from ...space.space import find_space
 from ..conv.products import Convolution, computed
-from ..surroundings import GemmProblem, product_in, strides_of
+from ..surroundings import strides_of
+from .contractions import product_in
+from .problem import GemmProblem
 from .products import Product
 from .prologues import compute_before, erase_before, read_before
 from .split_groups import Values, group_before
