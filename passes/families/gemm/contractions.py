@@ -11,7 +11,7 @@ from ...space.contraction import Contraction, Unfit, contraction_of
 from ...space.direct_convolution import WINDOW
 from ...space.implicit_gemm import windows_of
 from ...space.space import find_space
-from ..conv.layout_calls import channels_last
+from ..conv.calls import channels_last
 from ..surroundings import strides_of
 from .column_sums import ColumnBlocks
 from .row_sums import BlockSums, is_reduction

@@ -13,10 +13,10 @@ from ...ir.reading import Untraceable, producer
 from ...space.contraction import MOST, Contraction, Unfit
 from ...space.direct_convolution import WINDOW
 from ..choice import CHOICE, Extent
-from ..conv.products import Convolution, computed
+from ..conv.implicit_gemm import ImplicitGemm
 from ..surroundings import calls, copy_body, reader
 from .contractions import product_in
-from .products import Product
+from .products import Product, computed
 from .prologues import compute_before, erase_before, feeding, read_before
 from .split_glu import in_halves, may_meet
 from .split_groups import Pieces, split_at_sums
@@ -176,7 +176,7 @@ def _made(
         name = {"sym_name": ir.StringAttr.get("_".join(list(words)[:5]) or "product")}
         results = [v.type for v in problem.last.results]
         new = ir.Operation.create("graph.group", results=results, operands=operands, attributes=name, regions=1)
-        if any(isinstance(p, Convolution) for p in products):
+        if any(isinstance(p, ImplicitGemm) for p in products):
             new.attributes[WINDOW] = ir.UnitAttr.get()
         block = new.regions[0].blocks.append(*[v.type for v in operands])
         values = dict(zip(operands, block.arguments, strict=True))
