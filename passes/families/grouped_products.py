@@ -15,6 +15,7 @@ from ..ir.extern_calls import kernel_call
 from ..ir.reading import shape_of
 from ..space.contraction import Unfit
 from .choice import LIBRARY, Choice
+from .problem import Problem
 from .surroundings import calls, reader
 
 if TYPE_CHECKING:
@@ -83,13 +84,11 @@ class Grouped:
 
 
 @dataclass(frozen=True)
-class GroupedProblem:
-    """A grouped GEMM with its epilogue; implements `Problem`."""
+class GroupedProblem(Problem):
+    """A grouped GEMM with its epilogue."""
 
     op: ir.Operation
     found: Grouped
-
-    before, kept, what = (), (), ""
 
     @property
     def ops(self) -> Sequence[ir.Operation]:

@@ -24,7 +24,8 @@ from lamina.schedules import attention_backward_cost
 from lamina.schedules.attention_cost import AttentionWork, candidates, unmeasured
 from lamina.schedules.attention_vendors import VENDORS
 from lamina.targets.kernel_calls.user import take
-from lamina.tune.problems.subgraph_extraction import Subgraph, random_inputs
+from lamina.tune.problems.parts import random_inputs
+from lamina.tune.problems.subgraph_extraction import Subgraph
 
 BF16 = torch.bfloat16
 BACKWARD = torch.ops.lamina.attention_backward.default
