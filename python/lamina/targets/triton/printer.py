@@ -24,7 +24,7 @@ from lamina.schedules.contraction import GemmConfig
 
 from .math import FUNCTIONS
 from .memory import INDENT
-from .ops import FORMS, applied, choice
+from .ops import applied, choice
 from .pairs import Pairs
 from .patterns import BESIDE_ONE, GELU, activations, meets_one
 
@@ -167,8 +167,6 @@ class Printer(Pairs):
         self.views[op.result] = op
 
     def _apply(self, op: ir.Operation) -> None:
-        if op.name not in FORMS:
-            raise self._refuse(op)
         predicate = ir.IntegerAttr(op.attributes["predicate"]).value if "predicate" in op.attributes else None
         dtype = str(_element(op.results[0].type)) if len(op.results) == 1 else ""
         operands = self._operands(op)
