@@ -13,13 +13,15 @@ from ...ir.reading import Untraceable, shape_of
 from ...space.contraction import Unfit
 from ...space.direct_convolution import WINDOW
 from ...space.space import find_space
-from ..conv.products import Convolution, computed
-from ..surroundings import GemmProblem, product_in, strides_of
-from .products import Product
+from ..conv.implicit_gemm import ImplicitGemm
+from ..surroundings import strides_of
+from .contractions import product_in
+from .problem import GemmProblem
+from .products import Product, computed
 from .prologues import compute_before, erase_before, read_before
 from .split_groups import Values, group_before
 
-Computed = Product | Convolution
+Computed = Product | ImplicitGemm
 
 
 def split_inner(problem: GemmProblem, parts: int) -> ir.Operation:
@@ -53,13 +55,13 @@ def _sums(problem: GemmProblem, products: Sequence[Computed], parts: int) -> ir.
     factors = [v for p in products for v in (p.a, p.b) if v not in made]
     operands = {v: v for v in (*read_before(problem.before), *factors)}
     group = group_before(problem.last, [*problem.before, *problem.ops], operands, types, fill)
-    if isinstance(products[0], Convolution):
+    if isinstance(products[0], ImplicitGemm):
         group.attributes[WINDOW] = ir.UnitAttr.get(group.context)
     return group
 
 
 def _sums_type(product: Computed, parts: int) -> ir.RankedTensorType:
-    if isinstance(product, Convolution):
+    if isinstance(product, ImplicitGemm):
         return product.sums_type(parts)
     return ir.RankedTensorType.get([parts, *product.result.shape], ir.F32Type.get())
 

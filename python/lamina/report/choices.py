@@ -7,7 +7,7 @@ from rich.table import Table
 
 from lamina.core.options import Tune
 from lamina.core.program import Call, Launch, Program, Ref
-from lamina.kernels.library import ATTENTION, VENDORS_ATTENTION
+from lamina.kernels.library import ATTENTION, PRODUCTS, VENDORS_ATTENTION
 from lamina.runtime.resolve import arguments_of
 from lamina.tune.choice import TunedChoice
 
@@ -44,7 +44,6 @@ def _rows(choice: TunedChoice) -> Iterator[tuple[str, str, str]]:
 def default(program: Program, tune: Tune) -> str:
     """Returns what became of a program's matrix products and, on a GPU, its attention ops, where tuning has no answer for them, and
     how to tune them; "" without any."""
-    from lamina.passes.families.gemm.products import PRODUCTS
     from lamina.passes.space.contraction import FACTORS  # imports MLIR
 
     attention = (*ATTENTION, *VENDORS_ATTENTION) if program.device == "cuda" else ()

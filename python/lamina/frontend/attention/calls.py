@@ -201,14 +201,23 @@ def _placed(made: fx.Node, graft: Graft, written: set[int] | None) -> dict[fx.No
 
     Returns None where neither can replace the node.
     """
-    for copied in (False, True):
-        if copied:
-            made = graft.call(aten.clone.default, made, memory_format=torch.contiguous_format)
-        found = value(made)
+    for fit in (lambda: made, lambda: _in_layout_of(graft, made)):
+        found = value(fit())
         changed = None if found is None else takes_layout(graft.at, found, graft.fake, written)
         if changed is not None:
             return changed
     return None
+
+
+def _in_layout_of(graft: Graft, made: fx.Node) -> fx.Node:
+    """Emits a copy of `made` whose dimensions have the order in memory that they have in the graft's node."""
+    eager = value(graft.at)
+    assert eager is not None
+    order = sorted(range(eager.dim()), key=eager.stride().__getitem__, reverse=True)
+    kept = order == sorted(order)
+    outermost_first = made if kept else graft.call(aten.permute.default, made, order)
+    copy = graft.call(aten.clone.default, outermost_first, memory_format=torch.contiguous_format)
+    return copy if kept else graft.call(aten.permute.default, copy, [order.index(i) for i in range(len(order))])
 
 
 def depends_on(node: fx.Node, trained: Collection[fx.Node]) -> bool:
