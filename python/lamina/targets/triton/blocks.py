@@ -17,7 +17,7 @@ WIDEN = ".to(tl.int64)"
 _TYPED = {*CASTS, "arith.bitcast", "arith.shrui", "math.copysign"}
 
 
-class Blocks(Expressions):
+class TritonBlocks(Expressions):
     """The values of a kernel. One that is the same in all lanes stays a scalar, and a row or column keeps its dimension of 1, which
     Triton broadcasts; lanes past those of the tile program hold anything.
 

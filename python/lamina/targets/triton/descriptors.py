@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from .blocks import Blocks
+from .blocks import TritonBlocks
 from .expressions import INDENT
 
 STEP = 16  # alignment in bytes of a descriptor's rows
@@ -33,7 +33,7 @@ class TritonTile:
     across: bool
 
 
-class Descriptors(Blocks):
+class Descriptors(TritonBlocks):
     """The descriptors of a kernel.
 
     descriptors  whether blocks may be loaded through descriptors

@@ -8,10 +8,10 @@ from torch_mlir import ir
 from lamina.passes.ir.reading import terminator
 
 from .expressions import INDENT
-from .memory import Memory
+from .memory import TritonMemory
 
 
-class Loops(Memory):
+class TritonLoops(TritonMemory):
     """Prints loops and branches of scf."""
 
     loops = 0

@@ -8,7 +8,7 @@ from .blocks import WIDEN, is_wide
 from .descriptors import Descriptors
 
 
-class Memory(Descriptors):
+class TritonMemory(Descriptors):
     """Prints memory ops. Addresses are pointers to a parameter's elements.
 
     lanes       names of positions along a dimension, by start and length

@@ -9,12 +9,12 @@ from torch_mlir import ir
 
 from .descriptors import DIMENSIONS, TritonTile
 from .expressions import INDENT
-from .loops import Loops
+from .loops import TritonLoops, dispatch
 
 FARTHEST = 1 << 40  # a descriptor can step at least this many bytes
 
 
-class Pairs(Loops):
+class Pairs(TritonLoops):
     """Prints loops of two products.
 
     joint  whether two products may become one dot
@@ -72,3 +72,10 @@ def alike(first: TritonTile, second: TritonTile) -> bool:
     """Tells whether two blocks differ only in their memory, and lie so that they can be side by side."""
     same = all(getattr(first, key) == getattr(second, key) for key in ("sizes", "steps", "blocks", "places"))
     return same and first.source != second.source and first.across == second.across
+
+
+def either(name: str, parameters: str, near: tuple[str, str], forms: tuple[str, str]) -> str:
+    """Prints a kernel that calls the first of two forms where two of its parameters are near each other, else the second."""
+    distance = "apart = tl.abs({}.to(tl.int64) - {}.to(tl.int64))".format(*near)
+    tests = (f"(apart > 0) & (apart < {FARTHEST})", "")
+    return dispatch(name, parameters, distance, [(test, f"{form}({parameters})") for test, form in zip(tests, forms, strict=True)])

@@ -4,13 +4,13 @@ from torch_mlir import ir
 
 from lamina.passes.ir.reading import combining_op, neutral
 
-from .blocks import Blocks
+from .blocks import TritonBlocks
 from .expressions import literal
 from .math import joining
 from .ops import applied
 
 
-class Reductions(Blocks):
+class Reductions(TritonBlocks):
     """Prints ops over all lanes of a block. Lanes past those of the tile program get the op's neutral element."""
 
     def _reduce(self, op: ir.Operation) -> None:

@@ -7,8 +7,7 @@ from torch_mlir import ir
 from lamina.core.errors import CompileError
 
 from .blocks import config_of
-from .loops import dispatch
-from .pairs import FARTHEST
+from .pairs import either
 from .ping_pong import NoPingPong, PingPongPrinter
 from .printer import Printed, Printer, together
 
@@ -56,8 +55,6 @@ def _plain(function: ir.Operation, descriptors: bool, name: str) -> Printed:
     if near.near is None:
         return plain
     apart = Printer(function, descriptors, f"{name}_apart").run()
-    distance = "apart = tl.abs({}.to(tl.int64) - {}.to(tl.int64))".format(*near.near)
-    calls = [f"{form.name}({near.parameters})" for form in (joint, apart)]
-    text = dispatch(name, near.parameters, distance, [(f"(apart > 0) & (apart < {FARTHEST})", calls[0]), ("", calls[1])])
+    text = either(name, near.parameters, near.near, (joint.name, apart.name))
     functions = tuple(dict.fromkeys((*joint.calls, *apart.calls)))
     return replace(joint, name=name, kernel="\n\n\n".join((joint.kernel, apart.kernel, text)), calls=functions)
