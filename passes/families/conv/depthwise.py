@@ -15,17 +15,15 @@ a row of the window once, so that it does little besides multiplying and adding.
 """
 
 import math
-from collections.abc import Callable, Sequence
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, tensor
 
 from ...ir.generics import empty, generic, in_parts, sums_of_products, with_body
-from ...ir.locations import fused, model_ops, op_word
 from ...ir.reading import Untraceable, shape_of
 from ...space.direct_convolution import WINDOW, NoDirectConvolution, direct_convolution_of
 from ...space.space import find_space
-from ..surroundings import copy_body, reader, strides_of
+from ..surroundings import Values, copy_body, group_before, reader, replace_by, strides_of
 from .calls import HALVES, Convolution, channels_last
 from .image_rows import as_image, as_rows, image_type, is_rows
 from .one_row import row_added, row_dropped, with_row, without_row
@@ -107,14 +105,12 @@ def replace_by_direct(op: ir.Operation) -> bool:
 
 def _put(new: ir.Operation, op: ir.Operation, group: ir.Operation | None) -> None:
     """Replaces a call and its reader, if `new` has it, by `new`."""
-    for old, now in zip((group or op).results, new.results, strict=True):
+    results = list(new.results)
+    for i, (old, now) in enumerate(zip((group or op).results, new.results, strict=True)):
         if now.type != old.type:
             with new.location, ir.InsertionPoint(group or op):
-                now = row_dropped(now) if shape_of(old) == without_row(shape_of(now)) else as_rows(now, old.type)
-        old.replace_all_uses_with(now)
-    for gone in (group, op):
-        if gone is not None:
-            gone.erase()
+                results[i] = row_dropped(now) if shape_of(old) == without_row(shape_of(now)) else as_rows(now, old.type)
+    replace_by(results, group, [op])
 
 
 def _weight(op: ir.Operation, weight: ir.Value) -> ir.Operation:
@@ -125,12 +121,11 @@ def _weight(op: ir.Operation, weight: ir.Value) -> ir.Operation:
     type_ = ir.RankedTensorType.get([kh, kw, channels, features], f32)
     flat = ir.RankedTensorType.get([kh, kw, channels * features], f32)
 
-    def transposed(values: Sequence[ir.Value]) -> ir.Value:
-        op = generic(type_, [values[0], empty(type_)], [[o, c, i, j], [i, j, c, o]], 4, [False] * 4)
-        return tensor.collapse_shape(flat, with_body(op, lambda x, _: arith.extf(f32, x)), [[0], [1], [2, 3]])
+    def transposed(values: Values) -> list[ir.Value]:
+        op = generic(type_, [values[weight], empty(type_)], [[o, c, i, j], [i, j, c, o]], 4, [False] * 4)
+        return [tensor.collapse_shape(flat, with_body(op, lambda x, _: arith.extf(f32, x)), [[0], [1], [2, 3]])]
 
-    with op.location, ir.InsertionPoint(op):
-        return _group([weight], [flat], "weight", lambda values: [transposed(values)])
+    return group_before(op, (), {weight: weight}, [flat], transposed, "weight")
 
 
 def _made(op: ir.Operation, group: ir.Operation | None, convolution: GroupedConvolution, weight: ir.Value) -> ir.Operation:
@@ -141,11 +136,9 @@ def _made(op: ir.Operation, group: ir.Operation | None, convolution: GroupedConv
     after = [] if group is None else [v for v in group.operands if v != op.results[0]]
     bias = convolution.after
     given = list(dict.fromkeys([convolution.image, weight, *bias, *after]))
-    location = fused([o.location for o in ([op] if group is None else [op, group])])
-    words = dict.fromkeys(op_word(name) for name in model_ops(location))
 
-    def body(values: Sequence[ir.Value]) -> list[ir.Value]:
-        inner = {v: row_dropped(x) if v.type != x.type else x for v, x in zip(given, values, strict=True)}
+    def body(values: Values) -> list[ir.Value]:
+        inner = {v: row_dropped(x) if v.type != x.type else x for v, x in values.items()}
         made = convolution.emit(inner[convolution.image], inner[weight], *(inner[v] for v in bias))
         if group is None:
             return [made]
@@ -164,28 +157,11 @@ def _made(op: ir.Operation, group: ir.Operation | None, convolution: GroupedConv
             return with_row(v.type)
         return image_type(image, v.type) if rows(v) else v.type
 
-    with location, ir.InsertionPoint(group or op):
-        results = [type_of(v) for v in (group or op).results]
-        operands = [row_added(v) if v in after and shape_of(v) == flat else v for v in given]
-        new = _group(operands, results, "_".join(list(words)[:5]) or "convolution", body)
+    with op.location, ir.InsertionPoint(group or op):
+        operands = {v: row_added(v) if v in after and shape_of(v) == flat else v for v in given}
+    types = [type_of(v) for v in (group or op).results]
+    new = group_before(group or op, [op, group] if group else [op], operands, types, body, "convolution")
     new.attributes[WINDOW] = ir.UnitAttr.get()
-    return new
-
-
-def _group(
-    operands: Sequence[ir.Value], results: Sequence[ir.Type], name: str, body: Callable[[Sequence[ir.Value]], list[ir.Value]]
-) -> ir.Operation:
-    """Creates a graph.group at the insertion point. body: emits the ops on the block's arguments, and returns the results."""
-    new = ir.Operation.create(
-        "graph.group",
-        results=list(results),
-        operands=list(operands),
-        attributes={"sym_name": ir.StringAttr.get(name)},
-        regions=1,
-    )
-    block = new.regions[0].blocks.append(*[v.type for v in operands])
-    with ir.InsertionPoint(block):
-        ir.Operation.create("graph.yield", operands=body(list(block.arguments)))
     return new
 
 

@@ -13,12 +13,11 @@ from ...infra.base import Pass
 from ...ir.affine import row_major
 from ...ir.extern_calls import declared_strides
 from ...ir.generics import sums_of_products
-from ...ir.locations import fused, model_ops, op_word
 from ...ir.reading import Untraceable, shape_of
 from ...space.direct_convolution import NoDirectConvolution
 from ...space.planes import PLANES, PlaneWindow, planes_of
 from ...space.space import find_space
-from ..surroundings import calls, copy_body, reader, strides_of
+from ..surroundings import Values, calls, copy_body, group_before, reader, replace_by, strides_of
 from .calls import Convolution
 
 
@@ -67,11 +66,7 @@ def _replace(call: _PlaneConvolution) -> None:
             if not _fits(new):
                 new.erase()
                 continue
-            for old, now in zip((group or op).results, new.results, strict=True):
-                old.replace_all_uses_with(now)
-            for gone in (group, op):
-                if gone is not None:
-                    gone.erase()
+            replace_by(new.results, group, [op])
             return
 
 
@@ -80,25 +75,14 @@ def _made(call: _PlaneConvolution, group: ir.Operation | None) -> ir.Operation:
     op = call.op
     after = [] if group is None else [v for v in group.operands if v != op.results[0]]
     given = list(dict.fromkeys([*op.operands, *after]))
-    location = fused([o.location for o in ([op] if group is None else [op, group])])
-    words = dict.fromkeys(op_word(name) for name in model_ops(location))
-    with location, ir.InsertionPoint(group or op):
-        new = ir.Operation.create(
-            "graph.group",
-            results=[v.type for v in (group or op).results],
-            operands=given,
-            attributes={
-                "sym_name": ir.StringAttr.get("_".join(list(words)[:5]) or "convolution"),
-                PLANES: PlaneWindow(call.stride, call.padding, call.dilation).attribute(),
-            },
-            regions=1,
-        )
-        block = new.regions[0].blocks.append(*[v.type for v in given])
-        with ir.InsertionPoint(block):
-            inner = dict(zip(given, block.arguments, strict=True))
-            sums = call.emit(*(inner[v] for v in call.operands))
-            made = [sums] if group is None else copy_body(group, {**inner, op.results[0]: sums})
-            ir.Operation.create("graph.yield", operands=made)
+
+    def body(values: Values) -> list[ir.Value]:
+        sums = call.emit(*(values[v] for v in call.operands))
+        return [sums] if group is None else copy_body(group, {**values, op.results[0]: sums})
+
+    types = [v.type for v in (group or op).results]
+    new = group_before(group or op, [op, group] if group else [op], {v: v for v in given}, types, body, "convolution")
+    new.attributes[PLANES] = PlaneWindow(call.stride, call.padding, call.dilation).attribute()
     return new
 
 
