@@ -11,6 +11,7 @@ from lamina.core.target import Target
 
 from ...space.contraction import Unfit
 from ..choice import DIRECT, Choice
+from ..problem import Family
 from ..surroundings import calls, reader
 from .depthwise import GroupedConvolution, replace_by_direct
 
@@ -53,8 +54,8 @@ class DirectProblem:
         """Does nothing: this is not measured."""
 
 
-class DirectFamily:
-    """Convolutions that are direct by default; implements `Family`."""
+class DirectFamily(Family):
+    """Convolutions that are direct by default."""
 
     computes = "depthwise convolutions of f16 and bf16"
 

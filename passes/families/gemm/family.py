@@ -16,8 +16,9 @@ from ...space.contraction import Unfit
 from ..choice import DIRECT, LIBRARY, Choice, Extent
 from ..conv.depthwise import fits_direct, replace_by_direct
 from ..conv.products import Convolution, computed
+from ..problem import Family, Reported
 from ..surroundings import GemmProblem, gemm_problems, joined
-from .products import Product
+from .products import PRODUCTS, Product
 from .prologues import feeding
 from .split_k import split_inner
 from .work import work_of
@@ -94,10 +95,12 @@ class ProductProblem:
         """Does nothing: random numbers will do."""
 
 
-class GemmFamily:
-    """Matrix products and convolutions as implicit GEMM; implements `Family`."""
+class GemmFamily(Family):
+    """Matrix products and convolutions as implicit GEMM."""
 
     computes = "products of matrices and convolutions of f16, bf16 and f32 rounded to tf32, and products of scaled f8E4M3FN"
+    schedules = (GemmConfig,)
+    reported = Reported("matrix product", PRODUCTS, slice(-2, None))  # an addend comes first
 
     def reads(self, op: ir.Operation) -> bool:
         """Returns whether a GEMM kernel may compute a call."""
