@@ -101,6 +101,9 @@ class KernelOp(Op):
         yield from _stride_faults(op)
 
 
+TF32 = "tf32"
+"""The attribute of an f32 graph.extern that may round its factors to tf32."""
+
 CALLS = (ExternOp.OPERATION_NAME, KernelOp.OPERATION_NAME)
 """Ops that compute outside of groups, and whose results have declared strides."""
 

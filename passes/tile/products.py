@@ -8,7 +8,7 @@ from torch_mlir.dialects import func
 
 from lamina.schedules.contraction import GemmConfig
 
-from ..families.surroundings import product_of
+from ..families.gemm.contractions import product_of
 from ..ir.expressions import Load, walk
 from ..ir.reading import element_type, shape_of
 from ..space.contraction import Contraction, Unfit

@@ -9,16 +9,17 @@ from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
 from lamina.core.target import Target
+from lamina.kernels.library import PRODUCTS
 from lamina.schedules import convolution_cost, product_cost
 from lamina.schedules.contraction import GemmConfig
 
 from ...space.contraction import Unfit
 from ..choice import DIRECT, LIBRARY, Choice, Extent
 from ..conv.depthwise import fits_direct, replace_by_direct
-from ..conv.products import Convolution, computed
+from ..conv.implicit_gemm import ImplicitGemm
 from ..problem import Family, Reported
-from ..surroundings import GemmProblem, gemm_problems, joined
-from .products import PRODUCTS, Product
+from .problem import GemmProblem, gemm_problems, joined
+from .products import Product, computed
 from .prologues import feeding
 from .split_k import split_inner
 from .work import work_of
@@ -116,7 +117,7 @@ class GemmFamily(Family):
 def choices_of(problem: GemmProblem, gpu: Gpu) -> tuple[tuple[Choice, ...], Choice]:
     """Returns the choices of Lamina's kernels, the most promising first, and the default where nothing was measured. There are no
     choices where tiles cannot compute the product."""
-    if (found := Convolution.read(problem.ops[0])) is not None:
+    if (found := ImplicitGemm.read(problem.ops[0])) is not None:
         return _of_convolution(problem, found, gpu), LIBRARY
     work = work_of(problem)
     if work is None or (gpu.capability < _FLOAT8 and _has_float8(problem)):
@@ -148,7 +149,7 @@ def _fast(choice: Choice) -> Choice:
     return replace(choice, kernel=replace(choice.kernel, fast=1)) if isinstance(choice.kernel, GemmConfig) else choice
 
 
-def _of_convolution(problem: GemmProblem, convolution: Convolution, gpu: Gpu) -> tuple[Choice, ...]:
+def _of_convolution(problem: GemmProblem, convolution: ImplicitGemm, gpu: Gpu) -> tuple[Choice, ...]:
     """Returns the choices for a convolution."""
     direct = (DIRECT,) if fits_direct(problem.ops[0]) else ()
     work = work_of(problem) if convolution.feeds_blocks else None

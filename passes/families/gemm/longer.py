@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, tensor
 
+from ...ir import generics
 from ...ir.reading import producer, shape_of
 
 
@@ -31,7 +31,4 @@ def padded(value: ir.Value, dim: int, size: int) -> ir.Value:
     if size == shape[dim]:
         return value
     high = [size - shape[dim] if d == dim else 0 for d in range(rank)]
-    pad = tensor.PadOp(f32([n + more for n, more in zip(shape, high, strict=True)]), value, [], [], [0] * rank, high)
-    with ir.InsertionPoint(pad.regions[0].blocks.append(*[ir.IndexType.get()] * rank)):
-        tensor.YieldOp(arith.constant(ir.F32Type.get(), 0.0))
-    return pad.result
+    return generics.padded(value, [0] * rank, high)

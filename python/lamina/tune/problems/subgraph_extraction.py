@@ -14,8 +14,8 @@ from lamina.core.program import Launch, Program
 from lamina.core.program_needs import with_needs
 from lamina.kernels.library import STRICT
 from lamina.passes.families.choice import CHOICE
-from lamina.passes.families.conv.layout_calls import channels_last
-from lamina.passes.families.conv.products import Convolution
+from lamina.passes.families.conv.calls import channels_last
+from lamina.passes.families.conv.implicit_gemm import ImplicitGemm
 from lamina.passes.families.problem import Problem
 from lamina.passes.families.surroundings import calls, strides_of
 from lamina.passes.infra.pipeline import run
@@ -84,7 +84,7 @@ class Subgraph:
         count = f"{len(ops)} x " if len(ops) > 1 else ""
         shapes = " by ".join("x".join(map(str, ir.RankedTensorType(v.type).shape)) for v in _factors(ops[0]))
         self.what = problem.what or f"{first}{count}{callee} {shapes}{after}"
-        strides = [_strides(v, Convolution.read(ops[0]) is not None) for v in operands]
+        strides = [_strides(v, ImplicitGemm.read(ops[0]) is not None) for v in operands]
         with ops[0].context, ir.Location.unknown():
             module = ir.Module.create()
             signature = ir.FunctionType.get([v.type for v in operands], [v.type for v in results])
@@ -132,7 +132,7 @@ def plain_name(group: ir.Operation) -> str:
 
 def _factors(op: ir.Operation) -> list[ir.Value]:
     """The factors of a product, which come after its addend, or before scales and offsets; of a convolution, before its bias."""
-    first = Convolution.read(op) is not None or ir.StringAttr(op.attributes["callee"]).value in STRICT
+    first = ImplicitGemm.read(op) is not None or ir.StringAttr(op.attributes["callee"]).value in STRICT
     return list(op.operands)[:2] if first else list(op.operands)[-2:]
 
 
