@@ -7,9 +7,11 @@ from typing import Literal
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
+from lamina.schedules import rows
 from lamina.schedules.text import KernelSchedule, read
 
 from ..ir.locations import where
+from ..space.schedule_gpu import ROWS
 
 CHOICE = "graph.choice"
 Extent = Literal["", "first", "prologue"]
@@ -21,12 +23,13 @@ _NAMED = ("library", "direct")
 class Choice:
     """A kernel for a problem. Its text, as in the IR and in the store of measurements, is "first triton{m=128 n=128 ...}".
 
-    kernel  a schedule of Lamina's kernels; "library": the library's routine; "direct": direct convolution
+    kernel  a schedule of Lamina's kernels; "library": the library's routine; "direct": direct convolution; "nvvm": the cost model's
+            schedule of a program that reduces rows
     extent  the ops that the kernel covers: "": the problem's calls with the group that reads them; "first": the first of several
             calls with that group, while the library computes the others; "prologue": also the groups that only compute an operand
     """
 
-    kernel: KernelSchedule | Literal["library", "direct"]
+    kernel: KernelSchedule | Literal["library", "direct", "nvvm"]
     extent: Extent = ""
 
     @staticmethod
@@ -50,11 +53,12 @@ class Choice:
             raise CompileError(e.message, where=where(op.location), remedy=e.remedy) from None
 
     def write(self, op: ir.Operation) -> None:
-        """Sets the choice on an op."""
-        op.attributes[CHOICE] = ir.StringAttr.get(str(self), op.context)
+        """Sets the choice on a call, or as `graph.rows` on a kernel function that reduces rows."""
+        if self.kernel != rows.MODEL:
+            op.attributes[ROWS if isinstance(self.kernel, rows.Rows) else CHOICE] = ir.StringAttr.get(str(self), op.context)
 
     def __str__(self) -> str:
         return f"{self.extent} {self.kernel}".strip()
 
 
-LIBRARY, DIRECT = Choice("library"), Choice("direct")
+LIBRARY, DIRECT, MODEL = Choice("library"), Choice("direct"), Choice("nvvm")

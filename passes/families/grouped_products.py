@@ -17,7 +17,7 @@ from ..ir.reading import shape_of
 from ..space.contraction import Unfit
 from .choice import LIBRARY, Choice
 from .launches import Source, launch, sizes, strides, tensors
-from .problem import Family
+from .problem import Family, Problem
 from .surroundings import calls, reader
 
 if TYPE_CHECKING:
@@ -86,13 +86,11 @@ class Grouped:
 
 
 @dataclass(frozen=True)
-class GroupedProblem:
-    """A grouped GEMM with its epilogue; implements `Problem`."""
+class GroupedProblem(Problem):
+    """A grouped GEMM with its epilogue."""
 
     op: ir.Operation
     found: Grouped
-
-    before, kept, what = (), (), ""
 
     @property
     def ops(self) -> Sequence[ir.Operation]:

@@ -28,23 +28,23 @@ class Problem(Protocol):
 
     @property
     def group(self) -> ir.Operation | None:
-        """The epilogue: the group that alone reads the calls' results."""
-        ...
+        """The epilogue: the group that alone reads the calls' results; None: no kernel covers it."""
+        return None
 
     @property
     def before(self) -> Sequence[ir.Operation]:
         """Producers of operands that only these calls need, in order."""
-        ...
+        return ()
 
     @property
     def kept(self) -> Sequence[ir.Value]:
         """The results of the calls that are compared when candidates are measured; empty: those of the group or of all calls."""
-        ...
+        return ()
 
     @property
     def what(self) -> str:
         """A description for people; "": by callee and shapes."""
-        ...
+        return ""
 
     def default(self, gpu: Gpu | None) -> Choice:
         """Returns what is taken where nothing was measured. gpu: None where no machine is known to estimate times for."""
@@ -61,7 +61,7 @@ class Problem(Protocol):
     def settle(self, inputs: "Sequence[Tensor]") -> None:
         """Fills in those of the random inputs of a measurement that must have certain values. inputs: tensors for the operands of
         `before`, the calls and the group, each once."""
-        ...
+        return
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from lamina.passes.families.attention.cost import AttentionWork, candidates
 from lamina.runtime.executable import Executable
 from lamina.targets import backend
 from lamina.targets.kernel_calls.user import take
-from lamina.tune.problems import hot_ops
+from lamina.tune import tuner
 from lamina.tune.question import Answer, Question
 
 LIBRARY = str(choices.LIBRARY)
@@ -101,7 +101,7 @@ def check(monkeypatch: pytest.MonkeyPatch, library: SDPBackend, passes: tuple[st
         wanted = passes["backward" in question.what] if question.what.startswith("attention") else LIBRARY
         return Answer(next(name for name in question.candidates if (name == LIBRARY) == (wanted == LIBRARY)))
 
-    monkeypatch.setattr(hot_ops, "decide", decide)
+    monkeypatch.setattr(tuner, "decide", decide)
     torch._dynamo.reset()
     model, exact = Layer(kv_heads).cuda().bfloat16(), Layer(kv_heads).cuda().double()
     exact.load_state_dict(model.state_dict())

@@ -23,8 +23,10 @@ from lamina.report.choices import default
 from lamina.targets import backend
 from lamina.targets.kernel_calls.user import take
 from lamina.targets.nvvm.backend import GpuArtifact
-from lamina.tune.problems import hot_ops
-from lamina.tune.problems.subgraph_extraction import Subgraph, random_inputs
+from lamina.tune import tuner
+from lamina.tune.problems import modules
+from lamina.tune.problems.parts import random_inputs
+from lamina.tune.problems.subgraph_extraction import Subgraph
 from lamina.tune.question import Answer, Question
 from lamina.tune.store.store import Store
 
@@ -45,15 +47,15 @@ def training(q: Tensor, k: Tensor, grad: Tensor) -> tuple[Tensor, ...]:
 def test_both_passes_are_asked_about(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each alone: one may be the library's where the other is Lamina's."""
     questions: list[Question] = []
-    ours = str(Backward(64, 32, 32, 64))
+    ours = str(Backward(64, 64, 128, 64, 8))
 
     def decide(question: Question, *_: object, **__: object) -> Answer:
         questions.append(question)
         return Answer(ours if "backward" in question.what else LIBRARY)
 
-    monkeypatch.setattr(hot_ops, "decide", decide)
+    monkeypatch.setattr(tuner, "decide", decide)
     module = graph_level(training, (zeros(1, 4, 100, 64), zeros(1, 2, 100, 64), zeros(1, 4, 100, 64)))
-    hot_ops.annotate(module, backend(Target.parse(TARGET)), 0, Options(tune="full"), store)
+    modules.annotate(module, backend(Target.parse(TARGET)), 0, Options(tune="full"), store)
     one, other = questions
     assert one.what == "attention 1x4x100x64 on 1x2x100x64, causal, for training"
     assert other.what == "attention backward 1x4x100x64 on 1x2x100x64, causal"

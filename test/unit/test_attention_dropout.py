@@ -24,7 +24,8 @@ from lamina.passes.families.attention.vendor_rules import VENDORS
 from lamina.passes.families.surroundings import calls
 from lamina.report.choices import default
 from lamina.targets.kernel_calls.user import take
-from lamina.tune.problems.subgraph_extraction import Subgraph, random_inputs
+from lamina.tune.problems.parts import random_inputs
+from lamina.tune.problems.subgraph_extraction import Subgraph
 
 BF16 = torch.bfloat16
 BACKWARD = torch.ops.lamina.attention_backward.default

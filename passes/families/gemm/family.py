@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 
@@ -17,15 +16,12 @@ from ...space.contraction import Unfit
 from ..choice import DIRECT, LIBRARY, Choice, Extent
 from ..conv.depthwise import fits_direct, replace_by_direct
 from ..conv.implicit_gemm import ImplicitGemm
-from ..problem import Family, Reported
+from ..problem import Family, Problem, Reported
 from .problem import GemmProblem, gemm_problems, joined
 from .products import Product, computed
 from .prologues import feeding
 from .split_k import split_inner
 from .work import work_of
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _FIRST = 2  # candidates for the first of two products that meet
 _PROLOGUES = 6  # candidates with a prologue
@@ -34,13 +30,11 @@ _NUMBER = re.compile(r"_\d+$")  # the suffix that tells groups of the same name 
 
 
 @dataclass(frozen=True)
-class ProductProblem:
-    """Products that are decided on together, or a convolution; implements `Problem`. known: defaults of problems alike."""
+class ProductProblem(Problem):
+    """Products that are decided on together, or a convolution. known: defaults of problems alike."""
 
     of: GemmProblem
     known: dict[str, Choice] = field(default_factory=dict)
-
-    kept, what = (), ""
 
     @property
     def ops(self) -> Sequence[ir.Operation]:
@@ -91,9 +85,6 @@ class ProductProblem:
             raise Unfit("no group makes a factor of the product, and nothing else")
         group = joined(problem, config) if config.parts == 1 else split_inner(problem, config.parts)
         Choice(config).write(group)
-
-    def settle(self, inputs: "Sequence[Tensor]") -> None:
-        """Does nothing: random numbers will do."""
 
 
 class GemmFamily(Family):

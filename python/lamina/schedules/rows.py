@@ -110,20 +110,19 @@ class RowWork:
     moved: int
 
 
-def candidates(work: RowWork, gpu: Gpu) -> tuple[str, ...]:
-    """Returns the schedules worth measuring: the cost model's, then those of each kind, the most promising first."""
+def candidates(work: RowWork, gpu: Gpu) -> tuple[Rows, ...]:
+    """Returns the schedules worth measuring beside the cost model's: those of each kind, the most promising first."""
     if work.moved < LEAST_BYTES:
         return ()
     kept = {key: getattr(work.config, key) for key in ("threads", "vec", "chunks", "cluster", "resident", "pack")}
-    ours: dict[str, None] = {}
+    ours: dict[Rows, None] = {}
     in_pieces = work.walks or work.config.lanes < work.lanes
     for rows in _walking(work, gpu) if in_pieces else _holding(work, gpu):
         made = rows.config(work.lanes, work.config.vec)
         if _fits(rows, made, work, gpu) and any(getattr(made, key) != number for key, number in kept.items()):
-            ours[str(rows)] = None
-    triton = list(dict.fromkeys(map(str, _by_triton(work))))[:_TRITON]
-    first, *rest = [*list(ours)[: _NVVM - 1], ""]
-    return tuple(name for name in (MODEL, first, *triton[:1], *rest, *triton[1:]) if name)
+            ours[rows] = None
+    triton, mine = list(dict.fromkeys(_by_triton(work)))[:_TRITON], list(ours)[: _NVVM - 1]
+    return (*mine[:1], *triton[:1], *mine[1:], *triton[1:])
 
 
 def _walking(work: RowWork, gpu: Gpu) -> Iterator[Nvvm]:
