@@ -1,13 +1,14 @@
 """`graph.choice`: which kernel computes a call of a hot op, and which of the ops around it the kernel covers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
-from lamina.schedules import attention, rows
-from lamina.schedules.contraction import GemmConfig
+from lamina.schedules import rows
+from lamina.schedules.text import KernelSchedule, read
 
 from ..ir.locations import where
 from ..space.schedule_gpu import ROWS
@@ -28,27 +29,26 @@ class Choice:
             calls with that group, while the library computes the others; "prologue": also the groups that only compute an operand
     """
 
-    kernel: GemmConfig | attention.Config | rows.Rows | Literal["library", "direct", "nvvm"]
+    kernel: KernelSchedule | Literal["library", "direct", "nvvm"]
     extent: Extent = ""
 
     @staticmethod
-    def parse(text: str) -> "Choice":
-        """Reads a choice's text. Raises CompileError for any other text."""
+    def parse(text: str, schedules: Sequence[type[KernelSchedule]]) -> "Choice":
+        """Reads a choice's text, with a schedule of one of these kinds. Raises CompileError for any other text."""
         word, _, rest = text.partition(" ")
         extent: Extent = next((e for e in _EXTENTS if e == word), "")
         written = rest if extent else text
         if written in _NAMED:
             return Choice("library" if written == "library" else "direct", extent)
-        kind = written.strip().partition("{")[0]
-        return Choice(attention.read(written) if kind in attention.KINDS else GemmConfig.read(written), extent)
+        return Choice(read(written, schedules), extent)
 
     @staticmethod
-    def of(op: ir.Operation) -> "Choice | None":
+    def of(op: ir.Operation, schedules: Sequence[type[KernelSchedule]]) -> "Choice | None":
         """Returns the choice on an op; None without one. Raises CompileError, with the op's place, for a malformed one."""
         if CHOICE not in op.attributes:
             return None
         try:
-            return Choice.parse(ir.StringAttr(op.attributes[CHOICE]).value)
+            return Choice.parse(ir.StringAttr(op.attributes[CHOICE]).value, schedules)
         except CompileError as e:
             raise CompileError(e.message, where=where(op.location), remedy=e.remedy) from None
 

@@ -9,12 +9,12 @@ from test_attention_kernels import near, random
 from torch import Tensor
 
 from lamina.core.gpu import Gpu
+from lamina.passes.families.attention.cost import AttentionWork, candidates, unmeasured
 from lamina.passes.families.attention.forward import Attention
 from lamina.passes.families.attention.inputs import _BLOCK
-from lamina.passes.families.attention.mask_operands import Masks
+from lamina.passes.families.attention.masks.operands import Masks
+from lamina.passes.families.attention.schedules import Forward
 from lamina.passes.families.surroundings import calls
-from lamina.schedules.attention import Forward
-from lamina.schedules.attention_cost import AttentionWork, candidates, unmeasured
 from lamina.tune.problems.parts import random_inputs
 from lamina.tune.problems.subgraph_extraction import Subgraph
 

@@ -17,12 +17,12 @@ from lamina.core.options import Options
 from lamina.core.program import Call, Launch, Program
 from lamina.core.target import Target
 from lamina.frontend.entry.levels import emit
+from lamina.passes.families.attention.cost import AttentionWork, candidates, unmeasured
 from lamina.passes.families.attention.forward import Attention
+from lamina.passes.families.attention.schedules import Forward, Specialized, Split
 from lamina.passes.families.choice import CHOICE
 from lamina.passes.families.surroundings import calls
 from lamina.report.choices import default
-from lamina.schedules.attention import Forward, Specialized, Split
-from lamina.schedules.attention_cost import AttentionWork, candidates, unmeasured
 from lamina.targets import backend
 from lamina.targets.kernel_calls.user import take
 from lamina.targets.nvvm.backend import GpuArtifact

@@ -10,7 +10,7 @@ from lamina.core.target import Target
 
 from ...space.contraction import Unfit
 from ..choice import DIRECT, Choice
-from ..problem import Problem
+from ..problem import Family, Problem
 from ..surroundings import calls, reader
 from .depthwise import GroupedConvolution, replace_by_direct
 
@@ -45,8 +45,8 @@ class DirectProblem(Problem):
             raise Unfit("no schedule of a depthwise convolution, which is computed directly")
 
 
-class DirectFamily:
-    """Convolutions that are direct by default; implements `Family`."""
+class DirectFamily(Family):
+    """Convolutions that are direct by default."""
 
     computes = "depthwise convolutions of f16 and bf16"
 

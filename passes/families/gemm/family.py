@@ -8,6 +8,7 @@ from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
 from lamina.core.target import Target
+from lamina.kernels.library import PRODUCTS
 from lamina.schedules import convolution_cost, product_cost
 from lamina.schedules.contraction import GemmConfig
 
@@ -15,7 +16,7 @@ from ...space.contraction import Unfit
 from ..choice import DIRECT, LIBRARY, Choice, Extent
 from ..conv.depthwise import fits_direct, replace_by_direct
 from ..conv.implicit_gemm import ImplicitGemm
-from ..problem import Problem
+from ..problem import Family, Problem, Reported
 from .problem import GemmProblem, gemm_problems, joined
 from .products import Product, computed
 from .prologues import feeding
@@ -86,10 +87,12 @@ class ProductProblem(Problem):
         Choice(config).write(group)
 
 
-class GemmFamily:
-    """Matrix products and convolutions as implicit GEMM; implements `Family`."""
+class GemmFamily(Family):
+    """Matrix products and convolutions as implicit GEMM."""
 
     computes = "products of matrices and convolutions of f16, bf16 and f32 rounded to tf32, and products of scaled f8E4M3FN"
+    schedules = (GemmConfig,)
+    reported = Reported("matrix product", PRODUCTS, slice(-2, None))  # an addend comes first
 
     def reads(self, op: ir.Operation) -> bool:
         """Returns whether a GEMM kernel may compute a call."""
