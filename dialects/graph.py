@@ -83,7 +83,7 @@ class ExternOp(Op):
 
 
 class KernelOp(Op):
-    """A launch of a kernel that is written in source: one of Lamina's (attention, grouped GEMM) or a user's.
+    """A launch of a kernel that is written in source: one of Lamina's or a user's.
 
     It writes its results into memory that it is given. Its source is compiled after planning (targets/kernel_calls/).
 
@@ -100,6 +100,9 @@ class KernelOp(Op):
         """Checks that strides match the results."""
         yield from _stride_faults(op)
 
+
+TF32 = "tf32"
+"""The attribute of an f32 graph.extern that may round its factors to tf32."""
 
 CALLS = (ExternOp.OPERATION_NAME, KernelOp.OPERATION_NAME)
 """Ops that compute outside of groups, and whose results have declared strides."""

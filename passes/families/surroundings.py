@@ -1,11 +1,17 @@
 """Finds calls in a module, and reads what surrounds one: the group that follows it, the memory of its operands."""
 
+from collections.abc import Callable, Sequence
+
 from torch_mlir import ir
 
 from ..ir.copying import copy_ops
 from ..ir.extern_calls import memory_strides
+from ..ir.locations import fused, model_ops, op_word
 from ..ir.reading import producer
 from .choice import CHOICE
+
+Values = dict[ir.Value, ir.Value]
+"""New values, by those that they stand for."""
 
 
 def calls(module: ir.Module) -> list[ir.Operation]:
@@ -32,13 +38,47 @@ def reader(op: ir.Operation) -> ir.Operation | None:
     return user if user.name == "graph.group" and CHOICE not in user.attributes else None
 
 
-def copy_body(group: ir.Operation, values: dict[ir.Value, ir.Value]) -> list[ir.Value]:
+def copy_body(group: ir.Operation, values: Values) -> list[ir.Value]:
     """Clones a group's ops at the insertion point, on `values` for its operands; returns its results."""
     inner = group.regions[0].blocks[0]
     *ops, end = inner.operations
     made = {a: values[v] for a, v in zip(inner.arguments, group.operands, strict=True)}
     copy_ops(ops, made)
     return [made[v] for v in end.operands]
+
+
+def group_before(
+    like: ir.Operation,
+    ops: Sequence[ir.Operation],
+    operands: Values,
+    types: Sequence[ir.Type],
+    fill: Callable[[Values], list[ir.Value]],
+    name: str = "sums",
+) -> ir.Operation:
+    """Creates a group before `like`, named after `ops`, in whose place it computes.
+
+    operands  the group's operands, by the values that they stand for
+    types     of its results
+    fill      emits the body on the values that stand for those of `operands`, and returns the results
+    name      of the group where the ops have no names of a model's
+    """
+    location = fused([op.location for op in ops] or [like.location])
+    words = list(dict.fromkeys(op_word(name) for name in model_ops(location))) if ops else []
+    with location, ir.InsertionPoint(like):
+        named = {"sym_name": ir.StringAttr.get("_".join(words[:5]) or name)}
+        new = ir.Operation.create("graph.group", results=list(types), operands=list(operands.values()), attributes=named, regions=1)
+        block = new.regions[0].blocks.append(*[v.type for v in operands.values()])
+        with ir.InsertionPoint(block):
+            ir.Operation.create("graph.yield", operands=fill(dict(zip(operands, block.arguments, strict=True))))
+    return new
+
+
+def replace_by(results: Sequence[ir.Value], group: ir.Operation | None, ops: Sequence[ir.Operation]) -> None:
+    """Replaces the results of a group, or of calls without one, and erases group and calls."""
+    for old, new in zip([v for op in ([group] if group else ops) for v in op.results], results, strict=True):
+        old.replace_all_uses_with(new)
+    for op in ([group] if group else []) + list(ops):
+        op.erase()
 
 
 def strides_of(v: ir.Value) -> tuple[int, ...]:

@@ -15,9 +15,9 @@ from torch_mlir import ir
 
 from lamina.core.layout import Layout
 from lamina.dialects.graph import CALLS
+from lamina.kernels.library import CONVOLUTIONS, PRODUCTS
 
-from ..families.conv.layout_calls import CONVOLUTIONS, channels_last
-from ..families.gemm.products import PRODUCTS
+from ..families.conv.calls import channels_last
 from ..ir.reading import Generic, shape_of
 from ..ir.views import is_view, source_strides, view_layout
 from ..space.direct_convolution import WINDOW

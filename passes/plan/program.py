@@ -22,8 +22,9 @@ from lamina.core.program import (
     Step,
     TensorSpec,
 )
+from lamina.kernels.library import CONVOLUTIONS
 
-from ..families.conv.layout_calls import CONVOLUTIONS, channels_last
+from ..families.conv.calls import channels_last
 from ..ir.dense_bytes import dense_bytes
 from ..ir.locations import model_ops, sources, where
 from .read import DTYPES

@@ -17,7 +17,8 @@ WIDE = 1 << 31  # elements from which on an index needs 64 bits
 
 
 def windows_of(space: Space, factors: str) -> Contraction:
-    """Returns the convolution of a space, built by passes/families/conv/products.py. Raises Unfit where blocks cannot compute it.
+    """Returns the convolution of a space that passes/families/conv/implicit_gemm.py built. Raises Unfit where blocks cannot
+    compute it.
 
     factors  the element type of image and weight; f32 where they are rounded to tf32
     """

@@ -8,15 +8,14 @@ from torch_mlir import ir
 
 from lamina.schedules.contraction import GemmConfig
 
-from ...ir.locations import fused, model_ops, op_word
 from ...ir.reading import Untraceable, producer
 from ...space.contraction import MOST, Contraction, Unfit
 from ...space.direct_convolution import WINDOW
 from ..choice import CHOICE, Extent
-from ..conv.products import Convolution, computed
-from ..surroundings import calls, copy_body, reader
+from ..conv.implicit_gemm import ImplicitGemm
+from ..surroundings import Values, calls, copy_body, group_before, reader, replace_by
 from .contractions import product_in
-from .products import Product
+from .products import Product, computed
 from .prologues import compute_before, erase_before, feeding, read_before
 from .split_glu import in_halves, may_meet
 from .split_groups import Pieces, split_at_sums
@@ -111,11 +110,7 @@ class MadeProgram:
                 old.replace_all_uses_with(new)
             results = [mine.get(v, v) for v in self.pieces.results]
             self.pieces.first.erase()
-        for old, new in zip(problem.last.results, results, strict=True):
-            old.replace_all_uses_with(new)
-        for op in (problem.group, *problem.ops):
-            if op is not None:
-                op.erase()
+        replace_by(results, problem.group, problem.ops)
         erase_before(problem.before)
 
 
@@ -170,23 +165,17 @@ def _made(
     given = {r for op in problem.before for r in op.results}
     factors = [v for p in products for v in p.operands if v not in given]
     operands = list(dict.fromkeys([*read_before(problem.before), *factors, *after]))
-    location = fused([o.location for o in (*problem.before, *problem.ops, group) if o is not None])
-    words = dict.fromkeys(op_word(name) for name in model_ops(location))
-    with location, ir.InsertionPoint(problem.last):
-        name = {"sym_name": ir.StringAttr.get("_".join(list(words)[:5]) or "product")}
-        results = [v.type for v in problem.last.results]
-        new = ir.Operation.create("graph.group", results=results, operands=operands, attributes=name, regions=1)
-        if any(isinstance(p, Convolution) for p in products):
-            new.attributes[WINDOW] = ir.UnitAttr.get()
-        block = new.regions[0].blocks.append(*[v.type for v in operands])
-        values = dict(zip(operands, block.arguments, strict=True))
-        with ir.InsertionPoint(block):
-            compute_before(problem.before, values)
-            made = [emit(p, [values[v] for v in p.operands]) for p in products]
-            if group is not None:
-                values.update(zip(sums, made, strict=True))
-                made = copy_body(group, values)
-            ir.Operation.create("graph.yield", operands=made)
+    results = [v.type for v in problem.last.results]
+    replaced = [o for o in (*problem.before, *problem.ops, group) if o is not None]
+
+    def fill(values: Values) -> list[ir.Value]:
+        compute_before(problem.before, values)
+        made = [emit(p, [values[v] for v in p.operands]) for p in products]
+        return made if group is None else copy_body(group, {**values, **dict(zip(sums, made, strict=True))})
+
+    new = group_before(problem.last, replaced, {v: v for v in operands}, results, fill, "product")
+    if any(isinstance(p, ImplicitGemm) for p in products):
+        new.attributes[WINDOW] = ir.UnitAttr.get()
     try:
         product = product_in(new)
         if any(n not in (0, config.n) for n in product.summed) or any(m not in (0, config.m) for m in product.stacked):

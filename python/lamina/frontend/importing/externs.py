@@ -8,9 +8,8 @@ from torch import fx
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
-from lamina.kernels.library import STRICT
-from lamina.passes.families.conv.layout_calls import BACKWARD, CONVOLUTIONS
-from lamina.passes.families.gemm.products import PRODUCTS, TF32
+from lamina.dialects.graph import TF32
+from lamina.kernels.library import CONVOLUTION_BACKWARD, CONVOLUTIONS, PRODUCTS, STRICT
 from lamina.passes.fusion.bias_apart import APART
 
 from ..decompositions.ops.library import on_gpu
@@ -98,7 +97,9 @@ def _attributes(node: fx.Node, reason: str, args: list[Any], kwargs: dict[str, A
 
 def _may_round(called: str) -> bool:
     """Returns whether torch allows an op to round its f32 factors to tf32."""
-    return (called in PRODUCTS and rounds_to_tf32()) or (called in (*CONVOLUTIONS, BACKWARD) and convolutions_round_to_tf32())
+    if called in PRODUCTS:
+        return rounds_to_tf32()
+    return called in (*CONVOLUTIONS, CONVOLUTION_BACKWARD) and convolutions_round_to_tf32()
 
 
 def callee(node: fx.Node) -> str:
