@@ -16,9 +16,9 @@ from lamina.core.errors import CompileError
 from lamina.core.target import Target
 from lamina.schedules import nvvm
 from lamina.schedules.contraction import GemmConfig
-from lamina.schedules.rows import Rows, Triton
+from lamina.schedules.rows import KINDS, Rows, Triton
 
-from ..families.choice import CHOICE
+from ..families.choice import CHOICE, ROWS, Choice
 from ..fusion.fuse import where
 from ..infra.base import Pass
 from ..ir.expressions import Apply, Load, walk
@@ -29,7 +29,7 @@ from ..space.contraction import Unfit
 from ..space.direct_convolution import WINDOW, DirectConvolution, NoDirectConvolution, direct_convolution_of
 from ..space.planes import PLANES, Planes, PlaneWindow, planes_of
 from ..space.schedule import Schedule, bits, operations, schedule
-from ..space.schedule_gpu import chosen_rows, schedule_gpu
+from ..space.schedule_gpu import schedule_gpu
 from ..space.space import Space, find_space
 from .emit.blocks import Memory
 from .emit.direct_convolution import DirectConvolutionProgram
@@ -60,7 +60,7 @@ class TilePass(Pass):
     for the work before it (sm_90 and newer), so that it may be launched before that has ended.
 
     A function that reduces rows takes the schedule in its `graph.rows` (schedules/rows.py) instead of the cost model's:
-    "nvvm{threads=256 cluster=2}", or "triton{n=4096 warps=8}", as lamina-route-to-triton would mark it.
+    {kernel = "nvvm", threads = 256, cluster = 2}, or {kernel = "triton", n = 4096, warps = 8}, as lamina-route-to-triton marks it.
 
     target               the machine that blocks are chosen for: cpu or nvvm:sm_90a
     round_intermediates  f16 and bf16 values are rounded wherever eager stores them, not only where Lamina stores them
@@ -147,16 +147,18 @@ def _lower(
             return made
         if WINDOW in f.attributes:
             return _lower_direct_convolution(f, name, types, aligned, space, target)
-        chosen = chosen_rows(f)
-        plan = _scheduler(target)(space, dict(zip(block.arguments, aligned, strict=False)), aligned[n_in:], chosen)
+        chosen = Choice.of(f, KINDS, ROWS)
+        rows = None if chosen is None else chosen.kernel
+        assert rows is None or isinstance(rows, Rows)
+        plan = _scheduler(target)(space, dict(zip(block.arguments, aligned, strict=False)), aligned[n_in:], rows)
     except (Untraceable, Unfit) as e:
         raise CompileError(f"kernel @{name} cannot be tiled: {e}", where=where(f.location)) from None
     new = _program(f, name, types, space, plan, Loops)
     moved, flops = traffic(space, outs)
     spread = {"align": aligned, **asdict(plan.config)} if isinstance(plan.config, nvvm.NvvmConfig) else {}
     made = _describe(new, f, spread, grid=plan.grid, bytes=moved, flops=flops, outputs=len(outs))
-    if isinstance(chosen, Triton):
-        send(made, chosen.warps, chosen.stages)
+    if isinstance(rows, Triton):
+        send(made, rows.warps, rows.stages)
     return made
 
 
@@ -167,7 +169,9 @@ def _lower_product(
     if not target.is_gpu:
         remedy = "they are for GPUs: nvvm:sm_90a"
         raise CompileError(f"{target} has no schedules of products", where=where(f.location), remedy=remedy)
-    config = GemmConfig.read(ir.StringAttr(f.attributes[CHOICE]).value)
+    chosen = Choice.of(f, (GemmConfig,))
+    assert chosen is not None and isinstance(chosen.kernel, GemmConfig)
+    config = chosen.kernel
     try:
         made = lower_product(f, name, types, config, round_half)
     except Unfit as e:
