@@ -11,7 +11,7 @@ from lamina.core.target import Target
 from lamina.schedules.rows import LEAST_BYTES, RowWork, candidates
 
 from ..families.choice import CHOICE, MODEL, Choice
-from ..families.gemm.row_sums import is_reduction
+from ..families.gemm.block_sums import is_reduction
 from ..families.problem import Problem
 from ..ir.reading import Untraceable
 from ..plan.launches import layouts
