@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from torch_mlir import ir
@@ -9,7 +10,7 @@ from torch_mlir.dialects import memref, scf
 
 from ...ir.reading import terminator
 from .shared_loops import SHARED, shared_loop
-from .threads import Shape, barrier, when
+from .threads import Shape, barrier, either, when
 from .values import Join, Spread, elements, has_blocks, joining, together
 
 if TYPE_CHECKING:
@@ -96,16 +97,14 @@ def _among_groups(k: "ThreadKernel", found: list[ir.Value], groups: int, join: J
 
 def branch(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers scf.if on a scalar condition."""
-    condition = k.uniform(op.operands[0])
-    yields = [list(terminator(r.blocks[0]).operands) if r.blocks else [] for r in op.regions]
+
+    def make(block: ir.Block) -> list[ir.Value]:
+        k.block(block)
+        return k.flatten(list(terminator(block).operands))
+
     types = [t for r in op.results for t in k.types_of(r.type)]
-    branch = ir.Operation.create("scf.if", results=types, operands=[condition], regions=2)
-    for old, new, out in zip(op.regions, branch.regions, yields, strict=True):
-        if old.blocks:
-            with ir.InsertionPoint(new.blocks.append()):
-                k.block(old.blocks[0])
-                ir.Operation.create("scf.yield", operands=k.flatten(out))
-    k.hold(list(op.results), list(branch.results))
+    makes = [partial(make, region.blocks[0]) for region in op.regions if region.blocks]
+    k.hold(list(op.results), either(k.uniform(op.operands[0]), types, *makes))
 
 
 def choose(k: "ThreadKernel", op: ir.Operation) -> None:

@@ -213,9 +213,13 @@ class ThreadKernel:
         """Returns the thread's form of a mask; None where it is always true."""
         if number_of(v):
             return None
-        held = self.groups.found.get(v) or self.held[v]
+        held = self.compact(v)
         assert not isinstance(held, ir.Value)
         return held
+
+    def compact(self, v: ir.Value) -> Held:
+        """Returns a value as held, a mask with one predicate per access where it has one."""
+        return self.groups.found.get(v) or self.held[v]
 
 
 _HANDLERS = {**blocks.HANDLERS, **control.HANDLERS, **handlers(TILE_OPS)}
