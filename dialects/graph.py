@@ -83,7 +83,7 @@ class ExternOp(Op):
 
 
 class KernelOp(Op):
-    """A launch of a kernel that is written in source: one of Lamina's (attention, grouped GEMM) or a user's.
+    """A launch of a kernel that is written in source: one of Lamina's or a user's.
 
     It writes its results into memory that it is given. Its source is compiled after planning (targets/kernel_calls/).
 

@@ -25,17 +25,18 @@ from .surroundings import calls
 
 FAMILIES: tuple[Family, ...] = (AttentionFamily(), GroupedFamily(), GemmFamily(), DirectFamily())
 """All families, in the order in which they choose."""
+_SCHEDULES = tuple(dict.fromkeys(kind for family in FAMILIES for kind in family.schedules))
 
 
 @dataclass(frozen=True)
 class SelectKernels(Pass):
-    """Turn calls of matrix products, convolutions and attention into Lamina's kernels where `graph.choice` on the call says so.
+    """Turn calls of hot ops into Lamina's kernels where `graph.choice` on the call says so.
 
     Before: @main holds groups and externs. After: every product whose `graph.choice` is a schedule (schedules/contraction.py) is a
     group, together with its only reader if that is a group: the epilogue is computed in registers. Two products that share their
     left operand and meet in one group, as gate and up of SwiGLU do, become one group with it, and so do gate and up that are the
-    column halves of one product. lamina-tile turns a group with a schedule into a program over tiles of the result. Every attention
-    whose choice is a schedule (schedules/attention.py) is a graph.kernel of lamina.kernels.attention.
+    column halves of one product. lamina-tile turns a group with a schedule into a program over tiles of the result. Calls whose
+    family has kernels in source are a graph.kernel each, or several; those that stay may take another form in lamina-vendor-calls.
 
     A call with "library" stays, and so does one without the attribute where the cost model prefers the library. Other choices and
     cases:
@@ -58,21 +59,6 @@ class SelectKernels(Pass):
         %1 = "graph.group"(%0) ({ relu })
      -> %1 = "graph.group"(%x, %w) ({ sum of products ; relu }) {graph.choice = "triton{m=128 n=128}"}
 
-    Attention's mask is not materialized where the ops that compute it show what it means: causal, a sliding window, the keys that a
-    sequence has (padding), or a bias per head that is linear in the distance (ALiBi). Lamina's kernels then take flags, bounds of
-    keys (computed by a small kernel, once for all calls with the mask) and slopes, and skip blocks of hidden keys.
-
-        %m = "graph.group"() ({ positions compared, %there among them, as numbers to add })
-        %0:2 = "graph.extern"(%q, %k, %v, %m) {callee = "lamina.attention.default", ...}
-     -> %1 = "graph.kernel"(%there) {callee = "lamina.attention_bounds", ...}
-        %0 = "graph.kernel"(%q, %k, %v, %there, %1) {kwargs = {causal = true, window = 8, reads = "mask bounds", ...}, ...}
-
-    With `blocks=1` a separate kernel lists, once for all calls with a mask that has to be read, which blocks of keys each block of
-    queries sees; the others are skipped. Gradients have such lists, too: of blocks of keys for the first kernel, and for the second
-    of the blocks of queries that see each block of keys. Attention with dropout, and its gradients, become Lamina's kernels by
-    default: these draw the numbers where they need them, from the seed. What stays becomes a vendor's call in
-    lamina-vendor-attention.
-
     target    the GPU whose cost model decides on calls without graph.choice (none: they stay, but depthwise convolutions)
     schedule  the choice for all calls without graph.choice that it can compute; the default decides on others
     """
@@ -83,7 +69,7 @@ class SelectKernels(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Rewrites the calls; raises CompileError where a `graph.choice` cannot compute its call."""
-        given = Choice.parse(self.schedule) if self.schedule else None
+        given = Choice.parse(self.schedule, _SCHEDULES) if self.schedule else None
         for op in calls(module):
             _check(op)
         for family in FAMILIES:
@@ -93,7 +79,7 @@ class SelectKernels(Pass):
     def _select(self, problem: Problem, given: Choice | None) -> None:
         """Takes the choice on a problem's calls, the given one or the default."""
         op = problem.ops[0]
-        if (chosen := Choice.of(op)) is not None:
+        if (chosen := Choice.of(op, _SCHEDULES)) is not None:
             place, text = where(op.location), ir.StringAttr(op.attributes[CHOICE]).value
             try:
                 _take(problem, chosen, self.target)
@@ -114,7 +100,7 @@ def _take(problem: Problem, choice: Choice, target: Target | None) -> None:
 
 def _check(op: ir.Operation) -> None:
     """Raises CompileError for a malformed choice, and for one on a call that no family reads."""
-    choice = Choice.of(op)
+    choice = Choice.of(op, _SCHEDULES)
     if choice not in (None, LIBRARY) and not any(family.reads(op) for family in FAMILIES):
         text, callee = (ir.StringAttr(op.attributes[name]).value for name in (CHOICE, "callee"))
         raise CompileError(

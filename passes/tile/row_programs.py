@@ -1,15 +1,20 @@
 """Describes kernel functions that reduce along rows to tuning, before lamina-tile lowers them."""
 
 import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
-from lamina.schedules.rows import LEAST_BYTES, RowWork
+from lamina.core.target import Target
+from lamina.schedules.rows import LEAST_BYTES, RowWork, candidates
 
-from ..families.choice import CHOICE
-from ..families.gemm.row_sums import is_reduction
+from ..families.choice import CHOICE, MODEL, Choice
+from ..families.gemm.block_sums import is_reduction
+from ..families.problem import Problem
 from ..ir.reading import Untraceable
+from ..plan.launches import layouts
 from ..space.direct_convolution import WINDOW
 from ..space.nests import nests_of
 from ..space.scans import has_scans
@@ -17,6 +22,46 @@ from ..space.schedule import Schedule, bits
 from ..space.schedule_gpu import ROWS, schedule_gpu
 from ..space.space import Space, find_space
 from .tile import ALIGNED, traffic
+
+
+@dataclass(frozen=True)
+class RowProblem(Problem):
+    """A kernel function that reduces along rows. types: of the memory that it is launched on."""
+
+    kernel: ir.Operation
+    types: list[ir.MemRefType]
+    work: RowWork
+
+    @property
+    def ops(self) -> Sequence[ir.Operation]:
+        """The function."""
+        return (self.kernel,)
+
+    def default(self, gpu: Gpu | None) -> Choice:
+        """Returns the cost model's schedule."""
+        return MODEL
+
+    def candidates(self, gpu: Gpu) -> Sequence[Choice]:
+        """Returns other schedules, the most promising first."""
+        return [Choice(rows) for rows in candidates(self.work, gpu)]
+
+    def take(self, choice: Choice, target: Target | None) -> None:
+        """Sets the schedule, for lamina-tile."""
+        choice.write(self.kernel)
+
+
+def kernel_functions(module: ir.Module) -> list[ir.Operation]:
+    """Returns the kernel functions of a planned module."""
+    return [o.operation for o in module.body.operations if "graph.kernel" in o.operation.attributes]
+
+
+def row_problems(module: ir.Module, gpu: Gpu, round_half: bool) -> Iterator[RowProblem]:
+    """Yields the kernel functions of a planned module that reduce along rows and have no schedule yet, in order."""
+    launched = layouts(module)
+    for kernel in kernel_functions(module):
+        types = launched.get(ir.StringAttr(kernel.attributes["sym_name"]).value)
+        if types is not None and (work := work_of(kernel, types, gpu, round_half)) is not None:
+            yield RowProblem(kernel, types, work)
 
 
 def work_of(kernel: ir.Operation, types: list[ir.MemRefType], gpu: Gpu, round_half: bool) -> RowWork | None:

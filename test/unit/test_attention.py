@@ -14,7 +14,7 @@ from lamina.frontend.attention.calls import SDPA, flag_masks, kind_of_mask, make
 from lamina.frontend.attention.op import ATTENTION
 from lamina.frontend.fx.known import concrete
 from lamina.frontend.fx.reading import value
-from lamina.schedules.attention_vendors import VENDORS
+from lamina.passes.families.attention.vendor_rules import VENDORS
 
 CPU_CALLEE = "aten._scaled_dot_product_flash_attention_for_cpu.default"
 

@@ -10,7 +10,7 @@ from attention_training import backward, exact_gradients, exact_sums
 from torch import Tensor
 
 from lamina.core.program import Call, Launch, Program, Ref
-from lamina.schedules.attention_vendors import CPU, CUDNN, EFFICIENT, FLASH, VENDORS, Case, on_cpu, on_gpu
+from lamina.passes.families.attention.vendor_rules import CPU, CUDNN, EFFICIENT, FLASH, VENDORS, Case, on_cpu, on_gpu
 
 aten = torch.ops.aten
 F16, BF16, F32 = torch.float16, torch.bfloat16, torch.float32

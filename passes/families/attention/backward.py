@@ -5,14 +5,13 @@ from dataclasses import dataclass, replace
 
 from torch_mlir import ir
 
-from lamina.schedules.attention import Backward
-from lamina.schedules.attention_cost import AttentionWork
-
 from ...ir.affine import row_major
 from ...ir.extern_calls import kernel_call
 from ...ir.reading import shape_of
+from .cost import AttentionWork
 from .forward import EXTRAS, NAMES, Attention, arguments, is_used
-from .mask_operands import Masks
+from .masks.operands import Masks
+from .schedules import Backward
 
 BACKWARD_QUERIES, BACKWARD_KEYS = "lamina.attention_backward_queries", "lamina.attention_backward_keys"
 GRADIENTS = "lamina.attention_backward.default"
@@ -53,7 +52,7 @@ class Gradients:
     @property
     def work(self) -> AttentionWork:
         """The cost model's problem: that of attention that reads its mask."""
-        work, mask = self.of.work, self.of.mask
+        work, mask = replace(self.of.work, backward=True), self.of.mask
         if mask is None or self.masks is None:
             return work
         return replace(work, hides=self.masks.meaning(mask, self.of.scores, self.of.causal).hides)

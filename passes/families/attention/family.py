@@ -8,18 +8,22 @@ from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
 from lamina.core.target import Target
-from lamina.schedules import attention_backward_cost, attention_cost
-from lamina.schedules.attention import Backward, Config, Forward, Specialized, Split
+from lamina.kernels.library import ATTENTION, VENDORS_ATTENTION
 
 from ...ir.reading import producer
 from ...space.contraction import Unfit
 from ..choice import LIBRARY, Choice
+from ..problem import Family, Reported
 from ..surroundings import calls
 from .backward import Gradients
+from .cost import candidates, unmeasured
 from .forward import Attention, strides_of_results
-from .mask_operands import Masks
-from .mask_parts import Values
-from .operands import drop
+from .launches import SOURCES
+from .masks.dropped import drop
+from .masks.operands import Masks
+from .masks.parts import Values
+from .schedules import SCHEDULES, Backward, Config, Forward, Specialized, Split
+from .vendor import drops, hand_over
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -64,14 +68,12 @@ class AttentionProblem:
         """Returns the cost model's choice."""
         if gpu is None:
             return LIBRARY
-        cost = attention_backward_cost if isinstance(self.found, Gradients) else attention_cost
-        config = cost.unmeasured(self.found.work, gpu)
+        config = unmeasured(self.found.work, gpu)
         return LIBRARY if config is None else Choice(config)
 
     def candidates(self, gpu: Gpu) -> Sequence[Choice]:
         """Returns the schedules that suit, the most promising first."""
-        cost = attention_backward_cost if isinstance(self.found, Gradients) else attention_cost
-        return [Choice(config) for config in cost.candidates(self.found.work, gpu)]
+        return [Choice(config) for config in candidates(self.found.work, gpu)]
 
     def take(self, choice: Choice, target: Target | None) -> None:
         """Replaces the call by calls of Lamina's kernels. Raises Unfit where the schedule does not suit."""
@@ -105,10 +107,15 @@ class AttentionProblem:
             settle_mask(self.op, self.found, inputs)
 
 
-class AttentionFamily:
-    """Attention and its gradients; implements `Family`."""
+class AttentionFamily(Family):
+    """Attention and its gradients."""
 
     computes = "attention of f16 and bf16 with heads of up to 256 elements"
+    schedules, sources = SCHEDULES, SOURCES
+    reported = Reported(
+        "attention op", (*ATTENTION, *VENDORS_ATTENTION), slice(2), ("attention_join", "attention_backward_keys"), drops,
+        "with dropout, whose random numbers only that knows: both passes are its own",
+    )  # fmt: skip
 
     def reads(self, op: ir.Operation) -> bool:
         """Returns whether Lamina's kernels can compute a call."""
@@ -124,6 +131,10 @@ class AttentionFamily:
         for op in ops:
             if (found := _read(op, masks)) is not None:
                 yield AttentionProblem(op, found, masks)
+
+    def hand_over(self, module: ir.Module, target: Target | None) -> None:
+        """Calls torch's fused kernels."""
+        hand_over(module, target)
 
 
 def _read(op: ir.Operation, masks: Masks) -> Attention | Gradients | None:

@@ -7,14 +7,13 @@ from typing import Any
 
 from torch_mlir import ir
 
-from lamina.schedules.attention import Config, Forward, Specialized, Split
-from lamina.schedules.attention_cost import MOST, AttentionWork
-
 from ...ir.extern_calls import declared_strides, kernel_call
 from ...ir.reading import element_type, shape_of
-from .mask_meaning import Meaning
-from .mask_operands import Masks
-from .operands import made_of
+from .cost import MOST, AttentionWork
+from .masks.dropped import made_of
+from .masks.meaning import Meaning
+from .masks.operands import Masks
+from .schedules import Config, Forward, Specialized, Split
 
 FORWARD, SPLIT, JOIN = "lamina.attention_forward", "lamina.attention_split", "lamina.attention_join"
 SPECIALIZED = "lamina.attention_specialized"

@@ -13,8 +13,7 @@ from ...space.implicit_gemm import windows_of
 from ...space.space import find_space
 from ..conv.calls import channels_last
 from ..surroundings import strides_of
-from .column_sums import ColumnBlocks
-from .row_sums import BlockSums, is_reduction
+from .block_sums import BlockSums, is_reduction
 
 
 def product_in(group: ir.Operation) -> Contraction:
@@ -40,19 +39,19 @@ def product_of(
 ) -> Contraction:
     """Returns the contraction of the block of a group or kernel function. For sums over blocks, the results are what is summed."""
     ends = list(list(block.operations)[-1].operands)
-    sums = [BlockSums.read(v) or ColumnBlocks.read(v) for v in ends]
+    sums = [BlockSums.read(v) for v in ends]
     for v, strides, sum_ in zip(ends, outs, sums, strict=True):
         if sum_ is not None and strides != row_major(shape_of(v)):
             raise Unfit("sums of blocks that do not lie one row after the other")
     whole = [v if s is None else s.value for v, s in zip(ends, sums, strict=True)]
     places = [o if s is None else row_major(shape_of(s.value)) for o, s in zip(outs, sums, strict=True)]
     strides_in = dict(zip(block.arguments, ins, strict=True))
-    centered = [isinstance(s, BlockSums) and s.centered for s in sums]  # summed as stored, since a variance may depend on rounding
+    centered = [s is not None and s.centered for s in sums]  # summed as stored, since a variance may depend on rounding
     space = find_space(block, strides_in, places, outs=whole, divide=True, round_half=round_half or any(centered))
     if WINDOW in block.owner.attributes and not any(sums):
         return windows_of(space, _factors_in(block))
-    found = contraction_of(space, _factors_in(block), [s.columns if isinstance(s, BlockSums) else 0 for s in sums])
-    stacked = tuple(s.rows if isinstance(s, ColumnBlocks) else 0 for s in sums)
+    found = contraction_of(space, _factors_in(block), [s.size if s is not None and s.is_along_rows else 0 for s in sums])
+    stacked = tuple(0 if s is None or s.is_along_rows else s.size for s in sums)
     for result, rows in zip(found.results, stacked, strict=True):
         if rows and not found.is_whole(result.at):
             raise Unfit("sums over rows of what is no row of the product for each")

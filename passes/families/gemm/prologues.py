@@ -8,8 +8,8 @@ from ...ir.copying import copy_ops
 from ...ir.reading import producer
 from ..choice import CHOICE
 from ..surroundings import Values, copy_body
+from .block_sums import is_reduction
 from .products import Product
-from .row_sums import is_reduction
 
 _VIEWS = ("linalg.transpose", "tensor.collapse_shape", "tensor.expand_shape")
 

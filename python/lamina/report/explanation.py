@@ -129,7 +129,7 @@ class Graph:
     before      the same graph without fusion
     seconds     time of every stage and pass, in order
     cuda_graph  whether its steps run as a CUDA graph, on a GPU
-    choices     tuning's answers for its matrix products, attention and large row reductions
+    choices     tuning's answers for its hot ops and large row reductions
     products    how these are computed where tuning has no answer, and how to tune; "" without any
     """
 

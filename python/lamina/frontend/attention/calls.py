@@ -1,8 +1,8 @@
 """Makes each call of scaled_dot_product_attention one op of Lamina's, before gradients are traced.
 
-What no fused kernel computes, by dtype, rank and sizes (schedules/attention_vendors.py), keeps torch's decomposition. A mask that
-depends on nothing but shapes (transformers' models build theirs of arange and comparisons) is computed at compile time: one that
-hides nothing is dropped, and a causal one becomes the flag, so that kernels skip what it hides.
+What no fused kernel computes, by dtype, rank and sizes (families/attention/vendor_rules.py), keeps torch's decomposition. A mask
+that depends on nothing but shapes (transformers' models build theirs of arange and comparisons) is computed at compile time: one
+that hides nothing is dropped, and a causal one becomes the flag, so that kernels skip what it hides.
 
 Vendors' kernels draw dropout's random numbers in orders of their own. Attention with dropout that Lamina's kernels are to compute
 has a seed, which the gradients read too; all other keeps torch's decomposition.
@@ -18,8 +18,8 @@ from torch import Tensor, fx
 from torch.nn import functional as F
 from torch.utils._python_dispatch import _disable_current_modes
 
-from lamina.schedules import attention_vendors as vendors
-from lamina.schedules.attention_cost import MOST
+from lamina.passes.families.attention import vendor_rules as vendors
+from lamina.passes.families.attention.cost import MOST
 
 from ..decompositions.ops.library import on_gpu
 from ..fx.dtypes import CODES

@@ -17,8 +17,6 @@ from ..ptx import ptxas, release
 EXTRA_POINTERS = 2  # parameters that Triton adds to every kernel
 ALIGNED = 16  # bytes; Triton specializes on memory with this alignment
 LANES = 32  # lanes of a warp
-_HOPPER = "sm_90a"
-_TESTED = (3, 6), (3, 9)  # versions of Triton that Lamina's Gluon kernels are tested with
 
 _LABEL = re.compile(r"^(\$L\w+):", re.MULTILINE)
 _BRANCH = re.compile(r"\bbra(?:\.uni)?\s+(\$L\w+);")
@@ -79,14 +77,6 @@ def threads_of(ptx: str) -> int:
     """Returns the threads of a block that the PTX requires: kernels with specialized warps have more than num_warps says."""
     found = re.search(r"\.reqntid\s+(\d+)", ptx)
     return int(found[1]) if found else 0
-
-
-def has_gluon(gpu: Gpu) -> bool:
-    """Tells whether Lamina's Gluon kernels support this GPU and the installed Triton: Gluon's names change between versions."""
-    import triton
-
-    release = tuple(int(n) for n in triton.__version__.split(".")[:2])
-    return gpu.arch == _HOPPER and _TESTED[0] <= release <= _TESTED[1]
 
 
 def ptx_version(gpu: Gpu) -> int:

@@ -8,13 +8,13 @@ import numpy as np
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from ...ir.copying import copy_ops, read_by
-from ...ir.extern_calls import kernel_call
-from ...ir.generics import empty, generic, with_body
-from ...ir.reading import producer, shape_of
-from .mask_meaning import Keys, Meaning, meaning
-from .mask_parts import BATCH, HEAD, KEY, QUERY, Values
-from .operands import narrowed
+from ....ir.copying import copy_ops, read_by
+from ....ir.extern_calls import kernel_call
+from ....ir.generics import empty, generic, with_body
+from ....ir.reading import producer, shape_of
+from .dropped import narrowed
+from .meaning import Keys, Meaning, meaning
+from .parts import BATCH, HEAD, KEY, QUERY, Values
 
 BOUNDS, BLOCKS = "lamina.attention_bounds", "lamina.attention_blocks"
 
