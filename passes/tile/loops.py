@@ -17,8 +17,8 @@ from . import online
 from .accumulators import Accumulators
 from .cascades import CascadeCut, cascade, cut
 from .emit import parts, unaligned_rows
+from .emit.blocks import Blocks, Memory
 from .emit.bounds import Range, inner_blocks
-from .emit.elements import Blocks, Memory
 from .emit.scopes import element
 from .prefetch import next_row, streams
 from .transpose_tiles import TransposeTiles

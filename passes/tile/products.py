@@ -13,7 +13,6 @@ from ..ir.expressions import Load, walk
 from ..ir.reading import element_type, shape_of
 from ..space.contraction import Contraction, Unfit
 from ..space.schedule import bits
-from .emit.convolution import WindowDot
 from .emit.dot import Dot, squares
 
 
@@ -49,9 +48,7 @@ def lower_product(f: ir.Operation, name: str, types: list[ir.MemRefType], config
         with ir.InsertionPoint(body):
             program = ir.Operation.create("tile.program_id", results=[ir.IndexType.get()]).results[0]
             memory = {a: (m, element_type(a)) for a, m in zip(block.arguments, body.arguments, strict=False)}
-            around = isinstance(product.a, Load) and bool(product.a.guard)  # an image with padding
-            kind = WindowDot if product.parts or around else Dot
-            kind(body, product, config, memory, list(body.arguments)[count:]).emit(program)
+            Dot(body, product, config, memory, list(body.arguments)[count:]).emit(program)
             func.ReturnOp([])
     flops = 2 * product.batches * len(product.products) * math.prod(product.sizes)
     return Lowered(new.operation, squares(product, config), _moved(product, types[count:]), flops)

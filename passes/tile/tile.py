@@ -31,8 +31,8 @@ from ..space.planes import PLANES, Planes, PlaneWindow, planes_of
 from ..space.schedule import Schedule, bits, operations, schedule
 from ..space.schedule_gpu import chosen_rows, schedule_gpu
 from ..space.space import Space, find_space
+from .emit.blocks import Memory
 from .emit.direct_convolution import DirectConvolutionProgram
-from .emit.elements import Memory
 from .emit.planes import PlaneProgram
 from .loops import Loops
 from .products import lower_product

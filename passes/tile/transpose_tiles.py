@@ -11,7 +11,7 @@ from ..ir.affine import Affine, Axis
 from ..ir.expressions import Load, walk
 from ..space.schedule import Schedule, crossing_loads
 from ..space.space import Space
-from .emit.elements import Blocks
+from .emit.blocks import Blocks
 
 if TYPE_CHECKING:
     from .loops import Loops

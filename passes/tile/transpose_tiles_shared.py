@@ -13,7 +13,7 @@ from ..lower.simt.collective.square import padding
 from ..lower.simt.control import SHARED
 from ..space.schedule import Schedule, bits, crossing_loads
 from ..space.space import Space
-from .emit.elements import Blocks
+from .emit.blocks import Blocks
 
 if TYPE_CHECKING:
     from .loops import Loops

@@ -20,7 +20,7 @@ from ...ir.expressions import Apply, Const, Expr, InBounds, Interner, Load, Redu
 from ...ir.guards import Bound, Guard
 from ...space.direct_convolution import DirectConvolution
 from ...space.space import Space
-from .elements import Blocks, Memory
+from .blocks import Blocks, Memory
 from .scopes import element
 
 Change = dict[Axis, Affine]
@@ -40,7 +40,7 @@ class WindowBlocks(Blocks):
         depth = max((self.bound[t][0] for t, _ in at.terms if isinstance(t, Axis)), default=0)
         return self.memoized(("moved", at), depth, lambda: arith.addi(first, self.number(at.constant), overflow_flags=flags))
 
-    def _condition(self, guard: Guard, wide: bool) -> ir.Value:
+    def condition(self, guard: Guard, wide: bool) -> ir.Value:
         """Emits only the sides of bounds that can fail."""
         both = self.inside(guard)
         return self.widen(both) if wide else both

@@ -19,7 +19,7 @@ from lamina.schedules import cpu
 from ...ir.affine import Affine
 from ...space.planes import Planes
 from ...space.space import Space
-from .elements import Blocks, Memory
+from .blocks import Blocks, Memory
 
 
 class PlaneProgram:

@@ -13,7 +13,7 @@ from .access import ShiftedBlocks
 
 if TYPE_CHECKING:
     from ..loops import Loops
-    from .elements import Blocks
+    from .blocks import Blocks
 
 
 def over(
