@@ -7,7 +7,7 @@ from typing import Literal
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
-from lamina.schedules.text import KernelSchedule, made, read
+from lamina.schedules.text import AnySchedule, KernelSchedule, made, read
 
 from ..ir.locations import where
 
@@ -74,6 +74,12 @@ class Choice:
 
     def __str__(self) -> str:
         return f"{self.extent} {self.kernel}".strip()
+
+
+def schedule_on(op: ir.Operation, schedules: Sequence[type[AnySchedule]], name: str = CHOICE) -> AnySchedule | None:
+    """Returns the schedule, of one of these kinds, that is chosen on an op; None without one."""
+    chosen = Choice.of(op, schedules, name)
+    return next((chosen.kernel for kind in schedules if chosen is not None and isinstance(chosen.kernel, kind)), None)
 
 
 LIBRARY, DIRECT, MODEL = Choice("library"), Choice("direct"), Choice("nvvm")

@@ -81,7 +81,7 @@ class Triton(_RowSchedule):
 
 
 Rows = Nvvm | Triton
-KINDS = (Nvvm, Triton)
+KINDS: tuple[type[Rows], ...] = (Nvvm, Triton)
 
 
 @dataclass(frozen=True)
