@@ -83,7 +83,7 @@ class ExternOp(Op):
 
 
 class KernelOp(Op):
-    """A launch of a kernel that is written in source: one of Lamina's (attention, grouped GEMM) or a user's.
+    """A launch of a kernel that is written in source: one of Lamina's or a user's.
 
     It writes its results into memory that it is given. Its source is compiled after planning (targets/kernel_calls/).
 
@@ -111,6 +111,9 @@ class SizeOp(Op):
     ATTRIBUTES = {"size": ir.StringAttr}
     OPERANDS, RESULTS = 0, 1
 
+
+TF32 = "tf32"
+"""The attribute of an f32 graph.extern that may round its factors to tf32."""
 
 CALLS = (ExternOp.OPERATION_NAME, KernelOp.OPERATION_NAME)
 """Ops that compute outside of groups, and whose results have declared strides."""

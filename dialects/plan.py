@@ -92,7 +92,7 @@ class CallOp(Op):
     }  # fmt: skip
 
 
-class KernelOp(Op):
+class KernelCallOp(Op):
     """Launches a kernel that is written in source (see graph.kernel). Operands: inputs, then `n_out` outputs."""
 
     OPERATION_NAME = "plan.kernel"
@@ -109,5 +109,5 @@ class ReturnOp(Op):
 
 OPS: dict[str, type[Op]] = {
     op.OPERATION_NAME: op
-    for op in (ProgramOp, InputOp, AllocOp, OutputOp, ConstantOp, ViewOp, LaunchOp, CallOp, KernelOp, ReturnOp)
+    for op in (ProgramOp, InputOp, AllocOp, OutputOp, ConstantOp, ViewOp, LaunchOp, CallOp, KernelCallOp, ReturnOp)
 }

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 NAME = "FILE.py:FACTORY"  # a model takes the place of a command's name
 _ABOUT = (
-    "Measures the matrix products, attention, softmax, norms and losses of a model on this machine's GPU, and stores what is the "
-    "fastest for each."
+    "Measures the hot ops, softmax, norms and losses of a model on this machine's GPU, and stores what is the fastest for each."
 )
 
 
@@ -76,7 +75,7 @@ def _work(given: argparse.Namespace) -> None:
         board.show()
         raise
     if not built.choices:
-        nothing = "the model has no matrix products, no attention and no large softmax, norm or loss"
+        nothing = "the model has no hot ops (such as matrix products) and no large softmax, norm or loss"
         print(f"nothing to tune: {default(built.program, options.tune) or nothing}")
         return
     board.show()

@@ -1,13 +1,14 @@
 """Replaces calls of aten._grouped_mm (grouped GEMM, as in mixtures of experts) by calls of Lamina's kernel."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
+from lamina.core.program import Call
 from lamina.core.target import Target
 from lamina.schedules.contraction import GemmConfig
 
@@ -15,6 +16,8 @@ from ..ir.extern_calls import kernel_call
 from ..ir.reading import shape_of
 from ..space.contraction import Unfit
 from .choice import LIBRARY, Choice
+from .launches import Source, launch, sizes, strides, tensors
+from .problem import Family, Problem
 from .surroundings import calls, reader
 
 if TYPE_CHECKING:
@@ -83,13 +86,11 @@ class Grouped:
 
 
 @dataclass(frozen=True)
-class GroupedProblem:
-    """A grouped GEMM with its epilogue; implements `Problem`."""
+class GroupedProblem(Problem):
+    """A grouped GEMM with its epilogue."""
 
     op: ir.Operation
     found: Grouped
-
-    before, kept, what = (), (), ""
 
     @property
     def ops(self) -> Sequence[ir.Operation]:
@@ -125,10 +126,31 @@ class GroupedProblem:
         ends.copy_(torch.arange(1, len(ends) + 1, device=ends.device) * shape_of(self.found.x)[0] // len(ends))
 
 
-class GroupedFamily:
-    """Grouped GEMMs; implements `Family`."""
+def _launch(call: Call) -> dict[str, Any]:
+    """Describes the launch for a call, with as many programs as `programs` allows and blocks need. See
+    kernels/products/grouped.py."""
+    (x, w, *_), given = tensors(call), dict(call.kwargs)
+    config = GemmConfig.read(str(given["schedule"]))
+    (rows, inner), (groups, _, columns) = sizes(x), sizes(w)
+    blocks = (-(-rows // config.m) + groups) * -(-columns // config.n)  # an upper bound
+    most = given["programs"]
+    assert isinstance(most, int)
+    programs = max(1, min(blocks, most))
+    constants = {
+        "X": strides(x), "W": strides(w), "OUT": strides(call.outs[0]), "ROWS": rows, "COLUMNS": columns, "INNER": inner,
+        "GROUPS": groups, "PROGRAMS": programs, "M": config.m, "N": config.n, "K": config.k,
+    }  # fmt: skip
+    names = {"x": "x0", "w": "x1", "ends": "x2", "out": "y0"}
+    made = launch(call, names, constants, programs, config.warps, config.stages, 2 * rows * columns * inner)
+    return made | {key: given[key] for key in ("hook", "epilogue", "fused") if key in given}
+
+
+class GroupedFamily(Family):
+    """Grouped GEMMs."""
 
     computes = "products of groups of rows in f16 and bf16 (torch._grouped_mm)"
+    schedules = (GemmConfig,)
+    sources: ClassVar[Mapping[str, Source]] = {GROUPED: Source("lamina.kernels.products.grouped:grouped", _launch)}
 
     def reads(self, op: ir.Operation) -> bool:
         """Returns whether Lamina's kernel can compute a call."""

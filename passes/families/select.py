@@ -16,7 +16,7 @@ from ..infra.base import Pass
 from ..ir.locations import where
 from ..space.contraction import Unfit
 from .attention.family import AttentionFamily
-from .choice import CHOICE, LIBRARY, Choice
+from .choice import LIBRARY, Choice
 from .conv.family import DirectFamily
 from .gemm.family import GemmFamily
 from .grouped_products import GroupedFamily
@@ -25,17 +25,18 @@ from .surroundings import calls
 
 FAMILIES: tuple[Family, ...] = (AttentionFamily(), GroupedFamily(), GemmFamily(), DirectFamily())
 """All families, in the order in which they choose."""
+_SCHEDULES = tuple(dict.fromkeys(kind for family in FAMILIES for kind in family.schedules))
 
 
 @dataclass(frozen=True)
 class SelectKernels(Pass):
-    """Turn calls of matrix products, convolutions and attention into Lamina's kernels where `graph.choice` on the call says so.
+    """Turn calls of hot ops into Lamina's kernels where `graph.choice` on the call says so.
 
     Before: @main holds groups and externs. After: every product whose `graph.choice` is a schedule (schedules/contraction.py) is a
     group, together with its only reader if that is a group: the epilogue is computed in registers. Two products that share their
     left operand and meet in one group, as gate and up of SwiGLU do, become one group with it, and so do gate and up that are the
-    column halves of one product. lamina-tile turns a group with a schedule into a program over tiles of the result. Every attention
-    whose choice is a schedule (schedules/attention.py) is a graph.kernel of lamina.kernels.attention.
+    column halves of one product. lamina-tile turns a group with a schedule into a program over tiles of the result. Calls whose
+    family has kernels in source are a graph.kernel each, or several; those that stay may take another form in lamina-vendor-calls.
 
     A call with "library" stays, and so does one without the attribute where the cost model prefers the library. Other choices and
     cases:
@@ -54,24 +55,9 @@ class SelectKernels(Pass):
       (families/conv/depthwise.py).
     - A grouped GEMM (_grouped_mm) becomes a graph.kernel with a hook for the epilogue.
 
-        %0 = "graph.extern"(%x, %w) {callee = "aten.mm.default", graph.choice = "triton{m=128 n=128}", ...}
+        %0 = "graph.extern"(%x, %w) {callee = "aten.mm.default", graph.choice = {kernel = "triton", m = 128, n = 128}, ...}
         %1 = "graph.group"(%0) ({ relu })
-     -> %1 = "graph.group"(%x, %w) ({ sum of products ; relu }) {graph.choice = "triton{m=128 n=128}"}
-
-    Attention's mask is not materialized where the ops that compute it show what it means: causal, a sliding window, the keys that a
-    sequence has (padding), or a bias per head that is linear in the distance (ALiBi). Lamina's kernels then take flags, bounds of
-    keys (computed by a small kernel, once for all calls with the mask) and slopes, and skip blocks of hidden keys.
-
-        %m = "graph.group"() ({ positions compared, %there among them, as numbers to add })
-        %0:2 = "graph.extern"(%q, %k, %v, %m) {callee = "lamina.attention.default", ...}
-     -> %1 = "graph.kernel"(%there) {callee = "lamina.attention_bounds", ...}
-        %0 = "graph.kernel"(%q, %k, %v, %there, %1) {kwargs = {causal = true, window = 8, reads = "mask bounds", ...}, ...}
-
-    With `blocks=1` a separate kernel lists, once for all calls with a mask that has to be read, which blocks of keys each block of
-    queries sees; the others are skipped. Gradients have such lists, too: of blocks of keys for the first kernel, and for the second
-    of the blocks of queries that see each block of keys. Attention with dropout, and its gradients, become Lamina's kernels by
-    default: these draw the numbers where they need them, from the seed. What stays becomes a vendor's call in
-    lamina-vendor-attention.
+     -> %1 = "graph.group"(%x, %w) ({ sum of products ; relu }) {graph.choice = {kernel = "triton", m = 128, n = 128}}
 
     target    the GPU whose cost model decides on calls without graph.choice (none: they stay, but depthwise convolutions)
     schedule  the choice for all calls without graph.choice that it can compute; the default decides on others
@@ -83,7 +69,7 @@ class SelectKernels(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Rewrites the calls; raises CompileError where a `graph.choice` cannot compute its call."""
-        given = Choice.parse(self.schedule) if self.schedule else None
+        given = Choice.parse(self.schedule, _SCHEDULES) if self.schedule else None
         for op in calls(module):
             _check(op)
         for family in FAMILIES:
@@ -92,13 +78,12 @@ class SelectKernels(Pass):
 
     def _select(self, problem: Problem, given: Choice | None) -> None:
         """Takes the choice on a problem's calls, the given one or the default."""
-        op = problem.ops[0]
-        if (chosen := Choice.of(op)) is not None:
-            place, text = where(op.location), ir.StringAttr(op.attributes[CHOICE]).value
+        op, place = problem.ops[0], where(problem.ops[0].location)
+        if (chosen := Choice.of(op, _SCHEDULES)) is not None:
             try:
                 _take(problem, chosen, self.target)
             except Unfit as e:
-                raise CompileError(f"{text} cannot compute this: {e}", where=place, remedy="drop graph.choice") from None
+                raise CompileError(f"{chosen} cannot compute this: {e}", where=place, remedy="drop graph.choice") from None
             return
         default = problem.default(None if self.target is None else self.target.gpu)
         for choice in (default,) if given is None else (given, default):
@@ -114,11 +99,11 @@ def _take(problem: Problem, choice: Choice, target: Target | None) -> None:
 
 def _check(op: ir.Operation) -> None:
     """Raises CompileError for a malformed choice, and for one on a call that no family reads."""
-    choice = Choice.of(op)
+    choice = Choice.of(op, _SCHEDULES)
     if choice not in (None, LIBRARY) and not any(family.reads(op) for family in FAMILIES):
-        text, callee = (ir.StringAttr(op.attributes[name]).value for name in (CHOICE, "callee"))
+        callee = ir.StringAttr(op.attributes["callee"]).value
         raise CompileError(
-            f"{text} on {callee}, which no kernel of Lamina computes",
+            f"{choice} on {callee}, which no kernel of Lamina computes",
             where=where(op.location),
             remedy=f"drop graph.choice; there are kernels for {'; '.join(family.computes for family in FAMILIES)}",
         )

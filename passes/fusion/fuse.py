@@ -5,7 +5,6 @@ which every value is computed before it is read.
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
 from torch_mlir import ir
@@ -16,13 +15,14 @@ from lamina.dialects import graph
 from ..infra.base import Pass
 from ..ir.affine import row_major
 from ..ir.copying import copy_ops
+from ..ir.extern_calls import memory_strides
 from ..ir.generics import empty
 from ..ir.locations import decomposed_op, fused, model_ops, op_word, where
 from ..ir.reading import Generic, Untraceable, producer, shape_of
 from ..space.space import find_space
 from ..trace.gathered import copy_gathered
 from ..trace.grouping import Group, Grouping
-from ..trace.materialize import OUTSIDE, Materialized, _reads, given_strides, memory_strides
+from ..trace.materialize import OUTSIDE, Materialized, _reads
 from ..trace.nodes import GroupNode, trace_node
 from ..trace.windows_apart import store_pooled
 from .bias_apart import add_apart
@@ -64,10 +64,9 @@ class Fuse(Pass):
             if op.operation.name == "func.func" and op.operation.regions[0].blocks:
                 block = op.operation.regions[0].blocks[0]
                 add_apart(block)
-                strides = partial(memory_strides, given=given_strides(block))
                 if self.balance:
-                    copy_gathered(block, strides, Generic.read_affine)
-                _Rewrite(block, self, {} if self.balance else store_pooled(block, strides, Generic.read_affine)).run()
+                    copy_gathered(block, Generic.read_affine)
+                _Rewrite(block, self, {} if self.balance else store_pooled(block, Generic.read_affine)).run()
 
 
 def find_groups(block: ir.Block, given: Fuse, apart: dict[ir.Value, int]) -> tuple[Materialized, list[Group]]:
@@ -176,7 +175,7 @@ class _Rewrite:
         """Writes the group as an op; as one op per value where it turns out to have no common iteration space."""
         op, outs, body = self._group(group)
         block = op.regions[0].blocks[0]
-        strides = {a: self.real.strides_of(v) for a, v in zip(block.arguments, op.operands, strict=True)}
+        strides = {a: memory_strides(v) for a, v in zip(block.arguments, op.operands, strict=True)}
         text = _text(op) + str(list(strides.values())) if len(group.nodes) > 1 else ""
         try:
             if text and text not in self.sound:  # layers repeat: each body is tried once

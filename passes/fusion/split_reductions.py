@@ -10,8 +10,8 @@ from torch_mlir import ir
 from lamina.core.size import is_symbolic
 
 from ..infra.base import Pass
+from ..ir.extern_calls import memory_strides
 from ..ir.reading import REDUCERS, Generic, producer, shape_of
-from ..trace.materialize import given_strides, memory_strides
 from ..trace.mixed_orders import orders_of, width
 from .nested_reductions import merge_nested
 from .partial_reductions import cut, split
@@ -130,17 +130,13 @@ def _divisor(n: int, most: int) -> int:
 
 
 class _Places:
-    """How values lie in memory: strides of arguments, and values that are stored in another order before they are reduced."""
+    """Values that are stored in another order before they are reduced."""
 
     def __init__(self, block: ir.Block, mixed: bool) -> None:
         """mixed: whether lamina-fuse stores what mixes orders (where it balances operations against bytes)."""
-        self.given = given_strides(block)
         self._generics: dict[ir.Operation, Generic | None] = {}
         ops = [op.operation for op in block.operations] if mixed else []
-        self.innermost = orders_of(ops, self.strides_of, self.generic).innermost
-
-    def strides_of(self, v: ir.Value) -> tuple[int, ...]:
-        return memory_strides(v, self.given)
+        self.innermost = orders_of(ops, self.generic).innermost
 
     def generic(self, op: ir.Operation) -> Generic | None:
         """Returns a generic, read once for all reductions behind it; None where a map is not affine in the loops."""
@@ -176,7 +172,7 @@ def _in_pieces(g: Generic, places: _Places, long: bool) -> bool:
 
 def _alternate(v: ir.Value, reduced: list[bool], places: _Places) -> bool:
     """Returns whether a dimension that is not reduced lies between `reduced` ones in memory."""
-    shape, strides = shape_of(v), places.strides_of(v)
+    shape, strides = shape_of(v), memory_strides(v)
     inwards = [r for _, r in sorted(((s, r) for n, s, r in zip(shape, strides, reduced, strict=True) if n > 1 and s), reverse=True)]
     kept = inwards.index(False) if False in inwards else len(inwards)
     return True in inwards[:kept] and True in inwards[kept:]
@@ -204,7 +200,7 @@ def _innermost(v: ir.Value, places: _Places) -> int:
         return known
     shape = shape_of(v)
     for source in _sources(v, places):
-        sides = [(s, -i) for i, (s, n) in enumerate(zip(places.strides_of(source), shape, strict=False)) if n > 1]
+        sides = [(s, -i) for i, (s, n) in enumerate(zip(memory_strides(source), shape, strict=False)) if n > 1]
         if sides and all(s for s, _ in sides):
             return -min(sides)[1]
     return len(shape) - 1

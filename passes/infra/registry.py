@@ -20,7 +20,7 @@ PASSES: dict[str, str] = {
     "lamina-fuse": "lamina.passes.fusion.fuse:Fuse",
     "lamina-layout": "lamina.passes.families.conv.layout:ChooseLayout",
     "lamina-select-kernels": "lamina.passes.families.select:SelectKernels",
-    "lamina-vendor-attention": "lamina.passes.families.attention.vendor:VendorAttention",
+    "lamina-vendor-calls": "lamina.passes.families.vendor_calls:VendorCalls",
     "lamina-depthwise": "lamina.passes.families.conv.depthwise_cpu:Depthwise",
     "lamina-custom-epilogue": "lamina.passes.families.custom_epilogue:CustomEpilogue",
     "lamina-plan": "lamina.passes.plan.plan:PlanPass",

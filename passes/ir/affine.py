@@ -6,15 +6,31 @@ extents; where an axis would have to be split for that, `SplitAxis` says which a
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
+from itertools import count, pairwise
+from typing import Any, Self
 
 from lamina.core.layout import Layout
 from lamina.core.size import SizeLike, at_most, below, least, most, typical
 
+_SERIALS = count()
+
+
+class IndexTerm:
+    """A part of an index that varies, an `Axis` or a run-time index. `serial` counts terms in the order in which they are made:
+    sums sorted by it are the same in every process, as those sorted by `id` would not be.
+    """
+
+    serial: int
+
+    def __new__(cls, *_: object, **__: object) -> Self:
+        """Creates a term with the next serial number."""
+        made = super().__new__(cls)
+        made.serial = next(_SERIALS)
+        return made
+
 
 @dataclass(eq=False)
-class Axis:
+class Axis(IndexTerm):
     """A loop of a kernel: `extent` iterations, counted from 0."""
 
     extent: SizeLike
@@ -38,7 +54,7 @@ class NotAffine(Exception):
 
 @dataclass(frozen=True)
 class Affine:
-    """`constant + sum(coefficient * term)`; terms are sorted by identity, so equal expressions compare equal."""
+    """`constant + sum(coefficient * term)`; terms are sorted by serial number, so equal expressions compare equal."""
 
     constant: SizeLike = 0
     terms: tuple[tuple[Any, SizeLike], ...] = ()
@@ -119,7 +135,7 @@ class Affine:
 
 
 def _order(item: tuple[Any, int]) -> int:
-    return id(item[0])
+    return item[0].serial
 
 
 ZERO = Affine()

@@ -10,7 +10,7 @@ One `Emit` serves one insertion point and one shape ([] for scalars): every cons
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Union
 
 from torch_mlir import ir
@@ -96,6 +96,15 @@ class Emit:
             flat = ir.VectorType.get([math.prod(self.shape)], i1)
             value = self.op("vector.shape_cast", [flat], [value]).result
         return self.wrap(self.op("vector.reduction", [i1], [value], kind=ir.Attribute.parse(f"#vector.kind<{kind}>")).result)
+
+
+def in_f32(op: ir.Operation, widen: Callable[[Num], Num]) -> Num:
+    """Computes an op whose operands or results are narrow floats in f32, on what `widen` makes of its operands. The result is f32,
+    or what a conversion or a comparison makes of f32."""
+    e = Emit.before(op, op.operands[0])
+    of = e.wrap(op.results[0])
+    single = ir.F32Type.get() if of.is_float and of.element.width < 32 else of.element
+    return e.make(op.name, e.type(single), *(widen(e.wrap(v)) for v in op.operands), **dict(op.attributes.items()))
 
 
 def replace(op: ir.Operation, result: Num) -> None:
@@ -224,6 +233,10 @@ class Num:
         if self.element == element:
             return self
         return self.cast("arith.extf" if self.element.width < element.width else "arith.truncf", element)
+
+    def widened(self) -> Num:
+        """Converts a float narrower than f32 to f32; returns any other value itself."""
+        return self.to(ir.F32Type.get()) if self.is_float and self.element.width < 32 else self
 
     def abs(self) -> Num:
         """Absolute value of a float."""

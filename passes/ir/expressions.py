@@ -10,7 +10,7 @@ from typing import Any
 
 from lamina.core.size import Size, SizeLike, Undecided
 
-from .affine import Affine, Axis
+from .affine import Affine, Axis, IndexTerm
 from .guards import Guard
 
 HALF = ("f16", "bf16")
@@ -21,7 +21,7 @@ def mentions(at: Affine, axes: tuple[Axis, ...]) -> bool:
     return any(t in axes if isinstance(t, Axis) else not t.free.isdisjoint(axes) for t, _ in at.terms)
 
 
-class Expr:
+class Expr(IndexTerm):
     """Base of scalar expressions: `dtype`, the axes it varies over (`free`) and its operands (`args`)."""
 
     dtype: str

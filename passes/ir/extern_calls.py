@@ -1,10 +1,13 @@
-"""Reads the strides that calls declare, and builds graph.kernel ops."""
+"""Reads the strides that arguments and calls declare, and builds graph.kernel ops."""
 
 from collections.abc import Sequence
 
 from torch_mlir import ir
 
+from lamina.dialects.graph import CALLS
+
 from .affine import row_major
+from .reading import shape_of
 from .sizes import read_sizes, sizes_attribute, sizes_of
 
 
@@ -15,6 +18,19 @@ def declared_strides(result: ir.Value) -> tuple[int, ...]:
     """
     declared = [s for s in result.owner.attributes["strides"] if not isinstance(s, ir.TypeAttr)]
     return read_sizes(declared[ir.OpResult(result).result_number])
+
+
+def memory_strides(value: ir.Value) -> tuple[int, ...]:
+    """Returns the strides of a value in memory, in elements: those in `graph.strides` of an argument, those that a call declares,
+    else row-major ones."""
+    if isinstance(value, ir.BlockArgument):
+        attributes = value.owner.owner.operation.attributes
+        given = ir.ArrayAttr(attributes["arg_attrs"])[value.arg_number] if "arg_attrs" in attributes else {}
+        if "graph.strides" in given:
+            return read_sizes(given["graph.strides"])
+    elif value.owner.operation.name in CALLS:
+        return declared_strides(value)
+    return row_major(shape_of(value))
 
 
 def kernel_call(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith
+from torch_mlir.dialects import arith, tensor
 
 from .reading import number_of
 from .sizes import size_operands, sizes_of
@@ -78,6 +78,31 @@ def sums_of_products(
     reduced = [d >= type_.rank for d in range(loops)]
     total = generic(type_, [a, b, filled(type_, 0.0)], maps, loops, reduced)
     return with_body(total, lambda x, y, s: arith.addf(s, arith.mulf(factor(x), factor(y))))
+
+
+def in_parts(factor: ir.Value, dim: int, parts: int) -> ir.Value:
+    """Splits a dimension of an operand in two: [..., parts, size / parts, ...]."""
+    type_ = ir.RankedTensorType(factor.type)
+    shape = [*type_.shape[:dim], parts, type_.shape[dim] // parts, *type_.shape[dim + 1 :]]
+    places = [[d + (d > dim)] if d != dim else [d, d + 1] for d in range(type_.rank)]
+    return tensor.expand_shape(ir.RankedTensorType.get(shape, type_.element_type), factor, places, [], shape)
+
+
+def tf32_or_half(x: ir.Value) -> ir.Value:
+    """Returns an element as tensor cores read it, in f32: f32 is rounded to tf32, shorter types are extended."""
+    f32 = ir.F32Type.get()
+    return arith.extf(f32, arith.truncf(ir.FloatTF32Type.get(), x) if x.type == f32 else x)
+
+
+def padded(value: ir.Value, low: Sequence[int], high: Sequence[int]) -> ir.Value:
+    """Pads each dimension of a float tensor with `low` zeros before and `high` after."""
+    type_ = ir.RankedTensorType(value.type)
+    shape = [b + n + a for b, n, a in zip(low, type_.shape, high, strict=True)]
+    zero = arith.constant(type_.element_type, 0.0)
+    pad = tensor.PadOp(ir.RankedTensorType.get(shape, type_.element_type), value, [], [], low, high)
+    with ir.InsertionPoint(pad.regions[0].blocks.append(*[ir.IndexType.get()] * len(shape))):
+        tensor.YieldOp(zero)
+    return pad.result
 
 
 def is_zero(v: ir.Value) -> bool:

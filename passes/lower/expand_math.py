@@ -9,8 +9,8 @@ from torch_mlir import ir
 from lamina.core.target import Kind
 
 from ..infra.base import Pass
-from ..ir.emit import Emit, Num, replace
-from ..ir.reading import nested
+from ..ir.emit import Emit, Num, in_f32, replace
+from ..ir.reading import element_of, nested
 from . import expand_random_bits, float8, gpu_math, polynomials
 from .gpu_math import hardware, shortcuts
 
@@ -78,33 +78,27 @@ class ExpandMath(Pass):
                 return
             result = f64[op.name](*operands)
         elif op.name in f32:
-            result = f32[op.name](*map(_widened, operands)).to(element)
+            result = f32[op.name](*map(Num.widened, operands)).to(element)
         elif isinstance(element, ir.F32Type):
             return
         else:
-            result = _in_f32(op, operands)
+            _by_f32(op)
+            return
         replace(op, result)
 
 
 def _approximate(op: ir.Operation) -> None:
     """Marks a division or root of f32 as the hardware's approximation; computes those of f16 and bf16 in f32; leaves f64."""
-    e = Emit.before(op)
-    operands = [e.wrap(v) for v in op.operands]
-    if isinstance(operands[0].element, ir.F32Type):
+    element = element_of(op.operands[0].type)
+    if isinstance(element, ir.F32Type):
         hardware.mark(op)
-    elif operands[0].element.width < 32:
-        result = _in_f32(op, operands)
-        replace(op, result)
+    elif element.width < 32:
+        _by_f32(op)
 
 
-def _in_f32(op: ir.Operation, operands: list[Num]) -> Num:
+def _by_f32(op: ir.Operation) -> None:
     """Computes an op on f16 or bf16 in f32 and rounds its result."""
-    e = operands[0].at
-    result = e.make(op.name, e.type(ir.F32Type.get()), *map(_widened, operands))
+    single = in_f32(op, Num.widened)
     if op.name in hardware.MARKABLE:
-        hardware.mark(result.value.owner)
-    return result.to(operands[0].element)
-
-
-def _widened(x: Num) -> Num:
-    return x.to(ir.F32Type.get()) if x.is_float and x.element.width < 32 else x
+        hardware.mark(single.value.owner)
+    replace(op, single.to(element_of(op.operands[0].type)))

@@ -16,9 +16,9 @@ from torch_mlir import ir
 from lamina.core.layout import Layout
 from lamina.core.size import SizeLike, typical
 from lamina.dialects.graph import CALLS
+from lamina.kernels.library import CONVOLUTIONS, PRODUCTS
 
-from ..families.conv.layout_calls import CONVOLUTIONS, channels_last
-from ..families.gemm.products import PRODUCTS
+from ..families.conv.calls import channels_last
 from ..ir.reading import Generic, elements_of, shape_of
 from ..ir.sizes import read_sizes
 from ..ir.views import is_view, source_strides, view_layout

@@ -23,8 +23,9 @@ from lamina.core.program import (
     TensorSpec,
 )
 from lamina.core.size import SizeLike
+from lamina.kernels.library import CONVOLUTIONS
 
-from ..families.conv.layout_calls import CONVOLUTIONS, channels_last
+from ..families.conv.calls import channels_last
 from ..ir.dense_bytes import dense_bytes
 from ..ir.locations import model_ops, sources, where
 from ..ir.sizes import KERNEL_SIZES, layout_of, read_size, read_sizes

@@ -14,8 +14,9 @@ from lamina.dialects.graph import CALLS, KernelOp
 from lamina.kernels.library import may_alias, writes_in_place
 
 from ..families.choice import CHOICE
-from ..families.conv.layout_calls import channels_last
-from ..families.surroundings import product_on, strides_of
+from ..families.conv.calls import channels_last
+from ..families.gemm.contractions import product_on
+from ..families.surroundings import strides_of
 from ..ir.locations import where
 from ..ir.reading import Untraceable, shape_of
 from ..ir.sizes import SIZE, read_sizes

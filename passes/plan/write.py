@@ -4,7 +4,7 @@ from torch_mlir import ir
 
 from lamina.core.layout import Layout
 from lamina.core.program import ALIGNED
-from lamina.dialects.plan import AllocOp, CallOp, ConstantOp, InputOp, KernelOp, LaunchOp, OutputOp, ProgramOp, ReturnOp, ViewOp
+from lamina.dialects.plan import AllocOp, CallOp, ConstantOp, InputOp, KernelCallOp, LaunchOp, OutputOp, ProgramOp, ReturnOp, ViewOp
 
 from ..ir.sizes import layout_attributes, layouts_attribute, memref_type, size_attribute
 from .model import CallStep, GroupStep, Model, Root, ValuePlace
@@ -116,7 +116,7 @@ class PlanWriter:
         tensors = [not isinstance(s, ir.TypeAttr) for s in step.op.attributes["strides"]]
         if not all(tensors):
             attributes["tensors"] = ir.DenseBoolArrayAttr.get(tensors)
-        name = KernelOp.OPERATION_NAME if step.op.name == "graph.kernel" else CallOp.OPERATION_NAME
+        name = KernelCallOp.OPERATION_NAME if step.op.name == "graph.kernel" else CallOp.OPERATION_NAME
         call = self._create(name, results, operands, attributes, loc)
         if not step.in_place:
             self.roots.update(zip(step.outs, call.results, strict=True))

@@ -23,7 +23,7 @@ _VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "linalg.transpose")
 class MergeViews(Pass):
     """Replace a chain of reshapes and transposes by one split, one transpose and one merge where that merges fewer dimensions.
 
-    Attention heads are often merged with the batch, transposed and split again, as nn.MultiheadAttention does. No strides
+    Heads are often merged with the batch, transposed and split again, as torch.nn's layers do. No strides
     express the merged tensor, so it would be copied:
 
         %m = tensor.collapse_shape %x [[0, 1], [2], [3]] : tensor<32x12x197x64xf32> into tensor<384x197x64xf32>

@@ -22,6 +22,21 @@ class Merged:
     axis_of: dict[Axis, Axis]
     quotients: dict[Expr, int] = field(default_factory=dict)
 
+    def parts(self, axis: Axis) -> tuple[Axis, ...]:
+        """Returns the axes that a merged one was made of, the last the fastest; the axis itself where it was not merged."""
+        return tuple(a for a, whole in self.axis_of.items() if whole is axis) or (axis,)
+
+    def is_even(self, at: Affine) -> bool:
+        """Returns whether an index over the axes before merging has a single stride along each merged axis."""
+        for axis in dict.fromkeys(self.axis_of.values()):
+            *_, last = parts = self.parts(axis)
+            step = at.coefficient(last)
+            for a in reversed(parts):
+                if at.coefficient(a) != step:
+                    return False
+                step *= a.extent
+        return True
+
 
 def coalesce(rows: tuple[Axis, ...], columns: tuple[Axis, ...], places: list[Affine]) -> Merged:
     """Merges adjacent axes within rows and within columns. Axes of one iteration are dropped."""

@@ -1,7 +1,7 @@
 """Finds matrix products in a space: which of its axes are batch, m, n and k."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..ir.affine import Affine, Axis
@@ -27,7 +27,6 @@ class Contraction:
     products  the sums themselves, one of each b, among the expressions of `results`
     results   what the epilogue stores
     summed    of each result: along how many columns at a time it is summed before it is stored, 0 for not at all
-    parts     of m, n and inner, where they are several axes of the space taken as one: these, the last the fastest
     centered   of each result: whether that is the sum of the squared distances from the mean of these columns
     stacked   of each result: over how many rows at a time it is summed before it is stored, 0 for not at all
     """
@@ -43,7 +42,6 @@ class Contraction:
     products: tuple[Reduce, ...]
     results: tuple[Result, ...]
     summed: tuple[int, ...]
-    parts: Mapping[Axis, tuple[Axis, ...]] = field(default_factory=dict)
     centered: tuple[bool, ...] = ()
     stacked: tuple[int, ...] = ()
 
@@ -66,16 +64,6 @@ class Contraction:
             return False
         at = at.rename(self.merged.rename)
         return not at.constant and at.coefficient(self.m) == self.n.extent and at.coefficient(self.n) == 1
-
-    def is_even(self, at: Affine) -> bool:
-        """Returns whether an index of the space has a single stride along each axis of several parts."""
-        for of in self.parts.values():
-            step = at.coefficient(of[-1])
-            for x in reversed(of):
-                if at.coefficient(x) != step:
-                    return False
-                step *= x.extent
-        return True
 
 
 def extent(axis: Axis | None) -> int:

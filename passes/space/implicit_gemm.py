@@ -2,7 +2,7 @@
 
 Each of m, n and k is several axes of the space taken as one. Where an index grows evenly along it, as that of a channels-last
 result does from pixel to pixel, blocks read and write it as in any GEMM. Where it does not, as for an image under windows that
-overlap, blocks are gathered (passes/tile/emit/convolution.py).
+overlap, blocks are gathered (passes/tile/emit/gathers.py).
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,8 @@ WIDE = 1 << 31  # elements from which on an index needs 64 bits
 
 
 def windows_of(space: Space, factors: str) -> Contraction:
-    """Returns the convolution of a space, built by passes/families/conv/products.py. Raises Unfit where blocks cannot compute it.
+    """Returns the convolution of a space that passes/families/conv/implicit_gemm.py built. Raises Unfit where blocks cannot
+    compute it.
 
     factors  the element type of image and weight; f32 where they are rounded to tf32
     """
@@ -41,12 +42,11 @@ def windows_of(space: Space, factors: str) -> Contraction:
     _check_places(space)
     rename: dict[Axis, Affine] = {}
     (m, *_), (n, *_), (k, *_) = axes = [_as_one(x, rename) for x in (pixels, features, window)]
-    parts = {axis: of for axis, of in axes if len(of) > 1}
-    axis_of = {x: axis for axis, of in parts.items() for x in of}
+    axis_of = {x: axis for axis, of in axes if len(of) > 1 for x in of}
     merged = Merged((*batch, m, n), (k,), rename, axis_of)
     summed = (0,) * len(space.results)
     rounded = "tf32" if factors == "f32" else factors
-    return Contraction(merged, batch, m, n, k, image, (weight,), rounded, space.reductions, space.results, summed, parts)
+    return Contraction(merged, batch, m, n, k, image, (weight,), rounded, space.reductions, space.results, summed)
 
 
 def _as_one(axes: Sequence[Axis], rename: dict[Axis, Affine]) -> tuple[Axis, tuple[Axis, ...]]:

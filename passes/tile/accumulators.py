@@ -11,7 +11,7 @@ from ..ir.affine import Axis
 from ..ir.expressions import Reduce, Scan
 from ..ir.reading import neutral
 from ..space.schedule import Schedule
-from .emit.elements import Blocks
+from .emit.blocks import Blocks
 from .emit.scopes import element
 
 LONG = 256  # elements of a sum from which on adding up its lanes in f64 costs little

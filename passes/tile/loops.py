@@ -6,12 +6,13 @@ from functools import partial
 from typing import Any
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, memref, scf, vector
+from torch_mlir.dialects import arith, memref
 
-from lamina.core.size import Size, at_most, is_symbolic, typical
+from lamina.core.size import Size, SizeLike, at_most, is_symbolic, typical
 
 from ..ir.affine import Affine, Axis
 from ..ir.expressions import Apply, Expr, Load, Reduce, Scan, walk
+from ..lower.simt.control import SHARED
 from ..space.nests import Nest, cost, nests_of, worth_keeping
 from ..space.schedule import Schedule, bits
 from ..space.space import Space
@@ -20,12 +21,10 @@ from .accumulators import Accumulators
 from .arguments import KernelSizes
 from .cascades import CascadeCut, cascade, cut
 from .emit import parts, unaligned_rows
+from .emit.blocks import Blocks, Memory
 from .emit.bounds import Range, inner_blocks
-from .emit.elements import Blocks, Memory
 from .emit.scopes import element
 from .prefetch import next_row, streams
-from .transpose_tiles import TransposeTiles
-from .transpose_tiles_shared import SHARED, SharedTransposeTiles
 
 Body = Callable[[list[ir.Value]], list[ir.Value]]
 
@@ -43,7 +42,7 @@ class Loops:
         sizes: KernelSizes,
     ) -> None:
         self.space, self.plan = space, plan
-        self.b = Blocks(entry, memory, plan.merged, plan.config.lanes, plan.config.streams, sizes)
+        self.b = Blocks(entry, memory, plan.merged, plan.config.lanes, sizes, plan.config.streams)
         self.b.apart = plan.config.apart
         self.results = list(zip(space.results, results, strict=True))
         self.nests = nests_of(space, plan.merged.columns, self.results, plan.config.online and plan.column_vector)
@@ -54,28 +53,27 @@ class Loops:
         """Emits the program whose number in the grid is `program`."""
         b, plan = self.b, self.plan
         chunks = self._place(program)
-        inner = list(plan.inner)
         if not self.space.columns and plan.crossed is None:
             b.ahead = streams(b, plan, self.space, self.results)
-        if plan.crossed is not None:
-            tiles = TransposeTiles if plan.crossed is plan.chunked else SharedTransposeTiles
-            tiles(b, self.space, plan).emit(self, chunks)
-        elif plan.chunked is None:
+        self.body(chunks)
+
+    def body(self, chunks: dict[Axis, tuple[ir.Value, ir.Value]]) -> None:
+        """Emits the rows of a program. chunks: the first iteration and the count of each axis that it takes a part of."""
+        plan, inner = self.plan, list(self.plan.inner)
+        if plan.chunked is None:
             self._rows(inner)
-        else:
-            first, count = chunks[plan.chunked]
-            exact = plan.chunk if plan.chunked.extent % plan.chunk == 0 else None
-            self._over(plan.chunked, first, count, exact, [], lambda _: self._rows(inner))
+            return
+        first, count = chunks[plan.chunked]
+        exact = plan.chunk if plan.chunked.extent % plan.chunk == 0 else None
+        self._over(plan.chunked, first, count, exact, [], lambda _: self._rows(inner))
 
     def _place(self, program: ir.Value) -> dict[Axis, tuple[ir.Value, ir.Value]]:
         """Binds the grid's axes to this program; returns the first iteration and the count of each chunked axis."""
-        b, rest, chunks = self.b, program, {}
+        b, chunks = self.b, {}
+        axes = self.plan.grid_axes
         with b.point(0):
-            axes = self.plan.grid_axes
-            for i, (a, chunk) in reversed(list(enumerate(axes))):
-                n = -(-a.extent // chunk)
-                at = rest if i == 0 else arith.remui(rest, b.number(n))
-                rest = rest if i == 0 else arith.divui(rest, b.number(n))
+            places = b.digits(program, [-(-a.extent // chunk) for a, chunk in axes])
+            for (a, chunk), at in zip(reversed(axes), places, strict=False):
                 if a is self.plan.chunked or chunk != 1:
                     first = arith.muli(at, b.number(chunk))
                     left = arith.subi(b.number(a.extent), first)
@@ -92,7 +90,7 @@ class Loops:
         return self._over(axes[0], zero, self.b.number(axes[0].extent), axes[0].extent, [], lambda _: self._rows(axes[1:]))
 
     def _over(
-        self, axis: Axis, first: ir.Value, count: ir.Value, exact: int | None, inits: list[ir.Value], body: Body
+        self, axis: Axis, first: ir.Value, count: ir.Value, exact: SizeLike | None, inits: list[ir.Value], body: Body
     ) -> list[ir.Value]:
         """Runs `body` over `axis` from `first`, by blocks when it is the vector axis. exact: the count, where it is a constant."""
         if axis is self.plan.vector or (self.plan.column_vector and axis is self.b.vector):
@@ -101,7 +99,7 @@ class Loops:
         return self.loop(axis, first, self.b.number(0), count, 1, None, inits, body, single=exact == 1)
 
     def blocks(
-        self, axis: Axis, first: ir.Value, count: ir.Value, exact: int | None, inits: list[ir.Value], body: Body
+        self, axis: Axis, first: ir.Value, count: ir.Value, exact: SizeLike | None, inits: list[ir.Value], body: Body
     ) -> list[ir.Value]:
         """Runs `body` over `axis` in blocks of `lanes`, the last one masked if need be; returns the carried values."""
         b, plan, lanes = self.b, self.plan, self.plan.config.lanes
@@ -154,16 +152,12 @@ class Loops:
             with b.scope(b.stack[-1].block, memo=memo):
                 self._enter(axis, first, low, tail)
                 return body(inits)
-        with b.point():
-            loop = scf.ForOp(low, high, b.number(step), inits)
-        if attribute:
-            loop.operation.attributes[attribute] = ir.UnitAttr.get()
-        with b.scope(loop.body, anchor=loop.operation):
-            self._enter(axis, first, loop.induction_variable, tail)
-            out = body(list(loop.inner_iter_args))
-            with ir.InsertionPoint(loop.body):
-                scf.YieldOp(out)
-        return list(loop.results)
+
+        def inside(at: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+            self._enter(axis, first, at, tail)
+            return body(carried)
+
+        return b.loop(low, high, step, inits, inside, attribute)
 
     def _enter(self, axis: Axis, first: ir.Value, at: ir.Value, tail: int | ir.Value | None) -> None:
         b = self.b
@@ -173,8 +167,7 @@ class Loops:
         with b.point():
             if tail is not None:
                 left = b.number(tail) if isinstance(tail, int) else arith.subi(tail, at)
-                type_ = ir.VectorType.get([self.plan.config.lanes], ir.IntegerType.get_signless(1))
-                b.stack[-1].mask = b.memoized("mask", -1, lambda: vector.create_mask(type_, [left]))
+                b.stack[-1].mask = b.memoized("mask", -1, lambda: b.mask_before(left))
             else:
                 b.stack[-1].mask = None
             b.bind(axis, at if first == b.number(0) else arith.addi(first, at))
@@ -288,9 +281,7 @@ class Loops:
     def _slots(self) -> dict[Expr, tuple[int, tuple[ir.Value, Affine]]]:
         """Allocates scratch memory for a row of each value worth keeping; returns it by value, with the nest that fills it."""
         columns, config = self.plan.merged.columns, self.plan.config
-        if not self.plan.column_vector or not config.scratch:
-            return {}
-        if is_symbolic(tuple(a.extent for a in columns)):
+        if not self.plan.column_vector or not config.scratch or is_symbolic(tuple(a.extent for a in columns)):
             return {}
         step, at = 1, Affine()
         for a in reversed(columns):

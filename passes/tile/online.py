@@ -10,7 +10,7 @@ from torch_mlir.dialects import arith
 from lamina.schedules.base import BlockConfig
 
 from ..ir.expressions import Apply, Expr, Reduce
-from .emit.elements import Blocks
+from .emit.blocks import Blocks
 
 
 def start(b: Blocks, config: BlockConfig) -> list[ir.Value]:

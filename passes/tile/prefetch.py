@@ -8,7 +8,7 @@ from ..ir.expressions import Load, walk
 from ..space.nests import Nest
 from ..space.schedule import Schedule, bits
 from ..space.space import Result, Space
-from .emit.elements import Blocks
+from .emit.blocks import Blocks
 
 ROW_BYTES = (4096, 524288)  # rows that are worth prefetching and stay in the cache until they are used
 STREAM_BYTES = 1 << 22  # inputs from which on prefetching pays

@@ -10,14 +10,15 @@ from torch_mlir import ir
 
 from lamina.core.size import typical
 
+from ..ir.extern_calls import memory_strides
 from ..ir.generics import empty, generic, with_body
 from ..ir.reading import elements_of, producer, shape_of
-from .orders import Read, Strides, chain_of, innermost_of, is_given, map_of, strides_through_views, viewed, wanted_images, width
+from .orders import Read, chain_of, innermost_of, is_given, map_of, strides_through_views, viewed, wanted_images, width
 
 _SECTOR = 256  # bits: the unit in which memory is read
 
 
-def copy_gathered(block: ir.Block, strides_of: Strides, read: Read) -> None:
+def copy_gathered(block: ir.Block, read: Read) -> None:
     """Inserts a copy of each argument or call result that is gathered from in another order than the gather's result has, for the
     gather alone. The copy is a value that `orders_of` can store in the gather's order, in its narrowest type."""
     ops = [o.operation for o in block.operations]
@@ -28,7 +29,7 @@ def copy_gathered(block: ir.Block, strides_of: Strides, read: Read) -> None:
         source = sources[0]
         if len(sources) > 1 or not is_given(viewed(source)) or shape_of(source) != shape_of(v):
             continue
-        strides = strides_through_views(source, strides_of)
+        strides = strides_through_views(source, memory_strides)
         if strides is None or innermost_of(shape_of(source), strides) in (None, dim):
             continue
         if chain and min(map(width, chain)) <= width(source):

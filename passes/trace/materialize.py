@@ -18,10 +18,11 @@ from lamina.dialects.graph import CALLS
 from ..ir.affine import Affine, NotAffine, SplitAxis
 from ..ir.axes import Axes, splitting
 from ..ir.expressions import Expr, Load
+from ..ir.extern_calls import memory_strides
 from ..ir.reading import Generic, Untraceable, element_type, elements_of, producer, shape_of
 from .gathered import gathered_source
 from .mixed_orders import orders_of
-from .orders import given_strides, memory_strides, narrowest
+from .orders import narrowest
 from .trace import VIEWS, Tracer
 
 COST = {"math.exp": 8, "math.erf": 16, "math.tanh": 14, "math.log": 10, "math.powf": 30, "math.sin": 16, "math.cos": 16,
@@ -63,13 +64,12 @@ class Materialized:
         self.balance = balance
         self.ops = [o.operation for o in block.operations]
         self.position = {op: i for i, op in enumerate(self.ops)}
-        self._given = given_strides(block)
         self.generics = generics
         self.uses = self._uses()
         self.values: dict[ir.Value, None] = {}
         self.bases: dict[ir.Value, ir.Value] = {}
         self._inlined: dict[ir.Value, tuple[int, int]] = {}
-        self.mixed = orders_of(self.ops, self.strides_of, self.generic).stored if balance else apart
+        self.mixed = orders_of(self.ops, self.generic).stored if balance else apart
         self._outside()
         self._inside()
 
@@ -116,17 +116,13 @@ class Materialized:
         axes = Axes(shape_of(value))
 
         def build() -> Expr:
-            return Tracer(lambda v: v == source, self.strides_of, generics=self.generics).element(value, axes.index)
+            return Tracer(lambda v: v == source, memory_strides, generics=self.generics).element(value, axes.index)
 
         try:
             e = splitting(build, axes)
         except (SplitAxis, NotAffine, Untraceable):
             return False
         return isinstance(e, Load) and not e.guard and all(_one_stride(e.at, i) for i in axes.index)
-
-    def strides_of(self, value: ir.Value) -> tuple[int, ...]:
-        """Returns the strides of a memory value, in elements: calls and arguments may have their own, the rest is contiguous."""
-        return memory_strides(value, self._given)
 
     def _outside(self) -> None:
         for op in self.ops:

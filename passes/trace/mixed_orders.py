@@ -12,12 +12,12 @@ from torch_mlir import ir
 
 from lamina.dialects.graph import CALLS
 
+from ..ir.extern_calls import memory_strides
 from ..ir.reading import elements_of, producer, shape_of
 from .gathered import extracted, gathered
 from .orders import (
     LARGE,
     Read,
-    Strides,
     chain_of,
     innermost_of,
     is_given,
@@ -44,7 +44,7 @@ class Orders:
     stored: dict[ir.Value, int]
 
 
-def orders_of(ops: Sequence[ir.Operation], strides_of: Strides, read: Read) -> Orders:
+def orders_of(ops: Sequence[ir.Operation], read: Read) -> Orders:
     """Returns the orders of a function's values.
 
     A value that a library takes with channels last, and that is mapped from another order, is stored channels last by a kernel that
@@ -55,7 +55,6 @@ def orders_of(ops: Sequence[ir.Operation], strides_of: Strides, read: Read) -> O
     library call that takes channels last is stored channels last (see gathered).
 
     ops         in program order
-    strides_of  of arguments and results of external calls
     """
     reduced = _reduced(ops, read)
     innermost: dict[ir.Value, int | None] = {}
@@ -64,7 +63,7 @@ def orders_of(ops: Sequence[ir.Operation], strides_of: Strides, read: Read) -> O
 
     def base_strides(v: ir.Value) -> tuple[int, ...] | None:
         if is_given(v):
-            return strides_of(v)
+            return memory_strides(v)
         return None if innermost.get(v) is None else with_innermost(shape_of(v), innermost[v])
 
     def order(v: ir.Value) -> int | None:
@@ -72,7 +71,7 @@ def orders_of(ops: Sequence[ir.Operation], strides_of: Strides, read: Read) -> O
             strides = strides_through_views(v, base_strides)
             innermost[v] = innermost_of(shape_of(v), strides) if strides is not None else None
             base = viewed(v)
-            if base in firm or (is_given(base) and innermost_of(shape_of(base), strides_of(base)) not in (None, last_of(base))):
+            if base in firm or (is_given(base) and innermost_of(shape_of(base), memory_strides(base)) not in (None, last_of(base))):
                 firm.add(v)
         return innermost[v]
 

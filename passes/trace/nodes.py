@@ -7,6 +7,7 @@ from torch_mlir import ir
 from ..ir.affine import Affine, Axis
 from ..ir.axes import Axes, splitting
 from ..ir.expressions import Apply, Expr, Load, Scan, walk
+from ..ir.extern_calls import memory_strides
 from ..ir.reading import Generic, Untraceable, producer, shape_of
 from .materialize import COST, Materialized
 from .trace import Tracer
@@ -65,7 +66,7 @@ def trace_node(real: Materialized, value: ir.Value, position: int) -> GroupNode:
         return inner.index, tuple(inner.axes)
 
     def build() -> tuple[Expr, frozenset[ir.Value]]:
-        tracer = Tracer(real.is_memory, real.strides_of, columns, generics=real.generics)
+        tracer = Tracer(real.is_memory, memory_strides, columns, generics=real.generics)
         return tracer.element(value, rows.index, root=True), tracer.computed()
 
     expr, inlined = splitting(build, rows, inner)

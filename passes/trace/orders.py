@@ -10,7 +10,6 @@ from lamina.core.size import typical
 from lamina.dialects.graph import CALLS
 
 from ..ir.affine import row_major
-from ..ir.extern_calls import declared_strides
 from ..ir.reading import Generic, elements_of, producer, shape_of
 from ..ir.sizes import read_sizes
 from ..ir.views import is_view, source_strides, view_layout
@@ -22,7 +21,6 @@ _PLACES = ("tensor.pad", "tensor.insert_slice")  # the first operand in a larger
 _WIDENING = ("arith.extf", "arith.extsi", "arith.extui", "arith.sitofp", "arith.uitofp")
 
 Read = Callable[[ir.Operation], Generic | None]
-Strides = Callable[[ir.Value], tuple[int, ...]]
 
 
 def wanted_images(op: ir.Operation) -> dict[ir.Value, int]:
@@ -149,23 +147,3 @@ def strides_through_views(v: ir.Value, strides_of: Callable[[ir.Value], tuple[in
     for view in reversed(views):
         layout = view_layout(view, layout) if layout is not None else None
     return None if layout is None else layout.strides
-
-
-def given_strides(block: ir.Block) -> dict[ir.Value, tuple[int, ...]]:
-    """Returns the strides of a function's arguments that carry `graph.strides`."""
-    function = block.owner.operation
-    if "arg_attrs" not in function.attributes:
-        return {}
-    return {
-        argument: read_sizes(named["graph.strides"])
-        for argument, named in zip(block.arguments, function.attributes["arg_attrs"], strict=True)
-        if "graph.strides" in named
-    }
-
-
-def memory_strides(value: ir.Value, given: dict[ir.Value, tuple[int, ...]]) -> tuple[int, ...]:
-    """Returns the strides of a value in memory: those `given` for arguments, those that a call declares, else row-major ones."""
-    op = producer(value)
-    if value in given:
-        return given[value]
-    return declared_strides(value) if op is not None and op.name in CALLS else row_major(shape_of(value))

@@ -6,19 +6,20 @@ contiguous blocks, and strided windows have none. So a second kernel transposes 
 
 from torch_mlir import ir
 
+from ..ir.extern_calls import memory_strides
 from ..ir.reading import producer, shape_of
 from .gathered import copy_of
-from .orders import Read, Strides, innermost_of, is_given, map_of, narrowest, strides_through_views, viewed, wanted_images
+from .orders import Read, innermost_of, is_given, map_of, narrowest, strides_through_views, viewed, wanted_images
 
 
-def store_pooled(block: ir.Block, strides_of: Strides, read: Read) -> dict[ir.Value, int]:
+def store_pooled(block: ir.Block, read: Read) -> dict[ir.Value, int]:
     """Inserts a copy behind each value that is computed from windows of an image whose channels are not innermost, where a library
     call takes it with channels last. Returns the values, and for each the dimension that is contiguous in memory."""
     found: dict[ir.Value, int] = {}
     copies: dict[ir.Value, ir.Value] = {}
     for op in [o.operation for o in block.operations]:
         for v, dim in wanted_images(op).items():
-            innermost = _pooled_along(v, strides_of, read)
+            innermost = _pooled_along(v, read)
             if innermost is None or innermost == dim:
                 continue
             if v not in copies:
@@ -30,7 +31,7 @@ def store_pooled(block: ir.Block, strides_of: Strides, read: Read) -> dict[ir.Va
     return found
 
 
-def _pooled_along(v: ir.Value, strides_of: Strides, read: Read) -> int | None:
+def _pooled_along(v: ir.Value, read: Read) -> int | None:
     """Returns the innermost dimension in memory of the image whose windows `v` is computed from; None where there are no strided
     windows."""
     stack, seen, steps, innermost = [v], {v}, False, None
@@ -41,7 +42,7 @@ def _pooled_along(v: ir.Value, strides_of: Strides, read: Read) -> int | None:
             continue
         if op.name == "tensor.extract_slice" and len(shape_of(x)) == 4:
             source = viewed(op.operands[0])
-            strides = strides_through_views(source, strides_of) if is_given(source) else None
+            strides = strides_through_views(source, memory_strides) if is_given(source) else None
             steps = steps or any(n > 1 for n in ir.DenseI64ArrayAttr(op.attributes["static_strides"]))
             if strides is not None:
                 innermost = innermost_of(shape_of(source), strides)

@@ -16,8 +16,8 @@ from lamina.core.program import Program
 from lamina.core.program_needs import with_needs
 from lamina.core.target import Target
 from lamina.passes.families import choice as choices
+from lamina.passes.families.attention.cost import AttentionWork, candidates
 from lamina.runtime.executable import Executable
-from lamina.schedules.attention_cost import AttentionWork, candidates
 from lamina.targets import backend
 from lamina.targets.kernel_calls.user import take
 

@@ -18,12 +18,11 @@ from lamina.core.gpu import Gpu
 from lamina.core.program_needs import with_needs
 from lamina.core.target import Target
 from lamina.passes.families import choice as choices
+from lamina.passes.families.attention.cost import AttentionWork, candidates
 from lamina.runtime.executable import Executable
-from lamina.schedules.attention_backward_cost import candidates
-from lamina.schedules.attention_cost import AttentionWork
 from lamina.targets import backend
 from lamina.targets.kernel_calls.user import take
-from lamina.tune.problems import hot_ops
+from lamina.tune import tuner
 from lamina.tune.question import Answer, Question
 
 LIBRARY = str(choices.LIBRARY)
@@ -71,7 +70,7 @@ def test_schedules(size: int, dtype: torch.dtype, number: int) -> None:
     def fn(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, sums: Tensor) -> tuple[Tensor, ...]:
         return backward(grad, q, k, v, (out, sums), None, True)
 
-    config = candidates(AttentionWork(2, 4, 2, 333, 333, size, size, causal=True), gpu())[number]
+    config = candidates(AttentionWork(2, 4, 2, 333, 333, size, size, causal=True, backward=True), gpu())[number]
     inputs = (grad, q, k, v, out, sums.float())
     found, again = (computed(fn, inputs, str(config)) for _ in range(2)) if number else (computed(fn, inputs, str(config)),) * 2
     for one, other, want in zip(found, again, exact_gradients(grad, q, k, v, None, True), strict=True):
@@ -102,7 +101,7 @@ def check(monkeypatch: pytest.MonkeyPatch, library: SDPBackend, passes: tuple[st
         wanted = passes["backward" in question.what] if question.what.startswith("attention") else LIBRARY
         return Answer(next(name for name in question.candidates if (name == LIBRARY) == (wanted == LIBRARY)))
 
-    monkeypatch.setattr(hot_ops, "decide", decide)
+    monkeypatch.setattr(tuner, "decide", decide)
     torch._dynamo.reset()
     model, exact = Layer(kv_heads).cuda().bfloat16(), Layer(kv_heads).cuda().double()
     exact.load_state_dict(model.state_dict())

@@ -1,6 +1,7 @@
 """Attention that drops weights on a GPU: forward and gradients of Lamina kernels against float64 with the same draws; seeds, replays."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,9 +16,8 @@ from lamina.core.gpu import Gpu
 from lamina.frontend.attention import calls
 from lamina.frontend.attention.op import ATTENTION, keeps
 from lamina.frontend.fx.random_bits import draw_seed
-from lamina.schedules import attention_backward_cost, attention_cost
-from lamina.schedules.attention_cost import AttentionWork
-from lamina.schedules.attention_vendors import VENDORS
+from lamina.passes.families.attention.cost import AttentionWork, unmeasured
+from lamina.passes.families.attention.vendor_rules import VENDORS
 
 BF16, F16 = torch.bfloat16, torch.float16
 P = 0.2
@@ -58,7 +58,7 @@ def test_both_passes(size: int, length: int, how: str, dtype: torch.dtype) -> No
 
     gpu = Gpu.of_capability(*torch.cuda.get_device_capability())
     work = AttentionWork(2, 4, 2, length, length, size, size, causal, bool(mask), True, drops=True)
-    schedules = (attention_cost.unmeasured(work, gpu), attention_backward_cost.unmeasured(work, gpu))
+    schedules = (unmeasured(work, gpu), unmeasured(replace(work, backward=True), gpu))
     found = computed(fn, (grad, q, k, v, seed, *mask), "; ".join(map(str, schedules)))
     wide = [t.double().requires_grad_() for t in (q, k, v)]
     out = exact(wide, seed, mask[0] if mask else None, causal)

@@ -14,9 +14,8 @@ from test_on_gpu_products_more import by_schedule
 from torch import Tensor
 
 import lamina
+from lamina.passes.families.attention.cost import AttentionWork, candidates
 from lamina.passes.families.grouped_products import SCHEDULES
-from lamina.schedules.attention_backward_cost import candidates
-from lamina.schedules.attention_cost import AttentionWork
 
 ROOM = 96 * GIB
 pytestmark = pytest.mark.usefixtures("room")
@@ -36,7 +35,7 @@ def test_attention_gradients(number: int) -> None:
     many = [t.repeat(520, 8, *[1] * (t.dim() - 2)) for t in (*few, out, sums.float())]
     batch, heads = many[0].shape[:2]
     assert many[0].numel() > 1 << 31
-    config = candidates(AttentionWork(batch, heads, heads, 512, 512, 64, 64, causal=True), gpu())[number]
+    config = candidates(AttentionWork(batch, heads, heads, 512, 512, 64, 64, causal=True, backward=True), gpu())[number]
     for found, want in zip(computed(fn, many, str(config)), exact_gradients(grad, q, k, v, None, True), strict=True):
         near(found[-2:, -8:], want)
         near(found[:2, :8], want)

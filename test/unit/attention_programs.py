@@ -19,10 +19,10 @@ from lamina.frontend.attention.op import ATTENTION
 from lamina.frontend.compiling import stages
 from lamina.frontend.decompositions.table import table
 from lamina.frontend.rewrites.normalize import normalize
+from lamina.passes.families.attention.vendor_rules import VENDORS
 from lamina.passes.infra.pipeline import run
 from lamina.passes.plan.program import program_from
-from lamina.schedules.attention_vendors import VENDORS
-from lamina.targets.kernel_calls import attention as source_kernels
+from lamina.targets.kernel_calls import own as source_kernels
 from lamina.targets.kernel_calls import user as triton_user
 from lamina.targets.levels import pipeline
 

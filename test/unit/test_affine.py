@@ -25,6 +25,14 @@ def test_sums_are_equal_in_any_order() -> None:
     assert (a + Affine.of(B, -5)).coefficient(B) == 0 and a.coefficient(A) == 20
 
 
+def test_terms_of_sums_are_in_the_order_in_which_they_were_made() -> None:
+    before = [Axis(2) for _ in range(100)]
+    del before[::2]  # the next axes are in the places of these
+    axes = [Axis(2, str(i)) for i in range(100)]
+    total = sum(map(Affine.of, reversed(axes)), Affine())
+    assert [axis for axis, _ in total.terms] == axes
+
+
 def test_an_axis_of_one_iteration_is_zero() -> None:
     assert Affine.of(Axis(1)) == Affine() == Affine.of(A, 0)
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import lamina
 from lamina.frontend.attention import recognize as recognition
@@ -13,7 +14,7 @@ from lamina.frontend.attention.calls import SDPA, flag_masks, kind_of_mask, make
 from lamina.frontend.attention.op import ATTENTION
 from lamina.frontend.fx.known import concrete
 from lamina.frontend.fx.reading import value
-from lamina.schedules.attention_vendors import VENDORS
+from lamina.passes.families.attention.vendor_rules import VENDORS
 
 CPU_CALLEE = "aten._scaled_dot_product_flash_attention_for_cpu.default"
 
@@ -123,6 +124,27 @@ def test_what_some_kernel_computes_is_one_op(name: str) -> None:
             assert found.stride() == eager
         (node,) = attentions(gm)
         assert node.args[3] is None or value(node.args[3]).dtype is torch.float32  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("keys", [1, 13])
+def test_results_are_copied_to_any_order_of_dimensions(keys: int) -> None:
+    """Eager's efficient kernel has heads side by side in its result; the op has the query's order."""
+    graph, fake = fx.Graph(), FakeTensorMode()
+    shapes = {"q": (2, 4, 70, 64), "k": (2, 4, keys, 64), "mask": (2, 1, 70, keys)}
+
+    def node(made: fx.Node, shape: tuple[int, ...], order: tuple[int, ...] = (0, 1, 2, 3)) -> fx.Node:
+        with fake:
+            made.meta["val"] = torch.empty_permuted(shape, order, dtype=torch.bfloat16, device="cuda")
+        return made
+
+    q, k, mask = (node(graph.placeholder(name), shape) for name, shape in shapes.items())
+    called = node(graph.call_function(SDPA, (q, k, k, mask)), shapes["q"], (0, 2, 1, 3))
+    graph.output((called,))
+    gm = fx.GraphModule(nn.Module(), graph)
+    assert make_whole(gm) == 1 and [n.target for n in attentions(gm)] == [ATTENTION]
+    with fake:
+        (found,) = gm(*map(value, (q, k, mask)))
+    assert found.shape == shapes["q"] and found.stride() == (17920, 64, 256, 1)
 
 
 def test_settings_of_torch_count() -> None:

@@ -16,16 +16,17 @@ from lamina.core.options import Options
 from lamina.core.program import Call, Launch
 from lamina.core.target import Target
 from lamina.passes.families.attention.backward import Gradients
+from lamina.passes.families.attention.cost import AttentionWork, candidates
+from lamina.passes.families.attention.schedules import Backward
 from lamina.passes.families.surroundings import calls
 from lamina.report.choices import default
-from lamina.schedules.attention import Backward
-from lamina.schedules.attention_backward_cost import candidates
-from lamina.schedules.attention_cost import AttentionWork
 from lamina.targets import backend
 from lamina.targets.kernel_calls.user import take
 from lamina.targets.nvvm.backend import GpuArtifact
-from lamina.tune.problems import hot_ops
-from lamina.tune.problems.subgraph_extraction import Subgraph, random_inputs
+from lamina.tune import tuner
+from lamina.tune.problems import modules
+from lamina.tune.problems.parts import random_inputs
+from lamina.tune.problems.subgraph_extraction import Subgraph
 from lamina.tune.question import Answer, Question
 from lamina.tune.store.store import Store
 
@@ -46,21 +47,23 @@ def training(q: Tensor, k: Tensor, grad: Tensor) -> tuple[Tensor, ...]:
 def test_both_passes_are_asked_about(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each alone: one may be the library's where the other is Lamina's."""
     questions: list[Question] = []
-    ours = str(Backward(64, 32, 32, 64))
+    ours = str(Backward(64, 64, 128, 64, 8))
 
     def decide(question: Question, *_: object, **__: object) -> Answer:
         questions.append(question)
         return Answer(ours if "backward" in question.what else LIBRARY)
 
-    monkeypatch.setattr(hot_ops, "decide", decide)
+    monkeypatch.setattr(tuner, "decide", decide)
     module = graph_level(training, (zeros(1, 4, 100, 64), zeros(1, 2, 100, 64), zeros(1, 4, 100, 64)))
-    hot_ops.annotate(module, backend(Target.parse(TARGET)), 0, Options(tune="full"), store)
+    modules.annotate(module, backend(Target.parse(TARGET)), 0, Options(tune="full"), store)
     one, other = questions
     assert one.what == "attention 1x4x100x64 on 1x2x100x64, causal, for training"
     assert other.what == "attention backward 1x4x100x64 on 1x2x100x64, causal"
     assert all(q.reference == LIBRARY == q.candidates[0] for q in questions)
     assert all(name.startswith("forward{") for name in one.candidates[1:])
-    assert list(other.candidates[1:]) == [str(c) for c in candidates(AttentionWork(1, 4, 2, 100, 100, 64, 64, True), HOPPER)]
+    assert list(other.candidates[1:]) == [
+        str(c) for c in candidates(AttentionWork(1, 4, 2, 100, 100, 64, 64, True, backward=True), HOPPER)
+    ]
     program = program_of(module)
     assert [s.callee.rpartition(".")[2] if s.reason == "kernel" else "" for s in program.steps if isinstance(s, Call)] == [
         "", "attention_backward_queries", "attention_backward_keys",
@@ -91,7 +94,7 @@ def test_gradients_are_measured_on_what_a_forward_pass_finds() -> None:
 def test_code_keeps_all_in_registers(gpu: Gpu, size: int) -> None:
     """Of the likeliest candidate."""
     tensors = zeros(1, 2, 512, size), zeros(1, 1, 512, size), zeros(1, 2, 512, size)
-    config, *_ = candidates(AttentionWork(1, 2, 1, 512, 512, size, size, True), gpu)
+    config, *_ = candidates(AttentionWork(1, 2, 1, 512, 512, size, size, True, backward=True), gpu)
     module = graph_level(lambda q, k, grad: training(q, k, grad)[1:], tensors)
     program = program_of(module, f"forward{{m=64 n=32}}; {config}")
     program, ready = take(replace(program, steps=program.steps[-2:]), {}, gpu)

@@ -9,13 +9,14 @@ from test_attention_kernels import near, random
 from torch import Tensor
 
 from lamina.core.gpu import Gpu
+from lamina.passes.families.attention.cost import AttentionWork, candidates, unmeasured
 from lamina.passes.families.attention.forward import Attention
 from lamina.passes.families.attention.inputs import _BLOCK
-from lamina.passes.families.attention.mask_operands import Masks
+from lamina.passes.families.attention.masks.operands import Masks
+from lamina.passes.families.attention.schedules import Forward
 from lamina.passes.families.surroundings import calls
-from lamina.schedules.attention import Forward
-from lamina.schedules.attention_cost import AttentionWork, candidates, unmeasured
-from lamina.tune.problems.subgraph_extraction import Subgraph, random_inputs
+from lamina.tune.problems.parts import random_inputs
+from lamina.tune.problems.subgraph_extraction import Subgraph
 
 BF16 = torch.bfloat16
 SMALL, FLAT = "forward{m=32 n=16 blocks=1}", "forward{m=16 n=32 blocks=1 descriptors=1}"

@@ -17,16 +17,17 @@ from lamina.core.options import Options
 from lamina.core.program import Call, Launch, Program
 from lamina.core.target import Target
 from lamina.frontend.entry.levels import emit
+from lamina.passes.families.attention.cost import AttentionWork, candidates, unmeasured
 from lamina.passes.families.attention.forward import Attention
-from lamina.passes.families.choice import CHOICE
+from lamina.passes.families.attention.schedules import Forward, Specialized, Split
+from lamina.passes.families.choice import Choice
 from lamina.passes.families.surroundings import calls
 from lamina.report.choices import default
-from lamina.schedules.attention import Forward, Specialized, Split
-from lamina.schedules.attention_cost import AttentionWork, candidates, unmeasured
 from lamina.targets import backend
 from lamina.targets.kernel_calls.user import take
 from lamina.targets.nvvm.backend import GpuArtifact
-from lamina.tune.problems import hot_ops
+from lamina.tune import tuner
+from lamina.tune.problems import modules
 from lamina.tune.question import Answer, Question
 from lamina.tune.store.store import Store
 
@@ -109,8 +110,8 @@ def test_programs_fill_the_gpu_once() -> None:
 def asked(module: ir.Module, store: Store, monkeypatch: pytest.MonkeyPatch, winner: str) -> list[Question]:
     """The questions, each answered by the winner."""
     questions: list[Question] = []
-    monkeypatch.setattr(hot_ops, "decide", lambda question, *_, **__: questions.append(question) or Answer(winner))
-    hot_ops.annotate(module, backend(Target.parse(TARGET)), 0, Options(tune="full"), store)
+    monkeypatch.setattr(tuner, "decide", lambda question, *_, **__: questions.append(question) or Answer(winner))
+    modules.annotate(module, backend(Target.parse(TARGET)), 0, Options(tune="full"), store)
     return questions
 
 
@@ -118,13 +119,13 @@ def test_an_answer_makes_attention_ours(store: Store, monkeypatch: pytest.Monkey
     def layers(q: Tensor, k: Tensor) -> Tensor:
         return plain(plain(q, k, k) + 1, k, k)
 
-    ours = str(Forward(64, 32, 4, 2))
+    ours = str(Forward(64, 64, 4, 4))
     module = graph_level(layers, (random(1, 2, 100, 64), random(1, 2, 100, 64)))
     (question,) = asked(module, store, monkeypatch, ours)
     assert question.what == "attention 1x2x100x64 on 1x2x100x64" and question.reference == LIBRARY == question.candidates[0]
     assert {str(c) for c in candidates(AttentionWork(1, 2, 2, 100, 100, 64, 64), HOPPER)} == set(question.candidates[1:])
     with module.context:
-        assert [str(op.attributes[CHOICE]) for op in calls(module)] == [f'"{ours}"'] * 2
+        assert [str(Choice.of(op, (Forward,))) for op in calls(module)] == [ours] * 2
     steps = [s for s in program_of(module).steps if isinstance(s, Call)]
     assert [s.callee for s in steps] == ["lamina.attention_forward"] * 2
     assert all(dict(s.kwargs)["schedule"] == ours for s in steps)

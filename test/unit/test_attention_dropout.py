@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -17,14 +18,14 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import Launch
 from lamina.frontend.attention.op import ATTENTION, keeps
 from lamina.passes.families.attention.backward import Gradients
-from lamina.passes.families.attention.mask_operands import Masks
+from lamina.passes.families.attention.cost import AttentionWork, candidates, unmeasured
+from lamina.passes.families.attention.masks.operands import Masks
+from lamina.passes.families.attention.vendor_rules import VENDORS
 from lamina.passes.families.surroundings import calls
 from lamina.report.choices import default
-from lamina.schedules import attention_backward_cost
-from lamina.schedules.attention_cost import AttentionWork, candidates, unmeasured
-from lamina.schedules.attention_vendors import VENDORS
 from lamina.targets.kernel_calls.user import take
-from lamina.tune.problems.subgraph_extraction import Subgraph, random_inputs
+from lamina.tune.problems.parts import random_inputs
+from lamina.tune.problems.subgraph_extraction import Subgraph
 
 BF16 = torch.bfloat16
 BACKWARD = torch.ops.lamina.attention_backward.default
@@ -117,7 +118,7 @@ def test_what_tuning_measures() -> None:
     again, logs = ATTENTION(q, k, v, mask, seed, 0.5, False, 0.3, VENDORS)
     assert torch.equal(again, out) and torch.equal(logs, sums) and bool(out.any()) and bool(grad.any())
     gpu = Gpu.named("sm_80")
-    assert attention_backward_cost.unmeasured(found.work, gpu) == attention_backward_cost.candidates(found.work, gpu)[0]
+    assert unmeasured(found.work, gpu) == candidates(found.work, gpu)[0]
 
 
 def test_explain_names_what_a_library_drops() -> None:
@@ -136,9 +137,9 @@ def test_lists_are_candidates_of_gradients_of_long_sequences() -> None:
     for mask, is_one in ((torch.ones(1, 1, 1024, 1024, dtype=torch.bool), True), (zeros(1, 1, 1024, 1024), False)):
         module = graph_level(both(0.5), (long, long, long, long, SEED, mask))
         (found,) = (g for op in calls(module) if (g := Gradients.read(op, Masks())) is not None)
-        ours = attention_backward_cost.candidates(found.work, gpu)
+        ours = candidates(found.work, gpu)
         assert [c.blocks for c in ours] == [0] * (len(ours) - is_one) + [1] * is_one
-    assert not any(c.blocks for c in attention_backward_cost.candidates(AttentionWork(1, 2, 2, 500, 500, 16, 16, hides=True), gpu))
+    assert not any(c.blocks for c in candidates(AttentionWork(1, 2, 2, 500, 500, 16, 16, hides=True, backward=True), gpu))
 
 
 @pytest.mark.parametrize(("arch", "size", "masked"), [("sm_90a", 128, False), ("sm_80", 128, True), ("sm_120a", 128, True)])
@@ -146,7 +147,7 @@ def test_code_keeps_all_in_registers(arch: str, size: int, masked: bool) -> None
     """Of what is taken unmeasured; all but two, with Triton 3.9."""
     gpu, mask = Gpu.named(arch), [torch.ones(1, 1, 512, 512, dtype=torch.bool)] if masked else []
     work = AttentionWork(1, 2, 1, 512, 512, size, size, not masked, masked, True, drops=True)
-    schedules = (unmeasured(work, gpu), attention_backward_cost.unmeasured(work, gpu))
+    schedules = (unmeasured(work, gpu), unmeasured(replace(work, backward=True), gpu))
     assert schedules[0] == candidates(work, gpu)[0]
     q, k = zeros(1, 2, 512, size), zeros(1, 1, 512, size)
     module = graph_level(both(0.1, not masked), (q, q, k, k, SEED, *mask))

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from lamina.core.program import Call
 from lamina.passes.families.attention.forward import Attention
-from lamina.passes.families.attention.mask_operands import Masks
+from lamina.passes.families.attention.masks.operands import Masks
 from lamina.passes.families.surroundings import calls
 
 BF16 = torch.bfloat16

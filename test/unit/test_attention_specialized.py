@@ -19,7 +19,7 @@ from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.kernels.attention.sizes import sizes
 from lamina.kernels.attention.specialized import _block, _rounds, specialized
-from lamina.schedules.attention import read
+from lamina.passes.families.attention.schedules import Specialized
 from lamina.targets.kernel_calls.user import take
 from lamina.targets.ptx import ptxas
 
@@ -168,7 +168,7 @@ def test_results_far_apart() -> None:
 )
 def test_no_such_schedule(schedule: str) -> None:
     with pytest.raises(CompileError):
-        read(schedule)
+        Specialized.read(schedule)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from lamina.core.program import Call, Launch, Program, Ref
 from lamina.frontend.compiling.stages import build
 from lamina.frontend.decompositions.convolutions import in_another_form, of_blocks
 from lamina.frontend.decompositions.table import table
-from lamina.passes.families.conv.layout_calls import channels_last
+from lamina.passes.families.conv.calls import channels_last
 
 pytestmark = pytest.mark.usefixtures("channels_last")
 

@@ -23,6 +23,7 @@ from lamina.frontend.fx.destination import Destination
 from lamina.frontend.rewrites.normalize import normalize
 from lamina.passes.plan.program import program_from
 from lamina.targets import backend
+from lamina.tune import tuner
 from lamina.tune.problems import user_kernels
 from lamina.tune.problems.user_kernels import random_inputs
 from lamina.tune.question import Answer, Identity, Question
@@ -107,7 +108,7 @@ def test_what_is_measured(store: Store, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_compilations_ask(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(user_kernels, "CudaClock", lambda index: CpuClock())
+    monkeypatch.setattr(tuner, "CudaClock", lambda index: CpuClock())
     x = torch.randn(64)
     program = steps(scaled_add, x, x)
     (step,) = program.steps

@@ -19,7 +19,7 @@ from lamina.frontend.decompositions.table import table
 from lamina.frontend.rewrites import epilogues
 from lamina.frontend.rewrites.epilogues import FUSED
 from lamina.frontend.rewrites.normalize import normalize
-from lamina.passes.families.conv.layout_calls import channels_last
+from lamina.passes.families.conv.calls import channels_last
 
 aten = torch.ops.aten
 BF16, F16 = torch.bfloat16, torch.float16

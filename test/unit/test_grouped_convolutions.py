@@ -21,6 +21,7 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import Call, Launch
 from lamina.core.target import Target
 from lamina.frontend.decompositions.ops import library as decompositions_library
+from lamina.passes.families.choice import DIRECT
 from lamina.passes.infra.pipeline import run
 from lamina.passes.plan.program import program_from
 from lamina.schedules.convolution_cost import candidates
@@ -165,7 +166,7 @@ def test_an_answer_makes_it_ours(store: Store, here: Identity) -> None:
     assert cut.what.startswith("convolution 2x32x6x7 by 32x4x3x3 and ")
     cut_module = ir.Module.parse(cut.text, module.context)
     with module.context, ir.Location.unknown():
-        cut.mark(cut_module, "direct")
+        cut.mark(cut_module, DIRECT)
     run(pipeline("graph", "tile", target=gpu_programs.TARGET), cut_module)
     store.put(
         Question(cut.key, cut.what, (LIBRARY, "direct"), LIBRARY), here, Answer("direct", (("direct", 1e-5), (LIBRARY, 2e-5)))

@@ -17,18 +17,21 @@ from lamina.core.options import Options
 from lamina.core.program import Call, Launch, Program
 from lamina.core.target import Target
 from lamina.frontend.compiling import stages
-from lamina.passes.families.choice import CHOICE
+from lamina.passes.families.choice import Choice
 from lamina.passes.families.grouped_products import SCHEDULES, Grouped
 from lamina.passes.families.surroundings import calls
 from lamina.passes.infra.pipeline import run
 from lamina.passes.plan.program import program_from
+from lamina.schedules.contraction import GemmConfig
 from lamina.targets import backend
 from lamina.targets.kernel_calls.user import take
 from lamina.targets.levels import pipeline
 from lamina.targets.ptx import assemble
 from lamina.targets.triton.compiler import join
-from lamina.tune.problems import hot_ops
-from lamina.tune.problems.subgraph_extraction import BuiltCandidate, Subgraph, random_inputs
+from lamina.tune import tuner
+from lamina.tune.problems import modules
+from lamina.tune.problems.parts import BuiltCandidate, random_inputs
+from lamina.tune.problems.subgraph_extraction import Subgraph
 from lamina.tune.question import Answer, Question
 from lamina.tune.store.store import Store
 
@@ -45,7 +48,7 @@ def chosen(fn: Callable[..., Tensor], inputs: Sequence[Tensor], schedule: str) -
     module = graph_level(fn, inputs)
     with module.context:
         for op in calls(module):
-            op.attributes[CHOICE] = ir.StringAttr.get(schedule)
+            Choice.parse(schedule, (GemmConfig,)).write(op)
     run(pipeline("graph", "tile", target=TARGET), module)
     with module.context:
         program = program_from(module, "cuda")
@@ -117,17 +120,17 @@ def test_tuning_asks_with_what_follows(store: Store, monkeypatch: pytest.MonkeyP
         question: Question, identity: object, store: object, tune: str, make: Callable[[str], BuiltCandidate], **_: object
     ) -> Answer:
         asked.append(question)
-        cut = make(question.candidates[1]).cut
+        cut = make(question.candidates[1]).part
         assert isinstance(cut, Subgraph)
         *_, ends = (x for x in random_inputs(cut, torch.device("cpu")) if x.dtype is torch.int32)
         assert ends.tolist() == [1024, 2048, 3072, 4096]
         return Answer(question.candidates[1])
 
-    monkeypatch.setattr(hot_ops, "decide", ours)
-    monkeypatch.setattr(hot_ops, "random_inputs", lambda cut, device: [])
+    monkeypatch.setattr(tuner, "decide", ours)
+    monkeypatch.setattr(modules, "random_inputs", lambda cut, device: [])
     inputs = (random(4096, 64), random(4, 64, 96), torch.zeros(4, dtype=torch.int32))
     module = graph_level(lambda x, w, ends: F.silu(torch._grouped_mm(x, w, ends)), inputs)
-    hot_ops.annotate(module, backend(Target.parse(TARGET)), 0, Options(tune="quick"), store)
+    modules.annotate(module, backend(Target.parse(TARGET)), 0, Options(tune="quick"), store)
     run(pipeline("graph", "tile", target=TARGET), module)
     with module.context:
         steps = program_from(module, "cuda").steps

@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from lamina.passes.ir.index_ranges import Ranges
 from lamina.passes.ir.reading import by_name
 from lamina.passes.lower.nvvm import indices
-from lamina.targets.nvvm.module import device_module
+from lamina.targets.module import device_module
 from lamina.targets.triton import text as triton_text
 
 CASES: dict[str, tuple[str, tuple[float, float]]] = {

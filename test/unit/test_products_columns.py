@@ -16,7 +16,7 @@ from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
 from lamina.core.program import Launch
-from lamina.passes.families.surroundings import joined
+from lamina.passes.families.gemm.problem import joined
 from lamina.passes.ir.reading import shape_of
 from lamina.schedules.contraction import GemmConfig
 from lamina.schedules.product_cost import GemmWork, candidates

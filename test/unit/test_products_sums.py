@@ -12,7 +12,7 @@ from torch_mlir import ir
 from lamina.core.gpu import Gpu
 from lamina.core.program import Launch
 from lamina.dialects import context
-from lamina.passes.families.gemm.row_sums import BlockSums
+from lamina.passes.families.gemm.block_sums import BlockSums
 from lamina.schedules.product_cost import GemmWork, candidates, library_seconds, our_seconds, unmeasured
 from lamina.targets.ptx import assemble
 from lamina.targets.triton import text as triton_text
@@ -122,4 +122,4 @@ def test_blocks_are_summed_from_nothing(start: float) -> None:
         module = ir.Module.parse(source)
         result = list(module.body.operations[0].regions[0].blocks[0].operations)[-1].operands[0]
         found = BlockSums.read(result)
-        assert (found is None) == bool(start) and (found is None or found.columns == 32)
+        assert (found is None) == bool(start) and (found is None or found.size == 32)

@@ -9,7 +9,7 @@ from test_products_prologues import WARPGROUPS, swiglu
 from lamina.core.gpu import Gpu
 from lamina.targets.triton import text
 from lamina.targets.triton.compiler import compile_kernel
-from lamina.targets.triton.waits import waited
+from lamina.targets.triton.stages import waited
 
 REGISTERS = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%r1,%r2}, {%r3,%r4}, %rd1, 1, 1, 1, 0;\n"
 SHARED = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%r1,%r2}, %rd2, %rd1, 1, 1, 1, 0;\n"

@@ -118,7 +118,7 @@ def test_a_store_that_takes_nothing_is_warned_of(
 
 def test_where_there_is_nothing_to_tune(tune: Tune, compiler: Compiler) -> None:
     compiler.choices = ()
-    nothing = "the model has no matrix products, no attention and no large softmax, norm or loss"
+    nothing = "the model has no hot ops (such as matrix products) and no large softmax, norm or loss"
     assert tune(MODEL)[:2] == (0, f"nothing to tune: {nothing}\n")
 
 

@@ -8,7 +8,7 @@ from torch._dispatch.python import enable_python_dispatcher
 
 from lamina.core.options import Options
 from lamina.frontend.compiling import tuning
-from lamina.tune.problems import hot_ops, row_programs, user_kernels
+from lamina.tune.problems import modules, user_kernels
 
 KEY = torch._C.DispatchKey.PythonDispatcher  # AOTAutograd calls its compilers under it
 
@@ -16,11 +16,10 @@ KEY = torch._C.DispatchKey.PythonDispatcher  # AOTAutograd calls its compilers u
 @pytest.mark.parametrize(
     ("module", "name", "ask"),
     [
-        (hot_ops, "annotate", lambda: tuning.choose_products(None, None, 0, Options())),  # type: ignore[arg-type]
-        (row_programs, "annotate_rows", lambda: tuning.choose_rows(None, None, 0, Options())),  # type: ignore[arg-type]
+        (modules, "annotate", lambda: tuning.choose_kernels(None, None, 0, Options())),  # type: ignore[arg-type]
         (user_kernels, "chosen", lambda: tuning.choose_configs(None, {"kernel": None}, None, 0, Options())),  # type: ignore[arg-type]
     ],
-    ids=["products", "rows", "users' kernels"],
+    ids=["kernels", "users' kernels"],
 )
 def test_nothing_is_timed_under_the_python_dispatcher(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, ask: Any) -> None:
     seen: list[bool] = []

@@ -14,26 +14,30 @@ from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch_mlir import ir
 
+from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import Call, Launch
 from lamina.core.target import Target
 from lamina.frontend.compiling import stages
-from lamina.frontend.compiling.tuning import Session, choose_products
+from lamina.frontend.compiling.tuning import Session, choose_kernels
 from lamina.frontend.decompositions.table import table
 from lamina.frontend.entry.dynamo import autograd
 from lamina.frontend.entry.export import inference_graph
 from lamina.frontend.rewrites.normalize import normalize
-from lamina.passes.families.choice import CHOICE
+from lamina.passes.families.choice import CHOICE, Choice
 from lamina.passes.families.surroundings import calls
 from lamina.passes.infra.pipeline import run
 from lamina.passes.plan.program import program_from
+from lamina.schedules.contraction import GemmConfig
 from lamina.schedules.product_cost import GemmWork, candidates
 from lamina.targets import backend
 from lamina.targets.levels import pipeline
+from lamina.tune import tuner
 from lamina.tune.choice import TunedChoice
-from lamina.tune.problems import hot_ops
-from lamina.tune.problems.subgraph_extraction import Subgraph, random_inputs
+from lamina.tune.problems import modules
+from lamina.tune.problems.parts import random_inputs
+from lamina.tune.problems.subgraph_extraction import Subgraph
 from lamina.tune.question import Answer, Identity, Question
 from lamina.tune.store.store import Store
 
@@ -63,7 +67,7 @@ def graph_level(*given: Tensor, layers: int = 1, fn: Callable[..., Tensor] = mlp
 
 def annotated(module: ir.Module, store: Store, tune: str = "cached") -> list[tuple[Question, Answer]]:
     heard: list[tuple[Question, Answer]] = []
-    hot_ops.annotate(module, backend(Target.parse(TARGET)), 0, Options(tune=tune), store, lambda q, a: heard.append((q, a)))  # type: ignore[arg-type]
+    modules.annotate(module, backend(Target.parse(TARGET)), 0, Options(tune=tune), store, lambda q, a: heard.append((q, a)))  # type: ignore[arg-type]
     return heard
 
 
@@ -76,7 +80,7 @@ def test_an_answer_makes_the_product_ours(store: Store, here: Identity) -> None:
     heard = annotated(module, store)
     assert [answer.winner for _, answer in heard] == [OURS, LIBRARY]
     with module.context:
-        assert [str(op.attributes[CHOICE]) for op in (first, second)] == [f'"{OURS}"', f'"{LIBRARY}"']
+        assert [str(Choice.of(op, (GemmConfig,))) for op in (first, second)] == [OURS, LIBRARY]
     run(pipeline("graph", "tile", target=TARGET), module)
     with module.context:
         kinds = [type(step) for step in program_from(module, "cuda").steps]
@@ -90,13 +94,19 @@ def test_sums_along_rows_are_asked_about(store: Store, monkeypatch: pytest.Monke
     def relu_sum(x: Tensor, w: Tensor) -> Tensor:
         return torch.relu(x @ w + 1).sum(1)
 
-    monkeypatch.setattr(hot_ops, "decide", ours_first)
+    monkeypatch.setattr(tuner, "decide", ours_first)
     module = graph_level(torch.randn(256, 64).bfloat16(), torch.randn(64, 512).bfloat16(), fn=relu_sum)
     ((question, answer),) = annotated(module, store, "quick")
     assert question.what.startswith("mm 256x64 by 64x512 and ") and answer.winner != LIBRARY
     run(pipeline("graph", "tile", target=TARGET), module)
     with module.context:
         assert all(isinstance(step, Launch) for step in program_from(module, "cuda").steps)
+
+
+def test_answers_are_candidates(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuner, "decide", lambda *_, **__: Answer("triton{m=16 n=16}"))
+    with pytest.raises(CompileError, match=r"'triton\{m=16 n=16\}' is no candidate of addmm 80x64 by 64x96"):
+        annotated(graph_level(*inputs()), store, "quick")
 
 
 def test_each_question_is_announced(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +117,7 @@ def test_each_question_is_announced(store: Store, monkeypatch: pytest.MonkeyPatc
         said.append(again)
         return Answer(LIBRARY, ((LIBRARY, 2e-5), (OURS, 1e-5)), pin=OURS)
 
-    monkeypatch.setattr(hot_ops, "decide", decided)
+    monkeypatch.setattr(tuner, "decide", decided)
     monkeypatch.setattr("lamina.tune.store.store.default_path", lambda: store.path)
     session = Session(
         again=True,
@@ -115,7 +125,7 @@ def test_each_question_is_announced(store: Store, monkeypatch: pytest.MonkeyPatc
         watch=lambda stage, share: said.append((stage, share)),
         answered=lambda choice: said.append(choice),
     )
-    choices = choose_products(graph_level(*inputs()), backend(Target.parse(TARGET)), 0, Options(tune="full"), session)
+    choices = choose_kernels(graph_level(*inputs()), backend(Target.parse(TARGET)), 0, Options(tune="full"), session)
     first, second = choices
     assert said == [("addmm", 1, 2), ("timing", 0.5), True, first, ("mm", 2, 2), ("timing", 0.5), True, second]
     assert first.chosen == OURS and first.pinned and [name for name, _ in first.seconds] == [OURS, LIBRARY]
@@ -136,7 +146,7 @@ def test_answers_hold_for_these_kernels_of_ours(store: Store, here: Identity) ->
     """Not for those that round elsewhere."""
     module = graph_level(*inputs())
     problem = products(module)[0]
-    cut, rounded = Subgraph(problem), Subgraph(problem, rounds=True)
+    cut, rounded = Subgraph(problem), Subgraph(problem, True)
     assert cut.key != rounded.key and Subgraph(problem).key == cut.key
     other = str(candidates(GemmWork(1, 80, 96, 64), Gpu.named("sm_90a"))[1])
     store.put(Question(rounded.key, cut.what, (LIBRARY, other), LIBRARY), here, Answer(other))
@@ -240,7 +250,7 @@ def test_layers_and_front_doors_ask_the_same(monkeypatch: pytest.MonkeyPatch) ->
         asked.append([Subgraph(problem).key for problem in products(module)])
         return ()
 
-    monkeypatch.setattr(stages, "choose_products", noted)
+    monkeypatch.setattr(stages, "choose_kernels", noted)
     layer = torch.nn.Sequential(torch.nn.LayerNorm(64), torch.nn.Linear(64, 96), torch.nn.GELU(), torch.nn.Linear(96, 64))
     model = torch.nn.Sequential(layer, layer, torch.nn.LayerNorm(64)).bfloat16().eval()
     (x, *_) = inputs()

@@ -23,22 +23,25 @@ from lamina.core.program import Program
 from lamina.core.target import Target
 from lamina.frontend.calls.interface import Interface, with_outputs
 from lamina.frontend.compiling import stages
-from lamina.frontend.compiling.tuning import Session, choose_rows
+from lamina.frontend.compiling.tuning import Session, choose_kernels
 from lamina.frontend.decompositions.table import table
 from lamina.frontend.rewrites.normalize import normalize
+from lamina.passes.families import choice as choices
+from lamina.passes.families.choice import ROWS, Choice
 from lamina.passes.infra.pipeline import run
 from lamina.passes.plan.launches import layouts
 from lamina.passes.plan.program import program_from
-from lamina.passes.space.schedule_gpu import ROWS
-from lamina.passes.tile.row_programs import work_of
+from lamina.passes.tile.row_programs import RowProblem, work_of
 from lamina.schedules import nvvm
-from lamina.schedules.rows import LEAST_BYTES, MODEL, RowWork, candidates, read
-from lamina.targets import backend
+from lamina.schedules.rows import KINDS, LEAST_BYTES, MODEL, Nvvm, RowWork, Triton, candidates
+from lamina.schedules.text import read
+from lamina.targets import Backend, backend
 from lamina.targets.levels import pipeline
 from lamina.targets.triton import text as triton_text
-from lamina.tune.problems import hot_ops
-from lamina.tune.problems.row_programs import RowPart, annotate_rows
-from lamina.tune.problems.subgraph_extraction import BuiltCandidate, random_inputs
+from lamina.tune import tuner
+from lamina.tune.problems import modules
+from lamina.tune.problems.parts import BuiltCandidate, random_inputs
+from lamina.tune.problems.row_programs import RowPart
 from lamina.tune.question import Answer, Identity, Question
 from lamina.tune.store.store import Store
 
@@ -75,12 +78,12 @@ def kernels(module: ir.Module) -> list[ir.Operation]:
 
 def schedules(module: ir.Module) -> list[str]:
     with module.context:
-        return [ir.StringAttr(k.attributes[ROWS]).value if ROWS in k.attributes else "" for k in kernels(module)]
+        return [str(Choice.of(k, KINDS, ROWS) or "") for k in kernels(module)]
 
 
 def annotated(module: ir.Module, store: Store, tune: str = "cached") -> list[tuple[Question, Answer]]:
     heard: list[tuple[Question, Answer]] = []
-    annotate_rows(module, backend(Target.parse(TARGET)), 0, Options(tune=tune), store, lambda q, a: heard.append((q, a)))  # type: ignore[arg-type]
+    modules.annotate(module, backend(Target.parse(TARGET)), 0, Options(tune=tune), store, lambda q, a: heard.append((q, a)))  # type: ignore[arg-type]
     return heard
 
 
@@ -94,7 +97,7 @@ def by_triton(question: Question, *_: object, **__: object) -> Answer:
 def test_an_answer_is_the_schedule(store: Store, here: Identity, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of every launch of the program that it is of; the store then has it."""
     module = fake(softmax, (4096, 4096))
-    monkeypatch.setattr(hot_ops, "decide", by_triton)
+    monkeypatch.setattr(tuner, "decide", by_triton)
     ((question, answer),) = annotated(module, store, "quick")
     assert question.what.endswith(" 4096x4096 bf16") and question.reference == question.candidates[0] == MODEL
     assert schedules(module) == [answer.winner] == ["triton{n=0 warps=8}"]
@@ -112,10 +115,10 @@ def test_an_answer_is_the_schedule(store: Store, here: Identity, monkeypatch: py
 def test_what_is_measured_is_chosen_and_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fastest of those that compute the same; the second time the store answers."""
     bench = Bench()
-    monkeypatch.setattr(hot_ops, "CudaClock", lambda index: bench)
-    monkeypatch.setattr(hot_ops, "random_inputs", lambda part, device: [])
-    monkeypatch.setattr(hot_ops, "BuiltCandidate", lambda part, name, *_: bench.make(name))
-    _, wrong, triton, *_, last = names = candidates(asked_of("softmax", "sm_90a")[1][0][1], HOPPER)
+    monkeypatch.setattr(tuner, "CudaClock", lambda index: bench)
+    monkeypatch.setattr(modules, "random_inputs", lambda part, device: [])
+    monkeypatch.setattr(modules, "BuiltCandidate", lambda part, choice, *_: bench.make(str(choice)))
+    _, wrong, triton, *_, last = names = names_of(asked_of("softmax", "sm_90a")[1][0][1], HOPPER)
     bench.fakes = {wrong: Fake(0.1, torch.zeros(4)), triton: Fake(0.5), last: Fake(0.2)}
     ((_, answer),) = annotated(module := fake(softmax, (4096, 4096)), store, "quick")
     assert schedules(module) == [answer.winner] == [triton] and bench.compiled == list(names[:3])
@@ -134,19 +137,24 @@ def test_equal_programs_are_one_question(store: Store, monkeypatch: pytest.Monke
 
     asked: list[tuple[int, int]] = []
     module = fake(several, *[(2048, 4096)] * 3)
-    monkeypatch.setattr(hot_ops, "decide", by_triton)
+    monkeypatch.setattr(tuner, "decide", by_triton)
     monkeypatch.setattr("lamina.tune.store.store.default_path", lambda: store.path)
     session = Session(asking=lambda what, number, of: asked.append((number, of)))
-    choices = choose_rows(module, backend(Target.parse(TARGET)), 0, Options(tune="full"), session, 3)
+    choices = choose_kernels(module, backend(Target.parse(TARGET)), 0, Options(tune="full"), session, 3)
     assert asked == [(4, 5), (5, 5)] and len(choices) == 2 and len([s for s in schedules(module) if s]) == 2
     again = [fake(softmax, (2048, 4096)) for _ in range(3)]
-    one, same, rounded = (RowPart(*first(m), rounds).key for m, rounds in zip(again, (False, False, True), strict=True))
+    one, same, rounded = (RowPart(first(m), rounds).key for m, rounds in zip(again, (False, False, True), strict=True))
     assert one == same != rounded
 
 
-def first(module: ir.Module) -> tuple[ir.Operation, list[ir.MemRefType]]:
+def first(module: ir.Module) -> RowProblem:
     kernel, *_ = kernels(module)
-    return kernel, layouts(module)[ir.StringAttr(kernel.attributes["sym_name"]).value]
+    types = layouts(module)[ir.StringAttr(kernel.attributes["sym_name"]).value]
+    return RowProblem(kernel, types, RowWork(nvvm.row_reduction(4096, 8, 4096, 1, 132, 8), 4096, 4096, False, True, 0))
+
+
+def names_of(work: RowWork, gpu: Gpu) -> tuple[str, ...]:
+    return (MODEL, *map(str, candidates(work, gpu)))
 
 
 @pytest.mark.parametrize("tune", ["off", "cached"])
@@ -155,7 +163,7 @@ def test_nothing_is_asked_for_nothing(tune: str, store: Store) -> None:
 
 
 def test_small_programs_and_others_are_not_asked_about(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hot_ops, "decide", by_triton)
+    monkeypatch.setattr(tuner, "decide", by_triton)
     for fn in (lambda x: x[:128].softmax(-1), lambda x: x.sum(0), lambda x: x + 1, lambda x: x.cumsum(-1)):
         assert annotated(fake(fn, (2048, 4096)), store, "quick") == []
 
@@ -171,13 +179,13 @@ def test_a_part_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
         def load(self, index: int) -> None: ...
 
-    monkeypatch.setattr("lamina.tune.problems.subgraph_extraction.Executable", Loaded)
+    monkeypatch.setattr("lamina.tune.problems.parts.Executable", Loaded)
     with module.context:
-        part = RowPart(*first(module), False)
+        part = RowPart(first(module), False)
     inputs = random_inputs(part, torch.device("cpu"))
     assert sorted(str(x.dtype) for x in inputs) == ["torch.bool", "torch.float32"]
-    for name in (MODEL, "nvvm{threads=64}", "triton{warps=1}"):
-        BuiltCandidate(part, name, backend(Target.parse(TARGET)), Options(), module.context, inputs).compile()
+    for choice in (choices.MODEL, Choice(Nvvm(threads=64)), Choice(Triton(warps=1))):
+        BuiltCandidate(part, choice, backend(Target.parse(TARGET)), Options(), module.context, inputs).compile()
     model, ours, triton = loaded
     assert [len(p.steps) for p in loaded] == [1, 1, 1] and model.inputs == ours.inputs == triton.inputs
     assert model.steps != ours.steps and not any(step.inplace for p in loaded for step in p.steps)  # type: ignore[union-attr]
@@ -185,11 +193,14 @@ def test_a_part_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_compilation_asks(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the plan and the programs, where layouts are known."""
-    monkeypatch.setattr(hot_ops, "decide", by_triton)
+    monkeypatch.setattr(tuner, "decide", by_triton)
     monkeypatch.setattr("lamina.tune.store.store.default_path", lambda: store.path)
     monkeypatch.setattr(stages, "may_choose", lambda gpu, options: options.tune != "off")
-    monkeypatch.setattr(stages, "choose_products", lambda *_: ())
-    monkeypatch.setattr(stages, "choose_rows", lambda module, target, gpu, *rest: choose_rows(module, target, 0, *rest))
+
+    def rows_alone(module: ir.Module, target: Backend, gpu: int, options: Options, session: Session, before: int = -1) -> Any:
+        return () if before < 0 else choose_kernels(module, target, 0, options, session, before)
+
+    monkeypatch.setattr(stages, "choose_kernels", rows_alone)
     with FakeTensorMode(), torch.no_grad():
         gm = make_fx(lambda x: [softmax(x)], decomposition_table=table())(torch.empty(4096, 4096, dtype=BF16))
     tuned, off = (stages.build(gm, options=Options(cache=False, tune=tune), target=TARGET) for tune in ("quick", "off"))
@@ -202,7 +213,7 @@ def test_inputs_may_be_spread() -> None:
     module, _ = planned(lambda x, y: softmax(x + y), [torch.randn(1, 4096).expand(64, 4096), torch.randn(64, 4200)[:, :4096]])
     before = torch.get_rng_state()
     with module.context:
-        x, y = random_inputs(RowPart(*first(module), False), torch.device("cpu"))
+        x, y = random_inputs(RowPart(first(module), False), torch.device("cpu"))
     assert torch.equal(torch.get_rng_state(), before)  # the model's next numbers are what they were without tuning
     assert x.stride() == (0, 1) and y.stride() == (4200, 1) and x.std() > 0.5 and y.std() > 0.5
 
@@ -235,7 +246,7 @@ def test_candidates_are_few_and_can_be(arch: str) -> None:
     """Each is another way, and compiles down to a cubin; the first to be tried spill a register at most."""
     for name in SHAPES:
         _module, ((kernel, work),) = asked_of(name, arch)
-        names = candidates(work, Gpu.named(arch))
+        names = names_of(work, Gpu.named(arch))
         assert names[0] == MODEL and len(set(names)) == len(names) <= 9
         assert {"nvvm", "triton"} == {n.partition("{")[0] for n in names[:3]} and len(names) > 3
         assert arch == "sm_90a" or not any("cluster=" in n and "cluster=1 " not in n for n in names)
@@ -248,20 +259,20 @@ def test_candidates_are_few_and_can_be(arch: str) -> None:
 def alone(kernel: ir.Operation, text: str, arch: str) -> ir.Module:
     with kernel.context, ir.Location.unknown():
         module = ir.Module.create()
-        kernel.clone(ip=ir.InsertionPoint(module.body)).attributes[ROWS] = ir.StringAttr.get(text)
+        Choice(read(text, KINDS)).write(kernel.clone(ip=ir.InsertionPoint(module.body)))
         run(f"builtin.module(lamina-tile{{target=nvvm:{arch}}})", module)
     return module
 
 
 def test_what_the_model_takes_is_no_other_candidate() -> None:
     work = RowWork(nvvm.row_reduction(4096, 8, 4096, 1, 132, 8), 4096, 4096, walks=False, whole=True, moved=1 << 26)
-    assert read("nvvm{threads=128}").config(4096, 8) == work.config
-    assert "nvvm{threads=128 chunks=0 cluster=1 resident=0}" not in candidates(work, HOPPER)
+    assert read("nvvm{threads=128}", KINDS).config(4096, 8) == work.config
+    assert "nvvm{threads=128 chunks=0 cluster=1 resident=0}" not in names_of(work, HOPPER)
     assert candidates(replace(work, moved=LEAST_BYTES - 1), HOPPER) == ()
     for text in ("nvvm{threads=96}", "triton{n=100}", "nvvm{m=64}", "rows", "triton{stages=0}"):
         with pytest.raises(CompileError):
-            read(text)
-    assert all(str(read(c)) == c for c in candidates(work, AMPERE)[1:])
+            read(text, KINDS)
+    assert all(str(read(c, KINDS)) == c for c in names_of(work, AMPERE)[1:])
 
 
 # -- values
@@ -306,7 +317,7 @@ def computed(fn: Function, inputs: Sequence[Tensor], text: str) -> list[Tensor]:
     module, interface = planned(fn, inputs)
     with module.context:
         for kernel in kernels(module):
-            kernel.attributes[ROWS] = ir.StringAttr.get(text)
+            Choice(read(text, KINDS)).write(kernel)
     run(pipeline("plan", "tile", target=TARGET), module)
     with module.context:
         program = with_outputs(program_from(module, "cuda"), interface)

@@ -8,18 +8,22 @@ from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
 from lamina.core.target import Target
-from lamina.schedules import attention_backward_cost, attention_cost
-from lamina.schedules.attention import Backward, Config, Forward, Specialized, Split
+from lamina.kernels.library import ATTENTION, VENDORS_ATTENTION
 
 from ...ir.reading import producer
 from ...space.contraction import Unfit
 from ..choice import LIBRARY, Choice
+from ..problem import Family, Reported
 from ..surroundings import calls
 from .backward import Gradients
+from .cost import candidates, unmeasured
 from .forward import Attention, strides_of_results
-from .mask_operands import Masks
-from .mask_parts import Values
-from .operands import drop
+from .launches import SOURCES
+from .masks.dropped import drop
+from .masks.operands import Masks
+from .masks.parts import Values
+from .schedules import SCHEDULES, Backward, Config, Forward, Specialized, Split
+from .vendor import drops, hand_over
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,14 +50,12 @@ class AttentionProblem:
     @property
     def before(self) -> Sequence[ir.Operation]:
         """Ops that Lamina's kernels do not need: those that make a known mask."""
-        return self.found.before if isinstance(self.found, Attention) else ()
+        return self.found.of.before
 
     @property
     def kept(self) -> Sequence[ir.Value]:
         """The result and the log-sum-exp, or the gradients, as far as they have users."""
-        if isinstance(self.found, Gradients):
-            return [v for v in self.found.results if v is not None]
-        return [v for v in (self.found.result, self.found.sums) if v is not None]
+        return [v for v in self.found.results if v is not None]
 
     @property
     def what(self) -> str:
@@ -64,14 +66,12 @@ class AttentionProblem:
         """Returns the cost model's choice."""
         if gpu is None:
             return LIBRARY
-        cost = attention_backward_cost if isinstance(self.found, Gradients) else attention_cost
-        config = cost.unmeasured(self.found.work, gpu)
+        config = unmeasured(self.found.work, gpu)
         return LIBRARY if config is None else Choice(config)
 
     def candidates(self, gpu: Gpu) -> Sequence[Choice]:
         """Returns the schedules that suit, the most promising first."""
-        cost = attention_backward_cost if isinstance(self.found, Gradients) else attention_cost
-        return [Choice(config) for config in cost.candidates(self.found.work, gpu)]
+        return [Choice(config) for config in candidates(self.found.work, gpu)]
 
     def take(self, choice: Choice, target: Target | None) -> None:
         """Replaces the call by calls of Lamina's kernels. Raises Unfit where the schedule does not suit."""
@@ -81,14 +81,8 @@ class AttentionProblem:
             raise Unfit(f"it is {why}: {self.found.what}")
         op, strides = self.op, strides_of_results(self.op)
         with op.location, ir.InsertionPoint(op):
-            if isinstance(self.found, Gradients):
-                assert isinstance(choice.kernel, Backward)
-                made = self.found.emit(choice.kernel, strides, self.masks)
-            else:
-                results = (self.found.result, self.found.sums)
-                made = dict(zip(results, self.found.emit(choice.kernel, strides, self.masks), strict=False))
+            made = self.found.emit(choice.kernel, strides, self.masks)
         for old, new in made.items():
-            assert old is not None
             old.replace_all_uses_with(new)
         sources = [producer(v) for v in op.operands]
         op.erase()
@@ -105,10 +99,15 @@ class AttentionProblem:
             settle_mask(self.op, self.found, inputs)
 
 
-class AttentionFamily:
-    """Attention and its gradients; implements `Family`."""
+class AttentionFamily(Family):
+    """Attention and its gradients."""
 
     computes = "attention of f16 and bf16 with heads of up to 256 elements"
+    schedules, sources = SCHEDULES, SOURCES
+    reported = Reported(
+        "attention op", (*ATTENTION, *VENDORS_ATTENTION), slice(2), ("attention_join", "attention_backward_keys"), drops,
+        "with dropout, whose random numbers only that knows: both passes are its own",
+    )  # fmt: skip
 
     def reads(self, op: ir.Operation) -> bool:
         """Returns whether Lamina's kernels can compute a call."""
@@ -125,6 +124,10 @@ class AttentionFamily:
             if (found := _read(op, masks)) is not None:
                 yield AttentionProblem(op, found, masks)
 
+    def hand_over(self, module: ir.Module, target: Target | None) -> None:
+        """Calls torch's fused kernels."""
+        hand_over(module, target)
+
 
 def _read(op: ir.Operation, masks: Masks) -> Attention | Gradients | None:
     """Reads a call that Lamina's kernels can compute; None for others."""
@@ -136,12 +139,8 @@ def _unfit(config: Config, found: Attention | Gradients) -> str:
     """Returns why a schedule does not suit a call; "" where it does."""
     if isinstance(config, Backward) != isinstance(found, Gradients):
         return "for gradients alone" if isinstance(config, Backward) else "not for gradients"
-    if isinstance(config, Forward | Backward) and config.blocks and not _reads_mask(found):
+    if isinstance(config, Forward | Backward) and config.blocks and not found.of.meaning.rest:
         return "for masks that are read for each score alone"
     if isinstance(config, Specialized) and (found.work.masked or found.work.slopes or found.work.drops):
         return "for attention without dropout and with nothing that is read or added for each score"
     return "for few queries, without causal and training" if isinstance(config, Split) and not found.work.is_few else ""
-
-
-def _reads_mask(found: Attention | Gradients) -> bool:
-    return found.meaning.rest if isinstance(found, Attention) else found.of.mask is not None

@@ -1,4 +1,4 @@
-"""lamina-vendor-attention: turns attention that no kernel of Lamina took into calls of torch's fused kernels."""
+"""Turns attention that no kernel of Lamina took into calls of torch's fused kernels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 from torch_mlir import ir
 
+from lamina.core.program import Call
 from lamina.core.target import Target
-from lamina.schedules.attention_vendors import CPU, CUDNN, EFFICIENT, FLASH, Case, on_cpu, on_gpu
+from lamina.runtime.resolve import arguments_of
 
-from ...infra.base import Pass
 from ...ir.affine import row_major
 from ...ir.extern_calls import declared_strides
 from ...ir.reading import element_type, shape_of
@@ -17,6 +17,7 @@ from ..surroundings import calls
 from .backward import Gradients
 from .forward import Attention
 from .vendor_operands import padded, repeated, sliced, spread, unread, with_one, without_one
+from .vendor_rules import CPU, CUDNN, EFFICIENT, FLASH, Case, on_cpu, on_gpu
 
 _SIDE_BY_SIDE = (0, 2, 1, 3)  # dimensions in memory: the heads of a position lie side by side
 _UNIT = 8  # elements that heads of flash attention are a multiple of
@@ -26,56 +27,46 @@ Result = tuple[ir.Type, Sequence[int]] | None
 """Type and strides of a result; None for one that is not needed."""
 
 
-@dataclass(frozen=True)
-class VendorAttention(Pass):
-    """Turn calls of `lamina.attention` and of its gradients into calls of a vendor's kernels.
+def hand_over(module: ir.Module, target: Target | None) -> None:
+    """Replaces the calls of a module that are left by calls of the kernel that torch prefers (vendor_rules.py), on operands in its
+    form: heads padded to a multiple of 8 for flash attention, heads of keys repeated for the memory-efficient kernel, masks in rows
+    that begin at multiples of 16 bytes, log-sum-exps in the kernel's shape."""
+    rows: dict[ir.Value, ir.Value] = {}
+    for op in calls(module):
+        found = Attention.read(op) or Gradients.read(op)
+        if found is None:
+            continue
+        vendor = _vendor(found, target)
+        if vendor is None:
+            op.attributes["reason"] = ir.StringAttr.get("fallback", op.context)
+            continue
+        with op.location, ir.InsertionPoint(op):
+            if isinstance(found, Gradients):
+                made = _Gradients(found.of, vendor, rows).emit(found)
+            else:
+                made = _Call(found, vendor, rows).emit()
+        for old, new in made.items():
+            old.replace_all_uses_with(new)
+        op.erase()
 
-    Before: what lamina-select-kernels left. After: the call of the kernel that torch prefers (schedules/attention_vendors.py), on
-    operands in its form: heads padded to a multiple of 8 for flash attention, heads of keys repeated for the memory-efficient
-    kernel, masks in rows that begin at multiples of 16 bytes, log-sum-exps in the kernel's shape. A call that no vendor's kernel
-    computes becomes a fallback: torch's reference implementation of the op.
 
-        %0:2 = "graph.extern"(%q, %k, %v) {callee = "lamina.attention.default", ...}
-     -> %0 = "graph.extern"(%q, %k, %v) {callee = "aten._scaled_dot_product_flash_attention.default", ...}
+def drops(call: Call) -> bool:
+    """Returns whether a call of an attention kernel has dropout."""
+    given = arguments_of(call)
+    return bool(given.get("dropout_p", given.get("dropout")))
 
-    target  what the program is for; a CPU by default
-    """
 
-    name: ClassVar[str] = "lamina-vendor-attention"
-    target: Target | None = None
-
-    def run(self, module: ir.Module) -> None:
-        """Replaces the calls."""
-        rows: dict[ir.Value, ir.Value] = {}
-        for op in calls(module):
-            found = Attention.read(op) or Gradients.read(op)
-            if found is None:
-                continue
-            vendor = self._vendor(found)
-            if vendor is None:
-                op.attributes["reason"] = ir.StringAttr.get("fallback", op.context)
-                continue
-            with op.location, ir.InsertionPoint(op):
-                if isinstance(found, Gradients):
-                    made = _Gradients(found.of, vendor, rows).emit(found)
-                else:
-                    made = _Call(found, vendor, rows).emit()
-            for old, new in made.items():
-                old.replace_all_uses_with(new)
-            op.erase()
-
-    def _vendor(self, found: Attention | Gradients) -> str | None:
-        """Returns the kernel that computes a call; None without one."""
-        backward = isinstance(found, Gradients)
-        of = found.of if isinstance(found, Gradients) else found
-        trains = isinstance(found, Gradients) and len(found.results) > 3
-        size, values = shape_of(of.query)[3], shape_of(of.value)[3]
-        case = Case(element_type(of.query), of.scores, size, values, of.mask is not None, trains, of.causal, backward)
-        if of.seed is not None or (of.mask is not None and not _is_added(of.mask, of.scores)):
-            return None
-        if self.target is None or not self.target.is_gpu:
-            return on_cpu(case, of.allowed)
-        return on_gpu(case, self.target.gpu.capability, of.allowed)
+def _vendor(found: Attention | Gradients, target: Target | None) -> str | None:
+    """Returns the kernel that computes a call; None without one."""
+    of, trains = found.of, len(found.results) > 3
+    size, values = shape_of(of.query)[3], shape_of(of.value)[3]
+    backward = isinstance(found, Gradients)
+    case = Case(element_type(of.query), of.scores, size, values, of.mask is not None, trains, of.causal, backward)
+    if of.seed is not None or (of.mask is not None and not _is_added(of.mask, of.scores)):
+        return None
+    if target is None or not target.is_gpu:
+        return on_cpu(case, of.allowed)
+    return on_gpu(case, target.gpu.capability, of.allowed)
 
 
 @dataclass(frozen=True)

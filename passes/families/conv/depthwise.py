@@ -15,125 +15,56 @@ a row of the window once, so that it does little besides multiplying and adding.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, tensor
 
-from ...ir.generics import empty, generic, sums_of_products, with_body
-from ...ir.locations import fused, model_ops, op_word
+from ...ir.generics import empty, generic, in_parts, sums_of_products, with_body
 from ...ir.reading import Untraceable, shape_of
 from ...space.direct_convolution import WINDOW, NoDirectConvolution, direct_convolution_of
 from ...space.space import find_space
-from ..gemm.products import in_parts
-from ..surroundings import copy_body, reader, strides_of
+from ..surroundings import Values, copy_body, group_before, reader, replace_by, strides_of
+from .calls import HALVES, Convolution, channels_last
 from .image_rows import as_image, as_rows, image_type, is_rows
-from .layout_calls import CONVOLUTION, channels_last
 from .one_row import row_added, row_dropped, with_row, without_row
-from .padding import padded, past_the_end
-from .products import direct_by_default
 
-_TYPES = ("f16", "bf16")
 _PRODUCTS = 32 * 25  # of a sum, at most: longer sums are for tensor cores
 
 
-@dataclass(frozen=True)
-class GroupedConvolution:
-    """A grouped convolution. image: (batch, channels, height, width); weight: (features, channels of a group, kernel height, kernel
-    width); stride, padding, dilation: of height, width."""
-
-    image: ir.Value
-    weight: ir.Value
-    bias: ir.Value | None
-    stride: tuple[int, int]
-    padding: tuple[int, int]
-    dilation: tuple[int, int]
-    groups: int
-    result: ir.RankedTensorType
-
-    @staticmethod
-    def read(op: ir.Operation) -> "GroupedConvolution | None":
-        """Reads the grouped convolution that a graph.extern calls; None for others, and where direct convolution does not suit."""
-        if op.name != "graph.extern" or ir.StringAttr(op.attributes["callee"]).value != CONVOLUTION:
-            return None
-        image, weight = (shape_of(v) for v in list(op.operands)[:2])
-        _, _, _, stride, padding, dilation, transposed, _, groups = ir.ArrayAttr(op.attributes["args"])
-        result = ir.RankedTensorType(op.results[0].type)
-        if len(image) != 4 or ir.BoolAttr(transposed).value or 0 in (*image, *result.shape):
-            return None
-        steps, pads, spread = (_pair(a) for a in (stride, padding, dilation))
-        suits = (
-            str(result.element_type) in _TYPES
-            and ir.IntegerAttr(groups).value > 1
-            and math.prod(weight[1:]) <= _PRODUCTS
-            and tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][0])) == channels_last(tuple(result.shape))
-        )
-        bias = op.operands[2] if len(op.operands) > 2 else None
-        number = ir.IntegerAttr(groups).value
-        return GroupedConvolution(op.operands[0], op.operands[1], bias, steps, pads, spread, number, result) if suits else None
+class GroupedConvolution(Convolution):
+    """A grouped convolution of f16 or bf16 with a channels-last result, which direct convolution may suit."""
 
     @property
-    def is_depthwise(self) -> bool:
-        """Whether there is one filter per channel."""
-        return self.groups == shape_of(self.image)[1] == shape_of(self.weight)[0]
-
-    @property
-    def is_direct_by_default(self) -> bool:
-        """Whether Lamina's kernel is the default where nothing was tuned."""
-        return direct_by_default(shape_of(self.image), shape_of(self.weight), self.groups, self.stride, self.dilation)
+    def suits(self) -> bool:
+        """Whether the kernel can compute this."""
+        known = self.is_plain and not self.relu and self.element in HALVES and self.is_channels_last
+        return known and self.groups > 1 and math.prod(shape_of(self.weight)[1:]) <= _PRODUCTS
 
     @property
     def wide(self) -> ir.RankedTensorType:
         """The type of the result before rounding."""
         return ir.RankedTensorType.get(self.result.shape, ir.F32Type.get())
 
-    def emit(self, image: ir.Value, weight: ir.Value, bias: ir.Value | None = None) -> ir.Value:
+    def emit(self, image: ir.Value, weight: ir.Value, *bias: ir.Value) -> ir.Value:
         """Emits the convolution of an image with a weight as `_weight` lays it out: summed in f32, then rounded."""
-        image = self._padded(image, shape_of(weight))
-        sums = self._sums(image, weight) if self.is_depthwise else self._sums_of_groups(image, weight)
-        out = [ir.AffineDimExpr.get(d) for d in range(4)]
-        terms = [sums] if bias is None else [sums, bias]
-        rounded = generic(self.result, [*terms, empty(self.result)], [out, *([out[1]] for _ in terms[1:]), out], 4, [False] * 4)
-
-        def whole(x: ir.Value, *rest: ir.Value) -> ir.Value:
-            biased = arith.addf(x, arith.extf(x.type, rest[0])) if bias is not None else x
-            return arith.truncf(self.result.element_type, biased)
-
-        return with_body(rounded, whole)
+        image = self.padded(image)
+        return self.finish(self._sums(image, weight) if self.is_depthwise else self._sums_of_groups(image, weight), bias)
 
     def _sums(self, image: ir.Value, weight: ir.Value) -> ir.Value:
         """Emits the sums of a depthwise convolution."""
         n, c, i, j, ki, kj = (ir.AffineDimExpr.get(d) for d in range(6))
-        maps = [[n, c, *self._window(i, j, ki, kj)], [ki, kj, c], [n, c, i, j]]
+        maps = [[n, c, *self.window(i, j, ki, kj)], [ki, kj, c], [n, c, i, j]]
         return sums_of_products(self.wide, image, weight, maps, 2)
 
     def _sums_of_groups(self, image: ir.Value, weight: ir.Value) -> ir.Value:
         """Emits the sums of a grouped convolution: over the window and the channels of a group, for each feature."""
         batch, features, *sizes = self.result.shape
         n, g, o, i, j, ki, kj, c = (ir.AffineDimExpr.get(d) for d in range(8))
-        maps = [[n, g, c, *self._window(i, j, ki, kj)], [ki, kj, c, g, o], [n, g, o, i, j]]
+        maps = [[n, g, c, *self.window(i, j, ki, kj)], [ki, kj, c, g, o], [n, g, o, i, j]]
         type_ = ir.RankedTensorType.get([batch, self.groups, features // self.groups, *sizes], ir.F32Type.get())
         weight = in_parts(in_parts(weight, 2, shape_of(self.weight)[1]), 3, self.groups)
         sums = sums_of_products(type_, in_parts(image, 1, self.groups), weight, maps, 3)
         return tensor.collapse_shape(self.wide, sums, [[0], [1, 2], [3], [4]])
-
-    def _window(self, i: ir.AffineExpr, j: ir.AffineExpr, ki: ir.AffineExpr, kj: ir.AffineExpr) -> list[ir.AffineExpr]:
-        """Returns the row and column of the padded image that result (i, j) reads at (ki, kj) of the window."""
-        (si, sj), (di, dj) = self.stride, self.dilation
-        return [i * si + ki * di, j * sj + kj * dj]
-
-    def _padded(self, image: ir.Value, kernel: tuple[int, ...]) -> ir.Value:
-        """Emits the image with zeros around it, as far as the last window reaches."""
-        sizes = zip(self.result.shape[2:], self.stride, kernel, self.dilation, strict=False)
-        reach = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in sizes]
-        return padded(image, self.padding, past_the_end(shape_of(image)[2:], reach, self.padding))
-
-
-def _pair(numbers: ir.Attribute) -> tuple[int, int]:
-    """Returns the numbers for height and width; torch takes one number for both."""
-    given = [ir.IntegerAttr(a).value for a in ir.ArrayAttr(numbers)]
-    return (given[0], given[-1])
 
 
 def fits_direct(op: ir.Operation) -> bool:
@@ -174,14 +105,12 @@ def replace_by_direct(op: ir.Operation) -> bool:
 
 def _put(new: ir.Operation, op: ir.Operation, group: ir.Operation | None) -> None:
     """Replaces a call and its reader, if `new` has it, by `new`."""
-    for old, now in zip((group or op).results, new.results, strict=True):
+    results = list(new.results)
+    for i, (old, now) in enumerate(zip((group or op).results, new.results, strict=True)):
         if now.type != old.type:
             with new.location, ir.InsertionPoint(group or op):
-                now = row_dropped(now) if shape_of(old) == without_row(shape_of(now)) else as_rows(now, old.type)
-        old.replace_all_uses_with(now)
-    for gone in (group, op):
-        if gone is not None:
-            gone.erase()
+                results[i] = row_dropped(now) if shape_of(old) == without_row(shape_of(now)) else as_rows(now, old.type)
+    replace_by(results, group, [op])
 
 
 def _weight(op: ir.Operation, weight: ir.Value) -> ir.Operation:
@@ -192,12 +121,11 @@ def _weight(op: ir.Operation, weight: ir.Value) -> ir.Operation:
     type_ = ir.RankedTensorType.get([kh, kw, channels, features], f32)
     flat = ir.RankedTensorType.get([kh, kw, channels * features], f32)
 
-    def transposed(values: Sequence[ir.Value]) -> ir.Value:
-        op = generic(type_, [values[0], empty(type_)], [[o, c, i, j], [i, j, c, o]], 4, [False] * 4)
-        return tensor.collapse_shape(flat, with_body(op, lambda x, _: arith.extf(f32, x)), [[0], [1], [2, 3]])
+    def transposed(values: Values) -> list[ir.Value]:
+        op = generic(type_, [values[weight], empty(type_)], [[o, c, i, j], [i, j, c, o]], 4, [False] * 4)
+        return [tensor.collapse_shape(flat, with_body(op, lambda x, _: arith.extf(f32, x)), [[0], [1], [2, 3]])]
 
-    with op.location, ir.InsertionPoint(op):
-        return _group([weight], [flat], "weight", lambda values: [transposed(values)])
+    return group_before(op, (), {weight: weight}, [flat], transposed, "weight")
 
 
 def _made(op: ir.Operation, group: ir.Operation | None, convolution: GroupedConvolution, weight: ir.Value) -> ir.Operation:
@@ -206,13 +134,11 @@ def _made(op: ir.Operation, group: ir.Operation | None, convolution: GroupedConv
     image = tuple(convolution.result.shape)
     flat = without_row(image)
     after = [] if group is None else [v for v in group.operands if v != op.results[0]]
-    bias = [] if convolution.bias is None else [convolution.bias]
+    bias = convolution.after
     given = list(dict.fromkeys([convolution.image, weight, *bias, *after]))
-    location = fused([o.location for o in ([op] if group is None else [op, group])])
-    words = dict.fromkeys(op_word(name) for name in model_ops(location))
 
-    def body(values: Sequence[ir.Value]) -> list[ir.Value]:
-        inner = {v: row_dropped(x) if v.type != x.type else x for v, x in zip(given, values, strict=True)}
+    def body(values: Values) -> list[ir.Value]:
+        inner = {v: row_dropped(x) if v.type != x.type else x for v, x in values.items()}
         made = convolution.emit(inner[convolution.image], inner[weight], *(inner[v] for v in bias))
         if group is None:
             return [made]
@@ -231,28 +157,11 @@ def _made(op: ir.Operation, group: ir.Operation | None, convolution: GroupedConv
             return with_row(v.type)
         return image_type(image, v.type) if rows(v) else v.type
 
-    with location, ir.InsertionPoint(group or op):
-        results = [type_of(v) for v in (group or op).results]
-        operands = [row_added(v) if v in after and shape_of(v) == flat else v for v in given]
-        new = _group(operands, results, "_".join(list(words)[:5]) or "convolution", body)
+    with op.location, ir.InsertionPoint(group or op):
+        operands = {v: row_added(v) if v in after and shape_of(v) == flat else v for v in given}
+    types = [type_of(v) for v in (group or op).results]
+    new = group_before(group or op, [op, group] if group else [op], operands, types, body, "convolution")
     new.attributes[WINDOW] = ir.UnitAttr.get()
-    return new
-
-
-def _group(
-    operands: Sequence[ir.Value], results: Sequence[ir.Type], name: str, body: Callable[[Sequence[ir.Value]], list[ir.Value]]
-) -> ir.Operation:
-    """Creates a graph.group at the insertion point. body: emits the ops on the block's arguments, and returns the results."""
-    new = ir.Operation.create(
-        "graph.group",
-        results=list(results),
-        operands=list(operands),
-        attributes={"sym_name": ir.StringAttr.get(name)},
-        regions=1,
-    )
-    block = new.regions[0].blocks.append(*[v.type for v in operands])
-    with ir.InsertionPoint(block):
-        ir.Operation.create("graph.yield", operands=body(list(block.arguments)))
     return new
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 
@@ -11,20 +10,16 @@ from lamina.core.target import Target
 
 from ...space.contraction import Unfit
 from ..choice import DIRECT, Choice
+from ..problem import Family, Problem
 from ..surroundings import calls, reader
 from .depthwise import GroupedConvolution, replace_by_direct
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 
 @dataclass(frozen=True)
-class DirectProblem:
-    """A convolution that is direct by default; implements `Problem`."""
+class DirectProblem(Problem):
+    """A convolution that is direct by default."""
 
     op: ir.Operation
-
-    before, kept, what = (), (), ""
 
     @property
     def ops(self) -> Sequence[ir.Operation]:
@@ -49,12 +44,9 @@ class DirectProblem:
         if choice != DIRECT or not replace_by_direct(self.op):
             raise Unfit("no schedule of a depthwise convolution, which is computed directly")
 
-    def settle(self, inputs: "Sequence[Tensor]") -> None:
-        """Does nothing: this is not measured."""
 
-
-class DirectFamily:
-    """Convolutions that are direct by default; implements `Family`."""
+class DirectFamily(Family):
+    """Convolutions that are direct by default."""
 
     computes = "depthwise convolutions of f16 and bf16"
 

@@ -11,12 +11,12 @@ from lamina.core.target import Target
 from lamina.dialects.graph import CALLS
 
 from ...infra.base import Pass
+from ...ir.extern_calls import memory_strides
 from ...ir.generics import empty
 from ...ir.reading import shape_of
 from ...ir.sizes import sizes_attribute
 from ...ir.views import view_layout
-from ...trace.materialize import given_strides
-from .layout_calls import LayoutCall, channels_last
+from .calls import Convolution, channels_last
 from .layout_cost import cheapest
 from .layout_cpu import suits_frozen, suits_slow
 
@@ -54,11 +54,11 @@ class ChooseLayout(Pass):
         for f in module.body.operations:
             if f.operation.name != "func.func" or not f.operation.regions[0].blocks:
                 continue
-            calls = [call for o in f.operation.regions[0].blocks[0].operations if (call := LayoutCall.read(o.operation))]
+            calls = [call for o in f.operation.regions[0].blocks[0].operations if (call := Convolution.read(o.operation))]
             with module.context:
                 self._choose(f.operation, calls)
 
-    def _choose(self, function: ir.Operation, calls: list[LayoutCall]) -> None:
+    def _choose(self, function: ir.Operation, calls: list[Convolution]) -> None:
         if self.target is not None and self.target.is_gpu:
             calls = [call for call in calls if call.uses_tensor_cores]
             last = cheapest(function, calls, self.target.gpu)
@@ -72,7 +72,7 @@ class ChooseLayout(Pass):
             _change(call, copied=self.slow)
 
 
-def _change(call: LayoutCall, copied: bool) -> None:
+def _change(call: Convolution, copied: bool) -> None:
     """Lets a call take and give channels last. `copied`: operands that no kernel produces are copied."""
     op = call.op
     _set_strides(call, channels_last)
@@ -84,13 +84,13 @@ def _change(call: LayoutCall, copied: bool) -> None:
         op.attributes["needs"] = ir.ArrayAttr.get([_strides(v, channels_last) for v in op.operands])
 
 
-def _pin(call: LayoutCall) -> None:
+def _pin(call: Convolution) -> None:
     """Lets a call take and give channels first, whatever its operands' producers would prefer."""
     _set_strides(call, _row_major)
     call.op.attributes["needs"] = ir.ArrayAttr.get([_strides(v, _row_major) for v in call.op.operands])
 
 
-def _set_strides(call: LayoutCall, layout: Strides) -> None:
+def _set_strides(call: Convolution, layout: Strides) -> None:
     results = iter(call.op.results)  # gradients that are not requested are not among the results
     given = [
         strides if isinstance(strides, ir.TypeAttr) else _changed(next(results), strides, layout)
@@ -121,7 +121,7 @@ def _is_served(value: ir.Value) -> bool:
         views.append(source.owner)
         source = source.owner.operands[0]
     if isinstance(source, ir.BlockArgument):
-        return _lies_well(source, given_strides(source.owner).get(source), views)
+        return _lies_well(source, memory_strides(source), views)
     if source.owner.name in CALLS:
         strides = ir.ArrayAttr(source.owner.attributes["strides"])[ir.OpResult(source).result_number]
         known = ir.DenseI64ArrayAttr(strides) if isinstance(strides, ir.DenseI64ArrayAttr) else None

@@ -17,17 +17,16 @@ from lamina.core.layout import Layout
 from lamina.dialects.graph import CALLS
 from lamina.schedules.convolution_layout import seconds
 
+from ...ir.affine import row_major
+from ...ir.extern_calls import memory_strides
 from ...ir.reading import shape_of
-from ...trace.materialize import given_strides
-from .layout_calls import LayoutCall, channels_last
-from .products import direct_by_default
+from .calls import HALVES, Convolution, channels_last
 
 _LAUNCH = 2e-6  # seconds of a kernel that does nothing but transpose
 _FUSED = 0.3  # share of a transposition's bytes over bandwidth that a kernel needs more to write in another order than it reads
 _SMALL = 16  # operands with fewer elements than this part of the result are not images of a chain
 _DIRECT = 1.5  # times its floor that Lamina's direct convolution takes
 _PREFERRED = 0.9  # factor on a forward call's time with channels last, which Lamina's kernels take: these fuse what follows
-_NUMBERS = (3, 5)  # positions of stride and dilation among the arguments of a convolution
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class Edge:
         return self.cost if chosen[self.a] != other else 0.0
 
 
-def cheapest(function: ir.Operation, calls: Sequence[LayoutCall], gpu: Gpu) -> list[LayoutCall]:
+def cheapest(function: ir.Operation, calls: Sequence[Convolution], gpu: Gpu) -> list[Convolution]:
     """Returns the calls that should have their channels last."""
     costs = [_seconds(call, gpu) for call in calls]
     edges = list(_edges(function, calls, gpu))
@@ -83,37 +82,26 @@ def cheapest(function: ir.Operation, calls: Sequence[LayoutCall], gpu: Gpu) -> l
     return [call for call, last in zip(calls, chosen, strict=True) if last]
 
 
-def _seconds(call: LayoutCall, gpu: Gpu) -> tuple[float, float]:
+def _seconds(call: Convolution, gpu: Gpu) -> tuple[float, float]:
     """Returns the time of a call with channels first and last. With channels last, its weight is transposed, too."""
     first, last = seconds(call.shape, call.computes, gpu)
-    if _is_direct(call):
+    if call.element in HALVES and call.is_plain and call.is_direct_by_default:
         last = min(last, _DIRECT * call.shape.floor(gpu))
     if not call.is_gradient:
         last = _PREFERRED * last - _LAUNCH
     return first, last + 2 * _bytes(call.images[-1]) / gpu.bandwidth
 
 
-def _is_direct(call: LayoutCall) -> bool:
-    """Returns whether Lamina's direct convolution is the default with channels last (lamina-depthwise)."""
-    if call.is_gradient or call.is_transposed or call.element == "f32":
-        return False
-    image, weight = (shape_of(v) for v in call.images)
-    args = ir.ArrayAttr(call.op.attributes["args"])
-    stride, dilation = ([ir.IntegerAttr(n).value for n in ir.ArrayAttr(args[i])] for i in _NUMBERS)
-    return direct_by_default(image, weight, call.groups, (stride[0], stride[-1]), (dilation[0], dilation[-1]))
-
-
-def _edges(function: ir.Operation, calls: Sequence[LayoutCall], gpu: Gpu) -> Iterator[Edge]:
+def _edges(function: ir.Operation, calls: Sequence[Convolution], gpu: Gpu) -> Iterator[Edge]:
     """Yields what may have to be transposed: each image of a call, and each result of the function that is one."""
     numbers = {call.op: i for i, call in enumerate(calls)}
     block = function.regions[0].blocks[0]
-    strides = given_strides(block)
     for i, call in enumerate(calls):
         for image in call.images[:-1]:
             for source, fused in _sources(image):
                 cost = _transposition(image, fused, gpu)
                 if isinstance(source, ir.BlockArgument):
-                    yield Edge(i, None, _is_last(source, strides.get(source)), cost)
+                    yield Edge(i, None, _is_last(source), cost)
                 elif source.owner in numbers and numbers[source.owner] != i:
                     yield Edge(i, numbers[source.owner], False, cost)
     for value in block.operations[len(block.operations) - 1].operands:
@@ -149,9 +137,9 @@ def _transposition(image: ir.Value, fused: bool, gpu: Gpu) -> float:
     return _FUSED * moved if fused else _LAUNCH + moved
 
 
-def _is_last(value: ir.Value, strides: Sequence[int] | None) -> bool:
-    shape = shape_of(value)
-    return len(shape) == 4 and strides is not None and Layout.of(shape, list(strides)) == Layout.of(shape, channels_last(shape))
+def _is_last(value: ir.Value) -> bool:
+    shape, strides = shape_of(value), memory_strides(value)
+    return len(shape) == 4 and strides != row_major(shape) and Layout.of(shape, strides) == Layout.of(shape, channels_last(shape))
 
 
 def _bytes(value: ir.Value) -> int:

@@ -6,35 +6,34 @@ from collections.abc import Sequence
 from torch_mlir import ir
 
 from ...ir.reading import shape_of
-from .depthwise_calls import is_depthwise
-from .layout_calls import LayoutCall
+from .calls import Convolution
 
 _VECTOR = 16  # f32 channels of a vector of oneDNN
 
 
-def suits_frozen(calls: Sequence[LayoutCall]) -> list[LayoutCall]:
+def suits_frozen(calls: Sequence[Convolution]) -> list[Convolution]:
     """Returns the f32 convolutions whose weight the runtime packs: an argument of @main. Transposed ones stay."""
-    return [c for c in _forward(calls) if not c.is_transposed and isinstance(c.op.operands[1], ir.BlockArgument)]
+    return [c for c in _forward(calls) if not c.transposed and isinstance(c.op.operands[1], ir.BlockArgument)]
 
 
-def suits_slow(calls: Sequence[LayoutCall]) -> list[LayoutCall]:
+def suits_slow(calls: Sequence[Convolution]) -> list[Convolution]:
     """Returns the f32 convolutions that are slow in oneDNN with channels first, and beside them all whose weights are smaller than
     their images."""
     slow = [c for c in _forward(calls) if _is_slow(c)]
     return [c for c in _forward(calls) if c in slow or (slow and _has_small_weights(c.op))]
 
 
-def _forward(calls: Sequence[LayoutCall]) -> list[LayoutCall]:
+def _forward(calls: Sequence[Convolution]) -> list[Convolution]:
     return [c for c in calls if not c.is_gradient and c.element == "f32"]
 
 
-def _is_slow(call: LayoutCall) -> bool:
+def _is_slow(call: Convolution) -> bool:
     """Whether oneDNN has no fast kernel for a convolution with channels first. It has one for 1x1 windows, and where the channels
     of a group fill vectors; elsewhere it takes 1.2 to 13 times as long as with channels last. Depthwise ones are Lamina's kernels
     (passes/families/conv/depthwise_cpu.py)."""
     image, weight, result = (shape_of(v) for v in (*call.images, call.op.results[0]))
     ragged = image[1] // call.groups % _VECTOR or result[1] // call.groups % _VECTOR
-    return image[1] > 1 and not is_depthwise(call.op) and (call.is_transposed or bool(ragged and weight[2] * weight[3] > 1))
+    return image[1] > 1 and not call.suits_planes and (call.transposed or bool(ragged and weight[2] * weight[3] > 1))
 
 
 def _has_small_weights(op: ir.Operation) -> bool:

@@ -5,45 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, tensor
+from torch_mlir.dialects import tensor
 
-from ...ir.generics import filled, generic, is_zero, with_body
-from ...ir.reading import Generic, producer, shape_of
+from ...ir.reading import producer, shape_of
 from ...space.contraction import Unfit
-from .longer import f32, padded, unpadded
-from .row_sums import SumReduction, adds, depending, is_reduction, sum_of_f32, terms
-
-
-@dataclass(frozen=True)
-class ColumnBlocks:
-    """Sums of `value`, f32 of shape [m, n], over blocks of `rows` rows. The last may be shorter."""
-
-    value: ir.Value
-    rows: int
-
-    @staticmethod
-    def read(v: ir.Value) -> "ColumnBlocks | None":
-        """Recognizes what `emit` makes, or a model's sum of that form; None for other values."""
-        op = producer(v)
-        g = Generic.read(op) if op is not None and op.name == "linalg.generic" else None
-        if g is None or g.reduced != (False, True, False) or not adds(g) or not is_zero(g.op.operands[1]):
-            return None
-        parts = producer(g.op.operands[0])
-        if parts is None or parts.name != "tensor.expand_shape" or g.maps[1] != _plain(0, 2):
-            return None
-        whole = unpadded(parts.operands[0], 0, g.extents[1])
-        if len(shape_of(whole)) != 2 or shape_of(whole)[1] != g.extents[2]:
-            return None
-        return ColumnBlocks(whole, g.extents[1])
-
-    def emit(self) -> ir.Value:
-        """Emits the sums, of shape [blocks, n]."""
-        m, n = shape_of(self.value)
-        blocks = -(-m // self.rows)
-        whole = padded(self.value, 0, blocks * self.rows)
-        split = [blocks, self.rows, n]
-        parts = tensor.expand_shape(f32(split), whole, [[0, 1], [2]], [], split)
-        return _added(parts, filled(f32([blocks, n]), 0.0), [False, True, False], _dims(0, 2))
+from .block_sums import BlockSums, SumReduction, added, blocks_type, f32, is_reduction, sum_of_f32, terms
+from .row_sums import depending
 
 
 @dataclass(frozen=True)
@@ -82,8 +49,7 @@ class ColumnSum(SumReduction):
 
     def blocks_type(self, rows: int) -> ir.RankedTensorType:
         """Returns the type of what `blocks` makes."""
-        m, n = self._shape
-        return f32([-(-m // rows), n])
+        return blocks_type(self._shape, 0, rows)
 
     def blocks(self, value: ir.Value, rows: int) -> ir.Value:
         """Emits the sums of blocks of `rows` rows. value: stands for `summed`."""
@@ -91,7 +57,7 @@ class ColumnSum(SumReduction):
         value, rank = terms(self.of, value), len(shape_of(value))
         if rank > 2:
             value = tensor.collapse_shape(f32([m, n]), value, [list(range(rank - 1)), [rank - 1]])
-        return ColumnBlocks(value, rows).emit()
+        return BlockSums(value, rows, 0).emit()
 
     def total(
         self, sums: ir.Value, init: ir.Value, parts: Mapping[ir.Value, ir.Value], totals: Mapping[ir.Value, ir.Value], rows: int
@@ -103,7 +69,7 @@ class ColumnSum(SumReduction):
             sums = tensor.expand_shape(f32(split), sums, [list(range(self.kept + 1)), [self.kept + 1]], [], split)
         last = len(self.of.reduced) - 1
         places = [self.kept + 1 if i == last else i for _, found in self.of.maps[1] for i in [found[0][0] if found else -1]]
-        return _added(sums, init, [*[False] * self.kept, True, False], _dims(*places))
+        return added(sums, init, [*[False] * self.kept, True, False], _dims(*places))
 
 
 def column_sums(body: Sequence[ir.Operation], rows: int, columns: int, block: int) -> list[ColumnSum]:
@@ -120,17 +86,6 @@ def column_sums(body: Sequence[ir.Operation], rows: int, columns: int, block: in
     return found
 
 
-def _added(value: ir.Value, init: ir.Value, reduced: Sequence[bool], out: Sequence[ir.AffineExpr]) -> ir.Value:
-    rank = len(reduced)
-    made = generic(init.type, [value, init], [_dims(*range(rank)), out], rank, reduced)
-    return with_body(made, lambda x, s: arith.addf(s, x))
-
-
 def _dims(*loops: int) -> list[ir.AffineExpr]:
     """Returns the dimensions of these loops; the constant 0 for negative numbers."""
     return [ir.AffineDimExpr.get(i) if i >= 0 else ir.AffineConstantExpr.get(0) for i in loops]
-
-
-def _plain(*loops: int) -> tuple[tuple[int, tuple[tuple[int, int], ...]], ...]:
-    """Returns the indexing map to these loops in the form of Generic.maps."""
-    return tuple((0, ((i, 1),)) for i in loops)

@@ -3,27 +3,25 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
 from lamina.core.target import Target
+from lamina.kernels.library import PRODUCTS
 from lamina.schedules import convolution_cost, product_cost
 from lamina.schedules.contraction import GemmConfig
 
 from ...space.contraction import Unfit
 from ..choice import DIRECT, LIBRARY, Choice, Extent
 from ..conv.depthwise import fits_direct, replace_by_direct
-from ..conv.products import Convolution, computed
-from ..surroundings import GemmProblem, gemm_problems, joined
-from .products import Product
+from ..conv.implicit_gemm import ImplicitGemm
+from ..problem import Family, Problem, Reported
+from .problem import GemmProblem, gemm_problems, joined
+from .products import Product, computed
 from .prologues import feeding
 from .split_k import split_inner
 from .work import work_of
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _FIRST = 2  # candidates for the first of two products that meet
 _PROLOGUES = 6  # candidates with a prologue
@@ -32,13 +30,11 @@ _NUMBER = re.compile(r"_\d+$")  # the suffix that tells groups of the same name 
 
 
 @dataclass(frozen=True)
-class ProductProblem:
-    """Products that are decided on together, or a convolution; implements `Problem`. known: defaults of problems alike."""
+class ProductProblem(Problem):
+    """Products that are decided on together, or a convolution. known: defaults of problems alike."""
 
     of: GemmProblem
     known: dict[str, Choice] = field(default_factory=dict)
-
-    kept, what = (), ""
 
     @property
     def ops(self) -> Sequence[ir.Operation]:
@@ -90,14 +86,13 @@ class ProductProblem:
         group = joined(problem, config) if config.parts == 1 else split_inner(problem, config.parts)
         Choice(config).write(group)
 
-    def settle(self, inputs: "Sequence[Tensor]") -> None:
-        """Does nothing: random numbers will do."""
 
-
-class GemmFamily:
-    """Matrix products and convolutions as implicit GEMM; implements `Family`."""
+class GemmFamily(Family):
+    """Matrix products and convolutions as implicit GEMM."""
 
     computes = "products of matrices and convolutions of f16, bf16 and f32 rounded to tf32, and products of scaled f8E4M3FN"
+    schedules = (GemmConfig,)
+    reported = Reported("matrix product", PRODUCTS, slice(-2, None))  # an addend comes first
 
     def reads(self, op: ir.Operation) -> bool:
         """Returns whether a GEMM kernel may compute a call."""
@@ -113,7 +108,7 @@ class GemmFamily:
 def choices_of(problem: GemmProblem, gpu: Gpu) -> tuple[tuple[Choice, ...], Choice]:
     """Returns the choices of Lamina's kernels, the most promising first, and the default where nothing was measured. There are no
     choices where tiles cannot compute the product."""
-    if (found := Convolution.read(problem.ops[0])) is not None:
+    if (found := ImplicitGemm.read(problem.ops[0])) is not None:
         return _of_convolution(problem, found, gpu), LIBRARY
     work = work_of(problem)
     if work is None or (gpu.capability < _FLOAT8 and _has_float8(problem)):
@@ -145,7 +140,7 @@ def _fast(choice: Choice) -> Choice:
     return replace(choice, kernel=replace(choice.kernel, fast=1)) if isinstance(choice.kernel, GemmConfig) else choice
 
 
-def _of_convolution(problem: GemmProblem, convolution: Convolution, gpu: Gpu) -> tuple[Choice, ...]:
+def _of_convolution(problem: GemmProblem, convolution: ImplicitGemm, gpu: Gpu) -> tuple[Choice, ...]:
     """Returns the choices for a convolution."""
     direct = (DIRECT,) if fits_direct(problem.ops[0]) else ()
     work = work_of(problem) if convolution.feeds_blocks else None

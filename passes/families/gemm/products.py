@@ -5,16 +5,17 @@ from dataclasses import dataclass
 from functools import reduce
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, tensor
+from torch_mlir.dialects import arith
 
-from ...ir.generics import empty, generic, sums_of_products, wide, with_body
+from lamina.dialects.graph import TF32
+from lamina.kernels.library import PRODUCTS, SCALED_PRODUCT
 
-SCALED = "aten._scaled_mm.default"
-PRODUCTS = (SCALED, "aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default")
-_FACTORS = ("f16", "bf16")
+from ...ir.generics import empty, generic, in_parts, sums_of_products, tf32_or_half, wide, with_body
+from ..conv.calls import HALVES
+from ..conv.implicit_gemm import ImplicitGemm
+
 _FLOAT8 = "f8E4M3FN"
 _FAST = 7  # the position of use_fast_accum among the arguments of _scaled_mm; if true, sums may have less precision
-TF32 = "tf32"  # the attribute of calls that may round f32 operands to tf32
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,11 @@ class Product:
         """Reads the product that a graph.extern calls; None for other calls, and for types that tensor cores do not multiply."""
         if op.name != "graph.extern" or ir.StringAttr(op.attributes["callee"]).value not in PRODUCTS:
             return None
-        if ir.StringAttr(op.attributes["callee"]).value == SCALED:
+        if ir.StringAttr(op.attributes["callee"]).value == SCALED_PRODUCT:
             return _scaled_product(op)
         *added, a, b = op.operands
         element = str(ir.RankedTensorType(a.type).element_type)
-        allowed = (*_FACTORS, "f32") if TF32 in op.attributes else _FACTORS
+        allowed = (*HALVES, "f32") if TF32 in op.attributes else HALVES
         plain = all(isinstance(x, ir.UnitAttr) for x in op.attributes["args"])
         if element not in allowed or len(op.operands) > 3 or not plain:
             return None
@@ -111,6 +112,11 @@ class Product:
         return with_body(out, epilogue)
 
 
+def computed(op: ir.Operation) -> Product | ImplicitGemm | None:
+    """Reads the product or convolution that a graph.extern calls, where a GEMM kernel may compute it."""
+    return Product.read(op) or ImplicitGemm.read(op)
+
+
 def _scaled_product(op: ir.Operation) -> Product | None:
     """Reads aten._scaled_mm on e4m3, with a scale per matrix, or per row of the left and column of the right; None for others."""
     operands, given = list(op.operands), list(op.attributes["args"])
@@ -134,20 +140,6 @@ def _spread(v: ir.Value, shape: Sequence[int], dims: Sequence[ir.AffineExpr]) ->
     first = len(shape) - len(mine)
     stays = [n == m for n, m in zip(mine, shape[first:], strict=True)]
     return [d if s else ir.AffineConstantExpr.get(0) for d, s in zip(dims[first:], stays, strict=True)]
-
-
-def in_parts(factor: ir.Value, dim: int, parts: int) -> ir.Value:
-    """Splits a dimension of an operand in two: [..., parts, size / parts, ...]."""
-    type_ = ir.RankedTensorType(factor.type)
-    shape = [*type_.shape[:dim], parts, type_.shape[dim] // parts, *type_.shape[dim + 1 :]]
-    places = [[d + (d > dim)] if d != dim else [d, d + 1] for d in range(type_.rank)]
-    return tensor.expand_shape(ir.RankedTensorType.get(shape, type_.element_type), factor, places, [], shape)
-
-
-def tf32_or_half(x: ir.Value) -> ir.Value:
-    """Returns an element as tensor cores read it, in f32: f32 is rounded to tf32, shorter types are extended."""
-    f32 = ir.F32Type.get()
-    return arith.extf(f32, arith.truncf(ir.FloatTF32Type.get(), x) if x.type == f32 else x)
 
 
 def _scaled(x: ir.Value, by: float) -> ir.Value:

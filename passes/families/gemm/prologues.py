@@ -7,11 +7,11 @@ from torch_mlir import ir
 from ...ir.copying import copy_ops
 from ...ir.reading import producer
 from ..choice import CHOICE
+from ..surroundings import Values, copy_body
+from .block_sums import is_reduction
 from .products import Product
-from .row_sums import is_reduction
 
 _VIEWS = ("linalg.transpose", "tensor.collapse_shape", "tensor.expand_shape")
-Values = dict[ir.Value, ir.Value]
 
 
 def feeding(ops: Sequence[ir.Operation]) -> tuple[ir.Operation, ...]:
@@ -45,12 +45,8 @@ def compute_before(before: Sequence[ir.Operation], values: Values) -> None:
     for op in before:
         if op.name != "graph.group":
             copy_ops([op], values)
-            continue
-        block = op.regions[0].blocks[0]
-        inner = {a: values[v] for a, v in zip(block.arguments, op.operands, strict=True)}
-        *body, end = [o.operation for o in block.operations]
-        copy_ops(body, inner)
-        values.update(zip(op.results, (inner[v] for v in end.operands), strict=True))
+        else:
+            values.update(zip(op.results, copy_body(op, values), strict=True))
 
 
 def erase_before(before: Sequence[ir.Operation]) -> None:

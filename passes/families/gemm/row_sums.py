@@ -10,84 +10,13 @@ from torch_mlir.dialects import arith, tensor
 
 from ...ir.affine import NotAffine, SplitAxis
 from ...ir.axes import Axes, splitting
-from ...ir.copying import copy_ops, read_by
+from ...ir.copying import read_by
 from ...ir.expressions import Apply, Const, Expr, Load
-from ...ir.generics import empty, filled, generic, is_zero, with_body
-from ...ir.reading import Generic, Untraceable, producer, shape_of
+from ...ir.generics import generic, with_body
+from ...ir.reading import Untraceable, shape_of
 from ...space.contraction import Unfit
 from ...trace.trace import Tracer
-from .longer import f32, padded, unpadded
-
-_CENTRED = "graph.centered"  # on sums of squared distances from the means of blocks
-
-
-@dataclass(frozen=True)
-class BlockSums:
-    """Sums of `value`, f32 of shape [..., n], along blocks of `columns` elements of its last dimension. The last may be shorter.
-
-    centered  sums the squared distance of each element from the mean of its block
-    """
-
-    value: ir.Value
-    columns: int
-    centered: bool = False
-
-    @staticmethod
-    def read(v: ir.Value) -> "BlockSums | None":
-        """Recognizes what `emit` makes; None for other values."""
-        op = producer(v)
-        g = Generic.read(op) if op is not None and op.name == "linalg.generic" else None
-        centered = g is not None and _CENTRED in g.op.attributes
-        if g is None or not (centered or adds(g)) or g.reduced != (*[False] * (len(g.reduced) - 1), True):
-            return None
-        if not is_zero(g.op.operands[-1]):
-            return None
-        parts = producer(g.op.operands[0])
-        if parts is None or parts.name != "tensor.expand_shape":
-            return None
-        whole = parts.operands[0]
-        return BlockSums(unpadded(whole, len(shape_of(whole)) - 1, g.extents[-1]), g.extents[-1], centered)
-
-    def emit(self) -> ir.Value:
-        """Emits the sums, of shape [..., blocks]."""
-        shape, rank = shape_of(self.value), len(shape_of(self.value))
-        blocks = -(-shape[-1] // self.columns)
-        whole = padded(self.value, rank - 1, blocks * self.columns)
-        split = [*shape[:-1], blocks, self.columns]
-        parts = tensor.expand_shape(f32(split), whole, [*([i] for i in range(rank - 1)), [rank - 1, rank]], [], split)
-        dims = [ir.AffineDimExpr.get(d) for d in range(rank + 1)]
-        of = [parts, BlockSums(self.value, self.columns).emit()] if self.centered else [parts]
-        maps, kinds = [dims, *[dims[:-1]] * len(of)], [*[False] * rank, True]
-        sums = generic(f32(split[:-1]), [*of, filled(f32(split[:-1]), 0.0)], maps, rank + 1, kinds)
-        if not self.centered:
-            return with_body(sums, lambda x, s: arith.addf(s, x))
-        sums.attributes[_CENTRED] = ir.UnitAttr.get()
-
-        def squares(x: ir.Value, total: ir.Value, s: ir.Value) -> ir.Value:
-            left = arith.subi(_number(shape[-1]), arith.muli(_loop(rank - 1), _number(self.columns)))
-            inside = arith.cmpi(arith.CmpIPredicate.slt, _loop(rank), left)
-            away = arith.subf(x, arith.divf(total, _elements(rank - 1, shape[-1], self.columns)))
-            away = arith.select(inside, away, arith.constant(ir.F32Type.get(), 0.0))
-            return arith.addf(s, arith.mulf(away, away))
-
-        return with_body(sums, squares)
-
-
-@dataclass(frozen=True)
-class SumReduction:
-    """A sum reduction. of: the linalg.generic, which has one operand."""
-
-    of: Generic
-
-    @property
-    def init(self) -> ir.Value:
-        """The value that the sum starts from."""
-        return self.of.op.operands[1]
-
-    @property
-    def result(self) -> ir.Value:
-        """The result of the reduction."""
-        return self.of.op.results[0]
+from .block_sums import BlockSums, SumReduction, added, adds, blocks_type, elements_of, f32, is_reduction, sum_of_f32, terms
 
 
 @dataclass(frozen=True)
@@ -155,7 +84,7 @@ class RowSum(SumReduction):
     def blocks_type(self, columns: int) -> ir.RankedTensorType:
         """Returns the type of what `blocks` makes."""
         extents = self.of.extents
-        return f32([*extents[: self.outer], -(-math.prod(extents[self.outer :]) // columns)])
+        return blocks_type([*extents[: self.outer], math.prod(extents[self.outer :])], self.outer, columns)
 
     def blocks(self, value: ir.Value, columns: int) -> ir.Value:
         """Emits the sums of blocks of `columns` columns. value: stands for `summed`."""
@@ -164,7 +93,7 @@ class RowSum(SumReduction):
         if len(shape) > self.outer + 1:
             flat = f32([*shape[: self.outer], math.prod(shape[self.outer :])])
             value = tensor.collapse_shape(flat, value, [*rows, list(range(self.outer, len(shape)))])
-        return BlockSums(value, columns, self.squared).emit()
+        return BlockSums(value, columns, self.outer, self.squared).emit()
 
     def _places(self, loops: Sequence[ir.AffineExpr]) -> list[ir.AffineExpr]:
         """Returns the indexing map of the result in loops over rows and blocks."""
@@ -185,8 +114,7 @@ class RowSum(SumReduction):
         out = self._places(here)
         kinds = [*g.reduced[: self.outer], True]
         if self.about is None:
-            made = generic(g.op.results[0].type, [sums, init], [here, out], rank, kinds)
-            return with_body(made, lambda x, s: arith.addf(s, x))
+            return added(sums, init, kinds, out)
         n, of = math.prod(g.extents[self.outer :]), self.about.result
         made = generic(
             g.op.results[0].type, [sums, parts[of], totals[of], init], [here, here, self.about._places(here), out], rank, kinds
@@ -194,7 +122,7 @@ class RowSum(SumReduction):
 
         def joined(squares: ir.Value, part: ir.Value, total: ir.Value, s: ir.Value) -> ir.Value:
             """Combines partial variances as Chan, Golub and LeVeque: only small terms cancel."""
-            count = _elements(rank - 1, n, columns)
+            count = elements_of(rank - 1, n, columns)
             away = arith.subf(arith.divf(part, count), arith.divf(total, arith.constant(ir.F32Type.get(), float(n))))
             if not self.squared:
                 return arith.addf(s, arith.mulf(count, away))
@@ -226,68 +154,3 @@ def depending(ops: Iterable[ir.Operation], on: Iterable[ir.Value]) -> set[ir.Val
         if not late.isdisjoint(read_by(op)):
             late.update(op.results)
     return late
-
-
-def sum_of_f32(op: ir.Operation) -> Generic:
-    """Reads an f32 sum reduction; raises Unfit for other ops."""
-    g = Generic.read(op)
-    if term(g) is None or str(ir.RankedTensorType(op.results[0].type).element_type) != "f32":
-        raise Unfit("a reduction that is no sum of f32")
-    return g
-
-
-def is_reduction(op: ir.Operation) -> bool:
-    """Returns whether an op is a linalg.generic with a reduction loop."""
-    return op.name == "linalg.generic" and any("reduction" in str(kind) for kind in op.attributes["iterator_types"])
-
-
-def terms(g: Generic, value: ir.Value) -> ir.Value:
-    """Emits the terms that a sum adds, its body applied to each element of `value`; `value` itself if that is no change."""
-    if adds(g):
-        return value
-    shape, rank = shape_of(value), len(shape_of(value))
-    dims = [ir.AffineDimExpr.get(d) for d in range(rank)]
-    made = generic(f32(shape), [value, empty(f32(shape))], [dims, dims], rank, [False] * rank)
-
-    def body(x: ir.Value, _: ir.Value) -> ir.Value:
-        *ops, _, _ = g.block.operations
-        values = {g.block.arguments[0]: x}
-        copy_ops(ops, values)
-        return values[term(g)]
-
-    return with_body(made, body)
-
-
-def _number(n: int) -> ir.Value:
-    return arith.constant(ir.IndexType.get(), n)
-
-
-def _loop(dim: int) -> ir.Value:
-    """Emits linalg.index: a loop's position."""
-    at = {"dim": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)}
-    return ir.Operation.create("linalg.index", results=[ir.IndexType.get()], attributes=at).results[0]
-
-
-def _elements(loop: int, n: int, columns: int) -> ir.Value:
-    """Emits the number of elements, f32, of the block at a loop's position, where blocks of `columns` cover n elements."""
-    left = arith.subi(_number(n), arith.muli(_loop(loop), _number(columns)))
-    count = arith.select(arith.cmpi(arith.CmpIPredicate.slt, left, _number(columns)), left, _number(columns))
-    return arith.sitofp(ir.F32Type.get(), arith.index_cast(ir.IntegerType.get_signless(32), count))
-
-
-def adds(g: Generic) -> bool:
-    """Returns whether a generic sums the elements of its one operand as they are, with an identity map."""
-    found = term(g)
-    return found is not None and found == g.block.arguments[0]
-
-
-def term(g: Generic) -> ir.Value | None:
-    """Returns the value in a generic's body that it adds up, with one operand and an identity map; None for other generics."""
-    whole = tuple((0, ((i, 1),)) for i in range(len(g.reduced)))
-    if not any(g.reduced) or g.inputs != 1 or g.maps[0] != whole:
-        return None
-    add, sum_ = list(g.block.operations)[-2].operation if len(g.block.operations) > 1 else None, g.block.arguments[1]
-    if add is None or add.name != "arith.addf" or g.yields[0] != add.results[0] or len(list(sum_.uses)) != 1:
-        return None
-    one, other = add.operands
-    return other if one == sum_ else one if other == sum_ else None

@@ -1,7 +1,7 @@
 """Splits a group with row or column sums of a product into a GEMM epilogue, a reduction of its partial sums, and the remainder."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from torch_mlir import ir
@@ -9,13 +9,11 @@ from torch_mlir import ir
 from lamina.schedules.contraction import GemmConfig
 
 from ...ir.copying import copy_ops, read_by
-from ...ir.locations import fused, model_ops, op_word
 from ...ir.reading import Generic, producer, shape_of
 from ...space.contraction import Unfit
+from ..surroundings import Values, group_before
 from .column_sums import ColumnSum, column_sums
 from .row_sums import RowSum, depending, row_sums
-
-Values = dict[ir.Value, ir.Value]
 
 
 @dataclass(frozen=True)
@@ -66,9 +64,8 @@ def split_at_sums(group: ir.Operation, products: Sequence[ir.Value], config: Gem
         copy_ops(ops, values)
         return [*(values[v] for v in stored), *(s.blocks(values[s.summed], width) for s in sums)]
 
-    first = group_before(
-        group, ops, {v: outer[v] for v in leaves}, [*(v.type for v in stored), *(s.blocks_type(width) for s in sums)], begin
-    )
+    types = [*(v.type for v in stored), *(s.blocks_type(width) for s in sums)]
+    first = group_before(group, ops or [group], {v: outer[v] for v in leaves}, types, begin)
     known = dict(zip(stored, first.results, strict=False))
     partial = dict(zip(totals, list(first.results)[len(stored) :], strict=True))
     along = [v for v in wanted if v not in row]
@@ -97,7 +94,7 @@ def split_at_sums(group: ir.Operation, products: Sequence[ir.Value], config: Gem
         return [values[v] for v in along]
 
     operands = {v: known.get(v, outer.get(v)) for v in reads}
-    third = group_before(group, onward, operands, [v.type for v in along], go_on)
+    third = group_before(group, onward or [group], operands, [v.type for v in along], go_on)
     known |= dict(zip(along, third.results, strict=True))
     return Pieces(first, (second, third), tuple(known[v] for v in end.operands))
 
@@ -152,22 +149,3 @@ def _slice(block: ir.Block, roots: Sequence[ir.Value], leaves: Sequence[ir.Value
             found.update(made[v].results)
             stack.extend(read_by(made[v]))
     return [o.operation for o in block.operations if not found.isdisjoint(o.operation.results)], list(used)
-
-
-def group_before(
-    like: ir.Operation,
-    ops: Sequence[ir.Operation],
-    operands: Values,
-    types: Sequence[ir.Type],
-    fill: Callable[[Values], list[ir.Value]],
-) -> ir.Operation:
-    """Creates a group before `like`, named after `ops`. operands: by the values that they stand for; fill: emits the body."""
-    location = fused([op.location for op in ops] or [like.location])
-    words = list(dict.fromkeys(op_word(name) for name in model_ops(location)))
-    name = {"sym_name": ir.StringAttr.get("_".join(words[:5]) or "sums")}
-    with location, ir.InsertionPoint(like):
-        new = ir.Operation.create("graph.group", results=list(types), operands=list(operands.values()), attributes=name, regions=1)
-        block = new.regions[0].blocks.append(*[v.type for v in operands.values()])
-        with ir.InsertionPoint(block):
-            ir.Operation.create("graph.yield", operands=fill(dict(zip(operands, block.arguments, strict=True))))
-    return new

@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from torch_mlir import ir
 
 from ...ir.affine import row_major
-from ...ir.copying import copy_ops
 from ...ir.reading import Untraceable, shape_of
 from ...space.contraction import Unfit
 from ...space.direct_convolution import WINDOW
 from ...space.space import find_space
-from ..conv.products import Convolution, computed
-from ..surroundings import GemmProblem, product_in, strides_of
-from .products import Product
+from ..conv.implicit_gemm import ImplicitGemm
+from ..surroundings import Values, copy_body, group_before, replace_by, strides_of
+from .contractions import product_in
+from .problem import GemmProblem
+from .products import Product, computed
 from .prologues import compute_before, erase_before, read_before
-from .split_groups import Values, group_before
 
-Computed = Product | Convolution
+Computed = Product | ImplicitGemm
 
 
 def split_inner(problem: GemmProblem, parts: int) -> ir.Operation:
@@ -53,13 +53,13 @@ def _sums(problem: GemmProblem, products: Sequence[Computed], parts: int) -> ir.
     factors = [v for p in products for v in (p.a, p.b) if v not in made]
     operands = {v: v for v in (*read_before(problem.before), *factors)}
     group = group_before(problem.last, [*problem.before, *problem.ops], operands, types, fill)
-    if isinstance(products[0], Convolution):
+    if isinstance(products[0], ImplicitGemm):
         group.attributes[WINDOW] = ir.UnitAttr.get(group.context)
     return group
 
 
 def _sums_type(product: Computed, parts: int) -> ir.RankedTensorType:
-    if isinstance(product, Convolution):
+    if isinstance(product, ImplicitGemm):
         return product.sums_type(parts)
     return ir.RankedTensorType.get([parts, *product.result.shape], ir.F32Type.get())
 
@@ -76,23 +76,14 @@ def _finish(problem: GemmProblem, products: Sequence[Computed], sums: Sequence[i
             made.append(product.finish(values[total], [values[v] for v in product.after], parts))
         if problem.group is None:
             return made
-        values.update(zip(results, made, strict=True))
-        block = problem.group.regions[0].blocks[0]
-        *body, end = [o.operation for o in block.operations]
-        inner = {a: values[v] for a, v in zip(block.arguments, problem.group.operands, strict=True)}
-        copy_ops(body, inner)
-        return [inner[v] for v in end.operands]
+        return copy_body(problem.group, {**values, **dict(zip(results, made, strict=True))})
 
     types = [v.type for v in problem.last.results]
     new = group_before(before, [o for o in (*problem.ops, problem.group) if o is not None], operands, types, fill)
     if not _traceable(new):
         new.erase()
         return False
-    for old, made in zip(problem.last.results, new.results, strict=True):
-        old.replace_all_uses_with(made)
-    for op in (problem.group, *problem.ops):
-        if op is not None:
-            op.erase()
+    replace_by(new.results, problem.group, problem.ops)
     return True
 
 

@@ -12,7 +12,7 @@ from ...ir.expressions import Apply, Expr, Load
 from ...space.contraction import FLOAT8, Contraction, Unfit, outside
 from ...space.schedule import bits
 from ...trace.materialize import COST, bytes_of
-from ..surroundings import BLOCK, GemmProblem, MadeProgram, best_of
+from .problem import BLOCK, GemmProblem, MadeProgram, best_of
 from .products import Product
 
 

@@ -5,8 +5,6 @@ can declare each pointer `llvm.noalias`, which lets LLVM keep loaded rows in reg
 out of `bufs` and calls it.
 """
 
-from collections.abc import Collection
-
 from torch_mlir import ir
 from torch_mlir.dialects import func, scf
 
@@ -14,10 +12,9 @@ from lamina.core.errors import CompileError
 
 from ...ir.emit import Emit
 from ...ir.locations import where
-from .memory import roots
+from ..buffers import promises
 
 BODY_SUFFIX = ".body"
-WRITES = {"vector.transfer_write": 1, "vector.store": 1, "vector.maskedstore": 0, "vector.scatter": 0, "memref.store": 1}
 
 
 def outline(function: ir.Operation, ops: dict[str, list[ir.Operation]], has_checks: bool) -> ir.Value | None:
@@ -29,7 +26,9 @@ def outline(function: ir.Operation, ops: dict[str, list[ir.Operation]], has_chec
     name = ir.StringAttr(function.attributes["sym_name"]).value
     block = function.regions[0].blocks[0]
     types = [_checked(a.type, function, name) for a in block.arguments]
-    attributes = _argument_attributes(function, block, ops)
+    attributes = [
+        ir.DictAttr.get(dict.fromkeys(names, ir.UnitAttr.get())) for names in promises(function, list(block.arguments), ops)
+    ]
     index, i64 = ir.IndexType.get(), ir.IntegerType.get_signless(64)
     if has_checks:
         types.append(ir.MemRefType.get([1], i64))
@@ -55,25 +54,6 @@ def _checked(of: ir.Type, function: ir.Operation, name: str) -> ir.Type:
             remedy="give the kernel's operands static shapes",
         )
     return of
-
-
-def _argument_attributes(function: ir.Operation, block: ir.Block, ops: dict[str, list[ir.Operation]]) -> list[ir.Attribute]:
-    """Returns noalias for all but the arguments that `tile.alias` lists (a unit attribute: all), readonly where nothing writes."""
-    shared = aliased(function, len(block.arguments))
-    written = {r for name, at in WRITES.items() for o in ops.get(name, ()) for r in roots(o.operands[at])}
-    unit = ir.UnitAttr.get()
-    result = []
-    for i, argument in enumerate(block.arguments):
-        names = ([] if i in shared else ["llvm.noalias"]) + ([] if argument in written else ["llvm.readonly"])
-        result.append(ir.DictAttr.get(dict.fromkeys(names, unit)))
-    return result
-
-
-def aliased(function: ir.Operation, count: int) -> Collection[int]:
-    """Returns the numbers of the `count` arguments that may share memory with others: `tile.alias` lists them, or is a unit
-    attribute for all."""
-    alias = function.attributes.get("tile.alias", ())
-    return range(count) if isinstance(alias, ir.UnitAttr) else list(alias)
 
 
 def _loop(function: ir.Operation, block: ir.Block, ops: dict[str, list[ir.Operation]], lo: ir.Value, hi: ir.Value) -> None:

@@ -2,7 +2,7 @@
 
 from torch_mlir import ir
 
-from ...ir.emit import Emit, Num, replace
+from ...ir.emit import Emit, Num, in_f32, replace
 from ...ir.reading import combining_op, element_of, number_of
 
 DIVISIONS = ("divsi", "remsi", "floordivsi", "ceildivsi", "divui", "remui", "ceildivui")
@@ -72,9 +72,7 @@ def _extremum(x: Num, y: Num, kind: str) -> Num:
 
 def extend_bf16(op: ir.Operation) -> None:
     """Lowers bf16 to f32 (and on to f64) to integer ops."""
-    e = Emit.before(op)
-    x = widened(e.wrap(op.operands[0]))
-    replace(op, x.to(element_of(op.results[0].type)))
+    replace(op, widened(Emit.before(op).wrap(op.operands[0])).to(element_of(op.results[0].type)))
 
 
 def truncate_half(op: ir.Operation) -> None:
@@ -82,26 +80,18 @@ def truncate_half(op: ir.Operation) -> None:
     to zero. f64 goes to f16 and bf16 through f32, as in eager; f32 to f16 is an instruction."""
     x = Emit.before(op).wrap(op.operands[0])
     half = element_of(op.results[0].type)
-    if isinstance(half, ir.BF16Type):
-        replace(op, rounded(x.to(ir.F32Type.get())))
-    elif isinstance(x.element, ir.F64Type):
-        replace(op, x.to(ir.F32Type.get()).to(half))
+    if isinstance(half, ir.BF16Type) or isinstance(x.element, ir.F64Type):
+        replace(op, narrowed(x.to(ir.F32Type.get()), half))
 
 
-def integer_to_half(op: ir.Operation) -> None:
-    """Converts integers to f16 and bf16 through f32, as eager does."""
-    e = Emit.before(op)
-    single = e.wrap(op.operands[0]).cast(op.name, ir.F32Type.get())
-    half = element_of(op.results[0].type)
-    replace(op, rounded(single) if isinstance(half, ir.BF16Type) else single.cast("arith.truncf", half))
+def compute_in_f32(op: ir.Operation) -> None:
+    """Computes an op on f16 or bf16 in f32, and converts integers to and from them through f32, as eager does."""
+    replace(op, narrowed(in_f32(op, widened), element_of(op.results[0].type)))
 
 
-def half_to_integer(op: ir.Operation) -> None:
-    """Converts f16 and bf16 to integers through f32."""
-    e = Emit.before(op)
-    x = e.wrap(op.operands[0])
-    single = widened(x) if isinstance(x.element, ir.BF16Type) else x.cast("arith.extf", ir.F32Type.get())
-    replace(op, single.cast(op.name, element_of(op.results[0].type)))
+def narrowed(x: Num, to: ir.Type) -> Num:
+    """Rounds an f32 to f16 or bf16; returns what is of the type `to` itself."""
+    return rounded(x) if isinstance(to, ir.BF16Type) else x.to(to)
 
 
 def rounded(x: Num) -> Num:
@@ -112,5 +102,7 @@ def rounded(x: Num) -> Num:
 
 
 def widened(x: Num) -> Num:
-    """Returns the f32 that equals a bf16: its bits, shifted up."""
+    """Converts f16 or bf16 to f32: the bits of a bf16, shifted up. Returns any other value itself."""
+    if not isinstance(x.element, ir.BF16Type):
+        return x.widened()
     return (x.bits().cast("arith.extui", ir.IntegerType.get_signless(32)) << 16).as_float()

@@ -10,10 +10,9 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 
-from ...ir.emit import Emit, replace
 from ...ir.locations import where
-from ...ir.reading import attributes_of, element_of, nested
-from .arithmetic import rounded, widened
+from ...ir.reading import element_of, nested
+from .arithmetic import compute_in_f32
 
 MOVES = {"arith.select", "arith.constant", "arith.bitcast"}
 
@@ -23,21 +22,11 @@ def uses(function: ir.Operation) -> bool:
     return any(_is_bf16(a.type) for a in function.regions[0].blocks[0].arguments)
 
 
-def compute_in_f32(op: ir.Operation) -> None:
-    """Computes an arith or math op on bf16 in f32 and rounds its result."""
-    if op.name in MOVES or not any(_is_bf16(v.type) for v in [*op.operands, *op.results]):
-        return
-    e = Emit.before(op)
-    operands = [widened(e.wrap(v)) if _is_bf16(v.type) else e.wrap(v) for v in op.operands]
-    wanted = op.results[0].type
-    result = e.make(op.name, e.type(ir.F32Type.get()) if _is_bf16(wanted) else wanted, *operands, **attributes_of(op))
-    replace(op, rounded(result) if _is_bf16(wanted) else result)
-
-
 def store_as_integers(function: ir.Operation) -> None:
     """Gives every bf16 value of a function the type i16. Raises CompileError for reductions and uneven constants of bf16."""
     for op in nested(function):
-        if op.name.startswith(("arith.", "math.")):
+        concerned = any(_is_bf16(v.type) for v in (*op.operands, *op.results))
+        if concerned and op.name.startswith(("arith.", "math.")) and op.name not in MOVES:
             compute_in_f32(op)
     found = nested(function)
     for op in found:

@@ -1,4 +1,4 @@
-"""Lowers gathers and strided loads; and what all memory lowerings share: roots, strides, flat views and linear indices."""
+"""Lowers gathers and strided loads; and what all memory lowerings share: strides, flat views and linear indices."""
 
 from torch_mlir import ir
 
@@ -7,21 +7,9 @@ from lamina.core.layout import Layout
 
 from ...ir.emit import Emit, Num
 from ...ir.locations import where
-from ...ir.reading import number_of, producer, terminator
+from ...ir.reading import number_of
 
-VIEWS = {"memref.subview", "memref.reinterpret_cast", "memref.collapse_shape", "memref.expand_shape", "memref.cast"}
 FEW = 4  # up to this stride, loading everything and shuffling lanes beats a gather
-
-
-def roots(memory: ir.Value) -> list[ir.Value]:
-    """Returns the function argument or allocation that `memory` is a view of: several, where it is a choice among buffers."""
-    op = producer(memory)
-    if op is not None and op.name in VIEWS:
-        return roots(op.operands[0])
-    if op is not None and op.name == "scf.index_switch":
-        ends = [terminator(r.blocks[0]) for r in op.regions]
-        return [found for end in ends for found in roots(end.operands[ir.OpResult(memory).result_number])]
-    return [memory]
 
 
 def strides(of: ir.MemRefType) -> list[int]:

@@ -3,7 +3,8 @@
 from torch_mlir import ir
 
 from ...ir.emit import Emit, Num
-from .memory import flat, roots, strided_load, strides
+from ..buffers import roots
+from .memory import flat, strided_load, strides
 
 Rows = dict[ir.Value, list[ir.Value]]
 

@@ -2,8 +2,8 @@
 
 from torch_mlir import ir
 
-from ...ir.emit import Emit, Num, replace
-from ...ir.reading import attributes_of, element_of
+from ...ir.emit import Emit, Num, in_f32, replace
+from ...ir.reading import element_of
 
 ARITHMETIC = {
     f"arith.{name}"
@@ -23,15 +23,9 @@ def concerns(op: ir.Operation) -> bool:
 
 def lower(op: ir.Operation) -> None:
     """Computes an op on f16 or bf16 in f32; converts f64 to and from them, and f16 to and from bf16, through f32."""
-    e = Emit.before(op, op.operands[0])
     to = element_of(op.results[0].type)
-    half = _is_half(to)
-    if op.name in BETWEEN_FLOATS:
-        replace(op, e.wrap(op.operands[0]).to(ir.F32Type.get()).to(to))
-        return
-    operands = [_widened(e.wrap(v)) for v in op.operands]
-    single = e.make(op.name, e.type(ir.F32Type.get() if half else to), *operands, **attributes_of(op))
-    replace(op, single.cast("arith.truncf", to) if half else single)
+    single = Emit.before(op).wrap(op.operands[0]).to(ir.F32Type.get()) if op.name in BETWEEN_FLOATS else in_f32(op, Num.widened)
+    replace(op, single.to(to))
 
 
 def holds_pairs(op: ir.Operation) -> bool:
@@ -56,7 +50,3 @@ def lower_pairs(op: ir.Operation) -> None:
 
 def _is_half(element: ir.Type) -> bool:
     return isinstance(element, ir.F16Type | ir.BF16Type)
-
-
-def _widened(x: Num) -> Num:
-    return x.to(ir.F32Type.get()) if _is_half(x.element) else x

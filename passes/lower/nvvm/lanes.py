@@ -8,6 +8,7 @@ from torch_mlir import ir
 from ...ir.emit import Emit, Num, replace
 from ...ir.reading import combining_op
 from ..gpu_math import LATE, LATE_F64, hardware
+from ..simt.values import elements, joining, together, tree
 
 
 def per_lane(op: ir.Operation, make: Callable[..., Num]) -> Num:
@@ -16,18 +17,9 @@ def per_lane(op: ir.Operation, make: Callable[..., Num]) -> Num:
     e = Emit(ir.InsertionPoint(op), op.location)
     if not isinstance(of, ir.VectorType):
         return make(*map(e.wrap, op.operands))
-    lanes = [make(*scalars).value for scalars in zip(*(extracted(e, v) for v in op.operands), strict=True)]
-    return e.wrap(e.op("vector.from_elements", [of], lanes).result)
-
-
-def extracted(e: Emit, v: ir.Value) -> list[Num]:
-    """Returns the lanes of a vector of rank 1 as scalars."""
-    of = ir.VectorType(v.type)
-    made = []
-    for i in range(of.shape[0]):
-        at = ir.DenseI64ArrayAttr.get([i])
-        made.append(e.wrap(e.op("vector.extract", [of.element_type], [v], static_position=at).result))
-    return made
+    with op.location, ir.InsertionPoint(op):
+        scalars = list(zip(*map(elements, op.operands), strict=True))
+        return e.wrap(together([make(*map(e.wrap, lane)).value for lane in scalars]))
 
 
 def intrinsic(name: str, count: int = 1) -> Callable[..., Num]:
@@ -99,24 +91,23 @@ INSTRUCTIONS = {
 def lower_product(op: ir.Operation) -> None:
     """Lowers arith.mului_extended of i32 to PTX's wide product. LLVM makes it one of i64, and would widen all that is made of the
     halves too; and ptxas does not always merge two products, one for each half, into one instruction."""
-    e, of = Emit(ir.InsertionPoint(op), op.location), op.results[0].type
-    wide = isinstance(of, ir.VectorType)
-    pairs = zip(*(extracted(e, v) if wide else [e.wrap(v)] for v in op.operands), strict=True)
-    halves = [_halves(e, x, y) for x, y in pairs]
-    for i, old in enumerate(op.results):
-        lanes = [h[i] for h in halves]
-        old.replace_all_uses_with(e.op("vector.from_elements", [of], lanes).result if wide else lanes[0])
+    e, wide = Emit(ir.InsertionPoint(op), op.location), isinstance(op.results[0].type, ir.VectorType)
+    with op.location, ir.InsertionPoint(op):
+        pairs = zip(*(elements(v) if wide else [v] for v in op.operands), strict=True)
+        halves = [_halves(e, x, y) for x, y in pairs]
+        for old, lanes in zip(op.results, zip(*halves, strict=True), strict=True):
+            old.replace_all_uses_with(together(list(lanes)) if wide else lanes[0])
     op.erase()
 
 
-def _halves(e: Emit, x: Num, y: Num) -> tuple[ir.Value, ir.Value]:
+def _halves(e: Emit, x: ir.Value, y: ir.Value) -> tuple[ir.Value, ir.Value]:
     text = "{ .reg .b64 p; mul.wide.u32 p, $2, $3; mov.b64 {$0, $1}, p; }"
     both = ir.Type.parse("!llvm.struct<(i32, i32)>")
     attributes = {"asm_string": ir.StringAttr.get(text), "constraints": ir.StringAttr.get("=r,=r,r,r")}
-    made = e.op("llvm.inline_asm", [both], [x.value, y.value], **attributes)
+    made = e.op("llvm.inline_asm", [both], [x, y], **attributes)
 
     def half(i: int) -> ir.Value:
-        return e.op("llvm.extractvalue", [x.value.type], [made.result], position=ir.DenseI64ArrayAttr.get([i])).result
+        return e.op("llvm.extractvalue", [x.type], [made.result], position=ir.DenseI64ArrayAttr.get([i])).result
 
     return half(0), half(1)
 
@@ -124,11 +115,9 @@ def _halves(e: Emit, x: Num, y: Num) -> tuple[ir.Value, ir.Value]:
 def lower_reduction(op: ir.Operation) -> None:
     """Lowers vector.reduction to a tree of scalar ops, neighbors first. LLVM's own expansion adds in order unless told `reassoc`,
     and shuffles vectors, which the hardware has only as scalars."""
-    e = Emit(ir.InsertionPoint(op), op.location)
-    lanes, name = extracted(e, op.operands[0]), combining_op(op)
-    while len(lanes) > 1:
-        pairs = zip(lanes[::2], lanes[1::2], strict=False)
-        lanes = [e.make(name, a.value.type, a, b) for a, b in pairs] + lanes[len(lanes) & ~1 :]
-    if len(op.operands) > 1:
-        lanes = [e.make(name, lanes[0].value.type, e.wrap(op.operands[1]), lanes[0])]
-    replace(op, lanes[0])
+    name = combining_op(op)
+    with op.location, ir.InsertionPoint(op):
+        join = joining(name)
+        result = tree(elements(op.operands[0]), join)
+        op.results[0].replace_all_uses_with(join(op.operands[1], result) if len(op.operands) > 1 else result)
+    op.erase()

@@ -2,10 +2,8 @@
 
 from torch_mlir import ir
 
-from ..cpu.abi import WRITES, aliased
-from ..cpu.memory import roots
+from ..buffers import promises
 
-ATOMICS = {"memref.atomic_rmw": 1, "memref.generic_atomic_rmw": 0}
 ALIGNMENT = 16  # bytes: what one thread loads at once
 
 
@@ -19,22 +17,12 @@ def annotate(function: ir.Operation, ops: dict[str, list[ir.Operation]]) -> None
     block = function.regions[0].blocks[0]
     count = len(ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).inputs)
     arguments = list(block.arguments)
-    shared = aliased(function, count)
     aligned = list(function.attributes["tile.align"]) if "tile.align" in function.attributes else [ALIGNMENT] * count
-    stores = {o.operands[at] for name, at in (WRITES | ATOMICS).items() for o in ops.get(name, ())}
-    written = {root for target in stores for root in roots(target)}
-    unit, none = ir.UnitAttr.get(), ir.DictAttr.get({})
-    attributes = []
-    for i, argument in enumerate(arguments[:count]):
-        if not isinstance(argument.type, ir.MemRefType):
-            attributes.append(none)
-            continue
-        names: dict[str, ir.Attribute] = {"llvm.nonnull": unit, "llvm.align": _i64(max(aligned[i], 1))}
-        if i not in shared:
-            names["llvm.noalias"] = unit
-        if argument not in written and "tile.dependent" not in function.attributes:
-            names["llvm.readonly"] = unit
-        attributes.append(ir.DictAttr.get(names))
+    unit, attributes = ir.UnitAttr.get(), []
+    for argument, align, names in zip(arguments[:count], aligned, promises(function, arguments[:count], ops), strict=True):
+        known = {name: unit for name in names if name != "llvm.readonly" or "tile.dependent" not in function.attributes}
+        pointer = {"llvm.nonnull": unit, "llvm.align": _i64(max(align, 1)), **known}
+        attributes.append(ir.DictAttr.get(pointer if isinstance(argument.type, ir.MemRefType) else {}))
     function.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
     if len(arguments) > count:
         at = ir.DictAttr.get({"llvm.align": _i64(ALIGNMENT)})

@@ -69,7 +69,7 @@ def create_mask(k: "ThreadKernel", op: ir.Operation) -> None:
 
 def select(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers arith.select; a mask that never cuts an access selects whole vectors."""
-    held = k.groups.found.get(op.operands[0]) or k.held[op.operands[0]]
+    held = k.compact(op.operands[0])
     if not isinstance(held, WholeMask | WindowMask) or not has_blocks(op):
         k.elementwise(op)
         return
@@ -126,7 +126,7 @@ def gather(k: "ThreadKernel", op: ir.Operation) -> None:
 def check(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.check to an assertion of the device, as in eager, which prints its message and ends the launch, and the context
     with it. It is one for all lanes of a thread; the text names the model's line and the kernel."""
-    held = k.groups.found.get(op.operands[0]) or k.held[op.operands[0]]
+    held = k.compact(op.operands[0])
     wanted: list[ir.Value] = [held] if isinstance(held, ir.Value) else []
     if isinstance(held, WholeMask):
         wanted = [p for p in dict.fromkeys(held.inside) if p is not None]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from torch_mlir import ir
@@ -9,7 +10,7 @@ from torch_mlir.dialects import memref, scf
 
 from ...ir.reading import terminator
 from .shared_loops import SHARED, shared_loop
-from .threads import Shape, barrier, when
+from .threads import Shape, either, when
 from .values import Join, Spread, elements, has_blocks, joining, together
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def loop(k: "ThreadKernel", op: ir.Operation) -> None:
     low, high, step, *inits = op.operands
     flat = k.flatten(inits)
     k.exchange.meet()
-    k.depth += 1
+    k.exchange.depth += 1
     if SHARED in op.attributes and k.team is not None:
         outside, k.memory.active = k.memory.active, None  # every team stores what it alone has computed
         out = shared_loop(k, op, flat)
@@ -35,7 +36,7 @@ def loop(k: "ThreadKernel", op: ir.Operation) -> None:
             k.block(body)
             scf.YieldOp(k.flatten(list(terminator(body).operands)))
         out = list(loop.results)
-    k.depth -= 1
+    k.exchange.depth -= 1
     k.hold(list(op.results), out)
 
 
@@ -72,19 +73,20 @@ def _among_groups(k: "ThreadKernel", found: list[ir.Value], groups: int, join: J
     lane, group = at.modulo(k.thread, shape.threads), at.over(k.thread, width)
     each = groups * shape.threads
     slot = k.shared(each * len(found), found[0].type)
-    if k.depth:
-        barrier()
-    place = at.add(at.times(group, shape.threads), lane)
 
-    def store() -> None:
-        for i, e in enumerate(found):
-            memref.store(e, slot, [at.add(place, i * each)])
+    def share() -> None:
+        place = at.add(at.times(group, shape.threads), lane)
 
-    if width == shape.threads:
-        store()
-    else:
-        when(at.below(at.modulo(k.thread, width), shape.threads), store)
-    barrier()
+        def store() -> None:
+            for i, e in enumerate(found):
+                memref.store(e, slot, [at.add(place, i * each)])
+
+        if width == shape.threads:
+            store()
+        else:
+            when(at.below(at.modulo(k.thread, width), shape.threads), store)
+
+    k.exchange.share(share)
     totals = []
     for i in range(len(found)):
         total, *rest = (memref.load(slot, [at.add(lane, i * each + g * shape.threads)]) for g in range(groups))
@@ -96,16 +98,14 @@ def _among_groups(k: "ThreadKernel", found: list[ir.Value], groups: int, join: J
 
 def branch(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers scf.if on a scalar condition."""
-    condition = k.uniform(op.operands[0])
-    yields = [list(terminator(r.blocks[0]).operands) if r.blocks else [] for r in op.regions]
+
+    def make(block: ir.Block) -> list[ir.Value]:
+        k.block(block)
+        return k.flatten(list(terminator(block).operands))
+
     types = [t for r in op.results for t in k.types_of(r.type)]
-    branch = ir.Operation.create("scf.if", results=types, operands=[condition], regions=2)
-    for old, new, out in zip(op.regions, branch.regions, yields, strict=True):
-        if old.blocks:
-            with ir.InsertionPoint(new.blocks.append()):
-                k.block(old.blocks[0])
-                ir.Operation.create("scf.yield", operands=k.flatten(out))
-    k.hold(list(op.results), list(branch.results))
+    makes = [partial(make, region.blocks[0]) for region in op.regions if region.blocks]
+    k.hold(list(op.results), either(k.uniform(op.operands[0]), types, *makes))
 
 
 def choose(k: "ThreadKernel", op: ir.Operation) -> None:

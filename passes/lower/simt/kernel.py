@@ -50,7 +50,6 @@ class ThreadKernel:
         self.divisors = Divisors()
         self.at = Indices(entry)
         self.attribution = workgroup.buffer
-        self.depth = 0
         self.source = source.regions[0].blocks[0]
         self.grid = ir.IntegerAttr(source.attributes["tile.grid"]).value
         self.aligned: dict[ir.Value, int] = {}
@@ -119,7 +118,6 @@ class ThreadKernel:
         """Emits adjacent reductions, which share barriers; returns how many there are."""
         run = list(takewhile(lambda op: op.name == "vector.reduction", ops))
         wanted = [Reduction(self.spread(op.operands[0]), joining(combining_op(op))) for op in run]
-        self.exchange.repeated = self.depth > 0
         for op, value in zip(run, reduce(wanted, self.exchange), strict=True):
             self.held[op.results[0]] = value
         return len(run)
@@ -213,9 +211,13 @@ class ThreadKernel:
         """Returns the thread's form of a mask; None where it is always true."""
         if number_of(v):
             return None
-        held = self.groups.found.get(v) or self.held[v]
+        held = self.compact(v)
         assert not isinstance(held, ir.Value)
         return held
+
+    def compact(self, v: ir.Value) -> Held:
+        """Returns a value as held, a mask with one predicate per access where it has one."""
+        return self.groups.found.get(v) or self.held[v]
 
 
 _HANDLERS = {**blocks.HANDLERS, **control.HANDLERS, **handlers(TILE_OPS)}

@@ -10,7 +10,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, vector
 
 from ...ir.reading import element_of
-from .threads import Indices, Shape, when
+from .threads import Indices, Shape, either, when
 from .values import PartialMask, Spread, WholeMask, WindowMask, as_spread, elements, together, vector_type
 
 WIDEST = 16  # bytes of one access
@@ -45,12 +45,8 @@ class ThreadMemory:
         if isinstance(mask, WholeMask) and ir.MemRefType(source.type).shape[0] < self.shape.vec:
             mask = as_spread(mask, self.shape.vec)
         if isinstance(mask, Spread):
-            return Spread(
-                tuple(
-                    together([self._element(source, self.at.add(place, i), m, pad) for i, m in enumerate(elements(part))])
-                    for place, part in zip(places, mask.parts, strict=True)
-                )
-            )
+            wanted = zip(places, mask.parts, strict=True)
+            return Spread(tuple(self._single_loads(source, place, lanes, pad) for place, lanes in wanted))
         inside = mask.inside if mask else (None,) * self.shape.chunks
         parts = []
         for place, predicate in zip(places, inside, strict=True):
@@ -67,30 +63,30 @@ class ThreadMemory:
         count, type_ = self.shape.vec, ir.MemRefType(source.type)
         if cut is None:
             return self.load(source, place, count, divisor)
-
-        def single() -> ir.Value:
-            wanted = enumerate(elements(cut.lanes))
-            return together([self._element(source, self.at.add(place, i), m, pad) for i, m in wanted])
-
         item = type_.element_type.width // 8
         if self._step(source, count, divisor) * item < min(WIDEST, count * item):
-            return single()
+            return self._single_loads(source, place, cut.lanes, pad)
         size = type_.shape[0]
         if size < count:
-            return single()
+            return self._single_loads(source, place, cut.lanes, pad)
         if cut.inside is not None:
             place = arith.select(cut.inside, place, self.at.number(0))
         if divisor % count == 0 and (cut.inside is None or size % count == 0):
             return self.load(source, place, count, divisor)
-        result = vector_type(count, type_.element_type)
         # Unsigned, so that what starts before the memory is not within it either.
         within = arith.cmpi(arith.CmpIPredicate.ule, place, self.at.number(size - count))
-        branch = ir.Operation.create("scf.if", results=[result], operands=[within], regions=2)
-        with ir.InsertionPoint(branch.regions[0].blocks.append()):
-            ir.Operation.create("scf.yield", operands=[self.load(source, place, count, divisor)])
-        with ir.InsertionPoint(branch.regions[1].blocks.append()):
-            ir.Operation.create("scf.yield", operands=[single()])
-        return branch.results[0]
+        (part,) = either(
+            within,
+            [vector_type(count, type_.element_type)],
+            lambda: [self.load(source, place, count, divisor)],
+            lambda: [self._single_loads(source, place, cut.lanes, pad)],
+        )
+        return part
+
+    def _single_loads(self, source: ir.Value, place: ir.Value, lanes: ir.Value, pad: ir.Value) -> ir.Value:
+        """Loads the elements from `place` on one by one; `pad` where `lanes` is false."""
+        wanted = enumerate(elements(lanes))
+        return together([self._element(source, self.at.add(place, i), lane, pad) for i, lane in wanted])
 
     def gather(self, source: ir.Value, index: Spread, mask: Mask, other: Spread) -> Spread:
         """Loads single elements at their own indices; `other` where the mask is false."""
@@ -139,8 +135,7 @@ class ThreadMemory:
             if isinstance(mask, WindowMask):
                 self._write_cut(part, target, place, divisor, mask.parts[c])
             elif isinstance(mask, Spread):
-                for i, (m, e) in enumerate(zip(elements(mask.parts[c]), elements(part), strict=True)):
-                    self.when(m, partial(memref.store, e, target, [self.at.add(place, i)]))
+                self._single_stores(part, target, place, mask.parts[c])
             else:
                 self.when(mask.inside[c] if mask else None, partial(self.store, part, target, place, divisor))
 
@@ -150,12 +145,12 @@ class ThreadMemory:
             return
         true = self.at.number(1, ir.IntegerType.get_signless(1))
         some = arith.xori(cut.whole, true) if cut.inside is None else arith.andi(cut.inside, arith.xori(cut.whole, true))
+        self.when(some, partial(self._single_stores, part, target, place, cut.lanes))
 
-        def single() -> None:
-            for i, (m, e) in enumerate(zip(elements(cut.lanes), elements(part), strict=True)):
-                self.when(m, partial(memref.store, e, target, [self.at.add(place, i)]))
-
-        self.when(some, single)
+    def _single_stores(self, part: ir.Value, target: ir.Value, place: ir.Value, lanes: ir.Value) -> None:
+        """Stores the elements for which `lanes` holds one by one."""
+        for i, (m, e) in enumerate(zip(elements(lanes), elements(part), strict=True)):
+            self.when(m, partial(memref.store, e, target, [self.at.add(place, i)]))
 
     def store(self, part: ir.Value, target: ir.Value, place: ir.Value, divisor: int) -> None:
         """Stores one access, in pieces as wide as alignment allows."""

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from torch_mlir import ir
 
 from .collective.workgroup import Workgroup
 from .kernel import ThreadKernel
-from .threads import Indices, Shape, block_id
+from .threads import Indices, Shape, block_id, either
 from .vendor import Vendor
 
 PART = "tile.part"
@@ -60,8 +61,9 @@ def _choose(
             ThreadKernel(tile, entry, workgroup, warp, vendor, parts[0].op, parts[0].first).emit()
         return
     half = len(parts) // 2
-    branch = ir.Operation.create("scf.if", operands=[at.below(cta, parts[half].first)], regions=2)
-    for region, some in zip(branch.regions, (parts[:half], parts[half:]), strict=True):
-        with ir.InsertionPoint(region.blocks.append()):
-            _choose(tile, some, entry, workgroup, warp, vendor, at, cta)
-            ir.Operation.create("scf.yield")
+
+    def choose(some: Sequence[_Part]) -> Sequence[ir.Value]:
+        _choose(tile, some, entry, workgroup, warp, vendor, at, cta)
+        return ()
+
+    either(at.below(cta, parts[half].first), (), partial(choose, parts[:half]), partial(choose, parts[half:]))

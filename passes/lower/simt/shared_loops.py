@@ -6,6 +6,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, scf
 
 from ...ir.reading import element_of, number_of
+from .threads import either
 from .values import has_blocks
 
 if TYPE_CHECKING:
@@ -110,13 +111,8 @@ def _guarded(
     k: "ThreadKernel", condition: ir.Value, body: ir.Block, iteration: ir.Value, otherwise: list[ir.Value]
 ) -> list[ir.Value]:
     """Emits the body in a branch where the condition holds, and returns its results; else `otherwise`."""
-    branch = ir.Operation.create("scf.if", results=[v.type for v in otherwise], operands=[condition], regions=2)
-    with ir.InsertionPoint(branch.regions[0].blocks.append()):
-        ir.Operation.create("scf.yield", operands=_turns(k, body, [iteration], otherwise))
-    if otherwise:
-        with ir.InsertionPoint(branch.regions[1].blocks.append()):
-            ir.Operation.create("scf.yield", operands=otherwise)
-    return list(branch.results)
+    makes = [lambda: _turns(k, body, [iteration], otherwise), *([lambda: otherwise] if otherwise else [])]
+    return either(condition, [v.type for v in otherwise], *makes)
 
 
 def _branches(body: ir.Block) -> bool:

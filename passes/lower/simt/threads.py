@@ -1,6 +1,6 @@
 """The mapping of programs and lanes to threads, and helpers for the index arithmetic that it takes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch_mlir import ir
@@ -153,12 +153,24 @@ def _id(name: str) -> ir.Value:
     ).results[0]
 
 
+def either(condition: ir.Value, types: Sequence[ir.Type], *makes: Callable[[], Sequence[ir.Value]]) -> list[ir.Value]:
+    """Emits a branch with the first of `makes` where the condition holds, and with the second one, if there is one, elsewhere.
+    Returns the branch's results, of these types, which are what `makes` return."""
+    branch = ir.Operation.create("scf.if", results=types, operands=[condition], regions=2)
+    for region, make in zip(branch.regions, makes, strict=False):
+        with ir.InsertionPoint(region.blocks.append()):
+            ir.Operation.create("scf.yield", operands=list(make()))
+    return list(branch.results)
+
+
 def when(condition: ir.Value, make: Callable[[], object]) -> None:
     """Emits `make` in a branch taken where `condition` holds."""
-    branch = ir.Operation.create("scf.if", operands=[condition], regions=2)
-    with ir.InsertionPoint(branch.regions[0].blocks.append()):
+
+    def made() -> Sequence[ir.Value]:
         make()
-        ir.Operation.create("scf.yield")
+        return ()
+
+    either(condition, (), made)
 
 
 def barrier() -> None:

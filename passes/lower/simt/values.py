@@ -1,6 +1,6 @@
 """Representations of a block in one thread: one vector of `vec` elements for each of its accesses, or a compact mask."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch_mlir import ir
@@ -61,6 +61,15 @@ Join = Callable[[ir.Value, ir.Value], ir.Value]
 def joining(name: str) -> Join:
     """Returns the function that combines two values by an arith op."""
     return lambda a, b: ir.Operation.create(name, results=[a.type], operands=[a, b]).results[0]
+
+
+def tree(values: Sequence[ir.Value], join: Join) -> ir.Value:
+    """Joins all values as a tree: pairs, pairs of pairs, ..."""
+    left = list(values)
+    while len(left) > 1:
+        half = [join(a, b) for a, b in zip(left[::2], left[1::2], strict=False)]
+        left = half + left[len(half) * 2 :]
+    return left[0]
 
 
 def per_part(make: Callable[..., ir.Value], *operands: Spread) -> Spread:

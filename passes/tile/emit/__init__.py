@@ -1,2 +1,4 @@
-"""Emitters of tile program bodies: elementwise code, loops over rows and columns, GEMM, implicit GEMM, direct convolution,
-planes."""
+"""Emits the bodies of tile programs. `scopes` places values in nested loops, and `blocks` emits expressions as values of any rank,
+with memory accesses (`access`, `tiles`, `gathers`), bounds, parts of concatenations and rows that start amid an access. On top of
+these: `dot` (GEMM and implicit GEMM), `direct_convolution`, `planes`, and the loops of passes/tile.
+"""

@@ -1,21 +1,27 @@
-"""Emits loads and stores of a block by its memory layout: contiguous (vector.transfer_read), in runs of a flattened axis
-(space/flatten.py; tile.read_runs), or lane by lane (tile.gather)."""
+"""Emits loads and stores by the rank of a value and its memory layout: scalars, blocks that are contiguous (vector.transfer_read),
+in runs of a flattened axis (space/flatten.py; tile.read_runs), or read lane by lane (tile.gather), and tiles (see tiles.py).
+"""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, vector
+from torch_mlir.dialects import arith, memref, vector
 
 from lamina.core.errors import CompileError
-from lamina.core.size import is_symbolic
+from lamina.core.size import is_symbolic, typical
 
 from ...ir.affine import Affine, Axis
+from ...ir.expressions import Load
 from ...space.schedule import Shift
+from . import bounds, tiles
+from .scopes import i64
+from .views import flags
 
 if TYPE_CHECKING:
-    from .elements import Blocks
+    from .blocks import Blocks
 
+LINE = 64  # bytes of a cache line
 Runs = dict[int, int]  # length of a run -> elements that the index jumps by at its end
 
 
@@ -31,6 +37,76 @@ class ShiftedBlocks:
     by: ir.Value
 
 
+def load(b: "Blocks", e: Load) -> ir.Value:
+    """Loads an element, or a block of them, in the type that it is computed in."""
+    memory, dtype = b.memory[e.tensor]
+    if len(b.sides) > 1:
+        return b.from_memory(tiles.read(b, e, tiles.sides_of(b, e)), dtype)
+    if b.is_block(e):
+        return b.from_memory(_block(b, e, memory), dtype)
+    at = b.index(e.at)
+    bounds.check(b, e, False)
+    if not e.guard:
+        return b.from_memory(memref.load(memory, [at]), dtype)
+    inside = b.condition(e.guard, False)
+    out = b.from_memory(memref.load(memory, [arith.select(inside, at, b.number(0))]), dtype)
+    return arith.select(inside, out, b.constant(0, out.type))
+
+
+def _block(b: "Blocks", e: Load, flat: ir.Value) -> ir.Value:
+    """Loads a block of rank 1 as memory holds it."""
+    at = e.at.rename(b.merged.rename)
+    if e in b.squares:
+        square, row = b.squares[e]
+        stored = ir.MemRefType(flat.type).element_type
+        type_, minor = ir.VectorType.get([b.lanes], stored), ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(1)])
+        pad = b.constant(0, stored)
+        return vector.transfer_read(type_, square, [row, b.number(0)], minor, pad, in_bounds=flags([True]))
+    mask = b.stack[-1].mask
+    bounds.check(b, e, True)
+    if guard := bounds.left(b, e.guard):
+        inside = b.condition(guard, True)
+        mask = inside if mask is None else arith.andi(mask, inside)
+    if e in b.ahead and contiguous(b, at):
+        _fetch(b, flat, b.index(e.at), b.ahead[e])
+    return read(b, flat, at, mask)
+
+
+def _fetch(b: "Blocks", flat: ir.Value, at: ir.Value, distance: int) -> None:
+    """Prefetches the cache lines `distance` elements after a block; at the end of memory, the last line again."""
+    type_ = ir.MemRefType(flat.type)
+    line = LINE * 8 // type_.element_type.width
+    for i in range(0, b.lanes, line):
+        to = arith.minui(arith.addi(at, b.number(distance + i)), b.number(b.sizes.spans[flat] - 1))
+        memref.prefetch(flat, [to], False, 2, True)
+
+
+def store(b: "Blocks", value: ir.Value, memory: ir.Value, at: Affine) -> None:
+    """Stores a value, in the type that memory holds, at the index `at`."""
+    if len(b.sides) > 1:
+        tiles.write(b, value, memory, at)
+        return
+    at = at.rename(b.merged.rename)
+    if not isinstance(value.type, ir.VectorType):
+        memref.store(value, memory, [b.index(at)])
+    elif _streams(b, memory, at):
+        vector.store(value, memory, [b.index(at)], nontemporal=True, alignment=LINE)
+    else:
+        write(b, value, memory, at)
+
+
+def _streams(b: "Blocks", flat: ir.Value, at: Affine) -> bool:
+    """Returns whether a store bypasses the caches: the result is too large to be found there again, and every block is whole
+    cache lines (results start on a line), so that no line has to be read before it is written."""
+    type_ = ir.MemRefType(flat.type)
+    item = (type_.element_type.width + 7) // 8
+    steps = [at.constant, b.lanes, *(c for _, c in at.terms)]
+    vector_step = at.coefficient(b.vector)
+    steps = [c for c in steps if c != vector_step or vector_step != 1]
+    whole = all(c * item % LINE == 0 for c in steps) and vector_step == 1
+    return whole and b.stack[-1].mask is None and 0 < b.stream_bytes <= typical(b.sizes.spans[flat]) * item
+
+
 def read(b: "Blocks", flat: ir.Value, at: Affine, mask: ir.Value | None) -> ir.Value:
     """Loads the block of `flat`, a memref of rank 1, whose lanes are at the index `at` over merged axes. Where `mask` is false,
     contiguous and gathered lanes are 0."""
@@ -39,10 +115,10 @@ def read(b: "Blocks", flat: ir.Value, at: Affine, mask: ir.Value | None) -> ir.V
     if contiguous(b, at):
         return vector.transfer_read(
             type_, flat, [_start(b, flat, at)], ir.AffineMap.get_identity(1), b.constant(0, stored), mask=mask,
-            in_bounds=ir.ArrayAttr.get([ir.BoolAttr.get(True)]),
+            in_bounds=flags([True]),
         )  # fmt: skip
     if runs := _runs(b, at):
-        attributes = {"along": _number(at.coefficient(b.vector)), **_attributes(runs)}
+        attributes = {"along": i64(at.coefficient(b.vector)), **_attributes(runs)}
         operands = [flat, *_places(b, at, mask)]
         return ir.Operation.create("tile.read_runs", results=[type_], operands=operands, attributes=attributes).results[0]
     operands = [flat, b.lane_index(at), _mask(b, mask), b.splat(0, stored)]
@@ -58,15 +134,8 @@ def write(b: "Blocks", value: ir.Value, flat: ir.Value, at: Affine) -> None:
         return
     if b.vector is not None and not contiguous(b, at):
         raise CompileError(f"lanes of a result would be {at.coefficient(b.vector)} elements apart", remedy="report this kernel")
-    ir.Operation.create(
-        "vector.transfer_write",
-        operands=[value, flat, _start(b, flat, at)] + ([mask] if mask is not None else []),
-        attributes={
-            "permutation_map": ir.AffineMapAttr.get(ir.AffineMap.get_identity(1)),
-            "in_bounds": ir.ArrayAttr.get([ir.BoolAttr.get(True)]),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1, 1, int(mask is not None)]),
-        },
-    )
+    where = [_start(b, flat, at)]
+    vector.transfer_write(None, value, flat, where, ir.AffineMap.get_identity(1), mask=mask, in_bounds=flags([True]))
 
 
 def contiguous(b: "Blocks", at: Affine) -> bool:
@@ -107,9 +176,5 @@ def _mask(b: "Blocks", mask: ir.Value | None) -> ir.Value:
 
 
 def _attributes(runs: Runs) -> dict[str, ir.Attribute]:
-    lengths, jumps = ([_number(n) for n in numbers] for numbers in (runs, runs.values()))
+    lengths, jumps = ([i64(n) for n in numbers] for numbers in (runs, runs.values()))
     return {"lengths": ir.ArrayAttr.get(lengths), "jumps": ir.ArrayAttr.get(jumps)}
-
-
-def _number(n: int) -> ir.Attribute:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), n)

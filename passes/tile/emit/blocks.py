@@ -1,128 +1,212 @@
-"""Emits expressions as blocks of a GEMM program: vectors of rank 2, where values that vary along one axis alone have size 1 along
-the other."""
+"""Emits scalar expressions as the values of a tile program: scalars, blocks of neighbors along one axis, and tiles along several.
 
-from collections.abc import Sequence
+Scopes.sides says which axes blocks run along; a value has a dimension for each. See scopes.py for where a value is emitted,
+access.py for how memory is read and written.
+"""
+
+from functools import partial
 from typing import Any
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, memref, vector
+from torch_mlir.dialects import arith, vector
 
-from lamina.schedules.contraction import GemmConfig
+from lamina.core.size import Size, typical
 
 from ...ir.affine import Affine, Axis
-from ...ir.expressions import HALF, Apply, Const, Expr, Load, missing
-from ...space.contraction import Contraction, extent
-from .scopes import attribute, element
+from ...ir.expressions import Apply, Const, Expr, InBounds, Load, Position, Reduce, Scan
+from ...ir.guards import Guard
+from ...space.coalesce import Merged
+from ..arguments import KernelSizes
+from . import access, bounds
+from .scopes import Scopes, common_shape, element, filled, i64, shape_of, typed
 
-Axes = tuple[Axis | None, Axis | None]
-Done = dict[Expr, ir.Value]
-Memory = dict[Any, tuple[ir.Value, str]]
+DIVISIONS = ("arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.floordivsi", "arith.ceildivsi")
+Memory = tuple[ir.Value, str]  # memref, flat but for tiles, and the tensor's element type ("i1" lives in i8)
 
 
-class MatrixBlocks:
-    """Emits expressions into `entry` and at the insertion point. memory: each tensor's memref and element type.
+class Blocks(Scopes):
+    """Emits expressions into the innermost open scope."""
 
-    axes, shape  of the blocks that are computed now
-    done         values emitted so far for these blocks
-    at           where the blocks begin along each axis
-    width        columns of the output tile that are computed at a time
-    """
+    def __init__(
+        self, entry: ir.Block, memory: dict[Any, Memory], merged: Merged, lanes: int, sizes: KernelSizes, streams: int = 0
+    ) -> None:
+        super().__init__(entry, merged, lanes, sizes)
+        self.memory = memory
+        self.stream_bytes = streams  # results from this size on bypass the caches; 0: none do
+        self.kept: dict[Expr, tuple[ir.Value, Affine]] = {}  # values of a row in scratch memory: where, and at which index
+        self.saving: dict[Expr, tuple[ir.Value, Affine]] = {}
+        self.ahead: dict[Load, int] = {}  # loads to prefetch, and how many elements ahead
+        self.apart = False  # whether lane masks are ranges, and loops tell the values of their axes
+        self.ranges: dict[Axis, bounds.Range] = {}  # values of axes whose loops run over a part of them
+        self.window: access.ShiftedBlocks | None = None  # of the loop over rows that start amid an access
+        self.decided: dict[Expr, Expr] = {}  # selects that a branch has decided, and the operand chosen
+        self.known: Guard = ()  # what holds in the branch
+        self.squares: dict[Load, tuple[ir.Value, ir.Value]] = {}  # loads through a transpose tile: its memory, and the row
 
-    def __init__(self, entry: ir.Block, product: Contraction, config: GemmConfig, memory: Memory) -> None:
-        self.entry, self.product, self.config, self.memory = entry, product, config, memory
-        self.axes: Axes = (product.m, product.n)
-        self.width = config.n
-        self.shape = config.m, self.width
-        self.done: Done = {}
-        self.at: dict[Axis | None, ir.Value] = {}
-        self.numbers: dict[int, ir.Value] = {}
+    # -- where a value belongs
 
-    def _axes_of(self, e: Expr) -> set[Axis]:
-        return {self.product.merged.axis_of.get(x, x) for x in e.free}
+    def depth(self, e: Expr) -> int:
+        """Returns the scope that `e` is emitted in. Operands are found first, on a list, so that chains of any length take no
+        stack."""
+        if (known := self._depths.get(e)) is not None:
+            return known
+        stack = [e]
+        while stack:
+            top = stack[-1]
+            if top not in self._depths:
+                found = self._reduced_at(top)
+                if found is None and (waiting := [a for a in top.args if a not in self._depths]):
+                    stack += waiting
+                    continue
+                self._depths[top] = self._depth(top) if found is None else found
+            stack.pop()
+        return self._depths[e]
 
-    def _value(self, e: Expr) -> ir.Value:
-        for x in missing(e, self.done):
-            self.done[x] = self._emit(x)
-        return self.done[e]
+    def _reduced_at(self, e: Expr) -> int | None:
+        """Returns the scope that holds the result of a reduction or scan, where its loop has left it; None where none does."""
+        if not isinstance(e, Reduce | Scan):
+            return None
+        return next((d for d in range(len(self.stack) - 1, -1, -1) if e in self.stack[d].memo), None)
+
+    def _depth(self, e: Expr) -> int:
+        if e in self.kept:
+            return len(self.stack) - 1
+        return max([self.bound[a][0] for a in self.axes(e)] + [self._depths[a] for a in e.args], default=0)
+
+    # -- indices
+
+    def index(self, at: Affine) -> ir.Value:
+        """Returns the scalar value of an index; for the vector axis, that of the block's first lane. Terms known in outer scopes
+        are added there."""
+        at = at.rename(self.merged.rename)
+        terms = []
+        for t, c in at.terms:
+            if isinstance(t, Axis):
+                terms.append((self.bound[t][0], c, t, self.bound[t][1]))
+            elif not self.is_block(t):
+                terms.append((self.depth(t), c, t, self.value(t)))
+        terms.sort(key=lambda x: (x[0], -typical(x[1])))
+        out, sum_, depth = self.number(at.constant), Affine(at.constant), 0
+        for d, c, t, v in terms:
+            depth, sum_ = max(depth, d), sum_ + Affine(0, ((t, c),))
+            scaled = v if c == 1 else self.memoized(("*", t, c), d, partial(arith.muli, v, self.number(c)))
+            if sum_.constant == 0 and len(sum_.terms) == 1:
+                out = scaled
+            else:
+                out = self.memoized(("at", sum_), depth, partial(arith.addi, out, scaled))
+        return out
+
+    def lane_index(self, at: Affine) -> ir.Value:
+        """Returns the index of every lane, as a vector."""
+        at = at.rename(self.merged.rename)
+        type_ = ir.VectorType.get([self.lanes], ir.IndexType.get())
+        out = vector.broadcast(type_, self.index(at))
+        assert self.vector is not None
+        c = at.coefficient(self.vector)
+        if c:
+            step = self.memoized("step", 0, lambda: vector.step(type_))
+            if c != 1:
+                step = arith.muli(step, self.splat(c, ir.IndexType.get()))
+            out = arith.addi(out, step)
+        for t, k in at.terms:
+            if not isinstance(t, Axis) and self.is_block(t):
+                out = arith.addi(out, arith.muli(self.value(t), self.splat(k, ir.IndexType.get())))
+        return out
+
+    # -- values
+
+    def value(self, e: Expr) -> ir.Value:
+        """Returns the value of `e`, emitting it on first use: operands first, on a list, so that chains of any length take no
+        stack."""
+        stack = [e]
+        while stack:
+            top = stack[-1]
+            memo = self.stack[self.depth(top)].memo
+            if top not in memo:
+                args = () if top in self.kept else (self.decided[top],) if top in self.decided else top.args
+                waiting = [a for a in reversed(args) if a not in self.stack[self.depth(a)].memo]
+                if waiting:
+                    stack += waiting
+                    continue
+                self._make(top, memo)
+            stack.pop()
+        return self.stack[self.depth(e)].memo[e]
+
+    def _make(self, e: Expr, memo: dict[Any, ir.Value]) -> None:
+        if e in self.kept:
+            memo[e] = self._read_kept(e)
+        elif e in self.decided:
+            memo[e] = self.block(self.decided[e]) if self.is_block(e) else self.value(self.decided[e])
+        else:
+            with self.point(self.depth(e)):
+                memo[e] = self._emit(e)
+        if e in self.saving:
+            self._save(e, memo[e])
+
+    def block(self, e: Expr, shape: tuple[int, ...] | None = None) -> ir.Value:
+        """Returns the value of `e` as a block of `shape`, that of all sides unless it is given; () asks for a scalar."""
+        shape = tuple(side.size for side in self.sides) or (self.lanes,) if shape is None else shape
+        if isinstance(e, Const) and len(shape) == 1:
+            return self.splat(e.value, element(e.dtype))
+        value = self.value(e)
+        if shape_of(value) == shape:
+            return value
+        return self.memoized(("widened", e, shape), self.depth(e), lambda: self.widen(value, shape))
 
     def _emit(self, e: Expr) -> ir.Value:
-        if isinstance(e, Const):
-            one = ir.VectorType.get([1, 1], element(e.dtype))
-            return arith.constant(one, ir.DenseElementsAttr.get_splat(one, attribute(e.value, element(e.dtype))))
-        if isinstance(e, Load):
-            varies = self._axes_of(e)
-            one, two = (axis if axis in varies else None for axis in self.axes)
-            raw = self._read(e, (one, two), (self.shape[0] if one else 1, self.shape[1] if two else 1))
-            return self._from_memory(raw, self.memory[e.tensor][1])
-        assert isinstance(e, Apply), e
-        values = [self.done[x] for x in e.operands]
-        shape = [max(ir.VectorType(v.type).shape[d] for v in values) for d in range(2)]
-        values = [self._broadcast(v, shape) for v in values]
-        attributes = {}
-        if e.predicate is not None:
-            attributes["predicate"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), e.predicate)
-        result = ir.VectorType.get(shape, element(e.dtype))
-        return ir.Operation.create(e.op, results=[result], operands=values, attributes=attributes).results[0]
+        match e:
+            case Const() if isinstance(e.value, Size):
+                return self.constant(e.value, element(e.dtype))
+            case Const():
+                return filled(self.shape(e), e.value, element(e.dtype))
+            case Position():
+                return self._position(e)
+            case InBounds():
+                return self.condition(e.guard, self.is_block(e))
+            case Load():
+                return access.load(self, e)
+            case Apply():
+                return self._apply(e)
+        raise AssertionError(f"{type(e).__name__} outside of its loop")
 
-    def _from_memory(self, raw: ir.Value, dtype: str) -> ir.Value:
-        shape = ir.VectorType(raw.type).shape
-        if dtype in HALF:
-            return arith.extf(ir.VectorType.get(shape, ir.F32Type.get()), raw)
-        if dtype == "i1":
-            zero = arith.constant(
-                raw.type, ir.DenseElementsAttr.get_splat(raw.type, attribute(0, ir.VectorType(raw.type).element_type))
-            )
-            return arith.cmpi(arith.CmpIPredicate.ne, raw, zero)
-        return raw
+    def _position(self, e: Position) -> ir.Value:
+        wide = self.is_block(e)
+        at = self.lane_index(e.at) if wide else self.index(e.at)
+        return at if e.dtype == "index" else arith.index_cast(typed(shape_of(at), element(e.dtype)), at)
 
-    def _whole(self, value: ir.Value) -> ir.Value:
-        return self._broadcast(value, [self.config.m, self.width])
+    def _apply(self, e: Apply) -> ir.Value:
+        shape, type_ = self.shape(e), element(e.dtype)
+        if len(shape) > 1:
+            shape = common_shape(map(self.value, e.operands))  # a product has all of its block's lanes along an axis of one element
+        operands = [self.block(a, shape) for a in e.operands]
+        if e.op == "arith.select" and not self.shape(e.operands[0]):
+            operands[0] = self.value(e.operands[0])
+        if e.op in DIVISIONS and not isinstance(e.operands[1], Const):
+            zero = self.splat(0, type_, shape) if shape else self.constant(0, type_)
+            nonzero = arith.cmpi(arith.CmpIPredicate.ne, operands[1], zero)
+            bounds.report(self, nonzero, bool(shape), "RuntimeError: ZeroDivisionError")
+        attributes = {} if e.predicate is None else {"predicate": i64(e.predicate)}
+        return ir.Operation.create(e.op, results=[typed(shape, type_)], operands=operands, attributes=attributes).results[0]
 
-    def _broadcast(self, value: ir.Value, shape: Sequence[int]) -> ir.Value:
-        type_ = ir.VectorType(value.type)
-        return value if list(type_.shape) == list(shape) else vector.broadcast(ir.VectorType.get(shape, type_.element_type), value)
+    def condition(self, guard: Guard, wide: bool) -> ir.Value:
+        """Emits whether every bound holds (per lane when `wide`)."""
+        return bounds.condition(self, guard, wide)
 
-    def _read(self, load: Load, axes: Axes, shape: tuple[int, int]) -> ir.Value:
-        memory, _ = self.memory[load.tensor]
-        view, where, dims, inside = self._view(memory, load.at, axes, shape)
-        stored = ir.MemRefType(view.type).element_type
-        pad = arith.constant(stored, attribute(0, stored))
-        return vector.transfer_read(ir.VectorType.get(shape, stored), view, where, dims, pad, in_bounds=inside)
+    def store(self, e: Expr, memory: ir.Value, dtype: str, at: Affine) -> None:
+        """Stores `e` to memory at the index `at`, in the innermost scope. dtype: the result's element type."""
+        along = any(at.rename(self.merged.rename).coefficient(side.axis) for side in self.sides)
+        value = self.block(e) if along or len(self.sides) > 1 else self.value(e)
+        with self.point():
+            access.store(self, self.to_memory(value, dtype), memory, at)
 
-    def _view(
-        self, memory: ir.Value, at: Affine, axes: Axes, shape: tuple[int, int] | None = None
-    ) -> tuple[ir.Value, list[ir.Value], ir.AffineMap, ir.ArrayAttr]:
-        """Returns memory as a view along the batch and two axes, the block's indices in it, the map from the view's dimensions to
-        the block's, and whether the block is in bounds along each."""
-        shape = shape or (self.config.m, self.width)
-        at = at.rename(self.product.merged.rename)
-        outer = tuple(x for x in self.product.batch if at.coefficient(x))
-        sizes = [extent(x) for x in (*outer, *axes)]
-        strides = [at.coefficient(x) if x is not None else 0 for x in (*outer, *axes)]
-        layout = ir.StridedLayoutAttr.get(at.constant, strides)
-        type_ = ir.MemRefType.get(sizes, ir.MemRefType(memory.type).element_type, layout)
-        with ir.InsertionPoint.at_block_begin(self.entry):
-            view = memref.ReinterpretCastOp(type_, memory, [], [], [], [at.constant], sizes, strides).result
-        where = [self.at[x] if x is not None else self._number(0) for x in (*outer, *axes)]
-        last = [ir.AffineDimExpr.get(len(outer) + d) for d in range(2)]
-        whole = [self.config.n if n == self.width and x is self.product.n else n for x, n in zip(axes, shape, strict=True)]
-        inside = [extent(x) % n == 0 for x, n in zip(axes, whole, strict=True)]  # every part of the last block
-        return view, where, ir.AffineMap.get(len(sizes), 0, last), ir.ArrayAttr.get([ir.BoolAttr.get(i) for i in inside])
+    # -- values of a row kept between loops
 
-    def _where_inside(self, value: ir.Value, side: int, axis: Axis | None) -> ir.Value:
-        """Returns a block with zeros past the end of `axis`, along which its dimension `side` runs."""
-        whole = ir.VectorType(value.type)
-        sizes = [1, 1]
-        sizes[side] = whole.shape[side]
-        left = [self._number(1), self._number(1)]
-        left[side] = arith.subi(self._number(extent(axis)), self.at[axis])
-        mask = vector.create_mask(ir.VectorType.get(sizes, ir.IntegerType.get_signless(1)), left)
-        mask = vector.broadcast(ir.VectorType.get(whole.shape, ir.IntegerType.get_signless(1)), mask)
-        zero = arith.constant(whole, ir.DenseElementsAttr.get_splat(whole, ir.FloatAttr.get(whole.element_type, 0.0)))
-        return arith.select(mask, value, zero)
+    def _save(self, e: Expr, value: ir.Value) -> None:
+        flat, at = self.saving.pop(e)
+        with self.point():
+            access.write(self, self.to_memory(self.widen(value), e.dtype), flat, at.rename(self.merged.rename))
 
-    def _number(self, n: int) -> ir.Value:
-        if n not in self.numbers:
-            with ir.InsertionPoint.at_block_begin(self.entry):
-                self.numbers[n] = arith.constant(ir.IndexType.get(), n)
-        return self.numbers[n]
+    def _read_kept(self, e: Expr) -> ir.Value:
+        flat, at = self.kept[e]
+        with self.point():
+            return self.from_memory(access.read(self, flat, at.rename(self.merged.rename), self.stack[-1].mask), e.dtype)

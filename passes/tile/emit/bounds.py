@@ -4,7 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, vector
+from torch_mlir.dialects import arith
 
 from lamina.core.size import SizeLike, at_most, below, is_symbolic, least, most
 
@@ -14,7 +14,7 @@ from ...ir.guards import Bound, Guard
 from ...space.space import Space
 
 if TYPE_CHECKING:
-    from .elements import Blocks
+    from .blocks import Blocks
 
 Range = tuple[SizeLike, SizeLike]  # the first value, and the last
 _NARROW = 1 << 31
@@ -34,6 +34,26 @@ def condition(b: "Blocks", guard: Guard, wide: bool) -> ir.Value:
         yes = ir.IntegerType.get_signless(1)
         return b.splat(1, yes) if wide else b.constant(1, yes)
     return out
+
+
+def check(b: "Blocks", e: Load, wide: bool) -> None:
+    """Emits the checks of the user's indices, which count only where the other bounds want the element."""
+    for i, bound in enumerate(e.guard):
+        if bound.message:
+            ok = b.condition((bound,), wide)
+            if i:
+                yes = ir.IntegerType.get_signless(1)
+                unwanted = arith.xori(b.condition(e.guard[:i], wide), b.splat(1, yes) if wide else b.constant(1, yes))
+                ok = arith.ori(ok, unwanted)
+            report(b, ok, wide, bound.message)
+
+
+def report(b: "Blocks", ok: ir.Value, wide: bool, message: str) -> None:
+    """Emits a tile.check: the call fails with `message` where `ok` is false in an unmasked lane."""
+    mask = b.stack[-1].mask
+    if wide and mask is not None:
+        ok = arith.ori(ok, arith.xori(mask, b.splat(1, ir.IntegerType.get_signless(1))))
+    ir.Operation.create("tile.check", operands=[ok], attributes={"message": ir.StringAttr.get(message)})
 
 
 def left(b: "Blocks", guard: Guard) -> Guard:
@@ -88,10 +108,9 @@ def _lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
 
     def before(limit: int) -> ir.Value:
         """Returns the mask of lanes whose index is less than `limit`."""
-        type_ = ir.VectorType.get([b.lanes], ir.IntegerType.get_signless(1))
         to = arith.subi(b.number(limit + step - 1), b.index(bound.at))
         count = arith.divui(arith.maxsi(to, b.number(0)), b.number(step)) if step > 1 else to
-        return vector.create_mask(type_, [count])
+        return b.mask_before(count)
 
     def made() -> ir.Value:
         yes = b.splat(1, ir.IntegerType.get_signless(1))

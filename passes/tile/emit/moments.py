@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
+from .scopes import filled, shape_of
+
 
 @dataclass(frozen=True)
 class RowMoments:
@@ -34,28 +36,25 @@ class RowMoments:
 
 def along_rows(value: ir.Value) -> ir.Value:
     """Returns the sum of each row of a block of f32, [rows, 1]."""
-    rows = ir.VectorType(value.type).shape[0]
-    f32 = ir.F32Type.get()
-    row = ir.VectorType.get([rows], f32)
-    zero = arith.constant(row, ir.DenseElementsAttr.get_splat(row, ir.FloatAttr.get(f32, 0.0)))
-    sums = vector.multi_reduction(ir.Attribute.parse("#vector.kind<add>"), value, zero, [1])
-    return vector.shape_cast(ir.VectorType.get([rows, 1], f32), sums)
+    return _summed(value, 1)
 
 
 def over_rows(value: ir.Value) -> ir.Value:
     """Returns the sum of each column of a block of f32, [1, columns]."""
-    columns = ir.VectorType(value.type).shape[1]
-    f32 = ir.F32Type.get()
-    row = ir.VectorType.get([columns], f32)
-    zero = arith.constant(row, ir.DenseElementsAttr.get_splat(row, ir.FloatAttr.get(f32, 0.0)))
-    sums = vector.multi_reduction(ir.Attribute.parse("#vector.kind<add>"), value, zero, [0])
-    return vector.shape_cast(ir.VectorType.get([1, columns], f32), sums)
+    return _summed(value, 0)
+
+
+def _summed(value: ir.Value, d: int) -> ir.Value:
+    f32, shape = ir.F32Type.get(), list(shape_of(value))
+    zero = filled([shape[1 - d]], 0.0, f32)
+    sums = vector.multi_reduction(ir.Attribute.parse("#vector.kind<add>"), value, zero, [d])
+    shape[d] = 1
+    return vector.shape_cast(ir.VectorType.get(shape, f32), sums)
 
 
 def constant(number: float) -> ir.Value:
     """Returns an f32 constant as a block of one element."""
-    one = ir.VectorType.get([1, 1], ir.F32Type.get())
-    return arith.constant(one, ir.DenseElementsAttr.get_splat(one, ir.FloatAttr.get(ir.F32Type.get(), number)))
+    return filled([1, 1], number, ir.F32Type.get())
 
 
 def like(value: ir.Value, other: ir.Value) -> ir.Value:

@@ -3,19 +3,18 @@
 Elsewhere every part is computed with masked loads, and one of them selected.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
-from torch_mlir import ir
-from torch_mlir.dialects import arith, scf
+from torch_mlir.dialects import arith
 
 from ...ir.expressions import Expr, walk
 from ...ir.guards import Bound, Guard, narrowed
 from ...space.concatenations import choice_of, ends_along
 
 if TYPE_CHECKING:
-    from .elements import Blocks
+    from .blocks import Blocks
 
 
 def store_in_parts(b: "Blocks", lanes: int, e: Expr, store: Callable[[], None]) -> None:
@@ -45,13 +44,15 @@ def store_in_parts(b: "Blocks", lanes: int, e: Expr, store: Callable[[], None]) 
     with b.point():
         at = b.index(bound.at)
         begun = arith.cmpi(arith.CmpIPredicate.sge, at, b.number(bound.low))
-        before_end = arith.cmpi(arith.CmpIPredicate.slt, at, b.number(bound.high))
-        branch = scf.IfOp(arith.andi(begun, before_end), has_else=True)
+        inside = arith.andi(begun, arith.cmpi(arith.CmpIPredicate.slt, at, b.number(bound.high)))
     outside = (bound.high, high) if bound.low <= low else (low, bound.low) if high <= bound.high else (low, high)
-    with _inside(b, branch.then_block, branch.operation):
-        decided(yes, (max(low, bound.low), min(high, bound.high)))
-    with _inside(b, branch.else_block, branch.operation):
-        decided(no, outside)
+    within = max(low, bound.low), min(high, bound.high)
+
+    def part(value: Expr, known: tuple[int, int]) -> None:
+        with b.anew():
+            decided(value, known)
+
+    b.branch(inside, partial(part, yes, within), partial(part, no, outside))
 
 
 def _range(bound: Bound, known: Guard) -> tuple[int, int]:
@@ -59,19 +60,6 @@ def _range(bound: Bound, known: Guard) -> tuple[int, int]:
     least, most = bound.at.bounds()
     alike = [(k, bound.at.constant - k.at.constant) for k in known if k.at.terms == bound.at.terms]
     return max([least, *(k.low + c for k, c in alike)]), min([most + 1, *(k.high + c for k, c in alike)])
-
-
-@contextmanager
-def _inside(b: "Blocks", block: ir.Block, branch: ir.Operation) -> Iterator[None]:
-    """Opens a scope within a branch. Axes are bound anew, so that what depends on them is emitted again in it."""
-    bound = dict(b.bound)
-    with b.scope(block, anchor=branch):
-        for axis, (_, value) in bound.items():
-            b.bind(axis, value)
-        yield
-        with ir.InsertionPoint(block):
-            scf.YieldOp([])
-    b.bound = bound
 
 
 def _fits(b: "Blocks", lanes: int, e: Expr) -> bool:

@@ -1,16 +1,15 @@
 """Scopes of a tile program: nested loop bodies, with constants at the start, and where in them values are emitted.
 
-A value is a scalar, or a vector of `lanes` neighbors along the vector axis. Each is emitted once, in the outermost loop body
-where all that it depends on is known.
+Each value is emitted once, in the outermost loop body where all that it depends on is known.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, vector
+from torch_mlir.dialects import arith, scf, vector
 
 from lamina.core.size import Size, SizeLike
 
@@ -38,6 +37,32 @@ class Scope:
     once: dict[Any, dict[Any, ir.Value]] = field(default_factory=dict)
 
 
+class Side(NamedTuple):
+    """One dimension of the blocks that are computed.
+
+    axis  that it runs along; None where it has a single element
+    size  neighbors in a block
+    step  elements from a block to the next: `size`, or more where blocks are computed in parts
+    """
+
+    axis: Axis | None
+    size: int
+    step: int
+
+    @property
+    def extent(self) -> int:
+        """The extent of its axis, 1 for None."""
+        return 1 if self.axis is None else self.axis.extent
+
+    @property
+    def cut(self) -> bool:
+        """Whether the last block reaches past the end of the axis."""
+        return self.extent % self.step != 0
+
+
+Body = Callable[[list[ir.Value]], list[ir.Value]]
+
+
 def element(dtype: str) -> ir.Type:
     """Returns the MLIR type of an element type such as "f32" or "index"."""
     return ir.IndexType.get() if dtype == "index" else ir.Type.parse(dtype)
@@ -57,16 +82,56 @@ def _converted(size: ir.Value, type_: ir.Type) -> ir.Value:
     return arith.sitofp(type_, arith.index_cast(ir.IntegerType.get_signless(64), size))
 
 
+def i64(n: int) -> ir.Attribute:
+    """Returns a number as an attribute of type i64."""
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), n)
+
+
+def typed(shape: Sequence[int], type_: ir.Type) -> ir.Type:
+    """Returns the type of a block, that of its elements for a scalar."""
+    return ir.VectorType.get(shape, type_) if shape else type_
+
+
+def shape_of(v: ir.Value) -> tuple[int, ...]:
+    """Returns the shape of a block, () for a scalar."""
+    return tuple(ir.VectorType(v.type).shape) if isinstance(v.type, ir.VectorType) else ()
+
+
+def common_shape(values: Iterable[ir.Value]) -> tuple[int, ...]:
+    """Returns the shape that blocks of one rank are broadcast to, to be joined."""
+    return tuple(max(sizes) for sizes in zip(*map(shape_of, values), strict=True))
+
+
+def filled(shape: Sequence[int], value: Any, type_: ir.Type) -> ir.Value:
+    """Returns a constant block with `value` in all lanes; a scalar where it has no shape."""
+    number = attribute(value, type_)
+    whole = typed(shape, type_)
+    return arith.constant(whole, ir.DenseElementsAttr.get_splat(whole, number) if shape else number)
+
+
 class Scopes:
-    """The open scopes, the innermost last, and the axes that loops have bound."""
+    """The open scopes, the innermost last, and the axes that loops have bound.
+
+    sides  dimensions of the blocks that are computed now
+    lanes  elements of a block of rank 1
+    """
 
     def __init__(self, entry: ir.Block, merged: Merged, lanes: int, sizes: KernelSizes) -> None:
-        self.sizes = sizes
+        self.entry, self.sizes = entry, sizes
         self.stack = [Scope(entry)]
         self.merged, self.lanes = merged, lanes
-        self.vector: Axis | None = None
+        self.sides: tuple[Side, ...] = ()
         self.bound: dict[Axis, tuple[int, ir.Value]] = {}  # axis -> depth, value
         self._depths: dict[Any, int] = {}
+
+    @property
+    def vector(self) -> Axis | None:
+        """The axis that blocks of rank 1 run along; None for scalar code."""
+        return self.sides[0].axis if self.sides else None
+
+    @vector.setter
+    def vector(self, axis: Axis | None) -> None:
+        self.sides = () if axis is None else (Side(axis, self.lanes, self.lanes),)
 
     @contextmanager
     def scope(
@@ -97,8 +162,21 @@ class Scopes:
 
     def bind(self, axis: Axis, value: ir.Value) -> None:
         """Gives an axis its value in the innermost scope."""
-        self.bound[axis] = (len(self.stack) - 1, value)
+        self.bound = {**self.bound, axis: (len(self.stack) - 1, value)}
         self._depths = {}
+
+    @contextmanager
+    def anew(self) -> Iterator[None]:
+        """Binds all axes in the innermost scope while open, so that what depends on them is emitted again in it."""
+        bound = self.bound
+        for axis, (_, value) in list(bound.items()):
+            self.bind(axis, value)
+        yield
+        self.bound = bound
+
+    def start(self, axis: Axis | None) -> ir.Value:
+        """Returns the value of an axis: for that of a side, of the block's first element. 0 for None."""
+        return self.number(0) if axis is None else self.bound[axis][1]
 
     def memoized(self, key: Any, depth: int, make: Callable[[], ir.Value]) -> ir.Value:
         """Returns the value known as `key` in the scope at `depth`, made by `make` on first use."""
@@ -108,15 +186,54 @@ class Scopes:
                 memo[key] = make()
         return memo[key]
 
-    # -- what varies along the vector axis
+    def loop(
+        self, low: ir.Value, high: ir.Value, step: int | ir.Value, inits: Sequence[ir.Value],
+        body: Callable[[ir.Value, list[ir.Value]], Sequence[ir.Value]], attribute: str = "",
+    ) -> list[ir.Value]:  # fmt: skip
+        """Emits an scf.for. body: takes the iteration and the carried values, and returns these for the next; attribute: a mark."""
+        with self.point():
+            loop = scf.ForOp(low, high, self.number(step) if isinstance(step, int) else step, inits)
+        if attribute:
+            loop.operation.attributes[attribute] = ir.UnitAttr.get()
+        with self.scope(loop.body, anchor=loop.operation), ir.InsertionPoint(loop.body):
+            scf.YieldOp(body(loop.induction_variable, list(loop.inner_iter_args)))
+        return list(loop.results)
+
+    def branch(self, condition: ir.Value, yes: Callable[[], None], no: Callable[[], None]) -> None:
+        """Emits an scf.if without results, with what `yes` and `no` emit in its blocks."""
+        with self.point():
+            branch = scf.IfOp(condition, has_else=True)
+        for block, body in ((branch.then_block, yes), (branch.else_block, no)):
+            with self.scope(block, anchor=branch.operation), ir.InsertionPoint(block):
+                body()
+                scf.YieldOp([])
+
+    def digits(self, number: ir.Value, extents: Sequence[int]) -> Iterator[ir.Value]:
+        """Yields the position along each of `extents`, the fastest and last one first, that a number counts to."""
+        for n in reversed(extents[1:]):
+            at = arith.remui(number, self.number(n))
+            number = arith.divui(number, self.number(n))
+            yield at
+        yield number
+
+    # -- what varies along the blocks
 
     def axes(self, e: Expr) -> set[Axis]:
         """Returns the merged axes that `e` varies along."""
         return {self.merged.axis_of.get(a, a) for a in e.free}
 
     def is_block(self, e: Expr) -> bool:
-        """Returns whether `e` varies along the vector axis."""
-        return self.vector is not None and self.vector in self.axes(e)
+        """Returns whether `e` varies along a side."""
+        own = self.axes(e)
+        return any(side.axis in own for side in self.sides)
+
+    def shape(self, e: Expr) -> tuple[int, ...]:
+        """Returns the shape of the values of `e`: () for a scalar. Blocks of several sides have size 1 along those that `e` does
+        not vary along, and are never scalars."""
+        if len(self.sides) < 2:
+            return (self.lanes,) if self.is_block(e) else ()
+        own = self.axes(e)
+        return tuple(side.size if side.axis in own else 1 for side in self.sides)
 
     # -- constants
 
@@ -130,42 +247,39 @@ class Scopes:
         """Returns a number or a symbolic size as an index."""
         return self.constant(n, ir.IndexType.get())
 
-    def splat(self, value: Any, type_: ir.Type) -> ir.Value:
-        """Returns a constant vector with `value` in all lanes."""
-        whole = ir.VectorType.get([self.lanes], type_)
+    def splat(self, value: Any, type_: ir.Type, shape: tuple[int, ...] | None = None) -> ir.Value:
+        """Returns a constant block with `value` in all lanes, of rank 1 unless `shape` is given."""
+        whole = shape or (self.lanes,)
         if isinstance(value, Size):
             return self.memoized(
-                ("splat", repr(value), str(type_)), 0, lambda: vector.broadcast(whole, self.constant(value, type_))
+                ("splat", repr(value), str(type_), whole), 0, lambda: self.widen(self.constant(value, type_), whole)
             )
-        return self.memoized(
-            ("splat", repr(value), str(type_)), 0,
-            lambda: arith.constant(whole, ir.DenseElementsAttr.get_splat(whole, attribute(value, type_))),
-        )  # fmt: skip
+        return self.memoized(("splat", repr(value), str(type_), whole), 0, lambda: filled(whole, value, type_))
 
-    def widen(self, v: ir.Value) -> ir.Value:
-        """Broadcasts a scalar to all lanes; a vector stays as it is."""
-        if isinstance(v.type, ir.VectorType):
-            return v
-        return vector.broadcast(ir.VectorType.get([self.lanes], v.type), v)
+    def mask_before(self, count: ir.Value) -> ir.Value:
+        """Returns the mask of the first `count` lanes."""
+        return vector.create_mask(ir.VectorType.get([self.lanes], ir.IntegerType.get_signless(1)), [count])
+
+    def widen(self, v: ir.Value, shape: Sequence[int] | None = None) -> ir.Value:
+        """Broadcasts a scalar to all lanes, or a block to `shape`. One that has the shape stays as it is."""
+        if shape is None:
+            shape = shape_of(v) or (self.lanes,)
+        type_ = v.type.element_type if isinstance(v.type, ir.VectorType) else v.type
+        return v if shape_of(v) == tuple(shape) else vector.broadcast(ir.VectorType.get(shape, type_), v)
 
     # -- values as memory holds them
-
-    def _like(self, v: ir.Value, dtype: str) -> ir.Type:
-        target = element(dtype)
-        return ir.VectorType.get(ir.VectorType(v.type).shape, target) if isinstance(v.type, ir.VectorType) else target
 
     def from_memory(self, v: ir.Value, dtype: str) -> ir.Value:
         """Converts a loaded value to the type it is computed in: f16 and bf16 to f32, bytes to i1."""
         if dtype in HALF:
-            return arith.extf(self._like(v, "f32"), v)
+            return arith.extf(typed(shape_of(v), ir.F32Type.get()), v)
         if dtype == "i1":
-            byte = ir.IntegerType.get_signless(8)
-            zero = self.splat(0, byte) if isinstance(v.type, ir.VectorType) else self.constant(0, byte)
-            return arith.cmpi(arith.CmpIPredicate.ne, v, zero)
+            byte, shape = ir.IntegerType.get_signless(8), shape_of(v)
+            return arith.cmpi(arith.CmpIPredicate.ne, v, self.splat(0, byte, shape) if shape else self.constant(0, byte))
         return v
 
     def to_memory(self, v: ir.Value, dtype: str) -> ir.Value:
         """Converts a value to the type that memory holds: f32 to f16 or bf16, i1 to bytes."""
         if dtype in HALF:
-            return arith.truncf(self._like(v, dtype), v)
-        return arith.extui(self._like(v, "i8"), v) if dtype == "i1" else v
+            return arith.truncf(typed(shape_of(v), element(dtype)), v)
+        return arith.extui(typed(shape_of(v), element("i8")), v) if dtype == "i1" else v

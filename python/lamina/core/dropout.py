@@ -1,4 +1,4 @@
-"""Thresholds of attention dropout. A weight is kept where a 16-bit random number is below a bound, so that one draw of 128 bits
+"""Thresholds of dropout. A weight is kept where a 16-bit random number is below a bound, so that one draw of 128 bits
 decides on eight weights."""
 
 NUMBERS = 1 << 16

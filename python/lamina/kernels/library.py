@@ -14,18 +14,20 @@ VENDORS_ATTENTION = tuple(
     for backward in ("", "_backward")
 )
 
+SCALED_PRODUCT = "aten._scaled_mm.default"
+PRODUCTS = (SCALED_PRODUCT, *(f"aten.{name}.default" for name in ("mm", "addmm", "bmm", "baddbmm")))
+"""Matrix products that Lamina may compute, too."""
+
+CONVOLUTIONS = ("aten.convolution.default", "aten.cudnn_convolution_relu.default")
+CONVOLUTION_BACKWARD = "aten.convolution_backward.default"
+
 LIBRARY = frozenset(
     {
-        "aten.mm.default",
-        "aten.addmm.default",
+        *PRODUCTS,
         "aten._addmm_activation.default",
-        "aten.bmm.default",
-        "aten.baddbmm.default",
-        "aten._scaled_mm.default",
         "aten._grouped_mm.default",
-        "aten.convolution.default",
-        "aten.convolution_backward.default",
-        "aten.cudnn_convolution_relu.default",
+        *CONVOLUTIONS,
+        CONVOLUTION_BACKWARD,
         *ATTENTION,
         *VENDORS_ATTENTION,
     }
@@ -34,7 +36,7 @@ LIBRARY = frozenset(
 lamina-vendor-attention replace. All else that Lamina does not compile is a fallback, except the draw of seeds, which are torch's
 (frontend/fx/random_bits.py)."""
 
-STRICT = frozenset({"aten._scaled_mm.default", "aten._grouped_mm.default"})
+STRICT = frozenset({SCALED_PRODUCT, "aten._grouped_mm.default"})
 """Overloads that need operands in the memory order that eager gives them: cuBLASLt multiplies 8-bit matrices by transposed ones
 only."""
 

@@ -1,18 +1,19 @@
-"""Reports how matrix products, attention and large row reductions are computed, and why: tuning's measurements, or the default and
-how to tune."""
+"""Reports how hot ops are computed, and why: tuning's measurements, or the default and how to tune."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
 from lamina.core.options import Tune
 from lamina.core.program import Call, Launch, Program, Ref
-from lamina.kernels.library import ATTENTION, VENDORS_ATTENTION
-from lamina.runtime.resolve import arguments_of
 from lamina.tune.choice import TunedChoice
 
 from .amounts import counted, duration
 from .plain import plain_table
+
+if TYPE_CHECKING:
+    from lamina.passes.families.problem import Reported
 
 RUNNERS_UP = 2  # shown for each op; all are in the data
 _HOW = 'tune="quick" or `lamina tune FILE.py:FACTORY` measures them'
@@ -42,24 +43,26 @@ def _rows(choice: TunedChoice) -> Iterator[tuple[str, str, str]]:
 
 
 def default(program: Program, tune: Tune) -> str:
-    """Returns what became of a program's matrix products and, on a GPU, its attention ops, where tuning has no answer for them, and
-    how to tune them; "" without any."""
-    from lamina.passes.families.gemm.products import PRODUCTS
+    """Returns what became of a program's hot ops, where tuning has no answer for them, and how to tune them; "" without any."""
+    from lamina.passes.families.select import FAMILIES
     from lamina.passes.space.contraction import FACTORS  # imports MLIR
 
-    attention = (*ATTENTION, *VENDORS_ATTENTION) if program.device == "cuda" else ()
-    kinds = {"matrix product": PRODUCTS, "attention op": attention}
-    calls = {kind: [s for s in program.steps if isinstance(s, Call) and s.callee in names] for kind, names in kinds.items()}
-    ours = {kind: sum(isinstance(s, Launch) and _is_one(s, names) for s in program.steps) for kind, names in kinds.items()}
-    known = [kind for kind in kinds if calls[kind] or ours[kind]]
+    kinds = [family.reported for family in FAMILIES if family.reported is not None]
+    calls = {kind.noun: [s for s in program.steps if isinstance(s, Call) and s.callee in kind.callees] for kind in kinds}
+    ours = {kind.noun: sum(isinstance(s, Launch) and _is_one(s, kind) for s in program.steps) for kind in kinds}
+    known = [kind for kind in kinds if calls[kind.noun] or ours[kind.noun]]
     if not known:
         return ""
-    head = ", ".join(f"{counted(len(calls[kind]) + ours[kind], kind)}, {len(calls[kind])} by the library" for kind in known)
-    if dropping := sum(map(_drops, calls["attention op"])):
-        head += f" ({dropping} with dropout, whose random numbers only that knows: both passes are its own)"
+    parts = []
+    for kind in known:
+        left = calls[kind.noun]
+        said = f"{counted(len(left) + ours[kind.noun], kind.noun)}, {len(left)} by the library"
+        stay = sum(map(kind.stays, left))
+        parts.append(f"{said} ({stay} {kind.why})" if stay else said)
+    head = ", ".join(parts)
     if program.device == "cpu":
         return f"{head}: on a CPU there is no other choice; on NVIDIA GPUs tuning chooses for f16 and bf16"
-    if not any(ours.values()) and not any(_dtypes(step) <= set(FACTORS) for steps in calls.values() for step in steps):
+    if not any(ours.values()) and not any(_dtypes(call, kind) <= set(FACTORS) for kind in known for call in calls[kind.noun]):
         return f"{head}: tuning chooses for f16 and bf16 alone"
     if tune in ("quick", "full"):
         return f"{head}: no kernel of Lamina computes these"
@@ -67,18 +70,12 @@ def default(program: Program, tune: Tune) -> str:
     return f"{head}, by the cost model ({why}); {_HOW}"
 
 
-def _is_one(step: Launch, names: Collection[str]) -> bool:
-    """Whether a launch computes one of these ops. The second kernels of split attention and of its gradients do not count."""
-    return not set(names).isdisjoint(step.ops) and step.name not in ("attention_join", "attention_backward_keys")
+def _is_one(step: Launch, kind: "Reported") -> bool:
+    """Whether a launch computes a call of this kind, by its only or first kernel."""
+    return not set(kind.callees).isdisjoint(step.ops) and step.name not in kind.further
 
 
-def _drops(step: Call) -> bool:
-    """Returns whether an attention call has dropout."""
-    given = arguments_of(step)
-    return bool(given.get("dropout_p", given.get("dropout")))
-
-
-def _dtypes(step: Call) -> set[str]:
-    """The dtypes of the factors: the first two tensors of attention; the last two of a product, as its addend comes first."""
-    refs: Sequence[Ref] = [arg for arg in step.args if isinstance(arg, Ref)]
-    return {ref.dtype for ref in (refs[:2] if "attention" in step.callee else refs[-2:])}
+def _dtypes(call: Call, kind: "Reported") -> set[str]:
+    """The dtypes that a call is computed in."""
+    refs: Sequence[Ref] = [arg for arg in call.args if isinstance(arg, Ref)]
+    return {ref.dtype for ref in refs[kind.factors]}

@@ -33,7 +33,7 @@ class Peaks:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class KernelStep:
     """One launch of a Lamina kernel.
 
     step      its index among the steps of the program
@@ -129,12 +129,12 @@ class Graph:
     before      the same graph without fusion
     seconds     time of every stage and pass, in order
     cuda_graph  whether its steps run as a CUDA graph, on a GPU
-    choices     tuning's answers for its matrix products, attention and large row reductions
+    choices     tuning's answers for its hot ops and large row reductions
     products    how these are computed where tuning has no answer, and how to tune; "" without any
     """
 
     name: str
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[KernelStep, ...]
     externals: tuple[External, ...]
     before: Unfused
     memory: Memory
@@ -197,7 +197,7 @@ class Explanation:
     peaks: Peaks
 
     @property
-    def kernels(self) -> tuple[Kernel, ...]:
+    def kernels(self) -> tuple[KernelStep, ...]:
         """The kernels of all graphs."""
         return tuple(k for g in self.graphs for k in g.kernels)
 

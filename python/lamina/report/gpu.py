@@ -15,7 +15,7 @@ from lamina.runtime.executable import Executable
 from lamina.runtime.recording.graph_status import Status
 
 from .explanation import Peaks
-from .measure import make
+from .measure import random_inputs
 from .roofline import read, write
 
 COPY_BYTES = 1 << 29  # one tensor, larger than any cache; the copy moves twice as much
@@ -60,7 +60,7 @@ def _copy_bandwidth(index: int) -> float:
 
 def step_seconds_on_gpu(run: Callable[..., Any], program: Program, index: int, *, repeat: int = 10) -> list[float]:
     """Returns the least GPU time in seconds of every step of a loaded program over `repeat` calls, on inputs made for it."""
-    inputs = [make(spec).to(f"cuda:{index}") for spec in program.inputs]
+    inputs = random_inputs(program, torch.device("cuda", index))
     with torch.no_grad():
         for _ in range(2):
             run(*inputs)
@@ -76,7 +76,7 @@ def step_seconds_on_gpu(run: Callable[..., Any], program: Program, index: int, *
 def graph_status(run: Executable, index: int) -> Status | None:
     """Returns whether a loaded program runs as a CUDA graph. It calls the program, each call after the last is done, until that is
     decided."""
-    inputs = [make(spec).to(f"cuda:{index}") for spec in run.program.inputs]
+    inputs = random_inputs(run.program, torch.device("cuda", index))
     with torch.no_grad():
         for _ in range(_RUNS_TO_CHOOSE):
             run(*inputs)

@@ -7,19 +7,14 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from lamina.core.program import Program, TensorSpec
-
-DTYPES = {
-    "bool": torch.bool, "u8": torch.uint8, "i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64,
-    "f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64,
-    "c64": torch.complex64, "c128": torch.complex128,
-    "f8e4m3fn": torch.float8_e4m3fn, "f8e5m2": torch.float8_e5m2,
-}  # fmt: skip
+from lamina.core.program import Program
+from lamina.core.program_needs import fixed
+from lamina.tune.problems.inputs import DTYPES, random_tensors
 
 
 def step_seconds(run: Callable[..., Any], program: Program, *, repeat: int = 10) -> list[float]:
     """Returns the least seconds of every step of a loaded program over `repeat` calls, on inputs made for it."""
-    inputs = [make(spec) for spec in program.inputs]
+    inputs = random_inputs(program, torch.device("cpu"))
     names = [step.name or (step.kernel if hasattr(step, "kernel") else step.callee) for step in program.steps]
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else the profiler of torch 2.13 announces its start and end on stderr
     with torch.no_grad():
@@ -50,9 +45,7 @@ def best(names: Sequence[str], events: Sequence[tuple[str, float, float]], repea
     return [min(found) for found in times]
 
 
-def make(spec: TensorSpec) -> torch.Tensor:
-    """Returns a tensor of the program's input spec: normal random numbers, and zeros for integers, which may be indices."""
-    tensor = torch.empty_strided(spec.shape, spec.strides, dtype=DTYPES[spec.dtype])
-    if tensor.is_floating_point() and tensor.element_size() > 1:
-        return tensor.normal_()
-    return tensor.zero_()
+def random_inputs(program: Program, device: torch.device) -> list[torch.Tensor]:
+    """Returns random inputs for a program; see lamina.tune.problems.inputs."""
+    sizes = [tuple(tuple(fixed(n, "an input") for n in ns) for ns in (i.shape, i.strides)) for i in program.inputs]
+    return random_tensors([(DTYPES[i.dtype], *size) for i, size in zip(program.inputs, sizes, strict=True)], device)

@@ -5,14 +5,14 @@ from typing import ClassVar
 
 from lamina.core.errors import CompileError
 
-from . import text as schedule_text
+from .text import KernelSchedule
 
 LEAST = 16  # side of the smallest block that tensor cores multiply
 GROUP = 4  # warps of a warp group, which issue wgmma together on Hopper, 16 rows each
 
 
 @dataclass(frozen=True)
-class GemmConfig:
+class GemmConfig(KernelSchedule):
     """The schedule of a GEMM kernel: how an iteration space (m, n, k) becomes a block program.
 
     m, n, k      tile of the output, and the step along the inner dimension, in elements; powers of two from 16
@@ -55,17 +55,6 @@ class GemmConfig:
     def plain(self) -> "GemmConfig":
         """The same tiles without ping-pong."""
         return replace(self, ping_pong=0, stages=min(self.stages, 3)) if self.ping_pong else self
-
-    def __str__(self) -> str:
-        """The text that `read` takes: "triton{m=128 n=256 ...}"."""
-        return schedule_text.write(self)
-
-    @staticmethod
-    def read(text: str) -> "GemmConfig":
-        """Parses text such as "triton{m=128 n=256}"; raises CompileError for anything else."""
-        config: GemmConfig = schedule_text.read(text, (GemmConfig,), "products")
-        config.check()
-        return config
 
     def check(self) -> None:
         """Raises CompileError for shapes that tensor cores or Triton cannot work on."""

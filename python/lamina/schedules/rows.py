@@ -7,8 +7,9 @@ from typing import ClassVar
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 
-from . import nvvm, text
+from . import nvvm
 from .nvvm import WARP, power_of_two
+from .text import KernelSchedule
 
 MODEL = "nvvm"
 """The candidate that is Lamina's kernel with the cost model's schedule."""
@@ -22,8 +23,21 @@ _ALIVE = 16  # registers of a thread beside the elements of a row
 _NVVM, _TRITON = 6, 3  # candidates at most
 
 
+class _RowSchedule(KernelSchedule):
+    """A schedule of a row program."""
+
+    def check(self) -> None:
+        """Raises CompileError for shapes that no CTA can have."""
+        for key, most in (("threads", 1024), ("cluster", LARGEST), ("n", 1 << 20), ("warps", 32)):
+            number = getattr(self, key, 1)
+            if (number or key != "n") and (number < 1 or number > most or number & (number - 1)):
+                raise CompileError(f"{key}={number}", remedy=f"a power of two up to {most}")
+        if getattr(self, "stages", 1) < 1:
+            raise CompileError("stages=0", remedy="at least 1")
+
+
 @dataclass(frozen=True)
-class Nvvm:
+class Nvvm(_RowSchedule):
     """Lamina's kernel, distributed over threads by lamina-distribute.
 
     threads   of one CTA and row, a power of two
@@ -38,10 +52,6 @@ class Nvvm:
     cluster: int = 1
     resident: int = 0
 
-    def __str__(self) -> str:
-        """The text that `read` takes: "nvvm{threads=128 ...}"."""
-        return text.write(self)
-
     def config(self, lanes: int, vec: int) -> nvvm.NvvmConfig:
         """Returns the Config for rows of `lanes` elements that threads read `vec` at a time."""
         chunks = self.chunks or -(-lanes // (self.threads * vec * self.cluster))
@@ -50,7 +60,7 @@ class Nvvm:
 
 
 @dataclass(frozen=True)
-class Triton:
+class Triton(_RowSchedule):
     """The same program, compiled by Triton.
 
     n       elements of a row per iteration, a power of two; 0: the whole row
@@ -63,10 +73,6 @@ class Triton:
     warps: int = 4
     stages: int = 1
 
-    def __str__(self) -> str:
-        """The text that `read` takes: "triton{n=0 ...}"."""
-        return text.write(self)
-
     def config(self, lanes: int, vec: int) -> nvvm.NvvmConfig:
         """Returns the Config for rows of `lanes` elements, from which the tile program is emitted."""
         wide = self.n or power_of_two(lanes)
@@ -75,23 +81,7 @@ class Triton:
 
 
 Rows = Nvvm | Triton
-
-
-def read(written: str) -> Rows:
-    """Parses text such as "nvvm{threads=256 cluster=2}"; raises CompileError for anything else."""
-    rows: Rows = text.read(written, (Nvvm, Triton), "rows")
-    _check(rows)
-    return rows
-
-
-def _check(rows: Rows) -> None:
-    """Raises CompileError for shapes that no CTA can have."""
-    for key, most in (("threads", 1024), ("cluster", LARGEST), ("n", 1 << 20), ("warps", 32)):
-        number = getattr(rows, key, 1)
-        if (number or key != "n") and (number < 1 or number > most or number & (number - 1)):
-            raise CompileError(f"{key}={number}", remedy=f"a power of two up to {most}")
-    if isinstance(rows, Triton) and rows.stages < 1:
-        raise CompileError(f"stages={rows.stages}", remedy="at least 1")
+KINDS: tuple[type[Rows], ...] = (Nvvm, Triton)
 
 
 @dataclass(frozen=True)
@@ -114,20 +104,19 @@ class RowWork:
     moved: int
 
 
-def candidates(work: RowWork, gpu: Gpu) -> tuple[str, ...]:
-    """Returns the schedules worth measuring: the cost model's, then those of each kind, the most promising first."""
+def candidates(work: RowWork, gpu: Gpu) -> tuple[Rows, ...]:
+    """Returns the schedules worth measuring beside the cost model's: those of each kind, the most promising first."""
     if work.moved < LEAST_BYTES:
         return ()
     kept = {key: getattr(work.config, key) for key in ("threads", "vec", "chunks", "cluster", "resident", "pack")}
-    ours: dict[str, None] = {}
+    ours: dict[Rows, None] = {}
     in_pieces = work.walks or work.config.lanes < work.lanes
     for rows in _walking(work, gpu) if in_pieces else _holding(work, gpu):
         made = rows.config(work.lanes, work.config.vec)
         if _fits(rows, made, work, gpu) and any(getattr(made, key) != number for key, number in kept.items()):
-            ours[str(rows)] = None
-    triton = list(dict.fromkeys(map(str, _by_triton(work))))[:_TRITON]
-    first, *rest = [*list(ours)[: _NVVM - 1], ""]
-    return tuple(name for name in (MODEL, first, *triton[:1], *rest, *triton[1:]) if name)
+            ours[rows] = None
+    triton, mine = list(dict.fromkeys(_by_triton(work)))[:_TRITON], list(ours)[: _NVVM - 1]
+    return (*mine[:1], *triton[:1], *mine[1:], *triton[1:])
 
 
 def _walking(work: RowWork, gpu: Gpu) -> Iterator[Nvvm]:

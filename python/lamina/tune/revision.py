@@ -14,7 +14,7 @@ from typing import Any
 _ENTRIES = (  # in the package: code that applies a choice, that builds programs from it, and that compiles these
     "kernels/**/*.py",  # Triton reads them as text
     "passes/families/select.py",
-    "passes/families/attention/vendor.py",
+    "passes/families/vendor_calls.py",
     "passes/families/custom_epilogue.py",
     "passes/plan/plan.py",
     "passes/tile/tile.py",

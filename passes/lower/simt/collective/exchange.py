@@ -16,7 +16,7 @@ class Exchange:
     thread    this thread's number in the CTA
     rank      the CTA's rank in its cluster; None without clusters
     met       whether the CTAs of the cluster have waited for each other's start
-    repeated  whether the code is in a loop, where buffers may still be read for the iteration before
+    depth     loops around the code: in one, buffers may still be read for the iteration before
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class Exchange:
         vendor: Vendor,
     ) -> None:
         self.shape, self.at, self.thread, self.rank, self.shared, self.vendor = shape, at, thread, rank, shared, vendor
-        self.met = self.repeated = False
+        self.met, self.depth = False, 0
 
     def among_lanes(self, value: ir.Value, join: Callable[[ir.Value, ir.Value], ir.Value], lanes: int, stride: int = 1) -> ir.Value:
         """Reduces the values of every `stride`-th of `lanes` neighboring threads of a warp by `join` (butterfly shuffles); all get
@@ -46,12 +46,17 @@ class Exchange:
         lane, warp = at.modulo(self.thread, self.shape.warp), at.over(self.thread, self.shape.warp)
         stored = [_as_stored(v) for v in values]
         slots = [self.shared(warps, v.type) for v in stored]
-        if self.repeated:
-            barrier()
-        when(at.below(lane, 1), lambda: [memref.store(v, s, [warp]) for s, v in zip(slots, stored, strict=True)])
-        barrier()
+        pairs = list(zip(slots, stored, strict=True))
+        self.share(lambda: when(at.below(lane, 1), lambda: [memref.store(v, s, [warp]) for s, v in pairs]))
         place = at.modulo(lane, warps)
         return [_as_computed(memref.load(slot, [place]), v.type) for slot, v in zip(slots, values, strict=True)]
+
+    def share(self, store: Callable[[], object]) -> None:
+        """Emits stores to shared memory that all threads of the CTA may read from then on."""
+        if self.depth:
+            barrier()
+        store()
+        barrier()
 
     def meet(self) -> None:
         """Waits, once and outside of any loop, until the CTAs of a cluster have all started."""
@@ -66,7 +71,7 @@ class Exchange:
         self.meet()
         stored = [_as_stored(v) for v in values]
         slots = [self.shared(ctas, v.type) for v in stored]
-        if self.repeated:
+        if self.depth:
             self.vendor.synchronize()
 
         def share() -> None:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
-from ..values import Spread, elements, joining, per_part, together, vector_type
+from ..values import Spread, elements, joining, per_part, together, tree, vector_type
 from .exchange import Exchange
-from .reductions import own, tree
+from .reductions import own
 
 if TYPE_CHECKING:
     from ..kernel import ThreadKernel
@@ -39,7 +39,6 @@ def finish(k: "ThreadKernel", op: ir.Operation) -> None:
     exponentials."""
     largest, total = (elements(k.spread(v).parts[0])[0] for v in op.operands)
     exchange, shape, own_largest = k.exchange, k.shape, largest
-    exchange.repeated = k.depth > 0
     largest, total = _of_lanes(exchange, largest, total, min(shape.threads, shape.warp))
     if shape.threads > shape.warp:
         largest, total = exchange.among_warps([largest, total])

@@ -5,12 +5,11 @@ cluster. The order depends on the shape alone, so that results are the same in e
 barriers.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from ..values import Join, Spread, elements
+from ..values import Join, Spread, elements, tree
 from .exchange import Exchange
 
 
@@ -24,15 +23,6 @@ class Reduction:
 
     block: Spread
     join: Join
-
-
-def tree(values: Sequence[ir.Value], join: Join) -> ir.Value:
-    """Joins all values as a tree: pairs, pairs of pairs, ..."""
-    left = list(values)
-    while len(left) > 1:
-        half = [join(a, b) for a, b in zip(left[::2], left[1::2], strict=False)]
-        left = half + left[len(half) * 2 :]
-    return left[0]
 
 
 def own(block: Spread, join: Join) -> ir.Value:

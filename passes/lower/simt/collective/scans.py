@@ -10,7 +10,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, memref
 
 from ....ir.reading import neutral
-from ..threads import barrier, when
+from ..threads import when
 from ..values import Join, Spread, elements, joining, together
 
 if TYPE_CHECKING:
@@ -62,12 +62,10 @@ def _among_warps(k: "ThreadKernel", totals: list[ir.Value], carry: ir.Value, joi
         return starts, carry
     lane, warp = at.modulo(k.thread, k.shape.warp), at.over(k.thread, k.shape.warp)
     slots = k.shared(warps * len(totals), carry.type)
-    if k.depth:
-        barrier()
-    when(
-        at.below(lane, 1), lambda: [memref.store(t, slots, [at.add(warp, c * warps)]) for c, t in enumerate(totals)]
-    )  # fmt: skip
-    barrier()
+    numbered = list(enumerate(totals))
+    k.exchange.share(
+        lambda: when(at.below(lane, 1), lambda: [memref.store(t, slots, [at.add(warp, c * warps)]) for c, t in numbered])
+    )
     for c in range(len(totals)):
         start = carry
         for w in range(warps):

@@ -1,8 +1,8 @@
 """Makes each call of scaled_dot_product_attention one op of Lamina's, before gradients are traced.
 
-What no fused kernel computes, by dtype, rank and sizes (schedules/attention_vendors.py), keeps torch's decomposition. A mask that
-depends on nothing but shapes (transformers' models build theirs of arange and comparisons) is computed at compile time: one that
-hides nothing is dropped, and a causal one becomes the flag, so that kernels skip what it hides.
+What no fused kernel computes, by dtype, rank and sizes (families/attention/vendor_rules.py), keeps torch's decomposition. A mask
+that depends on nothing but shapes (transformers' models build theirs of arange and comparisons) is computed at compile time: one
+that hides nothing is dropped, and a causal one becomes the flag, so that kernels skip what it hides.
 
 Vendors' kernels draw dropout's random numbers in orders of their own. Attention with dropout that Lamina's kernels are to compute
 has a seed, which the gradients read too; all other keeps torch's decomposition.
@@ -18,8 +18,8 @@ from torch import Tensor, fx
 from torch.nn import functional as F
 from torch.utils._python_dispatch import _disable_current_modes
 
-from lamina.schedules import attention_vendors as vendors
-from lamina.schedules.attention_cost import MOST
+from lamina.passes.families.attention import vendor_rules as vendors
+from lamina.passes.families.attention.cost import MOST
 
 from ..decompositions.ops.library import on_gpu
 from ..fx.dtypes import CODES
@@ -79,7 +79,7 @@ def _is_replaced(node: fx.Node, graft: Graft, written: set[int] | None, trained:
         if (result := value(node)) is not None and result.dtype is not query.dtype:  # by autocast
             operands = [graft.call(aten._to_copy.default, n, dtype=result.dtype) for n in operands]
         made = emitted(graft, operands, mask, dropout, causal, scale, trained, by_torch=True)
-    changed = None if made is None else _placed(made, graft, written)
+    changed = None if made is None else placed(made, graft, written)
     if changed is None:
         graft.undo()
         return False
@@ -196,19 +196,28 @@ def settings() -> str:
     return " ".join(name for name, is_allowed in allowed.items() if is_allowed)
 
 
-def _placed(made: fx.Node, graft: Graft, written: set[int] | None) -> dict[fx.Node, Tensor] | None:
-    """Fits `made`, or a copy of it in eager's layout, to the node's place: returns the fake values that change with it.
+def placed(made: fx.Node, graft: Graft, written: set[int] | None) -> dict[fx.Node, Tensor] | None:
+    """Fits `made` to the place of the graft's node, or a copy of it in eager's layout where its own cannot be used.
 
-    Returns None where neither can replace the node.
+    Returns the fake values that change with it; None where neither can replace the node.
     """
-    for copied in (False, True):
-        if copied:
-            made = graft.call(aten.clone.default, made, memory_format=torch.contiguous_format)
-        found = value(made)
+    for fit in (lambda: made, lambda: _in_layout_of(graft, made)):
+        found = value(fit())
         changed = None if found is None else takes_layout(graft.at, found, graft.fake, written)
         if changed is not None:
             return changed
     return None
+
+
+def _in_layout_of(graft: Graft, made: fx.Node) -> fx.Node:
+    """Emits a copy of `made` whose dimensions have the order in memory that they have in the graft's node."""
+    eager = value(graft.at)
+    assert eager is not None
+    order = sorted(range(eager.dim()), key=eager.stride().__getitem__, reverse=True)
+    kept = order == sorted(order)
+    outermost_first = made if kept else graft.call(aten.permute.default, made, order)
+    copy = graft.call(aten.clone.default, outermost_first, memory_format=torch.contiguous_format)
+    return copy if kept else graft.call(aten.permute.default, copy, [order.index(i) for i in range(len(order))])
 
 
 def depends_on(node: fx.Node, trained: Collection[fx.Node]) -> bool:

@@ -35,7 +35,7 @@ from .fingerprint import fingerprint
 from .null import Null
 from .sized import SizedProgram, Source, sources_of
 from .stored import Stored
-from .tuning import UNSEEN, Session, choose_configs, choose_products, choose_rows, may_choose, tuning_state
+from .tuning import UNSEEN, Session, choose_configs, choose_kernels, may_choose, tuning_state
 
 if TYPE_CHECKING:
     from torch_mlir import ir
@@ -203,14 +203,14 @@ def _compile(graph: Normalized, options: Options, goal: Destination, watch: Watc
     seconds["import"] = time.perf_counter() - start
     run_passes(module, "linalg", "graph", goal.target, options, seconds, watch)
     start = time.perf_counter()
-    choices = choose_products(module, backend, goal.gpu, options, session)
+    choices = choose_kernels(module, backend, goal.gpu, options, session)
     seconds["tuning"] = time.perf_counter() - start
     level = "graph"
     if may_choose(goal.gpu, options):
         level = "plan"
         run_passes(module, "graph", level, goal.target, options, seconds, watch)
         start = time.perf_counter()
-        choices += choose_rows(module, backend, goal.gpu, options, session, len(choices))
+        choices += choose_kernels(module, backend, goal.gpu, options, session, len(choices))
         seconds["tuning"] += time.perf_counter() - start
     run_passes(module, level, "tile", goal.target, options, seconds, watch)
     with module.context:

@@ -61,32 +61,19 @@ def tuning_state(options: Options, gpu: int | None) -> str:
     return Store().state(Identity.of_gpu(gpu))
 
 
-def choose_products(
-    module: "ir.Module", backend: "Backend", gpu: int | None, options: Options, session: Session = UNSEEN
-) -> tuple[TunedChoice, ...]:
-    """Annotates a module at the graph level with tuning's choices for products.
-
-    gpu  its number; None where the program is not for one that is present
-    """
-    if not may_choose(gpu, options):
-        return ()
-    from lamina.tune.problems.hot_ops import annotate
-
-    return _asked(partial(annotate, module, backend, gpu, options), session)[1]
-
-
-def choose_rows(
+def choose_kernels(
     module: "ir.Module", backend: "Backend", gpu: int | None, options: Options, session: Session = UNSEEN, before: int = 0
 ) -> tuple[TunedChoice, ...]:
-    """Annotates a module at the plan level with tuning's choices for programs that reduce rows.
+    """Annotates a module with tuning's choices: at the graph level for hot ops, at the plan level for programs that reduce rows.
 
-    before  how many of the model's ops were asked about already; the rest is as in `choose_products`
+    gpu     its number; None where the program is not for one that is present
+    before  how many of the model's ops were asked about already
     """
     if not may_choose(gpu, options):
         return ()
-    from lamina.tune.problems.row_programs import annotate_rows
+    from lamina.tune.problems.modules import annotate
 
-    return _asked(partial(annotate_rows, module, backend, gpu, options), session, before)[1]
+    return _asked(partial(annotate, module, backend, gpu, options), session, before)[1]
 
 
 def choose_configs(

@@ -2,7 +2,7 @@
 
 torch's core ATen table is the base, for every op that is a plain composition of simpler ones. Lamina's decompositions replace it
 where torch-mlir's lowering of an op is slow (variance in f64), inexact (0.797724 for sqrt(2/pi), half types computing in half) or
-missing; others are torch's, from outside of that table. The library ops (GEMM, convolution, attention) are kept whole. Each of
+missing; others are torch's, from outside of that table. The library ops (GEMM, convolution, ...) are kept whole. Each of
 Lamina's decompositions computes half types in f32 and returns the input's dtype.
 """
 
@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 from torch._decomp import core_aten_decompositions, decomposition_table
+
+from lamina.kernels.library import LIBRARY
 
 from .dtypes import TYPES
 from .eager_layout import as_eager, is_composed_by_torch
@@ -35,10 +37,8 @@ aten = torch.ops.aten
 
 Table = dict[Any, Callable[..., Any]]
 
-# Ops that torch's table would decompose, and that a library or Lamina's own kernels compute better whole.
+# Ops that torch's table would decompose, and that Lamina's own kernels compute better whole, as the library's ops.
 KEPT = (
-    aten._scaled_dot_product_flash_attention_for_cpu.default,
-    aten.baddbmm.default,
     aten.embedding_dense_backward.default,
     aten.sum.default,
     aten.squeeze.default,
@@ -69,8 +69,8 @@ FROM_TORCH = tuple(
 def table() -> Table:
     """Returns the decompositions that every entry point uses, by overload."""
     base: Table = {op: fn for op, fn in core_aten_decompositions().items() if isinstance(op, torch._ops.OpOverload)}
-    for op in KEPT:
-        base.pop(op, None)
+    for op in [op for op in base if op in KEPT or str(op) in LIBRARY]:
+        del base[op]
     laid_out = {op: fn if is_composed_by_torch(op) else as_eager(op, fn) for op, fn in base.items()}
     return laid_out | {op: guarded(op, fn) for op, fn in own().items()}
 

@@ -88,7 +88,7 @@ def convolutions_round_to_tf32() -> bool:
 def check_devices(gm: fx.GraphModule) -> None:
     """Raises CompileError unless arguments, results and results of external calls are on one device. Values in between are computed
     there, whatever their device is called. Small integers are allowed anywhere, except seeds that kernels read: torch itself keeps
-    the seeds of attention on either device. Arguments that `moved` finds are copied there at every call."""
+    some seeds on either device. Arguments that `moved` finds are copied there at every call."""
     home, ahead = _home(gm), moved(gm)
     for node in _visible(gm):
         if node in ahead:

@@ -9,9 +9,8 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.core.size import Size, SizeLike
-from lamina.kernels.library import STRICT
-from lamina.passes.families.conv.layout_calls import BACKWARD, CONVOLUTIONS
-from lamina.passes.families.gemm.products import PRODUCTS, TF32
+from lamina.dialects.graph import TF32
+from lamina.kernels.library import CONVOLUTION_BACKWARD, CONVOLUTIONS, PRODUCTS, STRICT
 from lamina.passes.fusion.bias_apart import APART
 from lamina.passes.ir.sizes import size_attribute, sizes_attribute
 
@@ -103,7 +102,9 @@ def _attributes(node: fx.Node, reason: str, args: list[Any], kwargs: dict[str, A
 
 def _may_round(called: str) -> bool:
     """Returns whether torch allows an op to round its f32 factors to tf32."""
-    return (called in PRODUCTS and rounds_to_tf32()) or (called in (*CONVOLUTIONS, BACKWARD) and convolutions_round_to_tf32())
+    if called in PRODUCTS:
+        return rounds_to_tf32()
+    return called in (*CONVOLUTIONS, CONVOLUTION_BACKWARD) and convolutions_round_to_tf32()
 
 
 def callee(node: fx.Node) -> str:

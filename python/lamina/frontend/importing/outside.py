@@ -38,7 +38,7 @@ def why_outside(node: fx.Node, gm: fx.GraphModule) -> str | None:
         if (found := _why_argument(arg, gm)) is not None:
             return found
     results = _results(node)
-    if isinstance(results, list | tuple):  # numbers beside tensors, such as attention's longest sequences, are known
+    if isinstance(results, list | tuple):  # numbers beside tensors, such as the longest of several sequences, are known
         return why_value(results)
     return why_value(results, result=True)
 

@@ -14,8 +14,6 @@ from typing import Any
 
 import llvmlite.binding as llvm
 from torch_mlir import ir
-from torch_mlir.dialects import llvm as llvm_dialect
-from torch_mlir.passmanager import PassManager
 
 from lamina.core.errors import CompileError
 from lamina.core.target import Target
@@ -27,6 +25,7 @@ from lamina.passes.lower.tile_to_cpu import CHECKS, TileToCpu
 from .. import llvm_text
 from ..base import Artifact, Backend
 from ..clock import Stopwatch
+from ..module import programs_of, to_llvm
 
 
 def lowering_pipeline() -> str:
@@ -54,26 +53,15 @@ class CpuBackend(Backend):
 
     def compile(self, module: ir.Module, ready: Sequence[Any] = ()) -> Artifact:
         """Compiles all tile programs into one object file. Raises CompileError for an op that does not lower to LLVM."""
-        kernels = tuple(
-            ir.StringAttr(op.operation.attributes["sym_name"]).value
-            for op in module.body.operations
-            if "tile.grid" in op.operation.attributes
-        )
+        kernels = tuple(programs_of(module))
         clock = Stopwatch()
         with module.context, ir.Location.unknown():
             with clock.stage("expand-math"):
                 ExpandMath(ldexp=self.device.avx512).run(module)
             with clock.stage("tile-to-cpu"):
                 TileToCpu().run(module)
-            with clock.stage("to llvm dialect"):
-                manager = PassManager.parse(f"builtin.module({lowering_pipeline()})")
-                manager.enable_verifier(False)  # it runs after each pass, for half of their time; once at the end is enough
-                manager.run(module.operation)
+            text = to_llvm(module, lowering_pipeline(), clock, check_converted)
             messages = tuple(ir.StringAttr(m).value for m in ir.ArrayAttr(module.operation.attributes[CHECKS]))
-            with clock.stage("translate"):
-                check_converted(module)
-                module.operation.verify()
-                text = llvm_dialect.translate_module_to_llvmir(module.operation)
         with clock.stage("text"):
             text = llvm_text.attach(llvm_text.convert(text), {"prefer-vector-width": str(self.device.simd_bits)})
         with clock.stage("parse"):
@@ -108,8 +96,9 @@ class CpuBackend(Backend):
         )
 
 
-def check_converted(module: ir.Module) -> None:
-    """Raises CompileError for an op outside the llvm dialect. Translation would end the process on it without naming it."""
+def check_converted(module: ir.Module) -> ir.Operation:
+    """Returns the module's op. Raises CompileError for an op outside the llvm dialect: translation would end the process on it
+    without naming it."""
     for op in nested(module.operation):
         if not op.name.startswith(("llvm.", "builtin.module")):
             raise CompileError(
@@ -117,6 +106,7 @@ def check_converted(module: ir.Module) -> None:
                 where=where(op.location),
                 remedy="a tile program for the CPU may use vectors of rank 1 and 2, scalars and memrefs of static shape",
             )
+    return module.operation
 
 
 def optimize(parsed: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:

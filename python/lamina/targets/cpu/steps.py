@@ -12,5 +12,5 @@ def steps(target: Target, *, round_intermediates: bool, freeze_weights: bool) ->
     """
     return Steps(
         layout=f"lamina-layout{options(slow=not freeze_weights)}",
-        choose=("lamina-depthwise", "lamina-vendor-attention"),
+        choose=("lamina-depthwise", "lamina-vendor-calls"),
     )

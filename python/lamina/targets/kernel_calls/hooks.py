@@ -14,13 +14,12 @@ operands  pointers to the epilogue's other inputs, and to results after the firs
 """
 
 import json
-import math
 from collections.abc import Sequence
 from typing import Any
 
+from ..triton.expressions import BESIDE_ONE, Expressions, literal
 from ..triton.math import FUNCTIONS
-from ..triton.ops import CASTS, TYPES, applied, choice
-from ..triton.patterns import BESIDE_ONE
+from ..triton.ops import CASTS, TYPES
 
 PLAIN = '@triton.jit\ndef {name}(value, at, mask, operands):\n    """Nothing follows."""\n    return value'
 
@@ -33,46 +32,40 @@ def function_of(name: str, epilogue: str) -> tuple[str, tuple[str, ...]]:
     if not epilogue:
         return PLAIN.format(name=name), ()
     made = _Function(json.loads(epilogue))
-    lines = "\n".join(f"    {line}" for line in made.body())
+    lines = "\n".join(made.body())
     called = [FUNCTIONS[f] for f in made.calls]
     return "\n\n\n".join((*called, f"@triton.jit\ndef {name}(value, at, mask, operands):\n{lines}")), tuple(made.operands)
 
 
-class _Function:
-    """The text of an epilogue as it is printed, line by line."""
+class _Function(Expressions):
+    """The text of an epilogue as it is printed. Values are numbers of lines."""
 
     def __init__(self, said: dict[str, Any]) -> None:
+        super().__init__()
         self.dims: list[tuple[int, int]] = [(n, stride) for n, stride in said["dims"]]
         self.said, self.results = said["lines"], said["results"]
         self.operands: list[str] = []
-        self.calls: dict[str, None] = {}
-        self.names: list[str] = []
-        self.lines: list[str] = []
 
     def body(self) -> list[str]:
         """Returns the function's lines."""
-        for line in self.said:
-            self.names.append(self._named(*line))
-        texts = [f"({self.names[line]}).to({TYPES[dtype]})" for line, dtype in self.results]
+        for line, (kind, *said) in enumerate(self.said):
+            if kind == "const":
+                self.literals[line] = literal(said[0])
+            else:
+                self.names[line] = f"v{line}"
+                self._set(line, self._text(line, kind, *said))
+        texts = [f"({self._value(line)}).to({TYPES[dtype]})" for line, dtype in self.results]
         for i, text in enumerate(texts[1:], 1):
-            spread = f"tl.broadcast_to({text}, at.shape)" if self._is_constant(self.results[i][0]) else text
-            self.lines.append(f"tl.store({self._operand(f'y{i}')} + at, {spread}, mask=mask)")
+            spread = f"tl.broadcast_to({text}, at.shape)" if self.results[i][0] in self.literals else text
+            self._line(f"tl.store({self._operand(f'y{i}')} + at, {spread}, mask=mask)")
         first, dtype = self.results[0]
-        constant = f"tl.full(at.shape, {self.names[first]}, {TYPES[dtype]})"
-        return [*self.lines, f"return {constant if self._is_constant(first) else texts[0]}"]
+        self._line(f"return {self._full(first, dtype) if first in self.literals else texts[0]}")
+        return self.lines
 
-    def _is_constant(self, line: int) -> bool:
-        return bool(self.said[line][0] == "const")
+    def _full(self, line: int, dtype: str) -> str:
+        return f"tl.full(at.shape, {self.literals[line]}, {TYPES[dtype]})"
 
-    def _named(self, kind: str, *said: Any) -> str:
-        """Returns the name of a line's value, or a literal."""
-        if kind == "const":
-            return _literal(said[0])
-        name = f"v{len(self.names)}"
-        self.lines.append(f"{name} = {self._text(kind, *said)}")
-        return name
-
-    def _text(self, kind: str, *said: Any) -> str:
+    def _text(self, line: int, kind: str, *said: Any) -> str:
         if kind == "value":
             return f"(value).to({TYPES[said[0]]})"
         if kind == "load":
@@ -80,16 +73,10 @@ class _Function:
             text = f"tl.load({self._operand(f'x{number}')}{self._place(constant, coefficients)}, mask=mask)"
             return f"({text}).to({TYPES[dtype]})"
         op, operands, predicate, dtype = said
-        if op in CASTS and self._is_constant(operands[0]):
-            return f"tl.full(at.shape, {self.names[operands[0]]}, {TYPES[dtype]})"
-        texts = [self.names[i] for i in operands]
-        if op == "arith.select" and all(map(self._is_constant, operands[1:])):
-            texts = choice(texts, dtype)
-        found = applied(op, texts, dtype, predicate)
+        if op in CASTS and operands[0] in self.literals:
+            return self._full(operands[0], dtype)
+        found = self._expression(op, operands, dtype, predicate, op in BESIDE_ONE and self._meets_one(line))
         assert found is not None, f"lamina-custom-epilogue takes no {op}"
-        if op in BESIDE_ONE and self._meets_one(len(self.names)):
-            found = f"{BESIDE_ONE[op]}{found[found.index('(') :]}"
-        self.calls.update(dict.fromkeys(f for f in FUNCTIONS if found.startswith(f"{f}(")))
         return found
 
     def _meets_one(self, line: int) -> bool:
@@ -120,8 +107,3 @@ class _Function:
                 bare = whole if c == 1 else f"({whole}) * {c}" if whole != "at" else f"at * {c}"
                 terms.append(bare)
         return "".join(f" + {term}" for term in terms)
-
-
-def _literal(value: bool | int | float) -> str:
-    text = f'float("{value}")' if isinstance(value, float) and not math.isfinite(value) else repr(value)
-    return f"({text})" if text.startswith("-") else text

@@ -1,4 +1,4 @@
-"""Compiles a program's calls of source kernels to PTX and launches: users' kernels, and Lamina's own for attention.
+"""Compiles a program's calls of source kernels to PTX and launches: users' kernels, and Lamina's own.
 
 A kernel in CUDA C++ goes through NVRTC (cuda). One in Triton is called by a generated kernel whose parameters are pointers only:
 
@@ -23,12 +23,12 @@ from lamina.core.program_needs import fixed
 from ..triton.compiler import Awaited, CompiledKernel, define, renamed
 from ..triton.printer import HEADER
 from ..triton.stages import ALIGNED, to_ptx
-from . import attention
 from .cuda import compile_cuda
 from .hooks import function_of
+from .own import placed
 
 _GLUON = f"{HEADER}from triton.experimental import gluon\n"
-REASON = "kernel"  # the reason of calls that stand for source kernels: users', and Lamina's for attention
+REASON = "kernel"  # the reason of calls that stand for source kernels: users', and Lamina's own
 _POINTER = {
     "bool": "*i1", "u8": "*u8", "i8": "*i8", "i16": "*i16", "i32": "*i32", "i64": "*i64", "u64": "*u64", "f16": "*fp16",
     "bf16": "*bf16", "f32": "*fp32", "f64": "*fp64", "f8e4m3fn": "*fp8e4nv", "f8e5m2": "*fp8e5",
@@ -227,7 +227,7 @@ def take(program: Program, functions: Mapping[str, Any], gpu: Gpu) -> tuple[Prog
 
     functions  users' functions, by key
     """
-    program, ours = attention.placed(program, gpu)
+    program, ours = placed(program, gpu)
     program, kernels = launched(program)
     found = {**functions, **ours}
     return program, [Awaited(kernel.symbol, partial(compile_user, kernel, found[kernel.key], gpu)) for kernel in kernels]

@@ -18,8 +18,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from torch_mlir import ir
-from torch_mlir.dialects import llvm as llvm_dialect
-from torch_mlir.passmanager import PassManager
 
 from lamina.core import cubins
 from lamina.core.errors import CompileError
@@ -32,12 +30,12 @@ from lamina.passes.lower.nvvm import indices
 from .. import llvm_text
 from ..base import Artifact, Backend
 from ..clock import Stopwatch
+from ..module import device_module, has_programs, kernel_at, lines_of, name_of, programs_of, split, to_llvm
 from ..ptx import PtxError, Resources, assemble, disassemble
 from ..triton import compiler as triton
 from ..triton import text as triton_text
 from . import codegen
 from .check import check_converted
-from .module import device_module, has_programs, kernel_at, lines_of, name_of, programs_of, split
 
 TMA = 90  # chips from here on have a tensor memory accelerator
 KEPT = 8  # source lines that an error names at most
@@ -185,16 +183,12 @@ class NvvmBackend(Backend):
             with clock.stage("lamina-gpu-to-nvvm"):
                 bits = indices.width(device_module(module))
                 GpuToNvvm(index_bits=bits).run(module)
-            with clock.stage("to llvm dialect"):
-                manager = PassManager.parse(f"builtin.module({lowering_pipeline(bits)})")
-                manager.enable_verifier(False)  # it runs after each pass, for half of their time; once at the end is enough
-                manager.run(module.operation)
-            with clock.stage("translate"):
-                device = device_module(module)
-                check_converted(device, self.gpu)
-                module.operation.verify()
-                text: str = llvm_dialect.translate_module_to_llvmir(device)
-        return text
+            return to_llvm(module, lowering_pipeline(bits), clock, self._checked)
+
+    def _checked(self, module: ir.Module) -> ir.Operation:
+        device = device_module(module)
+        check_converted(device, self.gpu)
+        return device
 
     def to_ptx(self, llvm: str) -> str:
         """Compiles LLVM 24's text to PTX."""

@@ -18,7 +18,7 @@ def steps(target: Target, *, round_intermediates: bool, freeze_weights: bool) ->
         fuse=_FUSE,
         choose=(
             f"lamina-select-kernels{for_target}",
-            f"lamina-vendor-attention{for_target}",
+            f"lamina-vendor-calls{for_target}",
             f"lamina-custom-epilogue{options(round_intermediates=round_intermediates)}",
         ),
         launch=(f"lamina-horizontal{for_target}",),

@@ -15,10 +15,11 @@ from typing import Any
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.program import Needs
+from lamina.kernels.gluon import has_gluon
 
 from .ops import POINTERS
 from .printer import Printed
-from .stages import has_gluon, to_ptx
+from .stages import to_ptx
 
 _log = logging.getLogger("lamina")
 _NOISE = re.compile(r"^\s*\.(?:loc|file)\b.*$|^\s*//.*$", re.MULTILINE)

@@ -1,167 +1,136 @@
-"""Prints loads and stores of Triton kernels with products, through descriptors or pointers, and holds the text as it grows."""
+"""Prints loads and stores of Triton blocks: through descriptors or pointers, gathers, runs, and rows of transpose tiles."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from .ops import TYPES
-
-STEP = 16  # alignment in bytes of a descriptor's rows
-DIMENSIONS = 5  # most dimensions of a descriptor
-WIDE = 1 << 31  # offsets need 64 bits from this many elements on
-INDENT = "    "
+from .blocks import WIDEN, is_wide
+from .descriptors import Descriptors
 
 
-@dataclass(frozen=True)
-class TritonTile:
-    """A block of memory as a descriptor sees it, the contiguous dimension last.
+class TritonMemory(Descriptors):
+    """Prints memory ops. Addresses are pointers to a parameter's elements.
 
-    source         where memory begins: the parameter, or an address after it
-    name           the parameter
-    sizes, steps   sizes and strides of memory, in elements
-    blocks         the block's sizes
-    places         where the block begins
-    across         the program wants the last two dimensions transposed
+    lanes       names of positions along a dimension, by start and length
+    transposed  the tile.transpose that fills scratch memory
     """
 
-    source: str
-    name: str
-    sizes: tuple[int, ...]
-    steps: tuple[int, ...]
-    blocks: tuple[int, ...]
-    places: tuple[str, ...]
-    across: bool
+    def __init__(self, function: ir.Operation, name: str, descriptors: bool, part: ir.Operation | None = None) -> None:
+        super().__init__(function, name, descriptors, part)
+        self.lanes: dict[tuple[str, int], str] = {}
+        self.transposed: dict[ir.Value, ir.Operation] = {}
 
-
-class TritonMemory:
-    """The state of a kernel's text while it is printed.
-
-    descriptors  whether blocks may be loaded through descriptors
-    names, literals  text of values: variables and constants
-    views        the op that makes each view
-    head         lines before the kernel's loop
-    """
-
-    def __init__(self, function: ir.Operation, descriptors: bool) -> None:
-        self.function, self.block = function, function.regions[0].blocks[0]
-        self.aligned = list(ir.DenseI64ArrayAttr(function.attributes["tile.align"]))
-        self.descriptors = descriptors
-        self.names: dict[ir.Value, str] = {}
-        self.literals: dict[ir.Value, str] = {}
-        self.views: dict[ir.Value, ir.Operation] = {}
-        self.blocks: dict[str, str] = {}  # a descriptor's name, by the text that makes it
-        self.lanes: dict[tuple[str, int], str] = {}  # names of positions along a dimension, by start and length
-        self.count = 0
-        self.lines: list[str] = []
-        self.head: list[str] = []
-        self.depth = 1
+    def _view(self, op: ir.Operation) -> None:
+        self.views[op.result] = op
 
     def _read(self, op: ir.Operation) -> None:
-        view, *where_ = list(op.operands)[:-1]
+        memory, *rest = op.operands
+        at, (pad, *masks) = rest[: (n := ir.MemRefType(memory.type).rank)], rest[n:]
         type_ = ir.VectorType(op.result.type)
-        if (text := self._by_descriptor(op, view, where_, type_)) is None:
-            pointers, mask = self._pointers(op, view, where_, list(type_.shape))
-            zero = "0.0" if str(type_.element_type).startswith("f8") else "0"  # no integer can be cast to f8
-            text = f"tl.load({pointers}{f', mask={mask}, other={zero}' if mask else ''})"
-        self._set(op.result, text)
+        if memory in self.transposed:
+            self._crossed(op, *map(self._value, at))
+        elif type_.rank == 1:
+            self._load(op.result, *self._place_of_lanes(op.result, memory, at, masks), self._value(pad))
+        elif text := self._by_descriptor(op):
+            self._set(op.result, text)
+        else:  # no integer can be cast to f8
+            zero = "0.0" if str(type_.element_type).startswith("f8") else "0"
+            self._load(op.result, *self._place_of_block(op, memory, at, type_), zero)
 
     def _write(self, op: ir.Operation) -> None:
-        value, view, *where_ = op.operands
-        shape = list(ir.VectorType(value.type).shape)
-        pointers, mask = self._pointers(op, view, where_, shape)
-        text = f"tl.broadcast_to({self._value(value)}, {tuple(shape)})" if value in self.literals else self._value(value)
-        self._line(f"tl.store({pointers}, {text}{f', mask={mask}' if mask else ''})")
+        value, memory, *rest = op.operands
+        at, masks = rest[: (n := ir.MemRefType(memory.type).rank)], rest[n:]
+        type_ = ir.VectorType(value.type)
+        if type_.rank == 1:
+            place, mask = self._place_of_lanes(value, memory, at, masks)
+        else:
+            place, mask = self._place_of_block(op, memory, at, type_)
+        self._store(self._value(value), place, mask)
+
+    def _read_number(self, op: ir.Operation) -> None:
+        memory, *at = op.operands
+        self._load(op.result, self._at(memory, *map(self._value, at)))
+
+    def _write_number(self, op: ir.Operation) -> None:
+        value, memory, *at = op.operands
+        self._store(self._value(value), self._at(memory, *map(self._value, at)))
 
     def _gather(self, op: ir.Operation) -> None:
-        view, _, at, mask, _ = op.operands
-        self._set(op.result, f"tl.load({self._value_of_view(view)} + {self._value(at)}{self._where(mask, ', other=0')})")
+        memory, _, at, mask, _ = op.operands
+        self._load(op.result, self._at(memory, self._value(at)), self._masked(op.result, mask))
 
     def _scatter(self, op: ir.Operation) -> None:
-        view, _, at, mask, value = op.operands
-        shape = tuple(ir.VectorType(value.type).shape)
-        text = f"tl.broadcast_to({self._value(value)}, {shape})" if value in self.literals else self._value(value)
-        self._line(f"tl.store({self._value_of_view(view)} + {self._value(at)}, {text}{self._where(mask)})")
+        memory, _, at, mask, value = op.operands
+        self._store(self._value(value), self._at(memory, self._value(at)), self._masked(value, mask))
 
-    def _value_of_view(self, view: ir.Value) -> str:
-        return self.names[self.views[view].operands[0]]
+    def _tile_gather(self, op: ir.Operation) -> None:
+        memory, index, mask, other = op.operands
+        self._load(op.result, self._at(memory, self._block(index)), self._masked(op.result, mask), self._value(other))
 
-    def _where(self, mask: ir.Value, other: str = "") -> str:
-        return "" if self.literals.get(mask) == "True" else f", mask={self._value(mask)}{other}"
+    def _read_runs(self, op: ir.Operation) -> None:
+        memory, first, start, mask = op.operands
+        along = bool(ir.IntegerAttr(op.attributes["along"]).value)
+        self._load(op.result, self._runs(op, op.result, memory, first, start, along), self._masked(op.result, mask))
 
-    def _by_descriptor(self, op: ir.Operation, view: ir.Value, where_: list[ir.Value], type_: ir.VectorType) -> str | None:
-        """Returns a load of a block by the tensor memory accelerator; None where memory does not allow it."""
-        inside = op.operation.block.owner.operation.name == "scf.for"
-        found = self._tile(op, view, where_, type_) if inside else None
-        if found is None:
-            return None
-        blocks = self._descriptor(found.name, found.source, found.sizes, found.steps, found.blocks)
-        text = f"{blocks}.load([{', '.join(found.places)}])"
-        if len(found.blocks) > 2:
-            text = f"{text}.reshape({', '.join(str(n) for n in found.blocks[-2:])})"
-        return f"{text}.T" if found.across else text
+    def _write_runs(self, op: ir.Operation) -> None:
+        value, memory, first, start, mask = op.operands
+        self._store(self._block(value), self._runs(op, value, memory, first, start, True), self._masked(value, mask))
 
-    def _descriptor(self, name: str, source: str, sizes: Sequence[int], steps: Sequence[object], blocks: Sequence[int]) -> str:
-        """Returns the name of a descriptor, made before the loops. The name begins with `name`."""
-        made = self._made(name, source, *(f"[{', '.join(map(str, numbers))}]" for numbers in (sizes, steps, blocks)))
-        if made not in self.blocks:
-            self.blocks[made] = f"{name}_blocks"
-            if list(self.blocks.values()).count(self.blocks[made]) > 1:
-                self.blocks[made] += str(len(self.blocks))
-            self.head.append(f"{INDENT}{self.blocks[made]} = {made}")
-        return self.blocks[made]
+    def _transpose(self, op: ir.Operation) -> None:
+        self.transposed[op.operands[4]] = op
 
-    def _made(self, name: str, source: str, sizes: str, steps: str, blocks: str) -> str:
-        """Returns the text that makes a descriptor."""
-        return f"tl.make_tensor_descriptor({source}, {sizes}, {steps}, {blocks})"
+    def _crossed(self, op: ir.Operation, row: str, lane: str) -> None:
+        """Loads a row of a transpose tile directly from the memory that tile.transpose reads: each lane is in another row of
+        memory."""
+        made = self.transposed[op.operands[0]]
+        memory, first, rows, _, _ = made.operands
+        lanes = f"({lane} + {self._all(self._width(op.result))})"
+        stride = ir.IntegerAttr(made.attributes["stride"]).value
+        place = f"{self._at(memory, self._value(first))} + {row} + {lanes} * {stride}"
+        self._load(op.result, place, f"{lanes} < {self._value(rows)}")
 
-    def _tile(self, op: ir.Operation, view: ir.Value, where_: list[ir.Value], type_: ir.VectorType) -> "TritonTile | None":
-        """Returns a block as a descriptor sees it; None where memory does not allow it."""
+    def _load(self, v: ir.Value, place: str, mask: str = "", other: str = "0") -> None:
+        self._set(v, f"tl.load({place}{f', mask={mask}, other={other}' if mask else ''})")
+
+    def _store(self, text: str, place: str, mask: str = "") -> None:
+        self._line(f"tl.store({place}, {text}{f', mask={mask}' if mask else ''})")
+
+    # -- addresses
+
+    def _at(self, memory: ir.Value, *indices: str) -> str:
+        """Returns a pointer to an element."""
+        strides, _ = ir.MemRefType(memory.type).get_strides_and_offset()
+        return self._pointer(memory, [_times(i, stride) for i, stride in zip(indices, strides, strict=True) if i != "0"])
+
+    def _pointer(self, memory: ir.Value, terms: Sequence[str]) -> str:
+        source = self.views[memory].operands[0] if memory in self.views else memory
+        _, offset = ir.MemRefType(memory.type).get_strides_and_offset()
+        return " + ".join([self.names[source], *([str(offset)] if offset else []), *terms])
+
+    def _place_of_lanes(self, v: ir.Value, memory: ir.Value, at: Sequence[ir.Value], masks: Sequence[ir.Value]) -> tuple[str, str]:
+        """Returns pointers to the lanes of a block of rank 1, and their mask, "" for all."""
+        return f"{self._at(memory, *map(self._value, at))} + {self._all(self._width(v))}", self._masked(v, *masks)
+
+    def _place_of_block(self, op: ir.Operation, view: ir.Value, at: Sequence[ir.Value], type_: ir.VectorType) -> tuple[str, str]:
+        """Returns pointers to the elements of a block of rank 2, and the mask of those inside memory, "" for all."""
         memory = ir.MemRefType(view.type)
-        strides, offset = memory.get_strides_and_offset()
-        item = type_.element_type.width // 8
-        wide = item > 1 or isinstance(type_.element_type, ir.FloatType)
-        starts = offset >= 0 and offset * item % STEP == 0
-        if 1 in type_.shape or not (self.descriptors and starts and wide and 1 in strides[-2:] and len(strides) <= DIMENSIONS):
-            return None
-        source = self.views[view].operands[0]
-        aligned = self.aligned[list(self.block.arguments).index(source)]
-        order = list(range(len(strides)))
-        if strides[-1] != 1:
-            order[-2:] = order[-1], order[-2]
-        others = [strides[d] for d in order[:-1] if memory.shape[d] > 1]
-        block = [1] * (len(order) - 2) + list(type_.shape)
-        if aligned % STEP or any(s * item % STEP or not s for s in others) or block[order[-1]] * item < STEP:
-            return None
-        sizes, steps, blocks = ([x[d] for d in order] for x in (memory.shape, strides, block))
-        row = -(-sizes[-1] * item // STEP) * STEP // item
-        steps = [*(s if n > 1 else row for s, n in zip(steps[:-1], sizes, strict=False)), 1]
-        places = tuple(self._value(where_[d]) for d in order)
-        name = self.names[source]
-        start = f"({name} + {offset})" if offset else name
-        return TritonTile(start, name, tuple(sizes), tuple(steps), tuple(blocks), places, order[-1] != len(order) - 1)
-
-    def _pointers(self, op: ir.Operation, view: ir.Value, where_: list[ir.Value], shape: list[int]) -> tuple[str, str]:
-        """Returns pointers to a block's elements, and the mask of those inside memory, "" for all."""
-        memory = ir.MemRefType(view.type)
-        strides, offset = memory.get_strides_and_offset()
-        wide = sum((n - 1) * s for n, s in zip(memory.shape, strides, strict=True)) >= WIDE
-        terms = [str(offset)] if offset else []
-        for at, stride in zip(where_[:-2], strides[:-2], strict=True):
-            terms.append(f"{self._value(at)}{'.to(tl.int64)' if wide and at not in self.literals else ''} * {stride}")
+        strides, _ = memory.get_strides_and_offset()
+        wide = WIDEN if is_wide(memory) else ""
+        terms = []
+        for index, stride in zip(at[:-2], strides[:-2], strict=True):
+            terms.append(f"{self._value(index)}{wide if index not in self.literals else ''} * {stride}")
         masks = []
         inside = [bool(b.value) for b in op.attributes["in_bounds"]]
-        for d, (at, stride, n) in enumerate(zip(where_[-2:], strides[-2:], shape, strict=True)):
-            if n == 1 and inside[d] and self.literals.get(at) == "0":
+        for d, (index, stride, size, n) in enumerate(zip(at[-2:], strides[-2:], memory.shape[-2:], type_.shape, strict=True)):
+            if n == 1 and inside[d] and self.literals.get(index) == "0":
                 continue
-            lanes = self._lanes(at, n)
-            spread = f"{lanes}[:, None]" if d == 0 else f"{lanes}[None, :]"
-            terms.append(f"{spread}{'.to(tl.int64)' if wide else ''}" + (f" * {stride}" if stride != 1 else ""))
+            spread = f"{self._positions(index, n)}{'[None, :]' if d else '[:, None]'}"
+            terms.append(_times(f"{spread}{wide}", stride))
             if not inside[d]:
-                masks.append(f"({spread} < {memory.shape[len(strides) - 2 + d]})")
-        return " + ".join([self.names[self.views[view].operands[0]], *terms]), " & ".join(masks)
+                masks.append(f"({spread} < {size})")
+        return self._pointer(view, terms), " & ".join(masks)
 
-    def _lanes(self, at: ir.Value, n: int) -> str:
+    def _positions(self, at: ir.Value, n: int) -> str:
         """Returns the name of a block's positions along one dimension, made once."""
         key = self._value(at), n
         if key not in self.lanes:
@@ -171,23 +140,14 @@ class TritonMemory:
             self._line(f"{self.lanes[key]} = {start}tl.arange(0, {n})")
         return self.lanes[key]
 
-    def _value(self, v: ir.Value) -> str:
-        return self.literals[v] if v in self.literals else self.names[v]
+    def _runs(self, op: ir.Operation, v: ir.Value, memory: ir.Value, first: ir.Value, start: ir.Value, along: bool) -> str:
+        """Returns pointers to the lanes of v in runs."""
+        lanes = self._all(self._width(v))
+        terms = [self._at(memory, self._value(first)), *([lanes] if along else [])]
+        for length, jump in zip(op.attributes["lengths"], op.attributes["jumps"], strict=True):
+            terms.append(f"({self._value(start)} + {lanes}) // {length.value} * {jump.value}")
+        return " + ".join(terms)
 
-    def _full(self, v: ir.Value) -> str:
-        if v not in self.literals:
-            return self._value(v)
-        type_ = ir.VectorType(v.type)
-        return f"tl.full({tuple(type_.shape)}, {self.literals[v]}, {TYPES[str(type_.element_type)]})"
 
-    def _set(self, v: ir.Value, text: str) -> None:
-        if v not in self.names:
-            self.names[v] = self._fresh()
-        self._line(f"{self.names[v]} = {text}")
-
-    def _fresh(self) -> str:
-        self.count += 1
-        return f"v{self.count}"
-
-    def _line(self, text: str) -> None:
-        self.lines.append(f"{INDENT * self.depth}{text}")
+def _times(index: str, stride: int) -> str:
+    return index if stride == 1 else f"{index} * {stride}"

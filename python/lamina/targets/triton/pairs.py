@@ -5,28 +5,35 @@ difference of their addresses, known at run time. Operands further apart than a 
 second form of the kernel.
 """
 
-from collections.abc import Sequence
-
 from torch_mlir import ir
 
-from .memory import DIMENSIONS, INDENT, TritonMemory, TritonTile
+from .descriptors import DIMENSIONS, TritonTile
+from .expressions import INDENT
+from .loops import TritonLoops, dispatch
 
 FARTHEST = 1 << 40  # a descriptor can step at least this many bytes
 
 
-class Pairs(TritonMemory):
-    """Prints loops of two products. `near` holds the two parameters that share a descriptor, once a loop is joined."""
+class Pairs(TritonLoops):
+    """Prints loops of two products.
 
-    def __init__(self, function: ir.Operation, descriptors: bool) -> None:
-        super().__init__(function, descriptors)
-        self.near: tuple[str, str] | None = None
+    joint  whether two products may become one dot
+    near   the two parameters that share a descriptor, once a loop is joined
+    """
+
+    joint = False
+    near: tuple[str, str] | None = None
+
+    def _for(self, op: ir.Operation) -> None:
+        if not (self.joint and self._joined(op)):
+            super()._for(op)
 
     def _op(self, op: ir.Operation) -> None:
         raise NotImplementedError
 
     def _joined(self, loop: ir.Operation) -> bool:
-        """Prints a loop of two products as one, its counter and bounds being known. Returns False, and prints nothing, for any
-        other loop."""
+        """Prints a loop of two products as one, its bounds being known. Returns False, and prints nothing, for any other loop."""
+        self._counter(loop)
         body = loop.regions[0].blocks[0]
         dots = [o.operation for o in body.operations if o.operation.name == "vector.contract"]
         if len(dots) != 2 or dots[0].operands[0] != dots[1].operands[0] or any(v not in self.literals for v in loop.operands[3:]):
@@ -34,32 +41,21 @@ class Pairs(TritonMemory):
         reads = [dot.operands[1].owner.operation for dot in dots]
         if any(read.name != "vector.transfer_read" for read in reads):
             return False
-        tiles = [self._tile(r, r.operands[0], list(r.operands)[1:-1], ir.VectorType(r.result.type)) for r in reads]
-        first, second = tiles
+        first, second = map(self._tile_of, reads)
         if first is None or second is None or not (alike(first, second) and first.across and len(first.blocks) < DIMENSIONS):
             return False
         rows, columns = ir.VectorType(dots[0].result.type).shape
         self._line(f"acc = tl.full(({rows}, {2 * columns}), {self.literals[loop.operands[3]]}, tl.float32)")
-        self._line(self._head_of(loop))
-        self.depth += 1
-        outside = dict(self.lanes)
-        for o in body.operations:
-            if o.operation == dots[0]:
-                self._line(f"acc = tl.dot({self._value(dots[0].operands[0])}, {self._both(first, second)}, acc)")
-            elif o.operation != dots[1] and o.operation not in reads:
-                self._op(o.operation)
-        self.depth -= 1
-        self.lanes = outside
-        one, other = self._fresh(), self._fresh()
-        self._line(f"{one}, {other} = acc.reshape({rows}, 2, {columns}).permute(0, 2, 1).split()")
+        with self._inside(loop):
+            for o in body.operations:
+                if o.operation == dots[0]:
+                    self._line(f"acc = tl.dot({self._value(dots[0].operands[0])}, {self._both(first, second)}, acc)")
+                elif o.operation != dots[1] and o.operation not in reads:
+                    self._op(o.operation)
+        one, other = self._halves("acc", rows, columns)
         for result, (a, b) in zip(loop.results, ((one, other), (other, one)), strict=True):
             self._set(result, f"tl.where(at0 < at1, {a}, {b})")
         return True
-
-    def _head_of(self, loop: ir.Operation) -> str:
-        """Returns a loop's first line."""
-        counter = loop.regions[0].blocks[0].arguments[0]
-        return f"for {self.names[counter]} in range({', '.join(self._value(v) for v in list(loop.operands)[:3])}):"
 
     def _both(self, first: TritonTile, second: TritonTile) -> str:
         """Returns a load of the blocks of both right operands, side by side."""
@@ -67,7 +63,7 @@ class Pairs(TritonMemory):
         self.head.append(f"{INDENT}at0, at1 = {first.source}.to(tl.int64), {second.source}.to(tl.int64)")
         low = f"tl.minimum(at0, at1).to({first.source}.dtype)"
         step = f"tl.abs(at1 - at0) // ({first.source}.dtype.element_ty.primitive_bitwidth // 8)"
-        blocks = self._descriptor("both", low, (2, *first.sizes), (step, *first.steps), (2, *first.blocks))
+        blocks = self._described("both", low, (2, *first.sizes), (step, *first.steps), (2, *first.blocks))
         columns, k = first.blocks[-2:]
         return f"{blocks}.load([{', '.join(('0', *first.places))}]).reshape({2 * columns}, {k}).T"
 
@@ -78,15 +74,8 @@ def alike(first: TritonTile, second: TritonTile) -> bool:
     return same and first.source != second.source and first.across == second.across
 
 
-def either(name: str, parameters: Sequence[str], near: tuple[str, str], forms: tuple[str, str]) -> str:
+def either(name: str, parameters: str, near: tuple[str, str], forms: tuple[str, str]) -> str:
     """Prints a kernel that calls the first of two forms where two of its parameters are near each other, else the second."""
-    given = ", ".join(parameters)
-    apart = f"tl.abs({near[0]}.to(tl.int64) - {near[1]}.to(tl.int64))"
-    lines = [
-        f"apart = {apart}",
-        f"if (apart > 0) & (apart < {FARTHEST}):",
-        f"{INDENT}{forms[0]}({given})",
-        "else:",
-        f"{INDENT}{forms[1]}({given})",
-    ]
-    return "\n".join([f"@triton.jit\ndef {name}({given}):", *(INDENT + line for line in lines)])
+    distance = "apart = tl.abs({}.to(tl.int64) - {}.to(tl.int64))".format(*near)
+    tests = (f"(apart > 0) & (apart < {FARTHEST})", "")
+    return dispatch(name, parameters, distance, [(test, f"{form}({parameters})") for test, form in zip(tests, forms, strict=True)])

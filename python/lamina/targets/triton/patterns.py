@@ -5,9 +5,9 @@ from math import isclose, sqrt
 
 from torch_mlir import ir
 
+from lamina.passes.ir.reading import number_of, producer
+
 GELU = "erf_gelu"
-BESIDE_ONE = {"math.erf": "erf_beside_one"}
-"""Cheaper functions for values that are only added to 1: the sum has no more digits."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ def activations(block: ir.Block) -> Activations:
 def meets_one(v: ir.Value) -> bool:
     """Tells whether a value is used in additions of 1 only."""
     users = [use.owner.operation for use in v.uses]
-    return bool(users) and all(u.name == "arith.addf" and 1.0 in map(_number, u.operands) for u in users)
+    return bool(users) and all(u.name == "arith.addf" and 1.0 in map(number_of, u.operands) for u in users)
 
 
 def _gelu(op: ir.Operation) -> tuple[ir.Operation, ...] | None:
@@ -46,7 +46,7 @@ def _gelu(op: ir.Operation) -> tuple[ir.Operation, ...] | None:
         return None
     for half, plus in (tuple(op.operands), tuple(op.operands)[::-1]):
         halved, sum_ = _only(half, "arith.mulf"), _only(plus, "arith.addf")
-        if halved is None or sum_ is None or 1.0 not in map(_number, sum_.operands):
+        if halved is None or sum_ is None or 1.0 not in map(number_of, sum_.operands):
             continue
         erf = next((e for v in sum_.operands if (e := _only(v, "math.erf")) is not None), None)
         scaled = None if erf is None else _only(erf.operands[0], "arith.mulf")
@@ -59,12 +59,12 @@ def _gelu(op: ir.Operation) -> tuple[ir.Operation, ...] | None:
 
 def _only(v: ir.Value, name: str) -> ir.Operation | None:
     """Returns the op `name` that produces a value with a single use; else None."""
-    op = None if isinstance(v, ir.BlockArgument) else v.owner.operation
+    op = producer(v)
     return op if op is not None and op.name == name and len(list(v.uses)) == 1 else None
 
 
 def _constant_side(op: ir.Operation) -> int:
-    return int(_number(op.operands[0]) is None)
+    return int(number_of(op.operands[0]) is None)
 
 
 def _factor(op: ir.Operation) -> ir.Value:
@@ -72,16 +72,5 @@ def _factor(op: ir.Operation) -> ir.Value:
 
 
 def _scales(op: ir.Operation, by: float) -> bool:
-    number = _number(op.operands[_constant_side(op)])
+    number = number_of(op.operands[_constant_side(op)])
     return number is not None and isclose(number, by, rel_tol=1e-7)
-
-
-def _number(v: ir.Value) -> float | None:
-    """Returns the value of a constant or a broadcast of one; else None."""
-    op = None if isinstance(v, ir.BlockArgument) else v.owner.operation
-    if op is not None and op.name == "vector.broadcast":
-        return _number(op.operands[0])
-    value = op.attributes["value"] if op is not None and op.name == "arith.constant" else None
-    if isinstance(value, ir.DenseElementsAttr) and value.is_splat:
-        value = value.get_splat_value()
-    return float(value.value) if isinstance(value, ir.FloatAttr) else None

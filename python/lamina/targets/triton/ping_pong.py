@@ -15,12 +15,15 @@ from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
 from lamina.core.program import ITEM_BYTES
+from lamina.passes.ir.reading import element_of
 
+from .blocks import config_of
+from .descriptors import TritonTile
+from .expressions import INDENT
 from .math import FUNCTIONS
-from .memory import INDENT, TritonTile
 from .ops import TYPES
 from .pairs import alike
-from .printer import Printed, Printer, config_of
+from .printer import Printed, Printer
 
 IMPORTS = """from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -84,12 +87,12 @@ class Ring:
 
 
 class PingPongPrinter(Printer):
-    """Prints ping-pong kernels. Raises NoTurns unless a program multiplies blocks from descriptors in a single loop."""
+    """Prints ping-pong kernels. Raises NoPingPong unless a program multiplies blocks from descriptors in a single loop."""
 
     def __init__(self, function: ir.Operation, descriptors: bool, name: str) -> None:
         super().__init__(function, descriptors, name)
-        self.config = config_of(function)
-        self.types = dict[str, str]()  # element types of parameters
+        self.config, self.given = config_of(function), True
+        self.types = {self.names[a]: str(ir.MemRefType(a.type).element_type) for a in self.arguments}  # of parameters
         self.rings: list[Ring] = []
         self.stored: list[str] = []  # descriptors of the results
         self.tiles: dict[str, str] = {}  # shared memory through which they are stored, by its shape
@@ -101,8 +104,6 @@ class PingPongPrinter(Printer):
 
     def run(self) -> Printed:
         """Prints the functions and the kernel, with as many stages as fit into shared memory."""
-        parameters = self._parameters()
-        self.types = {self.names[a]: str(ir.MemRefType(a.type).element_type) for a in self.block.arguments}
         self.depth = 2
         self._body(self.block)
         if not self.loop:
@@ -110,12 +111,9 @@ class PingPongPrinter(Printer):
         stages = min(self.config.stages, (_SHARED - self.shared) // self.bytes)
         if stages < 2:
             raise NoPingPong(f"{self.bytes} bytes of each stage and {self.shared} of results are too many for shared memory")
-        texts = [self._function(name) for name in self.calls]
-        texts += [self._loading(), self._multiplying(parameters), self._kernel(parameters)]
-        self.calls = {}
-        text = "\n\n\n".join(texts).replace("tl.arange(", "gl.arange(").replace(_STAGES, str(stages))
-        made = self._printed([text])
-        return replace(made, imports=IMPORTS)
+        functions = [*map(self._function, self.calls), self._loading(), self._multiplying(), self._kernel()]
+        texts = [text.replace("tl.arange(", "gl.arange(").replace(_STAGES, str(stages)) for text in functions]
+        return replace(self._printed(texts), calls=(), imports=IMPORTS)
 
     # -- functions
 
@@ -128,58 +126,56 @@ class PingPongPrinter(Printer):
     def _walk(self, first: str, apart: int) -> str:
         return f"{INDENT}for program in range({first}, {self.programs}, {apart}):"
 
+    def _gluon(self, signature: str, *lines: str) -> str:
+        return "\n".join([f"@gluon.jit\ndef {self.name}{signature}:", *lines])
+
     def _loading(self) -> str:
-        blocks = [b for ring in self.rings for b in ring.blocks]
-        given = ", ".join([*blocks, *(ring.name for ring in self.rings), "filled", "emptied"])
-        lines = [
-            "mbarrier.wait(emptied.index(stage), phase)",
-            f"mbarrier.expect(filled.index(stage), {self.bytes})",
-            *(text for ring in self.rings for text in ring.loads()),
-            f"stage, phase = following(stage, phase, {_STAGES})",
-        ]
-        return "\n".join([
-            f"@gluon.jit\ndef {self.name}_load({given}):",
+        return self._gluon(
+            f"_load({self._loaded()})",
             f"{INDENT}stage, phase = 0, 1",
             self._walk("tl.program_id(0)", self.ctas),
             *self.place,
             f"{INDENT * 2}{self.loop}",
-            *(f"{INDENT * 3}{line}" for line in lines),
-        ])  # fmt: skip
+            f"{INDENT * 3}mbarrier.wait(emptied.index(stage), phase)",
+            f"{INDENT * 3}mbarrier.expect(filled.index(stage), {self.bytes})",
+            *(f"{INDENT * 3}{text}" for ring in self.rings for text in ring.loads()),
+            f"{INDENT * 3}stage, phase = following(stage, phase, {_STAGES})",
+        )
 
-    def _multiplying(self, parameters: Sequence[str]) -> str:
-        return "\n".join([
-            f"@gluon.jit\ndef {self.name}_multiply(turn: gl.constexpr, {', '.join(self._kept(parameters))}):",
+    def _multiplying(self) -> str:
+        return self._gluon(
+            f"_multiply(turn: gl.constexpr, {self._kept()})",
             f"{INDENT}done = 0",
             self._walk(f"tl.program_id(0) + turn * {self.ctas}", 2 * self.ctas),
             *self.place,
             *self.lines,
             f"{INDENT * 2}done += 1",
             f"{INDENT}tma.store_wait(0)",
-        ])  # fmt: skip
+        )
 
-    def _kernel(self, parameters: Sequence[str]) -> str:
+    def _kernel(self) -> str:
+        return self._gluon(
+            f"({self.parameters})",
+            *self.head,
+            f"{INDENT}filled, emptied, turns = barriers({_STAGES}), barriers({_STAGES}), barriers(2)",
+            f"{INDENT}fence_async_shared()",
+            f"{INDENT}gl.warp_specialize([",
+            *(f"{INDENT * 2}({self.name}_multiply, ({turn}, {self._kept()}))," for turn in (0, 1)),
+            f"{INDENT * 2}({self.name}_load, ({self._loaded()})),",
+            f"{INDENT}], [{self.config.warps}, 1], [{_REGISTERS}, {_LOADS}])",
+        )
+
+    def _loaded(self) -> str:
+        """Returns the arguments of the warp that loads."""
         blocks = [b for ring in self.rings for b in ring.blocks]
-        loads = ", ".join([*blocks, *(ring.name for ring in self.rings), "filled", "emptied"])
-        multiplies = ", ".join(self._kept(parameters))
-        lines = [
-            f"filled, emptied, turns = barriers({_STAGES}), barriers({_STAGES}), barriers(2)",
-            "fence_async_shared()",
-            "gl.warp_specialize([",
-            *(f"{INDENT}({self.name}_multiply, ({turn}, {multiplies}))," for turn in (0, 1)),
-            f"{INDENT}({self.name}_load, ({loads})),",
-            f"], [{self.config.warps}, 1], [{_REGISTERS}, {_LOADS}])",
-        ]
-        head = f"@gluon.jit\ndef {self.name}({', '.join(parameters)}):"
-        return "\n".join([head, *self.head, *(INDENT + line for line in lines)])
+        return ", ".join([*blocks, *(ring.name for ring in self.rings), "filled", "emptied"])
 
-    def _kept(self, parameters: Sequence[str]) -> list[str]:
+    def _kept(self) -> str:
         """Returns the arguments of a warp group that multiplies."""
-        return [*parameters, *(ring.name for ring in self.rings), *self.stored, *self.tiles.values(), "filled", "emptied", "turns"]
+        kept = [ring.name for ring in self.rings] + self.stored + list(self.tiles.values())
+        return ", ".join([self.parameters, *kept, "filled", "emptied", "turns"])
 
     # -- the loop
-
-    def _program_id(self, op: ir.Operation) -> None:
-        self.names[op.result] = "program"
 
     def _for(self, op: ir.Operation) -> None:
         low, high, step, *inits = (self.literals.get(v, "") for v in op.operands)
@@ -203,9 +199,7 @@ class PingPongPrinter(Printer):
         if rows * columns * len(dots) > _ACCUMULATED * _LANES:
             raise NoPingPong("its sums find no room in the registers of 4 warps")
         self._multiply(rings, rows, columns * (2 if joint else 1), (int(low), -(-(int(high) - int(low)) // int(step))))
-        names = [self._fresh() for _ in dots] if joint else self._sums(rings)
-        if joint:
-            self._line(f"{', '.join(names)} = halves(acc)")
+        names = self._halves("acc", rows, columns) if joint else self._sums(rings)
         self.names.update(zip(op.results, names, strict=True))
 
     def _sums(self, rings: Sequence[Ring]) -> list[str]:
@@ -237,10 +231,8 @@ class PingPongPrinter(Printer):
 
     def _factor(self, v: ir.Value) -> TritonTile:
         read = v.owner.operation
-        type_ = ir.VectorType(v.type)
-        tile = None
-        if read.name == "vector.transfer_read" and str(type_.element_type) in _FACTORS:
-            tile = self._tile(read, read.operands[0], list(read.operands)[1:-1], type_)
+        known = read.name == "vector.transfer_read" and str(element_of(v.type)) in _FACTORS
+        tile = self._tile_of(read) if known else None
         if tile is None:
             raise NoPingPong("its factors are not of 16 bits, or lie so that no descriptor reads them")
         return tile
@@ -248,7 +240,7 @@ class PingPongPrinter(Printer):
     def _ring(self, *tiles: TritonTile) -> Ring:
         first = tiles[0]
         dtype = TYPES[self.types[first.name]]
-        blocks = tuple(self._descriptor(t.name, t.source, t.sizes, t.steps, t.blocks) for t in tiles)
+        blocks = tuple(map(self._descriptor, tiles))
         name = f"{blocks[0].removesuffix('_blocks')}_ring"
         ring = Ring(name, blocks, tuple(t.places for t in tiles), first)
         whole = f"[{_STAGES}, {', '.join(map(str, ring.shape))}]"
@@ -257,7 +249,7 @@ class PingPongPrinter(Printer):
         self.rings.append(ring)
         return ring
 
-    def _made(self, name: str, source: str, sizes: str, steps: str, blocks: str) -> str:
+    def _make(self, name: str, source: str, sizes: str, steps: str, blocks: str) -> str:
         layout = f"gl.NVMMASharedLayout.get_default_for({blocks}, {TYPES[self.types[name]]})"
         return f"tma.make_tensor_descriptor({source}, {sizes}, {steps}, {blocks}, {layout})"
 
@@ -266,12 +258,11 @@ class PingPongPrinter(Printer):
     def _write(self, op: ir.Operation) -> None:
         """Stores through shared memory and a descriptor where memory allows it, else from registers."""
         value, view, *where_ = op.operands
-        type_ = ir.VectorType(value.type)
-        tile = None if value in self.literals else self._tile(op, view, where_, type_)
+        tile = None if value in self.literals else self._tile(view, where_, ir.VectorType(value.type))
         if tile is None or tile.across:
             super()._write(op)
             return
-        blocks = self._descriptor(tile.name, tile.source, tile.sizes, tile.steps, tile.blocks)
+        blocks = self._descriptor(tile)
         if blocks not in self.stored:
             self.stored.append(blocks)
         self._line(f"store({blocks}, [{', '.join(tile.places)}], {self._way_out(tile, blocks)}.index(turn), {self._value(value)})")

@@ -1,15 +1,16 @@
-"""Prints tile programs with matrix products as Triton kernels: text that a person can read, run and change.
+"""Prints tile programs as Triton kernels: text that a person can read, run and change.
 
-    vector.transfer_read    a load through a tensor descriptor (TMA) in loops, where memory allows it, else through pointers
+    arith, math             as written (expressions, ops)
+    vector.transfer_read    a load through a tensor descriptor (TMA) in loops, else through pointers (memory)
     vector.gather, scatter  loads and stores through pointers
     vector.contract         tl.dot
-    arith, math             as written
-    scf.for                 a loop
+    vector.reduction        tl.sum, or tl.reduce (reductions)
+    scf.for                 a loop (loops)
 
-Blocks of one row or one column keep their dimension of 1, which Triton broadcasts by itself.
+Blocks have one dimension, in programs with matrix products two. A program runs as one CTA, whatever `tile.pack`, `tile.teams` and
+`tile.cluster` say of threads.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -18,15 +19,18 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.passes.ir.locations import where
+from lamina.passes.ir.reading import element_of
 from lamina.passes.lower.tile_ops import Elsewhere, Refused, TileOps, handlers, refusal
 from lamina.passes.space.contraction import FLOAT8
 from lamina.schedules.contraction import GemmConfig
 
+from .blocks import WIDEN
+from .expressions import BESIDE_ONE, INDENT, literal
+from .loops import dispatch
 from .math import FUNCTIONS
-from .memory import INDENT
-from .ops import FORMS, applied, choice
 from .pairs import Pairs
-from .patterns import BESIDE_ONE, GELU, activations, meets_one
+from .patterns import GELU, activations, meets_one
+from .reductions import Reductions
 
 HEADER = "import triton\nimport triton.language as tl\n"
 
@@ -72,41 +76,65 @@ def together(kernels: Sequence[Printed]) -> str:
     return HEADER + imports + "".join(f"\n\n{text}\n" for text in texts)
 
 
-class Printer(Pairs):
-    """Prints a function op by op. With `joint`, two products may become one dot (see pairs)."""
+class Printer(Pairs, Reductions):
+    """Prints a function op by op.
 
-    def __init__(self, function: ir.Operation, descriptors: bool, name: str, *, joint: bool = False) -> None:
-        self.config = config_of(function).plain
-        super().__init__(function, descriptors and bool(self.config.descriptors))
-        self.name, self.joint = name, joint and bool(self.config.joint)
+    descriptors  whether the chip has a tensor memory accelerator
+    joint        two products may become one dot (see pairs)
+    part         the `tile.part` to print, as a function of its program's number and the kernel's parameters
+    given        whether something else than the body numbers the program
+    """
+
+    def __init__(
+        self, function: ir.Operation, descriptors: bool, name: str, *, joint: bool = False, part: ir.Operation | None = None
+    ) -> None:
+        super().__init__(function, name, descriptors, part)
+        self.joint = joint and self.multiplies and bool(self.config.joint)
         self.programs = ir.IntegerAttr(function.attributes["tile.grid"]).value
         self.ctas = ir.IntegerAttr(function.attributes["tile.ctas"]).value
-        self.parts: dict[ir.Value, list[str]] = {}  # names of the parts of a block that is cut
-        self.calls: dict[str, None] = {}
-        self.loops = 0
-        own = {op: getattr(self, row.__name__) for op, row in handlers(self.tile_ops).items()}  # as subclasses override them
-        self.forms = self._forms() | own
+        self.pieces: dict[ir.Value, list[str]] = {}  # names of the pieces of a block that is cut
+        self.table = self.product_ops if self.multiplies else self.tile_ops
+        self.forms = self._forms() | {op: getattr(self, row.__name__) for op, row in handlers(self.table).items()}
+        self.given = part is not None or self.ctas < self.programs
+        n_in = len(self.arguments) - ir.IntegerAttr(function.attributes["tile.outputs"]).value
+        self.names.update({a: f"x{i}" if i < n_in else f"y{i - n_in}" for i, a in enumerate(self.arguments)})
+        self.parameters = ", ".join(self.names[a] for a in self.arguments)
 
     def run(self) -> Printed:
-        """Prints the kernel. Where there are fewer CTAs than programs, it loops over programs (persistent kernel)."""
-        parameters = ", ".join(self._parameters())
-        walked = self.ctas < self.programs
-        self.depth += walked
+        """Prints the kernel. Where there are fewer CTAs than programs, it loops over programs (persistent kernel). Joined launches
+        (`tile.part`) become a function each, and the kernel calls one of them by its program id."""
+        parts = [o.operation for o in self.block.operations if o.operation.name == "tile.part"]
+        if parts and not self.multiplies:
+            return self._printed(self._parts(parts))
+        self.depth += self.given
         self._body(self.block)
-        loop = [f"{INDENT}for program in tl.range(tl.program_id(0), {self.programs}, {self.ctas}, flatten=True):"] if walked else []
-        return self._printed([f"@triton.jit\ndef {self.name}({parameters}):", *self.head, *loop, *self.lines])
+        if self.given:
+            self.head.append(f"{INDENT}for program in tl.range(tl.program_id(0), {self.programs}, {self.ctas}, flatten=True):")
+        return self._printed([self._text(self.parameters)])
 
-    def _parameters(self) -> list[str]:
-        """Names the parameters and returns their names."""
-        arguments = list(self.block.arguments)
-        n_in = len(arguments) - ir.IntegerAttr(self.function.attributes["tile.outputs"]).value
-        for i, argument in enumerate(arguments):
-            self.names[argument] = f"x{i}" if i < n_in else f"y{i - n_in}"
-        return [self.names[a] for a in arguments]
+    def _text(self, parameters: str) -> str:
+        return "\n".join([f"@triton.jit\ndef {self.name}({parameters}):", *self.head, *self.lines])
 
-    def _printed(self, lines: Sequence[str]) -> Printed:
-        types = [str(ir.MemRefType(a.type).element_type) for a in self.block.arguments]
-        return Printed(self.name, "\n".join(lines), tuple(self.calls), tuple(zip(types, self.aligned, strict=True)), self.config)
+    def _parts(self, parts: Sequence[ir.Operation]) -> list[str]:
+        texts, cases, first = [], [], 0
+        for i, part in enumerate(parts):
+            printer = type(self)(self.function, self.descriptors, f"{self.name}_{i}", part=part)
+            printer._body(printer.block)
+            texts.append(printer._text(f"program, {self.parameters}"))
+            self.calls.update(printer.calls)
+            last = first + ir.IntegerAttr(part.attributes["tile.grid"]).value
+            cases.append((f"program < {last}", f"{printer.name}(program{f' - {first}' if first else ''}, {self.parameters})"))
+            first = last
+        return [*texts, dispatch(self.name, self.parameters, self._number(), cases)]
+
+    def _number(self) -> str:
+        """Returns the line that numbers the program."""
+        return f"program = tl.program_id(0){WIDEN if self.wide else ''}"
+
+    def _printed(self, functions: Sequence[str]) -> Printed:
+        types = [str(ir.MemRefType(a.type).element_type) for a in self.arguments]
+        arguments = tuple(zip(types, self.aligned, strict=True))
+        return Printed(self.name, "\n\n\n".join(functions), tuple(self.calls), arguments, self.config)
 
     # -- ops
 
@@ -114,13 +142,12 @@ class Printer(Pairs):
         known = activations(block)
         for op in (o.operation for o in block.operations):
             if op in known.gelus:
-                self.calls[GELU] = None
-                self._set(op.result, f"{GELU}({self._value(known.gelus[op])})")
+                self._set(op.result, self._call(GELU, self._value(known.gelus[op])))
             elif op not in known.parts:
                 self._op(op)
 
     def _op(self, op: ir.Operation) -> None:
-        row = self.tile_ops.get(op.name)
+        row = self.table.get(op.name)
         if isinstance(row, Refused):
             raise refusal(op, row, f"Triton, which prints kernel @{self.name},")
         if not isinstance(row, Elsewhere):
@@ -128,23 +155,29 @@ class Printer(Pairs):
 
     def _forms(self) -> dict[str, Callable[[ir.Operation], None]]:
         """Returns the methods that print ops of upstream's dialects, but for arithmetic."""
-        return {
+        skipped = ("func.return", "scf.yield", "memref.alloca", "memref.prefetch")
+        return dict.fromkeys(skipped, self._skip) | {
             "arith.constant": self._constant,
+            "arith.addi": self._add,
+            "arith.index_cast": self._cast_index,
             "memref.reinterpret_cast": self._view,
+            "memref.load": self._read_number,
+            "memref.store": self._write_number,
             "vector.transfer_read": self._read,
             "vector.transfer_write": self._write,
-            "vector.contract": self._contract,
-            "vector.broadcast": self._broadcast,
-            "vector.extract_strided_slice": self._part,
-            "vector.create_mask": self._mask,
-            "vector.multi_reduction": self._reduce,
-            "vector.shape_cast": self._reshape,
-            "vector.step": self._skip,
             "vector.gather": self._gather,
             "vector.scatter": self._scatter,
+            "vector.contract": self._contract,
+            "vector.broadcast": self._pass,
+            "vector.shape_cast": self._reshape,
+            "vector.extract_strided_slice": self._slice,
+            "vector.step": self._step,
+            "vector.create_mask": self._mask,
+            "vector.reduction": self._reduction,
+            "vector.multi_reduction": self._reduce,
             "scf.for": self._for,
-            "func.return": self._skip,
-            "scf.yield": self._skip,
+            "scf.if": self._if,
+            "scf.index_switch": self._switch,
         }
 
     def _skip(self, op: ir.Operation) -> None:
@@ -152,8 +185,8 @@ class Printer(Pairs):
 
     def _program_id(self, op: ir.Operation) -> None:
         self.names[op.result] = "program"
-        if self.ctas == self.programs:
-            self._line("program = tl.program_id(0)")
+        if not self.given:
+            self._line(self._number())
 
     def _constant(self, op: ir.Operation) -> None:
         value = op.attributes["value"]
@@ -163,131 +196,102 @@ class Printer(Pairs):
             value = value.get_splat_value()
         self.literals[op.result] = literal(value.value)
 
-    def _view(self, op: ir.Operation) -> None:
-        self.views[op.result] = op
-
     def _apply(self, op: ir.Operation) -> None:
-        if op.name not in FORMS:
-            raise self._refuse(op)
         predicate = ir.IntegerAttr(op.attributes["predicate"]).value if "predicate" in op.attributes else None
-        dtype = str(_element(op.results[0].type)) if len(op.results) == 1 else ""
-        operands = self._operands(op)
-        if op.name == "arith.select" and all(v in self.literals for v in list(op.operands)[1:]):
-            operands = choice(operands, dtype)
-        text = applied(op.name, operands, dtype, predicate)
+        dtype = str(element_of(op.results[0].type)) if len(op.results) == 1 else ""
+        beside_one = op.name in BESIDE_ONE and meets_one(op.result)
+        text = self._expression(op.name, list(op.operands), dtype, predicate, beside_one)
         if text is None:
             raise self._refuse(op)
-        if op.name in BESIDE_ONE and meets_one(op.result):
-            text = f"{BESIDE_ONE[op.name]}{text[text.index('(') :]}"
-        self.calls.update(dict.fromkeys(name for name in FUNCTIONS if text.startswith(f"{name}(")))
         self._set(op.result, text)
+        self._spread(op)
 
-    def _operands(self, op: ir.Operation) -> list[str]:
-        return [self._value(v) for v in op.operands]
-
-    def _broadcast(self, op: ir.Operation) -> None:
-        if op.operands[0] in self.literals:
-            self.literals[op.result] = self.literals[op.operands[0]]
+    def _add(self, op: ir.Operation) -> None:
+        """Prints an addition. Many indices have 0 added, which is left out."""
+        left = [v for v in op.operands if self.literals.get(v) != "0"]
+        if len(left) == 1 and self._is_number(left[0]) == self._is_number(op.result):
+            self._same(op.result, left[0])
+            self._spread(op)
         else:
-            self.names[op.result] = self._value(op.operands[0])
+            self._apply(op)
+
+    def _cast_index(self, op: ir.Operation) -> None:
+        (self._pass if op.operands[0] in self.literals else self._apply)(op)
+
+    def _pass(self, op: ir.Operation) -> None:
+        """Passes the operand through: Triton broadcasts by itself, and the CTA that ran a loop has no other to combine with."""
+        self._same(op.result, op.operands[0])
 
     def _reshape(self, op: ir.Operation) -> None:
         """Prints a shape cast: of vector.step to a row or a column; any other value that becomes a column has kept its dimension of
         1."""
-        made = op.operands[0].owner
-        if made.name != "vector.step":
-            self._broadcast(op)
-            return
-        rows, columns = ir.VectorType(op.result.type).shape
-        self._set(op.result, f"tl.arange(0, {columns})[None, :]" if rows == 1 else f"tl.arange(0, {rows})[:, None]")
+        if op.operands[0].owner.name == "vector.step":
+            self._set(op.result, self._indices(op.result))
+        else:
+            self._pass(op)
 
-    def _part(self, op: ir.Operation) -> None:
-        """Cuts a block's columns into 2 or 4 parts. Triton splits in two, so all parts are made for the first that is used."""
+    def _step(self, op: ir.Operation) -> None:
+        if any(use.owner.operation.name != "vector.shape_cast" for use in op.result.uses):
+            self.names[op.result] = self._indices(op.result)
+
+    def _slice(self, op: ir.Operation) -> None:
+        """Cuts a block's columns into 2 or 4 pieces. Triton splits in two, so all pieces are made for the first that is used."""
         source = op.operands[0]
         rows, columns = ir.VectorType(source.type).shape
         width = ir.VectorType(op.result.type).shape[1]
-        if source not in self.parts:
-            parts = [self._value(source)]
-            while len(parts) * width < columns:
-                half = columns // len(parts) // 2
-                parts = [name for part in parts for name in self._halves(part, rows, half)]
-            self.parts[source] = parts
+        if source not in self.pieces:
+            pieces = [self._value(source)]
+            while len(pieces) * width < columns:
+                half = columns // len(pieces) // 2
+                pieces = [name for piece in pieces for name in self._halves(piece, rows, half)]
+            self.pieces[source] = pieces
         offset = ir.IntegerAttr(op.attributes["offsets"][1]).value
-        self.names[op.result] = self.parts[source][offset // width]
-
-    def _halves(self, name: str, rows: int, columns: int) -> tuple[str, str]:
-        left, right = self._fresh(), self._fresh()
-        self._line(f"{left}, {right} = {name}.reshape({rows}, 2, {columns}).permute(0, 2, 1).split()")
-        return left, right
+        self.names[op.result] = self.pieces[source][offset // width]
 
     def _mask(self, op: ir.Operation) -> None:
-        """Prints the mask of a block of one row, by columns, or of one column, by rows."""
-        rows, columns = ir.VectorType(op.result.type).shape
-        lanes, most = (f"{columns})[None, :]", op.operands[1]) if rows == 1 else (f"{rows})[:, None]", op.operands[0])
-        self._set(op.result, f"tl.arange(0, {lanes} < {self._value(most)}")
+        """Prints the mask of a block of rank 1, of one row by columns, or of one column by rows."""
+        most = op.operands[-1 if ir.VectorType(op.result.type).shape[0] == 1 else 0]
+        self._set(op.result, f"{self._indices(op.result)} < {self._value(most)}")
 
-    def _reduce(self, op: ir.Operation) -> None:
-        """Prints a sum along rows or columns with that dimension kept. The accumulator is zero."""
-        (dim,) = ir.DenseI64ArrayAttr(op.attributes["reduction_dims"])
-        self._set(op.result, f"tl.sum({self._value(op.operands[0])}, {dim}, keep_dims=True)")
+    def _window(self, op: ir.Operation) -> None:
+        lanes, (low, high) = self._indices(op.result), map(self._value, op.operands)
+        self._set(op.result, f"({lanes} >= {low}) & ({lanes} < {high})")
 
     def _contract(self, op: ir.Operation) -> None:
-        a, b, acc = (self._value(v) for v in op.operands)
+        a, b, acc = map(self._value, op.operands)
         how = {"f32": ', input_precision="tf32"', FLOAT8: "" if self.config.fast else f", max_num_imprecise_acc={self.config.k}"}
-        self._set(op.result, f"tl.dot({a}, {b}, {acc}{how.get(str(_element(op.operands[0].type)), '')})")
+        self._set(op.result, f"tl.dot({a}, {b}, {acc}{how.get(str(element_of(op.operands[0].type)), '')})")
 
-    def _for(self, op: ir.Operation) -> None:
-        _, _, _, *inits = op.operands
-        body = op.regions[0].blocks[0]
-        counter, *carried = body.arguments
-        self.names[counter] = f"k{self.loops}" if self.loops else "k"
-        self.loops += 1
-        if self.joint and self._joined(op):
-            return
-        for init, inner, out in zip(inits, carried, op.results, strict=True):
-            name = "acc" if "acc" not in self.names.values() else self._fresh()
-            self._line(f"{name} = {self._full(init)}")
-            self.names[inner] = self.names[out] = name
-        for inner, value in zip(carried, list(body.operations)[-1].operands, strict=True):
-            if not isinstance(value, ir.BlockArgument) and _only_reader(inner, value.owner.operation):
-                self.names[value] = self.names[inner]
-        self._line(self._head_of(op))
-        self.depth += 1
-        outside = dict(self.lanes)
-        self._body(body)
-        for inner, value in zip(carried, list(body.operations)[-1].operands, strict=True):
-            if self.names[inner] != self._value(value):
-                self._line(f"{self.names[inner]} = {self._value(value)}")
-        self.depth -= 1
-        self.lanes = outside
+    def _random(self, op: ir.Operation) -> None:
+        self._set(op.result, self._call("random_bits", *map(self._value, op.operands)))
+
+    def _check(self, op: ir.Operation) -> None:
+        text = " | ".join([self._value(op.operands[0]), *([f"~{past}"] if (past := self._past(op.operands[0])) else [])])
+        self._line(f"tl.device_assert({text}, {ir.StringAttr(op.attributes['message']).value!r})")
 
     def _refuse(self, op: ir.Operation) -> CompileError:
         return CompileError(f"{op.name} in kernel @{self.name} has no form in Triton", where=where(op.location))
 
-    tile_ops: ClassVar[TileOps] = dict.fromkeys(
-        (
-            "tile.part", "tile.check", "tile.gather", "tile.read_runs", "tile.read_shared", "tile.write_runs", "tile.scan",
-            "tile.window", "tile.transpose", "tile.combine", "tile.exp_sum", "tile.exp_total", "tile.lanes", "random.bits",
-        ),
-        Refused("a program with a matrix product has blocks of two dimensions", "compute it in a kernel of its own"),
-    ) | {"tile.program_id": _program_id}  # fmt: skip
+    tile_ops: ClassVar[TileOps] = {
+        "tile.program_id": _program_id,
+        "tile.part": Elsewhere("run: a function for each part"),
+        "tile.check": _check,
+        "tile.gather": Pairs._tile_gather,
+        "tile.read_runs": Pairs._read_runs,
+        "tile.read_shared": Refused("Triton has no loads that the lanes of a run share", "leave lamina-route-to-triton out"),
+        "tile.write_runs": Pairs._write_runs,
+        "tile.scan": Reductions._scan,
+        "tile.window": _window,
+        "tile.transpose": Pairs._transpose,
+        "tile.combine": _pass,
+        "tile.exp_sum": Reductions._exp_sum,
+        "tile.exp_total": Reductions._exp_total,
+        "tile.lanes": Reductions._lanes_of,
+        "random.bits": _random,
+    }
     """Maps each op of the tile dialect to the method that prints it, or to why none does."""
 
-
-def config_of(function: ir.Operation) -> GemmConfig:
-    """Returns the schedule of a product's tile program (`tile.triton`)."""
-    return GemmConfig.read(ir.StringAttr(function.attributes["tile.triton"]).value)
-
-
-def literal(number: float) -> str:
-    """Returns a number's text as an operand of any operator."""
-    text = f'float("{number}")' if isinstance(number, float) and not math.isfinite(number) else repr(number)
-    return f"({text})" if text.startswith("-") else text
-
-
-def _only_reader(v: ir.Value, op: ir.Operation) -> bool:
-    return [use.owner.operation for use in v.uses] == [op]
-
-
-def _element(type_: ir.Type) -> ir.Type:
-    return ir.VectorType(type_).element_type if isinstance(type_, ir.VectorType) else type_
+    product_ops: ClassVar[TileOps] = dict.fromkeys(
+        tile_ops, Refused("a program with a matrix product has blocks of two dimensions", "compute it in a kernel of its own")
+    ) | {"tile.program_id": _program_id}
+    """The same for programs with matrix products."""

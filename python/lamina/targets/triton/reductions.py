@@ -4,14 +4,19 @@ from torch_mlir import ir
 
 from lamina.passes.ir.reading import combining_op, neutral
 
-from .lanes import LaneMemory
+from .blocks import TritonBlocks
+from .expressions import literal
 from .math import joining
 from .ops import applied
-from .printer import literal
 
 
-class Reductions(LaneMemory):
+class Reductions(TritonBlocks):
     """Prints ops over all lanes of a block. Lanes past those of the tile program get the op's neutral element."""
+
+    def _reduce(self, op: ir.Operation) -> None:
+        """Prints a sum along rows or columns with that dimension kept. The accumulator is zero."""
+        (dim,) = ir.DenseI64ArrayAttr(op.attributes["reduction_dims"])
+        self._set(op.result, f"tl.sum({self._value(op.operands[0])}, {dim}, keep_dims=True)")
 
     def _reduction(self, op: ir.Operation) -> None:
         """Prints the reduction of a block, combined with the initial value where there is one."""
@@ -25,7 +30,7 @@ class Reductions(LaneMemory):
         name = ir.StringAttr(op.attributes["combine"]).value
         block = self._fresh()
         self._line(f"{block} = tl.associative_scan({self._block(x)}, 0, {self._joining(name)})")
-        self._set(op.results[0], applied(name, [self._full_number(carry), block], "") or "")
+        self._set(op.results[0], applied(name, [self._typed(carry), block], "") or "")
         lanes = self._all(self._width(x))
         last = f"{lanes} == {ir.VectorType(x.type).shape[0] - 1}"
         self._set(op.results[1], f"tl.sum(tl.where({last}, {self._value(op.results[0])}, 0), 0)")
@@ -37,9 +42,8 @@ class Reductions(LaneMemory):
 
     def _joining(self, name: str) -> str:
         """Returns the name of the function that combines two numbers."""
-        function = joining(name)
-        self.calls[function] = None
-        return function
+        self.calls[joining(name)] = None
+        return joining(name)
 
     def _whole(self, block: ir.Value, name: str) -> str:
         """Returns a block with the neutral element of the op `name` in lanes past the tile program's."""
@@ -53,7 +57,7 @@ class Reductions(LaneMemory):
 
     def _exp_sum(self, op: ir.Operation) -> None:
         x, largest, total = op.operands
-        powers, new_largest, new_total = (self._name(v) for v in op.results)
+        powers, new_largest, new_total = map(self._name, op.results)
         block = self._fresh()
         self._line(f"{block} = {self._threads(self._whole(x, 'arith.maximumf'), x, largest)}")
         inner = self._reduced("arith.maximumf", self._reduced("arith.maximumf", block, 2))
@@ -67,21 +71,21 @@ class Reductions(LaneMemory):
 
     def _exp_total(self, op: ir.Operation) -> None:
         largest, total = (self._block(v) for v in op.operands)
-        most, sum_, scale = (self._name(v) for v in op.results)
+        most, sum_, scale = map(self._name, op.results)
         self._line(f"{most} = {self._reduced('arith.maximumf', largest)}")
         self._line(f"{scale} = tl.where({largest} == {most}, 1.0, tl.exp({largest} - {most}))")
         self._line(f"{sum_} = tl.sum({total} * {scale}, 0)")
 
     def _lanes_of(self, op: ir.Operation) -> None:
         """Spreads values of threads over lanes: lane l belongs to thread (l / vec) % threads."""
-        width, (a, t, v) = self._width(op.result), self._shape(op.result, op.operands[0])
+        width, (a, t, v) = self._width(op.result), self._threaded(op.result, op.operands[0])
         spread = f"tl.broadcast_to({self._block(op.operands[0])}[None, :, None], ({a}, {t}, {v}))"
         self._set(op.result, f"{spread}.reshape({width})")
 
     def _threads(self, text: str, block: ir.Value, threads: ir.Value) -> str:
-        return f"({text}).reshape({', '.join(map(str, self._shape(block, threads)))})"
+        return f"({text}).reshape({', '.join(map(str, self._threaded(block, threads)))})"
 
-    def _shape(self, block: ir.Value, threads: ir.Value) -> tuple[int, int, int]:
+    def _threaded(self, block: ir.Value, threads: ir.Value) -> tuple[int, int, int]:
         """Returns the number of accesses, of threads, and of lanes of an access."""
         vec = ir.IntegerAttr(self.part.attributes["tile.vec"]).value
         groups = self._width(threads)

@@ -6,10 +6,10 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 
-from .blocks import BlockPrinter
+from .blocks import config_of
 from .pairs import either
 from .ping_pong import NoPingPong, PingPongPrinter
-from .printer import Printed, Printer, config_of, together
+from .printer import Printed, Printer, together
 
 
 def take(module: ir.Module, descriptors: bool) -> list[Printed]:
@@ -39,9 +39,7 @@ def print_kernel(function: ir.Operation, descriptors: bool) -> Printed:
     descriptors  whether the chip has a tensor memory accelerator (sm_90 and newer)
     """
     name = ir.StringAttr(function.attributes["sym_name"]).value
-    if not _multiplies(function):
-        return BlockPrinter(function, name).run()
-    plain = _product(function, descriptors, name)
+    plain = _plain(function, descriptors, name)
     if not config_of(function).ping_pong:
         return plain
     try:
@@ -50,26 +48,13 @@ def print_kernel(function: ir.Operation, descriptors: bool) -> Printed:
         return plain.instead(str(why))
 
 
-def _product(function: ir.Operation, descriptors: bool, name: str) -> Printed:
+def _plain(function: ir.Operation, descriptors: bool, name: str) -> Printed:
+    plain = Printer(function, descriptors, name).run()
     near = Printer(function, descriptors, f"{name}_near", joint=True)
-    joint = near.run()
+    joint = near.run() if near.joint else plain
     if near.near is None:
-        return Printer(function, descriptors, name).run()
+        return plain
     apart = Printer(function, descriptors, f"{name}_apart").run()
-    parameters = [near.names[a] for a in near.block.arguments]
-    text = either(name, parameters, near.near, (joint.name, apart.name))
-    calls = tuple(dict.fromkeys((*joint.calls, *apart.calls)))
-    return replace(joint, name=name, kernel="\n\n\n".join((joint.kernel, apart.kernel, text)), calls=calls)
-
-
-def _multiplies(function: ir.Operation) -> bool:
-    found: list[ir.Operation] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        if op.name == "vector.contract":
-            found.append(op)
-            return ir.WalkResult.INTERRUPT
-        return ir.WalkResult.ADVANCE
-
-    function.walk(visit)
-    return bool(found)
+    text = either(name, near.parameters, near.near, (joint.name, apart.name))
+    functions = tuple(dict.fromkeys((*joint.calls, *apart.calls)))
+    return replace(joint, name=name, kernel="\n\n\n".join((joint.kernel, apart.kernel, text)), calls=functions)

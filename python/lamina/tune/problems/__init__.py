@@ -1,1 +1,1 @@
-"""What is tuned (products and attention, row reductions, users' kernels), and the inputs that it is measured on."""
+"""What is tuned (hot ops, row reductions, users' kernels), and the inputs that it is measured on."""

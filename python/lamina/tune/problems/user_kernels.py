@@ -4,7 +4,7 @@ it."""
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
 import torch
@@ -18,17 +18,13 @@ from lamina.dialects import context
 from lamina.targets import Artifact, Backend
 from lamina.targets.kernel_calls.user import REASON, alignment, refs_of, take
 
-from ..clocks import Clock, CudaClock
+from ..clocks import Clock
 from ..question import Question
 from ..revision import digest
 from ..store.store import Store
-from .hot_ops import Asked, Heard, Seen, answers
-from .subgraph_extraction import COMPILER, BuiltProgram
-
-_NAMES = {
-    "bool": "bool", "u8": "uint8", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "u64": "uint64", "f16": "float16",
-    "bf16": "bfloat16", "f32": "float32", "f64": "float64", "f8e4m3fn": "float8_e4m3fn", "f8e5m2": "float8_e5m2",
-}  # fmt: skip
+from ..tuner import Heard, Seen, tune
+from .inputs import DTYPES, random_tensors
+from .parts import COMPILER, BuiltProgram
 
 
 def chosen(
@@ -49,24 +45,35 @@ def chosen(
     index      of the GPU that measures, where the policy allows it
     heard      is told every answer once
     """
-    steps = [step for step in program.steps if isinstance(step, Call) and alternatives(step)]
-    if not steps:
-        return program
-    device = torch.device("cuda", index)
+    found = {
+        i: _OpenConfig(step, functions, backend)
+        for i, step in enumerate(program.steps)
+        if isinstance(step, Call) and alternatives(step)
+    }
+    tune(list(found.values()), index, policy, store, heard, clock=clock, **seen)
+    return replace(program, steps=tuple(found[i].step if i in found else step for i, step in enumerate(program.steps)))
 
-    def asked(step: Call) -> Asked:
-        def build(name: str, inputs: list[Tensor]) -> BuiltKernel:
-            return BuiltKernel(with_config(step, name), functions, backend, inputs)
 
-        return question_of(step), lambda: random_inputs(step, device), build
+@dataclass
+class _OpenConfig:
+    """A call of a user's kernel that may have several configs; implements Tunable."""
 
-    found = answers([asked(step) for step in steps], index, policy, store, heard, clock or CudaClock(index), **seen)
+    step: Call
+    functions: Mapping[str, Any]
+    backend: Backend
 
-    def placed(step: Any) -> Any:
-        known = isinstance(step, Call) and alternatives(step)
-        return with_config(step, found[question_of(step).key].winner) if known else step
+    @property
+    def question(self) -> Question:
+        return question_of(self.step)
 
-    return replace(program, steps=tuple(map(placed, program.steps)))
+    def inputs(self, device: torch.device) -> list[Tensor]:
+        return random_inputs(self.step, device)
+
+    def build(self, name: str, inputs: list[Tensor]) -> "BuiltKernel":
+        return BuiltKernel(with_config(self.step, name), self.functions, self.backend, inputs)
+
+    def take(self, name: str) -> None:
+        self.step = with_config(self.step, name)
 
 
 def alternatives(step: Call) -> dict[str, dict[str, Any]]:
@@ -127,14 +134,9 @@ def alone(step: Call) -> Program:
 
 
 def random_inputs(step: Call, device: torch.device) -> list[Tensor]:
-    """Returns memory for `alone`: normal random numbers; zeros for integers, which may be indices."""
-    random = torch.Generator(device).manual_seed(0)
-    found = []
-    for ref in refs_of(step)[: -len(step.outs)]:
-        dtype = getattr(torch, _NAMES[ref.dtype])
-        x = torch.zeros(_elements(ref), dtype=torch.float32 if dtype.is_floating_point else dtype, device=device)
-        found.append(x.normal_(generator=random).to(dtype) if dtype.is_floating_point else x)
-    return found
+    """Returns random memory for `alone`."""
+    flat = [(DTYPES[ref.dtype], (_elements(ref),), (1,)) for ref in refs_of(step)[: -len(step.outs)]]
+    return random_tensors(flat, device)
 
 
 def _start(ref: Ref) -> int:

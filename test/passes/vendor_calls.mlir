@@ -1,5 +1,5 @@
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-vendor-attention{target=nvvm:sm_80})' --split-input-file | FileCheck %s
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-vendor-attention)' --split-input-file | FileCheck %s --check-prefix=CPU
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-vendor-calls{target=nvvm:sm_80})' --split-input-file | FileCheck %s
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-vendor-calls)' --split-input-file | FileCheck %s --check-prefix=CPU
 
 // Without users of the sums, they are not made. Heads are padded for flash attention; the kernel for CPUs takes them as they are.
 // CHECK-LABEL: func.func @forward

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from torch_mlir import ir
 
-from .mask_parts import HEAD, KEY, QUERY, MaskPart, Values, depends_on, seen_through, tensor_of, whole
+from .parts import HEAD, KEY, QUERY, MaskPart, Values, depends_on, seen_through, tensor_of, whole
 
 _HIDES = -1e4  # with a bias of at most this, a key counts as hidden
 _RANGE = {"bf16": 3.3961775e38, "f16": 65520.0, "f32": 3.40282356e38, "f64": math.inf}  # values from here on round to infinity

@@ -1,11 +1,14 @@
 """Cost model of attention: ranks schedules and chooses the default where nothing was tuned, by measurements on an H200."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from lamina.core.gpu import Gpu
 
-from .attention import Config, Forward, Specialized, Split
+from .schedules import Backward, Config, Forward, Specialized, Split
 
+Listing = TypeVar("Listing", Forward, Backward)
 MOST = 256  # elements of a head
 _ROWS = 64  # queries that share a KV head, at most, for the keys to be split
 _RESIDENT = 2  # CTAs of `split` that an SM holds
@@ -37,6 +40,31 @@ _AMPERE: tuple[tuple[int, tuple[Forward, ...]], ...] = (
     (MOST, (Forward(64, 64, 8, 2), Forward(64, 32, 8, 2))),
 )
 """The same before Hopper, limited to schedules that do not spill registers."""
+_LARGE = 200 << 10  # bytes of shared memory per CTA, as on Hopper and later data-center GPUs
+_BACKWARD_HOPPER: tuple[tuple[int, tuple[Backward, ...]], ...] = (
+    (
+        64,
+        (
+            Backward(128, 64, 128, 64, 8, 2), Backward(64, 64, 64, 64, 4, 2), Backward(64, 64, 128, 64, 8, 2),
+            Backward(64, 64, 64, 64, 4, 3), Backward(128, 64, 128, 32, 8, 3),
+        ),
+    ),
+    (
+        128,
+        (
+            Backward(128, 64, 128, 32, 8, 2), Backward(64, 64, 64, 64, 8, 2), Backward(128, 64, 64, 32, 8, 3),
+            Backward(64, 64, 64, 32, 4, 2),
+        ),
+    ),
+    (MOST, (Backward(64, 32, 64, 16, 8, 2), Backward(64, 32, 32, 32, 8, 2))),
+)  # fmt: skip
+"""Schedules by the largest head size that they are for: their blocks do not spill registers."""
+_BACKWARD_AMPERE: tuple[tuple[int, tuple[Backward, ...]], ...] = (
+    (64, (Backward(64, 64, 64, 32, 4, 2), Backward(128, 64, 128, 32, 8, 2), Backward(64, 32, 64, 32, 4, 2))),
+    (128, (Backward(64, 64, 64, 32, 8, 2), Backward(64, 32, 64, 32, 8, 2), Backward(64, 32, 64, 32, 4, 2))),
+    (MOST, (Backward(64, 32, 32, 32, 8, 1),)),
+)
+"""The same for GPUs with less shared memory."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +82,7 @@ class AttentionWork:
     hides            the mask that is read only hides scores and adds nothing to the others
     drops            attention weights are dropped at random
     sums             the rows' log-sum-exp is a result, too, for the backward pass
+    backward         the gradients are computed
     """
 
     batch: int
@@ -73,6 +102,7 @@ class AttentionWork:
     known: bool = False
     hides: bool = False
     drops: bool = False
+    backward: bool = False
 
     @property
     def rows(self) -> int:
@@ -96,6 +126,8 @@ def split_seconds(config: Split, work: AttentionWork, gpu: Gpu) -> float:
 
 def candidates(work: AttentionWork, gpu: Gpu) -> tuple[Config, ...]:
     """Returns the schedules that suit the problem, the most promising first."""
+    if work.backward:
+        return _backward(work, gpu)
     if max(work.size, work.values) > MOST:
         return ()
     if work.is_few:
@@ -111,10 +143,24 @@ def candidates(work: AttentionWork, gpu: Gpu) -> tuple[Config, ...]:
     if work.drops:  # dropout needs registers, too
         narrow = adds and size > 64 and gpu.capability < _WITH_TMA
         fit = [c for c in fit if not (c.descriptors and c.warps == 4) and not (narrow and c.n > 32)]
-    listed = fit[:1] if work.hides and min(work.queries, work.keys) >= LONG else []
     apart: tuple[Config, ...] = _specialized(size, work) if gpu.arch == _SPECIALISES else ()
     ours = (*fit, *apart) if size <= _SMALL else (*apart, *fit)
-    return (*ours, *(replace(c, blocks=1) for c in listed))
+    return (*ours, *_listed(fit, work))
+
+
+def _backward(work: AttentionWork, gpu: Gpu) -> tuple[Backward, ...]:
+    """The schedules of the backward pass."""
+    size = max(work.size, work.values)
+    tables = _BACKWARD_HOPPER if gpu.shared_bytes >= _LARGE else _BACKWARD_AMPERE
+    known = next((schedules for most, schedules in tables if size <= most), ())
+    smallest = min((c.m for c in known), default=0)
+    fit = [c for c in known if c.m < 2 * work.queries or c.m == smallest]
+    return (*fit, *_listed(fit, work))
+
+
+def _listed(fit: Sequence[Listing], work: AttentionWork) -> list[Listing]:
+    """The first schedule with lists of visible blocks, where these may pay."""
+    return [replace(c, blocks=1) for c in fit[:1] if work.hides and min(work.queries, work.keys) >= LONG]
 
 
 def _specialized(size: int, work: AttentionWork) -> tuple[Specialized, ...]:
@@ -164,10 +210,12 @@ def unmeasured(work: AttentionWork, gpu: Gpu) -> Config | None:
     A mask whose meaning is known is never materialized for Lamina's kernels. The libraries need one number per score, and compute
     what it hides, too: a window of 1024 of 4096 keys took 283 us with warp specialization, 317 without it in blocks of 64 queries
     (of 128: 338 to 362), the library 1786; sequences of 16 to 496 of 512 keys 46 us, the library 72. Dropout by Lamina's random
-    numbers has no library kernel.
+    numbers has no library kernel. Other gradients were not measured against the libraries'.
     """
-    if work.drops or (work.known and not work.sums):
+    if work.drops or (work.known and not work.sums and not work.backward):
         return next(iter(candidates(work, gpu)), None)
+    if work.backward:
+        return None
     if work.causal and not (work.is_few or work.sums):
         first = next(iter(candidates(work, gpu)), None)
         full = work.batch * work.heads * work.queries >= gpu.sm_count * _TILE and work.queries >= LONG

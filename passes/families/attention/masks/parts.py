@@ -7,10 +7,10 @@ from torch_mlir import ir
 
 from lamina.dialects.graph import CALLS
 
-from ...ir.reading import producer, shape_of
-from ...ir.views import groups, is_identity, is_view, walked_dims
-from ...simplify.evaluate import NotEvaluable, array_of, evaluate_op
-from ...simplify.evaluate.scalars import evaluate_scalar
+from ....ir.reading import producer, shape_of
+from ....ir.views import groups, is_identity, is_view, walked_dims
+from ....simplify.evaluate import NotEvaluable, array_of, evaluate_op
+from ....simplify.evaluate.scalars import evaluate_scalar
 
 BATCH, HEAD, QUERY, KEY = range(4)
 _MOST = 1 << 26  # elements of an evaluated value at most

@@ -1,20 +1,35 @@
-"""Schedules of attention kernels: block sizes, warps, pipeline depth.
-
-The kernels are in lamina.kernels.attention, the cost models in attention_cost and attention_backward_cost.
-"""
+"""Schedules of attention kernels (lamina.kernels.attention): block sizes, warps, pipeline depth."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
 from lamina.core.errors import CompileError
-
-from . import text
+from lamina.schedules.text import KernelSchedule
 
 _WIDEST = 256  # columns of a warp group's product (wgmma), and rows of a TMA descriptor's block, at most
 
 
+class _Blocked(KernelSchedule):
+    """A schedule whose kernel works on blocks of queries and of keys."""
+
+    def check(self) -> None:
+        """Raises CompileError for shapes that tensor cores or Triton cannot work on."""
+        for key in ("m", "n", "keys", "queries"):
+            size = getattr(self, key, 16)
+            if size < 16 or size & (size - 1):
+                raise CompileError(f"a block of {key}={size}", remedy="blocks of attention are powers of two from 16")
+        warps = getattr(self, "warps", 1)
+        if warps < 1 or warps & (warps - 1):
+            raise CompileError(f"warps={warps}", remedy="a CTA has 1, 2, 4, 8, ... warps")
+        if min(getattr(self, key, 1) for key in ("stages", "parts")) < 1:
+            raise CompileError(f"{self}", remedy="stages and parts are at least 1")
+        for key in ("descriptors", "blocks"):
+            if getattr(self, key, 0) not in (0, 1):
+                raise CompileError(f"{self}", remedy=f"{key} is 0 or 1")
+
+
 @dataclass(frozen=True)
-class Forward:
+class Forward(_Blocked):
     """Flash attention: one program for a block of queries of a head.
 
     m, n         queries of a block, and keys per iteration; powers of two from 16
@@ -32,13 +47,9 @@ class Forward:
     descriptors: int = 0
     blocks: int = 0
 
-    def __str__(self) -> str:
-        """The text that `read` takes: "forward{m=128 n=64 ...}"."""
-        return text.write(self)
-
 
 @dataclass(frozen=True)
-class Specialized:
+class Specialized(_Blocked):
     """Warp-specialized flash attention on Hopper: one program per SM, with a warp that loads and warp groups of `queries` each.
 
     TMA descriptors load queries, keys and values. Where their layout does not allow it, or this version of Triton's Gluon is not
@@ -55,9 +66,13 @@ class Specialized:
     groups: int = 2
     stages: int = 2
 
-    def __str__(self) -> str:
-        """The text that `read` takes: "specialized{n=128 groups=2 stages=2}"."""
-        return text.write(self)
+    def check(self) -> None:
+        """Raises CompileError for shapes that the kernel cannot work on."""
+        super().check()
+        if self.n > _WIDEST:
+            raise CompileError(f"a block of n={self.n}", remedy=f"groups of warps take up to {_WIDEST} keys at a time")
+        if self.groups not in (2, 3):
+            raise CompileError(f"{self}", remedy="there are 2 or 3 groups of warps")
 
     def instead(self, size: int) -> Forward:
         """Returns the fallback schedule without descriptors, for heads of `size` elements."""
@@ -65,7 +80,7 @@ class Specialized:
 
 
 @dataclass(frozen=True)
-class Split:
+class Split(_Blocked):
     """Split-KV attention: one program for a part of the keys of a KV head, with all queries that share it, and a kernel that joins
     the parts.
 
@@ -81,13 +96,9 @@ class Split:
     warps: int = 4
     stages: int = 3
 
-    def __str__(self) -> str:
-        """The text that `read` takes: "split{n=64 parts=8 ...}"."""
-        return text.write(self)
-
 
 @dataclass(frozen=True)
-class Backward:
+class Backward(_Blocked):
     """The backward pass in two kernels: one program for a block of queries of a head, then one for a block of keys, with all
     queries that share them.
 
@@ -107,38 +118,6 @@ class Backward:
     stages: int = 2
     blocks: int = 0
 
-    def __str__(self) -> str:
-        """The text that `read` takes: "backward{m=64 n=64 ...}"."""
-        return text.write(self)
-
 
 Config = Forward | Specialized | Split | Backward
-KINDS = tuple(config.kind for config in (Forward, Specialized, Split, Backward))
-
-
-def read(written: str) -> Config:
-    """Parses text such as "forward{m=128 n=64}"; raises CompileError for anything else."""
-    config: Config = text.read(written, (Forward, Specialized, Split, Backward), "attention")
-    _check(config)
-    return config
-
-
-def _check(config: Config) -> None:
-    """Raises CompileError for shapes that tensor cores or Triton cannot work on."""
-    for key in ("m", "n", "keys", "queries"):
-        size = getattr(config, key, 16)
-        if size < 16 or size & (size - 1):
-            raise CompileError(f"a block of {key}={size}", remedy="blocks of attention are powers of two from 16")
-    if isinstance(config, Specialized):
-        if config.n > _WIDEST:
-            raise CompileError(f"a block of n={config.n}", remedy=f"groups of warps take up to {_WIDEST} keys at a time")
-        if config.groups not in (2, 3) or config.stages < 1:
-            raise CompileError(f"{config}", remedy="there are 2 or 3 groups of warps, and at least one stage")
-        return
-    if config.warps < 1 or config.warps & (config.warps - 1):
-        raise CompileError(f"warps={config.warps}", remedy="a CTA has 1, 2, 4, 8, ... warps")
-    if config.stages < 1 or getattr(config, "parts", 1) < 1:
-        raise CompileError(f"{config}", remedy="stages and parts are at least 1")
-    for key in ("descriptors", "blocks"):
-        if getattr(config, key, 0) not in (0, 1):
-            raise CompileError(f"{config}", remedy=f"{key} is 0 or 1")
+SCHEDULES = (Forward, Specialized, Split, Backward)

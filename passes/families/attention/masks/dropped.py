@@ -4,9 +4,9 @@ from torch_mlir import ir
 
 from lamina.dialects.graph import CALLS
 
-from ...ir.generics import empty
-from ...ir.reading import producer, shape_of
-from ...ir.views import is_view, walked_dims
+from ....ir.generics import empty
+from ....ir.reading import producer, shape_of
+from ....ir.views import is_view, walked_dims
 
 
 def narrowed(mask: ir.Value) -> ir.Value:

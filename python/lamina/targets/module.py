@@ -1,10 +1,31 @@
-"""Queries and splits modules of kernels at the tile level, at the gpu level and lowered."""
+"""Queries, splits and translates modules of kernels at the tile level, at the gpu level and lowered."""
+
+from collections.abc import Callable
 
 from torch_mlir import ir
+from torch_mlir.dialects import llvm
+from torch_mlir.passmanager import PassManager
 
 from lamina.core.errors import CompileError
 from lamina.passes.ir.locations import sources
 from lamina.passes.ir.reading import nested
+
+from .clock import Stopwatch
+
+
+def to_llvm(module: ir.Module, pipeline: str, clock: Stopwatch, checked: Callable[[ir.Module], ir.Operation]) -> str:
+    """Lowers a module to the llvm dialect by upstream's passes, and returns the text of what `checked` finds in it.
+
+    checked  returns the op to translate; raises CompileError for ops on which translation would end the process
+    """
+    with clock.stage("to llvm dialect"):
+        manager = PassManager.parse(f"builtin.module({pipeline})")
+        manager.enable_verifier(False)  # it runs after each pass, for half of their time; once at the end is enough
+        manager.run(module.operation)
+    with clock.stage("translate"):
+        found = checked(module)
+        module.operation.verify()
+        return str(llvm.translate_module_to_llvmir(found))
 
 
 def split(module: ir.Module, count: int) -> list[ir.Module]:

@@ -1,0 +1,169 @@
+"""Describes the launches of the attention kernels (lamina.kernels.attention): their parameters, constants and grid."""
+
+from dataclasses import replace
+from typing import Any
+
+from lamina.core.gpu import Gpu
+from lamina.core.program import ITEM_BYTES, Call, Ref
+from lamina.core.program_needs import fixed
+from lamina.kernels.gluon import has_gluon
+
+from ..launches import Source, launch, power, sizes, strides, tensors
+from .forward import FORWARD, SPECIALIZED
+from .launch_operands import Operands
+from .schedules import Backward, Forward, Specialized, Split
+
+_ALIGNED = 16  # alignment in bytes of a descriptor's base and strides
+
+
+def _forward(call: Call) -> dict[str, Any]:
+    config, of = Forward.read(_schedule(call)), Operands.of(call)
+    own = {
+        "M": config.m, "N": config.n,
+        "DESCRIPTORS": int(bool(config.descriptors) and all(map(_suits_descriptors, (of.key, of.value)))),
+    }  # fmt: skip
+    batch, heads, queries, _ = of.scores
+    return _many(call, of, own, batch * heads * -(-queries // config.m), config.warps, config.stages)
+
+
+def _specialized(call: Call) -> dict[str, Any]:
+    config, of = Specialized.read(_schedule(call)), Operands.of(call)
+    batch, heads, queries, _ = of.scores
+    programs = min(of.given["multiprocessors"], batch * heads * -(-queries // (config.groups * config.queries)))
+    described = {name: _described(ref) for name, ref in (("Q", of.query), ("K", of.key), ("V", of.value))}
+    own = {"N": config.n, "GROUPS": config.groups, "STAGES": config.stages, "PROGRAMS": programs, **described}
+    return _many(call, of, own, programs, 4, config.stages)
+
+
+def _specialized_on(call: Call, gpu: Gpu) -> Call:
+    """Returns the call with the number of multiprocessors; a call of `forward` where Gluon's kernel or the descriptors that it
+    needs cannot be had."""
+    of = Operands.of(call)
+    if has_gluon(gpu) and None not in map(_described, (of.query, of.key, of.value)):
+        return replace(call, kwargs=(*call.kwargs, ("multiprocessors", gpu.sm_count)))
+    schedule = str(Specialized.read(_schedule(call)).instead(max(of.elements)))
+    return replace(call, callee=FORWARD, kwargs=tuple((dict(call.kwargs) | {"schedule": schedule}).items()))
+
+
+def _many(call: Call, of: Operands, own: dict[str, Any], programs: int, warps: int, stages: int) -> dict[str, Any]:
+    """Describes a launch for many queries. own: constants of this kernel alone."""
+    (batch, heads, queries, keys), given = of.scores, of.given
+    window, asked = given["window"], given["sums"]
+    constants = {
+        **of.constants, "OUT": strides(call.outs[0]), "SUMS": strides(call.outs[1]) if asked else (), "OFFSET": given["offset"],
+        "WINDOW": window, "TOGETHER": of.together(), **own,
+    }  # fmt: skip
+    seen = min(keys, window or keys)
+    flops = 2 * batch * heads * queries * seen * sum(of.elements) // (2 if given["causal"] and not window else 1)
+    names = {**of.names(), "out": "y0", "sums": "y1" if asked else "x0"}
+    return launch(call, names, constants, programs, warps, stages, flops)
+
+
+def _split(call: Call) -> dict[str, Any]:
+    config, of = Split.read(_schedule(call)), Operands.of(call)
+    batch, heads, queries, keys = of.scores
+    constants = {**of.constants, "PARTS": config.parts, "M": power(heads // of.kv_heads * queries), "N": config.n}
+    flops = 2 * batch * heads * queries * keys * sum(of.elements)
+    names = {**of.names(), "parts": "y0", "logs": "y1"}
+    return launch(call, names, constants, batch * of.kv_heads * config.parts, config.warps, config.stages, flops)
+
+
+def _join(call: Call) -> dict[str, Any]:
+    (parts, _), out = tensors(call), call.outs[0]
+    batch, heads, queries, count, values = sizes(parts)
+    constants = {
+        "OUT": strides(out), "HEADS": heads, "QUERIES": queries, "VALUES": values, "PARTS": count,
+        "P": 1 << (count - 1).bit_length(), "E": power(values),
+    }  # fmt: skip
+    flops = 2 * batch * heads * queries * count * values
+    return launch(call, {"parts": "x0", "logs": "x1", "out": "y0"}, constants, batch * heads * queries, flops=flops)
+
+
+def _backward_queries(call: Call) -> dict[str, Any]:
+    config, of = Backward.read(_schedule(call)), Operands.of(call)
+    out, sums, grad = of.rest
+    constants = {
+        "OUT": strides(out), "SUMS": strides(sums), "GRAD": strides(grad), "D_Q": strides(call.outs[0]), "M": config.m,
+        "N": config.n, "TOGETHER": of.together(),
+    }  # fmt: skip
+    batch, heads, queries, _ = of.scores
+    names = {**of.names("out", "sums", "grad"), "d_q": "y0", "deltas": "y1"}
+    return _gradients(call, of, names, constants, batch * heads * -(-queries // config.m), 2 * of.elements[0] + of.elements[1])
+
+
+def _backward_keys(call: Call) -> dict[str, Any]:
+    config, of = Backward.read(_schedule(call)), Operands.of(call)
+    sums, grad, _ = of.rest
+    constants = {
+        "SUMS": strides(sums), "GRAD": strides(grad), "D_K": strides(call.outs[0]), "D_V": strides(call.outs[1]),
+        "M": config.queries, "N": config.keys, "TOGETHER": of.together(by_keys=True),
+    }  # fmt: skip
+    batch, _, _, keys = of.scores
+    names = {**of.names("sums", "grad", "deltas"), "d_k": "y0", "d_v": "y1"}
+    return _gradients(call, of, names, constants, batch * of.kv_heads * -(-keys // config.keys), 2 * sum(of.elements))
+
+
+def _gradients(
+    call: Call, of: Operands, names: dict[str, str], constants: dict[str, Any], programs: int, products: int
+) -> dict[str, Any]:
+    """Describes a launch of the backward pass. products: multiplications for each score."""
+    config, (batch, heads, queries, keys) = Backward.read(_schedule(call)), of.scores
+    flops = 2 * batch * heads * queries * keys * products // (2 if of.given["causal"] else 1)
+    return launch(call, names, of.constants | constants, programs, config.warps, config.stages, flops)
+
+
+def _bounds(call: Call) -> dict[str, Any]:
+    (there,), given = tensors(call), dict(call.kwargs)
+    batch, heads, _, keys = sizes(there)
+    at_batch, at_head, _, at_key = strides(there)
+    constants = {
+        "AT": (at_batch, at_head, at_key), "OUT": strides(call.outs[0]), "HEADS": heads, "KEYS": keys, "LOW": given["low"],
+        "HIGH": given["high"], "N": min(1024, power(keys)),
+    }  # fmt: skip
+    return launch(call, {"there": "x0", "out": "y0"}, constants, batch * heads)
+
+
+def _blocks(call: Call) -> dict[str, Any]:
+    (mask,), out, given = tensors(call), call.outs[0], dict(call.kwargs)
+    batch, heads, count, _ = sizes(out)
+    constants = {
+        "MASK": strides(mask), "OUT": strides(out)[:3], "HEADS": heads, "QUERIES": given["queries"], "KEYS": given["keys"],
+        "HOW": "bool" if mask.dtype == "bool" else "bias", "CAUSAL": bool(given["causal"]), "OFFSET": given["offset"],
+        "WINDOW": given["window"], "TURNED": bool(given["turned"]), "M": given["m"], "N": given["n"],
+    }  # fmt: skip
+    if given["turned"]:
+        other = {"QUERIES": "KEYS", "KEYS": "QUERIES", "M": "N", "N": "M"}
+        at_batch, at_head, at_query, at_key = strides(mask)
+        constants |= {name: constants[of] for name, of in other.items()} | {"MASK": (at_batch, at_head, at_key, at_query)}
+    return launch(call, {"mask": "x0", "out": "y0"}, constants, batch * heads * count)
+
+
+def _schedule(call: Call) -> str:
+    return str(dict(call.kwargs)["schedule"])
+
+
+def _suits_descriptors(ref: Ref) -> bool:
+    """Tells whether rows are contiguous, begin at multiples of 16 bytes and do not overlap."""
+    *outer, last = strides(ref)
+    offset = fixed(ref.offset, "attention")
+    return last == 1 and offset % _ALIGNED == 0 and all(n and n * ITEM_BYTES[ref.dtype] % _ALIGNED == 0 for n in outer)
+
+
+def _described(ref: Ref) -> tuple[int, ...] | None:
+    """Returns the strides for a descriptor of the whole tensor, with an arbitrary valid one for dimensions of length 1; None where
+    no descriptor fits."""
+    found = tuple(_ALIGNED if n == 1 else fixed(s, "attention") for n, s in zip(sizes(ref), ref.strides, strict=True))
+    *outer, last = found
+    rows = all(n > 0 and n * ITEM_BYTES[ref.dtype] % _ALIGNED == 0 for n in outer)
+    return found if rows and (last == 1 or sizes(ref)[-1] == 1) and fixed(ref.offset, "attention") % _ALIGNED == 0 else None
+
+
+SOURCES = {
+    f"lamina.attention_{kernel}": Source(f"lamina.kernels.attention.{kernel}:{kernel}", describe)
+    for kernel, describe in (
+        ("forward", _forward), ("split", _split), ("join", _join), ("bounds", _bounds), ("blocks", _blocks),
+        ("backward_queries", _backward_queries), ("backward_keys", _backward_keys),
+    )
+}  # fmt: skip
+SOURCES[SPECIALIZED] = Source("lamina.kernels.attention.specialized:specialized", _specialized, _specialized_on)
+"""Lamina's kernels by the callee of their calls."""

@@ -1,0 +1,202 @@
+"""Reads the calls of 2-D convolutions and of their gradients: the one reader that layouts and all kernels of convolutions share."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Self
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith
+
+from lamina.core.layout import Layout
+from lamina.dialects.graph import TF32
+from lamina.kernels.library import CONVOLUTION_BACKWARD, CONVOLUTIONS
+from lamina.schedules.convolution_layout import ConvolutionShape
+
+from ...ir.extern_calls import declared_strides
+from ...ir.generics import empty, generic, padded, wide, with_body
+from ...ir.reading import element_type, shape_of
+
+HALVES = ("f16", "bf16")
+_STRIDES = (1, 2)  # of depthwise convolutions that are direct by default
+_TAPS = (4, 64)  # elements of their windows, from and to
+_SMALLEST = 8  # channels of them, at least
+
+Pair = tuple[int, int]
+"""Numbers for height and width."""
+
+
+@dataclass(frozen=True, eq=False)
+class Convolution:
+    """A graph.extern that calls a 2-D convolution of images that are not empty, or its gradients.
+
+    images  the operands with channels: image (batch, channels, height, width) and weight (features, channels of a group, kernel
+            height, kernel width); for gradients, that of the result before them
+    bias    is None for gradients, too
+    relu    whether a ReLU follows
+    computes  letters of `schedules.convolution_layout.CALLS`
+    """
+
+    op: ir.Operation
+    images: tuple[ir.Value, ...]
+    bias: ir.Value | None
+    stride: Pair
+    padding: Pair
+    dilation: Pair
+    transposed: bool
+    groups: int
+    relu: bool
+    computes: str
+
+    @classmethod
+    def read(cls, op: ir.Operation) -> Self | None:
+        """Reads the call; None for other ops, and for calls that do not suit the class."""
+        callee = ir.StringAttr(op.attributes["callee"]).value if op.name == "graph.extern" else ""
+        gradient = callee == CONVOLUTION_BACKWARD
+        if not gradient and callee not in CONVOLUTIONS:
+            return None
+        images = tuple(op.operands)[: 3 if gradient else 2]
+        shapes = [shape_of(v) for v in (*images, op.results[0])]
+        if any(0 in s for s in shapes) or any(len(s) != 4 for s in shapes[:-1]):
+            return None
+        numbers = list(ir.ArrayAttr(op.attributes["args"]))[4 if gradient else 3 :]
+        stride, padding, dilation = (_pair(a) for a in numbers[:3])
+        relu = callee == CONVOLUTIONS[1]  # this has no arguments for transposition
+        transposed, groups = (False, numbers[3]) if relu else (ir.BoolAttr(numbers[3]).value, numbers[5])
+        bias = op.operands[2] if not gradient and len(op.operands) > 2 else None
+        wanted = [ir.BoolAttr(a).value for a in ir.ArrayAttr(numbers[6])] if gradient else []
+        computes = "d" * wanted[0] + "w" * wanted[1] if gradient else "f"
+        found = cls(op, images, bias, stride, padding, dilation, transposed, ir.IntegerAttr(groups).value, relu, computes)
+        return found if found.suits else None
+
+    @property
+    def suits(self) -> bool:
+        """Whether the kernels that the class stands for compute this call."""
+        return True
+
+    @property
+    def image(self) -> ir.Value:
+        """The image."""
+        return self.images[-2]
+
+    @property
+    def weight(self) -> ir.Value:
+        """The weight."""
+        return self.images[-1]
+
+    @property
+    def result(self) -> ir.RankedTensorType:
+        """The type of the first result."""
+        return ir.RankedTensorType(self.op.results[0].type)
+
+    @property
+    def operands(self) -> list[ir.Value]:
+        """Image, weight and, if there is one, bias."""
+        return [self.image, self.weight, *self.after]
+
+    @property
+    def after(self) -> list[ir.Value]:
+        """The operands of `finish`: the bias, if any."""
+        return [] if self.bias is None else [self.bias]
+
+    @property
+    def is_gradient(self) -> bool:
+        """Whether this computes gradients."""
+        return self.computes != "f"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether this is a convolution that is not transposed and has one element type."""
+        types = {element_type(v) for v in (*self.op.operands, *self.op.results)}
+        return not self.is_gradient and not self.transposed and len(types) == 1
+
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether there is one filter per channel."""
+        return self.groups == shape_of(self.image)[1] == shape_of(self.weight)[0]
+
+    @property
+    def is_direct_by_default(self) -> bool:
+        """Whether direct convolution is the default on a GPU where nothing was tuned: depthwise, of the kind that was measured."""
+        kernel = shape_of(self.weight)[2:]
+        plain = self.dilation == (1, 1) and all(s in _STRIDES for s in self.stride) and min(kernel) > 1
+        return plain and self.is_depthwise and self.groups >= _SMALLEST and _TAPS[0] <= kernel[0] * kernel[1] <= _TAPS[1]
+
+    @property
+    def suits_planes(self) -> bool:
+        """Whether lamina-depthwise computes this on a CPU if its result is row-major: f32, a filter per channel, a small window."""
+        known = self.is_plain and self.element == "f32" and self.is_depthwise
+        return known and 1 < math.prod(shape_of(self.weight)[1:]) <= _TAPS[1]
+
+    @property
+    def element(self) -> str:
+        """The element type of the operands."""
+        return element_type(self.op.operands[0])
+
+    @property
+    def uses_tensor_cores(self) -> bool:
+        """Whether the library may use tensor cores: half types, and f32 that it may round to tf32."""
+        return self.element in HALVES or (self.element == "f32" and TF32 in self.op.attributes)
+
+    @property
+    def is_channels_first(self) -> bool:
+        """Whether all results with channels are row-major."""
+        results = [v for v in self.op.results if len(shape_of(v)) == 4]
+        return all(Layout.of(shape_of(v), declared_strides(v)).is_row_major for v in results)
+
+    @property
+    def is_channels_last(self) -> bool:
+        """Whether the strides of the result are declared to be those of channels last."""
+        return declared_strides(self.op.results[0]) == channels_last(tuple(self.result.shape))
+
+    @property
+    def shape(self) -> ConvolutionShape:
+        """The convolution for the model of layouts; for a gradient, that of which it is the gradient."""
+        image, weight = shape_of(self.image), shape_of(self.weight)
+        features = weight[1] * self.groups if self.transposed else weight[0]
+        return ConvolutionShape(
+            self.element, image[0], image[1], features, image[2] * image[3], weight[2] * weight[3], self.groups, self.stride[1],
+            self.dilation[1], self.transposed,
+        )  # fmt: skip
+
+    def padded(self, image: ir.Value) -> ir.Value:
+        """Emits the image with zeros around it, up to where the last window ends."""
+        sizes = zip(self.result.shape[2:], self.stride, shape_of(self.weight)[2:], self.dilation, strict=True)
+        reach = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in sizes]
+        after = [max(r - n - b, 0) for r, n, b in zip(reach, shape_of(image)[2:], self.padding, strict=True)]
+        return padded(image, [0, 0, *self.padding], [0, 0, *after])
+
+    def window(self, i: ir.AffineExpr, j: ir.AffineExpr, ki: ir.AffineExpr, kj: ir.AffineExpr) -> list[ir.AffineExpr]:
+        """Returns row and column of the padded image for a pixel of the result and a position in the window."""
+        (si, sj), (di, dj) = self.stride, self.dilation
+        return [i * si + ki * di, j * sj + kj * dj]
+
+    def finish(self, sums: ir.Value, bias: Sequence[ir.Value], parts: int = 1) -> ir.Value:
+        """Emits the convolution from its sums in f32. With several parts, the first dimension of the sums, features are last; parts
+        are added in order."""
+        n, o, i, j = out = [ir.AffineDimExpr.get(d) for d in range(4)]
+        of_parts = [out] if parts == 1 else [[ir.AffineConstantExpr.get(p), n, i, j, o] for p in range(parts)]
+        maps = [*of_parts, *([o] for _ in bias), out]
+        rounded = generic(self.result, [*([sums] * parts), *bias, empty(self.result)], maps, 4, [False] * 4)
+
+        def whole(*elements: ir.Value) -> ir.Value:
+            value = reduce(arith.addf, elements[:parts])
+            value = arith.addf(value, wide(elements[parts])) if bias else value
+            value = arith.maximumf(value, arith.constant(value.type, 0.0)) if self.relu else value
+            narrow = self.result.element_type
+            return value if value.type == narrow else arith.truncf(narrow, value)
+
+        return with_body(rounded, whole)
+
+
+def channels_last(shape: Sequence[int]) -> tuple[int, ...]:
+    """Returns the strides of an image (batch, channels, height, width) with channels innermost."""
+    _, c, h, w = shape
+    return (h * w * c, 1, w * c, c)
+
+
+def _pair(numbers: ir.Attribute) -> Pair:
+    """Returns the numbers for height and width; torch takes one number for both."""
+    given = [ir.IntegerAttr(a).value for a in ir.ArrayAttr(numbers)]
+    return (given[0], given[-1])

@@ -1,0 +1,186 @@
+"""Collects calls of products with their prologue and epilogue, and builds the single group that becomes one of Lamina's kernels."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from torch_mlir import ir
+
+from lamina.schedules.contraction import GemmConfig
+
+from ...ir.reading import Untraceable, producer
+from ...space.contraction import MOST, Contraction, Unfit
+from ...space.direct_convolution import WINDOW
+from ..choice import CHOICE, Extent
+from ..conv.implicit_gemm import ImplicitGemm
+from ..surroundings import Values, calls, copy_body, group_before, reader, replace_by
+from .contractions import product_in
+from .products import Product, computed
+from .prologues import compute_before, erase_before, feeding, read_before
+from .split_glu import in_halves, may_meet
+from .split_groups import Pieces, split_at_sums
+
+BLOCK = GemmConfig()  # its tile is used for row and column sums where no schedule is chosen yet
+
+
+@dataclass(frozen=True)
+class GemmProblem:
+    """Calls that are decided on together: a product or convolution, or products with one left operand that a group reads.
+
+    group   the epilogue: the only user of the calls' results, if that is a group
+    before  the prologue: ops that only compute operands of the calls, to be fused into the kernel (see prologues.feeding)
+    """
+
+    ops: tuple[ir.Operation, ...]
+    group: ir.Operation | None
+    before: tuple[ir.Operation, ...] = ()
+
+    @property
+    def last(self) -> ir.Operation:
+        """The op that produces the results of the problem."""
+        return self.group or self.ops[-1]
+
+    def alone(self) -> "GemmProblem":
+        """Returns the first call alone, without the epilogue."""
+        return GemmProblem(self.ops[:1], None, self.before if len(self.ops) == 1 else ())
+
+    def extended(self, extent: Extent) -> "GemmProblem":
+        """Returns the ops that a choice of this extent covers."""
+        if extent == "first":
+            return GemmProblem(self.ops[:1], self.group)
+        return replace(self, before=feeding(self.ops)) if extent == "prologue" else self
+
+
+def gemm_problems(module: ir.Module) -> Iterator[GemmProblem]:
+    """Yields the problems of all calls that Lamina's kernels may compute, in order, each call once. Each problem is built only when
+    it is asked for, since rewriting earlier ones changes what reads the calls."""
+    ops = calls(module)
+    number = {op.results[0]: i for i, op in enumerate(ops) if len(op.results)}  # an op's hash changes with its operands
+    taken: set[int] = set()
+    for i, op in enumerate(ops):
+        if i not in taken and computed(op) is not None:
+            problem = problem_of(op)
+            taken.update(number[o.results[0]] for o in problem.ops)
+            yield problem
+
+
+def problem_of(op: ir.Operation) -> GemmProblem:
+    """Returns the problem that the call of a product or convolution belongs to, without a prologue."""
+    group = reader(op)
+    if group is not None:
+        together = GemmProblem(tuple(o for v in group.operands if (o := producer(v)) is not None and _beside(o, op, group)), group)
+        if 1 < len(together.ops) <= MOST:
+            with suppress(Unfit), op.context:
+                _made(together, BLOCK).erase()
+                return together
+    return GemmProblem((op,), group)
+
+
+def _beside(op: ir.Operation, other: ir.Operation, group: ir.Operation) -> bool:
+    """Whether `op` may share a kernel with `other`, which `group` reads: both have the same left operand and graph.choice."""
+    one, two = Product.read(op), Product.read(other)
+    if one is None or two is None or (reader(op) or op) != group or op.attributes.get(CHOICE) != other.attributes.get(CHOICE):
+        return False
+    return one.a == two.a and one.b.type == two.b.type
+
+
+@dataclass(frozen=True)
+class MadeProgram:
+    """A candidate group, built beside the problem that it would replace, and its contraction.
+
+    pieces  the split epilogue, where the candidate holds only the first piece
+    """
+
+    group: ir.Operation
+    product: Contraction
+    pieces: Pieces | None = None
+
+    def erase(self) -> None:
+        """Discards the candidate."""
+        self.group.erase()
+        if self.pieces is not None:
+            self.pieces.erase()
+
+    def replace(self, problem: GemmProblem) -> None:
+        """Replaces the problem by the candidate."""
+        results = list(self.group.results)
+        if self.pieces is not None:
+            mine = dict(zip(self.pieces.first.results, results, strict=True))
+            for old, new in mine.items():
+                old.replace_all_uses_with(new)
+            results = [mine.get(v, v) for v in self.pieces.results]
+            self.pieces.first.erase()
+        replace_by(results, problem.group, problem.ops)
+        erase_before(problem.before)
+
+
+def joined(problem: GemmProblem, config: GemmConfig = BLOCK) -> ir.Operation:
+    """Replaces a problem by one group, and returns it; only its first call where one kernel cannot compute the whole problem. If
+    the epilogue has row sums, the group yields sums over blocks of columns, and another group computes the rest. Raises Unfit, with
+    nothing changed, where a kernel cannot compute the first call either."""
+    part, made = best_of(problem, config)
+    made.replace(part)
+    return made.group
+
+
+def best_of(problem: GemmProblem, config: GemmConfig) -> tuple[GemmProblem, MadeProgram]:
+    """Builds the candidate for a problem, or for its first call alone where one kernel cannot compute the whole problem. Returns
+    what the candidate is for, and the candidate. Raises Unfit where a kernel cannot compute the first call either."""
+    if problem.group is not None:
+        for make in (_made, _made_first, _made_of_halves):
+            with suppress(Unfit):
+                return problem, make(problem, config)
+    return problem.alone(), _made(problem.alone(), config)
+
+
+def _made_first(problem: GemmProblem, config: GemmConfig) -> MadeProgram:
+    """Builds the candidate with an epilogue split at its row or column sums. Raises Unfit without such sums, or as _made does."""
+    assert problem.group is not None
+    if Product.read(problem.ops[0]) is None:
+        raise Unfit("sums of what follows a convolution")
+    pieces = split_at_sums(problem.group, [op.results[0] for op in problem.ops], config)
+    try:
+        return replace(_made(replace(problem, group=pieces.first), config), pieces=pieces)
+    except Unfit:
+        pieces.erase()
+        raise
+
+
+def _made_of_halves(problem: GemmProblem, config: GemmConfig) -> MadeProgram:
+    """Builds the candidate for gate and up as column halves of one product. Raises Unfit without such halves, or as _made does."""
+    products = [Product.read(op) for op in problem.ops]
+    if len(products) > 1 or products[0] is None or problem.group is None or not may_meet(products[0], problem.group):
+        raise Unfit("no halves of the columns of a product")
+    return _made(problem, config, in_halves)
+
+
+def _made(
+    problem: GemmProblem, config: GemmConfig, emit: Callable[..., ir.Value] = lambda product, operands: product.emit(operands)
+) -> MadeProgram:
+    """Builds the candidate for a problem, beside it. emit: emits a product on the block's arguments. Raises Unfit where a kernel
+    with these tiles cannot compute it."""
+    products = [p for op in problem.ops if (p := computed(op)) is not None]
+    group, sums = problem.group, [op.results[0] for op in problem.ops]
+    after = [] if group is None else [v for v in group.operands if v not in sums]
+    given = {r for op in problem.before for r in op.results}
+    factors = [v for p in products for v in p.operands if v not in given]
+    operands = list(dict.fromkeys([*read_before(problem.before), *factors, *after]))
+    results = [v.type for v in problem.last.results]
+    replaced = [o for o in (*problem.before, *problem.ops, group) if o is not None]
+
+    def fill(values: Values) -> list[ir.Value]:
+        compute_before(problem.before, values)
+        made = [emit(p, [values[v] for v in p.operands]) for p in products]
+        return made if group is None else copy_body(group, {**values, **dict(zip(sums, made, strict=True))})
+
+    new = group_before(problem.last, replaced, {v: v for v in operands}, results, fill, "product")
+    if any(isinstance(p, ImplicitGemm) for p in products):
+        new.attributes[WINDOW] = ir.UnitAttr.get()
+    try:
+        product = product_in(new)
+        if any(n not in (0, config.n) for n in product.summed) or any(m not in (0, config.m) for m in product.stacked):
+            raise Unfit(f"sums of other than {config.n} columns, or {config.m} rows")
+    except (Unfit, Untraceable) as e:
+        new.erase()
+        raise Unfit(str(e)) from None
+    return MadeProgram(new, product)

@@ -1,0 +1,66 @@
+"""Describes launches of Lamina's kernels that are written in source: their arguments, constants and grid, from a call's tensors."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lamina.core.gpu import Gpu
+from lamina.core.program import Call, Ref
+from lamina.core.program_needs import fixed
+
+_LEAST = 16  # least rows and columns of a tensor core operand
+
+
+@dataclass(frozen=True)
+class Source:
+    """A kernel that is written in source, which calls of it in a program become launches of.
+
+    function  the module and the name of the @triton.jit or @gluon.jit function: "lamina.kernels.products.grouped:grouped"
+    launch    describes the launch for a call, in the keys of frontend/fx/kernel_op.py
+    on_gpu    returns the call to make on a GPU, perhaps of another kernel; None: the call as it is
+    """
+
+    function: str
+    launch: Callable[[Call], dict[str, Any]]
+    on_gpu: Callable[[Call, Gpu], Call] | None = None
+
+
+def launch(
+    call: Call,
+    tensors: Mapping[str, str],
+    constants: Mapping[str, Any],
+    programs: int,
+    warps: int = 4,
+    stages: int = 1,
+    flops: int = 0,
+) -> dict[str, Any]:
+    """Describes the launch for a call by the keys that frontend/fx/kernel_op.py uses, but for `arguments` in place of `call`.
+
+    tensors    parameters that are tensors, with the names of the launch's: x0 is its first operand, y0 its first result
+    constants  other parameters; those that the kernel does not have are left out
+    """
+    arguments = {**tensors, **{name: repr(x) for name, x in constants.items()}}
+    said = {"of": dict(call.kwargs)["of"], "arguments": arguments, "grid": (programs, 1, 1)}
+    return {**said, "warps": warps, "stages": stages, "flops": flops}
+
+
+def tensors(call: Call) -> tuple[Ref, ...]:
+    """Returns a call's input tensors."""
+    return tuple(ref for ref in call.args if isinstance(ref, Ref))
+
+
+def sizes(ref: Ref) -> tuple[int, ...]:
+    """Returns a tensor's sizes as numbers. Raises CompileError for a symbolic one."""
+    return tuple(fixed(n, "a kernel") for n in ref.shape)
+
+
+def strides(ref: Ref) -> tuple[int, ...]:
+    """Returns strides in elements, 0 for dimensions of length 1: a mask is then read for all heads, and the stride of a single
+    element may be anything."""
+    return tuple(0 if n == 1 else fixed(s, "a kernel") for n, s in zip(sizes(ref), ref.strides, strict=True))
+
+
+def power(n: int) -> int:
+    """Returns the least power of two that is no less than n and 16, the least that tensor cores take."""
+    return max(_LEAST, 1 << math.ceil(math.log2(n)))

@@ -1,0 +1,175 @@
+"""Emits tiles whose addresses do not grow evenly along their sides, as those of a convolution's windows: each element is gathered
+or scattered by itself.
+
+The offset of an element is the sum of its offset along the rows of a tile, [m, 1], and along its columns, [1, n]. An axis made of
+several parts (passes/space/implicit_gemm.py) is divided into them: for the K dimension only as scalars where a block of it lies
+within one position of a window. What does not vary in the innermost loop is emitted in front of it.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, vector
+
+from ...ir.affine import Affine, Axis
+from ...ir.expressions import Load
+from ...ir.guards import Bound, Guard
+from .scopes import Side, common_shape, filled
+from .views import flat
+
+if TYPE_CHECKING:
+    from .blocks import Blocks
+
+Sides = list[tuple[int, Side]]  # those along which a tile varies, each with its dimension in it
+
+
+def read(b: "Blocks", memory: ir.Value, e: Load, sides: Sequence[Side]) -> ir.Value:
+    """Loads a tile element by element; those out of bounds are 0."""
+    stored, shape = ir.MemRefType(memory.type).element_type, tuple(side.size for side in sides)
+    view = _flat(b, memory)
+    where, mask = _places(b, e.at, e.guard, sides)
+    return vector.gather(ir.VectorType.get(shape, stored), view, [b.number(0)], where, mask, filled(shape, 0, stored))
+
+
+def write(b: "Blocks", value: ir.Value, memory: ir.Value, at: Affine) -> None:
+    """Stores a tile element by element."""
+    where, mask = _places(b, at, (), b.sides)
+    vector.scatter(None, _flat(b, memory), [b.number(0)], where, mask, value)
+
+
+def _flat(b: "Blocks", memory: ir.Value) -> ir.Value:
+    with ir.InsertionPoint.at_block_begin(b.entry):
+        return flat(memory)
+
+
+def _places(b: "Blocks", at: Affine, guard: Guard, along: Sequence[Side]) -> tuple[ir.Value, ir.Value]:
+    """Returns the offsets of a tile's elements, and the mask of those in bounds."""
+    sides = [(d, side) for d, side in enumerate(along) if side.axis is not None]
+    shape = [side.size for side in along]
+    for d, side in sides:
+        if side.axis is not None and b.bound[side.axis][0] < len(b.stack) - 1:  # in front of the loop
+            for index in (at, *(bound.at for bound in guard)):
+                _along(b, index, d, side)
+            _within(b, d, side)
+    masks = [m for d, side in sides if (m := _within(b, d, side)) is not None]
+    for bound in guard:
+        masks += _bounded(b, bound, sides)
+    mask = None
+    for m in masks:
+        mask = m if mask is None else arith.andi(*_alike(b, mask, m))
+    if mask is None:
+        mask = b.splat(1, ir.IntegerType.get_signless(1), (1, 1))
+    return b.widen(_total(b, at, sides), shape), b.widen(mask, shape)
+
+
+def _bounded(b: "Blocks", bound: Bound, sides: Sides) -> list[ir.Value]:
+    """Emits a bound as up to two comparisons: those that can fail."""
+    low, high = bound.at.bounds()
+    value = _total(b, bound.at, sides)
+    out = []
+    if low < bound.low:
+        out.append(arith.cmpi(arith.CmpIPredicate.sge, *_alike(b, value, _number(b, bound.low))))
+    if high >= bound.high:
+        out.append(arith.cmpi(arith.CmpIPredicate.slt, *_alike(b, value, _number(b, bound.high))))
+    return out
+
+
+def _total(b: "Blocks", at: Affine, sides: Sides) -> ir.Value:
+    """Returns an index for each element of a tile."""
+
+    def terms() -> Iterator[ir.Value]:
+        if at.constant:
+            yield _number(b, at.constant)
+        for d, side in sides:
+            if (term := _along(b, at, d, side)) is not None:
+                yield term
+        for x in b.merged.rows:
+            if (step := at.coefficient(x)) and all(x is not side.axis for side in b.sides):
+                yield _tile(arith.muli(b.start(x), b.number(step)))
+
+    total = _sum(b, terms())
+    return total if total is not None else _number(b, 0)
+
+
+def _sum(b: "Blocks", terms: Iterable[ir.Value]) -> ir.Value | None:
+    total = None
+    for term in terms:
+        total = term if total is None else arith.addi(*_alike(b, total, term))
+    return total
+
+
+def _along(b: "Blocks", at: Affine, d: int, side: Side) -> ir.Value | None:
+    """Returns the offset of an index along one side of a tile, without its constant; None where it does not vary there."""
+    assert side.axis is not None
+    steps = {x: step for x in b.merged.parts(side.axis) if (step := at.coefficient(x))}
+
+    def made() -> ir.Value | None:
+        at = _positions(b, d, side)
+        return _sum(b, (at[x] if n == 1 else arith.muli(*_alike(b, at[x], _number(b, n))) for x, n in steps.items()))
+
+    return b.memoized(("along", at, d, side), b.bound[side.axis][0], made) if steps else None
+
+
+def _positions(b: "Blocks", d: int, side: Side) -> dict[Axis, ir.Value]:
+    """Returns the positions of a tile's lanes along each part of the side's axis."""
+    assert side.axis is not None
+    depth, start = b.bound[side.axis]
+    parts, found = b.merged.parts(side.axis), b.stack[depth].memo
+    if (parts[0], d, side) not in found:
+        left, last = parts, parts[-1].extent
+        if len(parts) > 1 and last % side.size == 0:
+            many = arith.divui(start, b.number(last))
+            found[parts[-1], d, side] = _lanes(b, d, side, _remainder(start, many, b.number(last)))
+            rest, left = _tile(many), parts[:-1]
+        else:
+            rest = _lanes(b, d, side, start)
+        for x in reversed(left[1:]):
+            numbers, divisor = _alike(b, rest, _number(b, x.extent))
+            rest = arith.divui(numbers, divisor)
+            found[x, d, side] = _remainder(numbers, rest, divisor)
+        found[parts[0], d, side] = rest
+    return {x: found[x, d, side] for x in parts}
+
+
+def _within(b: "Blocks", d: int, side: Side) -> ir.Value | None:
+    """Returns the mask of a side's lanes before the end of its axis; None where all are."""
+    if not side.cut or side.axis is None:
+        return None
+    depth, start = b.bound[side.axis]
+
+    def made() -> ir.Value:
+        lanes = _lanes(b, d, side, start)
+        return arith.cmpi(arith.CmpIPredicate.slt, *_alike(b, lanes, _number(b, side.extent)))
+
+    return b.memoized(("within", d, side), depth, made)
+
+
+def _lanes(b: "Blocks", d: int, side: Side, start: ir.Value) -> ir.Value:
+    """Returns start, start + 1, ... along a side."""
+    index = ir.IndexType.get()
+    shape = [1, 1]
+    shape[d] = side.size
+    step = ir.Operation.create("vector.step", results=[ir.VectorType.get([side.size], index)]).results[0]
+    lanes = vector.shape_cast(ir.VectorType.get(shape, index), step)
+    return arith.addi(*_alike(b, _tile(start), lanes))
+
+
+def _remainder(whole: ir.Value, many: ir.Value, by: ir.Value) -> ir.Value:
+    """Computes the remainder of `whole` divided by `by`, whose quotient is `many`. With a remainder op Triton forgets what the
+    indices are multiples of, and loads elements one by one."""
+    return arith.subi(whole, arith.muli(many, by))
+
+
+def _tile(number: ir.Value) -> ir.Value:
+    return vector.broadcast(ir.VectorType.get([1, 1], ir.IndexType.get()), number)
+
+
+def _number(b: "Blocks", n: int) -> ir.Value:
+    return b.splat(n, ir.IndexType.get(), (1, 1))
+
+
+def _alike(b: "Blocks", *values: ir.Value) -> list[ir.Value]:
+    """Broadcasts values to one shape."""
+    shape = common_shape(values)
+    return [b.widen(v, shape) for v in values]

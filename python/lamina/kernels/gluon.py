@@ -1,0 +1,14 @@
+"""Which GPUs and versions of Triton Lamina's kernels in Gluon are for."""
+
+from lamina.core.gpu import Gpu
+
+_HOPPER = "sm_90a"
+_TESTED = (3, 6), (3, 9)  # versions of Triton that they are tested with
+
+
+def has_gluon(gpu: Gpu) -> bool:
+    """Tells whether they support this GPU and the installed Triton: Gluon's names change between versions."""
+    import triton
+
+    release = tuple(int(n) for n in triton.__version__.split(".")[:2])
+    return gpu.arch == _HOPPER and _TESTED[0] <= release <= _TESTED[1]

@@ -1,0 +1,107 @@
+"""Prints tensor descriptors, through which the tensor memory accelerator (TMA) loads and stores blocks of two dimensions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from .blocks import TritonBlocks
+from .expressions import INDENT
+
+STEP = 16  # alignment in bytes of a descriptor's rows
+DIMENSIONS = 5  # most dimensions of a descriptor
+
+
+@dataclass(frozen=True)
+class TritonTile:
+    """A block of memory as a descriptor sees it, the contiguous dimension last.
+
+    source         where memory begins: the parameter, or an address after it
+    name           the parameter
+    sizes, steps   sizes and strides of memory, in elements
+    blocks         the block's sizes
+    places         where the block begins
+    across         the program wants the last two dimensions transposed
+    """
+
+    source: str
+    name: str
+    sizes: tuple[int, ...]
+    steps: tuple[int, ...]
+    blocks: tuple[int, ...]
+    places: tuple[str, ...]
+    across: bool
+
+
+class Descriptors(TritonBlocks):
+    """The descriptors of a kernel.
+
+    descriptors  whether blocks may be loaded through descriptors
+    views        the op that makes each view
+    made         a descriptor's name, by the text that makes it
+    """
+
+    def __init__(self, function: ir.Operation, name: str, descriptors: bool, part: ir.Operation | None = None) -> None:
+        super().__init__(function, name, part)
+        self.aligned = list(ir.DenseI64ArrayAttr(function.attributes["tile.align"]))
+        self.descriptors = descriptors and bool(self.config.descriptors)
+        self.views: dict[ir.Value, ir.Operation] = {}
+        self.made: dict[str, str] = {}
+
+    def _by_descriptor(self, read: ir.Operation) -> str | None:
+        """Returns a load of a block in a loop by the tensor memory accelerator; None where memory does not allow it."""
+        found = self._tile_of(read) if read.operation.block.owner.operation.name == "scf.for" else None
+        if found is None:
+            return None
+        text = f"{self._descriptor(found)}.load([{', '.join(found.places)}])"
+        if len(found.blocks) > 2:
+            text = f"{text}.reshape({', '.join(str(n) for n in found.blocks[-2:])})"
+        return f"{text}.T" if found.across else text
+
+    def _descriptor(self, tile: TritonTile) -> str:
+        """Returns the name of a block's descriptor."""
+        return self._described(tile.name, tile.source, tile.sizes, tile.steps, tile.blocks)
+
+    def _described(self, name: str, source: str, sizes: Sequence[int], steps: Sequence[object], blocks: Sequence[int]) -> str:
+        """Returns the name of a descriptor, made before the loops. The name begins with `name`."""
+        made = self._make(name, source, *(f"[{', '.join(map(str, numbers))}]" for numbers in (sizes, steps, blocks)))
+        if made not in self.made:
+            self.made[made] = f"{name}_blocks"
+            if list(self.made.values()).count(self.made[made]) > 1:
+                self.made[made] += str(len(self.made))
+            self.head.append(f"{INDENT}{self.made[made]} = {made}")
+        return self.made[made]
+
+    def _make(self, name: str, source: str, sizes: str, steps: str, blocks: str) -> str:
+        """Returns the text that makes a descriptor."""
+        return f"tl.make_tensor_descriptor({source}, {sizes}, {steps}, {blocks})"
+
+    def _tile_of(self, read: ir.Operation) -> TritonTile | None:
+        """Returns the block of a vector.transfer_read as a descriptor sees it."""
+        return self._tile(read.operands[0], list(read.operands)[1:-1], ir.VectorType(read.result.type))
+
+    def _tile(self, view: ir.Value, at: Sequence[ir.Value], type_: ir.VectorType) -> TritonTile | None:
+        """Returns a block as a descriptor sees it; None where memory does not allow it."""
+        memory = ir.MemRefType(view.type)
+        strides, offset = memory.get_strides_and_offset()
+        item = type_.element_type.width // 8
+        wide = item > 1 or isinstance(type_.element_type, ir.FloatType)
+        starts = offset >= 0 and offset * item % STEP == 0
+        if 1 in type_.shape or not (self.descriptors and starts and wide and 1 in strides[-2:] and len(strides) <= DIMENSIONS):
+            return None
+        source = self.views[view].operands[0]
+        aligned = self.aligned[self.arguments.index(source)]
+        order = list(range(len(strides)))
+        if strides[-1] != 1:
+            order[-2:] = order[-1], order[-2]
+        others = [strides[d] for d in order[:-1] if memory.shape[d] > 1]
+        block = [1] * (len(order) - 2) + list(type_.shape)
+        if aligned % STEP or any(s * item % STEP or not s for s in others) or block[order[-1]] * item < STEP:
+            return None
+        sizes, steps, blocks = ([x[d] for d in order] for x in (memory.shape, strides, block))
+        row = -(-sizes[-1] * item // STEP) * STEP // item
+        steps = [*(s if n > 1 else row for s, n in zip(steps[:-1], sizes, strict=False)), 1]
+        places = tuple(self._value(at[d]) for d in order)
+        name = self.names[source]
+        start = f"({name} + {offset})" if offset else name
+        return TritonTile(start, name, tuple(sizes), tuple(steps), tuple(blocks), places, order[-1] != len(order) - 1)
