@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, scf
+from torch_mlir.dialects import arith
 
 from ..ir.affine import Axis
 from ..space.nests import Nest
@@ -55,18 +55,17 @@ def cascade(loops: Loops, at: CascadeCut, nest: Nest, inits: list[ir.Value], bod
     whole = axis.extent // step * step
     zero, length = b.number(0), b.number(at.count * step)
     neutrals = [sums.neutral(r) for r in nest.reductions]
-    with b.point():
-        loop = scf.ForOp(zero, b.number(whole), length, inits)
-    with b.scope(loop.body, anchor=loop.operation):
+
+    def run(first: ir.Value, totals: list[ir.Value]) -> list[ir.Value]:
         b.stack[-1].mask = b.stack[-2].mask
-        first, count = loop.induction_variable, length
+        count = length
         if whole % (at.count * step):
             with b.point():
                 count = arith.minui(arith.subi(b.number(whole), first), length)
         parts = loops.loop(axis, first, zero, count, step, None, neutrals, body)
-        with b.point():
-            scf.YieldOp([sums.joined(r, t, p) for r, t, p in zip(nest.reductions, loop.inner_iter_args, parts, strict=True)])
-    totals = list(loop.results)
+        return [sums.joined(r, total, part) for r, total, part in zip(nest.reductions, totals, parts, strict=True)]
+
+    totals = b.loop(zero, b.number(whole), length, inits, run)
     if whole == axis.extent:
         return totals
     parts = loops.loop(axis, zero, b.number(whole), b.number(axis.extent), step, axis.extent - whole, neutrals, body, single=True)

@@ -6,10 +6,11 @@ from functools import partial
 from typing import Any
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, memref, scf, vector
+from torch_mlir.dialects import arith, memref
 
 from ..ir.affine import Affine, Axis
 from ..ir.expressions import Apply, Expr, Load, Reduce, Scan, walk
+from ..lower.simt.control import SHARED
 from ..space.nests import Nest, cost, nests_of, worth_keeping
 from ..space.schedule import Schedule, bits
 from ..space.space import Space
@@ -21,8 +22,6 @@ from .emit.blocks import Blocks, Memory
 from .emit.bounds import Range, inner_blocks
 from .emit.scopes import element
 from .prefetch import next_row, streams
-from .transpose_tiles import TransposeTiles
-from .transpose_tiles_shared import SHARED, SharedTransposeTiles
 
 Body = Callable[[list[ir.Value]], list[ir.Value]]
 
@@ -45,28 +44,27 @@ class Loops:
         """Emits the program whose number in the grid is `program`."""
         b, plan = self.b, self.plan
         chunks = self._place(program)
-        inner = list(plan.inner)
         if not self.space.columns and plan.crossed is None:
             b.ahead = streams(b, plan, self.space, self.results)
-        if plan.crossed is not None:
-            tiles = TransposeTiles if plan.crossed is plan.chunked else SharedTransposeTiles
-            tiles(b, self.space, plan).emit(self, chunks)
-        elif plan.chunked is None:
+        self.body(chunks)
+
+    def body(self, chunks: dict[Axis, tuple[ir.Value, ir.Value]]) -> None:
+        """Emits the rows of a program. chunks: the first iteration and the count of each axis that it takes a part of."""
+        plan, inner = self.plan, list(self.plan.inner)
+        if plan.chunked is None:
             self._rows(inner)
-        else:
-            first, count = chunks[plan.chunked]
-            exact = plan.chunk if plan.chunked.extent % plan.chunk == 0 else None
-            self._over(plan.chunked, first, count, exact, [], lambda _: self._rows(inner))
+            return
+        first, count = chunks[plan.chunked]
+        exact = plan.chunk if plan.chunked.extent % plan.chunk == 0 else None
+        self._over(plan.chunked, first, count, exact, [], lambda _: self._rows(inner))
 
     def _place(self, program: ir.Value) -> dict[Axis, tuple[ir.Value, ir.Value]]:
         """Binds the grid's axes to this program; returns the first iteration and the count of each chunked axis."""
-        b, rest, chunks = self.b, program, {}
+        b, chunks = self.b, {}
+        axes = self.plan.grid_axes
         with b.point(0):
-            axes = self.plan.grid_axes
-            for i, (a, chunk) in reversed(list(enumerate(axes))):
-                n = -(-a.extent // chunk)
-                at = rest if i == 0 else arith.remui(rest, b.number(n))
-                rest = rest if i == 0 else arith.divui(rest, b.number(n))
+            places = b.digits(program, [-(-a.extent // chunk) for a, chunk in axes])
+            for (a, chunk), at in zip(reversed(axes), places, strict=False):
                 if a is self.plan.chunked or chunk > 1:
                     first = arith.muli(at, b.number(chunk))
                     left = arith.subi(b.number(a.extent), first)
@@ -142,16 +140,12 @@ class Loops:
             with b.scope(b.stack[-1].block, memo=memo):
                 self._enter(axis, first, low, tail)
                 return body(inits)
-        with b.point():
-            loop = scf.ForOp(low, high, b.number(step), inits)
-        if attribute:
-            loop.operation.attributes[attribute] = ir.UnitAttr.get()
-        with b.scope(loop.body, anchor=loop.operation):
-            self._enter(axis, first, loop.induction_variable, tail)
-            out = body(list(loop.inner_iter_args))
-            with ir.InsertionPoint(loop.body):
-                scf.YieldOp(out)
-        return list(loop.results)
+
+        def inside(at: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+            self._enter(axis, first, at, tail)
+            return body(carried)
+
+        return b.loop(low, high, step, inits, inside, attribute)
 
     def _enter(self, axis: Axis, first: ir.Value, at: ir.Value, tail: int | ir.Value | None) -> None:
         b = self.b
@@ -161,8 +155,7 @@ class Loops:
         with b.point():
             if tail is not None:
                 left = b.number(tail) if isinstance(tail, int) else arith.subi(tail, at)
-                type_ = ir.VectorType.get([self.plan.config.lanes], ir.IntegerType.get_signless(1))
-                b.stack[-1].mask = b.memoized("mask", -1, lambda: vector.create_mask(type_, [left]))
+                b.stack[-1].mask = b.memoized("mask", -1, lambda: b.mask_before(left))
             else:
                 b.stack[-1].mask = None
             b.bind(axis, at if first == b.number(0) else arith.addi(first, at))

@@ -10,18 +10,16 @@ from lamina.core.gpu import Gpu
 from lamina.core.target import Target
 from lamina.schedules.rows import LEAST_BYTES, RowWork, candidates
 
-from ..families.choice import CHOICE, MODEL, Choice
+from ..families.choice import CHOICE, MODEL, ROWS, Choice
 from ..families.gemm.block_sums import is_reduction
 from ..families.problem import Problem
 from ..ir.reading import Untraceable
-from ..plan.launches import layouts
+from ..plan.launches import ALIGNED, layouts
 from ..space.direct_convolution import WINDOW
 from ..space.nests import nests_of
 from ..space.scans import has_scans
 from ..space.schedule import Schedule, bits
-from ..space.schedule_gpu import ROWS, schedule_gpu
-from ..space.space import Space, find_space
-from .tile import ALIGNED, traffic
+from .programs import Kernel, loops_of
 
 
 @dataclass(frozen=True)
@@ -68,28 +66,24 @@ def work_of(kernel: ir.Operation, types: list[ir.MemRefType], gpu: Gpu, round_ha
     """Returns the work of a kernel function that is launched on memrefs of `types`. None where it is no row program, is too small
     to matter, or has a schedule already."""
     block = kernel.regions[0].blocks[0]
-    *ops, end = [op.operation for op in block.operations]
-    results = list(end.operands)
+    ops = [op.operation for op in block.operations]
     if any(name in kernel.attributes for name in (CHOICE, WINDOW, ROWS)) or not any(map(is_reduction, ops)):
         return None
     moved = sum(math.prod(t.shape) * bits(str(t.element_type)) // 8 for t in types)
     if moved < LEAST_BYTES or any(0 in t.shape for t in types):
         return None  # the analysis below takes milliseconds
-    strides = [tuple(t.get_strides_and_offset()[0]) for t in types]
-    given = dict(zip(block.arguments, strides, strict=False))
+    described = Kernel(kernel, types, [ALIGNED] * len(types))
     try:
-        space = find_space(block, given, strides[len(given) :], divide=True, round_half=round_half)
-        if not space.columns or has_scans(space):
-            return None
-        plan = schedule_gpu(space, dict.fromkeys(block.arguments, ALIGNED), [ALIGNED] * len(results), gpu)
+        space = described.space(round_half)
     except Untraceable:
         return None
-    return _work(space, plan, traffic(space, results)[0]) if plan.column_vector else None
-
-
-def _work(space: Space, plan: Schedule, moved: int) -> RowWork:
-    assert plan.vector is not None
+    if not space.columns or has_scans(space):
+        return None
+    program = loops_of(described, space, gpu)
+    plan: Schedule = program.plan
+    if plan.vector is None or not plan.column_vector:
+        return None
     walks = len(nests_of(space, plan.merged.columns, [(r, None) for r in space.results], online=True)) == 1
     lanes = plan.vector.extent + (plan.shift.width - 1 if plan.shift is not None else 0)
     rows = math.prod(a.extent for a in plan.merged.rows)
-    return RowWork(plan.config, lanes, rows, walks, len(plan.merged.columns) == 1, moved)  # type: ignore[arg-type]
+    return RowWork(plan.config, lanes, rows, walks, len(plan.merged.columns) == 1, program.bytes)  # type: ignore[arg-type]

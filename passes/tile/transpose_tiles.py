@@ -1,9 +1,7 @@
 """Reads across the vector axis: transposes tiles in registers into scratch memory, from which they are read row by row."""
 
-from typing import TYPE_CHECKING
-
 from torch_mlir import ir
-from torch_mlir.dialects import arith, memref, scf, vector
+from torch_mlir.dialects import arith, memref, vector
 
 from lamina.schedules.base import SQUARE
 
@@ -11,35 +9,36 @@ from ..ir.affine import Affine, Axis
 from ..ir.expressions import Load, walk
 from ..space.schedule import Schedule, crossing_loads
 from ..space.space import Space
-from .emit.blocks import Blocks
-
-if TYPE_CHECKING:
-    from .loops import Loops
+from .emit.blocks import Memory
+from .emit.views import flags
+from .loops import Loops
 
 EARLY = 1 << 20  # elements of an input from which on the next tile is prefetched while this one is transposed
 SIDE = 16  # of a tile that is transposed in registers
 
 
-class TransposeTiles:
+class TransposeTiles(Loops):
     """Emits the body of a program that has `crossed`: SQUARE rows along it, by blocks of as many lanes or fewer."""
 
-    def __init__(self, blocks: Blocks, space: Space, plan: Schedule) -> None:
+    def __init__(
+        self, entry: ir.Block, space: Space, plan: Schedule, memory: dict[ir.Value, Memory], results: list[ir.Value]
+    ) -> None:
+        super().__init__(entry, space, plan, memory, results)
         assert plan.crossed is not None and plan.vector is not None
-        self.b, self.plan = blocks, plan
         self.crossed: Axis = plan.crossed
         self.vector: Axis = plan.vector
         self.lanes = plan.config.lanes
         loads = dict.fromkeys(e for r in space.results for e in walk(r.expr) if isinstance(e, Load))
-        self.early = any(ir.MemRefType(blocks.memory[e.tensor][0].type).shape[0] >= EARLY for e in loads)
+        self.early = any(ir.MemRefType(memory[e.tensor][0].type).shape[0] >= EARLY for e in loads)
         if self.early:
-            blocks.ahead = {e: self.lanes for e in loads if not e.guard and self._at(e).coefficient(self.vector) == 1}
+            self.b.ahead = {e: self.lanes for e in loads if not e.guard and self._at(e).coefficient(self.vector) == 1}
         self.loads = crossing_loads(space, plan)
         self.rows = min(SQUARE, -(-self.crossed.extent // SIDE) * SIDE)
 
     def _at(self, e: Load) -> Affine:
         return e.at.rename(self.plan.merged.rename)
 
-    def emit(self, loops: "Loops", chunks: dict[Axis, tuple[ir.Value, ir.Value]]) -> None:
+    def body(self, chunks: dict[Axis, tuple[ir.Value, ir.Value]]) -> None:
         """Emits the program: for each block of lanes, transposes and then rows. chunks: the program's rows along `crossed`."""
         b = self.b
         first, count = chunks[self.crossed]
@@ -59,13 +58,13 @@ class TransposeTiles:
                 with b.point():
                     local = arith.subi(bound, first)
                 b.squares = {e: (scratch[e], local) for e in self.loads}
-                loops.row()
+                self.row()
                 return []
 
-            return loops.loop(self.crossed, first, b.number(0), count, 1, None, [], row)
+            return self.loop(self.crossed, first, b.number(0), count, 1, None, [], row)
 
         n = self.vector.extent
-        loops.blocks(self.vector, b.number(0), b.number(n), n, [], block)
+        self.blocks(self.vector, b.number(0), b.number(n), n, [], block)
 
     def _scratch(self, e: Load) -> ir.Value:
         stored = ir.MemRefType(self.b.memory[e.tensor][0].type).element_type
@@ -85,28 +84,18 @@ class TransposeTiles:
         square = ir.VectorType.get([SIDE, SIDE], stored)
         swap = ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(1), ir.AffineDimExpr.get(0)])
         whole = [n % length == 0 for n, length in ((sizes[1], self.rows), (sizes[0], self.lanes))]
-        inside = ir.ArrayAttr.get([ir.BoolAttr.get(w) for w in whole])
+        inside = flags(whole)
         lanes, pad = b.bound[self.vector][1], b.constant(0, stored)
         last = b.number(self.vector.extent - 1)
         ahead = [b.number(self.lanes + r) for r in range(SIDE)] if self.early else []
         zero, height, width, side = map(b.number, (0, self.rows, self.lanes, SIDE))  # in front of the loops
-        rows = scf.ForOp(zero, height, side)
-        with ir.InsertionPoint(rows.body):
-            columns = scf.ForOp(zero, width, side)
-            with ir.InsertionPoint(columns.body):
-                i, j = rows.induction_variable, columns.induction_variable
-                where = [arith.addi(lanes, j), arith.addi(first, i)]
-                for step in ahead:  # the next tile's cache lines, one a row
-                    memref.prefetch(view, [arith.minui(arith.addi(where[0], step), last), where[1]], False, 2, True)
-                read = vector.transfer_read(square, view, where, swap, pad, in_bounds=inside)
-                ir.Operation.create(
-                    "vector.transfer_write",
-                    operands=[read, scratch, i, j],
-                    attributes={
-                        "permutation_map": ir.AffineMapAttr.get(ir.AffineMap.get_identity(2)),
-                        "in_bounds": ir.ArrayAttr.get([ir.BoolAttr.get(True)] * 2),
-                        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1, 2, 0]),
-                    },
-                )
-                scf.YieldOp([])
-            scf.YieldOp([])
+
+        def tile(i: ir.Value, j: ir.Value) -> list[ir.Value]:
+            where = [arith.addi(lanes, j), arith.addi(first, i)]
+            for step in ahead:  # the next tile's cache lines, one a row
+                memref.prefetch(view, [arith.minui(arith.addi(where[0], step), last), where[1]], False, 2, True)
+            read = vector.transfer_read(square, view, where, swap, pad, in_bounds=inside)
+            vector.transfer_write(None, read, scratch, [i, j], ir.AffineMap.get_identity(2), in_bounds=flags([True, True]))
+            return []
+
+        b.loop(zero, height, side, [], lambda i, _: b.loop(zero, width, side, [], lambda j, _: tile(i, j)))

@@ -1,7 +1,5 @@
 """Reads across the vector axis on a GPU: a program transposes one tile through shared memory."""
 
-from typing import TYPE_CHECKING
-
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref
 
@@ -13,25 +11,25 @@ from ..lower.simt.collective.square import padding
 from ..lower.simt.control import SHARED
 from ..space.schedule import Schedule, bits, crossing_loads
 from ..space.space import Space
-from .emit.blocks import Blocks
-
-if TYPE_CHECKING:
-    from .loops import Loops
+from .emit.blocks import Memory
+from .loops import Loops
 
 MOST_BYTES = 40 << 10
 """Bounds the transpose tiles of a CTA: CUDA allows it 48 KB of static shared memory, some of it for exchanges among threads."""
 
 
-class SharedTransposeTiles:
+class SharedTransposeTiles(Loops):
     """Emits the body of a program that has `crossed`: SQUARE rows along it, and one block of lanes.
 
     Loads across the vector axis go through transpose tiles as long as there is shared memory for them; the rest read memory
     directly.
     """
 
-    def __init__(self, blocks: Blocks, space: Space, plan: Schedule) -> None:
+    def __init__(
+        self, entry: ir.Block, space: Space, plan: Schedule, memory: dict[ir.Value, Memory], results: list[ir.Value]
+    ) -> None:
+        super().__init__(entry, space, plan, memory, results)
         assert plan.crossed is not None and plan.vector is not None
-        self.b, self.plan = blocks, plan
         self.crossed: Axis = plan.crossed
         self.vector: Axis = plan.vector
         self.loads = self._fitting(crossing_loads(space, plan))
@@ -50,32 +48,28 @@ class SharedTransposeTiles:
     def _stored(self, e: Load) -> ir.Type:
         return ir.MemRefType(self.b.memory[e.tensor][0].type).element_type
 
-    def emit(self, loops: "Loops", chunks: dict[Axis, tuple[ir.Value, ir.Value]]) -> None:
+    def body(self, chunks: dict[Axis, tuple[ir.Value, ir.Value]]) -> None:
         """Emits the program: fills the tiles, then computes rows. chunks: its rows and lanes (first, count), by axis."""
         b = self.b
         b.vector = self.vector
         (row, rows), (lane, lanes) = chunks[self.crossed], chunks[self.vector]
         squares = {e: self._stage(e, row, rows, lane, lanes) for e in self.loads}
 
-        def body(_: list[ir.Value]) -> list[ir.Value]:
+        def crossing(mask: ir.Value | None) -> list[ir.Value]:
+            b.stack[-1].mask = mask
             bound = b.bound[self.crossed][1]
             with b.point():
                 local = arith.subi(bound, row)
             b.squares = {e: (squares[e], local) for e in self.loads}
-            loops.row()
+            self.row()
             return []
 
         def block(_: list[ir.Value]) -> list[ir.Value]:
             mask = b.stack[-1].mask
-
-            def masked(values: list[ir.Value]) -> list[ir.Value]:
-                b.stack[-1].mask = mask
-                return body(values)
-
-            return loops.loop(self.crossed, row, b.number(0), rows, 1, None, [], masked, attribute=SHARED)
+            return self.loop(self.crossed, row, b.number(0), rows, 1, None, [], lambda _: crossing(mask), attribute=SHARED)
 
         exact = SQUARE if self.vector.extent % SQUARE == 0 else None
-        loops.blocks(self.vector, lane, lanes, exact, [], block)
+        self.blocks(self.vector, lane, lanes, exact, [], block)
 
     def _stage(self, e: Load, row: ir.Value, rows: ir.Value, lane: ir.Value, lanes: ir.Value) -> ir.Value:
         """Fills a tile of scratch memory with `e`, row by row along `crossed`."""

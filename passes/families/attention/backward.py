@@ -9,9 +9,9 @@ from ...ir.affine import row_major
 from ...ir.extern_calls import kernel_call
 from ...ir.reading import shape_of
 from .cost import AttentionWork
-from .forward import EXTRAS, NAMES, Attention, arguments, is_used
+from .forward import NAMES, Attention, arguments, is_used
 from .masks.operands import Masks
-from .schedules import Backward
+from .schedules import Backward, Config
 
 BACKWARD_QUERIES, BACKWARD_KEYS = "lamina.attention_backward_queries", "lamina.attention_backward_keys"
 GRADIENTS = "lamina.attention_backward.default"
@@ -62,33 +62,25 @@ class Gradients:
         """A description for messages, such as "attention backward 4x12x512x64 on 4x12x512x64, causal"."""
         return self.of.what.replace("attention", "attention backward", 1)
 
-    def emit(self, config: Backward, strides: Mapping[ir.Value, Sequence[int]], masks: Masks) -> dict[ir.Value, ir.Value]:
+    def emit(self, config: Config, strides: Mapping[ir.Value, Sequence[int]], masks: Masks) -> dict[ir.Value, ir.Value]:
         """Emits the calls of Lamina's kernels at the insertion point; returns the replacement of each result that has users.
 
         strides  of the results, unless their users want others
         masks    the operands that earlier calls made of masks
         """
+        assert isinstance(config, Backward)
         of, (query, key, value) = self.of, self.results[:3]
-        read = {} if of.mask is None else masks.operands(of.mask, of.scores, of.meaning)
-        by_query, by_key = dict(read), dict(read)
+        by_query = of.extras(masks)
+        by_key = dict(by_query)
         if of.mask is not None and config.blocks:
             by_query["blocks"] = masks.blocks(of.mask, of.scores, of.meaning, config.m, config.n)
             by_key["blocks"] = masks.blocks(of.mask, of.scores, of.meaning, config.queries, config.keys, turned=True)
-        if of.seed is not None:
-            by_query["seed"] = by_key["seed"] = of.seed
-        said = {
-            "of": ir.StringAttr.get(GRADIENTS),
-            "schedule": ir.StringAttr.get(str(config)),
-            "scale": ir.FloatAttr.get_f64(of.scale),
-            "reads": ir.StringAttr.get(" ".join(name for name in EXTRAS if name in by_query)),
-            "causal": ir.BoolAttr.get(of.causal),
-            **({} if of.seed is None else {"dropout": ir.FloatAttr.get_f64(of.dropout)}),
-        }
-        taken = of.query, of.key, of.value
-        deltas = ir.RankedTensorType.get([self.work.batch, self.work.heads, self.work.queries], ir.F32Type.get())
+        taken, said = of.given(config, by_query, GRADIENTS)
+        said["causal"] = ir.BoolAttr.get(of.causal)
+        deltas = ir.RankedTensorType.get(list(of.scores[:3]), ir.F32Type.get())
         first = kernel_call(
             BACKWARD_QUERIES,
-            [*taken, *(by_query[name] for name in EXTRAS if name in by_query), of.result, self.sums, self.grad],
+            [*taken, of.result, self.sums, self.grad],
             [of.query.type, deltas],
             said,
             [_strides(query, of.query, strides), row_major(tuple(deltas.shape))],
@@ -98,7 +90,7 @@ class Gradients:
             return made
         second = kernel_call(
             BACKWARD_KEYS,
-            [*taken, *(by_key[name] for name in EXTRAS if name in by_key), self.sums, self.grad, first.results[1]],
+            [*of.given(config, by_key)[0], self.sums, self.grad, first.results[1]],
             [of.key.type, of.value.type],
             said,
             [_strides(key, of.key, strides), _strides(value, of.value, strides)],

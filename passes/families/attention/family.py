@@ -50,14 +50,12 @@ class AttentionProblem:
     @property
     def before(self) -> Sequence[ir.Operation]:
         """Ops that Lamina's kernels do not need: those that make a known mask."""
-        return self.found.before if isinstance(self.found, Attention) else ()
+        return self.found.of.before
 
     @property
     def kept(self) -> Sequence[ir.Value]:
         """The result and the log-sum-exp, or the gradients, as far as they have users."""
-        if isinstance(self.found, Gradients):
-            return [v for v in self.found.results if v is not None]
-        return [v for v in (self.found.result, self.found.sums) if v is not None]
+        return [v for v in self.found.results if v is not None]
 
     @property
     def what(self) -> str:
@@ -83,14 +81,8 @@ class AttentionProblem:
             raise Unfit(f"it is {why}: {self.found.what}")
         op, strides = self.op, strides_of_results(self.op)
         with op.location, ir.InsertionPoint(op):
-            if isinstance(self.found, Gradients):
-                assert isinstance(choice.kernel, Backward)
-                made = self.found.emit(choice.kernel, strides, self.masks)
-            else:
-                results = (self.found.result, self.found.sums)
-                made = dict(zip(results, self.found.emit(choice.kernel, strides, self.masks), strict=False))
+            made = self.found.emit(choice.kernel, strides, self.masks)
         for old, new in made.items():
-            assert old is not None
             old.replace_all_uses_with(new)
         sources = [producer(v) for v in op.operands]
         op.erase()
@@ -147,12 +139,8 @@ def _unfit(config: Config, found: Attention | Gradients) -> str:
     """Returns why a schedule does not suit a call; "" where it does."""
     if isinstance(config, Backward) != isinstance(found, Gradients):
         return "for gradients alone" if isinstance(config, Backward) else "not for gradients"
-    if isinstance(config, Forward | Backward) and config.blocks and not _reads_mask(found):
+    if isinstance(config, Forward | Backward) and config.blocks and not found.of.meaning.rest:
         return "for masks that are read for each score alone"
     if isinstance(config, Specialized) and (found.work.masked or found.work.slopes or found.work.drops):
         return "for attention without dropout and with nothing that is read or added for each score"
     return "for few queries, without causal and training" if isinstance(config, Split) and not found.work.is_few else ""
-
-
-def _reads_mask(found: Attention | Gradients) -> bool:
-    return found.meaning.rest if isinstance(found, Attention) else found.of.mask is not None

@@ -60,6 +60,16 @@ class Attention:
         result, sums = op.results
         return Attention(**given, result=result, sums=sums if is_used(sums) else None, masks=masks)
 
+    @property
+    def of(self) -> "Attention":
+        """Itself, as gradients have the attention that they are of."""
+        return self
+
+    @property
+    def results(self) -> tuple[ir.Value | None, ...]:
+        """The result, and the log-sum-exp if it has users."""
+        return self.result, self.sums
+
     def fits(self) -> bool:
         """Returns whether Lamina's kernels can compute it."""
         return (
@@ -112,39 +122,51 @@ class Attention:
         trains = ", for training" if self.sums is not None else ""
         return f"attention {sizes}{', causal' if self.causal else ''}{mask}{drops}{trains}"
 
-    def emit(self, config: Config, strides: Mapping[ir.Value, Sequence[int]], masks: Masks) -> list[ir.Value]:
+    def emit(self, config: Config, strides: Mapping[ir.Value, Sequence[int]], masks: Masks) -> dict[ir.Value, ir.Value]:
         """Emits the call of Lamina's kernels at the insertion point; returns the replacements of the result and of `sums`.
 
         strides  of the results, unless their users want others
         masks    the operands that earlier calls made of masks
         """
-        work = self.work
-        said = {
-            "of": ir.StringAttr.get(ATTENTION),
-            "schedule": ir.StringAttr.get(str(config)),
-            "scale": ir.FloatAttr.get_f64(self.scale),
-        }
-        of = self.meaning
-        read = {} if self.mask is None else masks.operands(self.mask, self.scores, of)
+        of, scores = self.meaning, self.scores
+        read = self.extras(masks)
         if self.mask is not None and isinstance(config, Forward) and config.blocks:
-            read["blocks"] = masks.blocks(self.mask, self.scores, of, config.m, config.n)
-        if self.seed is not None:
-            read["seed"] = self.seed
-            said["dropout"] = ir.FloatAttr.get_f64(self.dropout)
-        said["reads"] = ir.StringAttr.get(" ".join(name for name in EXTRAS if name in read))
-        taken = [self.query, self.key, self.value, *(read[name] for name in EXTRAS if name in read)]
+            read["blocks"] = masks.blocks(self.mask, scores, of, config.m, config.n)
+        taken, said = self.given(config, read)
         if isinstance(config, Split):
-            f32 = ir.F32Type.get()
-            sizes = [work.batch, work.heads, work.queries, config.parts, work.values]
+            f32, values = ir.F32Type.get(), shape_of(self.value)[3]
+            sizes = [*scores[:3], config.parts, values]
             parts = [ir.RankedTensorType.get(sizes, f32), ir.RankedTensorType.get(sizes[:-1], f32)]
             made = kernel_call(SPLIT, taken, parts, said)
-            return [kernel_call(JOIN, list(made.results), [self.result.type], {"of": said["of"]}, [strides[self.result]]).result]
+            joined = kernel_call(JOIN, list(made.results), [self.result.type], {"of": said["of"]}, [strides[self.result]])
+            return {self.result: joined.result}
         number = ir.IntegerType.get_signless(64)
         said |= {name: ir.IntegerAttr.get(number, n) for name, n in (("offset", of.offset), ("window", of.window))}
         said |= {"causal": ir.BoolAttr.get(of.causal), "sums": ir.BoolAttr.get(self.sums is not None)}
-        results = [self.result, *([] if self.sums is None else [self.sums])]
+        results = [v for v in self.results if v is not None]
         kernel = SPECIALIZED if isinstance(config, Specialized) else FORWARD
-        return list(kernel_call(kernel, taken, [v.type for v in results], said, [strides[v] for v in results]).results)
+        call = kernel_call(kernel, taken, [v.type for v in results], said, [strides[v] for v in results])
+        return dict(zip(results, call.results, strict=True))
+
+    def extras(self, masks: Masks) -> dict[str, ir.Value]:
+        """Returns the optional operands that kernels read, by name: what replaces the mask, and the seed."""
+        read = {} if self.mask is None else dict(masks.operands(self.mask, self.scores, self.meaning))
+        return read if self.seed is None else {**read, "seed": self.seed}
+
+    def given(
+        self, config: Config, read: Mapping[str, ir.Value], callee: str = ATTENTION
+    ) -> tuple[list[ir.Value], dict[str, ir.Attribute]]:
+        """Returns the first operands of the kernels' calls, and the arguments that all of them have."""
+        names = [name for name in EXTRAS if name in read]
+        said: dict[str, ir.Attribute] = {
+            "of": ir.StringAttr.get(callee),
+            "schedule": ir.StringAttr.get(str(config)),
+            "scale": ir.FloatAttr.get_f64(self.scale),
+            "reads": ir.StringAttr.get(" ".join(names)),
+        }
+        if self.seed is not None:
+            said["dropout"] = ir.FloatAttr.get_f64(self.dropout)
+        return [self.query, self.key, self.value, *(read[name] for name in names)], said
 
 
 def strides_of_results(op: ir.Operation) -> dict[ir.Value, list[int]]:

@@ -58,10 +58,9 @@ def drops(call: Call) -> bool:
 
 def _vendor(found: Attention | Gradients, target: Target | None) -> str | None:
     """Returns the kernel that computes a call; None without one."""
-    backward = isinstance(found, Gradients)
-    of = found.of if isinstance(found, Gradients) else found
-    trains = isinstance(found, Gradients) and len(found.results) > 3
+    of, trains = found.of, len(found.results) > 3
     size, values = shape_of(of.query)[3], shape_of(of.value)[3]
+    backward = isinstance(found, Gradients)
     case = Case(element_type(of.query), of.scores, size, values, of.mask is not None, trains, of.causal, backward)
     if of.seed is not None or (of.mask is not None and not _is_added(of.mask, of.scores)):
         return None

@@ -8,6 +8,7 @@ from torch_mlir.dialects import arith, tensor
 
 from ...ir.generics import empty, generic, with_body
 from ...ir.reading import shape_of
+from ..surroundings import Values, group_before
 
 _SPLIT = [[0], [1, 2], [3], [4]]  # heads of keys, and repetitions
 _LAST = [[0], [1], [2, 3]]  # a last dimension of 1
@@ -19,15 +20,14 @@ def padded(value: ir.Value, axis: int, more: int, fill: float = 0.0) -> ir.Value
         return value
     high = [more if d == axis else 0 for d in range(len(shape_of(value)))]
     type_ = _type([n + m for n, m in zip(shape_of(value), high, strict=True)], value)
-    name = {"sym_name": ir.StringAttr.get("padded")}
-    group = ir.Operation.create("graph.group", results=[type_], operands=[value], attributes=name, regions=1)
-    block = group.regions[0].blocks.append(value.type)
-    with ir.InsertionPoint(block):
-        pad = tensor.PadOp(type_, block.arguments[0], [], [], [0] * len(high), high)
+
+    def fill_in(values: Values) -> list[ir.Value]:
+        pad = tensor.PadOp(type_, values[value], [], [], [0] * len(high), high)
         with ir.InsertionPoint(pad.region.blocks.append(*[ir.IndexType.get()] * len(high))):
             tensor.YieldOp(arith.constant(type_.element_type, fill))
-        ir.Operation.create("graph.yield", operands=[pad.result])
-    return group.result
+        return [pad.result]
+
+    return group_before(ir.InsertionPoint.current.ref_operation, [], {value: value}, [type_], fill_in, "padded").results[0]
 
 
 def sliced(value: ir.Value, sizes: Sequence[int]) -> ir.Value:

@@ -15,6 +15,7 @@ from ...ir.expressions import Load
 from ...space.schedule import Shift
 from . import bounds, tiles
 from .scopes import i64
+from .views import flags
 
 if TYPE_CHECKING:
     from .blocks import Blocks
@@ -59,7 +60,7 @@ def _block(b: "Blocks", e: Load, flat: ir.Value) -> ir.Value:
         stored = ir.MemRefType(flat.type).element_type
         type_, minor = ir.VectorType.get([b.lanes], stored), ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(1)])
         pad = b.constant(0, stored)
-        return vector.transfer_read(type_, square, [row, b.number(0)], minor, pad, in_bounds=tiles.flags([True]))
+        return vector.transfer_read(type_, square, [row, b.number(0)], minor, pad, in_bounds=flags([True]))
     mask = b.stack[-1].mask
     bounds.check(b, e, True)
     if guard := bounds.left(b, e.guard):
@@ -113,7 +114,7 @@ def read(b: "Blocks", flat: ir.Value, at: Affine, mask: ir.Value | None) -> ir.V
     if contiguous(b, at):
         return vector.transfer_read(
             type_, flat, [_start(b, flat, at)], ir.AffineMap.get_identity(1), b.constant(0, stored), mask=mask,
-            in_bounds=tiles.flags([True]),
+            in_bounds=flags([True]),
         )  # fmt: skip
     if runs := _runs(b, at):
         attributes = {"along": i64(at.coefficient(b.vector)), **_attributes(runs)}
@@ -132,15 +133,8 @@ def write(b: "Blocks", value: ir.Value, flat: ir.Value, at: Affine) -> None:
         return
     if b.vector is not None and not contiguous(b, at):
         raise CompileError(f"lanes of a result would be {at.coefficient(b.vector)} elements apart", remedy="report this kernel")
-    ir.Operation.create(
-        "vector.transfer_write",
-        operands=[value, flat, _start(b, flat, at)] + ([mask] if mask is not None else []),
-        attributes={
-            "permutation_map": ir.AffineMapAttr.get(ir.AffineMap.get_identity(1)),
-            "in_bounds": tiles.flags([True]),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1, 1, int(mask is not None)]),
-        },
-    )
+    where = [_start(b, flat, at)]
+    vector.transfer_write(None, value, flat, where, ir.AffineMap.get_identity(1), mask=mask, in_bounds=flags([True]))
 
 
 def contiguous(b: "Blocks", at: Affine) -> bool:

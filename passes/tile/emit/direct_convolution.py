@@ -7,13 +7,11 @@ length does not divide a row, two segments compute some columns, and store the s
 an inner loop over chunks of channels; one access reads a chunk of a pixel for all the output channels of a thread.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, math, scf
+from torch_mlir.dialects import arith, math
 
 from ...ir.affine import Affine, Axis
 from ...ir.expressions import Apply, Const, Expr, InBounds, Interner, Load, Reduce, missing
@@ -21,7 +19,7 @@ from ...ir.guards import Bound, Guard
 from ...space.direct_convolution import DirectConvolution
 from ...space.space import Space
 from .blocks import Blocks, Memory
-from .scopes import element
+from .scopes import element, i64
 
 Change = dict[Axis, Affine]
 
@@ -109,27 +107,18 @@ class DirectConvolutionProgram:
     def _sums(self) -> list[ir.Value]:
         b, p = self.b, self.plan
         low, high = self._rows()
-        with self._loop(p.down, low, high, 1, [b.splat(0.0, ir.F32Type.get())] * p.length) as (loop, sums):
-            if p.chunk == p.depth.extent:
-                sums = self._row(sums, Affine())
-            else:
-                with self._loop(p.depth, b.number(0), b.number(p.depth.extent), p.chunk, sums) as (channels, part):
-                    part = self._row(part, Affine.of(p.depth))
-                    _yield(channels, part)
-                sums = list(channels.results)
-            _yield(loop, sums)
-        return list(loop.results)
 
-    @contextmanager
-    def _loop(
-        self, axis: Axis, low: ir.Value, high: ir.Value, step: int, sums: list[ir.Value]
-    ) -> Iterator[tuple[scf.ForOp, list[ir.Value]]]:
-        """Opens the body of a loop that carries the sums; yields the loop and its iteration arguments."""
-        with self.b.point():
-            loop = scf.ForOp(low, high, self.b.number(step), sums)
-        with self.b.scope(loop.body, anchor=loop.operation):
-            self.b.bind(axis, loop.induction_variable)
-            yield loop, list(loop.inner_iter_args)
+        def row(at: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+            b.bind(p.down, at)
+            if p.chunk == p.depth.extent:
+                return self._row(sums, Affine())
+            return b.loop(b.number(0), b.number(p.depth.extent), p.chunk, sums, channels)
+
+        def channels(at: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+            b.bind(p.depth, at)
+            return self._row(sums, Affine.of(p.depth))
+
+        return b.loop(low, high, 1, [b.splat(0.0, ir.F32Type.get())] * p.length, row)
 
     def _rows(self) -> tuple[ir.Value, ir.Value]:
         """Returns the range of window rows that are in the image: the first one, and the one after the last."""
@@ -195,7 +184,7 @@ class DirectConvolutionProgram:
                 "tile.read_shared",
                 results=[ir.VectorType.get([b.lanes], element("f32"))] * len(pixel),
                 operands=[flat, at, b.bound[self.plan.channel][1], inside],
-                attributes={"length": _number(self.plan.features), "jump": _number(jump)},
+                attributes={"length": i64(self.plan.features), "jump": i64(jump)},
             )
         b.stack[depth].memo.update(zip(pixel, read.results, strict=True))
 
@@ -237,12 +226,3 @@ class DirectConvolutionProgram:
         """Returns the bounds that may fail after the replacement; None where one always does."""
         bounds = [Bound(b.at.rename(change), b.low, b.high) for b in guard if not b.at.coefficient(self.plan.down)]
         return None if any(b.never for b in bounds) else tuple(b for b in bounds if not b.always)
-
-
-def _yield(loop: scf.ForOp, values: list[ir.Value]) -> None:
-    with ir.InsertionPoint(loop.body):
-        scf.YieldOp(values)
-
-
-def _number(n: int) -> ir.Attribute:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), n)

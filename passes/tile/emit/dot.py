@@ -16,16 +16,17 @@ from . import tiles
 from .blocks import Blocks, Memory
 from .moments import RowMoments, along_rows, constant, like, over_rows
 from .scopes import Side, element, filled, shape_of
+from .views import flags, minor, view
 
 
 class Dot:
     """Emits the program of one output tile into `entry`. memory: each tensor's memref and element type; results: their memrefs."""
 
     def __init__(
-        self, entry: ir.Block, product: Contraction, config: GemmConfig, memory: dict[ir.Value, Memory], results: list[ir.Value]
+        self, entry: ir.Block, space: Contraction, plan: GemmConfig, memory: dict[ir.Value, Memory], results: list[ir.Value]
     ) -> None:
-        self.product, self.config, self.results = product, config, results
-        self.b = Blocks(entry, memory, product.merged, 0)
+        self.product, self.config, self.results = space, plan, results
+        self.b = Blocks(entry, memory, space.merged, 0)
 
     def emit(self, program: ir.Value) -> None:
         """Emits the program of output tile number `program`: the K loop, then the epilogue in `split` parts of its columns."""
@@ -65,9 +66,9 @@ class Dot:
         value = b.block(result.expr)
         if m.cut:
             value = tiles.zero_past(b, value, 0)
-        view = tiles.view(b, memory, 0, [-(-m.extent // m.step), n.extent], [n.extent, 1])
-        bounds = tiles.flags([True, not n.cut])
-        vector.transfer_write(None, over_rows(value), view, [self.row, b.start(n.axis)], tiles.minor(2), in_bounds=bounds)
+        sums = view(b.entry, memory, 0, [-(-m.extent // m.step), n.extent], [n.extent, 1])
+        bounds = flags([True, not n.cut])
+        vector.transfer_write(None, over_rows(value), sums, [self.row, b.start(n.axis)], minor(2), in_bounds=bounds)
 
     def _moments(self, value: ir.Value, *, centered: bool) -> RowMoments:
         """Returns the sum of each row of a block over the columns that the product has and, if centered, the sum of squared
@@ -98,9 +99,9 @@ class Dot:
         at = result.at.rename(p.merged.rename)
         axes = (*(x for x in p.batch if at.coefficient(x)), p.m)
         strides = [*(at.coefficient(x) // n.extent * blocks if x is not None else 0 for x in axes), 1]
-        view = tiles.view(b, memory, 0, [*map(extent, axes), blocks], strides)
+        sums = view(b.entry, memory, 0, [*map(extent, axes), blocks], strides)
         where = [*map(b.start, axes), self.column]
-        vector.transfer_write(None, value, view, where, tiles.minor(len(where)), in_bounds=tiles.flags([not m.cut, True]))
+        vector.transfer_write(None, value, sums, where, minor(len(where)), in_bounds=flags([not m.cut, True]))
 
     def _place(self, program: ir.Value) -> None:
         """Maps a program id to its output tile. The last two axes are visited in groups of rows of tiles, so that neighbors share

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, memref, vector
+from torch_mlir.dialects import arith, vector
 
 from ...ir.affine import Affine, Axis
 from ...ir.expressions import Load
 from ...ir.guards import Bound, Guard
 from .scopes import Side, common_shape, filled
+from .views import flat
 
 if TYPE_CHECKING:
     from .blocks import Blocks
@@ -26,7 +27,7 @@ Sides = list[tuple[int, Side]]  # those along which a tile varies, each with its
 def read(b: "Blocks", memory: ir.Value, e: Load, sides: Sequence[Side]) -> ir.Value:
     """Loads a tile element by element; those out of bounds are 0."""
     stored, shape = ir.MemRefType(memory.type).element_type, tuple(side.size for side in sides)
-    view = flat(b, memory)
+    view = _flat(b, memory)
     where, mask = _places(b, e.at, e.guard, sides)
     return vector.gather(ir.VectorType.get(shape, stored), view, [b.number(0)], where, mask, filled(shape, 0, stored))
 
@@ -34,16 +35,12 @@ def read(b: "Blocks", memory: ir.Value, e: Load, sides: Sequence[Side]) -> ir.Va
 def write(b: "Blocks", value: ir.Value, memory: ir.Value, at: Affine) -> None:
     """Stores a tile element by element."""
     where, mask = _places(b, at, (), b.sides)
-    vector.scatter(None, flat(b, memory), [b.number(0)], where, mask, value)
+    vector.scatter(None, _flat(b, memory), [b.number(0)], where, mask, value)
 
 
-def flat(b: "Blocks", memory: ir.Value) -> ir.Value:
-    """Returns memory as a contiguous memref of rank 1."""
-    type_ = ir.MemRefType(memory.type)
-    strides, _ = type_.get_strides_and_offset()
-    span = 1 + sum((n - 1) * s for n, s in zip(type_.shape, strides, strict=True))
+def _flat(b: "Blocks", memory: ir.Value) -> ir.Value:
     with ir.InsertionPoint.at_block_begin(b.entry):
-        return memref.ReinterpretCastOp(ir.MemRefType.get([span], type_.element_type), memory, [], [], [], [0], [span], [1]).result
+        return flat(memory)
 
 
 def _places(b: "Blocks", at: Affine, guard: Guard, along: Sequence[Side]) -> tuple[ir.Value, ir.Value]:

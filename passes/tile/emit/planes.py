@@ -6,13 +6,11 @@ are split there by their remainder modulo the stride (phases), so that neighbori
 registers: each block of pixels that is loaded is multiplied for every row of the tile that has it in its windows.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, math, memref, scf, vector
+from torch_mlir.dialects import arith, math, memref, vector
 
 from lamina.schedules import cpu
 
@@ -34,10 +32,9 @@ class PlaneProgram:
     def emit(self, program: ir.Value) -> None:
         """Emits the program whose number in the grid is `program`: the padded copy, then the sums from it."""
         b, p = self.b, self.plan
-        rest = program
-        for axis in (p.chunks, p.channel, p.batch):
-            b.bind(axis, arith.remui(rest, b.number(axis.extent)) if axis is not p.batch else rest)
-            rest = arith.divui(rest, b.number(axis.extent)) if axis is not p.batch else rest
+        axes = p.batch, p.channel, p.chunks
+        for axis, at in zip(reversed(axes), b.digits(program, [a.extent for a in axes]), strict=True):
+            b.bind(axis, at)
         steps = p.window.stride[1]
         with b.point(0):
             copy = memref.AllocaOp(ir.MemRefType.get([p.height * p.width * steps], self.f32), [], [], alignment=64).result
@@ -50,12 +47,6 @@ class PlaneProgram:
         if whole < p.chunk:
             self._tiles(copy, first, whole, p.chunk, p.chunk - whole)
 
-    @contextmanager
-    def _inside(self, block: ir.Block, of: ir.Operation) -> Iterator[None]:
-        """Opens a block of the op `of` to emit into, with constants in front of that op."""
-        with self.b.scope(block, anchor=of), ir.InsertionPoint(block):
-            yield
-
     # -- the copy
 
     def _fill(self, copy: ir.Value, line: ir.Value, first: ir.Value) -> None:
@@ -64,24 +55,24 @@ class PlaneProgram:
         origin = b.index(p.origin)
         top = arith.addi(arith.muli(first, b.number(p.window.stride[0])), b.number(-p.window.padding[0]))
         width = p.width * p.window.stride[1]
-        loop = scf.ForOp(b.number(0), b.number(p.height), b.number(1))
-        with self._inside(loop.body, loop.operation):
-            y = arith.addi(top, loop.induction_variable)
-            to = arith.muli(loop.induction_variable, b.number(width))
+
+        def row(i: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+            y = arith.addi(top, i)
+            to = arith.muli(i, b.number(width))
             start = to if line is copy else b.number(0)
             inside = arith.andi(
                 arith.cmpi(arith.CmpIPredicate.sge, y, b.number(0)), arith.cmpi(arith.CmpIPredicate.slt, y, b.number(p.size[0]))
             )
-            there = scf.IfOp(inside, has_else=True)
-            with self._inside(there.then_block, there.operation):
-                self._copy_row(line, start, arith.addi(origin, arith.muli(y, b.number(p.pitch))))
-                scf.YieldOp([])
-            with self._inside(there.else_block, there.operation):
-                self._zeros(line, start, range(0, width, cpu.VECTOR))
-                scf.YieldOp([])
+            b.branch(
+                inside,
+                lambda: self._copy_row(line, start, arith.addi(origin, arith.muli(y, b.number(p.pitch)))),
+                lambda: self._zeros(line, start, range(0, width, cpu.VECTOR)),
+            )
             if line is not copy:
                 self._part(line, copy, to)
-            scf.YieldOp([])
+            return []
+
+        b.loop(b.number(0), b.number(p.height), 1, [], row)
 
     def _copy_row(self, line: ir.Value, start: ir.Value, at: ir.Value) -> None:
         """Copies the image row that starts at `at`, behind the padding. What no window reads is left out."""
@@ -93,11 +84,12 @@ class PlaneProgram:
         begin = arith.addi(start, b.number(pad))
         whole = count // cpu.VECTOR * cpu.VECTOR
         if whole:
-            loop = scf.ForOp(b.number(0), b.number(whole), b.number(cpu.VECTOR))
-            with self._inside(loop.body, loop.operation):
-                x = loop.induction_variable
+
+            def move(x: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
                 vector.store(vector.load(_block(), flat, [arith.addi(at, x)]), line, [arith.addi(begin, x)])
-                scf.YieldOp([])
+                return []
+
+            b.loop(b.number(0), b.number(whole), cpu.VECTOR, [], move)
         if whole < count:
             lanes = ir.VectorType.get([cpu.VECTOR], ir.IntegerType.get_signless(1))
             mask = vector.create_mask(lanes, [b.number(count - whole)])
@@ -111,58 +103,53 @@ class PlaneProgram:
             vector.store(zero, line, [arith.addi(start, self.b.number(x))])
 
     def _zero(self) -> ir.Value:
-        block = _block()
-        zero = ir.DenseElementsAttr.get_splat(block, ir.FloatAttr.get(self.f32, 0.0))
-        return self.b.memoized("zeros", 0, lambda: arith.constant(block, zero))
+        return self.b.splat(0.0, self.f32, (cpu.VECTOR,))
 
     def _part(self, line: ir.Value, copy: ir.Value, to: ir.Value) -> None:
         """Splits a row into phases: columns that are a stride apart become neighbors."""
         b, p = self.b, self.plan
         steps = p.window.stride[1]
         wide = ir.VectorType.get([cpu.VECTOR * steps], self.f32)
-        loop = scf.ForOp(b.number(0), b.number(p.width), b.number(cpu.VECTOR))
-        with self._inside(loop.body, loop.operation):
-            x = loop.induction_variable
+
+        def pick(x: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
             everything = vector.load(wide, line, [arith.muli(x, b.number(steps))])
             for phase in range(steps):
                 picked = ir.DenseI64ArrayAttr.get([i * steps + phase for i in range(cpu.VECTOR)])
                 taken = vector.shuffle(everything, everything, picked)
                 vector.store(taken, copy, [arith.addi(arith.addi(to, b.number(phase * p.width)), x)])
-            scf.YieldOp([])
+            return []
+
+        b.loop(b.number(0), b.number(p.width), cpu.VECTOR, [], pick)
 
     # -- sums
 
     def _tiles(self, copy: ir.Value, first: ir.Value, low: int, high: int, rows: int) -> None:
         """Emits the sums of this program's rows from `low` to `high`, `rows` of them at a time."""
         b, p = self.b, self.plan
-        with b.point():
-            loop = scf.ForOp(b.number(low), b.number(high), b.number(rows))
-        with b.scope(loop.body, anchor=loop.operation):
-            whole = p.column.extent // p.lanes * p.lanes
-            with b.point():
-                row = loop.induction_variable
-                places = row, arith.addi(first, row)
+        whole = p.column.extent // p.lanes * p.lanes
+
+        def tiles(row: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+            place = arith.addi(first, row)
             if whole:
-                with b.point():
-                    columns = scf.ForOp(b.number(0), b.number(whole), b.number(p.lanes))
-                with b.scope(columns.body, anchor=columns.operation):
-                    self._tile(copy, *places, columns.induction_variable, rows, None)
-                    with ir.InsertionPoint(columns.body):
-                        scf.YieldOp([])
+                b.loop(
+                    b.number(0), b.number(whole), p.lanes, [], lambda column, _: self._tile(copy, row, place, column, rows, None)
+                )
             if whole < p.column.extent:
                 with b.scope(b.stack[-1].block):
-                    self._tile(copy, *places, b.number(whole), rows, p.column.extent - whole)
-            with ir.InsertionPoint(loop.body):
-                scf.YieldOp([])
+                    self._tile(copy, row, place, b.number(whole), rows, p.column.extent - whole)
+            return []
 
-    def _tile(self, copy: ir.Value, row: ir.Value, place: ir.Value, column: ir.Value, rows: int, left: int | None) -> None:
+        b.loop(b.number(low), b.number(high), rows, [], tiles)
+
+    def _tile(
+        self, copy: ir.Value, row: ir.Value, place: ir.Value, column: ir.Value, rows: int, left: int | None
+    ) -> list[ir.Value]:
         """Emits the sums of `rows` rows for a block of columns, their epilogue and stores. row: the first one, in the program;
         place: the same, in the image; left: columns of a partial block."""
         b, p = self.b, self.plan
         b.bind(p.column, column)
         if left is not None:
-            type_ = ir.VectorType.get([p.lanes], ir.IntegerType.get_signless(1))
-            b.stack[-1].mask = b.memoized(("mask", left), 0, lambda: vector.create_mask(type_, [b.number(left)]))
+            b.stack[-1].mask = b.memoized(("mask", left), 0, lambda: b.mask_before(b.number(left)))
         mask = b.stack[-1].mask
         with b.point():
             sums = self._sums(copy, row, column, rows)
@@ -173,6 +160,7 @@ class PlaneProgram:
                 b.stack[-1].memo[p.product] = total
                 for result, flat in self.results:
                     b.store(result.expr, flat, result.dtype, result.at)
+        return []
 
     def _sums(self, copy: ir.Value, row: ir.Value, column: ir.Value, rows: int) -> list[ir.Value]:
         """Emits a tile of sums: loads every block of pixels once, and the weights of one column of the window at a time."""

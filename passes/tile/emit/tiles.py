@@ -1,16 +1,17 @@
 """Emits loads and stores of tiles, blocks of rank 2: of memory seen as an array along their axes, or element by element where
 addresses do not grow evenly along them (gathers.py)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, memref, vector
+from torch_mlir.dialects import arith, vector
 
 from ...ir.affine import Affine
 from ...ir.expressions import Load
 from . import gathers
 from .scopes import Side, attribute, filled, shape_of
+from .views import flags, minor, view
 
 if TYPE_CHECKING:
     from .blocks import Blocks
@@ -42,24 +43,6 @@ def write(b: "Blocks", value: ir.Value, memory: ir.Value, at: Affine) -> None:
     vector.transfer_write(None, value, view, where, dims, in_bounds=inside)
 
 
-def view(b: "Blocks", memory: ir.Value, offset: int, sizes: Sequence[int], strides: Sequence[int]) -> ir.Value:
-    """Returns memory seen as an array of these sizes and strides, at the start of the program."""
-    layout = ir.StridedLayoutAttr.get(offset, strides)
-    type_ = ir.MemRefType.get(sizes, ir.MemRefType(memory.type).element_type, layout)
-    with ir.InsertionPoint.at_block_begin(b.entry):
-        return memref.ReinterpretCastOp(type_, memory, [], [], [], [offset], sizes, strides).result
-
-
-def minor(rank: int) -> ir.AffineMap:
-    """Returns the map from an array's dimensions to a tile's, which are the last two."""
-    return ir.AffineMap.get(rank, 0, [ir.AffineDimExpr.get(rank - 2 + d) for d in range(2)])
-
-
-def flags(values: Iterable[bool]) -> ir.ArrayAttr:
-    """Returns bools as an attribute, such as whether a block is in bounds along each side."""
-    return ir.ArrayAttr.get([ir.BoolAttr.get(v) for v in values])
-
-
 def zero_past(b: "Blocks", value: ir.Value, d: int) -> ir.Value:
     """Returns a tile with zeros past the end of the axis of side `d`."""
     whole, i1 = ir.VectorType(value.type), ir.IntegerType.get_signless(1)
@@ -80,5 +63,5 @@ def _view(
     along = [side.axis for side in b.sides]
     axes = [*(x for x in b.merged.rows if at.coefficient(x) and x not in along), *(side.axis for side in sides)]
     sizes = [1 if x is None else x.extent for x in axes]
-    found = view(b, memory, at.constant, sizes, [at.coefficient(x) for x in axes])
+    found = view(b.entry, memory, at.constant, sizes, [at.coefficient(x) for x in axes])
     return found, [b.start(x) for x in axes], minor(len(axes)), flags(not side.cut for side in sides)

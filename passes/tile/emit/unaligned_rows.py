@@ -10,6 +10,7 @@ from torch_mlir.dialects import arith
 from ...ir.affine import Axis
 from ...space.schedule import Shift
 from .access import ShiftedBlocks
+from .scopes import i64
 
 if TYPE_CHECKING:
     from ..loops import Loops
@@ -44,7 +45,7 @@ def enter(b: "Blocks", window: ShiftedBlocks, axis: Axis, at: ir.Value, left: in
         most = 0 if first else window.shift.width - 1
         least = b.lanes if left is None else 0 if first is None else axis.extent - first
         type_ = ir.VectorType.get([b.lanes], ir.IntegerType.get_signless(1))
-        attributes = {"most": _number(most), "least": _number(least)}
+        attributes = {"most": i64(most), "least": i64(least)}
         b.stack[-1].mask = b.memoized(
             "mask", -1,
             lambda: ir.Operation.create("tile.window", results=[type_], operands=[low, high], attributes=attributes).results[0],
@@ -56,7 +57,3 @@ def _constant(v: ir.Value) -> int | None:
     if isinstance(v, ir.BlockArgument):
         return None
     return ir.IntegerAttr(v.owner.attributes["value"]).value
-
-
-def _number(n: int) -> ir.Attribute:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), n)

@@ -12,6 +12,8 @@ from ....ir.copying import copy_ops, read_by
 from ....ir.extern_calls import kernel_call
 from ....ir.generics import empty, generic, with_body
 from ....ir.reading import producer, shape_of
+from ...surroundings import Values as Copies
+from ...surroundings import group_before
 from .dropped import narrowed
 from .meaning import Keys, Meaning, meaning
 from .parts import BATCH, HEAD, KEY, QUERY, Values
@@ -130,25 +132,17 @@ def _there(keys: Keys, scores: Sequence[int], number: int) -> ir.Value:
     if not needed and keys.wanted and list(shape_of(value)) == sizes and all(a in (None, d) for d, a in enumerate(keys.part.axes)):
         return value
     inside = {r for op in needed for r in op.results}
-    block = needed[0].block if needed else None
-    outer = list(dict.fromkeys(v for op in needed for v in read_by(op) if v not in inside and _is_outer(v, block)))
-    outer = outer if needed else [value]
-    group = producer(value) if needed else None
-    given = [_argument(v) for v in outer]
-    i1 = ir.IntegerType.get_signless(1)
-    made = ir.Operation.create(
-        "graph.group",
-        results=[ir.RankedTensorType.get(sizes, i1)],
-        operands=given,
-        attributes={"sym_name": ir.StringAttr.get(_name(group) or f"keys_{number}")},
-        regions=1,
-    )
-    body = made.regions[0].blocks.append(*[v.type for v in given])
-    with ir.InsertionPoint(body):
-        values = dict(zip(outer, body.arguments, strict=True))
+    read = dict.fromkeys(v for op in needed for v in read_by(op) if v not in inside)
+    arguments = [v for v in read if isinstance(v, ir.BlockArgument) and v.owner == needed[0].block]
+    outer = {v: _argument(v) for v in arguments} if needed else {value: value}
+
+    def fill(values: Copies) -> list[ir.Value]:
         copy_ops(needed, values)
-        ir.Operation.create("graph.yield", operands=[_spread(values[value], keys, sizes)])
-    return made.results[0]
+        return [_spread(values[value], keys, sizes)]
+
+    type_ = ir.RankedTensorType.get(sizes, ir.IntegerType.get_signless(1))
+    name = (_name(producer(value)) if needed else "") or f"keys_{number}"
+    return group_before(ir.InsertionPoint.current.ref_operation, [], outer, [type_], fill, name).results[0]
 
 
 def _spread(tensor: ir.Value, keys: Keys, sizes: Sequence[int]) -> ir.Value:
@@ -176,11 +170,6 @@ def _behind(value: ir.Value) -> list[ir.Operation]:
                 needed.add(source)
                 waiting.append(source)
     return [o.operation for o in op.block.operations if o.operation in needed]
-
-
-def _is_outer(value: ir.Value, block: ir.Block | None) -> bool:
-    """Returns whether a value is an argument of the block."""
-    return isinstance(value, ir.BlockArgument) and value.owner == block
 
 
 def _argument(value: ir.Value) -> ir.Value:

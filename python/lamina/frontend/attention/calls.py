@@ -79,7 +79,7 @@ def _is_replaced(node: fx.Node, graft: Graft, written: set[int] | None, trained:
         if (result := value(node)) is not None and result.dtype is not query.dtype:  # by autocast
             operands = [graft.call(aten._to_copy.default, n, dtype=result.dtype) for n in operands]
         made = emitted(graft, operands, mask, dropout, causal, scale, trained, by_torch=True)
-    changed = None if made is None else _placed(made, graft, written)
+    changed = None if made is None else placed(made, graft, written)
     if changed is None:
         graft.undo()
         return False
@@ -196,10 +196,10 @@ def settings() -> str:
     return " ".join(name for name, is_allowed in allowed.items() if is_allowed)
 
 
-def _placed(made: fx.Node, graft: Graft, written: set[int] | None) -> dict[fx.Node, Tensor] | None:
-    """Fits `made`, or a copy of it in eager's layout, to the node's place: returns the fake values that change with it.
+def placed(made: fx.Node, graft: Graft, written: set[int] | None) -> dict[fx.Node, Tensor] | None:
+    """Fits `made` to the place of the graft's node, or a copy of it in eager's layout where its own cannot be used.
 
-    Returns None where neither can replace the node.
+    Returns the fake values that change with it; None where neither can replace the node.
     """
     for fit in (lambda: made, lambda: _in_layout_of(graft, made)):
         found = value(fit())

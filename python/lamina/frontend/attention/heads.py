@@ -5,8 +5,9 @@ Grouped-query attention is from Ainslie and others, 2023.
 
 import operator
 
-import torch
-from torch import Tensor, fx
+from torch import fx
+
+from ..fx.reading import name, shape
 
 _RESHAPES = ("reshape", "view", "_unsafe_view", "clone", "contiguous")
 
@@ -14,51 +15,36 @@ _RESHAPES = ("reshape", "view", "_unsafe_view", "clone", "contiguous")
 def before_repetition(node: fx.Node) -> fx.Node | None:
     """Returns the tensor whose heads `node`, of shape (batch, heads, length, size), repeats: by repeat_interleave, or by a
     dimension that is added, expanded and merged. None where it does neither."""
-    if _name(node) == "repeat_interleave":
+    if name(node) == "repeat_interleave":
         given = dict(zip(("source", "repeats", "dim"), node.args, strict=False)) | node.kwargs
         source = given.get("source")
-        plain = isinstance(source, fx.Node) and len(_shape(source)) == 4 and isinstance(given.get("repeats"), int)
+        plain = isinstance(source, fx.Node) and len(shape(source)) == 4 and isinstance(given.get("repeats"), int)
         return source if plain and given.get("dim") in (1, -3) else None
     at = node
-    while _name(at) in _RESHAPES and isinstance(at.args[0], fx.Node):
+    while name(at) in _RESHAPES and isinstance(at.args[0], fx.Node):
         at = at.args[0]
-    added = _unsliced(at.args[0]) if at is not node and _name(at) == "expand" else None
+    added = _unsliced(at.args[0]) if at is not node and name(at) == "expand" else None
     source = _unsliced(added.args[0]) if isinstance(added, fx.Node) and _adds_a_dimension(added) else None
-    if not isinstance(source, fx.Node) or len(_shape(source)) != 4 or len(_shape(at)) != 5:
+    if not isinstance(source, fx.Node) or len(shape(source)) != 4 or len(shape(at)) != 5:
         return None
-    batch, heads, length, size = _shape(source)
-    times = _shape(at)[2]
+    batch, heads, length, size = shape(source)
+    times = shape(at)[2]
     whole = (batch, heads, times, length, size), (batch, heads * times, length, size)
-    return source if (_shape(at), _shape(node)) == whole else None
+    return source if (shape(at), shape(node)) == whole else None
 
 
 def _unsliced(node: object) -> object:
     """The source behind slices that take everything: tracing `x[:, :, None]` leaves some."""
-    while isinstance(node, fx.Node) and _name(node) == "slice" and _shape(node) == _shape(node.args[0]):
+    while isinstance(node, fx.Node) and name(node) == "slice" and shape(node) == shape(node.args[0]):
         node = node.args[0]
     return node
 
 
 def _adds_a_dimension(node: fx.Node) -> bool:
     """Returns whether a node inserts a dimension of size 1 at position 2."""
-    if _name(node) == "unsqueeze":
+    if name(node) == "unsqueeze":
         return 2 in (*node.args[1:], node.kwargs.get("dim"))
     if node.target is not operator.getitem or not isinstance(node.args[1], tuple):
         return False
     every = slice(None)
     return node.args[1][:3] == (every, every, None) and all(i == every for i in node.args[1][3:])
-
-
-def _name(node: fx.Node) -> str:
-    if node.op == "call_method":
-        return str(node.target)
-    if isinstance(node.target, torch._ops.OpOverload):
-        return node.target._schema.name.partition("::")[2]
-    return getattr(node.target, "__name__", "")
-
-
-def _shape(node: object) -> tuple[int, ...]:
-    if not isinstance(node, fx.Node):
-        return ()
-    value = node.meta.get("example_value", node.meta.get("val"))
-    return tuple(value.shape) if isinstance(value, Tensor) else ()

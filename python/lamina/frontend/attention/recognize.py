@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from math import prod
 
 import torch
-from torch import Tensor, fx
+from torch import fx
 
 from ..fx.aliases import storage
 from ..fx.products import Operand, traced_back
 from ..fx.reading import name, same_elements, shape, users, value, without_dropout, writes_to
-from ..fx.rewriter import Graft, fake_mode, store, takes_layout, written_memory
-from .calls import emitted, flag_masks, is_fast, make_whole, meaning
+from ..fx.rewriter import Graft, fake_mode, store, written_memory
+from .calls import emitted, flag_masks, is_fast, make_whole, meaning, placed
 from .encoder_layers import open_layers
 from .score_masks import added, is_exact, known
 from .written_chain import Written, read
@@ -121,7 +121,7 @@ class _Rewrite:
             nodes = [self._operand(of, lead) for of, lead in zip(operands, (scores[0], *scores), strict=True)]
             found = [node for node in nodes if node is not None]
             made = self._attention(found, query.scale * key.scale * self.of.scale) if len(found) == 3 else None
-            changed = None if made is None else self._placed(made)
+            changed = None if made is None else placed(self._as_product(made), self.graft, self.written)
         if changed is None or not self._reads_the_same():
             self.graft.undo()
             return False
@@ -204,24 +204,10 @@ class _Rewrite:
             return None
         return emitted(self.graft, list(operands), mask, self.of.dropout, causal, scale, self.trained)
 
-    def _placed(self, made: fx.Node) -> dict[fx.Node, Tensor] | None:
-        """The values whose layout changes when attention replaces the product with values; attention is copied to eager's layout
-        only where its own cannot be used. None where neither can."""
-        for copied in (False, True):
-            if copied:
-                made = self.graft.call(aten.clone.default, made, memory_format=torch.contiguous_format)
-            node, before = made, len(self.graft.made)
-            if self.graft.at is self.of.node:
-                node = self._as_product(made)
-            found = value(node)
-            changed = None if found is None else takes_layout(self.graft.at, found, self.graft.fake, self.written)
-            if changed is not None:
-                return changed
-            self.graft.undo(before)
-        return None
-
     def _as_product(self, made: fx.Node) -> fx.Node:
-        """Attention reshaped and permuted to the shape of the product with values."""
+        """Attention reshaped and permuted to the shape of the product with values, where it replaces that."""
+        if self.graft.at is not self.of.node:
+            return made
         order = self.of.last.order
         whole = [shape(self.of.node)[order.index(i)] for i in range(len(order))] if order else [*shape(self.of.node)]
         if [*shape(made)] != whole:

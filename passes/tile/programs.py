@@ -1,0 +1,240 @@
+"""Chooses the program of each kernel: what writes its body, over which space and by which schedule.
+
+| kernel | program |
+| --- | --- |
+| `graph.choice`: a group around a matrix product or convolution | `Dot` |
+| `graph.planes`: a depthwise convolution on a CPU, where the layout suits | `PlaneProgram` |
+| `graph.window`: a direct convolution on a GPU | `DirectConvolutionProgram` |
+| reads across the vector axis, on a CPU | `TransposeTiles` |
+| the same on a GPU | `SharedTransposeTiles` |
+| all else: elementwise, reductions, scans | `Loops` |
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+from torch_mlir import ir
+
+from lamina.core.errors import CompileError
+from lamina.core.gpu import Gpu
+from lamina.core.target import Target
+from lamina.schedules import nvvm
+from lamina.schedules.contraction import GemmConfig
+from lamina.schedules.rows import KINDS, Triton
+
+from ..families.choice import CHOICE, ROWS, schedule_on
+from ..families.gemm.contractions import product_of
+from ..ir.expressions import Apply, Load, walk
+from ..ir.locations import where
+from ..ir.reading import Untraceable, element_type, shape_of
+from ..space.contraction import Unfit
+from ..space.direct_convolution import WINDOW, DirectConvolution, NoDirectConvolution, direct_convolution_of
+from ..space.planes import PLANES, Planes, PlaneWindow, planes_of
+from ..space.schedule import Schedule, bits, operations, schedule
+from ..space.schedule_gpu import schedule_gpu
+from ..space.space import Result, Space, find_space
+from .emit.blocks import Memory
+from .emit.direct_convolution import DirectConvolutionProgram
+from .emit.dot import Dot, squares
+from .emit.planes import PlaneProgram
+from .loops import Loops
+from .transpose_tiles import TransposeTiles
+from .transpose_tiles_shared import SharedTransposeTiles
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel function that becomes a tile program.
+
+    types    layouts of its arguments, inputs then outputs
+    aligned  bytes that their memory is aligned to
+    """
+
+    function: ir.Operation
+    types: list[ir.MemRefType]
+    aligned: list[int]
+
+    @property
+    def name(self) -> str:
+        """The function's name."""
+        return ir.StringAttr(self.function.attributes["sym_name"]).value
+
+    @property
+    def block(self) -> ir.Block:
+        """The function's body."""
+        return self.function.regions[0].blocks[0]
+
+    @property
+    def inputs(self) -> list[ir.Value]:
+        """The function's arguments."""
+        return list(self.block.arguments)
+
+    @property
+    def outs(self) -> list[ir.MemRefType]:
+        """The layouts of its results."""
+        return self.types[len(self.inputs) :]
+
+    @property
+    def strides(self) -> list[tuple[int, ...]]:
+        """The strides of its arguments, inputs then outputs, in elements."""
+        return [tuple(t.get_strides_and_offset()[0]) for t in self.types]
+
+    @property
+    def input_alignments(self) -> dict[ir.Value, int]:
+        """The alignment of each argument."""
+        return dict(zip(self.inputs, self.aligned, strict=False))
+
+    @property
+    def result_alignments(self) -> list[int]:
+        """The alignment of each result."""
+        return self.aligned[len(self.inputs) :]
+
+    def space(self, round_half: bool) -> Space:
+        """Returns its iteration space. Raises Untraceable where it has none."""
+        count, strides = len(self.inputs), self.strides
+        given = dict(zip(self.inputs, strides, strict=False))
+        return find_space(self.block, given, strides[count:], divide=True, round_half=round_half)
+
+
+class Body(Protocol):
+    """Writes the body of a tile function."""
+
+    def __init__(self, entry: ir.Block, space: Any, plan: Any, memory: dict[ir.Value, Memory], results: list[ir.Value]) -> None:
+        """Takes the entry block, what is computed by which schedule, and the memory of inputs and of results."""
+
+    def emit(self, program: ir.Value) -> None:
+        """Emits the program whose number in the grid is `program`."""
+
+
+@dataclass(frozen=True)
+class TileProgram:
+    """How a kernel is computed.
+
+    body          writes it, from `space` and `plan`
+    grid          programs
+    bytes, flops  that a launch moves at least, and computes
+    spread        how it maps to a GPU's threads, by attribute of the function without "tile."
+    triton        the schedule by which Triton compiles it; None for lamina-distribute
+    flat          whether its memory is seen as memrefs of rank 1
+    """
+
+    body: type[Body]
+    space: Any
+    plan: Any
+    grid: int
+    bytes: int
+    flops: int
+    spread: dict[str, Any] = field(default_factory=dict)
+    triton: GemmConfig | Triton | None = None
+    flat: bool = True
+
+
+def program_of(kernel: Kernel, target: Target, round_half: bool) -> TileProgram:
+    """Returns the program of a kernel whose results have elements. Raises CompileError where none can compute it."""
+    attributes = kernel.function.attributes
+    try:
+        if CHOICE in attributes:
+            return _product(kernel, target, round_half)
+        space = kernel.space(round_half)
+        if PLANES in attributes and (made := _planes(kernel, space)) is not None:
+            return made
+        return (
+            _direct_convolution(kernel, space)
+            if WINDOW in attributes
+            else loops_of(kernel, space, target.gpu if target.is_gpu else None)
+        )
+    except (Untraceable, Unfit) as e:
+        raise _error(kernel, f"cannot be tiled: {e}") from None
+    except NoDirectConvolution as e:
+        raise _error(kernel, f"cannot be computed as a direct convolution: {e}") from None
+
+
+def moved(results: Sequence[Result], points: int, outs: Sequence[ir.MemRefType]) -> int:
+    """Returns the bytes that a launch must move at least once. points: iterations of the space; outs: layouts of the results."""
+    read: dict[ir.Value, int] = {}
+    for e in dict.fromkeys(e for r in results for e in walk(r.expr)):
+        if isinstance(e, Load):
+            touched = points if e.at.opaque else math.prod(a.extent for a in e.free)
+            read[e.tensor] = max(read.get(e.tensor, 0), min(touched, math.prod(shape_of(e.tensor))))
+    loaded = sum(n * bits(element_type(t)) // 8 for t, n in read.items())
+    return loaded + sum(math.prod(t.shape) * bits(str(t.element_type)) // 8 for t in outs)
+
+
+def _product(kernel: Kernel, target: Target, round_half: bool) -> TileProgram:
+    """Returns the program of a group that lamina-select-kernels has formed around a matrix product and its epilogue."""
+    if not target.is_gpu:
+        remedy = "they are for GPUs: nvvm:sm_90a"
+        raise CompileError(f"{target} has no schedules of products", where=where(kernel.function.location), remedy=remedy)
+    config = schedule_on(kernel.function, (GemmConfig,))
+    assert config is not None, "lamina-select-kernels sets schedules on groups alone"
+    count, strides = len(kernel.inputs), kernel.strides
+    try:
+        product = product_of(kernel.block, strides[:count], strides[count:], round_half=round_half)
+        if any(width not in (0, config.n) for width in product.summed):
+            raise Unfit(f"sums of {max(product.summed)} columns in blocks of {config.n}")
+        if any(rows not in (0, config.m) for rows in product.stacked):
+            raise Unfit(f"sums of {max(product.stacked)} rows in blocks of {config.m}")
+    except Unfit as e:
+        raise _error(kernel, f"is no product that {config} could compute: {e}") from None
+    grid = squares(product, config)
+    ctas = min(grid, target.gpu.sm_count * config.resident) if config.resident else grid
+    points = product.batches * math.prod(product.sizes)
+    flops, bytes_ = 2 * len(product.products) * points, moved(product.results, points, kernel.outs)
+    spread = {"align": kernel.aligned, "threads": config.threads, "ctas": ctas}
+    return TileProgram(Dot, product, config, grid, bytes_, flops, spread, config, flat=False)
+
+
+def _planes(kernel: Kernel, space: Space) -> TileProgram | None:
+    """Returns the program of a depthwise convolution on a CPU and its epilogue; None where memory does not suit planes."""
+    try:
+        plan = planes_of(space, PlaneWindow.read(kernel.function.attributes[PLANES]), kernel.block)
+    except NoDirectConvolution:
+        return None
+    return _window(kernel, space, plan, PlaneProgram, {})
+
+
+def _direct_convolution(kernel: Kernel, space: Space) -> TileProgram:
+    """Returns the program of a group that lamina-depthwise has formed around a direct convolution and its epilogue."""
+    plan = direct_convolution_of(space, kernel.input_alignments, kernel.result_alignments)
+    return _window(kernel, space, plan, DirectConvolutionProgram, {"align": kernel.aligned, **asdict(plan.config)})
+
+
+def _window(
+    kernel: Kernel, space: Space, plan: DirectConvolution | Planes, body: type[Body], spread: dict[str, Any]
+) -> TileProgram:
+    flops = 2 * plan.products * math.prod(a.extent for a in space.rows)
+    return TileProgram(body, space, plan, plan.grid, moved(space.results, _points(space), kernel.outs), flops, spread)
+
+
+def loops_of(kernel: Kernel, space: Space, gpu: Gpu | None) -> TileProgram:
+    """Returns the program of any other kernel, by the schedule in its `graph.rows` or that of the cost model. gpu: None for CPUs.
+    Raises Unfit where a schedule is set that cannot compute it."""
+    chosen = schedule_on(kernel.function, KINDS, ROWS)
+    if gpu is not None:
+        plan = schedule_gpu(space, kernel.input_alignments, kernel.result_alignments, gpu, chosen)
+    elif chosen is not None:
+        raise Unfit(f"{chosen} is for GPUs")
+    else:
+        plan = schedule(space)
+    spread = {"align": kernel.aligned, **asdict(plan.config)} if isinstance(plan.config, nvvm.NvvmConfig) else {}
+    computes = any(isinstance(e, Apply) for r in space.results for e in walk(r.expr))
+    flops = operations(space) * _points(space) if computes else 0
+    bytes_ = moved(space.results, _points(space), kernel.outs)
+    triton = chosen if isinstance(chosen, Triton) else None
+    return TileProgram(_loops_of(plan), space, plan, plan.grid, bytes_, flops, spread, triton)
+
+
+def _loops_of(plan: Schedule) -> type[Loops]:
+    if plan.crossed is None:
+        return Loops
+    return TransposeTiles if plan.crossed is plan.chunked else SharedTransposeTiles
+
+
+def _points(space: Space) -> int:
+    return math.prod(a.extent for a in (*space.rows, *space.columns))
+
+
+def _error(kernel: Kernel, message: str) -> CompileError:
+    return CompileError(f"kernel @{kernel.name} {message}", where=where(kernel.function.location))
