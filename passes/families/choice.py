@@ -7,21 +7,22 @@ from typing import Literal
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
-from lamina.schedules import rows
-from lamina.schedules.text import KernelSchedule, read
+from lamina.schedules.text import AnySchedule, KernelSchedule, made, read
 
 from ..ir.locations import where
-from ..space.schedule_gpu import ROWS
 
 CHOICE = "graph.choice"
+ROWS = "graph.rows"  # the same on a kernel function that reduces rows, in place of the cost model's schedule
+Named = Literal["library", "direct", "nvvm"]
 Extent = Literal["", "first", "prologue"]
+_NAMED: tuple[Named, ...] = ("library", "direct", "nvvm")
 _EXTENTS: tuple[Extent, ...] = ("first", "prologue")
-_NAMED = ("library", "direct")
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A kernel for a problem. Its text, as in the IR and in the store of measurements, is "first triton{m=128 n=128 ...}".
+    """A kernel for a problem: in the IR {kernel = "triton", extent = "first", m = 128, n = 128}, without fields that have their
+    defaults; for people, and as the name of a candidate, "first triton{m=128 n=128}".
 
     kernel  a schedule of Lamina's kernels; "library": the library's routine; "direct": direct convolution; "nvvm": the cost model's
             schedule of a program that reduces rows
@@ -29,36 +30,56 @@ class Choice:
             calls with that group, while the library computes the others; "prologue": also the groups that only compute an operand
     """
 
-    kernel: KernelSchedule | Literal["library", "direct", "nvvm"]
+    kernel: KernelSchedule | Named
     extent: Extent = ""
 
     @staticmethod
     def parse(text: str, schedules: Sequence[type[KernelSchedule]]) -> "Choice":
-        """Reads a choice's text, with a schedule of one of these kinds. Raises CompileError for any other text."""
+        """Reads an option's text, with a schedule of one of these kinds. Raises CompileError for any other text."""
         word, _, rest = text.partition(" ")
         extent: Extent = next((e for e in _EXTENTS if e == word), "")
         written = rest if extent else text
-        if written in _NAMED:
-            return Choice("library" if written == "library" else "direct", extent)
-        return Choice(read(written, schedules), extent)
+        named = next((n for n in _NAMED if n == written), None)
+        return Choice(named or read(written, schedules), extent)
 
     @staticmethod
-    def of(op: ir.Operation, schedules: Sequence[type[KernelSchedule]]) -> "Choice | None":
-        """Returns the choice on an op; None without one. Raises CompileError, with the op's place, for a malformed one."""
-        if CHOICE not in op.attributes:
+    def of(op: ir.Operation, schedules: Sequence[type[KernelSchedule]], name: str = CHOICE) -> "Choice | None":
+        """Returns the choice on an op, with a schedule of one of these kinds; None without one. Raises CompileError, with the op's
+        place, for a malformed one."""
+        if name not in op.attributes:
             return None
+        given = op.attributes[name]
+        fields = {field.name: field.attr for field in given} if isinstance(given, ir.DictAttr) else {}
+        words = {key: a.value for key, a in fields.items() if isinstance(a, ir.StringAttr)}
+        numbers = {key: a.value for key, a in fields.items() if isinstance(a, ir.IntegerAttr)}
+        extent = next((e for e in ("", *_EXTENTS) if e == words.get("extent", "")), None)
+        named = next((n for n in _NAMED if n == words.get("kernel") and not numbers), None)
         try:
-            return Choice.parse(ir.StringAttr(op.attributes[CHOICE]).value, schedules)
+            if extent is None or "kernel" not in words or len(words) + len(numbers) < len(fields):
+                raise CompileError(f"{given} is no choice", remedy='write one like {kernel = "triton", m = 128, n = 128}')
+            return Choice(named or made(words["kernel"], numbers, schedules), extent)
         except CompileError as e:
             raise CompileError(e.message, where=where(op.location), remedy=e.remedy) from None
 
     def write(self, op: ir.Operation) -> None:
-        """Sets the choice on a call, or as `graph.rows` on a kernel function that reduces rows."""
-        if self.kernel != rows.MODEL:
-            op.attributes[ROWS if isinstance(self.kernel, rows.Rows) else CHOICE] = ir.StringAttr.get(str(self), op.context)
+        """Sets the choice on a call, or on a kernel function, where the cost model's own schedule needs no attribute."""
+        if self == MODEL:
+            return
+        words = {"kernel": self.kernel if isinstance(self.kernel, str) else self.kernel.kind, "extent": self.extent}
+        i64 = ir.IntegerType.get_signless(64, op.context)
+        said = {} if isinstance(self.kernel, str) else self.kernel.said
+        attributes = {key: ir.StringAttr.get(word, op.context) for key, word in words.items() if word}
+        attributes |= {key: ir.IntegerAttr.get(i64, number) for key, number in said.items()}
+        op.attributes[ROWS if op.operation.name == "func.func" else CHOICE] = ir.DictAttr.get(attributes, op.context)
 
     def __str__(self) -> str:
         return f"{self.extent} {self.kernel}".strip()
+
+
+def schedule_on(op: ir.Operation, schedules: Sequence[type[AnySchedule]], name: str = CHOICE) -> AnySchedule | None:
+    """Returns the schedule, of one of these kinds, that is chosen on an op; None without one."""
+    chosen = Choice.of(op, schedules, name)
+    return next((chosen.kernel for kind in schedules if chosen is not None and isinstance(chosen.kernel, kind)), None)
 
 
 LIBRARY, DIRECT, MODEL = Choice("library"), Choice("direct"), Choice("nvvm")

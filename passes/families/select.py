@@ -16,7 +16,7 @@ from ..infra.base import Pass
 from ..ir.locations import where
 from ..space.contraction import Unfit
 from .attention.family import AttentionFamily
-from .choice import CHOICE, LIBRARY, Choice
+from .choice import LIBRARY, Choice
 from .conv.family import DirectFamily
 from .gemm.family import GemmFamily
 from .grouped_products import GroupedFamily
@@ -55,9 +55,9 @@ class SelectKernels(Pass):
       (families/conv/depthwise.py).
     - A grouped GEMM (_grouped_mm) becomes a graph.kernel with a hook for the epilogue.
 
-        %0 = "graph.extern"(%x, %w) {callee = "aten.mm.default", graph.choice = "triton{m=128 n=128}", ...}
+        %0 = "graph.extern"(%x, %w) {callee = "aten.mm.default", graph.choice = {kernel = "triton", m = 128, n = 128}, ...}
         %1 = "graph.group"(%0) ({ relu })
-     -> %1 = "graph.group"(%x, %w) ({ sum of products ; relu }) {graph.choice = "triton{m=128 n=128}"}
+     -> %1 = "graph.group"(%x, %w) ({ sum of products ; relu }) {graph.choice = {kernel = "triton", m = 128, n = 128}}
 
     target    the GPU whose cost model decides on calls without graph.choice (none: they stay, but depthwise convolutions)
     schedule  the choice for all calls without graph.choice that it can compute; the default decides on others
@@ -78,13 +78,12 @@ class SelectKernels(Pass):
 
     def _select(self, problem: Problem, given: Choice | None) -> None:
         """Takes the choice on a problem's calls, the given one or the default."""
-        op = problem.ops[0]
+        op, place = problem.ops[0], where(problem.ops[0].location)
         if (chosen := Choice.of(op, _SCHEDULES)) is not None:
-            place, text = where(op.location), ir.StringAttr(op.attributes[CHOICE]).value
             try:
                 _take(problem, chosen, self.target)
             except Unfit as e:
-                raise CompileError(f"{text} cannot compute this: {e}", where=place, remedy="drop graph.choice") from None
+                raise CompileError(f"{chosen} cannot compute this: {e}", where=place, remedy="drop graph.choice") from None
             return
         default = problem.default(None if self.target is None else self.target.gpu)
         for choice in (default,) if given is None else (given, default):
@@ -102,9 +101,9 @@ def _check(op: ir.Operation) -> None:
     """Raises CompileError for a malformed choice, and for one on a call that no family reads."""
     choice = Choice.of(op, _SCHEDULES)
     if choice not in (None, LIBRARY) and not any(family.reads(op) for family in FAMILIES):
-        text, callee = (ir.StringAttr(op.attributes[name]).value for name in (CHOICE, "callee"))
+        callee = ir.StringAttr(op.attributes["callee"]).value
         raise CompileError(
-            f"{text} on {callee}, which no kernel of Lamina computes",
+            f"{choice} on {callee}, which no kernel of Lamina computes",
             where=where(op.location),
             remedy=f"drop graph.choice; there are kernels for {'; '.join(family.computes for family in FAMILIES)}",
         )

@@ -2,15 +2,11 @@
 
 import math
 
-from torch_mlir import ir
-
-from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.schedules import nvvm
-from lamina.schedules.rows import CLUSTER, Rows, Triton, read
+from lamina.schedules.rows import CLUSTER, Rows, Triton
 
 from ..ir.affine import Axis
-from ..ir.locations import where
 from .coalesce import Merged, coalesce
 from .concatenations import part_extent
 from .contraction import Unfit
@@ -32,18 +28,6 @@ from .vector_width import (
     uncrossed_width,
     whole_inputs,
 )
-
-ROWS = "graph.rows"  # on a function that reduces rows: its schedule, which replaces the cost model's choice
-
-
-def chosen_rows(kernel: ir.Operation) -> Rows | None:
-    """Returns the schedule in `graph.rows` of a kernel function, or None. Raises CompileError where it cannot be parsed."""
-    if ROWS not in kernel.attributes:
-        return None
-    try:
-        return read(ir.StringAttr(kernel.attributes[ROWS]).value)
-    except CompileError as e:
-        raise CompileError(e.message, where=where(kernel.location), remedy=e.remedy) from None
 
 
 def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu, chosen: Rows | None = None) -> Schedule:

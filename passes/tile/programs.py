@@ -22,9 +22,9 @@ from lamina.core.gpu import Gpu
 from lamina.core.target import Target
 from lamina.schedules import nvvm
 from lamina.schedules.contraction import GemmConfig
-from lamina.schedules.rows import Triton
+from lamina.schedules.rows import KINDS, Triton
 
-from ..families.choice import CHOICE
+from ..families.choice import CHOICE, ROWS, schedule_on
 from ..families.gemm.contractions import product_of
 from ..ir.expressions import Apply, Load, walk
 from ..ir.locations import where
@@ -33,7 +33,7 @@ from ..space.contraction import Unfit
 from ..space.direct_convolution import WINDOW, DirectConvolution, NoDirectConvolution, direct_convolution_of
 from ..space.planes import PLANES, Planes, PlaneWindow, planes_of
 from ..space.schedule import Schedule, bits, operations, schedule
-from ..space.schedule_gpu import chosen_rows, schedule_gpu
+from ..space.schedule_gpu import schedule_gpu
 from ..space.space import Result, Space, find_space
 from .emit.blocks import Memory
 from .emit.direct_convolution import DirectConvolutionProgram
@@ -167,7 +167,8 @@ def _product(kernel: Kernel, target: Target, round_half: bool) -> TileProgram:
     if not target.is_gpu:
         remedy = "they are for GPUs: nvvm:sm_90a"
         raise CompileError(f"{target} has no schedules of products", where=where(kernel.function.location), remedy=remedy)
-    config = GemmConfig.read(ir.StringAttr(kernel.function.attributes[CHOICE]).value)
+    config = schedule_on(kernel.function, (GemmConfig,))
+    assert config is not None, "lamina-select-kernels sets schedules on groups alone"
     count, strides = len(kernel.inputs), kernel.strides
     try:
         product = product_of(kernel.block, strides[:count], strides[count:], round_half=round_half)
@@ -210,7 +211,7 @@ def _window(
 def loops_of(kernel: Kernel, space: Space, gpu: Gpu | None) -> TileProgram:
     """Returns the program of any other kernel, by the schedule in its `graph.rows` or that of the cost model. gpu: None for CPUs.
     Raises Unfit where a schedule is set that cannot compute it."""
-    chosen = chosen_rows(kernel.function)
+    chosen = schedule_on(kernel.function, KINDS, ROWS)
     if gpu is not None:
         plan = schedule_gpu(space, kernel.input_alignments, kernel.result_alignments, gpu, chosen)
     elif chosen is not None:

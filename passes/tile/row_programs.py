@@ -10,7 +10,7 @@ from lamina.core.gpu import Gpu
 from lamina.core.target import Target
 from lamina.schedules.rows import LEAST_BYTES, RowWork, candidates
 
-from ..families.choice import CHOICE, MODEL, Choice
+from ..families.choice import CHOICE, MODEL, ROWS, Choice
 from ..families.gemm.block_sums import is_reduction
 from ..families.problem import Problem
 from ..ir.reading import Untraceable
@@ -19,7 +19,6 @@ from ..space.direct_convolution import WINDOW
 from ..space.nests import nests_of
 from ..space.scans import has_scans
 from ..space.schedule import Schedule, bits
-from ..space.schedule_gpu import ROWS
 from .programs import Kernel, loops_of
 
 

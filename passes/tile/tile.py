@@ -45,7 +45,7 @@ class TilePass(Pass):
     for the work before it (sm_90 and newer), so that it may be launched before that has ended.
 
     A function that reduces rows takes the schedule in its `graph.rows` (schedules/rows.py) instead of the cost model's:
-    "nvvm{threads=256 cluster=2}", or "triton{n=4096 warps=8}", as lamina-route-to-triton would mark it.
+    {kernel = "nvvm", threads = 256, cluster = 2}, or {kernel = "triton", n = 4096, warps = 8}, as lamina-route-to-triton marks it.
 
     target               the machine that blocks are chosen for: cpu or nvvm:sm_90a
     round_intermediates  f16 and bf16 values are rounded wherever eager stores them, not only where Lamina stores them

@@ -20,7 +20,7 @@ from lamina.frontend.entry.levels import emit
 from lamina.passes.families.attention.cost import AttentionWork, candidates, unmeasured
 from lamina.passes.families.attention.forward import Attention
 from lamina.passes.families.attention.schedules import Forward, Specialized, Split
-from lamina.passes.families.choice import CHOICE
+from lamina.passes.families.choice import Choice
 from lamina.passes.families.surroundings import calls
 from lamina.report.choices import default
 from lamina.targets import backend
@@ -125,7 +125,7 @@ def test_an_answer_makes_attention_ours(store: Store, monkeypatch: pytest.Monkey
     assert question.what == "attention 1x2x100x64 on 1x2x100x64" and question.reference == LIBRARY == question.candidates[0]
     assert {str(c) for c in candidates(AttentionWork(1, 2, 2, 100, 100, 64, 64), HOPPER)} == set(question.candidates[1:])
     with module.context:
-        assert [str(op.attributes[CHOICE]) for op in calls(module)] == [f'"{ours}"'] * 2
+        assert [str(Choice.of(op, (Forward,))) for op in calls(module)] == [ours] * 2
     steps = [s for s in program_of(module).steps if isinstance(s, Call)]
     assert [s.callee for s in steps] == ["lamina.attention_forward"] * 2
     assert all(dict(s.kwargs)["schedule"] == ours for s in steps)

@@ -17,11 +17,12 @@ from lamina.core.options import Options
 from lamina.core.program import Call, Launch, Program
 from lamina.core.target import Target
 from lamina.frontend.compiling import stages
-from lamina.passes.families.choice import CHOICE
+from lamina.passes.families.choice import Choice
 from lamina.passes.families.grouped_products import SCHEDULES, Grouped
 from lamina.passes.families.surroundings import calls
 from lamina.passes.infra.pipeline import run
 from lamina.passes.plan.program import program_from
+from lamina.schedules.contraction import GemmConfig
 from lamina.targets import backend
 from lamina.targets.kernel_calls.user import take
 from lamina.targets.levels import pipeline
@@ -47,7 +48,7 @@ def chosen(fn: Callable[..., Tensor], inputs: Sequence[Tensor], schedule: str) -
     module = graph_level(fn, inputs)
     with module.context:
         for op in calls(module):
-            op.attributes[CHOICE] = ir.StringAttr.get(schedule)
+            Choice.parse(schedule, (GemmConfig,)).write(op)
     run(pipeline("graph", "tile", target=TARGET), module)
     with module.context:
         program = program_from(module, "cuda")

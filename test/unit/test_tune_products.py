@@ -25,10 +25,11 @@ from lamina.frontend.decompositions.table import table
 from lamina.frontend.entry.dynamo import autograd
 from lamina.frontend.entry.export import inference_graph
 from lamina.frontend.rewrites.normalize import normalize
-from lamina.passes.families.choice import CHOICE
+from lamina.passes.families.choice import CHOICE, Choice
 from lamina.passes.families.surroundings import calls
 from lamina.passes.infra.pipeline import run
 from lamina.passes.plan.program import program_from
+from lamina.schedules.contraction import GemmConfig
 from lamina.schedules.product_cost import GemmWork, candidates
 from lamina.targets import backend
 from lamina.targets.levels import pipeline
@@ -79,7 +80,7 @@ def test_an_answer_makes_the_product_ours(store: Store, here: Identity) -> None:
     heard = annotated(module, store)
     assert [answer.winner for _, answer in heard] == [OURS, LIBRARY]
     with module.context:
-        assert [str(op.attributes[CHOICE]) for op in (first, second)] == [f'"{OURS}"', f'"{LIBRARY}"']
+        assert [str(Choice.of(op, (GemmConfig,))) for op in (first, second)] == [OURS, LIBRARY]
     run(pipeline("graph", "tile", target=TARGET), module)
     with module.context:
         kinds = [type(step) for step in program_from(module, "cuda").steps]

@@ -27,14 +27,14 @@ from lamina.frontend.compiling.tuning import Session, choose_kernels
 from lamina.frontend.decompositions.table import table
 from lamina.frontend.rewrites.normalize import normalize
 from lamina.passes.families import choice as choices
-from lamina.passes.families.choice import Choice
+from lamina.passes.families.choice import ROWS, Choice
 from lamina.passes.infra.pipeline import run
 from lamina.passes.plan.launches import layouts
 from lamina.passes.plan.program import program_from
-from lamina.passes.space.schedule_gpu import ROWS
 from lamina.passes.tile.row_programs import RowProblem, work_of
 from lamina.schedules import nvvm
-from lamina.schedules.rows import LEAST_BYTES, MODEL, Nvvm, RowWork, Triton, candidates, read
+from lamina.schedules.rows import KINDS, LEAST_BYTES, MODEL, Nvvm, RowWork, Triton, candidates
+from lamina.schedules.text import read
 from lamina.targets import Backend, backend
 from lamina.targets.levels import pipeline
 from lamina.targets.triton import text as triton_text
@@ -78,7 +78,7 @@ def kernels(module: ir.Module) -> list[ir.Operation]:
 
 def schedules(module: ir.Module) -> list[str]:
     with module.context:
-        return [ir.StringAttr(k.attributes[ROWS]).value if ROWS in k.attributes else "" for k in kernels(module)]
+        return [str(Choice.of(k, KINDS, ROWS) or "") for k in kernels(module)]
 
 
 def annotated(module: ir.Module, store: Store, tune: str = "cached") -> list[tuple[Question, Answer]]:
@@ -259,20 +259,20 @@ def test_candidates_are_few_and_can_be(arch: str) -> None:
 def alone(kernel: ir.Operation, text: str, arch: str) -> ir.Module:
     with kernel.context, ir.Location.unknown():
         module = ir.Module.create()
-        kernel.clone(ip=ir.InsertionPoint(module.body)).attributes[ROWS] = ir.StringAttr.get(text)
+        Choice(read(text, KINDS)).write(kernel.clone(ip=ir.InsertionPoint(module.body)))
         run(f"builtin.module(lamina-tile{{target=nvvm:{arch}}})", module)
     return module
 
 
 def test_what_the_model_takes_is_no_other_candidate() -> None:
     work = RowWork(nvvm.row_reduction(4096, 8, 4096, 1, 132, 8), 4096, 4096, walks=False, whole=True, moved=1 << 26)
-    assert read("nvvm{threads=128}").config(4096, 8) == work.config
+    assert read("nvvm{threads=128}", KINDS).config(4096, 8) == work.config
     assert "nvvm{threads=128 chunks=0 cluster=1 resident=0}" not in names_of(work, HOPPER)
     assert candidates(replace(work, moved=LEAST_BYTES - 1), HOPPER) == ()
     for text in ("nvvm{threads=96}", "triton{n=100}", "nvvm{m=64}", "rows", "triton{stages=0}"):
         with pytest.raises(CompileError):
-            read(text)
-    assert all(str(read(c)) == c for c in names_of(work, AMPERE)[1:])
+            read(text, KINDS)
+    assert all(str(read(c, KINDS)) == c for c in names_of(work, AMPERE)[1:])
 
 
 # -- values
@@ -317,7 +317,7 @@ def computed(fn: Function, inputs: Sequence[Tensor], text: str) -> list[Tensor]:
     module, interface = planned(fn, inputs)
     with module.context:
         for kernel in kernels(module):
-            kernel.attributes[ROWS] = ir.StringAttr.get(text)
+            Choice(read(text, KINDS)).write(kernel)
     run(pipeline("plan", "tile", target=TARGET), module)
     with module.context:
         program = with_outputs(program_from(module, "cuda"), interface)

@@ -11,7 +11,7 @@ from lamina.runtime.recording.graph_status import Status
 from lamina.tune.choice import TunedChoice
 
 from .choices import default
-from .explanation import External, Graph, Kernel, Memory, Place, Unfused
+from .explanation import External, Graph, KernelStep, Memory, Place, Unfused
 
 
 def graph(
@@ -35,7 +35,7 @@ def graph(
         steps = [replace(step, seconds=time) for step, time in zip(steps, times, strict=True)]
     return Graph(
         name=name,
-        kernels=tuple(s for s in steps if isinstance(s, Kernel)),
+        kernels=tuple(s for s in steps if isinstance(s, KernelStep)),
         externals=tuple(s for s in steps if isinstance(s, External)),
         before=before,
         memory=memory(program),
@@ -54,10 +54,10 @@ def eager(name: str, calls: Sequence[tuple[str, str, str]]) -> Graph:
     return Graph(name, (), externals, Unfused(0, 0), Memory(0, 0, 0, ()), {})
 
 
-def _step(index: int, step: Launch | Call) -> Kernel | External:
+def _step(index: int, step: Launch | Call) -> KernelStep | External:
     if isinstance(step, Launch):
         grid, nbytes, flops = evaluate(step.grid, {}) * prod(step.grid_yz), evaluate(step.bytes, {}), evaluate(step.flops, {})
-        return Kernel(index, step.kernel, step.name or step.kernel, step.ops, step.where, grid, nbytes, flops)
+        return KernelStep(index, step.kernel, step.name or step.kernel, step.ops, step.where, grid, nbytes, flops)
     return External(index, step.callee, step.reason, step.where, bool(step.outs))
 
 

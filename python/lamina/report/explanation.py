@@ -33,7 +33,7 @@ class Peaks:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class KernelStep:
     """One launch of a Lamina kernel.
 
     step      its index among the steps of the program
@@ -134,7 +134,7 @@ class Graph:
     """
 
     name: str
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[KernelStep, ...]
     externals: tuple[External, ...]
     before: Unfused
     memory: Memory
@@ -197,7 +197,7 @@ class Explanation:
     peaks: Peaks
 
     @property
-    def kernels(self) -> tuple[Kernel, ...]:
+    def kernels(self) -> tuple[KernelStep, ...]:
         """The kernels of all graphs."""
         return tuple(k for g in self.graphs for k in g.kernels)
 

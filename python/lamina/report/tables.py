@@ -17,7 +17,7 @@ from .amounts import amount, counted, duration
 from .plain import WIDTH, plain_table, wide_console
 
 if TYPE_CHECKING:
-    from .explanation import Explanation, External, Graph, Kernel, Memory, Peaks
+    from .explanation import Explanation, External, Graph, KernelStep, Memory, Peaks
 
 GUARDS = 12  # kinds and sources shown; all are in the data
 
@@ -71,14 +71,14 @@ def _moving(kernels: int, nbytes: int) -> str:
     return f"{counted(kernels, 'kernel')} moving {amount(nbytes)}B"
 
 
-def _kernels(kernels: Iterable["Kernel"], p: "Peaks") -> Table:
+def _kernels(kernels: Iterable["KernelStep"], p: "Peaks") -> Table:
     kernels = list(kernels)
     measured = any(k.seconds is not None for k in kernels)
     columns = ("step", "kernel", "ops and their lines", "programs", "bytes", "flops", "flops/byte", "bound by")
     return plain_table((*columns, *(("time", "of roof") if measured else ("roof",))), (_kernel(k, p, measured) for k in kernels))
 
 
-def _kernel(k: "Kernel", p: "Peaks", measured: bool) -> list[str]:
+def _kernel(k: "KernelStep", p: "Peaks", measured: bool) -> list[str]:
     ops = ", ".join(f"{op}{f' x{n}' if n > 1 else ''}" for op, n in Counter(map(short, k.ops)).items())
     bound = "compute" if k.intensity * p.bandwidth > p.flops else "memory"
     row = [str(k.step), k.name, f"{ops}\n{lines(k.where)}", str(k.programs), amount(k.bytes), amount(k.flops)]

@@ -7,7 +7,7 @@ from typing import ClassVar
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 
-from . import nvvm, text
+from . import nvvm
 from .nvvm import WARP, power_of_two
 from .text import KernelSchedule
 
@@ -81,13 +81,7 @@ class Triton(_RowSchedule):
 
 
 Rows = Nvvm | Triton
-
-
-def read(written: str) -> Rows:
-    """Parses text such as "nvvm{threads=256 cluster=2}"; raises CompileError for anything else."""
-    rows = text.read(written, (Nvvm, Triton))
-    assert isinstance(rows, Rows)
-    return rows
+KINDS: tuple[type[Rows], ...] = (Nvvm, Triton)
 
 
 @dataclass(frozen=True)

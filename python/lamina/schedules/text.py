@@ -1,7 +1,7 @@
 """Schedules of kernels as text, such as "forward{m=128 n=64}"."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -17,11 +17,15 @@ class KernelSchedule:
 
     kind: ClassVar[str]
 
-    def __str__(self) -> str:
-        """The text that `read` takes: the first two fields, and others without their defaults."""
+    @property
+    def said(self) -> dict[str, int]:
+        """The fields that are written: the first two, and others without their defaults."""
         values: list[tuple[Any, int]] = [(f, getattr(self, f.name)) for f in fields(self)]
-        said = [f"{f.name}={value}" for i, (f, value) in enumerate(values) if i < _SHOWN or value != f.default]
-        return f"{self.kind}{{{' '.join(said)}}}"
+        return {f.name: value for i, (f, value) in enumerate(values) if i < _SHOWN or value != f.default}
+
+    def __str__(self) -> str:
+        """The text that `read` takes."""
+        return f"{self.kind}{{{' '.join(f'{name}={value}' for name, value in self.said.items())}}}"
 
     @classmethod
     def read(cls, text: str) -> Self:
@@ -36,20 +40,28 @@ AnySchedule = TypeVar("AnySchedule", bound=KernelSchedule)
 
 
 def read(text: str, kinds: Sequence[type[AnySchedule]]) -> AnySchedule:
-    """Parses a schedule of one of these kinds; fields that the text leaves out have their defaults. Raises CompileError for
-    malformed text, and for numbers that the kernel cannot have."""
+    """Parses a schedule of one of these kinds; raises CompileError as `made` does, and for malformed text."""
     whole = _TEXT.fullmatch(text.strip())
-    made = {kind.kind: kind for kind in kinds}.get(whole[1] if whole else "")
-    if whole is None or made is None:
-        some = " or ".join(str(kind()) for kind in kinds)
-        raise CompileError(f"{text!r} is no schedule", remedy=f"write one like {some}")
-    known = [field.name for field in fields(made)]
-    values: dict[str, int] = {}
-    for part in whole[2].split():
-        key, _, number = part.partition("=")
-        if key not in known or not number.isdigit():
-            raise CompileError(f"{part!r} is no part of {made.kind}{{...}}", remedy=f"it has {', '.join(known)}, each a number")
-        values[key] = int(number)
-    found = made(**values)
+    if whole is None:
+        raise _unknown(text, kinds)
+    parts = [part.partition("=") for part in whole[2].split()]
+    return made(whole[1], {key: int(number) if number.isdigit() else number for key, _, number in parts}, kinds)
+
+
+def made(kind: str, values: Mapping[str, object], kinds: Sequence[type[AnySchedule]]) -> AnySchedule:
+    """Returns the schedule of a kind, one of `kinds`, with these fields; the others have their defaults. Raises CompileError for
+    other kinds and fields, and for numbers that the kernel cannot have."""
+    of = next((one for one in kinds if one.kind == kind), None)
+    if of is None:
+        raise _unknown(kind, kinds)
+    known = [field.name for field in fields(of)]
+    for key, value in values.items():
+        if key not in known or not isinstance(value, int):
+            raise CompileError(f"'{key}={value}' is no part of {kind}{{...}}", remedy=f"it has {', '.join(known)}, each a number")
+    found = of(**values)
     found.check()
     return found
+
+
+def _unknown(text: str, kinds: Sequence[type[KernelSchedule]]) -> CompileError:
+    return CompileError(f"{text!r} is no schedule", remedy=f"write one like {' or '.join(str(kind()) for kind in kinds)}")
