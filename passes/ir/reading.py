@@ -1,7 +1,9 @@
 """Reads ops, constants, types, shapes, affine indexing maps of generics and source indices of views."""
 
+import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from math import prod
+from typing import TypeVar
 
 from torch_mlir import ir
 
@@ -17,6 +19,9 @@ REDUCERS = {
     "arith.addf", "arith.mulf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf", "arith.addi",
     "arith.muli", "arith.ori", "arith.andi", "arith.xori", "arith.maxsi", "arith.minsi", "arith.maxui", "arith.minui",
 }  # fmt: skip
+
+
+T = TypeVar("T")
 
 
 class Untraceable(Exception):
@@ -92,7 +97,7 @@ def shape_of(value: ir.Value) -> tuple[SizeLike, ...]:
 
 def elements_of(value: ir.Value) -> int:
     """Returns the number of elements of a tensor at typical sizes."""
-    return typical(prod(shape_of(value)))
+    return typical(math.prod(shape_of(value)))
 
 
 def ramp_base(value: ir.Value) -> ir.Value | None:
@@ -114,6 +119,27 @@ def element_of(type_: ir.Type) -> ir.Type:
 def element_type(value: ir.Value) -> str:
     """Returns the element type as text."""
     return str(ir.ShapedType(value.type).element_type)
+
+
+def width(value: ir.Value) -> int:
+    """Returns the bits of a tensor's element in memory, where a bool takes 8."""
+    return max(8, int(getattr(ir.ShapedType(value.type).element_type, "width", 64)))
+
+
+def bytes_of(value: ir.Value) -> int:
+    """Returns the bytes of a tensor's elements in memory, at typical sizes."""
+    return elements_of(value) * width(value) // 8
+
+
+def reached(start: T, following: Callable[[T], Iterable[T]]) -> Iterator[T]:
+    """Yields `start` and all that follows from it, each once, depth first. What follows is asked for after a value was yielded."""
+    stack, seen = [start], {start}
+    while stack:
+        yield (x := stack.pop())
+        for y in following(x):
+            if y not in seen:
+                seen.add(y)
+                stack.append(y)
 
 
 def compute_type(dtype: str) -> str:

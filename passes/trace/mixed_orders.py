@@ -13,7 +13,7 @@ from torch_mlir import ir
 from lamina.dialects.graph import CALLS
 
 from ..ir.extern_calls import memory_strides
-from ..ir.reading import elements_of, producer, shape_of
+from ..ir.reading import elements_of, producer, shape_of, width
 from .gathered import extracted, gathered
 from .orders import (
     LARGE,
@@ -27,7 +27,6 @@ from .orders import (
     viewed,
     wanted_images,
     wanted_rows,
-    width,
 )
 from .trace import VIEWS
 

@@ -21,7 +21,8 @@ from torch_mlir.dialects import arith, tensor
 
 from ...ir.generics import empty, generic, in_parts, sums_of_products, with_body
 from ...ir.reading import Untraceable, shape_of
-from ...space.direct_convolution import WINDOW, NoDirectConvolution, direct_convolution_of
+from ...space.contraction import Unfit
+from ...space.direct_convolution import WINDOW, direct_convolution_of
 from ...space.space import find_space
 from ..surroundings import Values, copy_body, group_before, reader, replace_by, strides_of
 from .calls import HALVES, Convolution, channels_last
@@ -174,6 +175,6 @@ def _fits(group: ir.Operation) -> bool:
     try:
         space = find_space(block, strides, outs, divide=True)
         direct_convolution_of(space, dict.fromkeys(block.arguments, 16), [16] * len(outs))
-    except (NoDirectConvolution, Untraceable):
+    except (Unfit, Untraceable):
         return False
     return True

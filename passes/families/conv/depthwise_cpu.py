@@ -14,7 +14,7 @@ from ...ir.affine import row_major
 from ...ir.extern_calls import declared_strides
 from ...ir.generics import sums_of_products
 from ...ir.reading import Untraceable, shape_of
-from ...space.direct_convolution import NoDirectConvolution
+from ...space.contraction import Unfit
 from ...space.planes import PLANES, PlaneWindow, planes_of
 from ...space.space import find_space
 from ..surroundings import Values, calls, copy_body, group_before, reader, replace_by, strides_of
@@ -93,6 +93,6 @@ def _fits(group: ir.Operation) -> bool:
     try:
         space = find_space(block, strides, [row_major(shape_of(v)) for v in group.results], divide=True)
         planes_of(space, PlaneWindow.read(group.attributes[PLANES]), block)
-    except (NoDirectConvolution, Untraceable):
+    except (Unfit, Untraceable):
         return False
     return True

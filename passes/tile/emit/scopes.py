@@ -220,7 +220,7 @@ class Scopes:
 
     def axes(self, e: Expr) -> set[Axis]:
         """Returns the merged axes that `e` varies along."""
-        return {self.merged.axis_of.get(a, a) for a in e.free}
+        return self.merged.merged(e.free)
 
     def is_block(self, e: Expr) -> bool:
         """Returns whether `e` varies along a side."""
@@ -255,6 +255,11 @@ class Scopes:
                 ("splat", repr(value), str(type_), whole), 0, lambda: self.widen(self.constant(value, type_), whole)
             )
         return self.memoized(("splat", repr(value), str(type_), whole), 0, lambda: filled(whole, value, type_))
+
+    def true(self, wide: bool) -> ir.Value:
+        """Returns a constant i1 that holds, in all lanes when `wide`."""
+        i1 = ir.IntegerType.get_signless(1)
+        return self.splat(1, i1) if wide else self.constant(1, i1)
 
     def mask_before(self, count: ir.Value) -> ir.Value:
         """Returns the mask of the first `count` lanes."""

@@ -1,6 +1,5 @@
 """Encodes an external call (arguments as a template, strides of results) as attributes of a private function."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -8,11 +7,11 @@ from torch import fx
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
-from lamina.core.size import Size, SizeLike
 from lamina.dialects.graph import TF32
 from lamina.kernels.library import CONVOLUTION_BACKWARD, CONVOLUTIONS, PRODUCTS, STRICT
 from lamina.passes.fusion.bias_apart import APART
-from lamina.passes.ir.sizes import size_attribute, sizes_attribute
+from lamina.passes.ir.extern_calls import encoded
+from lamina.passes.ir.sizes import sizes_attribute
 
 from ..decompositions.ops.library import on_gpu
 from ..fx import support
@@ -75,13 +74,12 @@ def attributes(node: fx.Node, reason: str, given: Template) -> dict[str, ir.Attr
 
 def _attributes(node: fx.Node, reason: str, args: list[Any], kwargs: dict[str, Any]) -> dict[str, ir.Attribute]:
     results = tensor_results(node)
-    none = ir.TypeAttr.get(ir.NoneType.get())
     found: dict[str, ir.Attribute] = {
         "callee": ir.StringAttr.get(callee(node)),
         "reason": ir.StringAttr.get(reason),
         "args": ir.ArrayAttr.get([attribute(a) for a in args]),
         "kwargs": ir.DictAttr.get({name: attribute(a) for name, a in kwargs.items()}),
-        "strides": ir.ArrayAttr.get([none if t is None else sizes_attribute(exact_sizes(t.stride())) for t in results]),
+        "strides": encoded([None if t is None else sizes_attribute(exact_sizes(t.stride())) for t in results]),
     }
     if reason == "kernel" or found["callee"].value in STRICT:
         taken = [value.meta["val"] for value in template(node)[0]]
@@ -112,26 +110,12 @@ def callee(node: fx.Node) -> str:
     return str(support.copying(node.target) or node.target)
 
 
-_ATTRIBUTES: list[tuple[Any, Callable[[Any], ir.Attribute]]] = [
-    (_TensorMark, lambda _: ir.UnitAttr.get()),
-    (type(None), lambda _: ir.TypeAttr.get(ir.NoneType.get())),
-    (torch.SymInt, lambda v: _size(exact(v))),
-    (bool, ir.BoolAttr.get),
-    (int, lambda v: ir.IntegerAttr.get(ir.IntegerType.get_signless(64), v)),
-    (float, ir.FloatAttr.get_f64),
-    (str, ir.StringAttr.get),
-    (torch.dtype | torch.device | torch.layout | torch.memory_format, lambda v: ir.StringAttr.get(str(v))),
-    (list | tuple, lambda v: ir.ArrayAttr.get([attribute(a) for a in v])),
-]
-
-
-def _size(size: SizeLike) -> ir.Attribute:
-    return ir.DictAttr.get({"size": size_attribute(size)}) if isinstance(size, Size) else size_attribute(size)
-
-
 def attribute(value: Any) -> ir.Attribute:
     """Encodes one argument of a call as an attribute. Raises TypeError for types that no program can hold."""
-    for kind, make in _ATTRIBUTES:
-        if isinstance(value, kind):
-            return make(value)
-    raise TypeError(f"an argument of type {type(value).__name__}")
+    if isinstance(value, _TensorMark):
+        return ir.UnitAttr.get()
+    if isinstance(value, torch.SymInt):
+        return encoded(exact(value))
+    if isinstance(value, list | tuple):
+        return ir.ArrayAttr.get([attribute(a) for a in value])
+    return encoded(str(value) if isinstance(value, torch.dtype | torch.device | torch.layout | torch.memory_format) else value)
