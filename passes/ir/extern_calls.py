@@ -36,7 +36,7 @@ def memory_strides(value: ir.Value) -> tuple[int, ...]:
 
 
 def encoded(value: Any) -> ir.Attribute:
-    """Encodes an argument of a call: None, a number, a size, text or a list of arguments; attributes stay. Raises TypeError for others."""
+    """Encodes an argument of a call: None, a number, a size, text or a list of these; attributes stay. Raises TypeError else."""
     match value:
         case ir.Attribute():
             return value

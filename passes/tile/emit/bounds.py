@@ -68,9 +68,9 @@ def _holds(b: "Blocks", bound: Bound) -> bool:
 def comparisons(bound: Bound, index: ir.Value, number: Callable[[int], ir.Value], reach: Range) -> list[ir.Value]:
     """Emits the sides of a bound that can fail where its index is in `reach`. number: a constant of the index's type."""
     out = []
-    if reach[0] < bound.low:
+    if not at_most(bound.low, reach[0]):
         out.append(arith.cmpi(arith.CmpIPredicate.sge, index, number(bound.low)))
-    if reach[1] >= bound.high:
+    if not below(reach[1], bound.high):
         out.append(arith.cmpi(arith.CmpIPredicate.slt, index, number(bound.high)))
     return out
 
