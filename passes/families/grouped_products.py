@@ -73,9 +73,9 @@ class Grouped:
         """Replaces the call by a call of Lamina's kernel, into which lamina-custom-epilogue can fuse an epilogue."""
         said = {
             "of": op.attributes["callee"],
-            "schedule": ir.StringAttr.get(str(config)),
-            "programs": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), gpu.sm_count * max(config.resident, 2)),
-            "hook": ir.StringAttr.get("epilogue operands"),
+            "schedule": str(config),
+            "programs": gpu.sm_count * max(config.resident, 2),
+            "hook": "epilogue operands",
         }
         strides = [tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][0]))]
         with op.location, ir.InsertionPoint(op):

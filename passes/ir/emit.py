@@ -42,6 +42,15 @@ class Emit:
         """Creates an op with one result and wraps it."""
         return Num(self, self.op(name, [result], [x.value for x in operands], **attributes).results[0])
 
+    def intrinsic(self, name: str, *operands: Num) -> Num:
+        """Calls an LLVM intrinsic whose result has the first operand's type."""
+        attributes: dict[str, ir.Attribute] = {
+            "intrin": ir.StringAttr.get(name),
+            "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(operands), 0]),
+        }
+        return self.make("llvm.call_intrinsic", operands[0].value.type, *operands, **attributes)
+
     def wrap(self, value: ir.Value) -> Num:
         """Wraps an SSA value."""
         return Num(self, value)

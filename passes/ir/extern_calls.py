@@ -1,6 +1,7 @@
 """Reads the strides that arguments and calls declare, and builds graph.kernel ops."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from torch_mlir import ir
 
@@ -32,20 +33,40 @@ def memory_strides(value: ir.Value) -> tuple[int, ...]:
     return row_major(shape_of(value))
 
 
+def encoded(value: Any) -> ir.Attribute:
+    """Encodes an argument of a call: None, a number, text or a list of arguments; attributes stay. Raises TypeError for others."""
+    match value:
+        case ir.Attribute():
+            return value
+        case None:
+            return ir.TypeAttr.get(ir.NoneType.get())
+        case bool():
+            return ir.BoolAttr.get(value)
+        case int():
+            return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+        case float():
+            return ir.FloatAttr.get_f64(value)
+        case str():
+            return ir.StringAttr.get(value)
+        case list() | tuple():
+            return ir.ArrayAttr.get([encoded(v) for v in value])
+    raise TypeError(f"an argument of type {type(value).__name__}")
+
+
 def kernel_call(
-    callee: str, taken: list[ir.Value], made: list[ir.Type], said: dict[str, ir.Attribute], strides: Sequence[Sequence[int]] = ()
+    callee: str, taken: list[ir.Value], made: list[ir.Type], said: Mapping[str, Any], strides: Sequence[Sequence[int]] = ()
 ) -> ir.Operation:
     """Creates a graph.kernel that launches one of Lamina's kernels, at the current insertion point.
 
     taken    tensor operands
     made     result types
-    said     keyword arguments of the launch, besides the tensors
+    said     arguments of the launch besides the tensors, which `encoded` takes
     strides  strides of the results in elements, row-major by default
     """
     each = strides or [row_major(tuple(ir.RankedTensorType(t).shape)) for t in made]
     attributes = {
         "callee": ir.StringAttr.get(callee),
-        "kwargs": ir.DictAttr.get(said),
+        "kwargs": ir.DictAttr.get({name: encoded(value) for name, value in said.items()}),
         "strides": ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(list(s)) for s in each]),
     }
     return ir.Operation.create("graph.kernel", results=made, operands=taken, attributes=attributes)

@@ -76,7 +76,7 @@ class Gradients:
             by_query["blocks"] = masks.blocks(of.mask, of.scores, of.meaning, config.m, config.n)
             by_key["blocks"] = masks.blocks(of.mask, of.scores, of.meaning, config.queries, config.keys, turned=True)
         taken, said = of.given(config, by_query, GRADIENTS)
-        said["causal"] = ir.BoolAttr.get(of.causal)
+        said["causal"] = of.causal
         deltas = ir.RankedTensorType.get(list(of.scores[:3]), ir.F32Type.get())
         first = kernel_call(
             BACKWARD_QUERIES,

@@ -140,9 +140,7 @@ class Attention:
             made = kernel_call(SPLIT, taken, parts, said)
             joined = kernel_call(JOIN, list(made.results), [self.result.type], {"of": said["of"]}, [strides[self.result]])
             return {self.result: joined.result}
-        number = ir.IntegerType.get_signless(64)
-        said |= {name: ir.IntegerAttr.get(number, n) for name, n in (("offset", of.offset), ("window", of.window))}
-        said |= {"causal": ir.BoolAttr.get(of.causal), "sums": ir.BoolAttr.get(self.sums is not None)}
+        said |= {"offset": of.offset, "window": of.window, "causal": of.causal, "sums": self.sums is not None}
         results = [v for v in self.results if v is not None]
         kernel = SPECIALIZED if isinstance(config, Specialized) else FORWARD
         call = kernel_call(kernel, taken, [v.type for v in results], said, [strides[v] for v in results])
@@ -153,19 +151,12 @@ class Attention:
         read = {} if self.mask is None else dict(masks.operands(self.mask, self.scores, self.meaning))
         return read if self.seed is None else {**read, "seed": self.seed}
 
-    def given(
-        self, config: Config, read: Mapping[str, ir.Value], callee: str = ATTENTION
-    ) -> tuple[list[ir.Value], dict[str, ir.Attribute]]:
+    def given(self, config: Config, read: Mapping[str, ir.Value], callee: str = ATTENTION) -> tuple[list[ir.Value], dict[str, Any]]:
         """Returns the first operands of the kernels' calls, and the arguments that all of them have."""
         names = [name for name in EXTRAS if name in read]
-        said: dict[str, ir.Attribute] = {
-            "of": ir.StringAttr.get(callee),
-            "schedule": ir.StringAttr.get(str(config)),
-            "scale": ir.FloatAttr.get_f64(self.scale),
-            "reads": ir.StringAttr.get(" ".join(names)),
-        }
+        said: dict[str, Any] = {"of": callee, "schedule": str(config), "scale": self.scale, "reads": " ".join(names)}
         if self.seed is not None:
-            said["dropout"] = ir.FloatAttr.get_f64(self.dropout)
+            said["dropout"] = self.dropout
         return [self.query, self.key, self.value, *(read[name] for name in names)], said
 
 

@@ -11,7 +11,7 @@ from lamina.core.target import Target
 from lamina.runtime.resolve import arguments_of
 
 from ...ir.affine import row_major
-from ...ir.extern_calls import declared_strides
+from ...ir.extern_calls import declared_strides, encoded
 from ...ir.reading import element_type, shape_of
 from ..surroundings import calls
 from .backward import Gradients
@@ -131,14 +131,14 @@ class _Call:
         attributes = {
             "callee": ir.StringAttr.get(f"aten._scaled_dot_product_{kind}{self.backward}.default"),
             "reason": ir.StringAttr.get("library"),
-            "args": ir.ArrayAttr.get([_encoded(a, operands) for a in args]),
-            "kwargs": ir.DictAttr.get({name: _encoded(a, operands) for name, a in (named | {"scale": self.of.scale}).items()}),
-            "strides": ir.ArrayAttr.get([_encoded(None if r is None else r[1], operands) for r in results]),
+            "args": ir.ArrayAttr.get([_argument(a, operands) for a in args]),
+            "kwargs": ir.DictAttr.get({name: _argument(a, operands) for name, a in (named | {"scale": self.of.scale}).items()}),
+            "strides": encoded([None if r is None else ir.DenseI64ArrayAttr.get(list(r[1])) for r in results]),
         }
         if self.vendor == CUDNN and not self.backward and results[0] is not None:
             # its result has the query's order of dimensions: a query in the declared order saves a copy
             wished = [_dense(shape_of(v), _order(results[0][1])) for v in operands[:3]]
-            attributes["prefers"] = ir.ArrayAttr.get([_encoded(strides, operands) for strides in wished])
+            attributes["prefers"] = encoded([ir.DenseI64ArrayAttr.get(list(strides)) for strides in wished])
         types = [r[0] for r in results if r is not None]
         return list(ir.Operation.create("graph.extern", types, operands, attributes).results)
 
@@ -191,17 +191,9 @@ def _dense(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def _encoded(value: Any, operands: list[ir.Value]) -> ir.Attribute:
-    """Encodes an argument of a graph.extern, or strides; appends tensors to its operands."""
+def _argument(value: Any, operands: list[ir.Value]) -> ir.Attribute:
+    """Encodes an argument of a graph.extern; appends tensors to its operands."""
     if isinstance(value, ir.Value):
         operands.append(value)
         return ir.UnitAttr.get()
-    if isinstance(value, tuple):
-        return ir.DenseI64ArrayAttr.get(list(value))
-    if isinstance(value, list):
-        return ir.ArrayAttr.get([_encoded(v, operands) for v in value])
-    if isinstance(value, bool):
-        return ir.BoolAttr.get(value)
-    if isinstance(value, int):
-        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
-    return ir.TypeAttr.get(ir.NoneType.get()) if value is None else ir.FloatAttr.get_f64(value)
+    return encoded(value)

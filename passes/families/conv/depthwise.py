@@ -21,7 +21,8 @@ from torch_mlir.dialects import arith, tensor
 
 from ...ir.generics import empty, generic, in_parts, sums_of_products, with_body
 from ...ir.reading import Untraceable, shape_of
-from ...space.direct_convolution import WINDOW, NoDirectConvolution, direct_convolution_of
+from ...space.contraction import Unfit
+from ...space.direct_convolution import WINDOW, direct_convolution_of
 from ..surroundings import Values, copy_body, group_before, reader, replace_by, space_of, strides_of
 from .calls import HALVES, Convolution, channels_last
 from .image_rows import as_image, as_rows, image_type, is_rows
@@ -170,6 +171,6 @@ def _fits(group: ir.Operation) -> bool:
         space = space_of(group, lambda v: channels_last(shape_of(v)) if len(shape_of(v)) == 4 else strides_of(v))
         arguments = group.regions[0].blocks[0].arguments
         direct_convolution_of(space, dict.fromkeys(arguments, 16), [16] * len(group.results))
-    except (NoDirectConvolution, Untraceable):
+    except (Unfit, Untraceable):
         return False
     return True

@@ -14,7 +14,7 @@ from ...ir.affine import row_major
 from ...ir.extern_calls import declared_strides
 from ...ir.generics import sums_of_products
 from ...ir.reading import Untraceable, shape_of
-from ...space.direct_convolution import NoDirectConvolution
+from ...space.contraction import Unfit
 from ...space.planes import PLANES, PlaneWindow, planes_of
 from ..surroundings import Values, calls, copy_body, group_before, reader, replace_by, space_of
 from .calls import Convolution
@@ -89,6 +89,6 @@ def _fits(group: ir.Operation) -> bool:
     """Returns whether the planes schedule can compute a group with row-major results."""
     try:
         planes_of(space_of(group), PlaneWindow.read(group.attributes[PLANES]), group.regions[0].blocks[0])
-    except (NoDirectConvolution, Untraceable):
+    except (Unfit, Untraceable):
         return False
     return True

@@ -83,15 +83,10 @@ class Transfers:
             e.op("vector.maskedstore", [], [t.memory, *at, mask, row])
 
     def _assemble(self, t: "Transfer", rows: list[ir.Value]) -> None:
-        zero = Emit(t.emit.ip, t.emit.loc, list(t.vector.shape)).constant(0, t.vector.element_type)
-        block = zero.value
-        self.blocks.append(block.owner)
-        for k, row in enumerate(rows):
-            op = t.emit.op("vector.insert", [t.vector], [row, block], static_position=ir.DenseI64ArrayAttr.get([k]))
-            self.blocks.append(op)
-            block = op.result
-        t.replace(block)
-        self.rows[block] = rows
+        made = _stack(t.emit, rows)
+        self.blocks += made
+        self.rows[made[-1].result] = rows
+        t.replace(made[-1].result)
 
 
 class Transfer:
@@ -198,15 +193,22 @@ def transpose(e: Emit, rows: list[ir.Value]) -> list[ir.Value]:
     return rows
 
 
-def _transpose_block(e: Emit, rows: list[ir.Value]) -> list[ir.Value]:
+def _stack(e: Emit, rows: list[ir.Value]) -> list[ir.Operation]:
+    """Puts rows together to a block of rank 2; returns the ops, of which the last one makes the block."""
     of = ir.VectorType(rows[0].type)
     whole = ir.VectorType.get([len(rows), of.shape[0]], of.element_type)
-    block = Emit(e.ip, e.loc, list(whole.shape)).constant(0, of.element_type).value
+    made: list[ir.Operation] = [Emit(e.ip, e.loc, list(whole.shape)).constant(0, of.element_type).value.owner]
     for k, row in enumerate(rows):
-        block = e.op("vector.insert", [whole], [row, block], static_position=ir.DenseI64ArrayAttr.get([k])).result
+        at = ir.DenseI64ArrayAttr.get([k])
+        made.append(e.op("vector.insert", [whole], [row, made[-1].result], static_position=at))
+    return made
+
+
+def _transpose_block(e: Emit, rows: list[ir.Value]) -> list[ir.Value]:
+    of = ir.VectorType(rows[0].type)
     turned = ir.VectorType.get([of.shape[0], len(rows)], of.element_type)
     permutation = ir.DenseI64ArrayAttr.get([1, 0])
-    block = e.op("vector.transpose", [turned], [block], permutation=permutation).result
+    block = e.op("vector.transpose", [turned], [_stack(e, rows)[-1].result], permutation=permutation).result
     return [_row(e, block, k) for k in range(of.shape[0])]
 
 

@@ -22,14 +22,8 @@ def per_lane(op: ir.Operation, make: Callable[..., Num]) -> Num:
         return e.wrap(together([make(*map(e.wrap, lane)).value for lane in scalars]))
 
 
-def intrinsic(name: str, count: int = 1) -> Callable[..., Num]:
-    """Returns a function that calls an LLVM intrinsic with `count` operands and a result of the first one's type."""
-    attributes: dict[str, ir.Attribute] = {
-        "intrin": ir.StringAttr.get(name),
-        "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([count, 0]),
-    }
-    return lambda *operands: operands[0].at.make("llvm.call_intrinsic", operands[0].value.type, *operands, **attributes)
+def _intrinsic(name: str) -> Callable[..., Num]:
+    return lambda *operands: operands[0].at.intrinsic(name, *operands)
 
 
 def lower_marked(op: ir.Operation) -> None:
@@ -39,10 +33,10 @@ def lower_marked(op: ir.Operation) -> None:
     They are NVPTX's own intrinsics, since LLVM's exp2 has no form that flushes denormals, and its fdiv none for div.full.
     """
     if op.name == "arith.divf" and hardware.by_reciprocal(op):
-        reciprocal = intrinsic("llvm.nvvm.rcp.approx.ftz.f")
+        reciprocal = _intrinsic("llvm.nvvm.rcp.approx.ftz.f")
         replace(op, per_lane(op, lambda x, y: x * reciprocal(y)))
     else:
-        replace(op, per_lane(op, intrinsic(MARKED[op.name], len(op.operands))))
+        replace(op, per_lane(op, _intrinsic(MARKED[op.name])))
 
 
 MARKED = {
@@ -76,8 +70,7 @@ def lower_slice(op: ir.Operation) -> None:
 def lower_instruction(op: ir.Operation) -> None:
     """Lowers functions that are one or a few instructions to LLVM's intrinsics; upstream calls libdevice for each lane."""
     e = Emit.before(op)
-    operands = [e.wrap(v) for v in op.operands]
-    result = intrinsic(INSTRUCTIONS[op.name], len(operands))(*operands)
+    result = e.intrinsic(INSTRUCTIONS[op.name], *map(e.wrap, op.operands))
     replace(op, 1.0 / result if op.name == "math.rsqrt" else result)
 
 

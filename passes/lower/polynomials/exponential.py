@@ -1,7 +1,5 @@
 """exp, exp2 and expm1 of f32, and the parts of exp that other functions use."""
 
-from torch_mlir import ir
-
 from ...ir.emit import Num
 
 LOG2_E = 1.4426950408889634
@@ -100,12 +98,4 @@ def scale(x: Num, whole: Num) -> Num:
 
 def ldexp(x: Num, count: Num) -> Num:
     """x * 2**count by LLVM's intrinsic; the LLVM dialect's own op for it takes no vectors."""
-    return x.at.make(
-        "llvm.call_intrinsic",
-        x.value.type,
-        x,
-        count,
-        intrin=ir.StringAttr.get("llvm.ldexp"),
-        op_bundle_sizes=ir.DenseI32ArrayAttr.get([]),
-        operandSegmentSizes=ir.DenseI32ArrayAttr.get([2, 0]),
-    )
+    return x.at.intrinsic("llvm.ldexp", x, count)

@@ -16,8 +16,6 @@ from .values import Spread, WholeMask, WindowMask, elements, has_blocks, togethe
 if TYPE_CHECKING:
     from .kernel import ThreadKernel
 
-WORKGROUP = "#gpu.address_space<workgroup>"
-
 
 def literal(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers arith.constant: a splat becomes one vector for all accesses."""
@@ -142,31 +140,8 @@ def check(k: "ThreadKernel", op: ir.Operation) -> None:
         ir.Operation.create("cf.assert", operands=[fine], attributes={"msg": op.attributes["message"]})
 
 
-def alloca(k: "ThreadKernel", op: ir.Operation) -> None:
-    """Lowers a transpose tile's scratch memory, which threads fill together, to shared memory padded against bank conflicts."""
-    type_ = ir.MemRefType(op.results[0].type)
-    rows, columns = type_.shape
-    item = type_.element_type.width // 8
-    padded = [rows, columns + square.padding(item)]
-    k.held[op.results[0]] = k.attribution(ir.MemRefType.get(padded, type_.element_type, None, ir.Attribute.parse(WORKGROUP)))
-
-
-def transpose(k: "ThreadKernel", op: ir.Operation) -> None:
-    """Lowers tile.transpose, by accesses as wide as the alignment of its rows allows."""
-    source, first, rows, columns, scratch = op.operands
-    buffer = k.uniform(source)
-    item = ir.MemRefType(buffer.type).element_type.width // 8
-    stride = ir.IntegerAttr(op.attributes["stride"]).value
-    divisor = 64
-    for n in (k.divisors.of(first), k.divisors.of(columns), stride, max(k.aligned[buffer] // item, 1)):
-        while divisor > 1 and n % divisor:
-            divisor //= 2
-    bounds = [k.uniform(v) for v in (first, rows, columns)]
-    square.fill(op, buffer, k.uniform(scratch), bounds, divisor, k.shape, k.memory, k.at, k.thread)
-
-
 HANDLERS: dict[str, Callable[["ThreadKernel", ir.Operation], None]] = {
     "arith.constant": literal, "arith.select": select, "vector.broadcast": broadcast, "vector.step": step,
     "vector.create_mask": create_mask, "vector.transfer_read": read, "vector.transfer_write": write, "memref.store": store,
-    "memref.alloca": alloca,
+    "memref.alloca": square.alloca,
 }  # fmt: skip

@@ -13,7 +13,7 @@ from ..tile_ops import handlers
 from . import blocks, control
 from .collective.exchange import Exchange
 from .collective.reductions import Reduction, reduce
-from .collective.workgroup import Workgroup
+from .collective.workgroup import WORKGROUP, Workgroup
 from .divisors import Divisors
 from .groups import Groups
 from .memory import Mask, ThreadMemory
@@ -22,7 +22,6 @@ from .tile_ops import TILE_OPS
 from .values import Held, Spread, WholeMask, WindowMask, as_spread, has_blocks, joining, per_part, vector_type
 from .vendor import Vendor
 
-WORKGROUP = "#gpu.address_space<workgroup>"
 REDUCES = ("vector.reduction", "tile.exp_total", "tile.scan")
 ELEMENTWISE = ("arith.", "math.", "llvm.")
 

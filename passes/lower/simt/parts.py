@@ -1,7 +1,6 @@
 """Emits kernels whose programs are of several kinds (horizontal fusion): the CTA's number decides which part runs."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from torch_mlir import ir
@@ -12,58 +11,44 @@ from .threads import Indices, Shape, block_id, either
 from .vendor import Vendor
 
 PART = "tile.part"
-
-
-@dataclass(frozen=True)
-class _Part:
-    op: ir.Operation
-    first: int  # its first CTA
+Part = tuple[ir.Operation, int]
+"""A tile.part and the number of its first CTA."""
 
 
 def fill(tile: ir.Operation, entry: ir.Block, warp: int, vendor: Vendor) -> int:
     """Fills a gpu.func's entry block with one thread's code of a tile function; returns how many shared memory buffers it takes."""
     workgroup = Workgroup(entry)
-    parts = _parts(tile, warp)
+    kernel = partial(ThreadKernel, tile, entry, workgroup, warp, vendor)
+
+    def emit(part: ir.Operation, first: int) -> None:
+        workgroup.next_part()
+        with part.location:
+            kernel(part, first).emit()
+
     with ir.InsertionPoint(entry):
         if "tile.dependent" in tile.attributes:
             vendor.wait_for_previous_kernel()
-        if parts:
-            _choose(tile, parts, entry, workgroup, warp, vendor, Indices(entry), block_id())
+        if parts := _parts(tile, warp):
+            _choose(parts, emit, Indices(entry), block_id())
         else:
-            ThreadKernel(tile, entry, workgroup, warp, vendor).emit()
+            kernel().emit()
     return len(workgroup.buffers)
 
 
-def _parts(tile: ir.Operation, warp: int) -> list[_Part]:
+def _parts(tile: ir.Operation, warp: int) -> list[Part]:
     parts, first = [], 0
-    for op in tile.regions[0].blocks[0].operations:
-        if op.operation.name == PART:
-            parts.append(_Part(op.operation, first))
-            first += Shape.of(op.operation, warp).ctas(ir.IntegerAttr(op.attributes["tile.grid"]).value)
+    for op in (o.operation for o in tile.regions[0].blocks[0].operations if o.operation.name == PART):
+        parts.append((op, first))
+        first += Shape.of(op, warp).ctas(ir.IntegerAttr(op.attributes["tile.grid"]).value)
     return parts
 
 
-def _choose(
-    tile: ir.Operation,
-    parts: Sequence[_Part],
-    entry: ir.Block,
-    workgroup: Workgroup,
-    warp: int,
-    vendor: Vendor,
-    at: Indices,
-    cta: ir.Value,
-) -> None:
+def _choose(parts: Sequence[Part], emit: Callable[[ir.Operation, int], None], at: Indices, cta: ir.Value) -> Sequence[ir.Value]:
     """Emits the part that a CTA belongs to, found by bisection. All threads of a CTA take the same branch, so that barriers may
     stand in it."""
     if len(parts) == 1:
-        workgroup.next_part()
-        with parts[0].op.location:
-            ThreadKernel(tile, entry, workgroup, warp, vendor, parts[0].op, parts[0].first).emit()
-        return
-    half = len(parts) // 2
-
-    def choose(some: Sequence[_Part]) -> Sequence[ir.Value]:
-        _choose(tile, some, entry, workgroup, warp, vendor, at, cta)
+        emit(*parts[0])
         return ()
-
-    either(at.below(cta, parts[half].first), (), partial(choose, parts[:half]), partial(choose, parts[half:]))
+    half = len(parts) // 2
+    makes = [partial(_choose, some, emit, at, cta) for some in (parts[:half], parts[half:])]
+    return either(at.below(cta, parts[half][1]), (), *makes)

@@ -80,13 +80,10 @@ class Masks:
         said |= {"offset": of.offset, "window": of.window}
         key = (read, of.causal, turned, *said.values())
         if key not in self.listed:
-            number = ir.IntegerType.get_signless(64)
-            given = {name: ir.IntegerAttr.get(number, x) for name, x in said.items()}
-            given |= {"causal": ir.BoolAttr.get(of.causal), "turned": ir.BoolAttr.get(turned)}
             counts = -(-scores[QUERY] // m), -(-scores[KEY] // n)
             shape = [*shape_of(read)[:QUERY], counts[turned], counts[not turned] + 2]
             type_ = ir.RankedTensorType.get(shape, ir.IntegerType.get_signless(32))
-            made = kernel_call(BLOCKS, [read], [type_], {"of": ir.StringAttr.get("attention's mask"), **given})
+            made = kernel_call(BLOCKS, [read], [type_], {"of": "attention's mask", **said, "causal": of.causal, "turned": turned})
             self.listed[key] = made.results[0]
         return self.listed[key]
 
@@ -114,11 +111,9 @@ def _constant(value: np.ndarray) -> ir.Value:
 
 def _bounds(there: ir.Value, span: tuple[int, int]) -> ir.Value:
     """Emits bounds, i32 of shape (batch or 1, heads or 1, 2): the first visible key within `span`, and one past the last."""
-    number = ir.IntegerType.get_signless(64)
     shape = shape_of(there)
-    said = {name: ir.IntegerAttr.get(number, n) for name, n in zip(("low", "high"), span, strict=True)}
     type_ = ir.RankedTensorType.get([shape[BATCH], shape[HEAD], 2], ir.IntegerType.get_signless(32))
-    return kernel_call(BOUNDS, [there], [type_], {"of": ir.StringAttr.get("attention's mask"), **said}).results[0]
+    return kernel_call(BOUNDS, [there], [type_], {"of": "attention's mask", "low": span[0], "high": span[1]}).results[0]
 
 
 def _there(keys: Keys, scores: Sequence[int], number: int) -> ir.Value:

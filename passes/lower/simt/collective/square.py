@@ -1,11 +1,16 @@
 """Lowers tile.transpose among the threads of a CTA: reads a tile along rows and writes it along columns of padded shared memory."""
 
+from typing import TYPE_CHECKING
+
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref
 
-from ..memory import ThreadMemory
-from ..threads import Indices, Shape, barrier
+from ..threads import barrier
 from ..values import elements
+from .workgroup import WORKGROUP
+
+if TYPE_CHECKING:
+    from ..kernel import ThreadKernel
 
 WORD = 4  # bytes of a bank: rows are one bank longer than needed, so that a column spreads over all banks
 
@@ -15,28 +20,37 @@ def padding(item: int) -> int:
     return max(WORD // item, 1)
 
 
-def fill(
-    op: ir.Operation, source: ir.Value, square: ir.Value, bounds: list[ir.Value], divisor: int,
-    shape: Shape, memory: ThreadMemory, at: Indices, thread: ir.Value,
-) -> None:  # fmt: skip
-    """Fills the transpose tile `square` from `source`. bounds: first element, rows, columns; divisor: of the first element, the
-    stride and the number of columns."""
-    first, rows, columns = bounds
-    side = ir.MemRefType(square.type).shape[0]
-    stride = ir.IntegerAttr(op.attributes["stride"]).value
-    width = next(w for w in (8, 4, 2, 1) if divisor % w == 0 and w * ir.MemRefType(source.type).element_type.width <= 128)
+def alloca(k: "ThreadKernel", op: ir.Operation) -> None:
+    """Lowers a transpose tile's scratch memory, which threads fill together, to shared memory padded against bank conflicts."""
+    type_ = ir.MemRefType(op.results[0].type)
+    rows, columns = type_.shape
+    padded = [rows, columns + padding(type_.element_type.width // 8)]
+    k.held[op.results[0]] = k.attribution(ir.MemRefType.get(padded, type_.element_type, None, ir.Attribute.parse(WORKGROUP)))
+
+
+def transpose(k: "ThreadKernel", op: ir.Operation) -> None:
+    """Lowers tile.transpose, by accesses as wide as the alignment of its rows allows."""
+    source, scratch = k.uniform(op.operands[0]), k.uniform(op.operands[4])
+    first, rows, columns = (k.uniform(v) for v in list(op.operands)[1:4])
+    at, side = k.at, ir.MemRefType(scratch.type).shape[0]
+    stride, bits = ir.IntegerAttr(op.attributes["stride"]).value, ir.MemRefType(source.type).element_type.width
+    divisor = 64
+    for n in (*map(k.divisors.of, (op.operands[1], op.operands[3])), stride, max(k.aligned[source] // (bits // 8), 1)):
+        while divisor > 1 and n % divisor:
+            divisor //= 2
+    width = next(w for w in (8, 4, 2, 1) if divisor % w == 0 and w * bits <= 128)
     across = side // width  # threads of one row
-    high = max(shape.cta // across, 1)  # rows at a time
-    column = at.times(at.modulo(thread, across), width)
-    row = at.over(thread, across)
+    high = max(k.shape.cta // across, 1)  # rows at a time
+    column = at.times(at.modulo(k.thread, across), width)
+    row = at.over(k.thread, across)
     within = at.below(column, columns)
     loaded = []
     for start in range(0, side, high):
         i = at.add(row, start)
         inside = arith.andi(within, at.below(i, rows))
         place = at.add(at.add(first, at.times(i, stride)), column)
-        loaded.append((i, memory.load(source, arith.select(inside, place, first), width, divisor)))
+        loaded.append((i, k.memory.load(source, arith.select(inside, place, first), width, divisor)))
     for i, part in loaded:
         for e, value in enumerate(elements(part)):
-            memref.store(value, square, [at.add(column, e), i])
+            memref.store(value, scratch, [at.add(column, e), i])
     barrier()

@@ -2,6 +2,8 @@
 
 from torch_mlir import ir
 
+WORKGROUP = "#gpu.address_space<workgroup>"
+
 
 class Workgroup:
     """Buffers in shared memory, which are arguments of the kernel's entry block. Parts of a kernel never run in the same CTA, so

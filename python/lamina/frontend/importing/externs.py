@@ -1,6 +1,5 @@
 """Encodes an external call (arguments as a template, strides of results) as attributes of a private function."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,6 +10,7 @@ from lamina.core.errors import CompileError
 from lamina.dialects.graph import TF32
 from lamina.kernels.library import CONVOLUTION_BACKWARD, CONVOLUTIONS, PRODUCTS, STRICT
 from lamina.passes.fusion.bias_apart import APART
+from lamina.passes.ir.extern_calls import encoded
 
 from ..decompositions.ops.library import on_gpu
 from ..fx import support
@@ -72,13 +72,12 @@ def attributes(node: fx.Node, reason: str, given: Template) -> dict[str, ir.Attr
 
 def _attributes(node: fx.Node, reason: str, args: list[Any], kwargs: dict[str, Any]) -> dict[str, ir.Attribute]:
     results = tensor_results(node)
-    none = ir.TypeAttr.get(ir.NoneType.get())
     found: dict[str, ir.Attribute] = {
         "callee": ir.StringAttr.get(callee(node)),
         "reason": ir.StringAttr.get(reason),
         "args": ir.ArrayAttr.get([attribute(a) for a in args]),
         "kwargs": ir.DictAttr.get({name: attribute(a) for name, a in kwargs.items()}),
-        "strides": ir.ArrayAttr.get([none if t is None else ir.DenseI64ArrayAttr.get(list(t.stride())) for t in results]),
+        "strides": encoded([None if t is None else ir.DenseI64ArrayAttr.get(list(t.stride())) for t in results]),
     }
     if reason == "kernel" or found["callee"].value in STRICT:
         taken = [value.meta["val"] for value in template(node)[0]]
@@ -107,21 +106,10 @@ def callee(node: fx.Node) -> str:
     return str(support.copying(node.target) or node.target)
 
 
-_ATTRIBUTES: list[tuple[Any, Callable[[Any], ir.Attribute]]] = [
-    (_TensorMark, lambda _: ir.UnitAttr.get()),
-    (type(None), lambda _: ir.TypeAttr.get(ir.NoneType.get())),
-    (bool, ir.BoolAttr.get),
-    (int, lambda v: ir.IntegerAttr.get(ir.IntegerType.get_signless(64), v)),
-    (float, ir.FloatAttr.get_f64),
-    (str, ir.StringAttr.get),
-    (torch.dtype | torch.device | torch.layout | torch.memory_format, lambda v: ir.StringAttr.get(str(v))),
-    (list | tuple, lambda v: ir.ArrayAttr.get([attribute(a) for a in v])),
-]
-
-
 def attribute(value: Any) -> ir.Attribute:
     """Encodes one argument of a call as an attribute. Raises TypeError for types that no program can hold."""
-    for kind, make in _ATTRIBUTES:
-        if isinstance(value, kind):
-            return make(value)
-    raise TypeError(f"an argument of type {type(value).__name__}")
+    if isinstance(value, _TensorMark):
+        return ir.UnitAttr.get()
+    if isinstance(value, list | tuple):
+        return ir.ArrayAttr.get([attribute(a) for a in value])
+    return encoded(str(value) if isinstance(value, torch.dtype | torch.device | torch.layout | torch.memory_format) else value)
