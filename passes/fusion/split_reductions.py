@@ -9,8 +9,8 @@ from torch_mlir import ir
 
 from ..infra.base import Pass
 from ..ir.extern_calls import memory_strides
-from ..ir.reading import REDUCERS, Generic, producer, shape_of
-from ..trace.mixed_orders import orders_of, width
+from ..ir.reading import REDUCERS, Generic, producer, shape_of, width
+from ..trace.mixed_orders import orders_of
 from .nested_reductions import merge_nested
 from .partial_reductions import cut, split
 

@@ -1,9 +1,9 @@
 """Iteration axes of a tensor's dimensions, split on demand as index arithmetic requires."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from .affine import ZERO, Affine, Axis, SplitAxis, row_major
+from .affine import Affine, Axis, SplitAxis, offset, row_major
 
 T = TypeVar("T")
 
@@ -26,12 +26,10 @@ class Axes:
         self.index = tuple(i.rename(change) for i in self.index)
         return True
 
-    def linear(self) -> Affine:
-        """Returns the row-major position over all axes."""
-        out = ZERO
-        for axis, step in zip(self.axes, row_major(tuple(a.extent for a in self.axes)), strict=True):
-            out = out + Affine.of(axis, step)
-        return out
+
+def linear(axes: Sequence[Axis]) -> Affine:
+    """Returns the row-major position over axes."""
+    return offset(tuple(map(Affine.of, axes)), row_major(tuple(a.extent for a in axes)))
 
 
 def splitting(build: Callable[[], T], *spaces: Axes) -> T:

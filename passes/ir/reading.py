@@ -1,6 +1,9 @@
 """Reads ops, constants, types, shapes, affine indexing maps of generics and source indices of views."""
 
+import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from torch_mlir import ir
 
@@ -13,6 +16,9 @@ REDUCERS = {
     "arith.addf", "arith.mulf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf", "arith.addi",
     "arith.muli", "arith.ori", "arith.andi", "arith.xori", "arith.maxsi", "arith.minsi", "arith.maxui", "arith.minui",
 }  # fmt: skip
+
+
+T = TypeVar("T")
 
 
 class Untraceable(Exception):
@@ -105,6 +111,27 @@ def element_of(type_: ir.Type) -> ir.Type:
 def element_type(value: ir.Value) -> str:
     """Returns the element type as text."""
     return str(ir.ShapedType(value.type).element_type)
+
+
+def width(value: ir.Value) -> int:
+    """Returns the bits of a tensor's element in memory, where a bool takes 8."""
+    return max(8, int(getattr(ir.ShapedType(value.type).element_type, "width", 64)))
+
+
+def bytes_of(value: ir.Value) -> int:
+    """Returns the bytes of a tensor's elements in memory."""
+    return math.prod(shape_of(value)) * width(value) // 8
+
+
+def reached(start: T, following: Callable[[T], Iterable[T]]) -> Iterator[T]:
+    """Yields `start` and all that follows from it, each once, depth first. What follows is asked for after a value was yielded."""
+    stack, seen = [start], {start}
+    while stack:
+        yield (x := stack.pop())
+        for y in following(x):
+            if y not in seen:
+                seen.add(y)
+                stack.append(y)
 
 
 def compute_type(dtype: str) -> str:

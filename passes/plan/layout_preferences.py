@@ -18,7 +18,7 @@ from lamina.dialects.graph import CALLS
 from lamina.kernels.library import CONVOLUTIONS, PRODUCTS
 
 from ..families.conv.calls import channels_last
-from ..ir.reading import Generic, shape_of
+from ..ir.reading import Generic, bytes_of, shape_of
 from ..ir.views import is_view, source_strides, view_layout
 from ..space.direct_convolution import WINDOW
 
@@ -195,11 +195,6 @@ def _inherited(op: ir.Operation, operands: Sequence[Layout]) -> dict[ir.Value, S
             if all(steps.get(loop) or n == 1 for loop, n in zip(loops, shape_of(out), strict=True)):
                 found[out] = tuple(steps.get(loop, 0) for loop in loops)
     return found
-
-
-def bytes_of(value: ir.Value) -> int:
-    """Returns the bytes of a tensor's elements."""
-    return math.prod(shape_of(value)) * max(8, int(getattr(ir.RankedTensorType(value.type).element_type, "width", 64))) // 8
 
 
 def keeps_order(op: ir.Operation, rank: int) -> bool:

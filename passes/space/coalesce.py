@@ -1,5 +1,7 @@
 """Coalesces loops: adjacent axes become one where every access has a single stride over both."""
 
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ..ir.affine import ZERO, Affine, Axis
@@ -21,6 +23,10 @@ class Merged:
     rename: dict[Axis, Affine]
     axis_of: dict[Axis, Axis]
     quotients: dict[Expr, int] = field(default_factory=dict)
+
+    def merged(self, axes: Iterable[Axis]) -> set[Axis]:
+        """Returns what axes have become."""
+        return {self.axis_of.get(a, a) for a in axes}
 
     def parts(self, axis: Axis) -> tuple[Axis, ...]:
         """Returns the axes that a merged one was made of, the last the fastest; the axis itself where it was not merged."""
@@ -52,20 +58,18 @@ def coalesce(rows: tuple[Axis, ...], columns: tuple[Axis, ...], places: list[Aff
                 runs[-1].append(a)
             else:
                 runs.append([a])
-        out = []
-        for run in runs:
-            if len(run) == 1:
-                out.append(run[0])
-                continue
-            extent = 1
-            for a in run:
-                extent *= a.extent
-            axis = Axis(extent, "".join(a.name for a in run))
-            for a in run[:-1]:
-                rename[a] = ZERO
-            rename[run[-1]] = Affine.of(axis)
-            axis_of.update(dict.fromkeys(run, axis))
-            out.append(axis)
-        return tuple(out)
+        return tuple(as_one(run, rename, axis_of) for run in runs)
 
     return Merged(merge(rows), merge(columns), rename, axis_of)
+
+
+def as_one(axes: Sequence[Axis], rename: dict[Axis, Affine], axis_of: dict[Axis, Axis]) -> Axis:
+    """Returns one axis that runs over several, the last the fastest. Adds to `rename` what replaces them in indices that are even
+    along it, and to `axis_of` that it does."""
+    if len(axes) == 1:
+        return axes[0]
+    whole = Axis(math.prod(a.extent for a in axes), "".join(a.name for a in axes))
+    rename.update(dict.fromkeys(axes[:-1], ZERO))
+    rename[axes[-1]] = Affine.of(whole)
+    axis_of.update(dict.fromkeys(axes, whole))
+    return whole

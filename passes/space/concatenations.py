@@ -12,12 +12,10 @@ from .space import Space
 def part_extent(space: Space, merged: Merged, vector: Axis) -> int:
     """Returns the largest block extent along `vector` with which every block lies within one part of every concatenation along it.
     Returns 0 where there are no concatenations, or where no part has more than two loads, which cost less than a branch."""
-    choices = [c for r in space.results for e in walk(r.expr) if (c := choice_of(e))]
+    choices = [c for e in space.expressions if (c := choice_of(e))]
     found = [(ends, yes, no) for bound, yes, no in choices if (ends := ends_along(bound, merged, vector))]
     loads = [
-        sum(isinstance(x, Load) and vector in {merged.axis_of.get(a, a) for a in x.free} for x in walk(part))
-        for _, *parts in found
-        for part in parts
+        sum(isinstance(x, Load) and vector in merged.merged(x.free) for x in walk(part)) for _, *parts in found for part in parts
     ]
     return math.gcd(vector.extent, *(n for ends, *_ in found for n in ends)) if max(loads, default=0) > 2 else 0
 

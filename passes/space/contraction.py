@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from ..ir.affine import Affine, Axis
 from ..ir.expressions import Apply, Expr, InBounds, Load, Position, Reduce, Scan
+from ..ir.reading import reached
 from .coalesce import Merged, coalesce
 from .space import Result, Space
 
@@ -107,6 +108,19 @@ def before_rounding(e: Expr) -> Expr:
     return narrow if narrow.dtype == FLOAT8 else e
 
 
+def factors_of(product: Reduce) -> tuple[Expr, Expr]:
+    """Returns what a sum of products multiplies. Raises Unfit for any other reduction."""
+    arg = product.arg
+    if product.op != "arith.addf" or not (isinstance(arg, Apply) and arg.op == "arith.mulf"):
+        raise Unfit("a reduction that is no sum of products of elements")
+    one, two = arg.operands
+    return one, two
+
+
+class Unfit(Exception):
+    """Raised where a space cannot be computed as asked; the message says why."""
+
+
 class _Factors(NamedTuple):
     """The factors of one product; see Contraction."""
 
@@ -118,9 +132,7 @@ class _Factors(NamedTuple):
 
 
 def _factors(product: Reduce, merged: Merged, dtype: str) -> _Factors:
-    factors = product.arg.operands if isinstance(product.arg, Apply) and product.arg.op == "arith.mulf" else ()
-    if product.op != "arith.addf" or len(factors) != 2:
-        raise Unfit("a reduction that is no sum of products of elements")
+    factors = factors_of(product)
     a, b = map(before_rounding, factors)
     if dtype == "f32" and (a is factors[0] or b is factors[1]):
         raise Unfit("factors of f32 that are not rounded to tf32")
@@ -128,7 +140,7 @@ def _factors(product: Reduce, merged: Merged, dtype: str) -> _Factors:
         raise Unfit("factors of f8E4M3FN that are not in memory")
     for factor in (a, b):
         _check(outside(factor, ()), "a factor")
-    of_a, of_b = ({merged.axis_of.get(x, x) for x in f.free} for f in (a, b))
+    of_a, of_b = (merged.merged(f.free) for f in (a, b))
     rows = [x for x in merged.rows if x.extent != 1]
     if neither := [x for x in rows if x not in of_a | of_b]:
         raise Unfit(f"the product is the same along {neither[0]}")
@@ -140,10 +152,6 @@ def _factors(product: Reduce, merged: Merged, dtype: str) -> _Factors:
         if len(axes) > 1:
             raise Unfit(f"the {name} of the product are no one axis: {', '.join(map(str, axes))}")
     return _Factors(a, b, batch, next(iter(only_a), None), next(iter(only_b), None))
-
-
-class Unfit(Exception):
-    """Raised where a space is no product that blocks can compute; the message says why."""
 
 
 def check_surroundings(space: Space) -> None:
@@ -167,14 +175,9 @@ def _check(expressions: Iterable[Expr], place: str) -> None:
 
 def outside(root: Expr, products: tuple[Reduce, ...]) -> list[Expr]:
     """Returns the expressions under `root` but for the products and their operands, each once."""
-    seen: dict[Expr, None] = {}
-    stack = [root]
-    while stack:
-        e = stack.pop()
-        if e not in products and e not in seen:
-            seen[e] = None
-            stack.extend(e.args)
-    return list(seen)
+    if root in products:
+        return []
+    return list(reached(root, lambda e: [a for a in e.args if a not in products]))
 
 
 EPILOGUE = frozenset(

@@ -12,16 +12,12 @@ from ..ir.expressions import Apply, InBounds, Load, Position, Reduce, Scan, walk
 from ..ir.guards import Bound
 from ..ir.reading import Generic
 from .coalesce import Merged
+from .contraction import Unfit
 from .flatten import flatten
-from .schedule import bits
 from .space import Space
-from .vector_width import Aligned
+from .vector_width import Aligned, accesses_of, is_whole
 
 WINDOW = "graph.window"  # on a convolution's group: computed directly, or, with graph.choice, as implicit GEMM
-
-
-class NoDirectConvolution(Exception):
-    """Raised where a space is no convolution that this scheme can compute; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +83,10 @@ def direct_convolution_of(space: Space, aligned: Aligned, results: list[int]) ->
     aligned, results  bytes that the memory of arguments, and of results, is aligned to
     """
     if len(space.reductions) != 1:
-        raise NoDirectConvolution("not one sum over a window of images")
+        raise Unfit("not one sum over a window of images")
     (product,) = space.reductions
     if product.op != "arith.addf" or any(r.full for r in space.results):
-        raise NoDirectConvolution("not one sum over a window of images")
+        raise Unfit("not one sum over a window of images")
     batch, *images, down, across, depth = axes_of_windows(space, next(iter(aligned)).owner)
     merged, features = Merged(space.rows, space.columns, {}, {}), 0
     channel, row, column = images[-3:]
@@ -99,22 +95,22 @@ def direct_convolution_of(space: Space, aligned: Aligned, results: list[int]) ->
         merged, channel = flatten(merged, (images[0], images[1]))
     _check(space, merged, channel)
     if 1 in (channel.extent, column.extent):
-        raise NoDirectConvolution("a dimension of 1")
+        raise Unfit("a dimension of 1")
     length = nvvm.strip(column.extent)
     if length is None:
-        raise NoDirectConvolution(f"rows of {column.extent} columns cannot be cut into strips")
+        raise Unfit(f"rows of {column.extent} columns cannot be cut into strips")
     most = nvvm.GROUP_WIDTH if features else nvvm.strip_width(length)
     vec = _width(space, merged, channel, aligned, results, most)
     products = down.extent * across.extent * depth.extent
     config, inner = nvvm.strips(channel.extent, vec, products, *([nvvm.group_resident(length)] if features else []))
     if channel.extent % (config.lanes * inner):
-        raise NoDirectConvolution(f"{channel.extent} channels are no whole blocks")
+        raise Unfit(f"{channel.extent} channels are no whole blocks")
     strips = Axis(-(-column.extent // length), "strip")
     first = Axis(column.extent - length + 1, "first") if column.extent % length else None
     step, spread = _steps(product, column, across)
     pixels = len({j * step + k * spread for j in range(length) for k in range(across.extent)})
     if pixels > nvvm.STRIP_PIXELS:
-        raise NoDirectConvolution(f"{pixels} pixels of a row for {length} windows")
+        raise Unfit(f"{pixels} pixels of a row for {length} windows")
     height = _height(product, down)
     chunk = nvvm.strip_chunk(depth.extent, across.extent * vec)
     return DirectConvolution(
@@ -132,7 +128,7 @@ def axes_of_windows(space: Space, block: ir.Block) -> list[Axis]:
     axes = []
     for n in extents:
         if n != 1 and (not left or left[0].extent != n):
-            raise NoDirectConvolution("what follows the sum divides one of its dimensions")
+            raise Unfit("what follows the sum divides one of its dimensions")
         axes.append(Axis(1, "one") if n == 1 else left.pop(0))
     return axes if len(axes) == 8 else [*axes, Axis(1, "depth")]
 
@@ -143,18 +139,18 @@ def _check(space: Space, merged: Merged, channel: Axis) -> None:
     def along(at: Affine) -> int:
         at = at.rename(merged.rename)
         if any(not isinstance(t, Axis) and t not in merged.quotients for t, _ in at.terms):
-            raise NoDirectConvolution("a load whose place other values say")
+            raise Unfit("a load whose place other values say")
         return at.coefficient(channel)
 
-    for e in dict.fromkeys(e for r in space.results for e in walk(r.expr)):
+    for e in space.expressions:
         if isinstance(e, Position | Scan):
-            raise NoDirectConvolution("a result that tells where it is, or a scan")
+            raise Unfit("a result that tells where it is, or a scan")
         if isinstance(e, Load) and along(e.at) not in (0, 1):
-            raise NoDirectConvolution("a load whose neighbors in memory are no channels")
+            raise Unfit("a load whose neighbors in memory are no channels")
         if isinstance(e, Load | InBounds) and any(b.message or along(b.at) or _by_group(b.at, merged) for b in e.guard):
-            raise NoDirectConvolution("a bound on channels, or one that is the user's error")
+            raise Unfit("a bound on channels, or one that is the user's error")
     if any(along(r.at) != 1 for r in space.results):
-        raise NoDirectConvolution("a result whose neighbors in memory are no channels")
+        raise Unfit("a result whose neighbors in memory are no channels")
 
 
 def _by_group(at: Affine, merged: Merged) -> bool:
@@ -164,29 +160,15 @@ def _by_group(at: Affine, merged: Merged) -> bool:
 
 def _width(space: Space, merged: Merged, channel: Axis, aligned: Aligned, results: list[int], width: int) -> int:
     """Returns the channels of a thread, at most `width`, all of one group."""
-    accesses = [(e.at, bits(_stored(e)), aligned[e.tensor]) for r in space.results for e in walk(r.expr) if isinstance(e, Load)]
-    accesses += [(r.at, bits(r.dtype), a) for r, a in zip(space.results, results, strict=True)]
-    places = [(at.rename(merged.rename), size, start) for at, size, start in accesses]
+    along = [a for a in accesses_of(space, merged, aligned, results, guarded=True) if a.at.coefficient(channel)]
     groups = merged.quotients.values()
-    while width > 1 and not (all(n % width == 0 for n in groups) and all(_whole(*place, channel, width) for place in places)):
+    while width > 1 and not (
+        all(n % width == 0 for n in groups) and all(is_whole(a, width, channel, merged.quotients) for a in along)
+    ):
         width //= 2
     if width < 2:
-        raise NoDirectConvolution("channels that are not read by pairs")
+        raise Unfit("channels that are not read by pairs")
     return width
-
-
-def _stored(e: Load) -> str:
-    return str(e.tensor.type.element_type).replace("i1", "i8")
-
-
-def _whole(at: Affine, size: int, start: int, channel: Axis, width: int) -> bool:
-    if channel.extent % width:
-        return False
-    if not at.coefficient(channel):
-        return True
-    access = min(width * size, 128)
-    steps = [at.constant, *(c for t, c in at.terms if t is not channel)]
-    return start * 8 % access == 0 and all(n % width == 0 for n in steps)
 
 
 def _steps(product: Reduce, column: Axis, across: Axis) -> tuple[int, int]:
@@ -197,7 +179,7 @@ def _steps(product: Reduce, column: Axis, across: Axis) -> tuple[int, int]:
             spread = e.at.coefficient(across)
             unit = math.gcd(step, spread)
             return step // unit, spread // unit
-    raise NoDirectConvolution("a sum over a window of what has none")
+    raise Unfit("a sum over a window of what has none")
 
 
 def _height(product: Reduce, down: Axis) -> Bound | None:
@@ -209,9 +191,9 @@ def _height(product: Reduce, down: Axis) -> Bound | None:
     if not found:
         return None
     if len(found) > 1:
-        raise NoDirectConvolution("rows of the window with bounds of several kinds")
+        raise Unfit("rows of the window with bounds of several kinds")
     if not _is_zero_outside(product):
-        raise NoDirectConvolution("windows that count what is outside of the image")
+        raise Unfit("windows that count what is outside of the image")
     return next(iter(found))
 
 
@@ -221,4 +203,4 @@ def _is_zero_outside(product: Reduce) -> bool:
     return isinstance(arg, Apply) and arg.op == "arith.mulf" and any(isinstance(f, Load) and f.guard for f in arg.operands)
 
 
-__all__ = ["WINDOW", "DirectConvolution", "NoDirectConvolution", "axes_of_windows", "direct_convolution_of"]
+__all__ = ["WINDOW", "DirectConvolution", "axes_of_windows", "direct_convolution_of"]

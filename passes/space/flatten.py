@@ -5,6 +5,8 @@ the pixels of a channel. Over the one axis f, the channel is f // pixels and the
 contiguous over both keeps the index f, since the quotients cancel.
 """
 
+import math
+
 from ..ir.affine import Affine, Axis
 from ..ir.expressions import Apply, Const, Expr, Position
 from .coalesce import Merged
@@ -13,10 +15,7 @@ from .coalesce import Merged
 def flatten(merged: Merged, axes: tuple[Axis, ...]) -> tuple[Merged, Axis]:
     """Returns `merged` with `axes` as one axis, and that axis. They must be adjacent among its columns or among its rows, the
     slowest first."""
-    extent = 1
-    for a in axes:
-        extent *= a.extent
-    whole = Axis(extent, "".join(a.name for a in axes))
+    whole = Axis(math.prod(a.extent for a in axes), "".join(a.name for a in axes))
     quotients: dict[Expr, int] = {}
     change: dict[Axis, Affine] = {}
     inner, rest = 1, Affine.of(whole)

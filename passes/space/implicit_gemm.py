@@ -5,12 +5,10 @@ result does from pixel to pixel, blocks read and write it as in any GEMM. Where 
 overlap, blocks are gathered (passes/tile/emit/gathers.py).
 """
 
-from collections.abc import Sequence
-
-from ..ir.affine import ZERO, Affine, Axis
-from ..ir.expressions import HALF, Apply, Load
-from .coalesce import Merged
-from .contraction import Contraction, Unfit, before_rounding, check_surroundings
+from ..ir.affine import Affine, Axis
+from ..ir.expressions import HALF, Load
+from .coalesce import Merged, as_one
+from .contraction import Contraction, Unfit, before_rounding, check_surroundings, factors_of
 from .space import Space
 
 WIDE = 1 << 31  # elements from which on an index needs 64 bits
@@ -26,9 +24,9 @@ def windows_of(space: Space, factors: str) -> Contraction:
         raise Unfit(f"{len(space.reductions)} reductions on {factors}, not one on {', '.join(HALF)} or tf32")
     check_surroundings(space)
     (product,) = space.reductions
-    pair = product.arg.operands if isinstance(product.arg, Apply) and product.arg.op == "arith.mulf" else ()
-    image, weight = map(before_rounding, pair) if len(pair) == 2 else (None, None)
-    if product.op != "arith.addf" or not isinstance(image, Load) or not isinstance(weight, Load):
+    pair = factors_of(product)
+    image, weight = map(before_rounding, pair)
+    if not (isinstance(image, Load) and isinstance(weight, Load)):
         raise Unfit("no sum of products of elements of an image and a weight")
     if factors == "f32" and image is pair[0]:
         raise Unfit("factors of f32 that are not rounded to tf32")
@@ -41,26 +39,12 @@ def windows_of(space: Space, factors: str) -> Contraction:
         raise Unfit("a convolution without pixels, features or a window")
     _check_places(space)
     rename: dict[Axis, Affine] = {}
-    (m, *_), (n, *_), (k, *_) = axes = [_as_one(x, rename) for x in (pixels, features, window)]
-    axis_of = {x: axis for axis, of in axes if len(of) > 1 for x in of}
+    axis_of: dict[Axis, Axis] = {}
+    m, n, k = (as_one(axes, rename, axis_of) for axes in (pixels, features, window))
     merged = Merged((*batch, m, n), (k,), rename, axis_of)
     summed = (0,) * len(space.results)
     rounded = "tf32" if factors == "f32" else factors
     return Contraction(merged, batch, m, n, k, image, (weight,), rounded, space.reductions, space.results, summed)
-
-
-def _as_one(axes: Sequence[Axis], rename: dict[Axis, Affine]) -> tuple[Axis, tuple[Axis, ...]]:
-    """Returns one axis that runs over several, the last the fastest, and these. Adds to `rename` what replaces them where indices
-    are even."""
-    if len(axes) == 1:
-        return axes[0], tuple(axes)
-    extent = 1
-    for x in axes:
-        extent *= x.extent
-    whole = Axis(extent, "".join(x.name for x in axes))
-    rename.update(dict.fromkeys(axes[:-1], ZERO))
-    rename[axes[-1]] = Affine.of(whole)
-    return whole, tuple(axes)
 
 
 def _check_places(space: Space) -> None:

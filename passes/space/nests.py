@@ -6,6 +6,7 @@ from typing import Any
 
 from ..ir.affine import Axis
 from ..ir.expressions import Apply, Const, Expr, Reduce, Scan, walk
+from ..ir.reading import reached
 from ..trace.materialize import COST
 from .space import Result, Space
 
@@ -115,12 +116,5 @@ def worth_keeping(
 
 def cost(e: Expr) -> int:
     """Returns the cost of the operations under `e`, down to loads and reductions."""
-    total, stack, seen = 0, [e], set()
-    while stack:
-        x = stack.pop()
-        if x in seen or isinstance(x, Reduce):
-            continue
-        seen.add(x)
-        total += COST.get(x.op, 1) if isinstance(x, Apply) else 0
-        stack.extend(x.args)
-    return total
+    under = reached(e, lambda x: [a for a in x.args if not isinstance(a, Reduce)])
+    return sum(COST.get(x.op, 1) for x in under if isinstance(x, Apply))

@@ -9,10 +9,11 @@ from torch_mlir import ir
 from lamina.schedules import cpu
 
 from ..ir.affine import Affine, Axis
-from ..ir.expressions import Apply, Load, Reduce, Scan, walk
+from ..ir.expressions import Load, Reduce, Scan
 from ..ir.reading import shape_of
 from .coalesce import Merged
-from .direct_convolution import NoDirectConvolution, axes_of_windows
+from .contraction import Unfit, factors_of
+from .direct_convolution import axes_of_windows
 from .space import Space
 
 PLANES = "graph.planes"  # on a depthwise convolution's group for a CPU: stride, padding and dilation
@@ -89,23 +90,22 @@ class Planes:
 def planes_of(space: Space, window: PlaneWindow, block: ir.Block) -> Planes:
     """Returns the schedule of a space that is a depthwise convolution. Raises Unfit where this scheme cannot compute it."""
     if len(space.reductions) != 1 or any(r.full for r in space.results):
-        raise NoDirectConvolution("not one sum over a window of images")
+        raise Unfit("not one sum over a window of images")
     (product,) = space.reductions
     batch, *images, down, across, depth = axes_of_windows(space, block)
     if len(images) != 3 or depth.extent != 1:
-        raise NoDirectConvolution("sums of several channels")
+        raise Unfit("sums of several channels")
     channel, row, column = images
     image, weight = _factors(product, row, column)
-    seen = dict.fromkeys(e for r in space.results for e in walk(r.expr))
-    if any(isinstance(e, Scan) for e in seen) or any(r.at.coefficient(column) != 1 for r in space.results):
-        raise NoDirectConvolution("a scan, or a result whose neighbors in memory are no columns")
-    if any(isinstance(e, Load) and any(b.message for b in e.guard) for e in seen):
-        raise NoDirectConvolution("indices of the user")
+    if any(isinstance(e, Scan) for e in space.expressions) or any(r.at.coefficient(column) != 1 for r in space.results):
+        raise Unfit("a scan, or a result whose neighbors in memory are no columns")
+    if any(b.message for e in space.loads for b in e.guard):
+        raise Unfit("indices of the user")
     size = shape_of(image.tensor)[-2:]
     pitch = _pitch(image.at, window, (row, down), (column, across))
     rest = tuple((t, c) for t, c in image.at.terms if t in (batch, channel))
     if len(rest) + sum(t in (row, column, down, across) for t, _ in image.at.terms) != len(image.at.terms):
-        raise NoDirectConvolution("a load whose place other values say")
+        raise Unfit("a load whose place other values say")
     origin = Affine(image.at.constant + window.padding[0] * pitch + window.padding[1], rest)
     lanes, rows = cpu.tile(column.extent, row.extent)
     blocks = -(-column.extent // lanes)
@@ -117,7 +117,7 @@ def planes_of(space: Space, window: PlaneWindow, block: ir.Block) -> Planes:
 
     chunk = cpu.chunk(row.extent, rows, lambda n: height(n) * width * step * 4)
     if chunk is None:
-        raise NoDirectConvolution("rows that are too long")
+        raise Unfit("rows that are too long")
     chunks = Axis(row.extent // chunk, "chunk")
     return Planes(
         Merged(space.rows, space.columns, {}, {}), window, batch, channel, row, column, down, across, product, image, weight,
@@ -127,15 +127,12 @@ def planes_of(space: Space, window: PlaneWindow, block: ir.Block) -> Planes:
 
 def _factors(product: Reduce, row: Axis, column: Axis) -> tuple[Load, Load]:
     """Returns the image and the weight, both of f32."""
-    arg = product.arg
-    if product.op != "arith.addf" or not (isinstance(arg, Apply) and arg.op == "arith.mulf" and product.dtype == "f32"):
-        raise NoDirectConvolution("not a sum of products")
-    one, two = arg.operands
+    one, two = factors_of(product)
     if not (isinstance(one, Load) and isinstance(two, Load)):
-        raise NoDirectConvolution("factors that are computed")
+        raise Unfit("factors that are computed")
     moving = [e for e in (one, two) if e.free & {row, column}]
     if len(moving) != 1 or any(str(ir.RankedTensorType(e.tensor.type).element_type) != "f32" for e in (one, two)):
-        raise NoDirectConvolution("not an image of f32 and a weight")
+        raise Unfit("not an image of f32 and a weight")
     return (one, two) if moving[0] is one else (two, one)
 
 
@@ -143,12 +140,12 @@ def _pitch(at: Affine, window: PlaneWindow, vertical: tuple[Axis, Axis], horizon
     """Returns the elements between rows of the image."""
     for axis, step in zip(horizontal, (window.stride[1], window.dilation[1]), strict=True):
         if axis.extent > 1 and at.coefficient(axis) != step:
-            raise NoDirectConvolution("an image whose columns are not neighbors in memory")
+            raise Unfit("an image whose columns are not neighbors in memory")
     found = {
         at.coefficient(axis) // step
         for axis, step in zip(vertical, (window.stride[0], window.dilation[0]), strict=True)
         if axis.extent > 1
     }
     if len(found) > 1:
-        raise NoDirectConvolution("rows of an image that are not evenly apart")
+        raise Unfit("rows of an image that are not evenly apart")
     return found.pop() if found else 0

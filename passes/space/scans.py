@@ -1,14 +1,14 @@
 """Finds the axis that scans run along."""
 
 from ..ir.affine import Axis
-from ..ir.expressions import Scan, walk
+from ..ir.expressions import Scan
 from .coalesce import Merged
 from .space import Space
 
 
 def scanned_axis(space: Space, merged: Merged) -> Axis | None:
     """Returns the axis that scans run along, where results are contiguous along it and no other axis is a column; else None."""
-    scans = {merged.axis_of.get(e.axis, e.axis) for r in space.results for e in walk(r.expr) if isinstance(e, Scan)}
+    scans = merged.merged(e.axis for e in space.expressions if isinstance(e, Scan))
     if len(scans) != 1 or set(merged.columns) != scans:
         return None
     (axis,) = scans
@@ -17,4 +17,4 @@ def scanned_axis(space: Space, merged: Merged) -> Axis | None:
 
 def has_scans(space: Space) -> bool:
     """Returns whether a space computes a scan."""
-    return any(isinstance(e, Scan) for r in space.results for e in walk(r.expr))
+    return any(isinstance(e, Scan) for e in space.expressions)

@@ -103,9 +103,8 @@ def operations(space: Space) -> int:
 def per_element(space: Space) -> list[Expr]:
     """Returns the expressions computed for each element, without reductions and the widening of elements to the type of their
     sum."""
-    seen = dict.fromkeys(e for r in space.results for e in walk(r.expr))
+    seen, columns = space.expressions, set(space.columns)
     joins = {e.arg for e in seen if isinstance(e, Reduce) and isinstance(e.arg, Apply) and e.arg.op == "arith.extf"}
-    columns = set(space.columns)
     return [e for e in seen if not isinstance(e, Reduce) and e not in joins and not (columns and columns.isdisjoint(e.free))]
 
 
@@ -116,7 +115,7 @@ def accumulators(space: Space, merged: Merged) -> int:
 
 def by_stride(space: Space) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
     """Returns rows and columns from the largest stride to the smallest: in the results, or, where these have none, in the loads."""
-    loads = [e.at for e in dict.fromkeys(e for r in space.results for e in walk(r.expr)) if isinstance(e, Load)]
+    loads = [e.at for e in space.loads]
     stores = [r.at for r in space.results]
 
     def widest(a: Axis) -> int:
@@ -128,10 +127,9 @@ def by_stride(space: Space) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
 def vector_axis(space: Space, merged: Merged) -> Axis | None:
     """Returns the axis to vectorize: the one along which loads and stores, counted twice, are most contiguous. Stores must have
     a stride of 0 or 1 along it. None where there is no such axis."""
-    seen = dict.fromkeys(e for r in space.results for e in walk(r.expr))
-    loads = [e.at.rename(merged.rename) for e in seen if isinstance(e, Load)]
+    loads = [e.at.rename(merged.rename) for e in space.loads]
     stores = [r.at.rename(merged.rename) for r in space.results]
-    scans = any(isinstance(e, Scan) for e in seen)  # steps along a scanned column depend on each other
+    scans = any(isinstance(e, Scan) for e in space.expressions)  # steps along a scanned column depend on each other
     candidates = [*([] if scans else reversed(merged.columns)), *reversed(merged.rows)]
 
     total = math.prod(a.extent for a in (*merged.rows, *merged.columns))
@@ -159,7 +157,7 @@ def crossed_axis(space: Space, merged: Merged, vector: Axis | None) -> Axis | No
     if vector is None or merged.columns or vector.extent < 8:
         return None
     along: Counter[Axis] = Counter()
-    for e in dict.fromkeys(e for r in space.results for e in walk(r.expr) if isinstance(e, Load)):
+    for e in space.loads:
         at = e.at.rename(merged.rename)
         inner = (a for a in merged.rows if a is not vector and a.extent >= 8 and at.coefficient(a) == 1)
         if crosses(e, at, vector) and (axis := next(inner, None)) is not None:
@@ -170,7 +168,7 @@ def crossed_axis(space: Space, merged: Merged, vector: Axis | None) -> Axis | No
 def crossing_loads(space: Space, plan: Schedule) -> list[Load]:
     """Returns the loads across the vector axis that a program with `crossed` transposes in tiles."""
     found = []
-    for e in dict.fromkeys(e for r in space.results for e in walk(r.expr) if isinstance(e, Load)):
+    for e in space.loads:
         at = e.at.rename(plan.merged.rename)
         if plan.vector is not None and crosses(e, at, plan.vector) and at.coefficient(plan.crossed) == 1:
             found.append(e)

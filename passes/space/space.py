@@ -6,10 +6,11 @@ vary over). Without reductions every axis is a row axis.
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch_mlir import ir
 
-from ..ir.affine import Affine, Axis, SplitAxis, refine
+from ..ir.affine import Affine, Axis, SplitAxis, offset, refine
 from ..ir.expressions import Expr, InBounds, Load, Position, Reduce, walk
 from ..ir.reading import Generic, Untraceable, element_type, producer, shape_of
 from ..trace.trace import Tracer
@@ -36,15 +37,24 @@ class Space:
     results: tuple[Result, ...]
     reductions: tuple[Reduce, ...]  # operands first
 
+    @cached_property
+    def expressions(self) -> list[Expr]:
+        """All expressions of the results, each once."""
+        return list(dict.fromkeys(e for r in self.results for e in walk(r.expr)))
+
+    @cached_property
+    def loads(self) -> list[Load]:
+        """All loads of the results, each once."""
+        return [e for e in self.expressions if isinstance(e, Load)]
+
     def places(self) -> list[Affine]:
         """Returns every index expression of the group."""
         out = [r.at for r in self.results]
-        for r in self.results:
-            for e in walk(r.expr):
-                if isinstance(e, Load | Position):
-                    out.append(e.at)
-                if isinstance(e, Load | InBounds):
-                    out += [b.at for b in e.guard]
+        for e in self.expressions:
+            if isinstance(e, Load | Position):
+                out.append(e.at)
+            if isinstance(e, Load | InBounds):
+                out += [b.at for b in e.guard]
         return out
 
 
@@ -205,10 +215,7 @@ def _trace(
             index, full = spread(shape, rows), False
         if index is None:
             raise Untraceable(v, "a result that runs over neither rows nor the full space")
-        at = Affine()
-        for i, step in zip(index, s, strict=True):
-            at = at + i * step
-        results.append(Result(tracer.element(v, index), at, full, element_type(v)))
+        results.append(Result(tracer.element(v, index), offset(index, s), full, element_type(v)))
     reductions = list(dict.fromkeys(e for r in results for e in walk(r.expr) if isinstance(e, Reduce)))
     inner = frozenset(columns)
     for r in reductions:

@@ -8,7 +8,7 @@ from torch_mlir import ir
 from lamina.schedules import nvvm
 
 from ..ir.affine import Affine, Axis
-from ..ir.expressions import Expr, Load, walk
+from ..ir.expressions import Expr
 from ..ir.reading import element_type, shape_of
 from .coalesce import Merged
 from .scans import has_scans
@@ -48,9 +48,10 @@ class Access:
         return Access(at.rename(merged.rename), bits, aligned, touched)
 
 
-def accesses_of(space: Space, merged: Merged, aligned: Aligned, results: list[int]) -> list[Access]:
-    """Returns all unguarded loads, then all stores. results: alignments of the results' memory, in bytes."""
-    accesses = [Access.of(e.at, bits(element_type(e.tensor)), aligned[e.tensor], merged) for e in _loads(space) if not e.guard]
+def accesses_of(space: Space, merged: Merged, aligned: Aligned, results: list[int], guarded: bool = False) -> list[Access]:
+    """Returns all loads, then all stores. results: alignments of the results in bytes; guarded: with loads under bounds."""
+    loads = [e for e in space.loads if guarded or not e.guard]
+    accesses = [Access.of(e.at, bits(element_type(e.tensor)), aligned[e.tensor], merged) for e in loads]
     return accesses + [Access.of(r.at, bits(r.dtype), a, merged) for r, a in zip(space.results, results, strict=True)]
 
 
@@ -60,7 +61,7 @@ def access_width(accesses: list[Access], vector: Axis, quotients: dict[Expr, int
     if not along:
         return 1
     width = _widest(along)
-    while width > 1 and not all(_whole(a, width, vector, quotients, ragged) for a in along):
+    while width > 1 and not all(is_whole(a, width, vector, quotients, ragged) for a in along):
         width //= 2
     runs = {quotients[t] for a in accesses for t, _ in a.at.terms if t in quotients}
     half = width // 2
@@ -86,7 +87,7 @@ class Flat:
 def flat_width(space: Space, accesses: list[Access], axis: Axis, quotients: dict[Expr, int]) -> Flat:
     """Returns the accesses along `axis`, which is all rows as one axis."""
     results = accesses[len(accesses) - len(space.results) :]
-    if any(e.guard for e in _loads(space)) or has_scans(space) or any(_runs(a, quotients) for a in results):
+    if any(e.guard for e in space.loads) or has_scans(space) or any(_runs(a, quotients) for a in results):
         return Flat(0)
     for a in accesses:
         if a.at.coefficient(axis) not in (0, 1) or len(_runs(a, quotients)) < sum(not isinstance(t, Axis) for t, _ in a.at.terms):
@@ -126,16 +127,16 @@ def split_width(space: Space, accesses: list[Access], vector: Axis, quotients: d
     are read element by element: neighboring elements by neighboring threads, or small tensors from a cache."""
     at, most = len(accesses) - len(space.results), max(a.touched for a in accesses)
     width = access_width(accesses[at:], vector, quotients)
-    single = [a for a in accesses[:at] if a.at.coefficient(vector) == 1 and not _whole(a, width, vector, quotients)]
+    single = [a for a in accesses[:at] if a.at.coefficient(vector) == 1 and not is_whole(a, width, vector, quotients)]
     large = [a for a in single if a.touched * 2 >= most]
-    while width > 1 and not all(a.bits * width <= LEAST_ACCESS_BITS or _whole(a, width, vector, quotients) for a in large):
+    while width > 1 and not all(a.bits * width <= LEAST_ACCESS_BITS or is_whole(a, width, vector, quotients) for a in large):
         width //= 2
     return width if single else 1
 
 
 def traffic_of(space: Space, merged: Merged, vector: Axis, apart: int = 0) -> nvvm.Traffic:
     """Returns what is read and written, guarded or not. apart: see Flat."""
-    varying = [e for e in _loads(space) if vector in {merged.axis_of.get(a, a) for a in e.free}]
+    varying = [e for e in space.loads if vector in merged.merged(e.free)]
     loads = [Access.of(e.at, bits(element_type(e.tensor)), 0, merged) for e in varying]
     results = [Access.of(r.at, bits(r.dtype), 0, merged) for r in space.results]
     most = max(a.touched for a in (*loads, *results))
@@ -156,11 +157,9 @@ def uncrossed_width(space: Space, merged: Merged, aligned: Aligned, accesses: li
 def _crossing(space: Space, merged: Merged, aligned: Aligned, vector: Axis, width: int) -> bool:
     """Returns whether something is read element by element: with a stride, backwards, at computed indices, across the bounds of a
     guard, or within them at indices that are not aligned."""
-    for e in _loads(space):
+    for e in space.loads:
         at = e.at.rename(merged.rename)
-        own = {
-            merged.axis_of.get(a, a) for t, _ in at.terms if not isinstance(t, Axis) and t not in merged.quotients for a in t.free
-        }
+        own = merged.merged(a for t, _ in at.terms if not isinstance(t, Axis) and t not in merged.quotients for a in t.free)
         if at.coefficient(vector) not in (0, 1) or vector in own:
             return True
         access = Access.of(e.at, bits(element_type(e.tensor)), aligned[e.tensor], merged)
@@ -199,11 +198,7 @@ def whole_inputs(accesses: list[Access], results: int) -> int:
     return sum(a.touched * 2 >= most for a in accesses[: len(accesses) - results])
 
 
-def _loads(space: Space) -> list[Load]:
-    return [e for e in dict.fromkeys(e for r in space.results for e in walk(r.expr)) if isinstance(e, Load)]
-
-
-def _whole(a: Access, width: int, vector: Axis, quotients: dict[Expr, int], ragged: bool = False) -> bool:
+def is_whole(a: Access, width: int, vector: Axis, quotients: dict[Expr, int], ragged: bool = False) -> bool:
     """Returns whether `width` elements from every multiple of `width` along `vector` are aligned accesses, and no row, but for one
     that may be ragged, or run ends in the middle of one."""
     if (vector.extent % width and not ragged) or any(quotients[t] % width for t in _runs(a, quotients)):

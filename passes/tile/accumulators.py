@@ -10,7 +10,7 @@ from ..ir.expressions import Reduce, Scan
 from ..ir.reading import neutral
 from ..space.schedule import Schedule
 from .emit.blocks import Blocks
-from .emit.scopes import element
+from .emit.scopes import element, shape_of, typed
 
 LONG = 256  # elements of a sum from which on adding up its lanes in f64 costs little
 FEW = 16  # lanes
@@ -32,11 +32,8 @@ class Accumulators:
         """Adds the current element or block to an accumulator. Masked lanes count as the neutral element."""
         b = self.b
         wide = isinstance(acc.type, ir.VectorType)
-        x = b.block(r.arg) if wide else b.value(r.arg)
+        x = b.masked(r.arg, neutral(r.op, r.dtype)) if wide else b.value(r.arg)
         with b.point():
-            mask = b.stack[-1].mask
-            if wide and mask is not None:
-                x = arith.select(mask, x, b.splat(neutral(r.op, r.dtype), element(r.dtype)))
             if accumulated(r) != r.dtype:
                 x = arith.extf(acc.type, x)
             return ir.Operation.create(r.op, results=[acc.type], operands=[acc, x]).results[0]
@@ -47,11 +44,8 @@ class Accumulators:
         if not self._along(scan):
             total = self.combine(scan, acc)
             return total, total
-        x = b.block(scan.arg)
+        x = b.masked(scan.arg, neutral(scan.op, scan.dtype))
         with b.point():
-            mask = b.stack[-1].mask
-            if mask is not None:
-                x = arith.select(mask, x, b.splat(neutral(scan.op, scan.dtype), element(scan.dtype)))
             if accumulated(scan) != scan.dtype:
                 x = arith.extf(ir.VectorType.get(x.type.shape, acc.type), x)
             attributes = {"combine": ir.StringAttr.get(scan.op)}
@@ -62,11 +56,8 @@ class Accumulators:
         """Rounds a scan's result at this step to the scan's own type."""
         if accumulated(scan) == scan.dtype:
             return acc
-        type_ = element(scan.dtype)
-        if isinstance(acc.type, ir.VectorType):
-            type_ = ir.VectorType.get(acc.type.shape, type_)
         with self.b.point():
-            return arith.truncf(type_, acc)
+            return arith.truncf(typed(shape_of(acc), element(scan.dtype)), acc)
 
     def joined(self, r: Reduce, total: ir.Value, part: ir.Value) -> ir.Value:
         """Adds the sum of one more run to the total of the runs before it."""
@@ -75,7 +66,7 @@ class Accumulators:
     def total(self, r: Reduce, acc: ir.Value) -> ir.Value:
         """Reduces a block of partial results along a column axis to one scalar, and rounds the result to its own type."""
         if not isinstance(acc.type, ir.VectorType) or self.b.vector not in self._axes(r):
-            return _cast(_like(acc, r.dtype), acc)
+            return _cast(typed(shape_of(acc), element(r.dtype)), acc)
         if math.prod(a.extent for a in self._axes(r)) >= LONG:
             acc = self._joining(r, acc)
         kind = r.op.removeprefix("arith.")
@@ -92,9 +83,10 @@ class Accumulators:
         until few are left to convert; their roundings still average out."""
         wide = element(self._total_dtype(r))
         while ir.VectorType(acc.type).element_type != wide and (lanes := ir.VectorType(acc.type).shape[0]) > FEW and lanes % 2 == 0:
-            low, high = (vector.extract_strided_slice(_part(acc), acc, [at], [lanes // 2], [1]) for at in (0, lanes // 2))
+            half = typed([lanes // 2], ir.VectorType(acc.type).element_type)
+            low, high = (vector.extract_strided_slice(half, acc, [at], [lanes // 2], [1]) for at in (0, lanes // 2))
             acc = arith.addf(low, high)
-        return _cast(_like(acc, str(wide)), acc)
+        return _cast(typed(shape_of(acc), wide), acc)
 
     def _total_dtype(self, r: Reduce | Scan) -> str:
         """Returns the type in which sums of runs and of lanes are added up."""
@@ -114,17 +106,7 @@ class Accumulators:
         return self.b.vector is not None and self.plan.merged.axis_of.get(scan.axis, scan.axis) is self.b.vector
 
     def _axes(self, r: Reduce) -> set[Axis]:
-        return {self.plan.merged.axis_of.get(a, a) for a in r.axes}
-
-
-def _part(v: ir.Value) -> ir.Type:
-    """Returns the vector type of half of a block."""
-    return ir.VectorType.get([ir.VectorType(v.type).shape[0] // 2], ir.VectorType(v.type).element_type)
-
-
-def _like(v: ir.Value, dtype: str) -> ir.Type:
-    """Returns the type of `v` with elements of type `dtype`."""
-    return ir.VectorType.get(ir.VectorType(v.type).shape, element(dtype)) if isinstance(v.type, ir.VectorType) else element(dtype)
+        return self.plan.merged.merged(r.axes)
 
 
 def _cast(type_: ir.Type, v: ir.Value) -> ir.Value:

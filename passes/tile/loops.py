@@ -9,6 +9,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, memref
 
 from ..ir.affine import Affine, Axis
+from ..ir.axes import linear
 from ..ir.expressions import Apply, Expr, Load, Reduce, Scan, walk
 from ..lower.simt.control import SHARED
 from ..space.nests import Nest, cost, nests_of, worth_keeping
@@ -45,7 +46,7 @@ class Loops:
         b, plan = self.b, self.plan
         chunks = self._place(program)
         if not self.space.columns and plan.crossed is None:
-            b.ahead = streams(b, plan, self.space, self.results)
+            b.ahead = streams(b, plan, self.space)
         self.body(chunks)
 
     def body(self, chunks: dict[Axis, tuple[ir.Value, ir.Value]]) -> None:
@@ -189,7 +190,7 @@ class Loops:
         if order == 1:
             b.ahead = next_row(b, plan, self.nests[0], nest)
         elif len(self.nests) == 1:
-            b.ahead = streams(b, plan, self.space, self.results)
+            b.ahead = streams(b, plan, self.space)
 
         powers: list[tuple[ir.Value, dict[Any, ir.Value]]] = []
 
@@ -271,15 +272,13 @@ class Loops:
         columns, config = self.plan.merged.columns, self.plan.config
         if not self.plan.column_vector or not config.scratch:
             return {}
-        step, at = 1, Affine()
-        for a in reversed(columns):
-            at, step = at + Affine.of(a, step), step * a.extent
+        at, count = linear(columns), math.prod(a.extent for a in columns)
         out = {}
         for e, born in worth_keeping(self.nests, columns, lambda e: self.plan.vector in self.b.axes(e), self._costs).items():
-            if step * bits(e.dtype) // 8 > config.scratch:
+            if count * bits(e.dtype) // 8 > config.scratch:
                 continue
             with self.b.point(0):
-                type_ = ir.MemRefType.get([step], element("i8" if e.dtype == "i1" else e.dtype))
+                type_ = ir.MemRefType.get([count], element("i8" if e.dtype == "i1" else e.dtype))
                 slot = memref.AllocaOp(type_, [], [], alignment=64).result
             out[e] = (born, (slot, at))
         return out

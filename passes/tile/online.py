@@ -21,11 +21,8 @@ def start(b: Blocks, config: BlockConfig) -> list[ir.Value]:
 
 def step(b: Blocks, largest: Reduce, state: list[ir.Value]) -> tuple[ir.Value, list[ir.Value]]:
     """Adds a block of x to the state; returns the block's exponentials and the new state."""
-    x = b.block(largest.arg)
+    x = b.masked(largest.arg, -math.inf)
     with b.point():
-        mask = b.stack[-1].mask
-        if mask is not None:
-            x = arith.select(mask, x, b.splat(-math.inf, ir.F32Type.get()))
         powers, *new = ir.Operation.create("tile.exp_sum", results=[x.type, *(v.type for v in state)], operands=[x, *state]).results
         return powers, new
 

@@ -5,7 +5,7 @@ from torch_mlir import ir
 from ..ir.expressions import Load, walk
 from ..space.nests import Nest
 from ..space.schedule import Schedule, bits
-from ..space.space import Result, Space
+from ..space.space import Space
 from .emit.blocks import Blocks
 
 ROW_BYTES = (4096, 524288)  # rows that are worth prefetching and stay in the cache until they are used
@@ -13,7 +13,7 @@ STREAM_BYTES = 1 << 22  # inputs from which on prefetching pays
 AHEAD_BYTES = 2048  # measured: from 4096 on, sums of data in the last-level cache or of two large inputs take 1.5x
 
 
-def streams(b: Blocks, plan: Schedule, space: Space, results: list[tuple[Result, ir.Value]]) -> dict[Load, int]:
+def streams(b: Blocks, plan: Schedule, space: Space) -> dict[Load, int]:
     """Returns large inputs that a kernel reads once in order, and how many elements ahead to prefetch them: the processor's own
     prefetching stops at each page and leaves memory idle while values are computed."""
     out: dict[Load, int] = {}
@@ -21,7 +21,7 @@ def streams(b: Blocks, plan: Schedule, space: Space, results: list[tuple[Result,
         return out
     if space.columns and not plan.column_vector:  # rows are far apart: as measured, prefetching them only costs
         return out
-    for e in dict.fromkeys(e for r, _ in results for e in walk(r.expr) if isinstance(e, Load)):
+    for e in space.loads:
         flat, dtype = b.memory[e.tensor]
         size = ir.MemRefType(flat.type).shape[0] * bits(dtype) // 8
         if plan.vector in b.axes(e) and not e.guard and size >= STREAM_BYTES:

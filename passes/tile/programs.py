@@ -11,7 +11,8 @@
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -30,11 +31,11 @@ from ..ir.expressions import Apply, Load, walk
 from ..ir.locations import where
 from ..ir.reading import Untraceable, element_type, shape_of
 from ..space.contraction import Unfit
-from ..space.direct_convolution import WINDOW, DirectConvolution, NoDirectConvolution, direct_convolution_of
+from ..space.direct_convolution import WINDOW, DirectConvolution, direct_convolution_of
 from ..space.planes import PLANES, Planes, PlaneWindow, planes_of
 from ..space.schedule import Schedule, bits, operations, schedule
 from ..space.schedule_gpu import schedule_gpu
-from ..space.space import Result, Space, find_space
+from ..space.space import Space, find_space
 from .emit.blocks import Memory
 from .emit.direct_convolution import DirectConvolutionProgram
 from .emit.dot import Dot, squares
@@ -134,30 +135,23 @@ class TileProgram:
 def program_of(kernel: Kernel, target: Target, round_half: bool) -> TileProgram:
     """Returns the program of a kernel whose results have elements. Raises CompileError where none can compute it."""
     attributes = kernel.function.attributes
-    try:
+    with _named(kernel, "cannot be tiled"):
         if CHOICE in attributes:
             return _product(kernel, target, round_half)
         space = kernel.space(round_half)
         if PLANES in attributes and (made := _planes(kernel, space)) is not None:
             return made
-        return (
-            _direct_convolution(kernel, space)
-            if WINDOW in attributes
-            else loops_of(kernel, space, target.gpu if target.is_gpu else None)
-        )
-    except (Untraceable, Unfit) as e:
-        raise _error(kernel, f"cannot be tiled: {e}") from None
-    except NoDirectConvolution as e:
-        raise _error(kernel, f"cannot be computed as a direct convolution: {e}") from None
+        if WINDOW in attributes:
+            return _direct_convolution(kernel, space)
+        return loops_of(kernel, space, target.gpu if target.is_gpu else None)
 
 
-def moved(results: Sequence[Result], points: int, outs: Sequence[ir.MemRefType]) -> int:
+def _moved(loads: Iterable[Load], points: int, outs: Sequence[ir.MemRefType]) -> int:
     """Returns the bytes that a launch must move at least once. points: iterations of the space; outs: layouts of the results."""
     read: dict[ir.Value, int] = {}
-    for e in dict.fromkeys(e for r in results for e in walk(r.expr)):
-        if isinstance(e, Load):
-            touched = points if e.at.opaque else math.prod(a.extent for a in e.free)
-            read[e.tensor] = max(read.get(e.tensor, 0), min(touched, math.prod(shape_of(e.tensor))))
+    for e in loads:
+        touched = points if e.at.opaque else math.prod(a.extent for a in e.free)
+        read[e.tensor] = max(read.get(e.tensor, 0), min(touched, math.prod(shape_of(e.tensor))))
     loaded = sum(n * bits(element_type(t)) // 8 for t, n in read.items())
     return loaded + sum(math.prod(t.shape) * bits(str(t.element_type)) // 8 for t in outs)
 
@@ -170,18 +164,17 @@ def _product(kernel: Kernel, target: Target, round_half: bool) -> TileProgram:
     config = schedule_on(kernel.function, (GemmConfig,))
     assert config is not None, "lamina-select-kernels sets schedules on groups alone"
     count, strides = len(kernel.inputs), kernel.strides
-    try:
+    with _named(kernel, f"is no product that {config} could compute"):
         product = product_of(kernel.block, strides[:count], strides[count:], round_half=round_half)
         if any(width not in (0, config.n) for width in product.summed):
             raise Unfit(f"sums of {max(product.summed)} columns in blocks of {config.n}")
         if any(rows not in (0, config.m) for rows in product.stacked):
             raise Unfit(f"sums of {max(product.stacked)} rows in blocks of {config.m}")
-    except Unfit as e:
-        raise _error(kernel, f"is no product that {config} could compute: {e}") from None
     grid = squares(product, config)
     ctas = min(grid, target.gpu.sm_count * config.resident) if config.resident else grid
     points = product.batches * math.prod(product.sizes)
-    flops, bytes_ = 2 * len(product.products) * points, moved(product.results, points, kernel.outs)
+    loads = [e for r in product.results for e in walk(r.expr) if isinstance(e, Load)]
+    flops, bytes_ = 2 * len(product.products) * points, _moved(loads, points, kernel.outs)
     spread = {"align": kernel.aligned, "threads": config.threads, "ctas": ctas}
     return TileProgram(Dot, product, config, grid, bytes_, flops, spread, config, flat=False)
 
@@ -190,14 +183,15 @@ def _planes(kernel: Kernel, space: Space) -> TileProgram | None:
     """Returns the program of a depthwise convolution on a CPU and its epilogue; None where memory does not suit planes."""
     try:
         plan = planes_of(space, PlaneWindow.read(kernel.function.attributes[PLANES]), kernel.block)
-    except NoDirectConvolution:
+    except Unfit:
         return None
     return _window(kernel, space, plan, PlaneProgram, {})
 
 
 def _direct_convolution(kernel: Kernel, space: Space) -> TileProgram:
     """Returns the program of a group that lamina-depthwise has formed around a direct convolution and its epilogue."""
-    plan = direct_convolution_of(space, kernel.input_alignments, kernel.result_alignments)
+    with _named(kernel, "cannot be computed as a direct convolution"):
+        plan = direct_convolution_of(space, kernel.input_alignments, kernel.result_alignments)
     return _window(kernel, space, plan, DirectConvolutionProgram, {"align": kernel.aligned, **asdict(plan.config)})
 
 
@@ -205,7 +199,7 @@ def _window(
     kernel: Kernel, space: Space, plan: DirectConvolution | Planes, body: type[Body], spread: dict[str, Any]
 ) -> TileProgram:
     flops = 2 * plan.products * math.prod(a.extent for a in space.rows)
-    return TileProgram(body, space, plan, plan.grid, moved(space.results, _points(space), kernel.outs), flops, spread)
+    return TileProgram(body, space, plan, plan.grid, _moved(space.loads, _points(space), kernel.outs), flops, spread)
 
 
 def loops_of(kernel: Kernel, space: Space, gpu: Gpu | None) -> TileProgram:
@@ -219,9 +213,9 @@ def loops_of(kernel: Kernel, space: Space, gpu: Gpu | None) -> TileProgram:
     else:
         plan = schedule(space)
     spread = {"align": kernel.aligned, **asdict(plan.config)} if isinstance(plan.config, nvvm.NvvmConfig) else {}
-    computes = any(isinstance(e, Apply) for r in space.results for e in walk(r.expr))
+    computes = any(isinstance(e, Apply) for e in space.expressions)
     flops = operations(space) * _points(space) if computes else 0
-    bytes_ = moved(space.results, _points(space), kernel.outs)
+    bytes_ = _moved(space.loads, _points(space), kernel.outs)
     triton = chosen if isinstance(chosen, Triton) else None
     return TileProgram(_loops_of(plan), space, plan, plan.grid, bytes_, flops, spread, triton)
 
@@ -236,5 +230,10 @@ def _points(space: Space) -> int:
     return math.prod(a.extent for a in (*space.rows, *space.columns))
 
 
-def _error(kernel: Kernel, message: str) -> CompileError:
-    return CompileError(f"kernel @{kernel.name} {message}", where=where(kernel.function.location))
+@contextmanager
+def _named(kernel: Kernel, message: str) -> Iterator[None]:
+    """Turns the reason why a program cannot be had into a CompileError that names the kernel."""
+    try:
+        yield
+    except (Untraceable, Unfit) as e:
+        raise CompileError(f"kernel @{kernel.name} {message}: {e}", where=where(kernel.function.location)) from None

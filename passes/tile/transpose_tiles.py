@@ -6,10 +6,8 @@ from torch_mlir.dialects import arith, memref, vector
 from lamina.schedules.base import SQUARE
 
 from ..ir.affine import Affine, Axis
-from ..ir.expressions import Load, walk
-from ..space.schedule import Schedule, crossing_loads
-from ..space.space import Space
-from .emit.blocks import Memory
+from ..ir.expressions import Load
+from ..space.schedule import crossing_loads
 from .emit.views import flags
 from .loops import Loops
 
@@ -20,81 +18,89 @@ SIDE = 16  # of a tile that is transposed in registers
 class TransposeTiles(Loops):
     """Emits the body of a program that has `crossed`: SQUARE rows along it, by blocks of as many lanes or fewer."""
 
-    def __init__(
-        self, entry: ir.Block, space: Space, plan: Schedule, memory: dict[ir.Value, Memory], results: list[ir.Value]
-    ) -> None:
-        super().__init__(entry, space, plan, memory, results)
-        assert plan.crossed is not None and plan.vector is not None
-        self.crossed: Axis = plan.crossed
-        self.vector: Axis = plan.vector
-        self.lanes = plan.config.lanes
-        loads = dict.fromkeys(e for r in space.results for e in walk(r.expr) if isinstance(e, Load))
-        self.early = any(ir.MemRefType(memory[e.tensor][0].type).shape[0] >= EARLY for e in loads)
-        if self.early:
-            self.b.ahead = {e: self.lanes for e in loads if not e.guard and self._at(e).coefficient(self.vector) == 1}
-        self.loads = crossing_loads(space, plan)
-        self.rows = min(SQUARE, -(-self.crossed.extent // SIDE) * SIDE)
+    @property
+    def crossed(self) -> Axis:
+        """The axis that is contiguous in memory read across the vector axis."""
+        assert self.plan.crossed is not None
+        return self.plan.crossed
+
+    @property
+    def vector(self) -> Axis:
+        """The vector axis."""
+        assert self.plan.vector is not None
+        return self.plan.vector
+
+    def crossing(self, tiles: dict[Load, ir.Value], first: ir.Value, count: ir.Value, mark: str = "") -> list[ir.Value]:
+        """Emits `count` rows from `first` on along `crossed`, in which loads read their tiles. mark: of the loop."""
+        b, mask = self.b, self.b.stack[-1].mask
+
+        def row(_: list[ir.Value]) -> list[ir.Value]:
+            b.stack[-1].mask = mask
+            with b.point():
+                local = arith.subi(b.start(self.crossed), first)
+            b.squares = {e: (tile, local) for e, tile in tiles.items()}
+            self.row()
+            return []
+
+        return self.loop(self.crossed, first, b.number(0), count, 1, None, [], row, attribute=mark)
+
+    def corner(self, at: Affine) -> Affine:
+        """Returns an index without what it varies over in a tile."""
+        return Affine(at.constant, tuple((t, c) for t, c in at.terms if t not in (self.crossed, self.vector)))
 
     def _at(self, e: Load) -> Affine:
         return e.at.rename(self.plan.merged.rename)
 
     def body(self, chunks: dict[Axis, tuple[ir.Value, ir.Value]]) -> None:
         """Emits the program: for each block of lanes, transposes and then rows. chunks: the program's rows along `crossed`."""
-        b = self.b
+        b, loads, tiled = self.b, self.space.loads, crossing_loads(self.space, self.plan)
         first, count = chunks[self.crossed]
-        b.vector = self.vector
+        b.vector = axis = self.vector
+        early = any(ir.MemRefType(b.memory[e.tensor][0].type).shape[0] >= EARLY for e in loads)
+        if early:
+            b.ahead = {e: b.lanes for e in loads if not e.guard and self._at(e).coefficient(axis) == 1}
         with b.point(0):
-            scratch = {e: self._scratch(e) for e in self.loads}
+            scratch = {e: self._scratch(e) for e in tiled}
 
         def block(_: list[ir.Value]) -> list[ir.Value]:
             with b.point():
-                for e in self.loads:
-                    self._transpose(e, scratch[e], first)
-            mask = b.stack[-1].mask
+                for e in tiled:
+                    self._transpose(e, scratch[e], first, early)
+            return self.crossing(scratch, first, count)
 
-            def row(_: list[ir.Value]) -> list[ir.Value]:
-                b.stack[-1].mask = mask
-                bound = b.bound[self.crossed][1]
-                with b.point():
-                    local = arith.subi(bound, first)
-                b.squares = {e: (scratch[e], local) for e in self.loads}
-                self.row()
-                return []
+        self.blocks(axis, b.number(0), b.number(axis.extent), axis.extent, [], block)
 
-            return self.loop(self.crossed, first, b.number(0), count, 1, None, [], row)
-
-        n = self.vector.extent
-        self.blocks(self.vector, b.number(0), b.number(n), n, [], block)
+    @property
+    def _height(self) -> int:
+        return min(SQUARE, -(-self.crossed.extent // SIDE) * SIDE)
 
     def _scratch(self, e: Load) -> ir.Value:
         stored = ir.MemRefType(self.b.memory[e.tensor][0].type).element_type
-        return memref.AllocaOp(ir.MemRefType.get([self.rows, self.lanes], stored), [], [], alignment=64).result
+        return memref.AllocaOp(ir.MemRefType.get([self._height, self.b.lanes], stored), [], [], alignment=64).result
 
-    def _transpose(self, e: Load, scratch: ir.Value, first: ir.Value) -> None:
+    def _transpose(self, e: Load, scratch: ir.Value, first: ir.Value, early: bool) -> None:
         """Fills `scratch` with the rows from `first` on along `crossed`, and the block's lanes."""
         b, at = self.b, self._at(e)
         flat, _ = b.memory[e.tensor]
         stored = ir.MemRefType(flat.type).element_type
-        rest = Affine(at.constant, tuple((t, c) for t, c in at.terms if t not in (self.crossed, self.vector)))
         sizes = [self.vector.extent, self.crossed.extent]
         strides = [at.coefficient(self.vector), 1]
         dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
         type_ = ir.MemRefType.get(sizes, stored, ir.StridedLayoutAttr.get(dynamic, strides))
-        view = memref.ReinterpretCastOp(type_, flat, [b.index(rest)], [], [], [dynamic], sizes, strides).result
+        view = memref.ReinterpretCastOp(type_, flat, [b.index(self.corner(at))], [], [], [dynamic], sizes, strides).result
         square = ir.VectorType.get([SIDE, SIDE], stored)
         swap = ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(1), ir.AffineDimExpr.get(0)])
-        whole = [n % length == 0 for n, length in ((sizes[1], self.rows), (sizes[0], self.lanes))]
-        inside = flags(whole)
+        whole = [n % length == 0 for n, length in ((sizes[1], self._height), (sizes[0], b.lanes))]
         lanes, pad = b.bound[self.vector][1], b.constant(0, stored)
         last = b.number(self.vector.extent - 1)
-        ahead = [b.number(self.lanes + r) for r in range(SIDE)] if self.early else []
-        zero, height, width, side = map(b.number, (0, self.rows, self.lanes, SIDE))  # in front of the loops
+        ahead = [b.number(b.lanes + r) for r in range(SIDE)] if early else []
+        zero, height, width, side = map(b.number, (0, self._height, b.lanes, SIDE))  # in front of the loops
 
         def tile(i: ir.Value, j: ir.Value) -> list[ir.Value]:
             where = [arith.addi(lanes, j), arith.addi(first, i)]
             for step in ahead:  # the next tile's cache lines, one a row
                 memref.prefetch(view, [arith.minui(arith.addi(where[0], step), last), where[1]], False, 2, True)
-            read = vector.transfer_read(square, view, where, swap, pad, in_bounds=inside)
+            read = vector.transfer_read(square, view, where, swap, pad, in_bounds=flags(whole))
             vector.transfer_write(None, read, scratch, [i, j], ir.AffineMap.get_identity(2), in_bounds=flags([True, True]))
             return []
 

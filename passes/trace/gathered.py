@@ -5,14 +5,14 @@ larger than the gathered result: stored once with channels last, neighboring thr
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from torch_mlir import ir
 
 from ..ir.extern_calls import memory_strides
 from ..ir.generics import empty, generic, with_body
-from ..ir.reading import producer, shape_of
-from .orders import Read, chain_of, innermost_of, is_given, map_of, strides_through_views, viewed, wanted_images, width
+from ..ir.reading import bytes_of, producer, reached, shape_of, width
+from .orders import Read, chain_of, innermost_of, is_given, map_of, strides_through_views, viewed, wanted_images
 
 _SECTOR = 256  # bits: the unit in which memory is read
 
@@ -70,41 +70,34 @@ def gathered_source(v: ir.Value, is_memory: Callable[[ir.Value], bool], read: Re
     """Returns the value, in its narrowest type, that `v` is computed from by gathers alone. It must be computed, not stored yet,
     and take at most half of the memory of `v`. Returns None where there is no such value, or more than one."""
     sources: dict[ir.Value, None] = {}
-    stack, seen = [v], {v}
-    while stack:
-        made = stack.pop().owner
-        taken = extracted(made)
-        used = [taken[0]] if taken else list(map_of(made, read) or ())
+
+    def used(w: ir.Value) -> list[ir.Value]:
+        taken = extracted(w.owner)
         if taken and not is_memory(taken[0]) and not _gathers(taken[0], read):
             sources[taken[0]] = None
-            continue
-        for x in used:
-            if x not in seen and not is_memory(x):
-                seen.add(x)
-                stack.append(x)
+            return []
+        return [x for x in ([taken[0]] if taken else map_of(w.owner, read) or ()) if not is_memory(x)]
+
+    for _ in reached(v, used):
+        pass
     if len(sources) != 1:
         return None
     chain = chain_of(next(iter(sources)), read)
     source = min(chain, key=width, default=None)
     if source is None or is_memory(source):
         return None
-    fits = 2 * math.prod(shape_of(source)) * width(source) <= math.prod(shape_of(v)) * width(v)
-    return source if fits else None
+    return source if 2 * bytes_of(source) <= bytes_of(v) else None
 
 
 def _gathers(v: ir.Value, read: Read) -> bool:
     """Returns whether a value is mapped from the result of a gather."""
-    stack, seen = [v], {v}
-    while stack:
-        op = producer(stack.pop())
-        if op is None:
-            continue
-        if extracted(op) is not None:
-            return True
-        new = [x for x in map_of(op, read) or () if x not in seen]
-        seen.update(new)
-        stack += new
-    return False
+
+    def sources(w: ir.Value) -> Iterable[ir.Value]:
+        op = producer(w)
+        return map_of(op, read) or () if op is not None else ()
+
+    made = (producer(w) for w in reached(v, sources))
+    return any(op is not None and extracted(op) is not None for op in made)
 
 
 def extracted(op: ir.Operation) -> tuple[ir.Value, list[int | None]] | None:

@@ -13,9 +13,10 @@ from torch_mlir import ir
 from lamina.dialects.graph import CALLS
 
 from ..ir.affine import Affine, Axis, refine
+from ..ir.axes import linear
 from ..ir.expressions import Scan
-from ..ir.reading import producer
-from .materialize import Materialized, bytes_of
+from ..ir.reading import bytes_of, producer
+from .materialize import Materialized
 from .nodes import GroupNode, Runs, runs_of
 
 
@@ -29,13 +30,6 @@ class Group:
     def runs(self) -> Runs | None:
         """The rows and columns of its first reduction; None without reductions."""
         return next((n.runs for n in self.nodes if n.runs is not None), None)
-
-
-def _linear(axes: list[Axis]) -> Affine:
-    out, step = Affine(), 1
-    for a in reversed(axes):
-        out, step = out + Affine.of(a, step), step * a.extent
-    return out
 
 
 class Grouping:
@@ -194,12 +188,12 @@ def _row_axes(n: GroupNode, runs: Runs) -> list[Axis] | None:
 def _at_hand(reader: GroupNode, made: GroupNode, at: Affine, runs: Runs | None) -> bool:
     """Returns whether the element of `made` that `reader` loads is the one computed in the same iteration (or row)."""
     if runs is None:
-        return at == _linear(reader.axes)
+        return at == linear(reader.axes)
     made_is_row = made.runs is not None or _role(made, runs) == "row"
     reader_is_row = reader.runs is None and _role(reader, runs) == "row"
     if not made_is_row:
-        return not reader_is_row and at == _linear(reader.axes)
+        return not reader_is_row and at == linear(reader.axes)
     if reader_is_row:
-        return at == _linear(reader.axes)
+        return at == linear(reader.axes)
     rows = _row_axes(reader, runs)
-    return rows is not None and at == _linear(rows)
+    return rows is not None and at == linear(rows)

@@ -18,7 +18,7 @@ from ..ir.affine import Affine, NotAffine, SplitAxis
 from ..ir.axes import Axes, splitting
 from ..ir.expressions import Expr, Load
 from ..ir.extern_calls import memory_strides
-from ..ir.reading import Generic, Untraceable, element_type, producer, shape_of
+from ..ir.reading import Generic, Untraceable, bytes_of, producer, reached, shape_of
 from .gathered import gathered_source
 from .mixed_orders import orders_of
 from .orders import narrowest
@@ -31,13 +31,6 @@ COST = {"math.exp": 8, "math.erf": 16, "math.tanh": 14, "math.log": 10, "math.po
 OUTSIDE = ("func.return", *CALLS, "func.call", "return", "call")
 CHEAP = 12  # operations per element below which computing again beats a load from cache
 LARGEST = 160  # operations that are inlined into one expression at most
-
-
-def bytes_of(value: ir.Value) -> int:
-    """Returns the bytes of a tensor's elements in memory."""
-    dtype = element_type(value)
-    bits = 64 if dtype == "index" else int("".join(c for c in dtype if c.isdigit()) or 32)
-    return math.prod(shape_of(value)) * max(bits // 8, 1)
 
 
 def _one_stride(at: Affine, index: Affine) -> bool:
@@ -195,18 +188,13 @@ class Materialized:
     def _waits(self, user: ir.Operation, first: ir.Operation) -> bool:
         """Returns whether `user` depends on `first` through a library call, so that they are never in one kernel."""
         start = self.position[first]
-        stack = [(user, False)]
-        seen = set(stack)
-        while stack:
-            op, called = stack.pop()
-            if op == first and called:
-                return True
-            for made in filter(None, map(producer, _reads(op))):
-                step = made, called or made.name in OUTSIDE
-                if self.position[made] >= start and step not in seen:
-                    seen.add(step)
-                    stack.append(step)
-        return False
+
+        def before(step: tuple[ir.Operation, bool]) -> list[tuple[ir.Operation, bool]]:
+            op, called = step
+            made = [m for m in map(producer, _reads(op)) if m is not None and self.position[m] >= start]
+            return [(m, called or m.name in OUTSIDE) for m in made]
+
+        return any(op == first and called for op, called in reached((user, False), before))
 
     def _drop(self, v: ir.Value) -> bool:
         """Makes two kernels compute `v`, with everything that is computed for it alone, where that takes less time than storing it
@@ -289,6 +277,3 @@ def _reads(op: ir.Operation) -> list[ir.Value]:
             if o.operation.name == "tensor.extract":
                 out.append(o.operation.operands[0])
     return out
-
-
-__all__ = ["Affine", "Materialized", "bytes_of"]

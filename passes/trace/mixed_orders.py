@@ -14,7 +14,7 @@ from torch_mlir import ir
 from lamina.dialects.graph import CALLS
 
 from ..ir.extern_calls import memory_strides
-from ..ir.reading import producer, shape_of
+from ..ir.reading import producer, shape_of, width
 from .gathered import extracted, gathered
 from .orders import (
     LARGE,
@@ -28,7 +28,6 @@ from .orders import (
     viewed,
     wanted_images,
     wanted_rows,
-    width,
 )
 from .trace import VIEWS
 

@@ -64,13 +64,6 @@ def is_given(v: ir.Value) -> bool:
     return op is None or op.name in CALLS
 
 
-def width(v: ir.Value) -> int:
-    """Returns the bits of an element in memory, where a bool takes 8."""
-    element = ir.RankedTensorType(v.type).element_type
-    bits = getattr(element, "width", 64)
-    return max(8, int(bits))
-
-
 def narrowest(v: ir.Value) -> ir.Value:
     """Returns the source of `v` behind widening casts: it holds the same values in less memory."""
     op = producer(v)

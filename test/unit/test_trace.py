@@ -12,7 +12,7 @@ from lamina.dialects import context
 from lamina.passes.ir.affine import Affine, Axis, SplitAxis
 from lamina.passes.ir.expressions import Apply, Const, Expr, InBounds, Load, Position, Reduce, Scan
 from lamina.passes.ir.guards import Bound
-from lamina.passes.ir.reading import Untraceable
+from lamina.passes.ir.reading import Untraceable, bytes_of
 from lamina.passes.trace.trace import Tracer
 
 Index = tuple[int, ...]
@@ -197,3 +197,11 @@ def test_an_index_from_a_tensor_is_checked() -> None:
     with body("%x: tensor<5xf32>, %i: tensor<3xi64>", "tensor<3xf32>", text) as r:
         e = Tracer().element(r, (Affine.of(Axis(3)),))
         assert isinstance(e, Load) and [b.message for b in e.guard] == ["index out of range: expected 0 <= index < 5"]
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("f8E4M3FN", 1), ("i1", 1), ("bf16", 2), ("f32", 4), ("f64", 8), ("index", 8)])
+def test_bytes_of_a_tensor(dtype: str, size: int) -> None:
+    with context(), ir.Location.unknown():
+        tensor = ir.RankedTensorType.get([4, 6], ir.IndexType.get() if dtype == "index" else ir.Type.parse(dtype))
+        module = ir.Module.parse(f"func.func @f(%x: {tensor}) {{ return }}")
+        assert bytes_of(module.body.operations[0].regions[0].blocks[0].arguments[0]) == 24 * size

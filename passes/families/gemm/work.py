@@ -9,9 +9,10 @@ from lamina.schedules.product_cost import GemmWork
 from lamina.schedules.prologue_cost import Fed
 
 from ...ir.expressions import Apply, Expr, Load
+from ...ir.reading import bytes_of
 from ...space.contraction import FLOAT8, Contraction, Unfit, outside
 from ...space.schedule import bits
-from ...trace.materialize import COST, bytes_of
+from ...trace.materialize import COST
 from .problem import BLOCK, GemmProblem, MadeProgram, best_of
 from .products import Product
 

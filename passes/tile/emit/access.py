@@ -171,7 +171,7 @@ def _places(b: "Blocks", at: Affine, mask: ir.Value | None) -> list[ir.Value]:
 
 
 def _mask(b: "Blocks", mask: ir.Value | None) -> ir.Value:
-    return b.splat(1, ir.IntegerType.get_signless(1)) if mask is None else mask
+    return b.true(True) if mask is None else mask
 
 
 def _attributes(runs: Runs) -> dict[str, ir.Attribute]:

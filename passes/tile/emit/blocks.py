@@ -148,6 +148,14 @@ class Blocks(Scopes):
             return value
         return self.memoized(("widened", e, shape), self.depth(e), lambda: self.widen(value, shape))
 
+    def masked(self, e: Expr, filler: float) -> ir.Value:
+        """Returns the value of `e` as a block, with `filler` in the lanes that do not count."""
+        value, mask = self.block(e), self.stack[-1].mask
+        if mask is None:
+            return value
+        with self.point():
+            return arith.select(mask, value, self.splat(filler, element(e.dtype)))
+
     def _emit(self, e: Expr) -> ir.Value:
         match e:
             case Const():

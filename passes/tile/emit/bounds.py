@@ -1,13 +1,14 @@
 """Emits bounds checks as lane masks, and finds the blocks of an axis that need none."""
 
-from functools import partial
+from collections.abc import Callable
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from ...ir.affine import Affine, Axis
-from ...ir.expressions import InBounds, Load, walk
+from ...ir.expressions import InBounds, Load
 from ...ir.guards import Bound, Guard
 from ...space.space import Space
 
@@ -28,10 +29,7 @@ def condition(b: "Blocks", guard: Guard, wide: bool) -> ir.Value:
         if both is None:
             both = _compared(b, bound, wide)
         out = both if out is None else arith.andi(out, both)
-    if out is None:
-        yes = ir.IntegerType.get_signless(1)
-        return b.splat(1, yes) if wide else b.constant(1, yes)
-    return out
+    return b.true(wide) if out is None else out
 
 
 def check(b: "Blocks", e: Load, wide: bool) -> None:
@@ -40,9 +38,7 @@ def check(b: "Blocks", e: Load, wide: bool) -> None:
         if bound.message:
             ok = b.condition((bound,), wide)
             if i:
-                yes = ir.IntegerType.get_signless(1)
-                unwanted = arith.xori(b.condition(e.guard[:i], wide), b.splat(1, yes) if wide else b.constant(1, yes))
-                ok = arith.ori(ok, unwanted)
+                ok = arith.ori(ok, arith.xori(b.condition(e.guard[:i], wide), b.true(wide)))
             report(b, ok, wide, bound.message)
 
 
@@ -50,7 +46,7 @@ def report(b: "Blocks", ok: ir.Value, wide: bool, message: str) -> None:
     """Emits a tile.check: the call fails with `message` where `ok` is false in an unmasked lane."""
     mask = b.stack[-1].mask
     if wide and mask is not None:
-        ok = arith.ori(ok, arith.xori(mask, b.splat(1, ir.IntegerType.get_signless(1))))
+        ok = arith.ori(ok, arith.xori(mask, b.true(True)))
     ir.Operation.create("tile.check", operands=[ok], attributes={"message": ir.StringAttr.get(message)})
 
 
@@ -65,6 +61,16 @@ def _holds(b: "Blocks", bound: Bound) -> bool:
         return False
     low, high = extremes(at, b.ranges)
     return low >= bound.low and high < bound.high
+
+
+def comparisons(bound: Bound, index: ir.Value, number: Callable[[int], ir.Value], reach: Range) -> list[ir.Value]:
+    """Emits the sides of a bound that can fail where its index is in `reach`. number: a constant of the index's type."""
+    out = []
+    if reach[0] < bound.low:
+        out.append(arith.cmpi(arith.CmpIPredicate.sge, index, number(bound.low)))
+    if reach[1] >= bound.high:
+        out.append(arith.cmpi(arith.CmpIPredicate.slt, index, number(bound.high)))
+    return out
 
 
 def extremes(at: Affine, ranges: dict[Axis, Range]) -> Range:
@@ -84,9 +90,9 @@ def _compared(b: "Blocks", bound: Bound, wide: bool) -> ir.Value:
     def number(n: int) -> ir.Value:
         return b.splat(n, ir.IndexType.get()) if lanes else b.number(n)
 
-    low = arith.cmpi(arith.CmpIPredicate.sge, index, number(bound.low))
-    high = arith.cmpi(arith.CmpIPredicate.slt, index, number(bound.high))
-    both = arith.andi(low, high)
+    reach = (-_NARROW, _NARROW) if at.opaque else extremes(at, b.ranges)
+    sides = comparisons(bound, index, number, reach)
+    both = reduce(arith.andi, sides) if sides else b.true(lanes)
     return b.widen(both) if wide else both
 
 
@@ -110,7 +116,7 @@ def _lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
         return b.mask_before(count)
 
     def made() -> ir.Value:
-        yes = b.splat(1, ir.IntegerType.get_signless(1))
+        yes = b.true(True)
         parts = []
         if low < bound.low:
             parts.append(arith.xori(before(bound.low), yes))
@@ -124,7 +130,7 @@ def _lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
 def inner_blocks(space: Space, change: dict[Axis, Affine], axis: Axis, lanes: int, count: int) -> Range | None:
     """Returns the range (first, end) of whole blocks, among `count` elements of an axis, in which every bound holds that fails in
     some other block. None where no block fails a bound, or every block does. change: indices over merged axes, by axis."""
-    guarded = (e for r in space.results for e in walk(r.expr) if isinstance(e, Load | InBounds))
+    guarded = (e for e in space.expressions if isinstance(e, Load | InBounds))
     bounds = dict.fromkeys(bound for e in guarded for bound in e.guard if not bound.message)
     first, end, found = 0, count // lanes * lanes, False
     for bound in bounds:

@@ -7,7 +7,7 @@ length does not divide a row, two segments compute some columns, and store the s
 an inner loop over chunks of channels; one access reads a chunk of a pixel for all the output channels of a thread.
 """
 
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 from torch_mlir import ir
@@ -18,6 +18,7 @@ from ...ir.expressions import Apply, Const, Expr, InBounds, Interner, Load, Redu
 from ...ir.guards import Bound, Guard
 from ...space.direct_convolution import DirectConvolution
 from ...space.space import Space
+from . import bounds
 from .blocks import Blocks, Memory
 from .scopes import element, i64
 
@@ -46,19 +47,10 @@ class WindowBlocks(Blocks):
     def inside(self, guard: Guard) -> ir.Value:
         """Emits whether all bounds hold, as one i1."""
         conditions = [self.memoized(("inside", b), 0, partial(self._inside, b)) for b in guard]
-        both = conditions[0] if conditions else self.constant(1, ir.IntegerType.get_signless(1))
-        for c in conditions[1:]:
-            both = arith.andi(both, c)
-        return both
+        return reduce(arith.andi, conditions) if conditions else self.true(False)
 
     def _inside(self, b: Bound) -> ir.Value:
-        (low, high), at = b.at.bounds(), self.index(b.at)
-        checks = []
-        if low < b.low:
-            checks.append(arith.cmpi(arith.CmpIPredicate.sge, at, self.number(b.low)))
-        if high >= b.high:
-            checks.append(arith.cmpi(arith.CmpIPredicate.slt, at, self.number(b.high)))
-        return checks[0] if len(checks) == 1 else arith.andi(*checks)
+        return reduce(arith.andi, bounds.comparisons(b, self.index(b.at), self.number, b.at.bounds()))
 
 
 class DirectConvolutionProgram:

@@ -15,7 +15,8 @@ from torch_mlir.dialects import arith, vector
 from ...ir.affine import Affine, Axis
 from ...ir.expressions import Load
 from ...ir.guards import Bound, Guard
-from .scopes import Side, common_shape, filled
+from . import bounds
+from .scopes import Side, common_shape, filled, shape_of
 from .views import flat
 
 if TYPE_CHECKING:
@@ -65,14 +66,8 @@ def _places(b: "Blocks", at: Affine, guard: Guard, along: Sequence[Side]) -> tup
 
 def _bounded(b: "Blocks", bound: Bound, sides: Sides) -> list[ir.Value]:
     """Emits a bound as up to two comparisons: those that can fail."""
-    low, high = bound.at.bounds()
     value = _total(b, bound.at, sides)
-    out = []
-    if low < bound.low:
-        out.append(arith.cmpi(arith.CmpIPredicate.sge, *_alike(b, value, _number(b, bound.low))))
-    if high >= bound.high:
-        out.append(arith.cmpi(arith.CmpIPredicate.slt, *_alike(b, value, _number(b, bound.high))))
-    return out
+    return bounds.comparisons(bound, value, lambda n: b.widen(_number(b, n), shape_of(value)), bound.at.bounds())
 
 
 def _total(b: "Blocks", at: Affine, sides: Sides) -> ir.Value:

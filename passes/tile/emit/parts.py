@@ -4,7 +4,7 @@ Elsewhere every part is computed with masked loads, and one of them selected.
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from torch_mlir.dialects import arith
@@ -12,6 +12,7 @@ from torch_mlir.dialects import arith
 from ...ir.expressions import Expr, walk
 from ...ir.guards import Bound, Guard, narrowed
 from ...space.concatenations import choice_of, ends_along
+from . import bounds
 
 if TYPE_CHECKING:
     from .blocks import Blocks
@@ -43,8 +44,7 @@ def store_in_parts(b: "Blocks", lanes: int, e: Expr, store: Callable[[], None]) 
         return
     with b.point():
         at = b.index(bound.at)
-        begun = arith.cmpi(arith.CmpIPredicate.sge, at, b.number(bound.low))
-        inside = arith.andi(begun, arith.cmpi(arith.CmpIPredicate.slt, at, b.number(bound.high)))
+        inside = reduce(arith.andi, bounds.comparisons(bound, at, b.number, (low, high - 1)))
     outside = (bound.high, high) if bound.low <= low else (low, bound.low) if high <= bound.high else (low, high)
     within = max(low, bound.low), min(high, bound.high)
 

@@ -208,7 +208,7 @@ class Scopes:
 
     def axes(self, e: Expr) -> set[Axis]:
         """Returns the merged axes that `e` varies along."""
-        return {self.merged.axis_of.get(a, a) for a in e.free}
+        return self.merged.merged(e.free)
 
     def is_block(self, e: Expr) -> bool:
         """Returns whether `e` varies along a side."""
@@ -237,6 +237,11 @@ class Scopes:
         """Returns a constant block with `value` in all lanes, of rank 1 unless `shape` is given."""
         whole = shape or (self.lanes,)
         return self.memoized(("splat", repr(value), str(type_), whole), 0, lambda: filled(whole, value, type_))
+
+    def true(self, wide: bool) -> ir.Value:
+        """Returns a constant i1 that holds, in all lanes when `wide`."""
+        i1 = ir.IntegerType.get_signless(1)
+        return self.splat(1, i1) if wide else self.constant(1, i1)
 
     def mask_before(self, count: ir.Value) -> ir.Value:
         """Returns the mask of the first `count` lanes."""

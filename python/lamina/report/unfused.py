@@ -3,7 +3,7 @@
 from torch_mlir import ir
 
 from lamina.dialects.graph import CALLS
-from lamina.passes.trace.materialize import bytes_of
+from lamina.passes.ir.reading import bytes_of
 from lamina.passes.trace.trace import VIEWS
 
 from .explanation import Unfused
