@@ -6,13 +6,14 @@ from torch_mlir import ir
 
 from lamina.dialects.graph import ExternOp, GroupOp, YieldOp
 
+from ..ir.generics import copied
+
 
 def copy_group(source: ir.Value, before: ir.Operation) -> ir.Operation:
     """Creates a group with one linalg.generic that yields its input, in front of `before`. It takes the location of `before`,
     or, if that is the return, of the value's producer."""
     loc = _location(source, before)
     tensor = ir.RankedTensorType(source.type)
-    rank = len(tensor.shape)
     group = ir.Operation.create(
         GroupOp.OPERATION_NAME,
         results=[tensor],
@@ -24,25 +25,7 @@ def copy_group(source: ir.Value, before: ir.Operation) -> ir.Operation:
     )
     block = ir.Block.create_at_start(group.regions[0], [tensor], [loc])
     with loc, ir.InsertionPoint(block):
-        empty = ir.Operation.create("tensor.empty", results=[tensor])
-        identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))
-        parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
-        generic = ir.Operation.create(
-            "linalg.generic",
-            results=[tensor],
-            operands=[block.arguments[0], empty.result],
-            attributes={
-                "indexing_maps": ir.ArrayAttr.get([identity, identity]),
-                "iterator_types": ir.ArrayAttr.get([parallel] * rank),
-                "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1]),
-            },
-            regions=1,
-        )
-        element = tensor.element_type
-        body = ir.Block.create_at_start(generic.regions[0], [element, element], [loc] * 2)
-        with ir.InsertionPoint(body):
-            ir.Operation.create("linalg.yield", operands=[body.arguments[0]])
-        ir.Operation.create(YieldOp.OPERATION_NAME, operands=[generic.results[0]])
+        ir.Operation.create(YieldOp.OPERATION_NAME, operands=[copied(block.arguments[0])])
     return group
 
 

@@ -10,7 +10,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import tensor
 
 from ..infra.base import Pass
-from ..ir.generics import empty
+from ..ir.generics import transposed
 from ..ir.reading import producer, shape_of
 from ..ir.rewriting import tensor_blocks
 from ..ir.views import groups
@@ -139,22 +139,9 @@ def _emit(source: ir.Value, factors: _Factors, shape: Sequence[int]) -> ir.Value
     after = [f for part in factors.dims for f in part]
     split = _expanded(_without_ones(source), [factors.sizes[f] for f in before])
     if before != after:
-        type_ = ir.RankedTensorType.get([factors.sizes[f] for f in after], ir.RankedTensorType(source.type).element_type)
-        order = ir.DenseI64ArrayAttr.get([before.index(f) for f in after])
-        split = _transposed(split, type_, order)
+        split = transposed(split, [before.index(f) for f in after])
     merged = [math.prod(factors.sizes[f] for f in part) for part in factors.dims if part]
     return _expanded(_collapsed(split, merged), shape)
-
-
-def _transposed(v: ir.Value, type_: ir.RankedTensorType, order: ir.Attribute) -> ir.Value:
-    op = ir.Operation.create(
-        "linalg.transpose", results=[type_], operands=[v, empty(type_)], attributes={"permutation": order}, regions=1
-    )
-    element = type_.element_type
-    block = op.regions[0].blocks.append(element, element)
-    with ir.InsertionPoint(block):
-        ir.Operation.create("linalg.yield", operands=[block.arguments[0]])
-    return op.results[0]
 
 
 def _without_ones(v: ir.Value) -> ir.Value:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from torch_mlir import ir
-from torch_mlir.dialects import tensor
 
 from lamina.core.layout import Layout
 from lamina.core.target import Target
@@ -13,6 +12,7 @@ from lamina.dialects.graph import CALLS
 
 from ...infra.base import Pass
 from ...ir.extern_calls import memory_strides
+from ...ir.generics import copied
 from ...ir.reading import shape_of
 from ...ir.views import view_layout
 from .calls import Convolution, channels_last
@@ -139,19 +139,5 @@ def _lies_well(source: ir.Value, strides: Sequence[int] | None, views: Sequence[
 
 def _copy(op: ir.Operation, operand: ir.Value) -> ir.Value:
     """Emits a copy of an operand before `op`, as a kernel of its own."""
-    type_ = ir.RankedTensorType(operand.type)
-    identity = ir.AffineMap.get_identity(type_.rank)
     with op.location, ir.InsertionPoint(op):
-        out = tensor.empty(list(type_.shape), type_.element_type)
-        generic = ir.Operation.create(
-            "linalg.generic", results=[type_], operands=[operand, out], regions=1,
-            attributes={
-                "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(identity)] * 2),
-                "iterator_types": ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * type_.rank),
-                "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1]),
-            },
-        )  # fmt: skip
-        block = generic.regions[0].blocks.append(type_.element_type, type_.element_type)
-        with ir.InsertionPoint(block):
-            ir.Operation.create("linalg.yield", operands=[block.arguments[0]])
-    return generic.results[0]
+        return copied(operand)
