@@ -216,7 +216,7 @@ def static(op: ir.Operation, name: str) -> list[int]:
     return out
 
 
-def viewed(op: ir.Operation, index: Index) -> Index:
+def source_index(op: ir.Operation, index: Index) -> Index:
     """Maps element `index` of a view to its index in the view's operand."""
     match op.name:
         case "linalg.transpose":
