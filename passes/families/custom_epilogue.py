@@ -16,9 +16,10 @@ from ..ir.affine import Affine, Axis, SplitAxis, offset, row_major
 from ..ir.expressions import HALF, Apply, Const, Expr, Load, missing
 from ..ir.locations import fused, model_ops
 from ..ir.reading import Untraceable, compute_type, element_type, shape_of
+from ..ir.views import RESHAPES
 from ..space.contraction import EPILOGUE, Unfit
 from ..space.direct_convolution import WINDOW
-from ..trace.trace import RESHAPES, Tracer
+from ..trace.trace import Tracer
 from .choice import CHOICE
 from .grouped_products import GROUPED
 from .surroundings import kernels, strides_of

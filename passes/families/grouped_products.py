@@ -15,10 +15,10 @@ from lamina.schedules.contraction import GemmConfig
 from ..ir.extern_calls import kernel_call
 from ..ir.reading import shape_of
 from ..space.contraction import Unfit
-from .choice import LIBRARY, Choice
+from .choice import Choice
 from .launches import Source, launch, sizes, strides, tensors
-from .problem import Family, Problem
-from .surroundings import calls, reader
+from .problem import CallProblem, Family
+from .surroundings import calls
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -86,25 +86,10 @@ class Grouped:
 
 
 @dataclass(frozen=True)
-class GroupedProblem(Problem):
-    """A grouped GEMM with its epilogue."""
+class GroupedProblem(CallProblem):
+    """A grouped GEMM with its epilogue. The library's is the default: no estimate was ever held against measurements."""
 
-    op: ir.Operation
     found: Grouped
-
-    @property
-    def ops(self) -> Sequence[ir.Operation]:
-        """The call."""
-        return (self.op,)
-
-    @property
-    def group(self) -> ir.Operation | None:
-        """The group that alone reads the result, which lamina-custom-epilogue may fuse."""
-        return reader(self.op)
-
-    def default(self, gpu: Gpu | None) -> Choice:
-        """Returns the library: no estimate of a grouped GEMM was ever held against measurements."""
-        return LIBRARY
 
     def candidates(self, gpu: Gpu) -> Sequence[Choice]:
         """Returns the schedules whose tiles are not too tall for the average group."""

@@ -11,8 +11,9 @@ from lamina.core.program import Call
 from lamina.core.target import Target
 from lamina.schedules.text import KernelSchedule
 
-from .choice import Choice
+from .choice import LIBRARY, Choice
 from .launches import Source
+from .surroundings import reader
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,11 +49,11 @@ class Problem(Protocol):
 
     def default(self, gpu: Gpu | None) -> Choice:
         """Returns what is taken where nothing was measured. gpu: None where no machine is known to estimate times for."""
-        ...
+        return LIBRARY
 
     def candidates(self, gpu: Gpu) -> Sequence[Choice]:
         """Returns the choices of Lamina's kernels, the most promising first by the cost model; empty: nothing to measure."""
-        ...
+        return ()
 
     def take(self, choice: Choice, target: Target | None) -> None:
         """Rewrites the calls. Raises Unfit, with nothing changed, where the choice cannot compute them."""
@@ -62,6 +63,23 @@ class Problem(Protocol):
         """Fills in those of the random inputs of a measurement that must have certain values. inputs: tensors for the operands of
         `before`, the calls and the group, each once."""
         return
+
+
+@dataclass(frozen=True)
+class CallProblem(Problem):
+    """One call, with the group that alone reads its result."""
+
+    op: ir.Operation
+
+    @property
+    def ops(self) -> Sequence[ir.Operation]:
+        """The call."""
+        return (self.op,)
+
+    @property
+    def group(self) -> ir.Operation | None:
+        """The epilogue."""
+        return reader(self.op)
 
 
 @dataclass(frozen=True)

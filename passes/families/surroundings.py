@@ -8,6 +8,7 @@ from ..ir.copying import copy_ops
 from ..ir.extern_calls import memory_strides
 from ..ir.locations import fused, model_ops, op_word
 from ..ir.reading import producer
+from ..space.space import Space, find_space
 from .choice import CHOICE
 
 Values = dict[ir.Value, ir.Value]
@@ -88,3 +89,13 @@ def strides_of(v: ir.Value) -> tuple[int, ...]:
         source = strides_of(op.operands[0])
         return tuple(source[d] for d in ir.DenseI64ArrayAttr(op.attributes["permutation"]))
     return memory_strides(v)
+
+
+def space_of(group: ir.Operation, strides: Callable[[ir.Value], tuple[int, ...]] = strides_of) -> Space:
+    """Returns the iteration space of a group. Raises Untraceable where no kernel of Lamina can compute it.
+
+    strides  of its operands and results in memory
+    """
+    block = group.regions[0].blocks[0]
+    given = {a: strides(v) for a, v in zip(block.arguments, group.operands, strict=True)}
+    return find_space(block, given, [strides(v) for v in group.results], divide=True)

@@ -2,9 +2,10 @@
 remainder of a loop whose extent has no good divisor."""
 
 from torch_mlir import ir
-from torch_mlir.dialects import tensor
+from torch_mlir.dialects import arith, tensor
 
-from ..ir.generics import generic
+from ..ir.copying import copy_ops
+from ..ir.generics import generic, with_body
 from ..ir.reading import Generic, neutral, shape_of
 
 
@@ -28,11 +29,7 @@ def cut(g: Generic, loop: int, at: int, combine: str) -> Generic:
         init = tensor.empty(list(type_.shape), type_.element_type)
         operands = [*(half.results[0] for half in halves), init]
         total = generic(type_, operands, [whole] * 3, type_.rank, [False] * type_.rank)
-        block = total.regions[0].blocks.append(*[type_.element_type] * 3)
-        with ir.InsertionPoint(block):
-            both = ir.Operation.create(combine, results=[type_.element_type], operands=list(block.arguments)[:2])
-            ir.Operation.create("linalg.yield", operands=[both.results[0]])
-        op.results[0].replace_all_uses_with(total.results[0])
+        op.results[0].replace_all_uses_with(with_body(total, lambda a, b, _: _combined(combine, a, b)))
     op.erase()
     return Generic.read(halves[0])
 
@@ -76,12 +73,7 @@ def split(g: Generic, parts: dict[int, int], combine: str) -> None:
         total = generic(
             op.results[0].type, [partial.results[0], out], [[*first, *keep], keep], rank + new, [*[True] * new, *[False] * rank]
         )
-        block = total.regions[0].blocks.append(element, element)
-        with ir.InsertionPoint(block):
-            a, b = block.arguments
-            combined = ir.Operation.create(combine, results=[element], operands=[a, b]).results[0]
-            ir.Operation.create("linalg.yield", operands=[combined])
-        op.results[0].replace_all_uses_with(total.results[0])
+        op.results[0].replace_all_uses_with(with_body(total, lambda a, b: _combined(combine, a, b)))
     op.erase()
 
 
@@ -118,23 +110,23 @@ def _expand(v: ir.Value, m: tuple, parts: dict[int, int]) -> tuple[ir.Value, lis
 
 def neutral_fill(type_: ir.RankedTensorType, combine: str) -> ir.Value:
     """Emits a constant tensor of the neutral element of `combine` at the current insertion point."""
-    value = neutral(combine, str(type_.element_type))
-    element = type_.element_type
+    value, element = neutral(combine, str(type_.element_type)), type_.element_type
     attr = ir.FloatAttr.get(element, value) if isinstance(element, ir.FloatType) else ir.IntegerAttr.get(element, int(value))
-    return ir.Operation.create(
-        "arith.constant", results=[type_], attributes={"value": ir.DenseElementsAttr.get_splat(type_, attr)}
-    ).results[0]
+    return arith.constant(type_, ir.DenseElementsAttr.get_splat(type_, attr))
 
 
 def clone_body(source: ir.Operation, target: ir.Operation) -> None:
-    """Clones the body of a generic into another, whose block arguments have the same types."""
-    old = source.regions[0].blocks[0]
-    new = target.regions[0].blocks.append(*[a.type for a in old.arguments])
-    values = dict(zip(old.arguments, new.arguments, strict=True))
-    with ir.InsertionPoint(new):
-        for o in old.operations:
-            copy = o.operation.clone()
-            for i, v in enumerate(copy.operands):
-                if v in values:
-                    copy.operands[i] = values[v]
-            values.update(zip(o.operation.results, copy.results, strict=True))
+    """Clones the body of a generic with one result into another, whose block arguments have the same types."""
+
+    def body(*elements: ir.Value) -> ir.Value:
+        block = source.regions[0].blocks[0]
+        values = dict(zip(block.arguments, elements, strict=True))
+        *ops, end = block.operations
+        copy_ops(ops, values)
+        return values.get(end.operands[0], end.operands[0])
+
+    with_body(target, body)
+
+
+def _combined(combine: str, a: ir.Value, b: ir.Value) -> ir.Value:
+    return ir.Operation.create(combine, results=[a.type], operands=[a, b]).results[0]

@@ -7,6 +7,7 @@ from torch_mlir import ir
 
 from lamina.core.arena import ALIGN, ArenaSlot, live_bytes, place
 
+from ..tile.emit.scopes import i64
 from .steps import PlannedSteps
 
 
@@ -27,9 +28,9 @@ class Packed:
     def apply(self) -> None:
         """Writes the offsets and sizes to the program's attributes."""
         for buffer, slot in self.slots.items():
-            buffer.owner.attributes["offset"] = _i64(slot.offset)
-        self.program.attributes["arena_bytes"] = _i64(self.bytes)
-        self.program.attributes["lower_bound"] = _i64(self.bound)
+            buffer.owner.attributes["offset"] = i64(slot.offset)
+        self.program.attributes["arena_bytes"] = i64(self.bytes)
+        self.program.attributes["lower_bound"] = i64(self.bound)
 
 
 def pack(steps: PlannedSteps, bundles: Sequence[Sequence[int]]) -> Packed:
@@ -48,7 +49,3 @@ def pack(steps: PlannedSteps, bundles: Sequence[Sequence[int]]) -> Packed:
     placed = list(dict.fromkeys(slots.values()))
     bound = live_bytes(placed)
     return Packed(steps.program, slots, place(placed, bound), bound)
-
-
-def _i64(value: int) -> ir.Attribute:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)

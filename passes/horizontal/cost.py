@@ -39,9 +39,9 @@ class SmallKernel:
             self.alone = "it is not spread over threads by lamina-distribute"
             return
         self.shape = Shape.of(function, lanes)
-        self.grid = _int(function, "tile.grid")
+        self.grid = integer(function, "tile.grid")
         self.cta = self.shape.cta
-        self.seconds = max(_int(function, "tile.bytes") / gpu.bandwidth, _int(function, "tile.flops") / gpu.peak("f32"))
+        self.seconds = max(integer(function, "tile.bytes") / gpu.bandwidth, integer(function, "tile.flops") / gpu.peak("f32"))
         self.alone = ""
         if self.shape.cluster > 1 or not self.grid:
             self.alone = "it has clusters or no programs"
@@ -180,5 +180,6 @@ def _registers(type_: ir.Type, lanes: int, each: int) -> int:
     return -(-per_thread * max(bits(str(type_.element_type)), 1) // 32)
 
 
-def _int(op: ir.Operation, name: str) -> int:
+def integer(op: ir.Operation, name: str) -> int:
+    """Returns the integer attribute of this name."""
     return int(ir.IntegerAttr(op.attributes[name]).value)

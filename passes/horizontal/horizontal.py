@@ -9,8 +9,9 @@ from torch_mlir import ir
 from lamina.core.target import Target
 
 from ..infra.base import Pass
+from ..tile.emit.scopes import i64
 from .arena import pack
-from .cost import SmallKernel, kernels_of
+from .cost import SmallKernel, integer, kernels_of
 from .order import ordered
 from .steps import PlannedStep, PlannedSteps
 from .write import Writer, drop_unused
@@ -51,7 +52,7 @@ class Horizontal(Pass):
         if program is None:
             return
         steps, kernels = PlannedSteps.of(program), kernels_of(module, self.target)
-        before = ir.IntegerAttr(program.attributes["arena_bytes"]).value
+        before = integer(program, "arena_bytes")
         for window in WINDOWS:
             bundles = ordered(steps.all, kernels, gpu, window)
             if all(len(bundle) == 1 for bundle in bundles):
@@ -103,4 +104,4 @@ def _arrange(block: ir.Block, order: Sequence[ir.Operation]) -> None:
         place(op)
     outputs = [op for op in block.operations if op.operation.name == "plan.output"]
     for number, op in enumerate(outputs):
-        op.attributes["index"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
+        op.attributes["index"] = i64(number)

@@ -11,7 +11,8 @@ from torch_mlir.dialects import arith, func
 from ..ir.locations import fused
 from ..lower.simt.parts import PART
 from ..plan.outline import pairs_attribute
-from .cost import SmallKernel
+from ..tile.emit.scopes import i64
+from .cost import SmallKernel, integer
 from .steps import PlannedStep
 
 NAMED = 2  # kernels that the name of a joined function lists, at most
@@ -24,7 +25,7 @@ class _Launch:
 
     @property
     def outputs(self) -> int:
-        return int(ir.IntegerAttr(self.op.attributes["n_out"]).value)
+        return integer(self.op, "n_out")
 
 
 class Writer:
@@ -55,7 +56,7 @@ class Writer:
             with location:
                 _function(self.made[key], parts, [v.type for v in buffers], len(outs))
         attributes: dict[str, ir.Attribute] = {
-            "kernel": ir.FlatSymbolRefAttr.get(self.made[key]), "n_out": _i64(len(outs)), "label": ir.StringAttr.get(label),
+            "kernel": ir.FlatSymbolRefAttr.get(self.made[key]), "n_out": i64(len(outs)), "label": ir.StringAttr.get(label),
         }  # fmt: skip
         inplace = [(at[x.op.operands[i]], at[x.op.operands[o]]) for x in launches for i, o in x.op.attributes.get("inplace", ())]
         if inplace:
@@ -113,10 +114,10 @@ def _function(name: str, parts: dict[SmallKernel, list[list[int]]], types: list[
             with k.function.location:
                 _part(k, cta, [[entry.arguments[i] for i in use] for use in uses])
         func.ReturnOp([])
-    totals = {key: sum(_get(k.function, f"tile.{key}") for k, _ in launches) for key in ("bytes", "flops")}
+    totals = {key: sum(integer(k.function, f"tile.{key}") for k, _ in launches) for key in ("bytes", "flops")}
     numbers = {"grid": ctas, "threads": cta, "outputs": outputs, **totals}
     for key, n in {**numbers, **dict.fromkeys(("vec", "chunks", "pack", "teams", "cluster"), 1)}.items():
-        new.attributes[f"tile.{key}"] = _i64(n)
+        new.attributes[f"tile.{key}"] = i64(n)
     new.attributes["tile.align"] = ir.DenseI64ArrayAttr.get(align)
     if all("tile.dependent" in k.function.attributes for k in parts):
         new.attributes["tile.dependent"] = ir.UnitAttr.get()
@@ -128,7 +129,7 @@ def _part(kernel: SmallKernel, cta: int, uses: list[list[ir.Value]]) -> None:
     """Writes one tile.part at the insertion point that runs all launches of a kernel. uses: the buffers of each launch."""
     copy = kernel.function.clone()
     kept = {a: copy.attributes[a] for a in copy.attributes if a.startswith("tile.") and a not in _OF_FUNCTIONS}
-    kept |= {"tile.grid": _i64(kernel.grid * len(uses)), "tile.pack": _i64(kernel.within(cta).pack)}
+    kept |= {"tile.grid": i64(kernel.grid * len(uses)), "tile.pack": i64(kernel.within(cta).pack)}
     part = ir.Operation.create(PART, regions=1, attributes=kept)
     copy.regions[0].blocks[0].append_to(part.regions[0])
     copy.erase()
@@ -169,11 +170,3 @@ def _chosen(kernel: SmallKernel, block: ir.Block, ops: list[ir.Operation], uses:
 
 
 _OF_FUNCTIONS = ("tile.align", "tile.alias", "tile.dependent", "tile.outputs", "tile.bytes", "tile.flops")
-
-
-def _get(op: ir.Operation, name: str) -> int:
-    return int(ir.IntegerAttr(op.attributes[name]).value)
-
-
-def _i64(value: int) -> ir.Attribute:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from torch_mlir import ir
 from torch_mlir.dialects import arith, tensor
 
-from .reading import number_of
-from .sizes import size_operands, sizes_of
+from .reading import number_of, shape_of
+from .sizes import size_operands, sizes_of, tensor_type
 
 
 def generic(
@@ -94,14 +94,31 @@ def tf32_or_half(x: ir.Value) -> ir.Value:
     return arith.extf(f32, arith.truncf(ir.FloatTF32Type.get(), x) if x.type == f32 else x)
 
 
-def padded(value: ir.Value, low: Sequence[int], high: Sequence[int]) -> ir.Value:
-    """Pads each dimension of a float tensor with `low` zeros before and `high` after."""
+def copied(value: ir.Value) -> ir.Value:
+    """Emits a copy of a tensor."""
+    type_ = ir.RankedTensorType(value.type)
+    dims = [ir.AffineDimExpr.get(d) for d in range(type_.rank)]
+    return with_body(generic(type_, [value, empty(type_)], [dims, dims], type_.rank, [False] * type_.rank), lambda x, _: x)
+
+
+def transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
+    """Emits the transpose whose dimension d is dimension order[d] of a tensor."""
+    type_ = ir.RankedTensorType(value.type)
+    result = tensor_type([shape_of(value)[d] for d in order], type_.element_type)
+    permutation = {"permutation": ir.DenseI64ArrayAttr.get(list(order))}
+    operands = [value, empty(result)]
+    op = ir.Operation.create("linalg.transpose", results=[result], operands=operands, attributes=permutation, regions=1)
+    return with_body(op, lambda x, _: x)
+
+
+def padded(value: ir.Value, low: Sequence[int], high: Sequence[int], number: float = 0.0) -> ir.Value:
+    """Pads each dimension of a float tensor with `low` elements before and `high` after."""
     type_ = ir.RankedTensorType(value.type)
     shape = [b + n + a for b, n, a in zip(low, type_.shape, high, strict=True)]
-    zero = arith.constant(type_.element_type, 0.0)
+    fill = arith.constant(type_.element_type, number)
     pad = tensor.PadOp(ir.RankedTensorType.get(shape, type_.element_type), value, [], [], low, high)
     with ir.InsertionPoint(pad.regions[0].blocks.append(*[ir.IndexType.get()] * len(shape))):
-        tensor.YieldOp(zero)
+        tensor.YieldOp(fill)
     return pad.result
 
 

@@ -224,7 +224,7 @@ def slice_of(op: ir.Operation, name: str) -> tuple[SizeLike, ...]:
     return out
 
 
-def viewed(op: ir.Operation, index: Index) -> Index:
+def source_index(op: ir.Operation, index: Index) -> Index:
     """Maps element `index` of a view to its index in the view's operand."""
     match op.name:
         case "linalg.transpose":

@@ -7,7 +7,7 @@ from torch_mlir import ir
 from lamina.core.size import SizeLike
 from lamina.dialects.graph import ExternOp, GroupOp, YieldOp
 
-from ..ir.generics import empty, generic, with_body
+from ..ir.generics import copied
 from ..ir.sizes import sizes_attribute
 
 
@@ -27,9 +27,7 @@ def copy_group(source: ir.Value, before: ir.Operation) -> ir.Operation:
     )
     block = ir.Block.create_at_start(group.regions[0], [tensor], [loc])
     with loc, ir.InsertionPoint(block):
-        dims = [ir.AffineDimExpr.get(d) for d in range(tensor.rank)]
-        copied = generic(tensor, [block.arguments[0], empty(tensor)], [dims, dims], tensor.rank, [False] * tensor.rank)
-        ir.Operation.create(YieldOp.OPERATION_NAME, operands=[with_body(copied, lambda x, _: x)])
+        ir.Operation.create(YieldOp.OPERATION_NAME, operands=[copied(block.arguments[0])])
     return group
 
 

@@ -9,11 +9,10 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from ..infra.base import Pass
-from ..ir.generics import empty
+from ..ir.generics import transposed
 from ..ir.reading import producer, shape_of
 from ..ir.reshapes import collapsed, expanded
 from ..ir.rewriting import tensor_blocks
-from ..ir.sizes import tensor_type
 from ..ir.views import groups
 
 _VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "linalg.transpose")
@@ -140,19 +139,6 @@ def _emit(source: ir.Value, factors: _Factors, shape: Sequence[int]) -> ir.Value
     after = [f for part in factors.dims for f in part]
     split = expanded(collapsed(source, [n for n in shape_of(source) if n != 1]), [factors.sizes[f] for f in before])
     if before != after:
-        type_ = tensor_type([factors.sizes[f] for f in after], ir.RankedTensorType(source.type).element_type)
-        order = ir.DenseI64ArrayAttr.get([before.index(f) for f in after])
-        split = _transposed(split, type_, order)
+        split = transposed(split, [before.index(f) for f in after])
     merged = [math.prod(factors.sizes[f] for f in part) for part in factors.dims if part]
     return expanded(collapsed(split, merged), shape)
-
-
-def _transposed(v: ir.Value, type_: ir.RankedTensorType, order: ir.Attribute) -> ir.Value:
-    op = ir.Operation.create(
-        "linalg.transpose", results=[type_], operands=[v, empty(type_)], attributes={"permutation": order}, regions=1
-    )
-    element = type_.element_type
-    block = op.regions[0].blocks.append(element, element)
-    with ir.InsertionPoint(block):
-        ir.Operation.create("linalg.yield", operands=[block.arguments[0]])
-    return op.results[0]

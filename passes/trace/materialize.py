@@ -22,7 +22,7 @@ from ..ir.extern_calls import memory_strides
 from ..ir.reading import Generic, Untraceable, bytes_of, elements_of, producer, reached, shape_of
 from .gathered import gathered_source
 from .mixed_orders import orders_of
-from .orders import narrowest
+from .orders import narrowest, views_of
 from .trace import VIEWS, Tracer
 
 COST = {"math.exp": 8, "math.erf": 16, "math.tanh": 14, "math.log": 10, "math.powf": 30, "math.sin": 16, "math.cos": 16,
@@ -97,13 +97,8 @@ class Materialized:
 
     def base(self, value: ir.Value) -> ir.Value:
         """Returns the deepest value behind a chain of views whose memory `value` can share with other strides."""
-        chain = [value]
-        while (op := producer(chain[-1])) is not None and op.name in VIEWS:
-            chain.append(op.operands[0])
-        for source in reversed(chain):
-            if source is value or self._strided(value, source):
-                return source
-        return value
+        sources = reversed([view.operands[0] for view in views_of(value)])
+        return next((source for source in sources if self._strided(value, source)), value)
 
     def _strided(self, value: ir.Value, source: ir.Value) -> bool:
         axes = Axes(shape_of(value))

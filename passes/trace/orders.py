@@ -121,22 +121,27 @@ def innermost_of(shape: Sequence[int], strides: Sequence[int]) -> int | None:
     return -min(sides)[1] if len(sides) > 1 and all(s for s, _ in sides) else None
 
 
+def views_of(v: ir.Value) -> list[ir.Operation]:
+    """Returns the chain of views that `v` is, the last first."""
+    found: list[ir.Operation] = []
+    while (op := producer(v)) is not None and op.name in VIEWS:
+        found.append(op)
+        v = op.operands[0]
+    return found
+
+
 def viewed(v: ir.Value) -> ir.Value:
     """Returns the value behind a chain of views."""
-    while (op := producer(v)) is not None and op.name in VIEWS:
-        v = op.operands[0]
-    return v
+    views = views_of(v)
+    return views[-1].operands[0] if views else v
 
 
 def strides_through_views(v: ir.Value, strides_of: Callable[[ir.Value], tuple[int, ...] | None]) -> tuple[int, ...] | None:
     """Returns the strides of a value seen through its views; None where those of its source are unknown, or a view cannot be
     expressed as strides."""
-    views: list[ir.Operation] = []
-    while (op := producer(v)) is not None and op.name in VIEWS:
-        views.append(op)
-        v = op.operands[0]
-    strides = strides_of(v)
-    layout: Layout | None = Layout.of(shape_of(v), strides) if strides is not None else None
-    for view in reversed(views):
+    base = viewed(v)
+    strides = strides_of(base)
+    layout: Layout | None = Layout.of(shape_of(base), strides) if strides is not None else None
+    for view in reversed(views_of(v)):
         layout = view_layout(view, layout) if layout is not None else None
     return None if layout is None else layout.strides

@@ -27,13 +27,13 @@ from ..ir.reading import (
     place,
     producer,
     shape_of,
-    viewed,
+    source_index,
 )
 from ..ir.sizes import SIZE, read_size
+from ..ir.views import RESHAPES
 from . import moves as trace_moves
 
 VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.extract_slice", "linalg.transpose", "tensor.cast")
-RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
 Columns = Callable[[Generic], tuple[Index, tuple[Axis, ...]]]
 DEEPEST = 24  # nested calls before the tracer unwinds and starts over from the producer it has reached
 _EQUALITY = (1, 6, 8, 13)  # predicates of cmpf: equal or not, ordered or unordered
@@ -175,7 +175,7 @@ class Tracer:
             case "linalg.fill":
                 return self.scalar(op.operands[0], {}, (), guard)
             case "linalg.transpose" | "linalg.broadcast" | "tensor.cast" | "tensor.expand_shape" | "tensor.extract_slice":
-                return self.element(op.operands[0], viewed(op, index), guard)
+                return self.element(op.operands[0], source_index(op, index), guard)
             case "tensor.collapse_shape":
                 shape, source = shape_of(op.operands[0]), list[Affine]()
                 for at, dims in zip(index, op.attributes["reassociation"], strict=True):

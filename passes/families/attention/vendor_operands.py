@@ -6,6 +6,7 @@ import numpy as np
 from torch_mlir import ir
 from torch_mlir.dialects import arith, tensor
 
+from ...ir import generics
 from ...ir.generics import empty, generic, with_body
 from ...ir.reading import shape_of
 from ..surroundings import Values, group_before
@@ -22,10 +23,7 @@ def padded(value: ir.Value, axis: int, more: int, fill: float = 0.0) -> ir.Value
     type_ = _type([n + m for n, m in zip(shape_of(value), high, strict=True)], value)
 
     def fill_in(values: Values) -> list[ir.Value]:
-        pad = tensor.PadOp(type_, values[value], [], [], [0] * len(high), high)
-        with ir.InsertionPoint(pad.region.blocks.append(*[ir.IndexType.get()] * len(high))):
-            tensor.YieldOp(arith.constant(type_.element_type, fill))
-        return [pad.result]
+        return [generics.padded(values[value], [0] * len(high), high, fill)]
 
     return group_before(ir.InsertionPoint.current.ref_operation, [], {value: value}, [type_], fill_in, "padded").results[0]
 

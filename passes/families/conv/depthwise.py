@@ -23,8 +23,7 @@ from ...ir.generics import empty, generic, in_parts, sums_of_products, with_body
 from ...ir.reading import Untraceable, shape_of
 from ...space.contraction import Unfit
 from ...space.direct_convolution import WINDOW, direct_convolution_of
-from ...space.space import find_space
-from ..surroundings import Values, copy_body, group_before, reader, replace_by, strides_of
+from ..surroundings import Values, copy_body, group_before, reader, replace_by, space_of, strides_of
 from .calls import HALVES, Convolution, channels_last
 from .image_rows import as_image, as_rows, image_type, is_rows
 from .one_row import row_added, row_dropped, with_row, without_row
@@ -168,13 +167,10 @@ def _made(op: ir.Operation, group: ir.Operation | None, convolution: GroupedConv
 
 def _fits(group: ir.Operation) -> bool:
     """Returns whether direct convolution can compute a group, with all its images channels last."""
-    block = group.regions[0].blocks[0]
-    last = {v: channels_last(shape_of(v)) for v in (*group.operands, *group.results) if len(shape_of(v)) == 4}
-    strides = {a: last.get(v) or strides_of(v) for a, v in zip(block.arguments, group.operands, strict=True)}
-    outs = [last.get(v) or strides_of(v) for v in group.results]
     try:
-        space = find_space(block, strides, outs, divide=True)
-        direct_convolution_of(space, dict.fromkeys(block.arguments, 16), [16] * len(outs))
+        space = space_of(group, lambda v: channels_last(shape_of(v)) if len(shape_of(v)) == 4 else strides_of(v))
+        arguments = group.regions[0].blocks[0].arguments
+        direct_convolution_of(space, dict.fromkeys(arguments, 16), [16] * len(group.results))
     except (Unfit, Untraceable):
         return False
     return True

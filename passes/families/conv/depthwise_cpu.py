@@ -16,8 +16,7 @@ from ...ir.generics import sums_of_products
 from ...ir.reading import Untraceable, shape_of
 from ...space.contraction import Unfit
 from ...space.planes import PLANES, PlaneWindow, planes_of
-from ...space.space import find_space
-from ..surroundings import Values, calls, copy_body, group_before, reader, replace_by, strides_of
+from ..surroundings import Values, calls, copy_body, group_before, reader, replace_by, space_of
 from .calls import Convolution
 
 
@@ -88,11 +87,8 @@ def _made(call: _PlaneConvolution, group: ir.Operation | None) -> ir.Operation:
 
 def _fits(group: ir.Operation) -> bool:
     """Returns whether the planes schedule can compute a group with row-major results."""
-    block = group.regions[0].blocks[0]
-    strides = {a: strides_of(v) for a, v in zip(block.arguments, group.operands, strict=True)}
     try:
-        space = find_space(block, strides, [row_major(shape_of(v)) for v in group.results], divide=True)
-        planes_of(space, PlaneWindow.read(group.attributes[PLANES]), block)
+        planes_of(space_of(group), PlaneWindow.read(group.attributes[PLANES]), group.regions[0].blocks[0])
     except (Unfit, Untraceable):
         return False
     return True

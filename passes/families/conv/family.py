@@ -1,6 +1,6 @@
 """The family of direct convolutions: depthwise ones that need no measurement. Others are candidates of the GEMM family."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from torch_mlir import ir
@@ -10,34 +10,18 @@ from lamina.core.target import Target
 
 from ...space.contraction import Unfit
 from ..choice import DIRECT, Choice
-from ..problem import Family, Problem
-from ..surroundings import calls, reader
+from ..problem import CallProblem, Family
+from ..surroundings import calls
 from .depthwise import GroupedConvolution, replace_by_direct
 
 
 @dataclass(frozen=True)
-class DirectProblem(Problem):
+class DirectProblem(CallProblem):
     """A convolution that is direct by default."""
-
-    op: ir.Operation
-
-    @property
-    def ops(self) -> Sequence[ir.Operation]:
-        """The call."""
-        return (self.op,)
-
-    @property
-    def group(self) -> ir.Operation | None:
-        """The epilogue."""
-        return reader(self.op)
 
     def default(self, gpu: Gpu | None) -> Choice:
         """Returns direct convolution."""
         return DIRECT
-
-    def candidates(self, gpu: Gpu) -> Sequence[Choice]:
-        """Returns none: there is nothing to measure."""
-        return ()
 
     def take(self, choice: Choice, target: Target | None) -> None:
         """Replaces the call, fused with its reader where possible."""

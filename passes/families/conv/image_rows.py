@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch_mlir import ir
 from torch_mlir.dialects import tensor
 
-from ...ir.generics import empty, with_body
+from ...ir.generics import transposed
 from ...ir.reading import shape_of
 
 _TO_ROWS, _TO_IMAGE = [0, 2, 3, 1], [0, 3, 1, 2]
@@ -30,22 +30,15 @@ def as_image(v: ir.Value, image: Sequence[int]) -> ir.Value:
     assert groups is not None, "is_rows holds"
     type_ = ir.RankedTensorType.get(shape, ir.RankedTensorType(v.type).element_type)
     whole = v if len(shape_of(v)) == len(shape) else tensor.expand_shape(type_, v, groups, [], shape)
-    return _transposed(whole, _TO_IMAGE)
+    return transposed(whole, _TO_IMAGE)
 
 
 def as_rows(v: ir.Value, rows: ir.Type) -> ir.Value:
     """Emits the rows of an image, of type `rows`."""
-    whole = _transposed(v, _TO_ROWS)
+    whole = transposed(v, _TO_ROWS)
     groups = _collapsed(shape_of(whole), ir.RankedTensorType(rows).shape)
     assert groups is not None, "is_rows holds"
     return whole if whole.type == rows else tensor.collapse_shape(rows, whole, groups)
-
-
-def _transposed(v: ir.Value, order: Sequence[int]) -> ir.Value:
-    type_ = ir.RankedTensorType.get(_permuted(shape_of(v), order), ir.RankedTensorType(v.type).element_type)
-    permutation = {"permutation": ir.DenseI64ArrayAttr.get(list(order))}
-    op = ir.Operation.create("linalg.transpose", results=[type_], operands=[v, empty(type_)], attributes=permutation, regions=1)
-    return with_body(op, lambda x, _: x)
 
 
 def _permuted(shape: Sequence[int], order: Sequence[int]) -> list[int]:

@@ -12,7 +12,7 @@ from lamina.dialects.graph import CALLS
 
 from ...infra.base import Pass
 from ...ir.extern_calls import memory_strides
-from ...ir.generics import empty
+from ...ir.generics import copied
 from ...ir.reading import shape_of
 from ...ir.sizes import sizes_attribute
 from ...ir.views import view_layout
@@ -140,19 +140,5 @@ def _lies_well(source: ir.Value, strides: Sequence[int] | None, views: Sequence[
 
 def _copy(op: ir.Operation, operand: ir.Value) -> ir.Value:
     """Emits a copy of an operand before `op`, as a kernel of its own."""
-    type_ = ir.RankedTensorType(operand.type)
-    identity = ir.AffineMap.get_identity(type_.rank)
     with op.location, ir.InsertionPoint(op):
-        out = empty(type_)
-        generic = ir.Operation.create(
-            "linalg.generic", results=[type_], operands=[operand, out], regions=1,
-            attributes={
-                "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(identity)] * 2),
-                "iterator_types": ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * type_.rank),
-                "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1]),
-            },
-        )  # fmt: skip
-        block = generic.regions[0].blocks.append(type_.element_type, type_.element_type)
-        with ir.InsertionPoint(block):
-            ir.Operation.create("linalg.yield", operands=[block.arguments[0]])
-    return generic.results[0]
+        return copied(operand)

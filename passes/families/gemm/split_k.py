@@ -7,13 +7,11 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
-from ...ir.affine import row_major
-from ...ir.reading import Untraceable, shape_of
+from ...ir.reading import Untraceable
 from ...space.contraction import Unfit
 from ...space.direct_convolution import WINDOW
-from ...space.space import find_space
 from ..conv.implicit_gemm import ImplicitGemm
-from ..surroundings import Values, copy_body, group_before, replace_by, strides_of
+from ..surroundings import Values, copy_body, group_before, replace_by, space_of
 from .contractions import product_in
 from .problem import GemmProblem
 from .products import Product, computed
@@ -80,21 +78,10 @@ def _finish(problem: GemmProblem, products: Sequence[Computed], sums: Sequence[i
 
     types = [v.type for v in problem.last.results]
     new = group_before(before, [o for o in (*problem.ops, problem.group) if o is not None], operands, types, fill)
-    if not _traceable(new):
+    try:
+        space_of(new)
+    except Untraceable:
         new.erase()
         return False
     replace_by(new.results, problem.group, problem.ops)
-    return True
-
-
-def _traceable(group: ir.Operation) -> bool:
-    """Returns whether Lamina can generate a kernel for a group."""
-    block = group.regions[0].blocks[0]
-    strides = [strides_of(v) for v in group.operands]
-    try:
-        find_space(
-            block, dict(zip(block.arguments, strides, strict=True)), [row_major(shape_of(v)) for v in group.results], divide=True
-        )
-    except Untraceable:
-        return False
     return True

@@ -18,7 +18,7 @@ from ...ir.guards import Guard
 from ...space.coalesce import Merged
 from ..arguments import KernelSizes
 from . import access, bounds
-from .scopes import Scopes, common_shape, element, filled, i64, shape_of, typed
+from .scopes import Scopes, broadcast, common_shape, element, filled, i64, shape_of, typed
 
 DIVISIONS = ("arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.floordivsi", "arith.ceildivsi")
 Memory = tuple[ir.Value, str]  # memref, flat but for tiles, and the tensor's element type ("i1" lives in i8)
@@ -151,7 +151,7 @@ class Blocks(Scopes):
         value = self.value(e)
         if shape_of(value) == shape:
             return value
-        return self.memoized(("widened", e, shape), self.depth(e), lambda: self.widen(value, shape))
+        return self.memoized(("widened", e, shape), self.depth(e), lambda: broadcast(value, shape))
 
     def masked(self, e: Expr, filler: float) -> ir.Value:
         """Returns the value of `e` as a block, with `filler` in the lanes that do not count."""

@@ -15,8 +15,8 @@ from ...space.space import Result
 from ..arguments import KernelSizes
 from . import tiles
 from .blocks import Blocks, Memory
-from .moments import RowMoments, along_rows, constant, like, over_rows
-from .scopes import Side, element, filled, shape_of
+from .moments import RowMoments, along_rows, constant, over_rows
+from .scopes import Side, element, filled, joined, shape_of
 from .views import flags, minor, view
 
 
@@ -92,8 +92,8 @@ class Dot:
             left = arith.maxsi(arith.minsi(arith.subi(b.number(n.extent), b.start(n.axis)), b.number(n.size)), zero)
             count = arith.sitofp(ir.F32Type.get(), arith.index_cast(ir.IntegerType.get_signless(32), left))
             count = vector.broadcast(constant(0.0).type, count)
-        mean = arith.divf(total, like(arith.maximumf(count, constant(1.0)), total))
-        away = arith.subf(value, like(mean, value))
+        mean = joined(arith.divf, total, arith.maximumf(count, constant(1.0)))
+        away = joined(arith.subf, value, mean)
         if n.cut:
             away = tiles.zero_past(b, away, 1)
         return RowMoments(total, along_rows(arith.mulf(away, away)), count)

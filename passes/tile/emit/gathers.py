@@ -6,7 +6,8 @@ several parts (passes/space/implicit_gemm.py) is divided into them: for the K di
 within one position of a window. What does not vary in the innermost loop is emitted in front of it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from torch_mlir import ir
@@ -16,7 +17,7 @@ from ...ir.affine import Affine, Axis
 from ...ir.expressions import Load
 from ...ir.guards import Bound, Guard
 from . import bounds
-from .scopes import Side, common_shape, filled, shape_of
+from .scopes import Side, broadcast, filled, joined, shape_of
 from .views import flat
 
 if TYPE_CHECKING:
@@ -56,18 +57,16 @@ def _places(b: "Blocks", at: Affine, guard: Guard, along: Sequence[Side]) -> tup
     masks = [m for d, side in sides if (m := _within(b, d, side)) is not None]
     for bound in guard:
         masks += _bounded(b, bound, sides)
-    mask = None
-    for m in masks:
-        mask = m if mask is None else arith.andi(*_alike(b, mask, m))
+    mask = _folded(arith.andi, masks)
     if mask is None:
         mask = b.splat(1, ir.IntegerType.get_signless(1), (1, 1))
-    return b.widen(_total(b, at, sides), shape), b.widen(mask, shape)
+    return broadcast(_total(b, at, sides), shape), broadcast(mask, shape)
 
 
 def _bounded(b: "Blocks", bound: Bound, sides: Sides) -> list[ir.Value]:
     """Emits a bound as up to two comparisons: those that can fail."""
     value = _total(b, bound.at, sides)
-    return bounds.comparisons(bound, value, lambda n: b.widen(_number(b, n), shape_of(value)), bound.at.bounds())
+    return bounds.comparisons(bound, value, lambda n: broadcast(_number(b, n), shape_of(value)), bound.at.bounds())
 
 
 def _total(b: "Blocks", at: Affine, sides: Sides) -> ir.Value:
@@ -83,15 +82,12 @@ def _total(b: "Blocks", at: Affine, sides: Sides) -> ir.Value:
             if (step := at.coefficient(x)) and all(x is not side.axis for side in b.sides):
                 yield _tile(arith.muli(b.start(x), b.number(step)))
 
-    total = _sum(b, terms())
+    total = _folded(arith.addi, terms())
     return total if total is not None else _number(b, 0)
 
 
-def _sum(b: "Blocks", terms: Iterable[ir.Value]) -> ir.Value | None:
-    total = None
-    for term in terms:
-        total = term if total is None else arith.addi(*_alike(b, total, term))
-    return total
+def _folded(op: Callable[[ir.Value, ir.Value], ir.Value], terms: Iterable[ir.Value]) -> ir.Value | None:
+    return reduce(lambda total, term: term if total is None else joined(op, total, term), terms, None)
 
 
 def _along(b: "Blocks", at: Affine, d: int, side: Side) -> ir.Value | None:
@@ -101,7 +97,8 @@ def _along(b: "Blocks", at: Affine, d: int, side: Side) -> ir.Value | None:
 
     def made() -> ir.Value | None:
         at = _positions(b, d, side)
-        return _sum(b, (at[x] if n == 1 else arith.muli(*_alike(b, at[x], _number(b, n))) for x, n in steps.items()))
+        terms = (at[x] if n == 1 else joined(arith.muli, at[x], _number(b, n)) for x, n in steps.items())
+        return _folded(arith.addi, terms)
 
     return b.memoized(("along", at, d, side), b.bound[side.axis][0], made) if steps else None
 
@@ -115,12 +112,12 @@ def _positions(b: "Blocks", d: int, side: Side) -> dict[Axis, ir.Value]:
         left, last = parts, parts[-1].extent
         if len(parts) > 1 and last % side.size == 0:
             many = arith.divui(start, b.number(last))
-            found[parts[-1], d, side] = _lanes(b, d, side, _remainder(start, many, b.number(last)))
+            found[parts[-1], d, side] = _lanes(d, side, _remainder(start, many, b.number(last)))
             rest, left = _tile(many), parts[:-1]
         else:
-            rest = _lanes(b, d, side, start)
+            rest = _lanes(d, side, start)
         for x in reversed(left[1:]):
-            numbers, divisor = _alike(b, rest, _number(b, x.extent))
+            numbers, divisor = rest, broadcast(_number(b, x.extent), shape_of(rest))
             rest = arith.divui(numbers, divisor)
             found[x, d, side] = _remainder(numbers, rest, divisor)
         found[parts[0], d, side] = rest
@@ -134,20 +131,20 @@ def _within(b: "Blocks", d: int, side: Side) -> ir.Value | None:
     depth, start = b.bound[side.axis]
 
     def made() -> ir.Value:
-        lanes = _lanes(b, d, side, start)
-        return arith.cmpi(arith.CmpIPredicate.slt, *_alike(b, lanes, _number(b, side.extent)))
+        lanes = _lanes(d, side, start)
+        return joined(partial(arith.cmpi, arith.CmpIPredicate.slt), lanes, _number(b, side.extent))
 
     return b.memoized(("within", d, side), depth, made)
 
 
-def _lanes(b: "Blocks", d: int, side: Side, start: ir.Value) -> ir.Value:
+def _lanes(d: int, side: Side, start: ir.Value) -> ir.Value:
     """Returns start, start + 1, ... along a side."""
     index = ir.IndexType.get()
     shape = [1, 1]
     shape[d] = side.size
     step = ir.Operation.create("vector.step", results=[ir.VectorType.get([side.size], index)]).results[0]
     lanes = vector.shape_cast(ir.VectorType.get(shape, index), step)
-    return arith.addi(*_alike(b, _tile(start), lanes))
+    return joined(arith.addi, _tile(start), lanes)
 
 
 def _remainder(whole: ir.Value, many: ir.Value, by: ir.Value) -> ir.Value:
@@ -162,9 +159,3 @@ def _tile(number: ir.Value) -> ir.Value:
 
 def _number(b: "Blocks", n: int) -> ir.Value:
     return b.splat(n, ir.IndexType.get(), (1, 1))
-
-
-def _alike(b: "Blocks", *values: ir.Value) -> list[ir.Value]:
-    """Broadcasts values to one shape."""
-    shape = common_shape(values)
-    return [b.widen(v, shape) for v in values]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
-from .scopes import filled, shape_of
+from .scopes import filled, joined, shape_of
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class RowMoments:
         if self.squares is None or self.count is None or before.squares is None or before.count is None:
             return RowMoments(total)
         count = arith.addf(before.count, self.count)
-        mean, other = (arith.divf(m.sum, like(arith.maximumf(m.count, constant(1.0)), m.sum)) for m in (self, before))
+        mean, other = (joined(arith.divf, m.sum, arith.maximumf(m.count, constant(1.0))) for m in (self, before))
         away = arith.subf(mean, other)
-        weight = like(arith.divf(arith.mulf(before.count, self.count), count), away)
-        squares = arith.addf(arith.addf(before.squares, self.squares), arith.mulf(arith.mulf(away, away), weight))
+        weight = arith.divf(arith.mulf(before.count, self.count), count)
+        squares = arith.addf(arith.addf(before.squares, self.squares), joined(arith.mulf, arith.mulf(away, away), weight))
         return RowMoments(total, squares, count)
 
 
@@ -55,8 +55,3 @@ def _summed(value: ir.Value, d: int) -> ir.Value:
 def constant(number: float) -> ir.Value:
     """Returns an f32 constant as a block of one element."""
     return filled([1, 1], number, ir.F32Type.get())
-
-
-def like(value: ir.Value, other: ir.Value) -> ir.Value:
-    """Broadcasts a block to the shape of another."""
-    return value if value.type == other.type else vector.broadcast(other.type, value)

@@ -200,7 +200,7 @@ class PlaneProgram:
         step = at.coefficient(p.down) * k + at.coefficient(p.across) * j
         start = b.memoized("weights", 0, partial(b.index, rest))
         number = memref.load(b.memory[p.weight.tensor][0], [arith.addi(start, b.number(step))])
-        return vector.broadcast(ir.VectorType.get([p.lanes], self.f32), number)
+        return b.widen(number)
 
 
 def _block() -> ir.VectorType:

@@ -102,6 +102,18 @@ def common_shape(values: Iterable[ir.Value]) -> tuple[int, ...]:
     return tuple(max(sizes) for sizes in zip(*map(shape_of, values), strict=True))
 
 
+def broadcast(v: ir.Value, shape: Sequence[int]) -> ir.Value:
+    """Broadcasts a scalar or a block to `shape`; one that has it stays as it is."""
+    type_ = v.type.element_type if isinstance(v.type, ir.VectorType) else v.type
+    return v if shape_of(v) == tuple(shape) else vector.broadcast(ir.VectorType.get(shape, type_), v)
+
+
+def joined(op: Callable[[ir.Value, ir.Value], ir.Value], a: ir.Value, b: ir.Value) -> ir.Value:
+    """Applies an op to two blocks of one rank, broadcast to one shape."""
+    shape = common_shape((a, b))
+    return op(broadcast(a, shape), broadcast(b, shape))
+
+
 def filled(shape: Sequence[int], value: Any, type_: ir.Type) -> ir.Value:
     """Returns a constant block with `value` in all lanes; a scalar where it has no shape."""
     number = attribute(value, type_)
@@ -252,7 +264,7 @@ class Scopes:
         whole = shape or (self.lanes,)
         if isinstance(value, Size):
             return self.memoized(
-                ("splat", repr(value), str(type_), whole), 0, lambda: self.widen(self.constant(value, type_), whole)
+                ("splat", repr(value), str(type_), whole), 0, lambda: broadcast(self.constant(value, type_), whole)
             )
         return self.memoized(("splat", repr(value), str(type_), whole), 0, lambda: filled(whole, value, type_))
 
@@ -265,12 +277,9 @@ class Scopes:
         """Returns the mask of the first `count` lanes."""
         return vector.create_mask(ir.VectorType.get([self.lanes], ir.IntegerType.get_signless(1)), [count])
 
-    def widen(self, v: ir.Value, shape: Sequence[int] | None = None) -> ir.Value:
-        """Broadcasts a scalar to all lanes, or a block to `shape`. One that has the shape stays as it is."""
-        if shape is None:
-            shape = shape_of(v) or (self.lanes,)
-        type_ = v.type.element_type if isinstance(v.type, ir.VectorType) else v.type
-        return v if shape_of(v) == tuple(shape) else vector.broadcast(ir.VectorType.get(shape, type_), v)
+    def widen(self, v: ir.Value) -> ir.Value:
+        """Broadcasts a scalar to all lanes; a block stays as it is."""
+        return broadcast(v, shape_of(v) or (self.lanes,))
 
     # -- values as memory holds them
 

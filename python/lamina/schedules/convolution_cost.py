@@ -5,7 +5,7 @@ from dataclasses import replace
 from lamina.core.gpu import Gpu
 
 from .contraction import LEAST, GemmConfig
-from .product_cost import PARTS, GemmWork
+from .product_cost import PARTS, GemmWork, blocks_of
 
 SCHEDULES: dict[GemmConfig, float] = {
     GemmConfig(128, 128, 64, 8, 3, descriptors=0): 0.50,
@@ -47,7 +47,7 @@ def candidates(work: GemmWork, channels: int, gpu: Gpu) -> tuple[GemmConfig, ...
     ]
     if work.batch > 1:
         return tuple(sorted(fitting, key=lambda c: seconds(c, work, channels, gpu)))
-    cut = [_in_parts(c, work, channels, gpu) for c in fitting if not c.resident and 2 * _blocks(c, work) <= gpu.sm_count]
+    cut = [_in_parts(c, work, channels, gpu) for c in fitting if not c.resident and 2 * blocks_of(c, work) <= gpu.sm_count]
     cut = sorted((c for c in cut if c.parts > 1), key=lambda c: seconds(c, work, channels, gpu))
     return tuple(sorted([*fitting, *cut[:_MOST_IN_PARTS]], key=lambda c: seconds(c, work, channels, gpu)))
 
@@ -60,7 +60,7 @@ def _suits(columns: int, features: int) -> bool:
 def seconds(config: GemmConfig, work: GemmWork, channels: int, gpu: Gpu) -> float:
     """Estimates the time of a convolution: waves of tiles, or the memory traffic of operands and results, whichever takes
     longer. With split-K, another kernel that adds the parts is included."""
-    blocks = config.parts * _blocks(config, work)
+    blocks = config.parts * blocks_of(config, work)
     slots = gpu.sm_count * max(config.resident, 2 if config.warps <= 4 else 1)
     share = SCHEDULES[replace(config, k=64, parts=1)] * (1 if channels // config.parts % config.k == 0 else _SHARED)
     steps = -(-work.k // (config.parts * config.k))
@@ -68,11 +68,6 @@ def seconds(config: GemmConfig, work: GemmWork, channels: int, gpu: Gpu) -> floa
     sums = 8 * config.parts * work.elements if config.parts > 1 else 0
     moved = (work.item * work.batch * work.n * work.k + sums + work.reads + work.writes) / gpu.bandwidth
     return _LAUNCH * (1 + (config.parts > 1)) + max(-(-blocks // slots) * block, moved)
-
-
-def _blocks(config: GemmConfig, work: GemmWork) -> int:
-    """Returns the number of tiles of the result."""
-    return work.batch * -(-work.m // config.m) * -(-work.n // config.n)
 
 
 def _in_parts(config: GemmConfig, work: GemmWork, channels: int, gpu: Gpu) -> GemmConfig:

@@ -1,4 +1,4 @@
-"""Prints tile programs as Triton kernels, each by the printer for its kind."""
+"""Prints tile programs as Triton kernels, and chooses among their forms: plain, of joint products, and ping-pong."""
 
 from dataclasses import replace
 
