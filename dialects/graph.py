@@ -104,7 +104,7 @@ class KernelOp(Op):
 class SizeOp(Op):
     """Yields a size that each call decides, as an index, where an op takes one as an operand.
 
-    size  its text (core/size.py): "s0~8*16"
+    size  its text (core/sizes): "s0~8*16"
     """
 
     OPERATION_NAME = "graph.size"

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 
 from torch_mlir import ir
 
-from ..ir.copying import copy_ops
 from ..ir.extern_calls import memory_strides
 from ..ir.locations import fused, model_ops, op_word
 from ..ir.reading import producer
+from ..ir.rewriting import copy_ops
 from ..space.space import Space, find_space
 from .choice import CHOICE
 

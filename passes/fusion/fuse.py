@@ -14,11 +14,11 @@ from lamina.dialects import graph
 
 from ..infra.base import Pass
 from ..ir.affine import row_major
-from ..ir.copying import copy_ops
 from ..ir.extern_calls import memory_strides
 from ..ir.generics import empty
 from ..ir.locations import decomposed_op, fused, model_ops, op_word, where
 from ..ir.reading import Generic, Untraceable, producer, shape_of
+from ..ir.rewriting import copy_ops
 from ..space.space import find_space
 from ..trace.gathered import copy_gathered
 from ..trace.grouping import Group, Grouping

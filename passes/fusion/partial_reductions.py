@@ -4,9 +4,9 @@ remainder of a loop whose extent has no good divisor."""
 from torch_mlir import ir
 from torch_mlir.dialects import arith, tensor
 
-from ..ir.copying import copy_ops
 from ..ir.generics import generic, with_body
 from ..ir.reading import Generic, neutral, shape_of
+from ..ir.rewriting import copy_ops
 
 
 def cut(g: Generic, loop: int, at: int, combine: str) -> Generic:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
-from lamina.core.size import is_symbolic
+from lamina.core.sizes import is_symbolic
 
 from ..infra.base import Pass
 from ..ir.extern_calls import memory_strides

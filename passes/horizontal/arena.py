@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from lamina.core.arena import ALIGN, ArenaSlot, live_bytes, place
+from lamina.core.binding.arena import ALIGN, ArenaSlot, live_bytes, place
 
 from ..tile.emit.scopes import i64
 from .steps import PlannedSteps

@@ -10,7 +10,7 @@ from itertools import count, pairwise
 from typing import Any, Self
 
 from lamina.core.layout import Layout
-from lamina.core.size import SizeLike, at_most, below, least, most, typical
+from lamina.core.sizes import SizeLike, at_most, below, least, most, typical
 
 _SERIALS = count()
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Any
 
-from lamina.core.size import Size, SizeLike, Undecided
+from lamina.core.sizes import Size, SizeLike, Undecided
 
 from .affine import Affine, Axis, IndexTerm
 from .guards import Guard
@@ -205,11 +205,7 @@ def _fold(make: Interner, op: str, xs: tuple[Expr, ...], predicate: int | None, 
         return _power(make, xs[0], xs[1], dtype)
     if not xs or not all(isinstance(x, Position | Const) for x in xs) or xs[0].dtype in ("f32", "f64", "i1"):
         return None
-    at = [
-        x.at if isinstance(x, Position) else Affine(x.value if isinstance(x.value, Size) else int(x.value))
-        for x in xs
-        if isinstance(x, Position | Const)
-    ]
+    at = list(map(index_of, xs))
     if op in CASTS and dtype != "i1":
         return make.position(at[0], dtype)
     if op == "arith.addi":
@@ -226,6 +222,15 @@ def _fold(make: Interner, op: str, xs: tuple[Expr, ...], predicate: int | None, 
             return None
         return None if decided is None else make.const(decided, "i1")
     return None
+
+
+def index_of(e: Expr) -> Affine:
+    """Returns an integer expression as an index: itself a term, unless it is affine in the loops."""
+    if isinstance(e, Position):
+        return e.at
+    if isinstance(e, Const):
+        return Affine(e.value if isinstance(e.value, Size) else int(e.value))
+    return Affine.of(e)
 
 
 def _power(make: Interner, x: Expr, n: Expr, dtype: str) -> Expr:

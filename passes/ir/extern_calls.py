@@ -5,7 +5,7 @@ from typing import Any
 
 from torch_mlir import ir
 
-from lamina.core.size import Size
+from lamina.core.sizes import Size
 from lamina.dialects.graph import CALLS
 
 from .affine import row_major

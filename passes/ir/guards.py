@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lamina.core.size import SizeLike, at_most, below, least, most
+from lamina.core.sizes import SizeLike, at_most, below, least, most
 
 from .affine import Affine
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from torch_mlir import ir
 
-from lamina.core.size import SizeLike, typical
+from lamina.core.sizes import SizeLike, typical
 
 from .affine import Affine, NotAffine, offset, row_major
 from .expressions import HALF

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
-from lamina.core.size import Size, SizeLike
+from lamina.core.sizes import Size, SizeLike
 
 from .affine import refine
 from .reading import shape_of

@@ -4,13 +4,13 @@ An indexing map is a tuple here: result j of the map is loop `map[j]`, or `ZERO`
 dimension). Maps with other expressions (strides, windows) are None, and no pass of this level looks through them.
 """
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from torch_mlir import ir
 
-from lamina.core.size import SizeLike
+from lamina.core.sizes import SizeLike
 
 from .reading import attributes_of, nested, reduced_loops, terminator
 from .sizes import sizes_of
@@ -259,3 +259,22 @@ def erase_dead(block: ir.Block) -> None:
 def constant(attribute: ir.Attribute, ip: ir.InsertionPoint, loc: ir.Location) -> ir.Value:
     """Creates an arith.constant, scalar or tensor, from a typed attribute."""
     return ir.Operation.create("arith.constant", [attribute.type], attributes={"value": attribute}, loc=loc, ip=ip).results[0]
+
+
+def copy_ops(ops: Iterable[ir.Operation], values: dict[ir.Value, ir.Value]) -> None:
+    """Clones ops at the current insertion point, as C++ code does with an IRMapping.
+
+    values  maps old operands to new ones; gets the results of the clones
+    """
+    for op in ops:
+        copy = op.operation.clone()
+        for inner in nested(copy.operation):
+            for i, v in enumerate(inner.operands):
+                if v in values:
+                    inner.operands[i] = values[v]
+        values.update(zip(op.operation.results, copy.results, strict=True))
+
+
+def read_by(op: ir.Operation) -> list[ir.Value]:
+    """Returns the values that an op and the ops in its regions use as operands, with repeats."""
+    return [v for inner in nested(op) for v in inner.operands]

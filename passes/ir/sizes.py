@@ -1,6 +1,6 @@
 """Sizes in the IR: what stands in types, attributes and ops for a size that each call decides.
 
-A tensor whose sizes are not all known carries them as the encoding of its type, in the text of core/size.py; an op that takes a
+A tensor whose sizes are not all known carries them as the encoding of its type, in the text of core/sizes; an op that takes a
 size as an operand takes the result of a `graph.size`:
 
     %n = graph.size {size = "s0~8"} : index
@@ -16,7 +16,7 @@ from torch_mlir.dialects import arith
 
 from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
-from lamina.core.size import Size, SizeLike, is_symbolic
+from lamina.core.sizes import Size, SizeLike, is_symbolic, parse
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 SIZE = "graph.size"
@@ -108,7 +108,7 @@ def read_sizes(attribute: ir.Attribute) -> tuple[SizeLike, ...]:
 def read_size(attribute: ir.Attribute) -> SizeLike:
     """Reads what `size_attribute` made."""
     if isinstance(attribute, ir.StringAttr):
-        return Size.parse(attribute.value)
+        return parse(attribute.value)
     number: int = ir.IntegerAttr(attribute).value
     return number
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
-from lamina.core.size import SizeLike
+from lamina.core.sizes import SizeLike
 from lamina.dialects.graph import ExternOp, GroupOp, YieldOp
 
 from ..ir.generics import copied

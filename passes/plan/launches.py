@@ -6,7 +6,7 @@ from torch_mlir import ir
 
 from lamina.core.layout import Layout
 from lamina.core.program import ALIGNED
-from lamina.core.size import divisor
+from lamina.core.sizes import divisor
 
 from ..ir.sizes import layout_of, read_size
 from ..space.schedule import bits

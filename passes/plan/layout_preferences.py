@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from torch_mlir import ir
 
 from lamina.core.layout import Layout
-from lamina.core.size import SizeLike, typical
+from lamina.core.sizes import SizeLike, typical
 from lamina.dialects.graph import CALLS
 from lamina.kernels.library import CONVOLUTIONS, PRODUCTS
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from lamina.core.arena import ALIGN, ArenaSlot
-from lamina.core.size import typical
+from lamina.core.binding.arena import ALIGN, ArenaSlot
+from lamina.core.sizes import typical
 
 from .model import GroupStep, Model, Root
 

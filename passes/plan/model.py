@@ -5,10 +5,10 @@ from typing import Literal
 
 from torch_mlir import ir
 
-from lamina.core.arena import ArenaSlot
+from lamina.core.binding.arena import ArenaSlot
 from lamina.core.layout import Layout
 from lamina.core.program import ALIGNED
-from lamina.core.size import SizeLike, at_most
+from lamina.core.sizes import SizeLike, at_most
 
 Kind = Literal["input", "arena", "output", "constant", "owned"]
 

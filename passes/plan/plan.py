@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
-from lamina.core.arena import live_bytes, place
+from lamina.core.binding.arena import live_bytes, place
 from lamina.core.errors import CompileError
-from lamina.core.size import typical
+from lamina.core.sizes import typical
 
 from ..infra.base import Pass
 from .in_place import pointwise_pairs

@@ -22,7 +22,7 @@ from lamina.core.program import (
     Step,
     TensorSpec,
 )
-from lamina.core.size import SizeLike
+from lamina.core.sizes import SizeLike
 from lamina.kernels.library import CONVOLUTIONS
 
 from ..families.conv.calls import channels_last

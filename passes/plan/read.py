@@ -9,7 +9,7 @@ from torch_mlir import ir
 from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
 from lamina.core.program import ITEM_BYTES
-from lamina.core.size import SizeLike
+from lamina.core.sizes import SizeLike
 from lamina.dialects.graph import CALLS, KernelOp
 from lamina.kernels.library import may_alias, writes_in_place
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
-from lamina.core.size import SizeLike, is_symbolic
+from lamina.core.sizes import SizeLike, is_symbolic
 
 from ..infra.base import Pass
 from ..ir.locations import where

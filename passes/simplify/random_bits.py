@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch_mlir import ir
 from torch_mlir.dialects import arith, linalg
 
-from lamina.core.size import SizeLike
+from lamina.core.sizes import SizeLike
 from lamina.dialects.random import Bits
 
 from ..infra.base import Pass

@@ -11,7 +11,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, linalg
 
 from lamina.core.errors import CompileError
-from lamina.core.size import Size, SizeLike
+from lamina.core.sizes import Size, SizeLike
 
 from ..ir.generics import empty, fill, generic, with_body
 from ..ir.reading import CHECKED, shape_of

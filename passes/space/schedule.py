@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from lamina.core.size import SizeLike, below, is_symbolic, most, typical
+from lamina.core.sizes import SizeLike, below, is_symbolic, most, typical
 from lamina.schedules.base import SQUARE, BlockConfig
 from lamina.schedules.cpu import SCAN_LANES, CpuConfig, choose, side
 

@@ -5,7 +5,7 @@ import math
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
-from lamina.core.size import is_symbolic
+from lamina.core.sizes import is_symbolic
 
 from ..ir.affine import Axis
 from ..ir.expressions import Reduce, Scan

@@ -10,7 +10,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, memref
 
 from lamina.core.layout import Layout
-from lamina.core.size import Size, SizeLike, is_symbolic
+from lamina.core.sizes import Size, SizeLike, is_symbolic
 
 from ..ir.sizes import KERNEL_SIZES, size_attribute
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from lamina.core.size import is_symbolic, typical
+from lamina.core.sizes import is_symbolic, typical
 
 from ..ir.affine import Axis
 from ..space.nests import Nest

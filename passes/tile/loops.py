@@ -8,7 +8,7 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref
 
-from lamina.core.size import Size, SizeLike, at_most, is_symbolic, typical
+from lamina.core.sizes import Size, SizeLike, at_most, is_symbolic, typical
 
 from ..ir.affine import Affine, Axis
 from ..ir.axes import linear
@@ -22,7 +22,7 @@ from .accumulators import Accumulators
 from .arguments import KernelSizes
 from .cascades import CascadeCut, cascade, cut
 from .emit import parts, unaligned_rows
-from .emit.blocks import Blocks, Memory
+from .emit.blocks import Blocks, Memories
 from .emit.bounds import Range, inner_blocks
 from .emit.scopes import element
 from .prefetch import next_row, streams
@@ -34,13 +34,7 @@ class Loops:
     """Emits the body of one kernel. results: the flat memref that each result is stored to."""
 
     def __init__(
-        self,
-        entry: ir.Block,
-        space: Space,
-        plan: Schedule,
-        memory: dict[ir.Value, Memory],
-        results: list[ir.Value],
-        sizes: KernelSizes,
+        self, entry: ir.Block, space: Space, plan: Schedule, memory: Memories, results: list[ir.Value], sizes: KernelSizes
     ) -> None:
         self.space, self.plan = space, plan
         self.b = Blocks(entry, memory, plan.merged, plan.config.lanes, sizes, plan.config.streams)

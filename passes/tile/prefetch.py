@@ -1,6 +1,6 @@
 """Chooses what a CPU program prefetches, and how far ahead."""
 
-from lamina.core.size import typical
+from lamina.core.sizes import typical
 
 from ..ir.expressions import Load, walk
 from ..space.nests import Nest

@@ -20,7 +20,7 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
-from lamina.core.size import SizeLike, typical
+from lamina.core.sizes import SizeLike, typical
 from lamina.core.target import Target
 from lamina.schedules import nvvm
 from lamina.schedules.contraction import GemmConfig
@@ -38,7 +38,7 @@ from ..space.schedule import Schedule, bits, operations, schedule
 from ..space.schedule_gpu import schedule_gpu
 from ..space.space import Space, find_space
 from .arguments import Argument, KernelSizes
-from .emit.blocks import Memory
+from .emit.blocks import Memories
 from .emit.direct_convolution import DirectConvolutionProgram
 from .emit.dot import Dot, squares
 from .emit.planes import PlaneProgram
@@ -110,13 +110,7 @@ class Body(Protocol):
     """Writes the body of a tile function."""
 
     def __init__(
-        self,
-        entry: ir.Block,
-        space: Any,
-        plan: Any,
-        memory: dict[ir.Value, Memory],
-        results: list[ir.Value],
-        sizes: KernelSizes,
+        self, entry: ir.Block, space: Any, plan: Any, memory: Memories, results: list[ir.Value], sizes: KernelSizes
     ) -> None:
         """Takes the entry block, what is computed by which schedule, the memory of inputs and of results, and symbolic sizes."""
 

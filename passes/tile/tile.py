@@ -13,7 +13,7 @@ from torch_mlir.dialects import func
 
 from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
-from lamina.core.size import SizeLike
+from lamina.core.sizes import SizeLike
 from lamina.core.target import Target
 from lamina.schedules.rows import Triton
 

@@ -3,7 +3,7 @@
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, vector
 
-from lamina.core.size import Size, is_symbolic, typical
+from lamina.core.sizes import Size, is_symbolic, typical
 from lamina.schedules.base import SQUARE
 
 from ..ir.affine import Affine, Axis

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from torch_mlir import ir
 
-from lamina.core.size import typical
+from lamina.core.sizes import typical
 
 from ..ir.extern_calls import memory_strides
 from ..ir.generics import empty, generic, with_body

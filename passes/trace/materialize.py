@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from torch_mlir import ir
 
-from lamina.core.size import typical
+from lamina.core.sizes import typical
 from lamina.dialects.graph import CALLS
 
 from ..ir.affine import Affine, NotAffine, SplitAxis

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from torch_mlir import ir
 
 from lamina.core.layout import Layout
-from lamina.core.size import typical
+from lamina.core.sizes import typical
 from lamina.dialects.graph import CALLS
 
 from ..ir.affine import row_major

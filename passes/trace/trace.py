@@ -9,10 +9,8 @@ from typing import Any
 
 from torch_mlir import ir
 
-from lamina.core.size import Size
-
 from ..ir.affine import Affine, Axis, NotAffine, offset, row_major, unflatten
-from ..ir.expressions import HALF, Const, Expr, Interner, Load, mentions
+from ..ir.expressions import HALF, Const, Expr, Interner, Load, index_of, mentions
 from ..ir.guards import Bound, Guard
 from ..ir.reading import (
     CHECKED,
@@ -287,12 +285,8 @@ class Tracer:
         tensor, *where = op.operands
         index: list[Affine] = []
         for x, n in zip(where, shape_of(tensor), strict=True):
-            e = self.scalar(x, body, loops, guard, g)
-            at = getattr(e, "at", None) if type(e).__name__ == "Position" else None
-            if at is None:
-                value = getattr(e, "value", None)
-                at = Affine.of(e) if value is None else Affine(value if isinstance(value, Size) else int(value))
-            bound = Bound(at, 0, n, f"index out of range: expected 0 <= index < {n}")
+            at = index_of(self.scalar(x, body, loops, guard, g))
+            bound = Bound(at, 0, n, f"index out of range: expected 0 <= index < {n if isinstance(n, int) else 'the size'}")
             if CHECKED not in op.attributes and not bound.always:
                 guard = (*guard, bound)
             index.append(at)

@@ -11,7 +11,7 @@ from reference import run
 from torch_mlir import ir
 
 from lamina.core import program_json
-from lamina.core.arena import ArenaSlot, live_bytes, place
+from lamina.core.binding.arena import ArenaSlot, live_bytes, place
 from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
 from lamina.core.program import Device, Launch, Program, Ref

@@ -7,8 +7,8 @@ import pytest
 
 from lamina.core import program_json
 from lamina.core.errors import CompileError
-from lamina.core.program import Buffer, Call, Constant, Launch, Program, Ref, SymbolSource, TensorSpec
-from lamina.core.size import Size, evaluate
+from lamina.core.program import Buffer, Call, Constant, Launch, Program, Ref, TensorSpec
+from lamina.core.sizes import Size, evaluate
 
 
 def example() -> Program:
@@ -35,7 +35,7 @@ def example() -> Program:
             ),
         ),
         outputs=(Ref(2, 8, "i64", (2,), (1,)),),
-        symbols=(SymbolSource("n", 0, 0),),
+        sizes=((n, n * 3),),
         device="cuda",
     )
 
@@ -88,7 +88,7 @@ def test_sizes() -> None:
     n, m = Size.of("n"), Size.of("m")
     total = n * 4 + m + 5
     assert evaluate(total, {"n": 2, "m": 3}) == 16
-    assert str(total) == "m + 4*n + 5"
+    assert str(total) == "m~2 + 4*n~2 + 5"
     assert n + n * -1 == 0
     assert evaluate(7, {}) == 7
     with pytest.raises(KeyError, match="m"):

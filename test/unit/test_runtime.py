@@ -11,7 +11,8 @@ import torch
 from lamina import _native
 from lamina.core import program_json
 from lamina.core.errors import CompileError
-from lamina.core.program import Call, Constant, SymbolSource
+from lamina.core.program import Call, Constant
+from lamina.core.sizes import Size
 
 
 def test_a_chain_of_launches() -> None:
@@ -191,8 +192,8 @@ def test_out_of_memory_says_what_was_planned() -> None:
 
 
 def test_symbolic_sizes_are_refused() -> None:
-    with pytest.raises(CompileError, match="sizes that depend on batch"):
-        p.executable(replace(p.inc_chain(64, 1), symbols=(SymbolSource("batch", 0, 0),)))
+    with pytest.raises(CompileError, match="sizes that depend on the call"):
+        p.executable(replace(p.inc_chain(64, 1), sizes=((Size.of("batch"),),)))
 
 
 def test_an_unknown_kernel_or_operator_is_a_compile_error() -> None:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from ...ir.copying import copy_ops
 from ...ir.generics import empty, filled, generic, in_parts, is_zero, padded, with_body
 from ...ir.reading import Generic, producer, shape_of
+from ...ir.rewriting import copy_ops
 from ...space.contraction import Unfit
 
 _CENTERED = "graph.centered"  # on sums of squared distances from the means of blocks

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
-from ...ir.copying import copy_ops
 from ...ir.reading import producer
+from ...ir.rewriting import copy_ops
 from ..choice import CHOICE
 from ..surroundings import Values, copy_body
 from .block_sums import is_reduction

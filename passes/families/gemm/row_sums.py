@@ -10,10 +10,10 @@ from torch_mlir.dialects import arith, tensor
 
 from ...ir.affine import NotAffine, SplitAxis
 from ...ir.axes import Axes, splitting
-from ...ir.copying import read_by
 from ...ir.expressions import Apply, Const, Expr, Load
 from ...ir.generics import generic, with_body
 from ...ir.reading import Untraceable, shape_of
+from ...ir.rewriting import read_by
 from ...space.contraction import Unfit
 from ...trace.trace import Tracer
 from .block_sums import BlockSums, SumReduction, added, adds, blocks_type, elements_of, f32, is_reduction, sum_of_f32, terms

@@ -8,8 +8,8 @@ from torch_mlir import ir
 
 from lamina.schedules.contraction import GemmConfig
 
-from ...ir.copying import copy_ops, read_by
 from ...ir.reading import Generic, producer, shape_of
+from ...ir.rewriting import copy_ops, read_by
 from ...space.contraction import Unfit
 from ..surroundings import Values, group_before
 from .column_sums import ColumnSum, column_sums

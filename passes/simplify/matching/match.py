@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from torch_mlir import ir
 
-from lamina.core.size import is_symbolic, typical
+from lamina.core.sizes import is_symbolic, typical
 
 from ...ir.rewriting import ZERO, Map
 from ..scalars import ScalarRef

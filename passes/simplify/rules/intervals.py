@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 from torch_mlir import ir
 
-from lamina.core.size import Size
+from lamina.core.sizes import Size
 
 from ...ir.expressions import decide
 from ...ir.index_ranges import SIGNED, UNKNOWN, Range, hull

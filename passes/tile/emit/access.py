@@ -9,7 +9,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, vector
 
 from lamina.core.errors import CompileError
-from lamina.core.size import is_symbolic, typical
+from lamina.core.sizes import is_symbolic, typical
 
 from ...ir.affine import Affine, Axis
 from ...ir.expressions import Load

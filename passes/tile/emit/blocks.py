@@ -10,7 +10,7 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
-from lamina.core.size import Size, typical
+from lamina.core.sizes import Size, typical
 
 from ...ir.affine import Affine, Axis
 from ...ir.expressions import Apply, Const, Expr, InBounds, Load, Position, Reduce, Scan
@@ -22,14 +22,13 @@ from .scopes import Scopes, broadcast, common_shape, element, filled, i64, shape
 
 DIVISIONS = ("arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.floordivsi", "arith.ceildivsi")
 Memory = tuple[ir.Value, str]  # memref, flat but for tiles, and the tensor's element type ("i1" lives in i8)
+Memories = dict[Any, Memory]  # of the tensors that a kernel reads
 
 
 class Blocks(Scopes):
     """Emits expressions into the innermost open scope."""
 
-    def __init__(
-        self, entry: ir.Block, memory: dict[Any, Memory], merged: Merged, lanes: int, sizes: KernelSizes, streams: int = 0
-    ) -> None:
+    def __init__(self, entry: ir.Block, memory: Memories, merged: Merged, lanes: int, sizes: KernelSizes, streams: int = 0) -> None:
         super().__init__(entry, merged, lanes, sizes)
         self.memory = memory
         self.stream_bytes = streams  # results from this size on bypass the caches; 0: none do

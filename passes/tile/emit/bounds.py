@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from lamina.core.size import SizeLike, at_most, below, is_symbolic, least, most
+from lamina.core.sizes import SizeLike, at_most, below, is_symbolic, least, most
 
 from ...ir.affine import Affine, Axis
 from ...ir.expressions import InBounds, Load

@@ -8,7 +8,6 @@ an inner loop over chunks of channels; one access reads a chunk of a pixel for a
 """
 
 from functools import partial, reduce
-from typing import Any
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, math
@@ -20,7 +19,7 @@ from ...space.direct_convolution import DirectConvolution
 from ...space.space import Space
 from ..arguments import KernelSizes
 from . import bounds
-from .blocks import Blocks, Memory
+from .blocks import Blocks, Memories
 from .scopes import element, i64
 
 Change = dict[Axis, Affine]
@@ -58,13 +57,7 @@ class DirectConvolutionProgram:
     """Emits the body of one direct convolution kernel. results: the flat memref that each result is stored to."""
 
     def __init__(
-        self,
-        entry: ir.Block,
-        space: Space,
-        plan: DirectConvolution,
-        memory: dict[Any, Memory],
-        results: list[ir.Value],
-        sizes: KernelSizes,
+        self, entry: ir.Block, space: Space, plan: DirectConvolution, memory: Memories, results: list[ir.Value], sizes: KernelSizes
     ) -> None:
         self.plan = plan
         self.b = WindowBlocks(entry, memory, plan.merged, plan.config.lanes, sizes)

@@ -14,7 +14,7 @@ from ...space.contraction import Contraction, extent
 from ...space.space import Result
 from ..arguments import KernelSizes
 from . import tiles
-from .blocks import Blocks, Memory
+from .blocks import Blocks, Memories
 from .moments import RowMoments, along_rows, constant, over_rows
 from .scopes import Side, element, filled, joined, shape_of
 from .views import flags, minor, view
@@ -24,13 +24,7 @@ class Dot:
     """Emits the program of one output tile into `entry`. memory: each tensor's memref and element type; results: their memrefs."""
 
     def __init__(
-        self,
-        entry: ir.Block,
-        space: Contraction,
-        plan: GemmConfig,
-        memory: dict[ir.Value, Memory],
-        results: list[ir.Value],
-        sizes: KernelSizes,
+        self, entry: ir.Block, space: Contraction, plan: GemmConfig, memory: Memories, results: list[ir.Value], sizes: KernelSizes
     ) -> None:
         self.product, self.config, self.results = space, plan, results
         self.b = Blocks(entry, memory, space.merged, 0, sizes)

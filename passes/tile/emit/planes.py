@@ -7,7 +7,6 @@ registers: each block of pixels that is loaded is multiplied for every row of th
 """
 
 from functools import partial
-from typing import Any
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, math, memref, vector
@@ -18,20 +17,14 @@ from ...ir.affine import Affine
 from ...space.planes import Planes
 from ...space.space import Space
 from ..arguments import KernelSizes
-from .blocks import Blocks, Memory
+from .blocks import Blocks, Memories
 
 
 class PlaneProgram:
     """Emits the body of one kernel. results: the flat memref that each result is stored to."""
 
     def __init__(
-        self,
-        entry: ir.Block,
-        space: Space,
-        plan: Planes,
-        memory: dict[Any, Memory],
-        results: list[ir.Value],
-        sizes: KernelSizes,
+        self, entry: ir.Block, space: Space, plan: Planes, memory: Memories, results: list[ir.Value], sizes: KernelSizes
     ) -> None:
         self.plan = plan
         self.b = Blocks(entry, memory, plan.merged, plan.lanes, sizes)

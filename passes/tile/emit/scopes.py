@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from torch_mlir import ir
 from torch_mlir.dialects import arith, scf, vector
 
-from lamina.core.size import Size, SizeLike
+from lamina.core.sizes import Size, SizeLike
 
 from ...ir.affine import Axis
 from ...ir.expressions import HALF, Expr

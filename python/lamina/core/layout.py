@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
-from .size import SizeLike, below, typical
+from .sizes import SizeLike, below, typical
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ knows MLIR or torch; `program_json` reads and writes the JSON form.
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from .size import Size, SizeLike
+from .sizes import Size, SizeLike
 
 ITEM_BYTES = {
     "bool": 1, "u8": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u64": 8,
@@ -180,15 +180,6 @@ Step = Launch | Call
 
 
 @dataclass(frozen=True)
-class SymbolSource:
-    """Defines a size symbol as dimension `dim` of argument `input`."""
-
-    name: str
-    input: int
-    dim: int
-
-
-@dataclass(frozen=True)
 class Program:
     """One compiled graph.
 
@@ -209,7 +200,6 @@ class Program:
     constants: tuple[Constant, ...]
     steps: tuple[Step, ...]
     outputs: tuple[Ref, ...]
-    symbols: tuple[SymbolSource, ...] = ()
     name: str = "main"
     device: Device = "cpu"
     saved: tuple[int, ...] = ()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .program import ITEM_BYTES, Buffer, Call, Launch, Program, Ref
-from .size import Size, SizeLike
+from .sizes import Size, SizeLike
 
 KINDS = ("input", "arena", "output", "constant", "owned")
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, ge
 
 from .errors import CompileError
 from .program import Program
-from .size import Size, SizeLike, size_from_json, size_to_json
+from .sizes import Size, SizeLike, size_from_json, size_to_json
 
 VERSION = 8
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from .errors import CompileError
 from .program import Buffer, Launch, Needs, Program, Ref, Step
-from .size import SizeLike
+from .sizes import SizeLike
 
 _ALIGNED = 64  # alignment of arena buffers, in bytes
 

@@ -6,7 +6,7 @@ from math import prod
 
 from lamina.core.options import Tune
 from lamina.core.program import Call, Launch, Program, Ref
-from lamina.core.size import evaluate
+from lamina.core.sizes import evaluate
 from lamina.runtime.recording.graph_status import Status
 from lamina.tune.choice import TunedChoice
 

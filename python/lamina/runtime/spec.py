@@ -9,6 +9,7 @@ from typing import Any
 
 from lamina.core.errors import CompileError
 from lamina.core.program import Arg, Call, Launch, Program, Ref
+from lamina.core.sizes import is_symbolic
 
 from .dispatcher import dispatcher_call
 from .library import library_call
@@ -26,9 +27,8 @@ def spec_of(
     on        the device of the tensors, "cpu" or "cuda"
     frozen    inputs that do not change in place, whose packed copies are kept on the CPU
     """
-    if program.symbols:
-        names = ", ".join(s.name for s in program.symbols)
-        raise CompileError(f"program {program.name} has sizes that depend on {names}", remedy="compile it for fixed sizes")
+    if any(is_symbolic(spec.shape) for spec in program.inputs) or program.sizes:
+        raise CompileError(f"program {program.name} has sizes that depend on the call", remedy="bind it to the call's sizes")
     tensors = _Tensors()
     steps = [
         _launch(step, kernels) if isinstance(step, Launch) else _call(number, step, program, tensors, on, frozen)

@@ -8,10 +8,10 @@ import numpy as np
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from ....ir.copying import copy_ops, read_by
 from ....ir.extern_calls import kernel_call
 from ....ir.generics import empty, generic, with_body
 from ....ir.reading import producer, shape_of
+from ....ir.rewriting import copy_ops, read_by
 from ...surroundings import Values as Copies
 from ...surroundings import group_before
 from .dropped import narrowed

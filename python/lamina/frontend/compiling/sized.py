@@ -3,18 +3,20 @@
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, fx
 
-from lamina.core.bind import bound
+from lamina.core.binding.bind import bound
 from lamina.core.errors import CompileError
-from lamina.core.program import Program
-from lamina.core.size import Size, Symbol, evaluate, symbols_of
+from lamina.core.sizes import Size, SizeSymbol, evaluate, symbols_of
 
 from ..calls.call import adapt
 from ..calls.interface import Interface, unboxed
 from ..fx.sizes import exact, exact_sizes
+
+if TYPE_CHECKING:
+    from .stages import Built
 
 BOUND = 128
 """How many sets of sizes a program keeps its plan for; the one used longest ago is dropped first."""
@@ -23,17 +25,17 @@ Run = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Source:
+class SizeSource:
     """Where a call brings the value of a symbol: an int argument, or a dimension of a tensor."""
 
     argument: int
     dim: int | None
 
 
-def sources_of(gm: fx.GraphModule) -> dict[str, Source]:
+def sources_of(gm: fx.GraphModule) -> dict[str, SizeSource]:
     """Returns for each symbol of a graph's arguments where its value is found. Raises CompileError for a symbol that no argument
     shows by itself."""
-    found: dict[str, Source] = {}
+    found: dict[str, SizeSource] = {}
     needed: set[str] = set()
     for i, node in enumerate(gm.graph.find_nodes(op="placeholder")):
         value = node.meta.get("val")
@@ -41,7 +43,7 @@ def sources_of(gm: fx.GraphModule) -> dict[str, Source]:
         for d, size in enumerate(sizes):
             needed |= symbols_of(size)
             if (name := _name(size)) is not None and (d < value.dim() if isinstance(value, Tensor) else True):
-                source = Source(i, d if isinstance(value, Tensor) else None)
+                source = SizeSource(i, d if isinstance(value, Tensor) else None)
                 found[name] = found[name] if found.get(name, source).dim is None and name in found else source
     if missing := sorted(needed - found.keys()):
         raise CompileError(f"no argument of the graph has the size {missing[0]} by itself", remedy="compile per concrete size")
@@ -53,25 +55,22 @@ def _name(size: Any) -> str | None:
     if not isinstance(size, Size) or len(size.terms) != 1:
         return None
     factors, k = size.terms[0]
-    return factors[0].name if k == 1 and len(factors) == 1 and isinstance(factors[0], Symbol) else None
+    return factors[0].name if k == 1 and len(factors) == 1 and isinstance(factors[0], SizeSymbol) else None
 
 
 class SizedProgram:
     """Takes a graph's arguments, boxed or one by one, and runs its program with the numbers for their sizes.
 
-    sources  where the symbols' values are found
-    load     makes a program with numbers callable
+    built     its program and code
+    captured  the tensors that the graph holds
+    sources   where the symbols' values are found
+    load      makes a program with numbers callable
     """
 
     def __init__(
-        self,
-        program: Program,
-        interface: Interface,
-        captured: tuple[Tensor, ...],
-        sources: dict[str, Source],
-        load: Callable[[Program], Run],
+        self, built: "Built", captured: tuple[Tensor, ...], sources: dict[str, SizeSource], load: Callable[["Built"], Run]
     ) -> None:
-        self.program, self.interface = program, interface
+        self.built = built
         self._captured, self._load = captured, load
         self._names = tuple(sources)
         self._sources = tuple((source.argument, source.dim) for source in sources.values())
@@ -92,8 +91,8 @@ class SizedProgram:
     def bind(self, sizes: Sequence[int]) -> Run:
         """Returns the program for these values of its symbols, and keeps it."""
         symbols = dict(zip(self._names, sizes, strict=True))
-        interface: Interface = _numbers(self.interface, symbols)
-        run = adapt(self._load(bound(self.program, symbols)), interface, self._captured)
+        interface: Interface = _numbers(self.built.interface, symbols)
+        run = adapt(self._load(replace(self.built, program=bound(self.built.program, symbols))), interface, self._captured)
         self._runs[tuple(sizes)] = run
         while len(self._runs) > BOUND:
             self._runs.popitem(last=False)

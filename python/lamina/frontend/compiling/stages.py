@@ -33,7 +33,7 @@ from ..rewrites.normalize import Normalized, normalize
 from . import stored
 from .fingerprint import fingerprint
 from .null import Null
-from .sized import SizedProgram, Source, sources_of
+from .sized import SizedProgram, sources_of
 from .stored import Stored
 from .tuning import UNSEEN, Session, choose_configs, choose_kernels, may_choose, tuning_state
 
@@ -81,7 +81,9 @@ def compile_graph(
         with unguarded(gm.graph):
             sources = sources_of(gm)
             built = build(gm, example_inputs, options=options, target=target, watch=watch)
-        return _sized(gm, built, sources, options or Options(), listener)
+        if listener is not None:
+            listener(built)
+        return SizedProgram(built, _captured(gm, built), sources, lambda of: _loaded(of, options or Options(), ()))
     built = build(gm, example_inputs, options=options, target=target, watch=watch)
     try:
         executable = _loaded(built, options or Options(), frozen)
@@ -104,23 +106,6 @@ def _captured(gm: fx.GraphModule, built: Built) -> tuple[Tensor, ...]:
         return captured
     with unset_fake_temporarily():
         return tuple(value.to(f"cuda:{built.gpu}") for value in captured)
-
-
-def _sized(
-    gm: fx.GraphModule,
-    built: Built,
-    sources: dict[str, Source],
-    options: Options,
-    listener: Callable[[Built], None] | None,
-) -> Callable[..., Any]:
-    """Returns a callable for a graph with symbolic sizes."""
-
-    def run(program: Program) -> Callable[..., Any]:
-        return _loaded(replace(built, program=program), options, ())  # type: ignore[no-any-return]
-
-    if listener is not None:
-        listener(built)
-    return SizedProgram(built.program, built.interface, _captured(gm, built), sources, run)
 
 
 def _loaded(built: Built, options: Options, frozen: Collection[int]) -> Any:

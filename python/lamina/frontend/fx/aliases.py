@@ -14,7 +14,7 @@ from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from lamina.core.layout import Layout
-from lamina.core.size import Size, SizeLike
+from lamina.core.sizes import Size, SizeLike
 from lamina.runtime.inputs import materialized, with_bits, without_bits
 
 from .dtypes import Dtype

@@ -10,7 +10,7 @@ from torch import Tensor, fx
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.program import Device
-from lamina.core.size import at_most
+from lamina.core.sizes import at_most
 from lamina.core.target import Target
 
 from . import support

@@ -12,7 +12,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._sympy import functions
 
 from lamina.core.errors import CompileError
-from lamina.core.size import LEAST, Size, SizeLike, least, most
+from lamina.core.sizes import LEAST, Size, SizeLike, least, most
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 

@@ -18,7 +18,7 @@ from torch_mlir.extras.fx_importer import TORCH_DTYPE_TO_MLIR_TYPE, ContextCache
 
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
-from lamina.core.size import Size
+from lamina.core.sizes import Size
 from lamina.dialects import context
 from lamina.passes.simplify.demote_f64 import ASKED
 from lamina.passes.simplify.random_bits import RANDOM

@@ -8,7 +8,7 @@ from torch_mlir import ir
 
 from lamina.core.layout import Layout
 from lamina.core.program import ALIGNED
-from lamina.core.size import divisor
+from lamina.core.sizes import divisor
 from lamina.passes.ir.sizes import sizes_attribute
 from lamina.passes.simplify.name_sizes import SIZES
 

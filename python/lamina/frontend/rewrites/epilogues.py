@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from lamina.core.size import at_most
+from lamina.core.sizes import at_most
 
 from ..decompositions.convolutions import FEW
 from ..decompositions.ops.library import on_gpu

@@ -1,58 +1,21 @@
 """Symbolic sizes: integer polynomials over the sizes that a call decides.
 
-    Size.parse("s0~8*s1~128 + 1")        # s0 and s1 are symbols, which were 8 and 128 when the graph was captured
-    Size.parse("s0~8*16") % 16           # 0: known for every value of s0
-    Size.parse("s0~8*16") > 16           # True: a symbol is at least 2
+    parse("s0~8*s1~128 + 1")        # s0 and s1 are symbols, which were 8 and 128 when the graph was captured
+    parse("s0~8*16") % 16           # 0: known for every value of s0
+    parse("s0~8*16") > 16           # True: a symbol is at least 2
 
 A constant size is a plain `int` everywhere. A `Size` takes part in arithmetic like one, with int and Size alike; quotients,
 remainders, minima and maxima that are no polynomials become opaque factors. Comparisons are proofs: they hold for every value of
 the symbols, or raise `Undecided`. A choice that is only about speed compares `typical` values instead.
 """
 
-import ast
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-LEAST = 2
-"""The least value of a symbol: graphs are captured apart for sizes 0 and 1."""
-
-
-class Undecided(ValueError):
-    """Raised for a comparison that holds for some values of the symbols only."""
-
-
-@dataclass(frozen=True)
-class Symbol:
-    """A size that each call decides, and its value (`hint`) in the call for which the graph was captured."""
-
-    name: str
-    hint: int
-
-    def __str__(self) -> str:
-        return f"{self.name}~{self.hint}"
-
-
-@dataclass(frozen=True)
-class Opaque:
-    """A quotient ("//"), remainder ("%"), "min" or "max" of two sizes that is no polynomial."""
-
-    op: str
-    left: "SizeLike"
-    right: "SizeLike"
-
-    def __str__(self) -> str:
-        if self.op in ("//", "%"):
-            return f"({self.left}){self.op}({self.right})"
-        return f"{self.op}({self.left}, {self.right})"
-
-
-Factor = Symbol | Opaque
-Terms = tuple[tuple[tuple[Factor, ...], int], ...]
-
+from .factors import LEAST, Factor, Opaque, SizeSymbol, Terms, Undecided, positive, product
 
 if TYPE_CHECKING:
     _Number = int  # a Size takes part in arithmetic like an int, and most code does not care which it is
@@ -69,12 +32,7 @@ class Size(_Number):
     @staticmethod
     def of(symbol: str, hint: int = LEAST) -> "Size":
         """Returns the size that is one symbol."""
-        return Size((((Symbol(symbol, hint),), 1),))
-
-    @staticmethod
-    def parse(text: str) -> "SizeLike":
-        """Reads the text of a size, as `str` writes it. Raises ValueError for any other text."""
-        return _parse(text)
+        return Size((((SizeSymbol(symbol, hint),), 1),))
 
     def __str__(self) -> str:
         return self._text
@@ -115,7 +73,7 @@ class Size(_Number):
         return self * -1 + other
 
     def __mul__(self, other: "SizeLike") -> "SizeLike":
-        return _normal([(_product(f, g), k * n) for f, k in self.terms for g, n in _terms(other)])
+        return _normal([(product(f, g), k * n) for f, k in self.terms for g, n in _terms(other)])
 
     __rmul__ = __mul__
 
@@ -138,16 +96,16 @@ class Size(_Number):
         return _divmod(whole, self)[1]
 
     def __lt__(self, other: "SizeLike") -> bool:
-        return _positive(other - self)
+        return positive(other - self)
 
     def __gt__(self, other: "SizeLike") -> bool:
-        return _positive(self - other)
+        return positive(self - other)
 
     def __le__(self, other: "SizeLike") -> bool:
-        return not _positive(self - other)
+        return not positive(self - other)
 
     def __ge__(self, other: "SizeLike") -> bool:
-        return not _positive(other - self)
+        return not positive(other - self)
 
     def __abs__(self) -> "SizeLike":
         return -self if self < 0 else self
@@ -181,7 +139,7 @@ def symbols_of(size: "SizeLike") -> set[str]:
     found: set[str] = set()
     for factors, _ in size.terms:
         for f in factors:
-            found |= {f.name} if isinstance(f, Symbol) else symbols_of(f.left) | symbols_of(f.right)
+            found |= {f.name} if isinstance(f, SizeSymbol) else symbols_of(f.left) | symbols_of(f.right)
     return found
 
 
@@ -208,15 +166,16 @@ def at_most(a: SizeLike, b: SizeLike) -> bool:
 
 def least(*sizes: "SizeLike") -> "SizeLike":
     """Returns the minimum of sizes, evaluated at the call where it is not known before."""
-    return _chosen("min", sizes)
+    return chosen("min", sizes)
 
 
 def most(*sizes: "SizeLike") -> "SizeLike":
     """Returns the maximum of sizes, evaluated at the call where it is not known before."""
-    return _chosen("max", sizes)
+    return chosen("max", sizes)
 
 
-def _chosen(op: str, sizes: "tuple[SizeLike, ...]") -> "SizeLike":
+def chosen(op: str, sizes: "tuple[SizeLike, ...]") -> "SizeLike":
+    """Returns the minimum ("min") or maximum ("max") of sizes, opaque where it is not known before the call."""
     out = sizes[0]
     for size in sizes[1:]:
         try:
@@ -232,10 +191,6 @@ def _factor(f: Factor) -> Size:
 
 def _terms(size: "SizeLike") -> Terms:
     return size.terms if isinstance(size, Size) else (((), int(size)),)
-
-
-def _product(f: tuple[Factor, ...], g: tuple[Factor, ...]) -> tuple[Factor, ...]:
-    return tuple(sorted((*f, *g), key=str))
 
 
 def _normal(terms: list[tuple[tuple[Factor, ...], int]]) -> "SizeLike":
@@ -289,65 +244,9 @@ def _without(f: tuple[Factor, ...], taken: tuple[Factor, ...]) -> tuple[Factor, 
     return tuple(left)
 
 
-def _positive(difference: "SizeLike") -> bool:
-    """Returns whether a difference is above 0 for all values of the symbols (True) or for none (False); raises Undecided else."""
-    if isinstance(difference, int):
-        return difference > 0
-    low, high = _bounds(difference)
-    if low > 0:
-        return True
-    if high <= 0:
-        return False
-    raise Undecided(f"the sign of {difference} depends on the call")
-
-
-@lru_cache(4096)
-def _bounds(size: "SizeLike") -> tuple[float, float]:
-    """Returns bounds of a size: each factor is written as its least value plus something that is not negative."""
-    if isinstance(size, int):
-        return size, size
-    total: dict[tuple[Factor, ...], float] = {}
-    for factors, k in size.terms:
-        parts: dict[tuple[Factor, ...], float] = {(): k}
-        for f in factors:
-            low, _ = _range(f)
-            if low == -math.inf:
-                return -math.inf, math.inf
-            grown: dict[tuple[Factor, ...], float] = {}
-            for key, v in parts.items():
-                grown[key] = grown.get(key, 0) + v * low
-                grown[_product(key, (f,))] = grown.get(_product(key, (f,)), 0) + v
-            parts = grown
-        for key, v in parts.items():
-            total[key] = total.get(key, 0) + v
-    low = high = total.pop((), 0)
-    for factors, k in total.items():
-        if k:
-            reach = math.prod(h - lo for lo, h in map(_range, factors))
-            low, high = (low, high + k * reach) if k > 0 else (low + k * reach, high)
-    return low, high
-
-
-def _range(f: Factor) -> tuple[float, float]:
-    """Returns the least and the largest value of a factor."""
-    if isinstance(f, Symbol):
-        return LEAST, math.inf
-    (a, b), (c, d) = _bounds(f.left), _bounds(f.right)
-    if f.op == "min":
-        return min(a, c), min(b, d)
-    if f.op == "max":
-        return max(a, c), max(b, d)
-    if f.op == "%":
-        return (0, d - 1) if c > 0 else (-math.inf, math.inf)
-    if c <= 0 or a == -math.inf:
-        return -math.inf, math.inf
-    ends = [0 if y == math.inf else x // y for x in (a, b) if x != math.inf for y in (c, d)]
-    return min(0 if a >= 0 and d == math.inf else math.inf, *ends), math.inf if b == math.inf else max(ends)
-
-
-def _value(size: Size, of: Callable[[Symbol], int]) -> int:
+def _value(size: Size, of: Callable[[SizeSymbol], int]) -> int:
     def factor(f: Factor) -> int:
-        if isinstance(f, Symbol):
+        if isinstance(f, SizeSymbol):
             return of(f)
         left, right = (x if isinstance(x, int) else _value(x, of) for x in (f.left, f.right))
         return _OPS[f.op](left, right)
@@ -356,46 +255,3 @@ def _value(size: Size, of: Callable[[Symbol], int]) -> int:
 
 
 _OPS: dict[str, Callable[[Any, Any], Any]] = {"//": lambda a, b: a // b, "%": lambda a, b: a % b, "min": min, "max": max}
-_SYMBOL = re.compile(r"([A-Za-z_]\w*)~(\d+)")
-_BINARY: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b, ast.FloorDiv: lambda a, b: a // b,
-    ast.Mod: lambda a, b: a % b,
-}  # fmt: skip
-
-
-@lru_cache(65536)
-def _parse(text: str) -> "SizeLike":
-    def read(node: ast.expr) -> int | Size:
-        match node:
-            case ast.Constant(value=int() as value):
-                return value
-            case ast.Name(id=name):
-                symbol, _, hint = name.rpartition("_")
-                return Size.of(symbol, int(hint))
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return -read(operand)
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-                result: int | Size = _BINARY[type(op)](read(left), read(right))
-                return result
-            case ast.Call(func=ast.Name(id="min" | "max" as name), args=[one, other]):
-                return _chosen(name, (read(one), read(other)))
-        raise ValueError(f"{text!r} is no size")
-
-    try:
-        return read(ast.parse(_SYMBOL.sub(r"\1_\2", text), mode="eval").body)
-    except SyntaxError as error:
-        raise ValueError(f"{text!r} is no size") from error
-
-
-def size_to_json(size: "SizeLike") -> Any:
-    """Returns a size as JSON data: a number, or its text."""
-    return size if isinstance(size, int) else str(size)
-
-
-def size_from_json(data: Any) -> "SizeLike":
-    """Reads what `size_to_json` made. Raises TypeError or ValueError for other data."""
-    if type(data) is int:
-        return data
-    if not isinstance(data, str):
-        raise TypeError(f"{data!r} is no size")
-    return _parse(data)

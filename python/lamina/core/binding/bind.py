@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ..program import Buffer, Call, Constant, Launch, Program, Ref
+from ..sizes import Size, evaluate
 from .arena import ALIGN, ArenaSlot, live_bytes, place
-from .program import Buffer, Call, Constant, Launch, Program, Ref
-from .size import Size, evaluate
 
 MOST_BYTES = 1 << 62
 
@@ -36,7 +36,6 @@ def bound(program: Program, symbols: Mapping[str, int]) -> Program:
         arena_bytes=peak,
         sum_bytes=total,
         lower_bound=bound_bytes,
-        symbols=(),
     )
 
 

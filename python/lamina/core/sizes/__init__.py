@@ -1,0 +1,16 @@
+"""Symbolic sizes: what an int is for a size that each call decides.
+
+factors.py  symbols, quotients and the like, and bounds of products of them
+size.py     Size, a polynomial of factors, its arithmetic and comparisons
+text.py     their text
+"""
+
+from .factors import LEAST, SizeSymbol, Undecided
+from .size import Size, SizeLike, at_most, below, divisor, evaluate, is_symbolic, least, most, symbols_of, typical
+from .text import parse, size_from_json, size_to_json
+
+__all__ = [
+    "LEAST", "Size", "SizeLike", "SizeSymbol", "Undecided", "at_most", "below", "divisor", "evaluate", "is_symbolic", "least",
+    "most",
+    "parse", "size_from_json", "size_to_json", "symbols_of", "typical",
+]  # fmt: skip

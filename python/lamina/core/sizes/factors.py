@@ -1,0 +1,103 @@
+"""The factors of symbolic sizes, and bounds of products of them."""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+LEAST = 2
+"""The least value of a symbol: graphs are captured apart for sizes 0 and 1."""
+
+
+class Undecided(ValueError):
+    """Raised for a comparison that holds for some values of the symbols only."""
+
+
+@dataclass(frozen=True)
+class SizeSymbol:
+    """A size that each call decides, and its value (`hint`) in the call for which the graph was captured."""
+
+    name: str
+    hint: int
+
+    def __str__(self) -> str:
+        return f"{self.name}~{self.hint}"
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """A quotient ("//"), remainder ("%"), "min" or "max" of two sizes that is no polynomial."""
+
+    op: str
+    left: Any
+    right: Any
+
+    def __str__(self) -> str:
+        if self.op in ("//", "%"):
+            return f"({self.left}){self.op}({self.right})"
+        return f"{self.op}({self.left}, {self.right})"
+
+
+Factor = SizeSymbol | Opaque
+Terms = tuple[tuple[tuple[Factor, ...], int], ...]
+
+
+def product(f: tuple[Factor, ...], g: tuple[Factor, ...]) -> tuple[Factor, ...]:
+    """Returns the factors of a product, sorted by their text."""
+    return tuple(sorted((*f, *g), key=str))
+
+
+def positive(difference: Any) -> bool:
+    """Returns whether a difference is above 0 for all values of the symbols (True) or for none (False); raises Undecided else."""
+    if isinstance(difference, int):
+        return difference > 0
+    low, high = _bounds(difference)
+    if low > 0:
+        return True
+    if high <= 0:
+        return False
+    raise Undecided(f"the sign of {difference} depends on the call")
+
+
+@lru_cache(4096)
+def _bounds(size: Any) -> tuple[float, float]:
+    """Returns bounds of a size: each factor is written as its least value plus something that is not negative."""
+    if isinstance(size, int):
+        return size, size
+    total: dict[tuple[Factor, ...], float] = {}
+    for factors, k in size.terms:
+        parts: dict[tuple[Factor, ...], float] = {(): k}
+        for f in factors:
+            low, _ = _range(f)
+            if low == -math.inf:
+                return -math.inf, math.inf
+            grown: dict[tuple[Factor, ...], float] = {}
+            for key, v in parts.items():
+                grown[key] = grown.get(key, 0) + v * low
+                grown[product(key, (f,))] = grown.get(product(key, (f,)), 0) + v
+            parts = grown
+        for key, v in parts.items():
+            total[key] = total.get(key, 0) + v
+    low = high = total.pop((), 0)
+    for factors, k in total.items():
+        if k:
+            reach = math.prod(h - lo for lo, h in map(_range, factors))
+            low, high = (low, high + k * reach) if k > 0 else (low + k * reach, high)
+    return low, high
+
+
+def _range(f: Factor) -> tuple[float, float]:
+    """Returns the least and the largest value of a factor."""
+    if isinstance(f, SizeSymbol):
+        return LEAST, math.inf
+    (a, b), (c, d) = _bounds(f.left), _bounds(f.right)
+    if f.op == "min":
+        return min(a, c), min(b, d)
+    if f.op == "max":
+        return max(a, c), max(b, d)
+    if f.op == "%":
+        return (0, d - 1) if c > 0 else (-math.inf, math.inf)
+    if c <= 0 or a == -math.inf:
+        return -math.inf, math.inf
+    ends = [0 if y == math.inf else x // y for x in (a, b) if x != math.inf for y in (c, d)]
+    return min(0 if a >= 0 and d == math.inf else math.inf, *ends), math.inf if b == math.inf else max(ends)

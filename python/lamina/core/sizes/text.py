@@ -1,0 +1,55 @@
+"""The text of symbolic sizes, which stands in MLIR attributes and types, and in JSON."""
+
+import ast
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from .size import Size, SizeLike, chosen
+
+_SYMBOL = re.compile(r"([A-Za-z_]\w*)~(\d+)")
+_BINARY: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b, ast.FloorDiv: lambda a, b: a // b,
+    ast.Mod: lambda a, b: a % b,
+}  # fmt: skip
+
+
+@lru_cache(65536)
+def parse(text: str) -> SizeLike:
+    """Reads the text of a size, as `str` writes it. Raises ValueError for any other text."""
+
+    def read(node: ast.expr) -> int | Size:
+        match node:
+            case ast.Constant(value=int() as value):
+                return value
+            case ast.Name(id=name):
+                symbol, _, hint = name.rpartition("_")
+                return Size.of(symbol, int(hint))
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return -read(operand)
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+                result: int | Size = _BINARY[type(op)](read(left), read(right))
+                return result
+            case ast.Call(func=ast.Name(id="min" | "max" as name), args=[one, other]):
+                return chosen(name, (read(one), read(other)))
+        raise ValueError(f"{text!r} is no size")
+
+    try:
+        return read(ast.parse(_SYMBOL.sub(r"\1_\2", text), mode="eval").body)
+    except SyntaxError as error:
+        raise ValueError(f"{text!r} is no size") from error
+
+
+def size_to_json(size: SizeLike) -> Any:
+    """Returns a size as JSON data: a number, or its text."""
+    return size if isinstance(size, int) else str(size)
+
+
+def size_from_json(data: Any) -> SizeLike:
+    """Reads what `size_to_json` made. Raises TypeError or ValueError for other data."""
+    if type(data) is int:
+        return data
+    if not isinstance(data, str):
+        raise TypeError(f"{data!r} is no size")
+    return parse(data)
