@@ -1,25 +1,48 @@
 """Collects the layouts and alignments of the operands that kernels are launched with."""
 
 import math
+from dataclasses import dataclass
 
 from torch_mlir import ir
 
 from lamina.core.layout import Layout
 from lamina.core.program import ALIGNED
-from lamina.core.sizes import divisor
+from lamina.core.sizes import divisor, is_symbolic
 
 from ..ir.sizes import layout_of, read_size
 from ..space.schedule import bits
 
 
-def layouts(module: ir.Module) -> dict[str, list[tuple[ir.Type, Layout]]]:
-    """Returns the element types and layouts of the memory that each kernel is launched with."""
-    found: dict[str, list[tuple[ir.Type, Layout]]] = {}
+@dataclass(frozen=True)
+class Argument:
+    """The memory of one operand of a launch: its element type and layout."""
+
+    element: ir.Type
+    layout: Layout
+
+    @property
+    def symbolic(self) -> bool:
+        """Whether its shape or strides depend on the call."""
+        return is_symbolic(self.layout.shape) or is_symbolic(self.layout.strides)
+
+    @property
+    def type(self) -> ir.MemRefType:
+        """The type of the function's argument."""
+        if self.symbolic:
+            return ir.MemRefType.get([], self.element)
+        shape, strides = self.layout.shape, self.layout.strides
+        plain = Layout.row_major(shape).strides == strides
+        return ir.MemRefType.get(list(shape), self.element, layout=None if plain else ir.StridedLayoutAttr.get(0, list(strides)))
+
+
+def layouts(module: ir.Module) -> dict[str, list[Argument]]:
+    """Returns the memory that each kernel is launched with."""
+    found: dict[str, list[Argument]] = {}
 
     def look(op: ir.Operation) -> ir.WalkResult:
         if op.name == "plan.launch":
             name = ir.FlatSymbolRefAttr(op.attributes["kernel"]).value
-            found.setdefault(name, [(ir.MemRefType(v.type).element_type, layout_of(v)) for v in op.operands])
+            found.setdefault(name, [Argument(ir.MemRefType(v.type).element_type, layout_of(v)) for v in op.operands])
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(look)

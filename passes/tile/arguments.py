@@ -9,32 +9,10 @@ from dataclasses import dataclass, field
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref
 
-from lamina.core.layout import Layout
-from lamina.core.sizes import Size, SizeLike, is_symbolic
+from lamina.core.sizes import Size, SizeLike
 
 from ..ir.sizes import KERNEL_SIZES, size_attribute
-
-
-@dataclass(frozen=True)
-class Argument:
-    """The memory of one operand of a launch: its element type and layout."""
-
-    element: ir.Type
-    layout: Layout
-
-    @property
-    def symbolic(self) -> bool:
-        """Whether its shape or strides depend on the call."""
-        return is_symbolic(self.layout.shape) or is_symbolic(self.layout.strides)
-
-    @property
-    def type(self) -> ir.MemRefType:
-        """The type of the function's argument."""
-        if self.symbolic:
-            return ir.MemRefType.get([], self.element)
-        shape, strides = self.layout.shape, self.layout.strides
-        plain = Layout.row_major(shape).strides == strides
-        return ir.MemRefType.get(list(shape), self.element, layout=None if plain else ir.StridedLayoutAttr.get(0, list(strides)))
+from ..plan.launches import Argument
 
 
 @dataclass

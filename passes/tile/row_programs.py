@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
+from lamina.core.sizes import typical
 from lamina.core.target import Target
 from lamina.schedules.rows import LEAST_BYTES, RowWork, candidates
 
@@ -14,7 +15,7 @@ from ..families.choice import CHOICE, MODEL, ROWS, Choice
 from ..families.gemm.block_sums import is_reduction
 from ..families.problem import Problem
 from ..ir.reading import Untraceable
-from ..plan.launches import ALIGNED, layouts
+from ..plan.launches import ALIGNED, Argument, layouts
 from ..space.direct_convolution import WINDOW
 from ..space.nests import nests_of
 from ..space.scans import has_scans
@@ -24,10 +25,10 @@ from .programs import Kernel, loops_of
 
 @dataclass(frozen=True)
 class RowProblem(Problem):
-    """A kernel function that reduces along rows. types: of the memory that it is launched on."""
+    """A kernel function that reduces along rows. arguments: the memory that it is launched on."""
 
     kernel: ir.Operation
-    types: list[ir.MemRefType]
+    arguments: list[Argument]
     work: RowWork
 
     @property
@@ -57,22 +58,22 @@ def row_problems(module: ir.Module, gpu: Gpu, round_half: bool) -> Iterator[RowP
     """Yields the kernel functions of a planned module that reduce along rows and have no schedule yet, in order."""
     launched = layouts(module)
     for kernel in kernel_functions(module):
-        types = launched.get(ir.StringAttr(kernel.attributes["sym_name"]).value)
-        if types is not None and (work := work_of(kernel, types, gpu, round_half)) is not None:
-            yield RowProblem(kernel, types, work)
+        given = launched.get(ir.StringAttr(kernel.attributes["sym_name"]).value)
+        if given is not None and (work := work_of(kernel, given, gpu, round_half)) is not None:
+            yield RowProblem(kernel, given, work)
 
 
-def work_of(kernel: ir.Operation, types: list[ir.MemRefType], gpu: Gpu, round_half: bool) -> RowWork | None:
-    """Returns the work of a kernel function that is launched on memrefs of `types`. None where it is no row program, is too small
+def work_of(kernel: ir.Operation, given: list[Argument], gpu: Gpu, round_half: bool) -> RowWork | None:
+    """Returns the work of a kernel function that is launched on the memory `given`. None where it is no row program, is too small
     to matter, or has a schedule already."""
     block = kernel.regions[0].blocks[0]
     ops = [op.operation for op in block.operations]
     if any(name in kernel.attributes for name in (CHOICE, WINDOW, ROWS)) or not any(map(is_reduction, ops)):
         return None
-    moved = sum(math.prod(t.shape) * bits(str(t.element_type)) // 8 for t in types)
-    if moved < LEAST_BYTES or any(0 in t.shape for t in types):
+    moved = sum(math.prod(t.layout.shape) * bits(str(t.element)) // 8 for t in given)
+    if typical(moved) < LEAST_BYTES or any(t.symbolic or 0 in t.layout.shape for t in given):
         return None  # the analysis below takes milliseconds
-    described = Kernel(kernel, types, [ALIGNED] * len(types))
+    described = Kernel(kernel, given, [ALIGNED] * len(given))
     try:
         space = described.space(round_half)
     except Untraceable:

@@ -68,7 +68,7 @@ class TilePass(Pass):
                 name = ir.StringAttr(f.attributes["sym_name"]).value
                 if not len(f.regions[0].blocks):
                     raise CompileError(f"kernel @{name} has no body", where=where(f.location))
-                arguments = [Argument(*given) for given in launched[name]] if launched.get(name) else _contiguous(f)
+                arguments = launched.get(name) or _contiguous(f)
                 aligned = starts.get(name, [ALIGNED] * len(arguments))
                 with f.location:
                     new = _lower(Kernel(f, arguments, aligned), self.target, self.round_intermediates)

@@ -21,7 +21,9 @@ class RowPart(ModulePart):
     level, reference = "plan", MODEL
 
     def __init__(self, problem: RowProblem, rounds: bool = False) -> None:
-        kernel, types = problem.kernel, problem.types
+        kernel = problem.kernel
+        with kernel.context, ir.Location.unknown():
+            types = [argument.type for argument in problem.arguments]
         given = kernel.regions[0].blocks[0].arguments
         results = list(kernel.regions[0].blocks[0].operations)[-1].operands
         tensors = [v.type for v in (*given, *results)]
