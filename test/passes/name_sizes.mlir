@@ -57,9 +57,11 @@ func.func @main(%x: tensor<?x?xf32> {graph.sizes = ["s0~8", "s1~128"], graph.str
 // CHECK: %[[LAST:.*]] = "graph.size"() {size = "s1~128 - 1"}
 // CHECK: tensor.extract_slice %arg0[0, %[[LAST]], 0] [%{{.*}}, 1, 16] [1, 1, 1] : {{.*}} to tensor<?x16xf32, ["s0~8", 16]>
 // CHECK: tensor.concat dim(0) %arg0, %arg1 : {{.*}} -> tensor<?x?x16xf32, ["s0~8 + s2~3", "s1~128", 16]>
+// CHECK: %[[FROM:.*]] = "graph.size"() {size = "-s0~8 + s1~128"}
+// CHECK: tensor.extract_slice %arg0[0, %[[FROM]], 0]
 // CHECK-NOT: func.func private
 func.func @main(%x: tensor<?x?x16xf32> {graph.sizes = ["s0~8", "s1~128", 16]}, %y: tensor<?x?x16xf32> {graph.sizes = ["s2~3", "s1~128", 16]}, %row: tensor<1x16xf32>)
-    -> (tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x?x16xf32>, tensor<?x?x4xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x?x16xf32>) {
+    -> (tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x?x16xf32>, tensor<?x?x4xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x?x16xf32>, tensor<?x?x16xf32>) {
   %0 = call @view(%x) : (tensor<?x?x16xf32>) -> tensor<?x16xf32>
   %1 = call @expand(%row) : (tensor<1x16xf32>) -> tensor<?x16xf32>
   %2 = call @slice_dim(%x) : (tensor<?x?x16xf32>) -> tensor<?x?x16xf32>
@@ -67,7 +69,8 @@ func.func @main(%x: tensor<?x?x16xf32> {graph.sizes = ["s0~8", "s1~128", 16]}, %
   %4 = call @select(%x) : (tensor<?x?x16xf32>) -> tensor<?x16xf32>
   %5 = call @select_last(%x) : (tensor<?x?x16xf32>) -> tensor<?x16xf32>
   %6 = call @cat(%x, %y) : (tensor<?x?x16xf32>, tensor<?x?x16xf32>) -> tensor<?x?x16xf32>
-  return %0, %1, %2, %3, %4, %5, %6 : tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x?x16xf32>, tensor<?x?x4xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x?x16xf32>
+  %7 = call @slice_from_the_end(%x) : (tensor<?x?x16xf32>) -> tensor<?x?x16xf32>
+  return %0, %1, %2, %3, %4, %5, %6, %7 : tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x?x16xf32>, tensor<?x?x4xf32>, tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x?x16xf32>, tensor<?x?x16xf32>
 }
 func.func private @view(tensor<?x?x16xf32>) -> tensor<?x16xf32> attributes {
   graph.move = "aten.view.default", graph.args = [unit, [{size = "s0~8*s1~128"}, 16]], graph.kwargs = {}, graph.sizes = [["s0~8*s1~128", 16]]}
@@ -75,6 +78,8 @@ func.func private @expand(tensor<1x16xf32>) -> tensor<?x16xf32> attributes {
   graph.move = "aten.expand.default", graph.args = [unit, [{size = "s0~8"}, 16]], graph.kwargs = {}, graph.sizes = [["s0~8", 16]]}
 func.func private @slice_dim(tensor<?x?x16xf32>) -> tensor<?x?x16xf32> attributes {
   graph.move = "aten.slice.Tensor", graph.args = [unit, 1, {size = "s0~8"}, 9223372036854775807], graph.kwargs = {}, graph.sizes = [["s0~8", "s1~128 - s0~8", 16]]}
+func.func private @slice_from_the_end(tensor<?x?x16xf32>) -> tensor<?x?x16xf32> attributes {
+  graph.move = "aten.slice.Tensor", graph.args = [unit, 1, {size = "-s0~8"}, 9223372036854775807], graph.kwargs = {}, graph.sizes = [["s0~8", "s0~8", 16]]}
 func.func private @slice_step(tensor<?x?x16xf32>) -> tensor<?x?x4xf32> attributes {
   graph.move = "aten.slice.Tensor", graph.args = [unit, -1, 1, 16, 4], graph.kwargs = {}, graph.sizes = [["s0~8", "s1~128", 4]]}
 func.func private @select(tensor<?x?x16xf32>) -> tensor<?x16xf32> attributes {
