@@ -81,6 +81,18 @@ def faked(args: Sequence[Any], changing: Collection[int] = ()) -> Iterator[list[
         yield [_fake(mode, a.to(device) if i in changing else a) for i, a in enumerate(args)]
 
 
+@contextmanager
+def symbolic(graph: fx.Graph, args: Sequence[Any]) -> Iterator[list[Any]]:
+    """Yields fake tensors for the arguments of a graph with symbolic sizes, with its symbols; see `faked`."""
+    values = [node.meta.get("val") for node in graph.find_nodes(op="placeholder")]
+    mode = torch._guards.detect_fake_mode(values)
+    with tracing(TracingContext(mode)):
+        yield [
+            value.detach().requires_grad_(arg.requires_grad) if isinstance(arg, Tensor) else arg
+            for value, arg in zip(values, args, strict=True)
+        ]
+
+
 def writes_to_arguments() -> bool:
     """Returns whether the graph that AOTAutograd has just traced writes to an argument; True where that is not known."""
     context = TracingContext.try_get()
