@@ -116,7 +116,7 @@ def _converted(expr: sympy.Expr, env: Any) -> SizeLike:
         for _ in range(int(expr.exp)):
             out = out * base
         return out
-    if isinstance(expr, functions.FloorDiv | functions.CleanDiv):
+    if isinstance(expr, functions.FloorDiv | functions.CleanDiv | functions.IntTrueDiv):  # as a size, each is whole
         return args[0] // args[1]
     if isinstance(expr, functions.Mod | functions.PythonMod):
         return args[0] % args[1]
