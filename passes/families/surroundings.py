@@ -16,8 +16,12 @@ Values = dict[ir.Value, ir.Value]
 
 
 def calls(module: ir.Module) -> list[ir.Operation]:
-    """Returns the graph.extern ops of a module."""
-    return _ops(module, "graph.extern")
+    """Returns the graph.extern ops of a module whose sizes are known before the call."""
+    return [op for op in _ops(module, "graph.extern") if not any(map(_is_symbolic, (*op.operands, *op.results)))]
+
+
+def _is_symbolic(value: ir.Value) -> bool:
+    return isinstance(value.type, ir.RankedTensorType) and not value.type.has_static_shape
 
 
 def kernels(module: ir.Module) -> list[ir.Operation]:

@@ -9,6 +9,7 @@ from torch_mlir import ir
 from lamina.core.gpu import Gpu
 from lamina.core.target import Target
 
+from ..ir.sizes import KERNEL_SIZES
 from ..lower.simt.threads import Shape
 from ..space.schedule import bits
 
@@ -37,6 +38,9 @@ class SmallKernel:
         self.name: str = ir.StringAttr(function.attributes["sym_name"]).value
         if "tile.threads" not in function.attributes or "tile.triton" in function.attributes:
             self.alone = "it is not spread over threads by lamina-distribute"
+            return
+        if KERNEL_SIZES in function.attributes:
+            self.alone = "its sizes depend on the call"
             return
         self.shape = Shape.of(function, lanes)
         self.grid = integer(function, "tile.grid")

@@ -6,6 +6,7 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from ..infra.base import Pass
+from ..ir.sizes import read_size, size_attribute
 from .nvvm.clusters import Nvidia
 from .simt.parts import fill
 from .simt.threads import Shape
@@ -53,7 +54,7 @@ def _kernel(tile: ir.Operation, lanes: int) -> None:
     shape = Shape.of(tile, lanes)
     type_ = ir.TypeAttr(tile.attributes["function_type"])
     arguments = ir.FunctionType(type_.value).inputs
-    grid = ir.IntegerAttr(tile.attributes["tile.grid"]).value
+    grid = read_size(tile.attributes["tile.grid"])
     i64 = ir.IntegerType.get_signless(64)
     kept = {a: tile.attributes[a] for a in ("tile.align", "tile.alias", "tile.dependent", "tile.outputs") if a in tile.attributes}
     resident = ir.IntegerAttr(tile.attributes["tile.resident"]).value if "tile.resident" in tile.attributes else 0
@@ -64,7 +65,7 @@ def _kernel(tile: ir.Operation, lanes: int) -> None:
             "function_type": type_, "sym_name": tile.attributes["sym_name"], "kernel": ir.UnitAttr.get(),
             "known_block_size": ir.DenseI32ArrayAttr.get([shape.cta, 1, 1]),
             **VENDOR.attributes(shape.cluster, resident),
-            "gpu.grid": ir.IntegerAttr.get(i64, shape.ctas(grid)), **kept,
+            "gpu.grid": size_attribute(shape.ctas(grid)), **kept,
         },
     )  # fmt: skip
     entry = new.regions[0].blocks.append(*arguments)

@@ -9,9 +9,10 @@ this, so the tiling of a kernel marked `graph.inplace` must not.
 from torch_mlir import ir
 
 from ..ir.reading import shape_of
+from ..ir.sizes import SIZE
 from ..ir.views import is_identity
 
-_HARMLESS = ("tensor.empty", "arith.constant")
+_HARMLESS = ("tensor.empty", "arith.constant", SIZE)
 
 
 def pointwise_pairs(kernel: ir.Operation) -> set[tuple[int, int]]:

@@ -20,7 +20,7 @@ from lamina.kernels.library import CONVOLUTIONS, PRODUCTS
 
 from ..families.conv.calls import channels_last
 from ..ir.reading import Generic, bytes_of, shape_of
-from ..ir.sizes import read_sizes
+from ..ir.sizes import SIZE, read_sizes
 from ..ir.views import is_view, source_strides, view_layout
 from ..space.direct_convolution import WINDOW
 
@@ -125,7 +125,8 @@ def _kernel_wishes(op: ir.Operation, found: Wants) -> list[tuple[ir.Value, Strid
 
 def _only_copies(op: ir.Operation) -> bool:
     """Returns whether a kernel only yields what it reads: its purpose is to transpose."""
-    inner = [o.operation for o in op.regions[0].blocks[0].operations if o.operation.name not in ("tensor.empty", "graph.yield")]
+    idle = ("tensor.empty", SIZE, "graph.yield")
+    inner = [o.operation for o in op.regions[0].blocks[0].operations if o.operation.name not in idle]
     return len(inner) == 1 and inner[0].name == "linalg.generic" and len(list(inner[0].regions[0].blocks[0].operations)) == 1
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from ..ir.locations import fused, model_ops, op_word
+from ..ir.sizes import SIZE
 from .model import GroupStep
 
 
@@ -33,7 +34,7 @@ _C_LIBRARY = set(
 )
 # Names with a meaning in the text of Triton kernels: a model's own op may have any name.
 _TRITON = {*keyword.kwlist, "erf_beside_one", "erf_gelu", "float", "range", "tl", "triton"}
-_ANYWHERE = ("arith.constant", "linalg.fill", "tensor.empty")
+_ANYWHERE = ("arith.constant", "linalg.fill", "tensor.empty", SIZE)
 _OWN = ("sym_name", "graph.strides")
 
 

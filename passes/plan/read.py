@@ -105,7 +105,7 @@ class _Reader:
             _sink(op)
             self._root("arena", op.results[0], self.wants.layout(op.results[0])).first = len(self.steps)
         elif op.name == SIZE:
-            pass  # the types of its users name the size
+            _sink(op)  # the types of other users name the size
         elif is_view(op):
             self._view(op)
         else:
@@ -253,7 +253,7 @@ class _Reader:
 
 
 def _sink(constant: ir.Operation) -> None:
-    """Clones a constant of @main (canonicalization hoists them) into every group that uses it."""
+    """Clones a constant or size of @main (canonicalization hoists them) into every group that uses it."""
     inside: dict[ir.Operation, list[ir.OpOperand]] = {}
     for use in constant.results[0].uses:
         owner = use.owner.operation

@@ -3,6 +3,7 @@
 import math
 
 from lamina.core.gpu import Gpu
+from lamina.core.sizes import below, is_symbolic, typical
 from lamina.schedules import nvvm
 from lamina.schedules.rows import CLUSTER, Rows, Triton
 
@@ -46,31 +47,38 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
     if vector is None:
         return Schedule(nvvm.scalar(), merged, None, merged.rows, None, 0, ())
     crossed = crossed_axis(space, merged, vector)
+    if crossed is not None and any(is_symbolic(e.at.rename(merged.rename).coefficient(vector)) for e in space.loads):
+        crossed = None  # tile.transpose takes strides that are known
     if len(merged.columns) > 1 and vector is merged.columns[-1] and not has_scans(space):
-        merged, vector = flatten(merged, merged.columns)
-    if not space.columns and crossed is None and vector.extent < nvvm.SHORT and len(merged.rows) > 1:
-        merged, vector = flatten(merged, (*[a for a in merged.rows if a is not vector][-1:], vector))
+        merged, vector = _flatten(space, merged, merged.columns) or (merged, vector)
+    if not space.columns and crossed is None and below(vector.extent, nvvm.SHORT) and len(merged.rows) > 1:
+        pair = (*[a for a in merged.rows if a is not vector][-1:], vector)
+        merged, vector = _flatten(space, merged, pair) or (merged, vector)
     accesses = accesses_of(space, merged, aligned, results)
     alone = not space.columns and crossed is None and merged.rows == (vector,) and ragged(vector)
     vec = 1 if has_scans(space) and vector not in merged.columns else access_width(accesses, vector, merged.quotients, alone)
+    as_one = None
     if not space.columns and crossed is None and len(merged.rows) > 1 and vector is merged.rows[-1]:
-        flat, axis = flatten(merged, merged.rows)
+        as_one = _flatten(space, merged, merged.rows)
+    if as_one is not None:
+        flat, axis = as_one
         flat_accesses = accesses_of(space, flat, aligned, results)
         found = flat_width(space, flat_accesses, axis, flat.quotients)
         if found.apart:
             _, by_rows = _pointwise(space, merged, aligned, accesses, vector, vec, device)
-            _, as_one = _pointwise(space, flat, aligned, flat_accesses, axis, found.width, device, found.apart)
-            better = as_one < by_rows
+            _, whole = _pointwise(space, flat, aligned, flat_accesses, axis, found.width, device, found.apart)
+            better = whole < by_rows
         else:
             own = max(vec, split_width(space, accesses, vector, merged.quotients))
-            better = found.width > own or (found.width == own and not found.single and nvvm.idle(vector.extent, own))
+            better = found.width > own or (found.width == own and not found.single and nvvm.idle(typical(vector.extent), own))
         if better:
             merged, vector, vec, accesses = flat, axis, found.width, flat_accesses
-    rows = math.prod(a.extent for a in merged.rows if a is not vector)
+    rows = typical(math.prod(a.extent for a in merged.rows if a is not vector))
     if vector in merged.columns:
         by_triton = isinstance(chosen, Triton)
         shift = shift_of(accesses, vector, vec) if len(merged.columns) == 1 and not by_triton else None
-        lanes, vec = (vector.extent + shift.width - 1, shift.width) if shift is not None else (vector.extent, vec)
+        extent = typical(vector.extent)
+        lanes, vec = (extent + shift.width - 1, shift.width) if shift is not None else (extent, vec)
         if shift is None and len(merged.columns) == 1 and not by_triton and not has_scans(space):
             vec = max(vec, split_width(space, accesses, vector, merged.quotients))
         if chosen is None:
@@ -85,16 +93,24 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
     if crossed is not None:
         config = nvvm.squares(vec)
     elif has_scans(space):
-        config = nvvm.column_scan(vector.extent)
+        config = nvvm.column_scan(typical(vector.extent))
     elif space.columns:
-        reduced = math.prod(a.extent for a in merged.columns)
-        config = nvvm.column_reduction(vector.extent, vec, reduced, rows, device.sm_count)
+        reduced = typical(math.prod(a.extent for a in merged.columns))
+        config = nvvm.column_reduction(typical(vector.extent), vec, reduced, rows, device.sm_count)
     else:
         config = _pointwise(space, merged, aligned, accesses, vector, vec, device)[0]
         of_part = nvvm.of_part(config, part_extent(space, merged, vector))
         by_parts, config = of_part is not None, of_part or config
     outer = tuple(a for a in merged.rows if a is not vector and a is not crossed)
     return Schedule(config, merged, vector, outer, vector, config.lanes, (), crossed, by_parts=by_parts)
+
+
+def _flatten(space: Space, merged: Merged, axes: tuple[Axis, ...]) -> tuple[Merged, Axis] | None:
+    """Returns `merged` with `axes` as one axis, and that axis; None where an index would jump by sizes that depend on the call."""
+    flat, axis = flatten(merged, axes)
+    places = [at.rename(flat.rename) for at in space.places()]
+    jumps = [(c, flat.quotients[t]) for at in places for t, c in at.terms if t in flat.quotients]
+    return None if any(map(is_symbolic, jumps)) else (flat, axis)
 
 
 def _pointwise(
@@ -104,10 +120,11 @@ def _pointwise(
     and, if accesses are narrow, the cost of an element, else 0. apart: see flat_width."""
     vec = max(vec, split_width(space, accesses, vector, merged.quotients))
     vec = uncrossed_width(space, merged, aligned, accesses, vector, vec)
-    rows, of = math.prod(a.extent for a in merged.rows if a is not vector), traffic_of(space, merged, vector, apart)
+    rows = typical(math.prod(a.extent for a in merged.rows if a is not vector))
+    of, extent = traffic_of(space, merged, vector, apart), typical(vector.extent)
     if of.narrow(vec):
-        return nvvm.narrow(vector.extent, vec, rows, of, device.sm_count)
-    return nvvm.pointwise(vector.extent, vec, rows), 0.0
+        return nvvm.narrow(extent, vec, rows, of, device.sm_count)
+    return nvvm.pointwise(extent, vec, rows), 0.0
 
 
 def _narrow_item(space: Space, merged: Merged, vector: Axis, vec: int) -> int:

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
+from lamina.core.sizes import is_symbolic, typical
 from lamina.schedules import nvvm
 
 from ..ir.affine import Affine, Axis
 from ..ir.expressions import Expr
-from ..ir.reading import element_type, shape_of
+from ..ir.reading import element_type, elements_of
 from .coalesce import Merged
 from .scans import has_scans
 from .schedule import ACCESS_BITS, Shift, bits
@@ -44,7 +45,7 @@ class Access:
     @staticmethod
     def of(at: Affine, bits: int, aligned: int, merged: Merged) -> "Access":
         """Returns the access at `at`, an index over the axes before they were merged."""
-        touched = math.prod(t.extent for t, _ in at.terms if isinstance(t, Axis))
+        touched = typical(math.prod(t.extent for t, _ in at.terms if isinstance(t, Axis)))
         return Access(at.rename(merged.rename), bits, aligned, touched)
 
 
@@ -105,7 +106,7 @@ def _runs(a: Access, quotients: dict[Expr, int]) -> list[Expr]:
 def ragged(axis: Axis) -> bool:
     """Returns whether the last access along the only axis of a program may be cut. This takes registers and code of every thread,
     and pays where memory bandwidth is the limit."""
-    return axis.extent >= RAGGED
+    return typical(axis.extent) >= RAGGED
 
 
 def _widest(along: list[Access]) -> int:
@@ -141,7 +142,7 @@ def traffic_of(space: Space, merged: Merged, vector: Axis, apart: int = 0) -> nv
     results = [Access.of(r.at, bits(r.dtype), 0, merged) for r in space.results]
     most = max(a.touched for a in (*loads, *results))
     items = [max(a.bits // 8, 1) for a in (*loads, *results) if a.touched * 2 >= most and a.at.coefficient(vector)] or [1]
-    waited = [a.bits for e, a in zip(varying, loads, strict=True) if math.prod(shape_of(e.tensor)) * CACHED >= most]
+    waited = [a.bits for e, a in zip(varying, loads, strict=True) if elements_of(e.tensor) * CACHED >= most]
     return nvvm.Traffic(min(items), max(items), sum(waited) // 8, len(loads), apart)
 
 
@@ -180,7 +181,7 @@ def shift_of(accesses: list[Access], vector: Axis, width: int) -> Shift | None:
     cannot."""
     # loads that all rows share come from a cache
     along = [a for a in accesses if a.at.coefficient(vector) == 1 and len(a.at.terms) > 1]
-    if vector.extent < SHIFTED or not along or width * max(a.bits for a in along) >= HALF_ACCESS_BITS:
+    if is_symbolic(vector.extent) or vector.extent < SHIFTED or not along or width * max(a.bits for a in along) >= HALF_ACCESS_BITS:
         return None
     shift = Shift(along[0].at + Affine.of(vector, -1), _widest(along))
     if shift.base.opaque:

@@ -13,14 +13,14 @@ from torch_mlir.dialects import func
 
 from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
-from lamina.core.sizes import SizeLike
+from lamina.core.sizes import Size, SizeLike
 from lamina.core.target import Target
 from lamina.schedules.rows import Triton
 
 from ..infra.base import Pass
 from ..ir.locations import where
 from ..ir.reading import element_type, shape_of
-from ..ir.sizes import size_attribute
+from ..ir.sizes import KERNEL_SIZES, size_attribute
 from ..lower.route_to_triton import send
 from ..plan.launches import ALIGNED, alignments, layouts
 from .arguments import Argument, KernelSizes
@@ -86,7 +86,8 @@ def _early(target: Target) -> Callable[[ir.Operation], bool]:
     gpu = target.gpu
 
     def early(kernel: ir.Operation) -> bool:
-        if gpu.capability < 90 or "tile.teams" not in kernel.attributes:
+        symbolic = isinstance(kernel.attributes["tile.grid"], ir.StringAttr)
+        if gpu.capability < 90 or symbolic or "tile.teams" not in kernel.attributes:
             return False
         number = {key: ir.IntegerAttr(kernel.attributes[f"tile.{key}"]).value for key in ("grid", "threads", "teams", "cluster")}
         return math.prod(number.values()) <= gpu.sm_count * THREADS
@@ -128,6 +129,8 @@ def _function(kernel: Kernel, program: TileProgram | None) -> ir.Operation:
                 number = ir.Operation.create("tile.program_id", results=[ir.IndexType.get()]).results[0]
                 given = zip(list(body.arguments), kernel.arguments, strict=True)
                 memory = [sizes.flat(m, argument) if program.flat else m for m, argument in given]
+                if program.spread and isinstance(program.grid, Size):
+                    sizes.value(program.grid)  # threads beyond the last program of a CTA need it
                 inputs = {a: (m, element_type(a)) for a, m in zip(kernel.inputs, memory, strict=False)}
                 program.body(body, program.space, program.plan, inputs, memory[len(inputs) :], sizes).emit(number)
             func.ReturnOp([])
@@ -142,7 +145,8 @@ def _describe(new: ir.Operation, kernel: Kernel, spread: dict[str, Any], **numbe
     for key in SPREAD & spread.keys():
         new.attributes[f"tile.{key}"] = i64(spread[key])
     if spread:
-        new.attributes["tile.align"] = ir.DenseI64ArrayAttr.get(spread["align"])
+        own = [ALIGNED] if KERNEL_SIZES in new.attributes else []
+        new.attributes["tile.align"] = ir.DenseI64ArrayAttr.get([*spread["align"], *own])
     if "sym_visibility" in old.attributes:
         new.attributes["sym_visibility"] = old.attributes["sym_visibility"]
     if "graph.inplace" in old.attributes:

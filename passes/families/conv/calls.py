@@ -10,6 +10,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from lamina.core.layout import Layout
+from lamina.core.sizes import typical
 from lamina.dialects.graph import TF32
 from lamina.kernels.library import CONVOLUTION_BACKWARD, CONVOLUTIONS
 from lamina.schedules.convolution_layout import ConvolutionShape
@@ -148,12 +149,12 @@ class Convolution:
     @property
     def is_channels_last(self) -> bool:
         """Whether the strides of the result are declared to be those of channels last."""
-        return declared_strides(self.op.results[0]) == channels_last(tuple(self.result.shape))
+        return declared_strides(self.op.results[0]) == channels_last(shape_of(self.op.results[0]))
 
     @property
     def shape(self) -> ConvolutionShape:
-        """The convolution for the model of layouts; for a gradient, that of which it is the gradient."""
-        image, weight = shape_of(self.image), shape_of(self.weight)
+        """The convolution at typical sizes, for the model of layouts; for a gradient, that of which it is the gradient."""
+        image, weight = (tuple(map(typical, shape_of(v))) for v in (self.image, self.weight))
         features = weight[1] * self.groups if self.transposed else weight[0]
         return ConvolutionShape(
             self.element, image[0], image[1], features, image[2] * image[3], weight[2] * weight[3], self.groups, self.stride[1],

@@ -6,7 +6,6 @@ make a minimum cut. The search starts from all calls with channels first and fro
 that saves time, and keeps the better end.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +18,7 @@ from lamina.schedules.convolution_layout import seconds
 
 from ...ir.affine import row_major
 from ...ir.extern_calls import memory_strides
-from ...ir.reading import shape_of
+from ...ir.reading import elements_of, shape_of
 from .calls import HALVES, Convolution, channels_last
 
 _LAUNCH = 2e-6  # seconds of a kernel that does nothing but transpose
@@ -115,7 +114,7 @@ def _edges(function: ir.Operation, calls: Sequence[Convolution], gpu: Gpu) -> It
 def _sources(image: ir.Value) -> Iterator[tuple[ir.Value, bool]]:
     """Yields the arguments and results of calls that an image is computed from, through ops that Lamina's kernels compute; and
     whether there are any such ops, as these may transpose on the way."""
-    size = math.prod(shape_of(image))
+    size = elements_of(image)
     seen: set[ir.Value] = set()
     stack = [(image, False)]
     while stack:
@@ -128,7 +127,7 @@ def _sources(image: ir.Value) -> Iterator[tuple[ir.Value, bool]]:
             continue
         computes = fused or value.owner.name == "linalg.generic"
         for operand in value.owner.operands:
-            if isinstance(operand.type, ir.RankedTensorType) and math.prod(shape_of(operand)) * _SMALL > size:
+            if isinstance(operand.type, ir.RankedTensorType) and elements_of(operand) * _SMALL > size:
                 stack.append((operand, computes))
 
 
@@ -143,4 +142,4 @@ def _is_last(value: ir.Value) -> bool:
 
 
 def _bytes(value: ir.Value) -> int:
-    return math.prod(shape_of(value)) * ir.RankedTensorType(value.type).element_type.width // 8
+    return elements_of(value) * ir.RankedTensorType(value.type).element_type.width // 8

@@ -3,12 +3,13 @@
 from itertools import takewhile
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith
+from torch_mlir.dialects import arith, memref
 
 from lamina.core.errors import CompileError
 
 from ...ir.locations import where
 from ...ir.reading import attributes_of, combining_op, element_of, number_of
+from ...ir.sizes import KERNEL_SIZES, read_size, read_sizes
 from ..tile_ops import handlers
 from . import blocks, control
 from .collective.exchange import Exchange
@@ -42,7 +43,7 @@ class ThreadKernel:
         part: ir.Operation | None = None,
         first: int = 0,
     ) -> None:
-        source = part or tile
+        self.tile, source = tile, part or tile
         self.shape, self.entry, self.vendor, self.first = Shape.of(source, warp), entry, vendor, first
         self.name = ir.StringAttr(tile.attributes["sym_name"]).value
         self.held: dict[ir.Value, Held] = {}
@@ -50,7 +51,9 @@ class ThreadKernel:
         self.at = Indices(entry)
         self.attribution = workgroup.buffer
         self.source = source.regions[0].blocks[0]
-        self.grid = ir.IntegerAttr(source.attributes["tile.grid"]).value
+        self.grid: int | None = None
+        if isinstance(source.attributes["tile.grid"], ir.IntegerAttr):
+            self.grid = source.attributes["tile.grid"].value
         self.aligned: dict[ir.Value, int] = {}
         olds = tile.regions[0].blocks[0].arguments
         news = list(entry.arguments)[: len(olds)]  # without shared memory buffers of the parts before
@@ -75,7 +78,10 @@ class ThreadKernel:
             self.vendor.start()
         if shape.pack > 1:
             program = at.add(at.times(program, shape.pack), at.over(self.thread, shape.threads))
-            if self.grid % shape.pack:
+            if self.grid is None:
+                grid = self._grid()
+                active, program = at.below(program, grid), arith.minui(program, at.minus(grid, 1))
+            elif self.grid % shape.pack:
                 active = at.below(program, self.grid)
                 program = arith.minui(program, at.number(self.grid - 1))
         self.program, self.team = program, at.over(self.thread, shape.threads) if shape.teams > 1 else None
@@ -89,6 +95,14 @@ class ThreadKernel:
         held = any(op.operation.name in REDUCES for op in self.source.operations)  # then all is loaded before anything is stored
         self.memory = ThreadMemory(shape, at, self.offsets, active if first is None else first, self.aligned, not held)
         self.exchange = Exchange(shape, at, self.thread, self.rank, self.shared, self.vendor)
+
+    def _grid(self) -> ir.Value:
+        """Loads the number of programs, which depends on the call, from the kernel's last argument."""
+        attributes = self.tile.attributes
+        place = read_sizes(attributes[KERNEL_SIZES]).index(read_size(attributes["tile.grid"]))
+        *_, sizes = self.tile.regions[0].blocks[0].arguments
+        number = memref.load(self.held[sizes], [self.at.number(place)])
+        return arith.index_cast(ir.IndexType.get(), number)
 
     def shared(self, count: int, element: ir.Type) -> ir.Value:
         """Returns a buffer of `count` elements in shared memory."""

@@ -161,9 +161,10 @@ def _runs(b: "Blocks", at: Affine) -> Runs | None:
     if b.vector is None or at.coefficient(b.vector) not in (0, 1):
         return None
     terms = [(t, c) for t, c in at.terms if not isinstance(t, Axis) and b.is_block(t)]
-    if not terms or not all(t in b.merged.quotients for t, _ in terms) or is_symbolic(tuple(c for _, c in terms)):
+    if not terms or not all(t in b.merged.quotients for t, _ in terms):
         return None
-    return {b.merged.quotients[t]: c for t, c in terms}
+    runs = {b.merged.quotients[t]: c for t, c in terms}
+    return None if is_symbolic((*runs, *runs.values())) else runs
 
 
 def _places(b: "Blocks", at: Affine, mask: ir.Value | None) -> list[ir.Value]:

@@ -21,11 +21,10 @@ def parse(text: str) -> SizeLike:
 
     def read(node: ast.expr) -> int | Size:
         match node:
-            case ast.Constant(value=int() as value):
+            case ast.Constant(value=value) if type(value) is int:
                 return value
-            case ast.Name(id=name):
-                symbol, _, hint = name.rpartition("_")
-                return Size.of(symbol, int(hint))
+            case ast.Subscript(value=ast.Name(id=symbol), slice=ast.Constant(value=int() as hint)):
+                return Size.of(symbol, hint)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return -read(operand)
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
@@ -36,8 +35,8 @@ def parse(text: str) -> SizeLike:
         raise ValueError(f"{text!r} is no size")
 
     try:
-        return read(ast.parse(_SYMBOL.sub(r"\1_\2", text), mode="eval").body)
-    except SyntaxError as error:
+        return read(ast.parse(_SYMBOL.sub(r"\1[\2]", text.replace("[", "?")), mode="eval").body)
+    except (SyntaxError, ZeroDivisionError) as error:
         raise ValueError(f"{text!r} is no size") from error
 
 

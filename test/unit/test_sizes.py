@@ -1,0 +1,227 @@
+"""core/sizes: arithmetic, proofs and texts, against the same expressions on numbers."""
+
+import itertools
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from lamina.core.sizes import (
+    LEAST,
+    Size,
+    SizeLike,
+    Undecided,
+    at_most,
+    below,
+    divisor,
+    evaluate,
+    is_symbolic,
+    least,
+    most,
+    parse,
+    size_from_json,
+    size_to_json,
+    symbols_of,
+    typical,
+)  # fmt: skip
+
+HINTS = {"s0": 8, "s1": 128, "s2": 3}
+A, B, C = (Size.of(name, hint) for name, hint in HINTS.items())
+SEEDS = range(60)
+Env = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A size, and the same expression on numbers."""
+
+    size: SizeLike
+    number: Callable[[Env], int]
+
+    def holds(self, env: Env) -> bool:
+        return evaluate(self.size, env) == self.number(env)
+
+
+_OPS: list[tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = [
+    (lambda a, b: a + b,) * 2, (lambda a, b: a - b,) * 2, (lambda a, b: a * b,) * 2, (least, min), (most, max),
+]  # fmt: skip
+
+
+def envs(values: range = range(LEAST, 10)) -> Iterator[dict[str, int]]:
+    for numbers in itertools.product(values, repeat=len(HINTS)):
+        yield dict(zip(HINTS, numbers, strict=True))
+
+
+def draw(rng: random.Random, depth: int) -> Twin:
+    """A random expression. Divisors are sums of symbols and positive numbers."""
+    if not depth or rng.random() < 0.15:
+        if rng.random() < 0.4:
+            k = rng.randrange(-3, 8)
+            return Twin(k, lambda env: k)
+        name = rng.choice(list(HINTS))
+        return Twin(Size.of(name, HINTS[name]), lambda env: env[name])
+    one = draw(rng, depth - 1)
+    if rng.random() < 0.35:
+        by = positive(rng)
+        if rng.random() < 0.5:
+            return Twin(one.size // by.size, lambda env: one.number(env) // by.number(env))
+        return Twin(one.size % by.size, lambda env: one.number(env) % by.number(env))
+    other = draw(rng, depth - 1)
+    on_sizes, on_numbers = rng.choice(_OPS)
+    return Twin(on_sizes(one.size, other.size), lambda env: on_numbers(one.number(env), other.number(env)))
+
+
+def positive(rng: random.Random) -> Twin:
+    """A random polynomial that is above 0: up to three terms."""
+    terms = [(rng.randrange(1, 5), rng.sample(list(HINTS), rng.randrange(0, 3))) for _ in range(rng.randrange(1, 4))]
+
+    def total(of: Callable[[str], Any]) -> Any:
+        out: Any = 0
+        for k, names in terms:
+            part: Any = k
+            for name in names:
+                part = part * of(name)
+            out = out + part
+        return out
+
+    return Twin(total(lambda name: Size.of(name, HINTS[name])), lambda env: int(total(lambda name: env[name])))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_arithmetic_is_that_of_numbers(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(10):
+        twin = draw(rng, rng.randrange(1, 5))
+        assert all(twin.holds(env) for env in rng.sample(list(envs()), 60)), twin.size
+        assert typical(twin.size) == twin.number(HINTS)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_quotient_and_remainder_make_the_whole(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(10):
+        whole, by = draw(rng, 3), positive(rng)
+        quotient, rest = divmod(whole.size, by.size)
+        for env in rng.sample(list(envs()), 60):
+            pair = (evaluate(quotient, env), evaluate(rest, env))
+            assert pair == divmod(whole.number(env), by.number(env)), f"({whole.size}) / ({by.size}) at {env}"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_products_divide_exactly(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(10):
+        one, other = positive(rng).size, positive(rng).size
+        assert divmod(one * other, other) == (one, 0)
+        assert (one * other + 1) % one in (1, 0)
+        assert 12 * one % 4 == 0 and divisor(12 * one) % 12 == 0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_comparisons_are_proofs(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(10):
+        one, other = draw(rng, 3), draw(rng, 3)
+        pairs = [(one.number(env), other.number(env)) for env in envs()]
+        for compare in (lambda a, b: a < b, lambda a, b: a <= b, lambda a, b: a > b, lambda a, b: a >= b):
+            try:
+                answer = compare(one.size, other.size)
+            except Undecided:
+                assert is_symbolic(one.size) or is_symbolic(other.size)
+                continue
+            assert all(compare(*pair) is answer for pair in pairs), f"{one.size} and {other.size}: {answer}"
+        assert not below(one.size, other.size) or all(a < b for a, b in pairs)
+        assert not at_most(one.size, other.size) or all(a <= b for a, b in pairs)
+        if one.size == other.size:
+            assert all(a == b for a, b in pairs)
+
+
+def test_comparisons_that_sizes_need() -> None:
+    """What a symbol's least value shows is proved, and nothing that a hint alone says."""
+    assert A > 1 and A >= LEAST and A + 1 > A and 2 * A > A and A * B >= 2 * B and A * 16 > 16 and A > 0
+    assert A % 8 < 8 and A // 4 >= 0 and A % 4 * B >= 0 and -A < 0 and abs(-A) == A
+    for open_ in (lambda: A > 2, lambda: A < B, lambda: A - 1 < B - 1, lambda: A // 2 > 1, lambda: B > 100, lambda: A * A > B):
+        with pytest.raises(Undecided, match="depends on the call"):
+            open_()
+    assert not below(A, B) and not at_most(A, B) and at_most(A, A) and below(A, A + 1)
+
+
+def test_equal_polynomials_are_equal() -> None:
+    assert A * B == B * A and hash(A * B) == hash(B * A)
+    assert (A + B) * C == A * C + C * B and len({(A + B) * C, A * C + B * C, C * (B + A)}) == 1
+    assert A - A == 0 and type(A - A) is int and A * 0 == 0 and A + 0 == A
+    assert A != B and A != 8 and A * 2 != A and bool(A)
+    assert A * 6 // 4 * 2 != A * 3
+    assert (A * B + 4 * B) // (A + 4) == B and (6 * A + 9) % 3 == 0 and (A * 16 + 3) % 16 == 3
+    assert A % A == 0 and A // A == 1 and 0 // A == 0 and 1 // A == 0 and 1 % A == 1
+    for by_zero in (lambda: A // 0, lambda: A % (A - A)):
+        with pytest.raises(ZeroDivisionError):
+            by_zero()
+
+
+def test_what_a_size_depends_on() -> None:
+    assert symbols_of(7) == set() and symbols_of(A // (B + 3)) == {"s0", "s1"} and symbols_of(least(A, C) * 2) == {"s0", "s2"}
+    assert (
+        is_symbolic(A) and is_symbolic((1, (2, A))) and is_symbolic([1, A]) and not is_symbolic((1, 2)) and not is_symbolic("s0~8")
+    )
+    assert typical(A * B) == 1024 and typical(5) == 5 and evaluate(A * B + C, {"s0": 2, "s1": 3, "s2": 4}) == 10
+    assert divisor(12 * A + 8) == 4 and divisor(A) == 1 and divisor(0) == 0 and divisor(-6) == 6
+    with pytest.raises(KeyError):
+        evaluate(A, {"s1": 3})
+
+
+def test_minima_and_maxima() -> None:
+    assert least(A, A + 1) == A and most(A, 1) == A and least(3, 5) == 3 and most(A * B, A, 2) == A * B
+    open_ = least(A, B, 64)
+    assert [evaluate(open_, {"s0": a, "s1": b}) for a, b in ((3, 5), (5, 3), (100, 100))] == [3, 3, 64]
+    assert open_ <= 64 and open_ >= LEAST and open_ * 2 > 2
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_texts_and_json_round_trip(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(10):
+        size = draw(rng, 4).size
+        again = parse(str(size))
+        assert again == size and hash(again) == hash(size) and str(again) == str(size)
+        assert size_from_json(size_to_json(size)) == size and type(size_from_json(size_to_json(size))) is type(size)
+
+
+def test_texts() -> None:
+    assert str(A * B * 2 + 1) == "2*s0~8*s1~128 + 1" and str(-A) == "-s0~8" and str(A * -3 - 1) == "-3*s0~8 - 1"
+    assert parse("s0~8*16") == A * 16 and parse("3") == 3 and parse("max(s0~8, s1~128)") == most(A, B)
+    assert parse("a_1~5") == Size.of("a_1", 5) and str(parse("a_1~5")) == "a_1~5"
+    assert size_to_json(3) == 3 and size_to_json(A) == "s0~8"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "s0",
+        "s0_8",
+        "s0[8]",
+        "s0~",
+        "s0~x",
+        "1.5",
+        "s0~8 +",
+        "s0~8**2",
+        "max(s0~8)",
+        "abs(s0~8)",
+        "s0~8//0",
+        "True",
+        "'a'",
+        "s0~8\0",
+    ],
+)
+def test_texts_that_are_no_sizes(text: str) -> None:
+    with pytest.raises(ValueError, match="is no size"):
+        parse(text)
+
+
+@pytest.mark.parametrize("data", [None, 1.5, True, [1], "s0~8**2"])
+def test_data_that_are_no_sizes(data: Any) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        size_from_json(data)
