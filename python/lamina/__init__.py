@@ -33,6 +33,7 @@ def compile(
     *,
     target: str | None = None,
     options: Options | Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
 ) -> "CompiledModel":
     """Compiles a module or function for inputs like the given ones and returns a callable that takes such inputs.
 
@@ -41,6 +42,9 @@ def compile(
     target          what to compile for: "cpu" (this machine), "cpu:znver4" or "nvvm:sm_90a"; by default what the tensors are on;
                     "null:TARGET" compiles for a target and runs nothing: calls return zeros
     options         `lamina.Options`, or a mapping with the same names
+    dynamic_shapes  the sizes that calls may vary, as in torch.export.export: for each argument a dict or tuple of
+                    torch.export.Dim, Dim.AUTO, Dim.DYNAMIC, Dim.STATIC or None. One compilation serves all sizes in range, but that
+                    sizes of 0 and 1 are compiled apart
 
     What is returned stands for the model: it has the model's parameters, state, mode, hooks and attributes, and copies and pickles
     (a copy compiles anew). Parameters and buffers are looked up at each call, so an optimizer's step is seen. Where gradients
@@ -54,7 +58,7 @@ def compile(
     """
     from lamina.frontend.entry.export import compile_model
 
-    return compile_model(model, example_inputs, target=target, options=options)
+    return compile_model(model, example_inputs, target=target, options=options, dynamic_shapes=dynamic_shapes)
 
 
 def explain(

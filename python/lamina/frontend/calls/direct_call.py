@@ -41,12 +41,17 @@ class Watched:
     def __init__(self, compiler: Run) -> None:
         self._compiler = compiler
         self.compiled: list[Compiled] = []
+        self.failure: Exception | None = None
 
     def __call__(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Run:
         """Compiles a graph for AOTAutograd."""
         context = torch._guards.TracingContext.try_get()
         plain = context is not None and not getattr(context, "fakify_first_call", False) and is_plain(graph)
-        run = self._compiler(graph, inputs)
+        try:
+            run = self._compiler(graph, inputs)
+        except Exception as error:  # AOTAutograd keeps it until the graph is needed
+            self.failure = error
+            raise
         plain = plain and getattr(run, "_boxed_call", False)
         self.compiled.append(Compiled(graph, run, context.fw_metadata if context is not None and plain else None))
         return run

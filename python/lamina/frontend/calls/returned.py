@@ -73,5 +73,11 @@ def _returns_argument(node: fx.Node, source: fx.Node) -> bool:
 def _on_meta(node: fx.Node) -> Any:
     value = node.meta.get("val")
     if not isinstance(value, Tensor):
-        return value
-    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+        return _hint(value)
+    shape, strides = map(_hint, value.shape), map(_hint, value.stride())
+    return torch.empty_strided(tuple(shape), tuple(strides), dtype=value.dtype, device="meta")
+
+
+def _hint(value: Any) -> Any:
+    """Returns the value of a symbolic size in the call that was traced: which tensor an op returns does not depend on it."""
+    return value.node.hint if isinstance(value, torch.SymInt) else value

@@ -22,15 +22,18 @@ from ..attention.recognize import recognize
 from ..calls.padded import leave_room
 from ..decompositions.table import Table, table
 from ..fx.aliases import storage, view_of
+from ..fx.sizes import raw_sizes
 from .as_module import Holder
 from .assigned import Assignments
 from .autograd_functions import kept
 from .example_inputs import apart, register, registering
 from .foreign import Foreign
 from .module_state import Place, has_global_hooks
+from .open_sizes import OpenDims, automatic, collection
 from .regions import autocasting, flat, without_grad_modes
 from .retrace import decomposed
-from .trace_errors import explain
+from .size_relations import SizeRelations
+from .trace_errors import explain, is_of_sizes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,22 +90,27 @@ class Inference:
     mutated: tuple[int | None, ...]
 
 
-def trace(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Traced:
+def trace(
+    module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], open_dims: Mapping[int, OpenDims] | None = None
+) -> Traced:
     """Captures what a call would do in this thread's grad mode and autocast state.
+
+    open_dims  the dimensions that stay symbols, by the number of the flattened input
 
     Arguments that are one object are one in the graph. Arguments that share memory otherwise, with each other or with the model,
     are replaced by tensors of their own. Raises CompileError, with the model's line, for a model that does not give one graph.
     """
     register((args, dict(kwargs)))
     args, kwargs = apart(module, args, kwargs)
-    traced = _exported(module, args, kwargs)
+    traced = _exported(module, args, kwargs, open_dims or {})
     others = traced.foreign.modules
     if not others:
         return traced
-    return dataclasses.replace(_exported(Holder(module, others), args, kwargs), others=tuple(others))  # their state is the model's
+    whole = _exported(Holder(module, others), args, kwargs, open_dims or {})
+    return dataclasses.replace(whole, others=tuple(others))  # their state is the model's
 
 
-def _exported(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Traced:
+def _exported(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], open_dims: Mapping[int, OpenDims]) -> Traced:
     leaves = pytree.tree_leaves((args, dict(kwargs)))
     for leaf in leaves:
         if isinstance(leaf, Tensor) and leaf.layout is not torch.strided:
@@ -115,9 +123,10 @@ def _exported(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any
             functions = kept() if grad else ExitStack()
             for one in (registering(module), found, autocasting(module), foreign, functions, flat(), _quiet()):
                 during.enter_context(one)
-            program = torch.export.export(module, args, dict(kwargs), strict=False)
+            shapes = collection(leaves, open_dims)
+            program = torch.export.export(module, args, dict(kwargs), dynamic_shapes=shapes, strict=False)
     except Exception as error:
-        raise explain(error) from error
+        raise explain(error, _deciding_line(module, args, kwargs, open_dims) if is_of_sizes(error) else "") from error
     program._example_inputs = None  # they would live as long as the compiled model
     constants = {i: leaf for i, leaf in enumerate(leaves) if not isinstance(leaf, Tensor)}
     foreign.forget(value for value in program.constants.values() if isinstance(value, Tensor))
@@ -125,6 +134,17 @@ def _exported(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any
     _drop_copies(program.graph, slots, found.places)
     spec = program.call_spec.out_spec
     return Traced(module, program, slots, spec, constants, grad, tuple(found.places), foreign=foreign)
+
+
+def _deciding_line(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], open_dims: Mapping[int, OpenDims]) -> str:
+    """Returns the model's line that decides by an open size, which torch.export refuses unless the dimension is Dim.AUTO."""
+    free = {i: automatic(dims) for i, dims in open_dims.items()}
+    if free == open_dims:
+        return ""
+    try:
+        return SizeRelations(_exported(module, args, kwargs, free).program.graph).deciding_line()
+    except CompileError:
+        return ""
 
 
 def _drop_copies(graph: fx.Graph, slots: Sequence[TensorSlot], places: Sequence[Place]) -> None:
@@ -159,9 +179,13 @@ def inference(traced: Traced, decompositions: Table | None = None) -> Inference:
 
     decompositions  the table; Lamina's unless another is given
     """
-    decompositions = table() if decompositions is None else decompositions
+    with _quiet():
+        return _inference(traced, table() if decompositions is None else decompositions)
+
+
+def _inference(traced: Traced, decompositions: Table) -> Inference:
     try:
-        with torch.no_grad(), _quiet():
+        with torch.no_grad():
             program = without_grad_modes(traced.program)
             recognize(program.graph_module)
             gm = decomposed(program.graph_module, decompositions)
@@ -245,4 +269,5 @@ def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
         warnings.filterwarnings("ignore", message="The tensor attribute", category=UserWarning)
-        yield
+        with raw_sizes():
+            yield

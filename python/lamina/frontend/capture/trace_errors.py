@@ -5,21 +5,33 @@ import re
 import traceback
 
 import torch
+from torch._dynamo.exc import UserError
 
 from lamina.core.errors import CompileError
 
 _OURS = (os.path.dirname(os.path.dirname(__file__)) + os.sep, os.path.dirname(torch.__file__) + os.sep)
 _DATA_DEPENDENT = ("GuardOnDataDependentSymNode", "DataDependentOutputException", "DynamicOutputShapeException", "UserError")
+_LOGS = ' For more information, run with TORCH_LOGS="+dynamic".'
 _WAY_OUT = (
     'torch.compile(model, backend="lamina") breaks the graph there and runs that part in Python; '
     "torch.cond keeps a branch in the graph"
 )
 
 
-def explain(error: BaseException) -> CompileError:
-    """Returns a CompileError for whatever torch.export raised."""
+def is_of_sizes(error: BaseException) -> bool:
+    """Returns whether torch.export refuses declared sizes: the model forces a constant, a range or an equality."""
+    return isinstance(error, UserError) and str(error).startswith("Constraints violated")
+
+
+def explain(error: BaseException, line: str = "") -> CompileError:
+    """Returns a CompileError for whatever torch.export raised. line: the model's, for an error of sizes."""
     if isinstance(error, CompileError):
         return error
+    if is_of_sizes(error):
+        told, _, fixes = str(error).partition("\n\nThe error above")[0].partition("Suggested fixes:")
+        return CompileError(
+            f"dynamic_shapes: {_joined(told.replace(_LOGS, ''))}", where=line, remedy=_joined(fixes, "; ") or "use Dim.AUTO"
+        )
     chain = _chain(error)
     named = next((e for e in chain if type(e).__name__ in _DATA_DEPENDENT), None)
     lines = [line for e in chain for line in _users_lines(e)] or [line for e in chain for line in _told_lines(e)]
@@ -36,6 +48,10 @@ def explain(error: BaseException) -> CompileError:
     )
 
 
+def _joined(text: str, by: str = " ") -> str:
+    return by.join(line.strip() for line in text.splitlines() if line.strip())
+
+
 def _chain(error: BaseException) -> list[BaseException]:
     found: list[BaseException] = []
     current: BaseException | None = error
@@ -46,7 +62,7 @@ def _chain(error: BaseException) -> list[BaseException]:
 
 
 def _users_lines(error: BaseException) -> list[str]:
-    return [f"{f.filename}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__) if _is_users(f.filename)]
+    return [f"{f.filename}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__) if is_users(f.filename)]
 
 
 def _told_lines(error: BaseException) -> list[str]:
@@ -55,8 +71,9 @@ def _told_lines(error: BaseException) -> list[str]:
     torch's graph interpreter appends the failed op's traceback to its message.
     """
     told = "\n".join([str(error), *getattr(error, "__notes__", ())])
-    return [f"{file}:{line}" for file, line in re.findall(r'File "([^"]+)", line (\d+)', told) if _is_users(file)]
+    return [f"{file}:{line}" for file, line in re.findall(r'File "([^"]+)", line (\d+)', told) if is_users(file)]
 
 
-def _is_users(file: str) -> bool:
+def is_users(file: str) -> bool:
+    """Returns whether a source file is neither torch's nor Lamina's."""
     return not file.startswith(_OURS) and not file.startswith("<")

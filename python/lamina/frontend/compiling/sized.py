@@ -13,7 +13,7 @@ from lamina.core.sizes import Size, SizeSymbol, evaluate, symbols_of
 
 from ..calls.call import adapt
 from ..calls.interface import Interface, unboxed
-from ..fx.sizes import exact, exact_sizes
+from ..fx.sizes import exact, exact_sizes, is_open
 
 if TYPE_CHECKING:
     from .stages import Built
@@ -26,10 +26,11 @@ Run = Callable[..., Any]
 
 @dataclass(frozen=True)
 class SizeSource:
-    """Where a call brings the value of a symbol: an int argument, or a dimension of a tensor."""
+    """Where a call brings the value of a symbol: an int argument, or the size or stride of a dimension of a tensor."""
 
     argument: int
     dim: int | None
+    of_stride: bool = False
 
 
 def sources_of(gm: fx.GraphModule) -> dict[str, SizeSource]:
@@ -39,15 +40,25 @@ def sources_of(gm: fx.GraphModule) -> dict[str, SizeSource]:
     needed: set[str] = set()
     for i, node in enumerate(gm.graph.find_nodes(op="placeholder")):
         value = node.meta.get("val")
-        sizes = (*exact_sizes(value.shape), *exact_sizes(value.stride())) if isinstance(value, Tensor) else (exact(value),)
+        if isinstance(value, Tensor):
+            sizes = (*exact_sizes(value.shape), *exact_sizes(value.stride()))
+        else:
+            sizes = (exact(value),) if is_open(value) else ()
         for d, size in enumerate(sizes):
             needed |= symbols_of(size)
-            if (name := _name(size)) is not None and (d < value.dim() if isinstance(value, Tensor) else True):
-                source = SizeSource(i, d if isinstance(value, Tensor) else None)
-                found[name] = found[name] if found.get(name, source).dim is None and name in found else source
+            if (name := _name(size)) is None:
+                continue
+            source = SizeSource(i, d % value.dim(), d >= value.dim()) if isinstance(value, Tensor) else SizeSource(i, None)
+            if name not in found or _rank(source) < _rank(found[name]):
+                found[name] = source
     if missing := sorted(needed - found.keys()):
         raise CompileError(f"no argument of the graph has the size {missing[0]} by itself", remedy="compile per concrete size")
     return found
+
+
+def _rank(source: SizeSource) -> tuple[bool, bool]:
+    """Orders sources: an int before a size before a stride."""
+    return source.dim is not None, source.of_stride
 
 
 def _name(size: Any) -> str | None:
@@ -72,8 +83,9 @@ class SizedProgram:
     ) -> None:
         self.built = built
         self._captured, self._load = captured, load
-        self._names = tuple(sources)
-        self._sources = tuple((source.argument, source.dim) for source in sources.values())
+        self._names = tuple(sorted(sources, key=lambda name: sources[name].of_stride))
+        self._sources = tuple((source.argument, source.dim) for source in sources.values() if not source.of_stride)
+        self._strides = tuple((source.argument, source.dim) for source in sources.values() if source.of_stride)
         self._runs: OrderedDict[tuple[int, ...], Run] = OrderedDict()
         self._boxed_call = True  # on the instance: torch._dynamo.disable copies its attributes, not the class's
 
@@ -81,6 +93,8 @@ class SizedProgram:
         """Returns the graph's outputs."""
         given = unboxed(args)
         key = tuple([given[i] if d is None else given[i].shape[d] for i, d in self._sources])
+        if self._strides:
+            key = (*key, *[given[i].stride(d) for i, d in self._strides])
         run = self._runs.get(key)
         if run is None:
             run = self.bind(key)

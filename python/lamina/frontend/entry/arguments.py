@@ -10,6 +10,7 @@ import torch.utils._pytree as pytree
 from torch import Tensor, nn
 
 from ..capture.example_inputs import register
+from ..capture.open_sizes import OpenDims, OpenSizes
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,16 @@ class Arguments:
     tensors       the numbers of the flattened inputs that are tensors
     flat          calls give just these tensors by position, so there is no structure to flatten
     device_types  those of the tensors, and "cpu"
+    open          the sizes that calls may vary
     """
 
-    def __init__(self, signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def __init__(
+        self, signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic_shapes: Any = None
+    ) -> None:
+        """dynamic_shapes: as in torch.export, or OpenSizes. Raises CompileError where they do not fit the inputs."""
         self.signature = signature
+        unnamed = {f"args[{i}]": value for i, value in enumerate(args)}
+        parameters = signature.bind(*args, **kwargs).arguments if signature else {**unnamed, **kwargs}
         given = (*args, *kwargs.values())
         args, kwargs = self.bind(args, kwargs)
         register((args, dict(kwargs)))
@@ -67,6 +74,10 @@ class Arguments:
             )
             for i in self.tensors
         }
+        by_tensor: dict[int, list[str]] = {}
+        for i in self.tensors:
+            by_tensor.setdefault(id(leaves[i]), []).append(self.names[i])
+        self.open = OpenSizes.declared(dynamic_shapes, parameters, by_tensor)
         self.flat = len(given) == len(args) == len(self.tensors) and not kwargs and all(isinstance(a, Tensor) for a in given)
         self.device_types = tuple({"cpu": None} | {e.device.type: None for e in self.expected.values()})
         for i in self.tensors:
@@ -133,7 +144,7 @@ class Arguments:
 
     def like(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> "Arguments | None":
         """Returns a form for bound arguments that differ from the example's in the order of dictionaries alone; else None."""
-        other = Arguments(self.signature, args, kwargs)
+        other = Arguments(self.signature, args, kwargs, self.open)
         if sorted(other.names) != sorted(self.names) or _unordered(other.spec) != _unordered(self.spec):
             return None
         constants = {self.names[i]: value for i, value in self.constants.items()}
@@ -162,13 +173,28 @@ class Arguments:
                 raise TypeError(f"argument {want.name!r} must be a torch.Tensor; {_show(given)} given")
             if given.dtype != want.dtype:
                 raise TypeError(f"argument {want.name!r} must have dtype {want.dtype}; it has {given.dtype}")
-            if tuple(given.shape) != want.shape:
-                raise ValueError(f"argument {want.name!r} must have shape {list(want.shape)}; it has {list(given.shape)}")
+            opened = self.open.dims.get(want.name, ())
+            alike = given.dim() == len(want.shape) and all(
+                n == m or d in opened for d, (n, m) in enumerate(zip(given.shape, want.shape, strict=True))
+            )
+            if not alike:
+                wanted = self.open.shape_text(want.name, want.shape)
+                raise ValueError(f"argument {want.name!r} must have shape {wanted}; it has {list(given.shape)}")
             if given.device != want.device:
                 raise ValueError(f"argument {want.name!r} must be on {want.device}; it is on {given.device}")
             if given.layout is not torch.strided:
                 raise TypeError(f"argument {want.name!r} must be a dense tensor; its layout is {given.layout}")
             _check_plain(want.name, given)
+        self.open.check(self.by_name(leaves))
+
+    def by_name(self, leaves: Sequence[Any]) -> dict[str, Tensor]:
+        """Returns the tensors of a call by the names of the arguments."""
+        return {self.names[i]: leaves[i] for i in self.tensors}
+
+    def symbolic(self, leaves: Sequence[Any]) -> dict[int, OpenDims]:
+        """Returns the dimensions that are symbols for a call, by number."""
+        found = self.open.symbolic(self.by_name(leaves))
+        return {i: found[self.names[i]] for i in self.tensors if self.names[i] in found}
 
     def _name(self, path: Sequence[Any]) -> str:
         """Returns x, x[0], x['mask'] or x.mask, with the name that the model's own signature uses."""

@@ -112,6 +112,8 @@ def autograd(
     replay = not _overlap(example_inputs)
     with any_layout(), interpolation_whole(), torch._functorch.config.patch(view_replay_for_aliased_outputs=replay):
         compiled = through(gm, example_inputs)
+        if training.backward.failure is not None:
+            raise training.backward.failure  # with symbolic sizes, the backward graph is compiled at once
         return direct(inference, training.direct(compiled, len(example_inputs)), len(example_inputs))
 
 

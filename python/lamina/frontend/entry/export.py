@@ -22,6 +22,7 @@ def compile_model(
     *,
     target: str | None = None,
     options: Options | Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
 ) -> CompiledModel:
     """Compiles a model for inputs like the example's: see lamina.compile. Raises TypeError for a model that is not callable."""
     if not callable(model):
@@ -29,7 +30,7 @@ def compile_model(
     args, kwargs = split_inputs(example_inputs)
     check_name(target)
     chosen = with_registered(Options.of(options))
-    return CompiledModel(model, args, kwargs, options=chosen, target=target)
+    return CompiledModel(model, args, kwargs, options=chosen, target=target, dynamic_shapes=dynamic_shapes)
 
 
 def split_inputs(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

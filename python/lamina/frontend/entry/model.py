@@ -1,7 +1,8 @@
 """Defines CompiledModel, which `lamina.compile` returns."""
 
 import copy
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,24 +15,28 @@ from lamina.core.options import Options
 from ..capture.as_module import StandIn, as_module, signature_of
 from ..capture.exclusive import COMPILING
 from ..capture.module_state import ModuleState, autocast_state, has_global_hooks, is_traced
+from ..capture.open_sizes import OpenSizes
 from ..capture.trace import trace
 from .arguments import Arguments, made
 from .variant import Variant
+from .variant_sizes import VariantSizes
 
 _VARIANTS = 8
-_OWN = ("module", "options", "target", "_model", "_arguments", "_state", "_variants", "_current")
+_OWN = ("module", "options", "target", "_model", "_arguments", "_state", "_variants", "_current", "_per_size")
 
 
 class CompiledModel(StandIn):
     """A model compiled for inputs like its example inputs. Call it as the model is called.
 
     It stands for the model, `module`: parameters, buffers, submodules, hooks, mode and attributes are the model's own. Tensors must
-    have the example's shapes and dtypes; numbers, strings and None must be the example's. The model's parameters and buffers are
-    looked up at each call, so assignments and in-place changes are seen.
+    have the example's dtypes and shapes, but for the sizes that `dynamic_shapes` leaves open; numbers, strings
+    and None must be the example's. The model's parameters and buffers are looked up at each call, so assignments and in-place
+    changes are seen.
 
-    These get a variant, compiled at the first such call: other strides, modes of any submodule, hooks or submodules, another grad
-    mode or autocast state, and arguments that are one object. The last eight variants are kept. Other Python attributes are
-    constants, with the values that they had when a variant was traced.
+    A variant serves all open sizes but 0 and 1, which are constants of one. These get another variant, compiled at the first such
+    call: other strides, modes of any submodule, hooks or submodules, another grad mode or autocast state, and arguments that are
+    one object. The last eight variants are kept. Other Python attributes are constants, with the values that they had when a
+    variant was traced.
 
     The model itself runs inside torch.func transforms, FakeTensorMode, make_fx and other dispatch modes, which have to see its
     operations, and while torch has hooks for all modules (register_module_forward_hook).
@@ -47,6 +52,7 @@ class CompiledModel(StandIn):
         *,
         options: Options,
         target: str | None,
+        dynamic_shapes: Any = None,
     ) -> None:
         self.__dict__["module"] = module = as_module(model)
         super().__init__()
@@ -55,9 +61,11 @@ class CompiledModel(StandIn):
         self._model = model
         self.options = options
         self.target = target
-        self._arguments = Arguments(signature_of(model if not isinstance(model, nn.Module) else module), args, kwargs)
+        signature = signature_of(model if not isinstance(model, nn.Module) else module)
+        self._arguments = Arguments(signature, args, kwargs, dynamic_shapes)
         self._state = ModuleState(module)
-        self._variants: dict[tuple[Any, ...], Variant] = {}
+        self._variants: list[tuple[Hashable, Variant]] = []
+        self._per_size: dict[tuple[Any, ...], str] = {}  # why there is a variant for each set of sizes, by the key for all sizes
         args, kwargs = self._arguments.bind(args, kwargs)
         needs = any(t.requires_grad for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, Tensor))
         trains = self._state.is_training() or needs
@@ -65,6 +73,7 @@ class CompiledModel(StandIn):
         # A model in evaluation mode that has parameters will most likely be called under no_grad.
         with COMPILING, torch.set_grad_enabled(torch.is_grad_enabled() and (trains or not owns)):
             leaves = self._arguments.flatten(args, kwargs)
+            self._arguments.open.check(self._arguments.by_name(leaves))
             self._current = self._variant(self._arguments, leaves)
             self._current.prepare([leaves[i] for i in self._arguments.tensors])
 
@@ -74,7 +83,7 @@ class CompiledModel(StandIn):
             return self.module(*args, **kwargs)
         variant = self._current
         tensors = args if variant.arguments.flat and not kwargs else variant.arguments.tensors_of(args, kwargs)
-        if tensors is None or not variant.watch.holds(tensors):
+        if tensors is None or not variant.watch.holds(tensors) or not variant.admits(tensors):
             found = self._find(args, kwargs)
             if found is None:
                 return self._model(*args, **kwargs)
@@ -111,23 +120,33 @@ class CompiledModel(StandIn):
         tensors = [leaves[i] for i in form.tensors]
         first: dict[int, int] = {}
         pattern = tuple(first.setdefault(id(t), i) for i, t in enumerate(tensors))
-        strides = tuple(t.stride() for t in tensors)
-        key = self._key(form, pattern, strides)
-        found = self._variants.get(key)
+        sizes = VariantSizes.of(form, leaves)
+        if self._key(form, pattern, sizes) in self._per_size:
+            sizes = VariantSizes.constant(form, leaves)
+        found = self._known(self._key(form, pattern, sizes), tensors)
         if found is None:
-            traced = trace(self.module, *form.unflatten(leaves))
+            traced = trace(self.module, *form.unflatten(leaves), sizes.symbolic)
             self._state = self._state.extended(traced.others, (slot.owner for slot in traced.slots if slot.owner))
-            key = self._key(form, pattern, strides)
-            found = self._variants[key] = Variant(traced, form, self._state, pattern, strides, self.options, self.target)
-            while len(self._variants) > _VARIANTS:
-                self._variants.pop(next(iter(self._variants)))
+            key = self._key(form, pattern, sizes)
+            found = Variant(traced, form, self._state, pattern, sizes, self.options, self.target)
+            if sizes.symbolic and (reason := _why_not(found, tensors)) is not None:
+                kept = f"the last {_VARIANTS} are kept"
+                warnings.warn(f"lamina compiles this model once per size ({kept}), as {reason}", stacklevel=4)
+                self._per_size[key] = reason
+                return self._variant(form, leaves)
+            found.admit(tensors)
+            self._variants = [*self._variants, (key, found)][-_VARIANTS:]
         else:
             found.refresh()
         return found
 
-    def _key(self, form: Arguments, pattern: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> tuple[Any, ...]:
+    def _known(self, key: Hashable, tensors: Sequence[Tensor]) -> Variant | None:
+        """Returns the variant for a key and these tensors' sizes. Raises ValueError for sizes that the model does not take."""
+        return next((v for of, v in self._variants if of == key and v.admit(tensors)), None)
+
+    def _key(self, form: Arguments, pattern: tuple[int, ...], sizes: VariantSizes) -> tuple[Any, ...]:
         modes = (torch.is_grad_enabled(), autocast_state(form.device_types))
-        return (form.order, modes, pattern, strides, self._state.key())
+        return (form.order, modes, pattern, sizes.key, self._state.key())
 
     @property
     def training(self) -> bool:  # type: ignore[override]
@@ -177,13 +196,25 @@ class CompiledModel(StandIn):
         return self.module.load_state_dict(*args, **kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "CompiledModel":
-        return _compiled(copy.deepcopy(self._model, memo), self._arguments.described(), self.options, self.target)
+        return _compiled(copy.deepcopy(self._model, memo), *self.__reduce__()[1][1:])
 
     def __reduce__(self) -> Any:
-        return _compiled, (self._model, self._arguments.described(), self.options, self.target)
+        return _compiled, (self._model, self._arguments.described(), self.options, self.target, self._arguments.open)
 
 
-def _compiled(model: Callable[..., Any], described: Any, options: Options, target: str | None) -> CompiledModel:
+def _why_not(variant: Variant, tensors: Sequence[Tensor]) -> str | None:
+    """Compiles a variant for all sizes now, as compiling may add conditions on them. Returns why it cannot be done; None where it
+    can."""
+    try:
+        variant.prepare(tensors)
+    except Exception as error:  # whatever symbolic sizes meet, numbers may do
+        return (str(error).splitlines() or [type(error).__name__])[0]
+    return None
+
+
+def _compiled(
+    model: Callable[..., Any], described: Any, options: Options, target: str | None, open_sizes: OpenSizes
+) -> CompiledModel:
     """Compiles a copied or pickled model for inputs like those that it had, which `Arguments.described` returned."""
     args, kwargs = made(described)
-    return CompiledModel(model, args, kwargs, options=options, target=target)
+    return CompiledModel(model, args, kwargs, options=options, target=target, dynamic_shapes=open_sizes)

@@ -1,7 +1,8 @@
 """Compiles one traced form of a model: a program without gradients, and programs with them per set of tensors that need them."""
 
 import operator
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from ..calls.returned import returned_views
 from ..capture.exclusive import COMPILING
 from ..capture.module_state import ModuleState
 from ..capture.retrace import updates_statistics
+from ..capture.size_relations import SizeRelations
 from ..capture.trace import Inference, Traced, inference
 from ..compiling.split import compile_graph
 from ..custom.substitute import with_kernels
@@ -22,14 +24,18 @@ from ..decompositions.table import table
 from ..fx.aliases import storage
 from ..fx.reading import writes_to
 from ..rewrites.normalize import fold_weights
-from ..rewrites.numbers import faked
+from ..rewrites.numbers import faked, symbolic
 from .arguments import Arguments
 from .binding import Binding
 from .dynamo import autograd
+from .variant_sizes import VariantSizes
 
 _requires_grad = operator.attrgetter("requires_grad")
 
 Run = Callable[..., Sequence[Any]]
+
+_ADMITTED = 4096
+"""How many sets of sizes a variant remembers to have checked."""
 
 
 class Variant:
@@ -38,7 +44,7 @@ class Variant:
     arguments  the form of the calls that it serves
     state      the state of the model's modules for which it was traced
     pattern    for each input tensor the number of the first one that is the same object
-    strides    the strides of the input tensors
+    sizes      the sizes and layouts of the input tensors
     watch      tells whether it still serves a call
     """
 
@@ -48,13 +54,16 @@ class Variant:
         arguments: Arguments,
         state: ModuleState,
         pattern: tuple[int, ...],
-        strides: tuple[tuple[int, ...], ...],
+        sizes: VariantSizes,
         options: Options,
         target: str | None,
     ) -> None:
         self.traced = traced
         self.arguments = arguments
-        self.strides = strides
+        self._sizes = sizes
+        self._relations = SizeRelations(traced.program.graph) if sizes.symbolic else None
+        self._admitted: set[Hashable] = set()
+        self._conditions = 0
         self._state, self._pattern = state, pattern
         self._options, self._target = options, target
         self._run: Run | None = None
@@ -139,14 +148,46 @@ class Variant:
         if key not in self._by_autograd:
             with COMPILING, torch.set_grad_enabled(needs):
                 if key not in self._by_autograd:
-                    if tuple(t.stride() for t in tensors) != self.strides:
+                    if not self._sizes.fit(tensors):
                         raise ValueError("these strides have a variant of their own")
                     module, places = _each_result_once(self.traced.program.graph_module)
                     kept = _each_argument_once(module.graph, args) if shared is not None else None
-                    with faked(args if kept is None else [args[i] for i in kept]) as fakes:
+                    with self._faked(args, kept) as fakes:
                         run = autograd(module, fakes, options=self._options, target=self._target)
+                    if not self._serves(tensors):
+                        raise ValueError("these sizes have a variant of their own")
                     self._by_autograd[key] = run if places is None and kept is None else _Spread(run, kept, places)
         return self._by_autograd[key]
+
+    @contextmanager
+    def _faked(self, args: Sequence[Any], kept: Sequence[int] | None) -> Iterator[list[Any]]:
+        """Yields fake tensors for the arguments; with symbolic sizes, those of the trace."""
+        numbers = range(len(args)) if kept is None else kept
+        with symbolic(self.traced.program.graph, args) if self._sizes.symbolic else faked([args[i] for i in numbers]) as fakes:
+            yield [fakes[i] for i in numbers] if self._sizes.symbolic else fakes
+
+    def admits(self, tensors: Sequence[Tensor]) -> bool:
+        """Returns whether a call's sizes are known to be served, where some are open."""
+        return self._relations is None or self._sizes.open_shapes(tensors) in self._admitted
+
+    def admit(self, tensors: Sequence[Tensor]) -> bool:
+        """Returns whether a call's sizes are served, where some are open: see SizeRelations.serve, also for errors."""
+        if not self.admits(tensors):
+            if not self._serves(tensors):
+                return False
+            if len(self._admitted) >= _ADMITTED:
+                self._admitted.clear()
+            self._admitted.add(self._sizes.open_shapes(tensors))
+        return True
+
+    def _serves(self, tensors: Sequence[Tensor]) -> bool:
+        if self._relations is None:
+            return True
+        if len(self._relations.guards) != self._conditions:  # compiling has added some
+            self._admitted.clear()
+            self._conditions = len(self._relations.guards)
+        names = [self.arguments.names[i] for i in self.arguments.tensors]
+        return self._relations.serve(self._everything.calls(list(zip(names, tensors, strict=True))))
 
     def _store(self, results: Sequence[Any], tensors: Sequence[Tensor]) -> Sequence[Any]:
         """Writes the new values of what the model mutates, and returns the remaining results."""

@@ -264,7 +264,8 @@ def view_of(graph: fx.Graph, base: fx.Node, held: Tensor, value: Tensor) -> fx.N
         return call(aten._neg_view.default, node) if neg else node
 
     shape, strides = list(value.shape), list(value.stride())
-    first, offset = int(base.meta["val"].storage_offset()), _offset(value, held)
+    first = base.meta["val"].storage_offset()
+    offset = value.storage_offset() - held.storage_offset() * held.element_size() // value.element_size()  # may be symbolic
     if value.dtype == held.dtype:
         node = call(aten.as_strided.default, base, shape, strides, first + offset)
         return flip(node, value.is_conj() != held.is_conj(), value.is_neg() != held.is_neg())
@@ -273,7 +274,7 @@ def view_of(graph: fx.Graph, base: fx.Node, held: Tensor, value: Tensor) -> fx.N
     extent = 1 + sum((n - 1) * stride for n, stride in zip(held.shape, held.stride(), strict=True))
     node = call(aten.as_strided.default, node, [extent // ratio * ratio], [1], first)
     node = call(aten.view.dtype, node, value.dtype)
-    start = int(node.meta["val"].storage_offset()) + offset
+    start = node.meta["val"].storage_offset() + offset
     return flip(call(aten.as_strided.default, node, shape, strides, start), value.is_conj(), value.is_neg())
 
 

@@ -1,6 +1,7 @@
 """Converts torch's symbolic sizes (SymInt) to Lamina's, without adding a guard to what torch knows of them."""
 
 import math
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -60,8 +61,22 @@ def is_sized(graph: fx.Graph) -> bool:
     return any(is_open(node.meta.get("val")) for node in graph.find_nodes(op="placeholder"))
 
 
-def unguarded(graph: fx.Graph) -> AbstractContextManager[Any]:
-    """Returns a context in which a comparison of sizes that would add a guard raises: it would compile for some sizes only."""
+@contextmanager
+def raw_sizes() -> Iterator[None]:
+    """Silences torch 2.13's warning of symbolic sizes among the arguments of a node, which later stages read there."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Raw Sym", category=UserWarning)
+        yield
+
+
+@contextmanager
+def unguarded(graph: fx.Graph) -> Iterator[None]:
+    """Raises for a comparison of sizes in its body that would add a guard: it would compile for some sizes only."""
+    with raw_sizes(), _without_guards(graph):
+        yield
+
+
+def _without_guards(graph: fx.Graph) -> AbstractContextManager[Any]:
     for node in graph.find_nodes(op="placeholder"):
         value = node.meta.get("val")
         for size in (*value.shape, *value.stride()) if isinstance(value, Tensor) else (value,):
@@ -101,7 +116,7 @@ def _converted(expr: sympy.Expr, env: Any) -> SizeLike:
         for _ in range(int(expr.exp)):
             out = out * base
         return out
-    if isinstance(expr, functions.FloorDiv | functions.CleanDiv):
+    if isinstance(expr, functions.FloorDiv | functions.CleanDiv | functions.IntTrueDiv):  # as a size, each is whole
         return args[0] // args[1]
     if isinstance(expr, functions.Mod | functions.PythonMod):
         return args[0] % args[1]

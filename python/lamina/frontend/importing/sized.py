@@ -51,6 +51,8 @@ def sizes_as_tensors(graph: fx.Graph) -> None:
     """Replaces sizes beside tensors in arithmetic (`x / n`) by tensors without dimensions, which promote like numbers. Raises
     CompileError for a float that is no arithmetic on sizes."""
     for node in list(graph.nodes):
+        if node.target is aten.true_divide.Tensor:
+            node.target = aten.div.Tensor
         target = _TENSORS.get(node.target, node.target)
         if node.op != "call_function" or target not in _WITH_TENSORS:
             continue

@@ -24,7 +24,7 @@ from ..fx.rewriter import copied, insert, replace, substitute
 from ..fx.sizes import elements, is_sized
 from .branches import inline
 from .epilogues import take_epilogues
-from .numbers import inline_sizes
+from .numbers import inline_sizes, place_numbers
 
 aten = torch.ops.aten
 
@@ -96,6 +96,7 @@ def normalize(gm: fx.GraphModule, *, round_intermediates: bool = False) -> Norma
             substitute(node, value)
     if sized:
         inline_sizes(graph)
+        place_numbers(graph)
     _inline_numbers(graph, gm)
     captured = _capture(graph, gm, arguments[-1] if arguments else None, tensors)
     outputs = classify(graph, [*end.args[0]], tensors)

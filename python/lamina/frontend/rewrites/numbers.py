@@ -26,6 +26,25 @@ def inline_sizes(graph: fx.Graph) -> None:
             replace(node, node.meta["val"])
 
 
+def place_numbers(graph: fx.Graph) -> None:
+    """Moves tensors without dimensions that are made of numbers alone, which torch makes on the CPU, to the arguments' GPU."""
+    arguments = [n.meta.get("val") for n in graph.find_nodes(op="placeholder")]
+    like = next((v for v in arguments if isinstance(v, Tensor) and v.device.type == "cuda"), None)
+    if like is None:
+        return
+    moved: set[fx.Node] = set()
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if node.op != "call_function" or not isinstance(value, Tensor) or value.dim() or value.device.type != "cpu":
+            continue
+        if node.all_input_nodes and not moved.issuperset(node.all_input_nodes):
+            continue
+        moved.add(node)
+        node.meta = {**node.meta, "val": like.new_empty([], dtype=value.dtype)}
+        if "device" in node.kwargs or not node.all_input_nodes:
+            node.kwargs = {**node.kwargs, "device": like.device}
+
+
 def is_symbolic(value: Any) -> bool:
     """Returns whether a size is left open: a SymInt, or a tensor with one among its sizes or strides."""
     if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
@@ -79,6 +98,18 @@ def faked(args: Sequence[Any], changing: Collection[int] = ()) -> Iterator[list[
     device = device_of(args)
     with tracing(TracingContext(mode)):
         yield [_fake(mode, a.to(device) if i in changing else a) for i, a in enumerate(args)]
+
+
+@contextmanager
+def symbolic(graph: fx.Graph, args: Sequence[Any]) -> Iterator[list[Any]]:
+    """Yields fake tensors for the arguments of a graph with symbolic sizes, with its symbols; see `faked`."""
+    values = [node.meta.get("val") for node in graph.find_nodes(op="placeholder")]
+    mode = torch._guards.detect_fake_mode(values)
+    with tracing(TracingContext(mode)):
+        yield [
+            value.detach().requires_grad_(arg.requires_grad) if isinstance(arg, Tensor) else arg
+            for value, arg in zip(values, args, strict=True)
+        ]
 
 
 def writes_to_arguments() -> bool:

@@ -1,0 +1,155 @@
+"""Sizes that the calls of a compiled model may vary, as `dynamic_shapes` declares them."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+from torch import Tensor
+from torch._dynamo.exc import UserError
+from torch.export import Dim, ShapesCollection
+from torch.export.dynamic_shapes import _check_dynamic_shapes, _tree_map_with_path
+
+from lamina.core.errors import CompileError
+from lamina.core.sizes import LEAST
+
+OpenDims = Mapping[int, Any]
+"""The dimensions of a tensor that calls may vary, each with what torch.export is told of it: a Dim, Dim.AUTO or Dim.DYNAMIC."""
+
+
+@dataclass(frozen=True)
+class OpenSizes:
+    """The open dimensions of the arguments, by name."""
+
+    dims: Mapping[str, OpenDims] = field(default_factory=dict)
+
+    @staticmethod
+    def declared(dynamic_shapes: Any, given: Mapping[str, Any], names: Mapping[int, Sequence[str]]) -> "OpenSizes":
+        """Reads `dynamic_shapes` as torch.export does.
+
+        given  the example inputs by the names of their parameters
+        names  of the arguments, by the id of the tensor
+
+        Raises CompileError for shapes that are not built like the inputs.
+        """
+        if dynamic_shapes is None or isinstance(dynamic_shapes, OpenSizes):
+            return dynamic_shapes or OpenSizes()
+        if isinstance(dynamic_shapes, ShapesCollection):
+            dynamic_shapes = dynamic_shapes.dynamic_shapes(lambda **named: None, (), dict(given))["named"]
+        found: dict[str, OpenDims] = {}
+
+        def read(path: Any, value: Any, shape: Any) -> None:
+            if not isinstance(value, Tensor) or shape is None:
+                return
+            dims = shape.items() if isinstance(shape, dict) else enumerate(shape)
+            opened = {d: dim for d, dim in dims if _is_open(dim)}
+            if wrong := [d for d in opened if not 0 <= d < value.dim()]:
+                raise CompileError(
+                    f"dynamic_shapes: argument {names[id(value)][0]!r} has {value.dim()} dimensions, none of number {wrong[0]}"
+                )
+            found.update((name, opened) for name in names[id(value)] if opened)
+
+        try:
+            _check_dynamic_shapes(dict(given), dynamic_shapes)
+            if dynamic_shapes:
+                by_position = isinstance(dynamic_shapes, tuple | list)
+                inputs = type(dynamic_shapes)(given.values()) if by_position else dict(given)
+                _tree_map_with_path(read, inputs, dynamic_shapes, tree_name="inputs")
+        except (UserError, AssertionError, ValueError) as error:
+            if isinstance(error, CompileError):
+                raise
+            said = " ".join(str(error).split("\n\n")[0].split())
+            raise CompileError(f"dynamic_shapes: {said}", remedy="see dynamic_shapes of torch.export.export") from error
+        return OpenSizes(found)
+
+    def shape_text(self, name: str, shape: Sequence[int]) -> str:
+        """Returns the shape that an argument must have, with the names of open dimensions."""
+        opened = self.dims.get(name, {})
+        return "[" + ", ".join(getattr(opened[d], "__name__", "?") if d in opened else str(n) for d, n in enumerate(shape)) + "]"
+
+    def check(self, tensors: Mapping[str, Tensor]) -> None:
+        """Raises ValueError for a size outside its range, and for sizes that share a Dim and do not fit each other."""
+        roots: dict[str, tuple[str, int]] = {}
+        for place, dim, size in self._each(tensors):
+            low, high = _bounds(dim)
+            if size < low or (high is not None and size > high):
+                raise ValueError(f"{place} must be {range_text(low, high)}{_called(dim)}; it is {size}")
+            if isinstance(dim, Dim):
+                known, other = roots.setdefault(dim.__name__, (place, size))
+                if other != size:
+                    raise ValueError(f"{known} and {place} must be equal{_called(dim)}; they are {other} and {size}")
+        for place, dim, size in self._each(tensors):
+            root = roots.get(dim.root.__name__) if hasattr(dim, "root") else None
+            if root is not None and (wanted := int(dim.fn(root[1]))) != size:
+                raise ValueError(f"{place} must be {dim.__name__} = {wanted}, as {root[0]} is {root[1]}; it is {size}")
+
+    def _each(self, tensors: Mapping[str, Tensor]) -> list[tuple[str, Any, int]]:
+        opened = [(name, d, dim) for name, dims in self.dims.items() for d, dim in dims.items()]
+        return [(place_text(name, d), dim, tensors[name].shape[d]) for name, d, dim in opened]
+
+    def symbolic(self, tensors: Mapping[str, Tensor]) -> dict[str, OpenDims]:
+        """Returns the dimensions that are symbols for a call. Those of size 0 or 1, and those of the same Dim, are constants."""
+        fixed = {
+            _group(dim, (name, d)) for name, dims in self.dims.items() for d, dim in dims.items() if tensors[name].shape[d] < LEAST
+        }
+        kept = {
+            name: {d: dim for d, dim in dims.items() if _group(dim, (name, d)) not in fixed} for name, dims in self.dims.items()
+        }
+        return {name: dims for name, dims in kept.items() if dims}
+
+
+def _is_open(dim: Any) -> bool:
+    return isinstance(dim, Dim) or (dim is not None and not isinstance(dim, int) and dim.type.name != "STATIC")
+
+
+def _group(dim: Any, otherwise: Hashable) -> Hashable:
+    """Returns what names the dimensions that are constants together: a Dim and those derived from it."""
+    return getattr(dim, "root", dim).__name__ if isinstance(dim, Dim) else otherwise
+
+
+def _bounds(dim: Any) -> tuple[int, int | None]:
+    """Returns the least and the largest size declared; None for no largest."""
+    high = dim.max
+    return int(dim.min or 0), int(high) if isinstance(high, int | sympy.Integer) else None
+
+
+def _called(dim: Any) -> str:
+    return f" ({dim.__name__})" if isinstance(dim, Dim) else ""
+
+
+def place_text(name: str, dim: int) -> str:
+    """Returns how errors name a dimension."""
+    return f"dimension {dim} of argument {name!r}"
+
+
+def range_text(low: int, high: int | None) -> str:
+    """Returns how errors name a range of sizes."""
+    return f"at least {low}" if high is None else f"from {low} to {high}"
+
+
+def automatic(dims: OpenDims) -> OpenDims:
+    """Returns the dimensions with nothing declared of them."""
+    return dict.fromkeys(dims, Dim.AUTO)
+
+
+def collection(leaves: Sequence[Any], open_dims: Mapping[int, OpenDims]) -> ShapesCollection | None:
+    """Returns the dynamic shapes of flattened inputs, by number, for torch.export; None without any."""
+    if not open_dims:
+        return None
+    shapes = ShapesCollection()
+    for i, dims in open_dims.items():
+        shapes[leaves[i]] = dict(dims)
+    return shapes
+
+
+def layout_of(tensor: Tensor) -> Hashable:
+    """Returns a key of a tensor's layout that holds for all sizes: its dimensions in the order of their strides, and of each
+    whether it lies densely over the one before, else its stride if that is 0. Dimensions of size 1 have no part in it."""
+    order: list[tuple[int, bool | None]] = []
+    dense = 1
+    for d in sorted(range(tensor.dim()), key=lambda d: (tensor.stride(d), -d)):
+        if tensor.shape[d] != 1:
+            stride = tensor.stride(d)
+            order.append((d, stride == dense if stride else None))
+            dense = stride * tensor.shape[d] if stride else dense
+    return tuple(order)
