@@ -19,6 +19,26 @@ class Runner:
     def load(self, index: int, /) -> None:
         """Loads code and constants on the GPU of this number now, not at the first call there."""
 
+class BySizes:
+    """A program with symbolic sizes: call it with tensors and ints, or with one list of them, which it empties."""
+
+    def __init__(
+        self,
+        sources: list[tuple[int, int | None, bool]],
+        bind: Callable[[tuple[int, ...]], tuple[Callable[..., Any], tuple[int, ...] | None]],
+        limit: int,
+        /,
+    ) -> None:
+        """sources  for each symbol the argument that shows its value; None for an int itself, else the dimension, and whether it is
+                 the dimension's stride instead of its size
+        bind     returns for the symbols' values what runs the program, and the numbers of the arguments that it takes; None: all
+        limit    how many programs are kept; the one called longest ago is dropped first
+        """
+
+    def __call__(self, *arguments: Any) -> tuple[Any, ...]: ...
+    def programs(self) -> dict[tuple[int, ...], Callable[..., Any]]:
+        """The programs that are kept, by the values of the symbols."""
+
 class Watch:
     """Whether the Python state that a compilation depended on is as it was."""
 

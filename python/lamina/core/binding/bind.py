@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from functools import cache
+from operator import is_
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -10,12 +12,14 @@ from ..program import Buffer, Call, Constant, Launch, Program, Ref
 from ..sizes import Size, evaluate
 from .arena import ALIGN, ArenaSlot, live_bytes, place
 
+T = TypeVar("T")
+
 MOST_BYTES = 1 << 62
 
 
 def bound(program: Program, symbols: Mapping[str, int]) -> Program:
     """Returns the program for these values of its symbols. Raises OverflowError where memory would take 2**62 bytes or more."""
-    numbers: Program = _numbers(replace(program, sizes=(), buffers=(), constants=()), symbols)
+    numbers = evaluated(replace(program, sizes=(), buffers=(), constants=()), symbols)
     constants = list(program.constants)
     buffers: list[Buffer] = []
     for buffer in program.buffers:
@@ -39,17 +43,33 @@ def bound(program: Program, symbols: Mapping[str, int]) -> Program:
     )
 
 
-def _numbers(value: Any, symbols: Mapping[str, int]) -> Any:
-    """Returns data of a program with every size evaluated."""
-    if isinstance(value, Size):
-        return evaluate(value, symbols)
-    if isinstance(value, tuple):
-        return tuple([_numbers(x, symbols) for x in value])
-    if is_dataclass(value) and not isinstance(value, type):
-        parts = {field.name: getattr(value, field.name) for field in fields(value)}
-        changed = {name: new for name, old in parts.items() if (new := _numbers(old, symbols)) is not old}
-        return replace(value, **changed) if changed else value
-    return value
+def evaluated(value: T, symbols: Mapping[str, int]) -> T:
+    """Returns data (tuples and dataclasses) with every size in it evaluated; parts without sizes are returned as they are."""
+    known: dict[str, int] = {}
+
+    def new(old: Any) -> Any:
+        if isinstance(old, Size):
+            text = str(old)
+            if text not in known:
+                known[text] = evaluate(old, symbols)
+            return known[text]
+        if isinstance(old, tuple):
+            parts = [new(x) for x in old]
+            return old if all(map(is_, parts, old)) else tuple(parts)
+        if (names := _fields_of(type(old))) is None:
+            return old
+        values = [getattr(old, name) for name in names]
+        changed = {name: now for name, was in zip(names, values, strict=True) if (now := new(was)) is not was}
+        return replace(old, **changed) if changed else old
+
+    result: T = new(value)
+    return result
+
+
+@cache
+def _fields_of(kind: type) -> tuple[str, ...] | None:
+    """Returns the names of a dataclass's fields; None for other types."""
+    return tuple([field.name for field in fields(kind)]) if is_dataclass(kind) else None
 
 
 def _placed(program: Program, buffers: list[Buffer]) -> tuple[list[Buffer], int, int, int]:

@@ -9,7 +9,6 @@ was enabled at compile time, look at the first call for custom ops whose results
 own in profiles.
 """
 
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -67,7 +66,24 @@ def direct(watched: Watched, wrapped: Run, arguments: int) -> Run:
     found = watched.only()
     if found is None or autocasts() or not found.takes(arguments):
         return wrapped
-    return wrapped if any(info.mutates_data or info.mutates_metadata for info in found.metadata.input_info) else found.run
+    if any(info.mutates_data or info.mutates_metadata for info in found.metadata.input_info):
+        return wrapped
+    return _marking(unwrapped(found.run), found.metadata) if found.metadata.dynamic_outputs else found.run
+
+
+def _marking(run: Run, metadata: Any) -> Run:
+    """Returns `run` with the sizes of its results marked as ones that may change, as AOTAutograd marks them: a graph that takes the
+    results after a graph break is compiled for symbolic sizes at once."""
+    marks = [(i, info.dynamic_dims) for i, info in enumerate(metadata.output_info) if info.dynamic_dims]
+
+    def marked(*args: Any) -> Any:
+        results = run(*args)
+        for i, dims in marks:
+            results[i]._dynamo_weak_dynamic_indices = dims | getattr(results[i], "_dynamo_weak_dynamic_indices", set())
+        return results
+
+    marked._boxed_call = True  # type: ignore[attr-defined]
+    return marked
 
 
 def autocasts() -> bool:
@@ -85,8 +101,10 @@ def is_plain(graph: fx.GraphModule) -> bool:
     """Returns whether a graph calls only torch's own ops: no custom op, whose results AOTAutograd checks, and no higher-order
     op."""
     for node in graph.graph.nodes:
-        if node.op in ("placeholder", "output", "get_attr") or node.target is operator.getitem:
+        if node.op in ("placeholder", "output", "get_attr"):
             continue
+        if getattr(node.target, "__module__", None) == "_operator":
+            continue  # a part of a result, or arithmetic on sizes
         if not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace not in ("aten", "prims"):
             return False
     return True
@@ -101,7 +119,6 @@ def passes_through(metadata: Any, arguments: int) -> bool:
             and not metadata.num_mutated_graph_handled_indices
             and not metadata.num_outputs_aliased
             and not metadata.num_intermediate_bases
-            and not metadata.dynamic_outputs
             and metadata.grad_enabled_mutation is None
             and not metadata.tokens
             and not metadata.is_rng_op_functionalized

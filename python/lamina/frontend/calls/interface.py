@@ -43,8 +43,11 @@ class Interface:
 
     def is_programs(self) -> bool:
         """Returns whether the graph's arguments and outputs are just the program's."""
-        whole = self.inputs == tuple(range(self.arguments)) and not self.captured and not self.moved
-        return whole and all(isinstance(output, ViewResult) for output in self.outputs)
+        return self.inputs == tuple(range(self.arguments)) and self.only_picks()
+
+    def only_picks(self) -> bool:
+        """Returns whether the program takes some of the graph's arguments, and the graph's outputs are just the program's."""
+        return not self.captured and not self.moved and all(isinstance(output, ViewResult) for output in self.outputs)
 
     def tensors(self, gm: fx.GraphModule) -> tuple[Tensor, ...]:
         """Returns the captured tensors."""

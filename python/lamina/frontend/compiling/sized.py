@@ -1,18 +1,17 @@
 """Calls programs with symbolic sizes: one compilation, and for each set of sizes that a call brings its numbers and memory plan."""
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, fx
 
-from lamina.core.binding.bind import bound
+from lamina import _native
+from lamina.core.binding.bind import bound, evaluated
 from lamina.core.errors import CompileError
-from lamina.core.sizes import Size, SizeSymbol, evaluate, symbols_of
+from lamina.core.sizes import Size, SizeSymbol, symbols_of
 
 from ..calls.call import adapt
-from ..calls.interface import Interface, unboxed
 from ..fx.sizes import exact, exact_sizes, is_open
 
 if TYPE_CHECKING:
@@ -69,8 +68,9 @@ def _name(size: Any) -> str | None:
     return factors[0].name if k == 1 and len(factors) == 1 and isinstance(factors[0], SizeSymbol) else None
 
 
-class SizedProgram:
-    """Takes a graph's arguments, boxed or one by one, and runs its program with the numbers for their sizes.
+class SizedProgram(_native.BySizes):
+    """Takes a graph's arguments, boxed or one by one, and runs its program with the numbers for their sizes, which it finds in native
+    code for sizes that it has met before.
 
     built     its program and code
     captured  the tensors that the graph holds
@@ -81,44 +81,16 @@ class SizedProgram:
     def __init__(
         self, built: "Built", captured: tuple[Tensor, ...], sources: dict[str, SizeSource], load: Callable[["Built"], Run]
     ) -> None:
+        super().__init__([(s.argument, s.dim, s.of_stride) for s in sources.values()], self.bind, BOUND)
         self.built = built
-        self._captured, self._load = captured, load
-        self._names = tuple(sorted(sources, key=lambda name: sources[name].of_stride))
-        self._sources = tuple((source.argument, source.dim) for source in sources.values() if not source.of_stride)
-        self._strides = tuple((source.argument, source.dim) for source in sources.values() if source.of_stride)
-        self._runs: OrderedDict[tuple[int, ...], Run] = OrderedDict()
+        self._captured, self._load, self._names = captured, load, tuple(sources)
         self._boxed_call = True  # on the instance: torch._dynamo.disable copies its attributes, not the class's
 
-    def __call__(self, *args: Any) -> Any:
-        """Returns the graph's outputs."""
-        given = unboxed(args)
-        key = tuple([given[i] if d is None else given[i].shape[d] for i, d in self._sources])
-        if self._strides:
-            key = (*key, *[given[i].stride(d) for i, d in self._strides])
-        run = self._runs.get(key)
-        if run is None:
-            run = self.bind(key)
-        taken = [*given]
-        del given, args
-        return run(taken)
-
-    def bind(self, sizes: Sequence[int]) -> Run:
-        """Returns the program for these values of its symbols, and keeps it."""
+    def bind(self, sizes: Sequence[int]) -> tuple[Run, tuple[int, ...] | None]:
+        """Returns what runs the program for these values of its symbols, and the arguments that it takes, None for all."""
         symbols = dict(zip(self._names, sizes, strict=True))
-        interface: Interface = _numbers(self.built.interface, symbols)
-        run = adapt(self._load(replace(self.built, program=bound(self.built.program, symbols))), interface, self._captured)
-        self._runs[tuple(sizes)] = run
-        while len(self._runs) > BOUND:
-            self._runs.popitem(last=False)
-        return run
-
-
-def _numbers(value: Any, symbols: dict[str, int]) -> Any:
-    """Returns an interface with its sizes evaluated."""
-    if isinstance(value, Size):
-        return evaluate(value, symbols)
-    if isinstance(value, tuple):
-        return tuple(_numbers(x, symbols) for x in value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{field.name: _numbers(getattr(value, field.name), symbols) for field in fields(value)})
-    return value
+        interface = evaluated(self.built.interface, symbols)
+        run = self._load(replace(self.built, program=bound(self.built.program, symbols)))
+        if interface.only_picks():
+            return run, interface.inputs
+        return adapt(run, interface, self._captured), None

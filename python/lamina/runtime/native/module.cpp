@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 
 #include "build.h"
+#include "by_sizes.h"
 #include "runner.h"
 #include "runner_type.h"
 #include "watch.h"
@@ -71,4 +72,5 @@ NB_MODULE(_native, m) {
   m.def("pack_bytes", [] { return pack_memory().used.load(); }, "Bytes that packed weights take.");
   add_watch(m);
   m.attr("Runner") = nb::steal(make_runner_type());
+  m.attr("BySizes") = nb::steal(make_by_sizes_type());
 }
