@@ -17,6 +17,8 @@ from collections.abc import Iterable, Iterator
 
 from torch_mlir import ir
 
+from lamina.core.sizes import parse
+
 from .variadic import Op
 
 
@@ -110,6 +112,16 @@ class SizeOp(Op):
     OPERATION_NAME = "graph.size"
     ATTRIBUTES = {"size": ir.StringAttr}
     OPERANDS, RESULTS = 0, 1
+
+    @staticmethod
+    def faults(op: ir.Operation) -> Iterator[str]:
+        """Checks the text and the result's type."""
+        try:
+            parse(op.attributes["size"].value)
+        except ValueError as error:
+            yield f"expects a size: {error}"
+        if not isinstance(op.results[0].type, ir.IndexType):
+            yield f"yields an index, not {op.results[0].type}"
 
 
 TF32 = "tf32"

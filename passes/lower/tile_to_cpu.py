@@ -7,8 +7,10 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from ..infra.base import Pass
-from ..ir.reading import by_name, element_of
+from ..ir.index_ranges import Ranges
+from ..ir.reading import by_name, element_of, nested
 from .cpu import abi, arithmetic, bf16, checks
+from .cpu.masked_loads import narrow
 from .cpu.tile_ops import TILE_OPS
 from .cpu.transfers import Transfers, guard_streaming
 from .tile_ops import handlers, refuse
@@ -60,6 +62,10 @@ def _lower(function: ir.Operation, messages: list[str]) -> None:
     for op in [*ops.get("vector.transfer_read", ()), *ops.get("vector.transfer_write", ())]:
         transfers.lower(op)
     transfers.finish()
+    if "arith.andi" in ops:
+        ranges = Ranges()
+        for op in nested(function, "vector.transfer_read", "vector.maskedload"):
+            narrow(op, ranges)
     guard_streaming(function, ops.get("vector.store", []))
 
 

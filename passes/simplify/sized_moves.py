@@ -11,7 +11,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, linalg
 
 from lamina.core.errors import CompileError
-from lamina.core.sizes import Size, SizeLike
+from lamina.core.sizes import Size, SizeLike, typical
 
 from ..ir.generics import empty, fill, generic, with_body
 from ..ir.reading import CHECKED, shape_of
@@ -62,7 +62,8 @@ def select(type_: ir.RankedTensorType, x: ir.Value, dim: int, index: SizeLike) -
 
 
 def _from_start(index: SizeLike, size: SizeLike) -> SizeLike:
-    return index + size if isinstance(index, int) and index < 0 else index
+    """Counts an index from the start. Its sign is that of its hint: torch has asked for it, so a guard stands."""
+    return index + size if typical(index) < 0 else index
 
 
 def cat(type_: ir.RankedTensorType, parts: Sequence[ir.Value], dim: int = 0) -> ir.Value:

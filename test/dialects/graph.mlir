@@ -39,6 +39,15 @@ func.func @extern(%c: tensor<3xf32>, %a: tensor<2x5xf32>, %b: tensor<5x3xf32>) -
   return %0 : tensor<2x3xf32>
 }
 
+// CHECK-LABEL: func.func @size
+// CHECK: %[[N:.*]] = "graph.size"() {size = "s0~8*s1~128 + 1"} : () -> index
+// CHECK: tensor.empty(%[[N]]) : tensor<?xf32, ["s0~8*s1~128 + 1"]>
+func.func @size() -> tensor<?xf32, ["s0~8*s1~128 + 1"]> {
+  %n = "graph.size"() {size = "s0~8*s1~128 + 1"} : () -> index
+  %e = tensor.empty(%n) : tensor<?xf32, ["s0~8*s1~128 + 1"]>
+  return %e : tensor<?xf32, ["s0~8*s1~128 + 1"]>
+}
+
 // CHECK-LABEL: func.func @kernel
 // CHECK: "graph.kernel"(%arg0) {callee = "lamina.kernel.default", kwargs = {warps = 4 : i64}, strides = [array<i64: 1>]}
 func.func @kernel(%a: tensor<2xf32>) -> tensor<2xf32> {

@@ -148,3 +148,28 @@ func.func @divide(%x: memref<2xi64>) attributes {tile.grid = 1 : i64} {
   memref.store %r, %x[%c0] : memref<2xi64>
   return
 }
+
+// -----
+
+// Where a conjunction selects no lane of a register, nothing is loaded: of 32 lanes, 8 to 23 are.
+// CHECK-LABEL: func.func private @edge.body(
+// CHECK-COUNT-2: vector.transfer_read %{{.*}} {in_bounds = [true]} : memref<64xf32>, vector<8xf32>
+// CHECK-NOT: vector.transfer_read
+// CHECK: vector.store %{{.*}} : memref<32xf32>, vector<32xf32>
+func.func @edge(%x: memref<64xf32>, %on: memref<1xi1>, %o: memref<32xf32>) attributes {tile.grid = 1 : i64} {
+  %c0 = arith.constant 0 : index
+  %c9 = arith.constant 9 : index
+  %c20 = arith.constant 20 : index
+  %pad = arith.constant 0.0 : f32
+  %all = arith.constant dense<true> : vector<32xi1>
+  %f = memref.load %on[%c0] : memref<1xi1>
+  %flag = vector.broadcast %f : i1 to vector<32xi1>
+  %to = vector.create_mask %c20 : vector<32xi1>
+  %before = vector.create_mask %c9 : vector<32xi1>
+  %from = arith.xori %before, %all : vector<32xi1>
+  %within = arith.andi %from, %to : vector<32xi1>
+  %mask = arith.andi %flag, %within : vector<32xi1>
+  %v = vector.transfer_read %x[%c0], %pad, %mask {in_bounds = [true]} : memref<64xf32>, vector<32xf32>
+  vector.store %v, %o[%c0] : memref<32xf32>, vector<32xf32>
+  return
+}

@@ -21,11 +21,11 @@ from ...ir.extern_calls import memory_strides
 from ...ir.reading import elements_of, shape_of
 from .calls import HALVES, Convolution, channels_last
 
-_LAUNCH = 2e-6  # seconds of a kernel that does nothing but transpose
-_FUSED = 0.3  # share of a transposition's bytes over bandwidth that a kernel needs more to write in another order than it reads
-_SMALL = 16  # operands with fewer elements than this part of the result are not images of a chain
-_DIRECT = 1.5  # times its floor that Lamina's direct convolution takes
-_PREFERRED = 0.9  # factor on a forward call's time with channels last, which Lamina's kernels take: these fuse what follows
+_LAUNCH = 2e-6  # seconds that launching a kernel of its own adds to a transposition
+_FUSED = 0.3  # cost of a transposition fused into a kernel, as a share of the time to read and write its bytes
+_SMALL = 16  # the search from an image back to calls skips operands with at most 1/16 of its elements (biases, scales)
+_DIRECT = 1.5  # time of Lamina's direct convolution, as a multiple of the lower bound
+_PREFERRED = 0.9  # factor on a forward call's time with channels last: Lamina's kernels want that layout, and fuse what follows
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def _seconds(call: Convolution, gpu: Gpu) -> tuple[float, float]:
 
 
 def _edges(function: ir.Operation, calls: Sequence[Convolution], gpu: Gpu) -> Iterator[Edge]:
-    """Yields what may have to be transposed: each image of a call, and each result of the function that is one."""
+    """Yields the edges of the graph: one for each image of a call, and for each result of the function that is an image."""
     numbers = {call.op: i for i, call in enumerate(calls)}
     block = function.regions[0].blocks[0]
     for i, call in enumerate(calls):

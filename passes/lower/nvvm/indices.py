@@ -30,8 +30,8 @@ def _is_small(op: ir.Operation, ranges: Ranges) -> bool:
 
 
 def _fits(ranges: Ranges, value: ir.Value) -> bool:
-    """Returns whether an index fits in 32 bits, such as an element's number, which may be large in tensors that no buffer holds.
-    An index that depends on memory is of a buffer, and is checked against its bounds."""
+    """Returns whether an index fits in 32 bits. Those of elements of tensors that no buffer holds may not. Infinite ranges count as
+    fitting: an index read from memory is checked against the bounds of a buffer."""
     low, high = ranges.of(value)
     return (low == -inf or low >= -(1 << 31)) and (high == inf or high < 1 << 31)
 

@@ -74,8 +74,8 @@ def step_seconds_on_gpu(run: Callable[..., Any], program: Program, index: int, *
 
 
 def graph_status(run: Executable, index: int) -> Status | None:
-    """Returns whether a loaded program runs as a CUDA graph. It calls the program, each call after the last is done, until that is
-    decided."""
+    """Returns whether a loaded program runs as a CUDA graph. Calls the program until that is decided, and waits for the GPU after
+    each call."""
     inputs = random_inputs(run.program, torch.device("cuda", index))
     with torch.no_grad():
         for _ in range(_RUNS_TO_CHOOSE):

@@ -59,3 +59,15 @@ func.func @f(%a: tensor<2xf32>) -> tensor<2xf32> {
   %0 = "graph.kernel"(%a) {callee = "lamina.kernel.default", kwargs = {}, strides = [array<i64: 2, 1>]} : (tensor<2xf32>) -> tensor<2xf32>
   return %0 : tensor<2xf32>
 }
+// -----
+func.func @f() -> index {
+  // expected-error @+1 {{graph.size expects a size: 's0' is no size}}
+  %0 = "graph.size"() {size = "s0"} : () -> index
+  return %0 : index
+}
+// -----
+func.func @f() -> i64 {
+  // expected-error @+1 {{graph.size yields an index, not i64}}
+  %0 = "graph.size"() {size = "s0~8"} : () -> i64
+  return %0 : i64
+}

@@ -1,8 +1,8 @@
 """Reduces blocks that are spread over threads to scalars that all threads know.
 
-In registers first, then by shuffles among the threads of a warp, then through shared memory among warps, then among the CTAs of a
-cluster. The order depends on the shape alone, so that results are the same in every run. Adjacent reductions share their
-barriers.
+A block is reduced in registers first, then by shuffles among the threads of a warp, then through shared memory among warps, then
+among the CTAs of a cluster. The order depends on the shape alone, so that results are the same in every run. Adjacent reductions
+share their barriers.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Calls the rules of a user's kernel: functions that take what they need by parameter name."""
+"""Calls the rules of a user's kernel (when, grid, outputs, ...): functions whose parameters name the values that they need."""
 
 import inspect
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from lamina.core.errors import CompileError
 def follow(kernel: CustomKernel, what: str, rule: Rule, given: Mapping[str, Any]) -> Any:
     """Calls a rule with the values that it asks for and returns its result.
 
-    Raises CompileError where it asks for a value that there is not, or fails. what: the rule's name.
+    Raises CompileError where it fails, or asks for a value that is not in `given`. what: the rule's name.
     """
     check_names(kernel.name, what, rule, given)
     wanted = inspect.signature(rule).parameters.values()

@@ -175,7 +175,7 @@ def classify(graph: fx.Graph, outputs: list[Any], inputs: list[fx.Node]) -> Outp
         if output in viewed:
             found.append(_view("input", viewed[output], value, inputs[viewed[output]].meta["val"]))
             continue
-        if 0 in value.shape:
+        if 0 in exact_sizes(value.shape):
             found.append(Empty(value.dtype, exact_sizes(value.shape), exact_sizes(value.stride()), str(value.device)))
             continue
         base = output

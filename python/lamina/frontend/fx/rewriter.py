@@ -63,7 +63,8 @@ def insert(at: fx.Node, value: Any, target: Any, *args: Any, like: fx.Node | Non
     """Inserts a call with this value before a node of ATen's dialect. It comes from the same place in the model as `like`, by
     default as that node."""
     with at.graph.inserting_before(at):
-        made = at.graph.call_function(target, args, kwargs)
+        made = at.graph.call_function(target)
+    made.args, made.kwargs = args, kwargs  # not at once: torch warns of sizes among them, which the import takes as they are
     made.meta = {key: held for key, held in (like or at).meta.items() if key != "tensor_meta"} | {"val": value}
     return made
 

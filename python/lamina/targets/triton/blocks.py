@@ -1,4 +1,4 @@
-"""Values of tile programs as Triton has them: padded to powers of two, the padding masked, uniform values as scalars."""
+"""Prints values of tile programs as Triton's: blocks padded to powers of two and masked there, uniform values as scalars."""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -50,8 +50,8 @@ class TritonBlocks(Expressions):
         return v in self.literals or v in self.numbers or not isinstance(v.type, ir.VectorType)
 
     def _operands(self, op: str, values: Sequence[Hashable]) -> list[str]:
-        """Returns the operands' texts. Literals get a type where an op depends on it, with f64, since Triton's functions take plain
-        literals for f32, and where all operands are literals, but for sizes of products."""
+        """Returns the operands' texts. A literal gets a type where the op depends on it, beside f64 (Triton's functions take plain
+        literals for f32), and where all operands are literals, except in matrix products."""
         alone = all(v in self.literals for v in values) and not self.multiplies
         typed = alone or op in _TYPED or "f64" in str(ir.Value(values[0]).type)
         return [self._typed(v) if typed else self._value(v) for v in values]
@@ -129,8 +129,8 @@ def _shape(v: ir.Value) -> tuple[int, ...]:
 
 
 def _counts_far(function: ir.Operation) -> bool:
-    """Tells whether counts of elements exceed 32 bits though no buffer has as many: those of random numbers or of a range that are
-    reduced without being stored."""
+    """Tells whether some index exceeds 32 bits though no buffer has as many elements: random numbers or ranges may be reduced
+    without being stored."""
     ranges = Ranges()
     bounds = (ranges.of(op.results[0]) for op in nested(function, *GROWS))
     return any(-math.inf < low < -WIDE or WIDE <= high < math.inf for low, high in bounds)

@@ -1,4 +1,4 @@
-"""Serializes answers as JSON: in the store, and in the text that is exported, read, shipped and merged.
+"""Serializes tuning records as JSON, the format of the store, of exported files, and of the answers that ship with Lamina.
 
 {"format": "lamina-tune", "version": 1, "answers": [{"key": ..., "device": ..., "versions": ..., "what": ...,
  "candidates": [...], "measured": ..., "pin": ..., "seconds": {...}, "dropped": {...}, "time": "2026-11-22T04:00:00+00:00"}]}
@@ -106,8 +106,8 @@ def other_version(file: Path, found: object) -> CompileError:
 
 
 def merged(ours: Record, theirs: Record) -> Record:
-    """Merges two records of the same question: the pinned one, else the newer. Candidates that either dropped stay dropped unless
-    they were timed."""
+    """Merges two records of the same question: returns the pinned one, else the newer, with the candidates that the other dropped
+    added, unless it has timed them."""
     first, second = sorted((ours, theirs), key=lambda r: (r.answer.pinned, r.time), reverse=True)
     best = first.answer
     known = {name for name, _ in (*best.times, *best.dropped)} | {best.winner}

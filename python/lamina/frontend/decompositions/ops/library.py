@@ -106,7 +106,7 @@ def _first(product: Tensor, m: int, n: int) -> Tensor:
 
 
 def _filled_up(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Pads the operands along rows in memory to multiples of ALIGNED; None where they are, or where it does not pay."""
+    """Pads the operands so that rows in memory are multiples of ALIGNED long; None where they are, or where it does not pay."""
     if not on_gpu(a) or a.dtype not in (torch.float16, torch.bfloat16):
         return None
     (m, k), n = a.shape, b.shape[1]
