@@ -76,18 +76,19 @@ def _factor(f: Factor, up: bool) -> str:
     """up: as a quotient of the negative numerator, rounded up."""
     if isinstance(f, SizeSymbol):
         return f.name
-    numerator = -f.left if up else f.left
-    left, right = shown(numerator), shown(f.right)
+    left, right = shown(-f.left if up else f.left), shown(f.right)
     if f.op in ("min", "max"):
         return f"{f.op}({left}, {right})"
-    left = left if _binds(numerator, 9) else f"({left})"
-    right = right if _binds(f.right, 1) else f"({right})"
+    left = f"({left})" if " " in _outside(left) else left
+    right = f"({right})" if set(" *") & set(_outside(right)) else right
     return f"({left} % {right})" if f.op == "%" else f"{'ceil' if up else 'floor'}({left} / {right})"
 
 
-def _binds(size: SizeLike, most: int) -> bool:
-    """Returns whether a size is no sum, and a product of at most so many."""
-    return isinstance(size, int) or (len(size.terms) == 1 and len(size.terms[0][0]) + (size.terms[0][1] != 1) <= most)
+def _outside(text: str) -> str:
+    """Returns a text without what stands in parentheses."""
+    while (shorter := re.sub(r"\([^()]*\)", "", text)) != text:
+        text = shorter
+    return text
 
 
 def _is_negative(size: SizeLike) -> bool:
