@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, fx
@@ -10,10 +10,11 @@ from torch import Tensor, fx
 from lamina.core.binding.bind import bound
 from lamina.core.errors import CompileError
 from lamina.core.sizes import Size, SizeSymbol, evaluate, symbols_of
+from lamina.core.sizes.facts import SizeFacts
 
 from ..calls.call import adapt
 from ..calls.interface import Interface, unboxed
-from ..fx.sizes import exact, exact_sizes, is_open
+from ..fx.sizes import exact, exact_sizes, is_open, symbol_of
 
 if TYPE_CHECKING:
     from .stages import Built
@@ -26,17 +27,22 @@ Run = Callable[..., Any]
 
 @dataclass(frozen=True)
 class SizeSource:
-    """Where a call brings the value of a symbol: an int argument, or the size or stride of a dimension of a tensor."""
+    """Where a call brings the value of a symbol: an int argument, or the size or stride of a dimension of a tensor.
+
+    symbol  for reports: its value in the call that was traced, its range, and its place among the model's arguments
+    """
 
     argument: int
     dim: int | None
     of_stride: bool = False
+    symbol: SizeFacts | None = field(default=None, compare=False)
 
 
 def sources_of(gm: fx.GraphModule) -> dict[str, SizeSource]:
     """Returns for each symbol of a graph's arguments where its value is found. Raises CompileError for a symbol that no argument
     shows by itself."""
     found: dict[str, SizeSource] = {}
+    told: dict[str, SizeFacts] = {}
     needed: set[str] = set()
     for i, node in enumerate(gm.graph.find_nodes(op="placeholder")):
         value = node.meta.get("val")
@@ -48,12 +54,13 @@ def sources_of(gm: fx.GraphModule) -> dict[str, SizeSource]:
             needed |= symbols_of(size)
             if (name := _name(size)) is None:
                 continue
+            told.setdefault(name, symbol_of(value if not isinstance(value, Tensor) else (*value.shape, *value.stride())[d]))
             source = SizeSource(i, d % value.dim(), d >= value.dim()) if isinstance(value, Tensor) else SizeSource(i, None)
             if name not in found or _rank(source) < _rank(found[name]):
                 found[name] = source
     if missing := sorted(needed - found.keys()):
         raise CompileError(f"no argument of the graph has the size {missing[0]} by itself", remedy="compile per concrete size")
-    return found
+    return {name: replace(source, symbol=told[name]) for name, source in found.items()}
 
 
 def _rank(source: SizeSource) -> tuple[bool, bool]:
@@ -82,6 +89,7 @@ class SizedProgram:
         self, built: "Built", captured: tuple[Tensor, ...], sources: dict[str, SizeSource], load: Callable[["Built"], Run]
     ) -> None:
         self.built = built
+        self.sources = sources
         self._captured, self._load = captured, load
         self._names = tuple(sorted(sources, key=lambda name: sources[name].of_stride))
         self._sources = tuple((source.argument, source.dim) for source in sources.values() if not source.of_stride)
@@ -101,6 +109,21 @@ class SizedProgram:
         taken = [*given]
         del given, args
         return run(taken)
+
+    @property
+    def symbols(self) -> tuple[SizeFacts, ...]:
+        """Returns the sizes that each call decides."""
+        return tuple(source.symbol for source in self.sources.values() if source.symbol is not None)
+
+    @property
+    def sets_bound(self) -> int:
+        """Returns for how many sets of sizes it keeps a plan."""
+        return len(self._runs)
+
+    def typical(self) -> "Built":
+        """Returns the program for the sizes of the call that was traced."""
+        symbols = {symbol.name: symbol.typical for symbol in self.symbols}
+        return replace(self.built, program=bound(self.built.program, symbols), interface=_numbers(self.built.interface, symbols))
 
     def bind(self, sizes: Sequence[int]) -> Run:
         """Returns the program for these values of its symbols, and keeps it."""
