@@ -71,6 +71,7 @@ def explain(
     training: bool = False,
     measure: bool = False,
     show: bool = True,
+    dynamic_shapes: Any = None,
 ) -> "Explanation":
     """Compiles the model, calls it once, prints what was made of it and returns that as data: every kernel with the ops in it,
     their source lines, bytes, operations and place under the roofline; fusion before and after; external calls with their
@@ -80,10 +81,22 @@ def explain(
     training  with gradients: forward and backward graphs
     measure   also time every kernel and call
     show      print it
+    dynamic_shapes  the sizes that are symbols, as in lamina.compile; all for what torch.compile(dynamic=True) returned. The report
+              then gives each size's range and where it is read, and sizes of kernels as expressions and at the example's sizes
     """
     from lamina.frontend.entry.explain import explain as report
 
-    return report(model, example_inputs, more=more, target=target, options=options, training=training, measure=measure, show=show)
+    return report(
+        model,
+        example_inputs,
+        more=more,
+        target=target,
+        options=options,
+        training=training,
+        measure=measure,
+        show=show,
+        dynamic_shapes=dynamic_shapes,
+    )
 
 
 def custom_kernel(

@@ -17,7 +17,7 @@ MODEL = re.compile(r"(?P<file>.+\.py):(?P<factory>[A-Za-z_]\w*)")
 _ABOUT = """Runs pass pipelines on MLIR at any level, and takes PyTorch models to any level.
 
   opt-driver x.mlir --pass-pipeline='builtin.module(lamina-simplify,func.func(canonicalize,cse))'
-  opt-driver model.py:make --target=cpu --emit=tile      make() returns (module, example inputs)
+  opt-driver model.py:make --target=cpu --emit=tile      make() returns (module, example inputs[, dynamic shapes])
   opt-driver kernels.mlir --target=nvvm:sm_90a --emit=ptx
 """
 

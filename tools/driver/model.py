@@ -19,10 +19,13 @@ def emit(file: str, factory: str, *, target: str, level: str, options: str) -> s
     """Returns the text of a model at a level. Raises CompileError if the options, the file or the factory are not valid."""
     given = options_from(options)
     warnings.simplefilter("ignore", FutureWarning)  # torch warns about its own code
-    module, inputs = build(file, factory)
+    module, inputs, dynamic_shapes = load(file, factory)
     from lamina.frontend.entry.levels import emit as emit_level
 
-    return emit_level(module, inputs, target=target, level=level, options=given)
+    try:
+        return emit_level(module, inputs, target=target, level=level, options=given, dynamic_shapes=dynamic_shapes)
+    except ValueError as error:  # an example of a size that dynamic_shapes excludes
+        raise CompileError(str(error), where=f"{file}:1:1") from error
 
 
 def options_from(text: str) -> Options:
@@ -34,7 +37,13 @@ def options_from(text: str) -> Options:
 
 
 def build(file: str, factory: str) -> tuple[Any, tuple[Any, ...]]:
-    """Imports the file, calls the factory and returns its module and example inputs.
+    """Returns the module and the example inputs of a factory; see load."""
+    module, inputs, _ = load(file, factory)
+    return module, inputs
+
+
+def load(file: str, factory: str) -> tuple[Any, tuple[Any, ...], Any]:
+    """Imports the file, calls the factory and returns its module, its example inputs and their dynamic shapes, None without any.
 
     Raises CompileError where the file is missing or fails, has no such function, or the function fails or returns something else.
     """
@@ -59,10 +68,10 @@ def build(file: str, factory: str) -> tuple[Any, tuple[Any, ...]]:
     import torch
 
     match made:
-        case (torch.nn.Module() as module, (tuple() | list()) as inputs):
-            return module, tuple(inputs)
-        case (torch.nn.Module() as module, torch.Tensor() as only):
-            return module, (only,)
+        case (torch.nn.Module() as module, (tuple() | list()) as inputs, *rest) if len(rest) <= 1:
+            return module, tuple(inputs), *(rest or [None])
+        case (torch.nn.Module() as module, torch.Tensor() as only, *rest) if len(rest) <= 1:
+            return module, (only,), *(rest or [None])
     where = f"{file}:{make.__code__.co_firstlineno}:1" if hasattr(make, "__code__") else f"{file}:1:1"
     raise CompileError(f"{factory}() returned {type(made).__name__}", where=where, remedy="return (module, (input, ...))")
 

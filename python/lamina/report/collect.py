@@ -1,4 +1,4 @@
-"""Collects the data of an explanation from a compiled program of fixed sizes."""
+"""Collects the data of an explanation from a compiled program, at the sizes of one call."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -6,7 +6,7 @@ from math import prod
 
 from lamina.core.options import Tune
 from lamina.core.program import Call, Launch, Program, Ref
-from lamina.core.sizes import evaluate
+from lamina.core.sizes import Size, SizeLike, evaluate, shown
 from lamina.runtime.recording.graph_status import Status
 from lamina.tune.choice import TunedChoice
 
@@ -23,14 +23,17 @@ def graph(
     cuda_graph: Status | None = None,
     choices: tuple[TunedChoice, ...] = (),
     tune: Tune = "cached",
+    sized: Program | None = None,
 ) -> Graph:
     """Returns the explanation of one program.
 
     times       measured seconds of its steps, if they were measured
     cuda_graph  for a GPU
     choices     tuning's answers, asked by the policy `tune`
+    sized       the program for all sizes, where `program` is what one call makes of it
     """
-    steps = [_step(i, step) for i, step in enumerate(program.steps)]
+    by_size = sized.steps if sized is not None else program.steps
+    steps = [_step(i, step, all_sizes) for i, (step, all_sizes) in enumerate(zip(program.steps, by_size, strict=True))]
     if times:
         steps = [replace(step, seconds=time) for step, time in zip(steps, times, strict=True)]
     return Graph(
@@ -54,11 +57,27 @@ def eager(name: str, calls: Sequence[tuple[str, str, str]]) -> Graph:
     return Graph(name, (), externals, Unfused(0, 0), Memory(0, 0, 0, ()), {})
 
 
-def _step(index: int, step: Launch | Call) -> KernelStep | External:
+def _step(index: int, step: Launch | Call, by_size: Launch | Call) -> KernelStep | External:
     if isinstance(step, Launch):
-        grid, nbytes, flops = evaluate(step.grid, {}) * prod(step.grid_yz), evaluate(step.bytes, {}), evaluate(step.flops, {})
-        return KernelStep(index, step.kernel, step.name or step.kernel, step.ops, step.where, grid, nbytes, flops)
+        assert isinstance(by_size, Launch)
+        return KernelStep(
+            step=index,
+            kernel=step.kernel,
+            name=step.name or step.kernel,
+            ops=step.ops,
+            where=step.where,
+            programs=evaluate(step.grid, {}) * prod(step.grid_yz),
+            bytes=evaluate(step.bytes, {}),
+            flops=evaluate(step.flops, {}),
+            programs_by_size=_expression(by_size.grid * prod(step.grid_yz)),
+            bytes_by_size=_expression(by_size.bytes),
+        )
     return External(index, step.callee, step.reason, step.where, bool(step.outs))
+
+
+def _expression(size: SizeLike) -> str:
+    """Returns a size that depends on the call as an expression of symbols' names; "" for any other."""
+    return shown(size) if isinstance(size, Size) else ""
 
 
 def memory(program: Program) -> Memory:

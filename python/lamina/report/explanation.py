@@ -5,6 +5,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from lamina.core.sizes.facts import SizeFacts
 from lamina.runtime.recording.graph_status import Status
 from lamina.tune.choice import TunedChoice
 
@@ -44,6 +45,7 @@ class KernelStep:
     programs  independent programs in its grid
     bytes     moved in all; flops: operations in all
     seconds   the least of several runs, None when not measured
+    programs_by_size, bytes_by_size  these for all sizes, "4*s0*s1", where they depend on the call
     """
 
     step: int
@@ -55,6 +57,8 @@ class KernelStep:
     bytes: int
     flops: int
     seconds: float | None = None
+    programs_by_size: str = ""
+    bytes_by_size: str = ""
 
     @property
     def intensity(self) -> float:
@@ -131,6 +135,9 @@ class Graph:
     cuda_graph  whether its steps run as a CUDA graph, on a GPU
     choices     tuning's answers for its hot ops and large row reductions
     products    how these are computed where tuning has no answer, and how to tune; "" without any
+    symbols     the sizes that each call decides
+    bound       for how many sets of sizes its program has been called
+    per_size    why it is compiled for each set of sizes apart; "" where it is not
     """
 
     name: str
@@ -142,6 +149,9 @@ class Graph:
     cuda_graph: Status | None = None
     choices: tuple[TunedChoice, ...] = ()
     products: str = ""
+    symbols: tuple[SizeFacts, ...] = ()
+    bound: int = 0
+    per_size: str = ""
 
     @property
     def bytes(self) -> int:

@@ -52,6 +52,10 @@ def _graph(graph: "Graph", p: "Peaks") -> Iterable[RenderableType]:
         yield Text("runs eagerly, between compiled parts")
         yield _externals(graph.externals)
         return
+    if graph.per_size:
+        yield Text(f"compiled once per size, as {graph.per_size}")
+    if graph.symbols:
+        yield from _symbols(graph)
     yield Text(f"fusion: {_moving(before.kernels, before.bytes)} -> {_moving(len(graph.kernels), after)}{saved}")
     if graph.kernels:
         yield _kernels(graph.kernels, p)
@@ -65,6 +69,15 @@ def _graph(graph: "Graph", p: "Peaks") -> Iterable[RenderableType]:
         yield Text(cuda_graph(graph.cuda_graph))
     yield _memory(graph.memory)
     yield _seconds(graph.seconds)
+
+
+def _symbols(graph: "Graph") -> Iterable[RenderableType]:
+    yield Text(f"compiled for all sizes, bound to {counted(graph.bound, 'set')} of them; figures are for the typical ones")
+    rows = []
+    for s in graph.symbols:
+        most = "" if s.most is None else str(s.most)
+        rows.append((s.name, str(s.typical), f"{s.least} to {most}" if most else f"{s.least} and more", ", ".join(s.read)))
+    yield plain_table(("size", "typical", "range", "read from"), rows)
 
 
 def _moving(kernels: int, nbytes: int) -> str:
@@ -81,7 +94,9 @@ def _kernels(kernels: Iterable["KernelStep"], p: "Peaks") -> Table:
 def _kernel(k: "KernelStep", p: "Peaks", measured: bool) -> list[str]:
     ops = ", ".join(f"{op}{f' x{n}' if n > 1 else ''}" for op, n in Counter(map(short, k.ops)).items())
     bound = "compute" if k.intensity * p.bandwidth > p.flops else "memory"
-    row = [str(k.step), k.name, f"{ops}\n{lines(k.where)}", str(k.programs), amount(k.bytes), amount(k.flops)]
+    programs = "\n".join(filter(None, (str(k.programs), k.programs_by_size)))
+    nbytes = "\n".join(filter(None, (amount(k.bytes), k.bytes_by_size)))
+    row = [str(k.step), k.name, f"{ops}\n{lines(k.where)}", programs, nbytes, amount(k.flops)]
     row += [f"{k.intensity:.2f}", bound]
     if not measured:
         return [*row, f"{p.attainable(k.intensity) / p.flops:.1%} of peak"]

@@ -2,6 +2,7 @@
 
 from torch_mlir import ir
 
+from lamina.core.sizes import SizeLike, typical
 from lamina.dialects.graph import CALLS
 from lamina.passes.ir.reading import bytes_of
 from lamina.passes.trace.trace import VIEWS
@@ -13,15 +14,17 @@ _FREE = frozenset({"arith.constant", "tensor.empty", "linalg.fill", "tensor.cast
 
 
 def count(module: ir.Module) -> Unfused:
-    """Counts one kernel for every op of @main that computes a tensor; it reads every input once and writes every result."""
-    kernels = moved = 0
+    """Counts one kernel for every op of @main that computes a tensor; it reads every input once and writes every result. Sizes that
+    each call decides count as in the call that was traced."""
+    kernels = 0
+    moved: SizeLike = 0
     for op in _main(module).regions[0].blocks[0].operations:
         results = [r for r in op.operation.results if isinstance(r.type, ir.RankedTensorType)]
         if op.operation.name in _FREE or not results:
             continue
         kernels += 1
         moved += sum(bytes_of(value) for value in (*_inputs(op.operation), *results))
-    return Unfused(kernels, moved)
+    return Unfused(kernels, typical(moved))
 
 
 def _main(module: ir.Module) -> ir.Operation:

@@ -41,3 +41,20 @@ def branch() -> tuple[torch.nn.Module, tuple[torch.Tensor]]:
 
 def sparse() -> tuple[torch.nn.Module, tuple[torch.Tensor]]:
     return torch.nn.ReLU(), (torch.eye(3).to_sparse(),)
+
+
+def sized() -> tuple[torch.nn.Module, tuple[torch.Tensor], tuple[dict[int, torch.export.Dim]]]:
+    return Mlp().eval(), (torch.ones(3, 5),), ({0: torch.export.Dim("batch", max=64)},)
+
+
+def too_large() -> tuple[torch.nn.Module, tuple[torch.Tensor], tuple[dict[int, torch.export.Dim]]]:
+    return Mlp().eval(), (torch.ones(65, 5),), ({0: torch.export.Dim("batch", max=64)},)
+
+
+class Constant(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * int(x.shape[0])
+
+
+def constant() -> tuple[torch.nn.Module, tuple[torch.Tensor], tuple[dict[int, torch.export.Dim]]]:
+    return Constant(), (torch.ones(3, 5),), ({0: torch.export.Dim("batch")},)

@@ -3,14 +3,15 @@
 factors.py  symbols, quotients and the like, and bounds of products of them
 size.py     Size, a polynomial of factors, its arithmetic and comparisons
 text.py     their text
+facts.py    what reports tell of a symbol
 """
 
 from .factors import LEAST, SizeSymbol, Undecided
 from .size import Size, SizeLike, at_most, below, divisor, evaluate, is_symbolic, least, most, symbols_of, typical
-from .text import parse, size_from_json, size_to_json
+from .text import parse, shown, size_from_json, size_to_json
 
 __all__ = [
     "LEAST", "Size", "SizeLike", "SizeSymbol", "Undecided", "at_most", "below", "divisor", "evaluate", "is_symbolic", "least",
     "most",
-    "parse", "size_from_json", "size_to_json", "symbols_of", "typical",
+    "parse", "shown", "size_from_json", "size_to_json", "symbols_of", "typical",
 ]  # fmt: skip

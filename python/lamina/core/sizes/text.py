@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from .factors import Factor, SizeSymbol
 from .size import Size, SizeLike, chosen
 
 _SYMBOL = re.compile(r"([A-Za-z_]\w*)~(\d+)")
@@ -52,3 +53,43 @@ def size_from_json(data: Any) -> SizeLike:
     if not isinstance(data, str):
         raise TypeError(f"{data!r} is no size")
     return parse(data)
+
+
+def shown(size: SizeLike) -> str:
+    """Returns a size for people, which `parse` does not read: symbols by their names alone, and quotients as floor and ceil."""
+    if isinstance(size, int):
+        return str(size)
+    out = ""
+    for factors, k in size.terms:
+        parts = []
+        for f in factors:
+            up = k < 0 and not isinstance(f, SizeSymbol) and f.op == "//" and _is_negative(f.left)
+            parts.append(_factor(f, up))
+            k = -k if up else k
+        number = [str(abs(k))] if abs(k) != 1 or not parts else []
+        out += (" - " if k < 0 else " + ") if out else ("-" if k < 0 else "")
+        out += "*".join(number + parts)
+    return out
+
+
+def _factor(f: Factor, up: bool) -> str:
+    """up: as a quotient of the negative numerator, rounded up."""
+    if isinstance(f, SizeSymbol):
+        return f.name
+    left, right = shown(-f.left if up else f.left), shown(f.right)
+    if f.op in ("min", "max"):
+        return f"{f.op}({left}, {right})"
+    left = f"({left})" if " " in _outside(left) else left
+    right = f"({right})" if set(" *") & set(_outside(right)) else right
+    return f"({left} % {right})" if f.op == "%" else f"{'ceil' if up else 'floor'}({left} / {right})"
+
+
+def _outside(text: str) -> str:
+    """Returns a text without what stands in parentheses."""
+    while (shorter := re.sub(r"\([^()]*\)", "", text)) != text:
+        text = shorter
+    return text
+
+
+def _is_negative(size: SizeLike) -> bool:
+    return size < 0 if isinstance(size, int) else all(k < 0 for _, k in size.terms)

@@ -71,7 +71,7 @@ class OpenSizes:
         """Raises ValueError for a size outside its range, and for sizes that share a Dim and do not fit each other."""
         roots: dict[str, tuple[str, int]] = {}
         for place, dim, size in self._each(tensors):
-            low, high = _bounds(dim)
+            low, high = bounds(dim)
             if size < low or (high is not None and size > high):
                 raise ValueError(f"{place} must be {range_text(low, high)}{_called(dim)}; it is {size}")
             if isinstance(dim, Dim):
@@ -107,10 +107,15 @@ def _group(dim: Any, otherwise: Hashable) -> Hashable:
     return getattr(dim, "root", dim).__name__ if isinstance(dim, Dim) else otherwise
 
 
-def _bounds(dim: Any) -> tuple[int, int | None]:
+def bounds(dim: Any) -> tuple[int, int | None]:
     """Returns the least and the largest size declared; None for no largest."""
     high = dim.max
     return int(dim.min or 0), int(high) if isinstance(high, int | sympy.Integer) else None
+
+
+def is_automatic(dim: Any) -> bool:
+    """Returns whether a dimension may be found to be a constant."""
+    return not isinstance(dim, Dim) and dim.type.name == "AUTO"
 
 
 def _called(dim: Any) -> str:

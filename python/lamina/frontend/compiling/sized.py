@@ -1,7 +1,7 @@
 """Calls programs with symbolic sizes: one compilation, and for each set of sizes that a call brings its numbers and memory plan."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, fx
@@ -10,9 +10,10 @@ from lamina import _native
 from lamina.core.binding.bind import bound, evaluated
 from lamina.core.errors import CompileError
 from lamina.core.sizes import Size, SizeSymbol, symbols_of
+from lamina.core.sizes.facts import SizeFacts
 
 from ..calls.call import adapt
-from ..fx.sizes import exact, exact_sizes, is_open
+from ..fx.sizes import exact, exact_sizes, is_open, symbol_of
 
 if TYPE_CHECKING:
     from .stages import Built
@@ -25,17 +26,22 @@ Run = Callable[..., Any]
 
 @dataclass(frozen=True)
 class SizeSource:
-    """Where a call brings the value of a symbol: an int argument, or the size or stride of a dimension of a tensor."""
+    """Where a call brings the value of a symbol: an int argument, or the size or stride of a dimension of a tensor.
+
+    symbol  for reports: its value in the call that was traced, its range, and its place among the model's arguments
+    """
 
     argument: int
     dim: int | None
     of_stride: bool = False
+    symbol: SizeFacts | None = field(default=None, compare=False)
 
 
 def sources_of(gm: fx.GraphModule) -> dict[str, SizeSource]:
     """Returns for each symbol of a graph's arguments where its value is found. Raises CompileError for a symbol that no argument
     shows by itself."""
     found: dict[str, SizeSource] = {}
+    told: dict[str, SizeFacts] = {}
     needed: set[str] = set()
     for i, node in enumerate(gm.graph.find_nodes(op="placeholder")):
         value = node.meta.get("val")
@@ -47,12 +53,13 @@ def sources_of(gm: fx.GraphModule) -> dict[str, SizeSource]:
             needed |= symbols_of(size)
             if (name := _name(size)) is None:
                 continue
+            told.setdefault(name, symbol_of(value if not isinstance(value, Tensor) else (*value.shape, *value.stride())[d]))
             source = SizeSource(i, d % value.dim(), d >= value.dim()) if isinstance(value, Tensor) else SizeSource(i, None)
             if name not in found or _rank(source) < _rank(found[name]):
                 found[name] = source
     if missing := sorted(needed - found.keys()):
         raise CompileError(f"no argument of the graph has the size {missing[0]} by itself", remedy="compile per concrete size")
-    return found
+    return {name: replace(source, symbol=told[name]) for name, source in found.items()}
 
 
 def _rank(source: SizeSource) -> tuple[bool, bool]:
@@ -83,14 +90,28 @@ class SizedProgram(_native.BySizes):
     ) -> None:
         super().__init__([(s.argument, s.dim, s.of_stride) for s in sources.values()], self.bind, BOUND)
         self.built = built
+        self.sources = sources
         self._captured, self._load, self._names = captured, load, tuple(sources)
         self._boxed_call = True  # on the instance: torch._dynamo.disable copies its attributes, not the class's
 
+    @property
+    def symbols(self) -> tuple[SizeFacts, ...]:
+        """Returns the sizes that each call decides."""
+        return tuple(source.symbol for source in self.sources.values() if source.symbol is not None)
+
+    def typical(self) -> "Built":
+        """Returns the program for the sizes of the call that was traced."""
+        return self._numbers({symbol.name: symbol.typical for symbol in self.symbols})
+
     def bind(self, sizes: Sequence[int]) -> tuple[Run, tuple[int, ...] | None]:
         """Returns what runs the program for these values of its symbols, and the arguments that it takes, None for all."""
-        symbols = dict(zip(self._names, sizes, strict=True))
-        interface = evaluated(self.built.interface, symbols)
-        run = self._load(replace(self.built, program=bound(self.built.program, symbols)))
-        if interface.only_picks():
-            return run, interface.inputs
-        return adapt(run, interface, self._captured), None
+        built = self._numbers(dict(zip(self._names, sizes, strict=True)))
+        run = self._load(built)
+        if built.interface.only_picks():
+            return run, built.interface.inputs
+        return adapt(run, built.interface, self._captured), None
+
+    def _numbers(self, symbols: dict[str, int]) -> "Built":
+        """Returns the program for these values of its symbols."""
+        built = self.built
+        return replace(built, program=bound(built.program, symbols), interface=evaluated(built.interface, symbols))

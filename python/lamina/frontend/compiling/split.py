@@ -27,6 +27,7 @@ from ..fx.locations import where
 from ..fx.sizes import is_sized
 from ..importing.outside import why_outside, why_value
 from . import stages
+from .sized import SizedProgram
 
 aten = torch.ops.aten
 
@@ -65,8 +66,8 @@ class GraphPart:
     eager: bool
 
 
-Listener = Callable[["stages.Built | tuple[Outside, ...]"], None]
-"""Called with each part in order: the built program, or the calls that run eagerly."""
+Listener = Callable[["stages.Built | SizedProgram | tuple[Outside, ...]"], None]
+"""Called with each part in order: the built program, the one for all sizes, or the calls that run eagerly."""
 
 
 def compile_graph(

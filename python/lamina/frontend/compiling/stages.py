@@ -70,7 +70,7 @@ def compile_graph(
     *,
     options: Options | None = None,
     target: str | None = None,
-    listener: Callable[[Built], None] | None = None,
+    listener: Callable[[Built | SizedProgram], None] | None = None,
     watch: Watch | None = None,
     frozen: Collection[int] = (),
 ) -> Callable[..., Any]:
@@ -81,9 +81,10 @@ def compile_graph(
         with unguarded(gm.graph):
             sources = sources_of(gm)
             built = build(gm, example_inputs, options=options, target=target, watch=watch)
+        run = SizedProgram(built, _captured(gm, built), sources, lambda of: _loaded(of, options or Options(), ()))
         if listener is not None:
-            listener(built)
-        return SizedProgram(built, _captured(gm, built), sources, lambda of: _loaded(of, options or Options(), ()))
+            listener(run)
+        return run
     built = build(gm, example_inputs, options=options, target=target, watch=watch)
     try:
         executable = _loaded(built, options or Options(), frozen)

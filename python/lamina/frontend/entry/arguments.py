@@ -191,6 +191,11 @@ class Arguments:
         """Returns the tensors of a call by the names of the arguments."""
         return {self.names[i]: leaves[i] for i in self.tensors}
 
+    def checked(self, leaves: Sequence[Any]) -> dict[int, OpenDims]:
+        """Returns the dimensions that are symbols for the example inputs. Raises ValueError for a size that is not in its range."""
+        self.open.check(self.by_name(leaves))
+        return self.symbolic(leaves)
+
     def symbolic(self, leaves: Sequence[Any]) -> dict[int, OpenDims]:
         """Returns the dimensions that are symbols for a call, by number."""
         found = self.open.symbolic(self.by_name(leaves))

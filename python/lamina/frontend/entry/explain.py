@@ -11,6 +11,7 @@ from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 from lamina.core.options import Options
+from lamina.core.sizes import LEAST
 from lamina.core.target import Target
 from lamina.report.collect import eager
 from lamina.report.collect import graph as graph_report
@@ -20,17 +21,24 @@ from lamina.report.measure import step_seconds
 from lamina.report.roofline import peaks
 from lamina.report.unfused import count
 
-from ..compiling.per_size import per_size
+from ..capture.as_module import closed_over, signature_of
+from ..capture.open_sizes import bounds, is_automatic
+from ..compiling.per_size import PerSize, per_size
+from ..compiling.sized import SizedProgram
 from ..compiling.split import Outside, compile_graph
 from ..compiling.stages import Built, load
 from ..custom.substitute import with_registered
 from ..fx.destination import check_name
+from .arguments import Arguments
 from .backend_error import passed_on
 from .dynamo import autograd
 from .export import split_inputs
+from .model import CompiledModel, given
 
 _FUSION = ("lamina-split-reductions", "lamina-fuse")
 """The passes that divide the work into kernels; the first of them sees the graph as it would run without fusion."""
+
+Part = Built | SizedProgram | tuple[Outside, ...]
 
 
 def explain(
@@ -43,6 +51,7 @@ def explain(
     training: bool = False,
     measure: bool = False,
     show: bool = True,
+    dynamic_shapes: Any = None,
 ) -> Explanation:
     """Compiles and runs the model once and reports what was compiled: see lamina.report.explanation.
 
@@ -50,6 +59,8 @@ def explain(
     training  with gradients: forward and backward graphs (of the sum of the results)
     measure   time every kernel and call, on random inputs
     show      print the report, too
+    dynamic_shapes  the sizes that are symbols, as in lamina.compile; all of them for a model that torch.compile(dynamic=True) or
+              lamina.compile(dynamic_shapes=...) has returned
 
     The model's state stays as it is. As with torch._dynamo.explain, functions compiled by torch.compile recompile at their next
     call.
@@ -60,11 +71,15 @@ def explain(
     recorder = _Recorder(with_registered(replace(Options.of(options), cache=False)), target)
     torch._dynamo.reset()
     earlier = _metrics()  # compared by identity below: torch keeps only the last few, so their count may not grow
+    dynamic = _is_dynamic(model)
+    if isinstance(model, CompiledModel):
+        model, sizes = given(model)
+        dynamic_shapes = sizes if dynamic_shapes is None else dynamic_shapes
     try:
         with _unchanged(model := _plain(model)):
-            run = torch._dynamo.optimize(recorder.backend, guard_export_fn=recorder.guard)(model)
+            run = torch._dynamo.optimize(recorder.backend, guard_export_fn=recorder.guard, dynamic=dynamic)(model)
             for inputs in (example_inputs, *more):
-                _call(run, model, inputs, training)
+                _call(run, model, inputs, training, dynamic_shapes)
         recompiles = tuple(_recompile(m) for m in _metrics() if m.recompile_reason and not any(m is e for e in earlier))
     finally:
         torch._dynamo.reset()
@@ -86,7 +101,8 @@ class _Recorder:
     def __init__(self, options: Options, target: str | None) -> None:
         self.options = options
         self.target = target
-        self.parts: list[tuple[str, Built | tuple[Outside, ...], Unfused | None]] = []
+        self.parts: list[tuple[str, Part, Unfused | None]] = []
+        self.per_size: dict[str, str] = {}  # why a graph is compiled for each set of sizes apart
         self.breaks: list[Break] = []
         self.guards: list[Guard] = []
         self._captured = 0
@@ -101,10 +117,14 @@ class _Recorder:
         compile_one = functools.partial(self.compile, name)
         trace = functools.partial(autograd, options=self.options, target=self.target, compile=compile_one)
         with passed_on():
-            return per_size(gm, trace, inputs)
+            run = per_size(gm, trace, inputs)
+        if isinstance(run, PerSize) and run.reason:
+            self.per_size[name] = run.reason
+            self.parts = [part for part in self.parts if part[0].split(",")[0].removesuffix(" backward") != name]
+        return run
 
     def compile(self, name: str, gm: fx.GraphModule, inputs: Sequence[Any], **_: Any) -> Callable[..., Any]:
-        parts: list[Built | tuple[Outside, ...]] = []
+        parts: list[Part] = []
         before: dict[int, Unfused] = {}
 
         def watch(path: str, module: Any) -> None:
@@ -127,11 +147,13 @@ class _Recorder:
 
     def peaks(self, measure: bool) -> Peaks:
         """Returns the peak rates of the device that the first graph runs on."""
-        gpu = next((part.gpu for _, part, _ in self.parts if isinstance(part, Built)), None)
+        built = [part.built if isinstance(part, SizedProgram) else part for _, part, _ in self.parts]
+        gpu = next((part.gpu for part in built if isinstance(part, Built)), None)
         return peaks(again=measure) if gpu is None else gpu_peaks(gpu, again=measure)
 
     def graphs(self, measure: bool) -> Iterator[Graph]:
-        for name, built, before in self.parts:
+        for name, part, before in self.parts:
+            built = part.typical() if isinstance(part, SizedProgram) else part
             if not isinstance(built, Built) or before is None:
                 yield eager(name, [(call.callee, call.why, call.where) for call in built] if isinstance(built, tuple) else [])
                 continue
@@ -145,9 +167,20 @@ class _Recorder:
                 status = graph_status(load(built, self.options), built.gpu)
             elif built.gpu is not None:
                 status = load(built, self.options).status()
-            yield graph_report(
-                name, built.program, before, built.seconds, times, status, choices=built.choices, tune=self.options.tune
+            found = graph_report(
+                name,
+                built.program,
+                before,
+                built.seconds,
+                times,
+                status,
+                choices=built.choices,
+                tune=self.options.tune,
+                sized=part.built.program if isinstance(part, SizedProgram) else None,
             )
+            if isinstance(part, SizedProgram):
+                found = replace(found, symbols=part.symbols, bound=len(part.programs()))
+            yield replace(found, per_size=self.per_size.get(name.split(",")[0].removesuffix(" backward"), ""))
 
 
 def _plain(model: Callable[..., Any]) -> Callable[..., Any]:
@@ -159,8 +192,32 @@ def _plain(model: Callable[..., Any]) -> Callable[..., Any]:
     return model
 
 
-def _call(run: Callable[..., Any], model: Callable[..., Any], inputs: Any, training: bool) -> None:
+def _is_dynamic(model: Callable[..., Any]) -> bool | None:
+    """Returns what torch.compile was told of dynamic sizes."""
+    context = getattr(model, "dynamo_ctx", None)  # of a module; a function's configuration is made by one
+    if context is None and (config := getattr(model, "get_compiler_config", None)) is not None:
+        context = closed_over(config).get("self")
+    found: bool | None = getattr(context, "_dynamic", None)
+    return found
+
+
+def _mark(model: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic_shapes: Any) -> None:
+    """Tells Dynamo which dimensions of the inputs are symbols. Sizes of 0 and 1 stay constants."""
+    form = Arguments(signature_of(model), args, kwargs, dynamic_shapes)
+    leaves = form.flatten(*form.bind(args, kwargs))
+    for i, dims in form.checked(leaves).items():
+        for d, dim in dims.items():
+            low, high = bounds(dim)
+            if is_automatic(dim):
+                torch._dynamo.maybe_mark_dynamic(leaves[i], d)
+            else:
+                torch._dynamo.mark_dynamic(leaves[i], d, min=max(low, LEAST), max=high)
+
+
+def _call(run: Callable[..., Any], model: Callable[..., Any], inputs: Any, training: bool, dynamic_shapes: Any) -> None:
     args, kwargs = pytree.tree_map_only(Tensor, lambda t: t.detach().clone().requires_grad_(t.requires_grad), split_inputs(inputs))
+    if dynamic_shapes is not None:
+        _mark(model, args, kwargs, dynamic_shapes)
     with torch.set_grad_enabled(training):
         results = run(*args, **kwargs)
         if not training:

@@ -8,11 +8,12 @@ from torch import Tensor, fx
 
 from lamina.core.options import Options
 
-from ..capture.as_module import as_module
+from ..capture.as_module import as_module, signature_of
 from ..capture.trace import inference, trace
 from ..custom.substitute import with_kernels, with_registered
 from ..decompositions.table import table
 from ..fx.destination import check_name
+from .arguments import Arguments
 from .model import CompiledModel
 
 
@@ -50,10 +51,19 @@ def split_inputs(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def inference_graph(
-    model: Callable[..., Any], example_inputs: Any, options: Options | None = None, target: str | None = None
+    model: Callable[..., Any],
+    example_inputs: Any,
+    options: Options | None = None,
+    target: str | None = None,
+    dynamic_shapes: Any = None,
 ) -> fx.GraphModule:
     """Returns the functional aten graph of a model without gradients, as every later stage sees it."""
     args, kwargs = split_inputs(example_inputs)
+    open_dims = {}
+    if dynamic_shapes is not None:
+        form = Arguments(signature_of(model), args, kwargs, dynamic_shapes)
+        args, kwargs = form.bind(args, kwargs)
+        open_dims = form.checked(form.flatten(args, kwargs))
     with torch.no_grad():
         kernels = options.kernels if options is not None else ()
-        return inference(trace(as_module(model), args, kwargs), with_kernels(table(), kernels, target)).gm
+        return inference(trace(as_module(model), args, kwargs, open_dims), with_kernels(table(), kernels, target)).gm

@@ -1,8 +1,11 @@
 """Prints a model at every level of the pipeline, from the aten graph to machine code."""
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from torch import fx
 
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
@@ -10,6 +13,7 @@ from lamina.core.options import Options
 from ..compiling.stages import import_linalg, keep_kernels, run_passes, users_kernels, with_users_patterns
 from ..custom.substitute import with_registered
 from ..fx.destination import destination
+from ..fx.sizes import is_sized, unguarded
 from ..rewrites.normalize import normalize
 from .export import inference_graph
 
@@ -20,17 +24,17 @@ _SUFFIX = {"aten": "py", "asm": "s", "triton": "py", "ptx": "ptx", "sass": "sass
 
 
 def levels(
-    model: Any, example_inputs: Any, *, target: str | None = None, options: Options | None = None
+    model: Any, example_inputs: Any, *, target: str | None = None, options: Options | None = None, dynamic_shapes: Any = None
 ) -> Iterator[tuple[str, str]]:
     """Yields (level, text) in order. Each level is computed when it is asked for, so that a caller may stop at one."""
     chosen = with_registered(options or Options())
-    yield from ((level, text()) for level, text in _levels(model, example_inputs, target, chosen))
+    yield from ((level, text()) for level, text in _levels(model, example_inputs, target, chosen, dynamic_shapes))
 
 
-def emit(model: Any, example_inputs: Any, *, target: str, level: str, options: Options) -> str:
+def emit(model: Any, example_inputs: Any, *, target: str, level: str, options: Options, dynamic_shapes: Any = None) -> str:
     """Returns the text of a model at one level. Raises CompileError where the target has no such level."""
     reached = []
-    for name, text in _levels(model, example_inputs, target, with_registered(options)):
+    for name, text in _levels(model, example_inputs, target, with_registered(options), dynamic_shapes):
         if name == level:
             return text()
         reached.append(name)
@@ -49,10 +53,17 @@ def write_levels(
     return files
 
 
-def _levels(model: Any, example_inputs: Any, target: str | None, options: Options) -> Iterator[tuple[str, Callable[[], str]]]:
+def _levels(
+    model: Any, example_inputs: Any, target: str | None, options: Options, dynamic_shapes: Any
+) -> Iterator[tuple[str, Callable[[], str]]]:
+    gm = inference_graph(model, example_inputs, options, target, dynamic_shapes)
+    with unguarded(gm.graph) if is_sized(gm.graph) else nullcontext():
+        yield from _lowered(gm, target, options)
+
+
+def _lowered(gm: fx.GraphModule, target: str | None, options: Options) -> Iterator[tuple[str, Callable[[], str]]]:
     from ..importing.importer import import_torch
 
-    gm = inference_graph(model, example_inputs, options, target)
     goal = destination(target, gm)
     graph = normalize(with_users_patterns(gm, options, goal), round_intermediates=options.round_intermediates)
     yield "aten", lambda: graph.gm.print_readable(print_output=False)

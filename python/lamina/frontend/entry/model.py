@@ -73,7 +73,7 @@ class CompiledModel(StandIn):
         # A model in evaluation mode that has parameters will most likely be called under no_grad.
         with COMPILING, torch.set_grad_enabled(torch.is_grad_enabled() and (trains or not owns)):
             leaves = self._arguments.flatten(args, kwargs)
-            self._arguments.open.check(self._arguments.by_name(leaves))
+            self._arguments.checked(leaves)
             self._current = self._variant(self._arguments, leaves)
             self._current.prepare([leaves[i] for i in self._arguments.tensors])
 
@@ -200,6 +200,11 @@ class CompiledModel(StandIn):
 
     def __reduce__(self) -> Any:
         return _compiled, (self._model, self._arguments.described(), self.options, self.target, self._arguments.open)
+
+
+def given(compiled: CompiledModel) -> tuple[Callable[..., Any], OpenSizes]:
+    """Returns what was compiled: the model or function, and the sizes that calls may vary."""
+    return compiled._model, compiled._arguments.open
 
 
 def _why_not(variant: Variant, tensors: Sequence[Tensor]) -> str | None:

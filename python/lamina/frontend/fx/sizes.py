@@ -1,6 +1,7 @@
 """Converts torch's symbolic sizes (SymInt) to Lamina's, without adding a guard to what torch knows of them."""
 
 import math
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -15,6 +16,7 @@ from torch.utils._sympy import functions
 
 from lamina.core.errors import CompileError
 from lamina.core.sizes import LEAST, Size, SizeLike, least, most
+from lamina.core.sizes.facts import SizeFacts
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -96,6 +98,25 @@ def _no_new_guards(env: Any) -> Iterator[None]:
         raise CompileError(
             f"it would be compiled for some sizes only: {env.guards[before].expr}", remedy="compile per concrete size"
         )
+
+
+def symbol_of(size: torch.SymInt) -> SizeFacts:
+    """Returns what is known of a size that is one symbol."""
+    env, expr = size.node.shape_env, size.node.shape_env.simplify(size.node.expr)
+    known = env.var_to_range.get(expr)
+    low, high = (known.lower, known.upper) if known is not None else (LEAST, None)
+    sources = [source.name() if callable(source.name) else source.name for source in env.var_to_sources.get(expr, ())]
+    most = int(high) if high is not None and high.is_Integer else None
+    return SizeFacts(str(expr), int(size.node.hint), int(low), most, tuple(dict.fromkeys(map(_place, sources))))
+
+
+def _place(source: str) -> str:
+    """Returns "L['x'].size()[0]" as "x, dimension 0"."""
+    found = re.fullmatch(r"L\['(\w+)'\](.*?)(?:\.(size|stride)\(\)\[(\d+)\])?", source)
+    if not found:
+        return source
+    name, rest, kind, dim = found.groups()
+    return name + rest + ({None: "", "size": f", dimension {dim}", "stride": f", stride of dimension {dim}"}[kind])
 
 
 def _converted(expr: sympy.Expr, env: Any) -> SizeLike:

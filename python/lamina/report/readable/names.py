@@ -5,6 +5,9 @@ from collections.abc import Container, Mapping
 
 from torch_mlir import ir
 
+from lamina.core.sizes import shown
+from lamina.passes.ir.sizes import sizes_of
+
 _STRIDED = re.compile(r"strided<\[(.*?)\](?:, offset: (\S+?))?>")
 _UNITS = ((1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K"))
 
@@ -22,8 +25,15 @@ def type_text(type_: ir.Type) -> str:
 
 
 def _shaped(type_: ir.ShapedType) -> str:
-    sizes = ("?" if type_.is_dynamic_dim(i) else str(type_.get_dim_size(i)) for i in range(type_.rank))
-    return "x".join((*sizes, str(type_.element_type)))
+    return "x".join((*size_texts(type_), str(type_.element_type)))
+
+
+def size_texts(type_: ir.ShapedType) -> list[str]:
+    """Returns the sizes of a type: numbers, expressions of symbols where the type carries them, else "?"."""
+    if isinstance(type_, ir.RankedTensorType) and type_.encoding is not None:
+        texts = map(shown, sizes_of(type_))
+        return [f"({text})" if not text.isalnum() else text for text in texts]
+    return ["?" if type_.is_dynamic_dim(i) else str(type_.get_dim_size(i)) for i in range(type_.rank)]
 
 
 def literal(attribute: ir.Attribute) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from torch_mlir import ir
 
-from .names import Names, type_text
+from .names import Names, size_texts, type_text
 from .scalars import Text, expression
 
 _LOOPS = "ijklmnpq"
@@ -77,8 +77,7 @@ def _sizes(op: ir.Operation, maps: list[ir.AffineMap]) -> list[str]:
     """Returns the loops' sizes, "?" for one that no operand has as a dimension of its own."""
     sizes = ["?"] * maps[0].n_dims
     for value, map_ in zip(op.operands, maps, strict=True):
-        type_ = ir.RankedTensorType(value.type)
-        for size, e in zip(type_.shape, map_.results, strict=True):
+        for size, e in zip(size_texts(ir.RankedTensorType(value.type)), map_.results, strict=True):
             if isinstance(e, ir.AffineDimExpr):
-                sizes[e.position] = str(size)
+                sizes[e.position] = size
     return sizes
