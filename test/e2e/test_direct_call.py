@@ -12,12 +12,19 @@ from torch.testing._internal.two_tensor import TwoTensor
 
 from lamina.frontend.calls.call import _Adapter
 from lamina.frontend.compiling.per_size import PerSize
+from lamina.frontend.compiling.sized import SizedProgram
 from lamina.frontend.compiling.split import Parts
 from lamina.runtime.executable import Executable
 
 
 def is_direct(run: Any) -> bool:
     return isinstance(run, Executable | _Adapter | Parts)
+
+
+def unmarked(run: Any) -> Any:
+    """What a function calls that marks the sizes of results as ones that may change."""
+    closure = getattr(run, "__closure__", None) or ()
+    return next((cell.cell_contents for cell in closure if isinstance(cell.cell_contents, SizedProgram)), run)
 
 
 def agrees(model: Callable[..., Any], *args: Any) -> Any:
@@ -173,8 +180,22 @@ def test_each_size_is_called_directly() -> None:
     with torch.no_grad():
         for n in (3, 5, 1, 0):
             torch.testing.assert_close(compiled(torch.ones(n, 2)), torch.ones(n, 2).sin())
-    variants = [variant for run in returned if isinstance(run, PerSize) for variant in run.variants.values()]
-    assert variants and all(is_direct(variant.run) for variant in variants)
+    assert any(isinstance(run, SizedProgram) for run in map(unmarked, returned))
+    assert all(isinstance(run, SizedProgram) or is_direct(run) for run in map(unmarked, returned))
+
+
+def test_results_tell_the_next_graph_which_sizes_change() -> None:
+    def model(x: Tensor) -> Tensor:
+        y = x.sin()
+        torch._dynamo.graph_break()
+        return y.cos()
+
+    compiled, returned = spied(model, dynamic=None)
+    with torch.no_grad():
+        for n in (3, 5, 7):
+            x = torch.randn(n, 2)
+            torch.testing.assert_close(compiled(x), x.sin().cos())
+    assert len(returned) == 4  # each of the two graphs: for the first size, then for all
 
 
 def test_a_write_per_size_is_not_wrapped_by_a_function_that_disables_dynamo() -> None:

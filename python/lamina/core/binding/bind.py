@@ -56,7 +56,7 @@ def evaluated(value: T, symbols: Mapping[str, int]) -> T:
         if isinstance(old, tuple):
             parts = [new(x) for x in old]
             return old if all(map(is_, parts, old)) else tuple(parts)
-        if (names := _fields_of(type(old))) is None:
+        if (names := _fields_of(old.__class__)) is None:
             return old
         values = [getattr(old, name) for name in names]
         changed = {name: now for name, was in zip(names, values, strict=True) if (now := new(was)) is not was}
@@ -67,7 +67,7 @@ def evaluated(value: T, symbols: Mapping[str, int]) -> T:
 
 
 @cache
-def _fields_of(kind: type) -> tuple[str, ...] | None:
+def _fields_of(kind: type[Any]) -> tuple[str, ...] | None:
     """Returns the names of a dataclass's fields; None for other types."""
     return tuple([field.name for field in fields(kind)]) if is_dataclass(kind) else None
 

@@ -8,23 +8,34 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 from torch._dynamo.exc import RestartAnalysis
+from torch._dynamo.symbolic_convert import TensorifyState
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ..capture.exclusive import COMPILING
 from ..fx.aliases import sharing
-from ..rewrites.numbers import device_of, faked, floats, is_symbolic, with_constants, writes_to_arguments
+from ..rewrites.numbers import (
+    device_of,
+    faked,
+    floats,
+    is_symbolic,
+    stays_argument,
+    symbol_of_float,
+    with_constants,
+    writes_to_arguments,
+)
 
 VARIANTS = 8
 """How many variants of one graph are kept; the oldest is evicted first."""
 
-Trace = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
+Run = Callable[..., Any]
+Trace = Callable[[fx.GraphModule, Sequence[Any]], Run]
 
 
 def _size(value: Any) -> Any:
     return (value.shape, value.stride()) if isinstance(value, Tensor) else value
 
 
-def per_size(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+def per_size(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) -> Run:
     """Compiles `gm` by `trace`: now where all sizes and numbers are known, else at each call with new ones. A graph that writes to
     its arguments is also compiled at each call where other arguments share memory."""
     if sharing(example_inputs) is not None:  # fake tensors do not say how large the memory is that they share
@@ -40,26 +51,41 @@ def per_size(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) ->
     return PerSize(whole, trace, example_inputs, run)
 
 
-def _all_sizes(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-    """Compiles `gm` once for all sizes; per size where that cannot be done."""
+def _all_sizes(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) -> Run:
+    """Compiles `gm` once for all sizes; per size where that cannot be done.
+
+    Floats stay arguments where torch can trace them as tensors; others are constants, until they change."""
     try:
-        numbers = {i: example_inputs[i].item() for i in floats(gm, example_inputs)}
-        taken = [i for i in range(len(example_inputs)) if i not in numbers]
-        run = trace(with_constants(gm, numbers), [example_inputs[i] for i in taken])
+        numbers = {i: example_inputs[i].item() for i in floats(gm, example_inputs) if not stays_argument(gm, i)}
+        run = _traced(gm, trace, example_inputs, numbers)
     except RestartAnalysis:
         raise
     except Exception as error:  # whatever symbolic sizes meet, numbers may do
         return PerSize(gm, trace, example_inputs, reason=(str(error).splitlines() or [type(error).__name__])[0])
     if not numbers and not writes_to_arguments():
         return run
-    return AllSizes(run, taken, numbers, PerSize(gm, trace, example_inputs, reason="a float changed, or arguments share memory"))
+    other = PerSize(gm, trace, example_inputs, reason="a float changed, or arguments share memory", seen=numbers)
+    return AllSizes(run, [i for i in range(len(example_inputs)) if i not in numbers], numbers, other)
+
+
+def _traced(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any], numbers: Mapping[int, float]) -> Run:
+    """Traces `gm` with these of its arguments as constants. Where a float is not among a graph's arguments, torch's pass that turns
+    floats into tensors has Dynamo start again and guard on it; it leaves those alone that are said to be constants already."""
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    names = {name for i in numbers if (name := symbol_of_float(placeholders[i]))}
+    TensorifyState.force_specializations |= names
+    try:
+        taken = [value for i, value in enumerate(example_inputs) if i not in numbers]
+        return trace(with_constants(gm, numbers), taken)
+    finally:
+        TensorifyState.force_specializations -= names
 
 
 class AllSizes:
     """Calls the program for all sizes; per size where a float among the arguments has another value, or memory is shared that the
     graph writes to."""
 
-    def __init__(self, run: Callable[..., Any], taken: Sequence[int], numbers: Mapping[int, float], per_size: "PerSize") -> None:
+    def __init__(self, run: Run, taken: Sequence[int], numbers: Mapping[int, float], per_size: "PerSize") -> None:
         self._run, self._per_size = run, per_size
         self._taken = tuple(taken)
         self._numbers = tuple((i, number.hex()) for i, number in numbers.items())
@@ -84,22 +110,24 @@ class PerSize:
         gm: fx.GraphModule,
         trace: Trace,
         example_inputs: Sequence[Any],
-        apart: Callable[..., Any] | None = None,
+        apart: Run | None = None,
         reason: str = "",
+        seen: Mapping[int, float] | None = None,
     ) -> None:
         """Dynamo's guards check the sizes that `example_inputs` do not leave open.
 
         apart   the variant for arguments that share no memory, where no size is open
         reason  why the graph is not compiled once for all sizes
+        seen    values of floats that other calls have brought
         """
         self.reason = reason
         self.gm = gm
         self.trace = trace
         self.open = [i for i, value in enumerate(example_inputs) if is_symbolic(value)]
         self.fixed = floats(gm, example_inputs)
-        self.variants: OrderedDict[tuple[Any, ...], Callable[..., Any]] = OrderedDict()
+        self.variants: OrderedDict[tuple[Any, ...], Run] = OrderedDict()
         self._writes = True  # whether the graph writes to its arguments; assumed until it is traced
-        self._seen: dict[int, str] = {}
+        self._seen = {i: value.hex() for i, value in (seen or {}).items()}
         self._changing: set[int] = set()
         self._branches: set[int] = set()
         if apart is not None:
@@ -118,7 +146,7 @@ class PerSize:
         shared = sharing(args) if self._writes else None
         return (*[_size(args[i]) for i in self.open], *[args[i].item().hex() for i in self.fixed], shared)
 
-    def _add(self, args: Sequence[Any]) -> Callable[..., Any]:
+    def _add(self, args: Sequence[Any]) -> Run:
         with COMPILING:
             self._release(args)
             key = self._key(args)
@@ -153,7 +181,7 @@ class PerSize:
             )
 
     @torch._dynamo.disable
-    def _compile(self, args: Sequence[Any]) -> Callable[..., Any]:
+    def _compile(self, args: Sequence[Any]) -> Run:
         while True:
             try:
                 return self._traced(args)
@@ -163,7 +191,7 @@ class PerSize:
                 self._branches |= self._changing
                 self._set_changing(set())
 
-    def _traced(self, args: Sequence[Any]) -> Callable[..., Any]:
+    def _traced(self, args: Sequence[Any]) -> Run:
         constants = {i: args[i] for i in self.open if isinstance(args[i], int)} | {i: args[i].item() for i in self.fixed}
         with faked(args, self._changing) as fakes:
             taken = [i for i in range(len(args)) if i not in constants]
@@ -175,7 +203,7 @@ class PerSize:
 class _Variant:
     """One compiled variant, called with all arguments of the graph. Floats among its arguments are moved to its device."""
 
-    def __init__(self, run: Callable[..., Any], taken: Sequence[int], changing: set[int], device: torch.device) -> None:
+    def __init__(self, run: Run, taken: Sequence[int], changing: set[int], device: torch.device) -> None:
         self.run, self.taken, self.device = run, taken, device
         self.moved = [taken.index(i) for i in sorted(changing)] if device.type != "cpu" else []
 

@@ -76,7 +76,7 @@ def _name(size: Any) -> str | None:
 
 
 class SizedProgram(_native.BySizes):
-    """Takes a graph's arguments, boxed or one by one, and runs its program with the numbers for their sizes, which it finds in native
+    """Takes a graph's arguments, boxed or one by one, and runs its program with the numbers for their sizes, found in native
     code for sizes that it has met before.
 
     built     its program and code

@@ -60,7 +60,8 @@ def is_known(size: Any) -> bool:
 
 def is_sized(graph: fx.Graph) -> bool:
     """Returns whether an argument of a graph has a symbolic size."""
-    return any(is_open(node.meta.get("val")) for node in graph.find_nodes(op="placeholder"))
+    values = [node.meta.get("val") for node in graph.find_nodes(op="placeholder")]
+    return any(is_open(value) for value in values if not isinstance(value, torch.SymFloat | torch.SymBool))
 
 
 @contextmanager

@@ -5,12 +5,14 @@ number becomes a constant. A float that changes from call to call stays a tensor
 on it into arithmetic on tensors. An op that needs it as a number in the end runs eagerly (see outside).
 """
 
+import operator
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch._dynamo.source import AttrSource, LocalSource
 from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -62,6 +64,40 @@ def _is_float(node: fx.Node, value: Any) -> bool:
     """Returns whether Dynamo made a tensor of a float for this argument."""
     made = getattr(node.meta.get("grapharg"), "pass_arg_as_tensor", False)
     return made and isinstance(value, Tensor) and value.dtype is torch.float64 and not value.dim()
+
+
+_ON_NUMBERS = {operator.add, operator.sub, operator.mul, operator.truediv, operator.neg, operator.pow}
+_ON_TENSORS = {operator.add, operator.sub, operator.mul, operator.truediv, torch.add, torch.sub, torch.mul, torch.div}
+
+
+def stays_argument(gm: fx.GraphModule, position: int) -> bool:
+    """Returns whether the float at this position can change without another compilation: the caller passes it, and the graph only
+    computes with it, which torch traces as arithmetic on tensors (torch.fx.passes._tensorify_python_scalars)."""
+    placeholder = gm.graph.find_nodes(op="placeholder")[position]
+    source = getattr(placeholder.meta.get("grapharg"), "source", None)
+    while source is not None and not isinstance(source, LocalSource):
+        if isinstance(source, AttrSource):
+            return False  # of the model: it hardly changes
+        source = getattr(source, "base", None)
+    return source is not None and all(map(_only_computes, _items(placeholder)))
+
+
+def _only_computes(number: fx.Node) -> bool:
+    """Returns whether a graph does nothing with a number but arithmetic with tensors and other numbers."""
+    for user in number.users:
+        if isinstance(user.meta.get("example_value"), Tensor):
+            if user.target not in _ON_TENSORS:
+                return False
+        elif user.target not in _ON_NUMBERS or not _only_computes(user):
+            return False
+    return True
+
+
+def symbol_of_float(node: fx.Node) -> str | None:
+    """Returns the name of the symbol that torch gave to the float that an argument stands for."""
+    memo = getattr(node.meta.get("example_value"), "item_memo", None)
+    expr = None if memo is None else getattr(memo.node, "_expr", None)
+    return getattr(expr, "name", None)
 
 
 def _items(node: fx.Node) -> list[fx.Node]:
