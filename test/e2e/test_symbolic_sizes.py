@@ -1,5 +1,6 @@
 """torch.compile(dynamic=True): one compilation serves all sizes, with eager's values and strides."""
 
+import math
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -37,9 +38,7 @@ class Sized:
 
     @property
     def programs(self) -> int:
-        if self.compiled is not None:
-            return self.compiled
-        return TRAINED if self.train else ONCE
+        return self.compiled or (TRAINED if self.train else ONCE)
 
 
 @pytest.fixture
@@ -156,6 +155,7 @@ GRAPHS: dict[str, Sized] = {
     "arange": Sized(lambda a: torch.arange(a.shape[1]) + a, vectors),
     "full": Sized(lambda a: torch.full((a.shape[0],), a.shape[1], dtype=torch.float32) + 1, vectors, exact=True),
     "full_u8": Sized(lambda a: torch.full((a.shape[0],), 200, dtype=torch.uint8), vectors, exact=True),
+    "rounded": Sized(lambda a: a.new_ones(math.ceil(a.shape[0] / 4) + 1, int(a.shape[1] / 3) + 2) * a.sum(), vectors),
     "tril": Sized(lambda a: a.tril(), vectors),
     "sizes_as_numbers": Sized(lambda a: (a * a.shape[0] / a.shape[1], a / a.shape[1] ** 0.5, a.shape[0] * 3), vectors),
     "masked": Sized(

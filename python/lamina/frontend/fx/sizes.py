@@ -18,6 +18,7 @@ from lamina.core.errors import CompileError
 from lamina.core.sizes import LEAST, Size, SizeLike, least, most
 from lamina.core.sizes.facts import SizeFacts
 
+_ROUNDED = (functions.CeilToInt, functions.FloorToInt, functions.TruncToInt)
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -125,7 +126,7 @@ def _converted(expr: sympy.Expr, env: Any) -> SizeLike:
         return int(expr)
     if expr.is_Symbol:
         return _symbol(expr, env)
-    args = [_converted(a, env) for a in expr.args] if not isinstance(expr, sympy.Pow) else []
+    args = [_converted(a, env) for a in expr.args] if not isinstance(expr, (sympy.Pow, *_ROUNDED)) else []
     if isinstance(expr, sympy.Add):
         return sum(args)
     if isinstance(expr, sympy.Mul):
@@ -138,6 +139,9 @@ def _converted(expr: sympy.Expr, env: Any) -> SizeLike:
         for _ in range(int(expr.exp)):
             out = out * base
         return out
+    if isinstance(expr, _ROUNDED) and isinstance(expr.args[0], functions.IntTrueDiv):
+        over, by = (_converted(a, env) for a in expr.args[0].args)
+        return -(-over // by) if isinstance(expr, functions.CeilToInt) else over // by  # sizes are not negative
     if isinstance(expr, functions.FloorDiv | functions.CleanDiv | functions.IntTrueDiv):  # as a size, each is whole
         return args[0] // args[1]
     if isinstance(expr, functions.Mod | functions.PythonMod):

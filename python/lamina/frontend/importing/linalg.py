@@ -11,6 +11,7 @@ from lamina.targets.levels import pipeline
 _NAMED = re.compile(r'"(?P<op>[^"]+)"\("(?P<file>[^"]*)":(?P<line>\d+)')
 # cumsum and cumprod, for which the tile level generates code.
 _SCAN = ("tm_tensor.scan", "tm_tensor.yield")
+_OPERANDS = (*_SCAN, "torch.constant.", "torch.prim.", "torch_c.", "torch.operator")
 _BARE = re.compile(r'^loc\((?:"[^"]+"\()*"(?P<op>[^"]+)"')
 
 
@@ -46,8 +47,9 @@ def lower(module: ir.Module) -> Failure | None:
             PassManager.parse(pipeline("torch", "linalg"), module.context).run(module.operation)
         except ir.MLIRError as error:
             seen += [(d.message, str(d.location)) for d in error.error_diagnostics]
-            return _failure(seen, str(error))
-    return _leftover(module)
+            failure = _failure(seen, str(error))
+            return failure if failure.op else _leftover(module, _OPERANDS) or failure
+    return _leftover(module, _SCAN)
 
 
 def _failure(seen: list[tuple[str, str]], text: str) -> Failure:
@@ -59,12 +61,13 @@ def _failure(seen: list[tuple[str, str]], text: str) -> Failure:
     return Failure(seen[0][0] if seen else text.splitlines()[0], "", None)
 
 
-def _leftover(module: ir.Module) -> Failure | None:
-    """Finds an op of torch's dialects that survived: the verify pass that would have found it is left out of the pipeline."""
+def _leftover(module: ir.Module, but: tuple[str, ...]) -> Failure | None:
+    """Finds an op of torch's dialects that survived, other than those `but`: the verify pass that would have found it is left out of
+    the pipeline, and a conversion that fails may name one of the op's operands, such as a constant without a location."""
     found: list[tuple[str, str]] = []
 
     def look(op: ir.Operation) -> ir.WalkResult:
-        if op.name.startswith(("torch.", "torch_c.", "tm_tensor.")) and op.name not in _SCAN:
+        if op.name.startswith(("torch.", "torch_c.", "tm_tensor.")) and not op.name.startswith(but):
             found.append((f"{op.name} was not lowered", str(op.location)))
             return ir.WalkResult.INTERRUPT
         return ir.WalkResult.ADVANCE

@@ -102,6 +102,11 @@ max_all, max_dim, argmax = _extreme(torch.amax)
 min_all, min_dim, argmin = _extreme(torch.amin)
 
 
+def extreme_of_one(x: Tensor, dim: Any = (), keepdim: bool = False) -> Any:
+    """Returns amax or amin of a tensor without dimensions, which takes dimension 0 all the same."""
+    return NotImplemented if x.dim() else x.clone()
+
+
 def all_dims(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """Computes the minimum of the truth values as 8-bit integers."""
     dims = _dims(x, dim)
@@ -163,6 +168,8 @@ REDUCTIONS: dict[Any, Callable[..., Any]] = {
     aten.var.correction: _spread(root=False, with_mean=False),
     aten.std_mean.correction: _spread(root=True, with_mean=True),
     aten.std.correction: _spread(root=True, with_mean=False),
+    aten.amax.default: extreme_of_one,
+    aten.amin.default: extreme_of_one,
     aten.max.default: max_all,
     aten.max.dim: max_dim,
     aten.argmax.default: argmax,
