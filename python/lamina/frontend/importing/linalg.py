@@ -62,8 +62,8 @@ def _failure(seen: list[tuple[str, str]], text: str) -> Failure:
 
 
 def _leftover(module: ir.Module, but: tuple[str, ...]) -> Failure | None:
-    """Finds an op of torch's dialects that survived, other than those `but`: the verify pass that would have found it is left out of
-    the pipeline, and a conversion that fails may name one of the op's operands, such as a constant without a location."""
+    """Finds an op of torch's dialects that survived, other than those `but`: the verify pass that would have found it is left out
+    of the pipeline, and a conversion that fails may name one of the op's operands, such as a constant without a location."""
     found: list[tuple[str, str]] = []
 
     def look(op: ir.Operation) -> ir.WalkResult:
