@@ -1,12 +1,12 @@
 """Validates a program read from disk: every index refers to something that exists, and every tensor lies within its memory."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
-from .program import ITEM_BYTES, Buffer, Call, Launch, Program, Ref
+from .program import ITEM_BYTES, Buffer, BufferKind, Call, Launch, Program, Ref
 from .sizes import Size, SizeLike
 
-KINDS = ("input", "arena", "output", "constant", "owned")
+KINDS = get_args(BufferKind)
 
 
 def fault(program: Program, kernels: tuple[str, ...]) -> str:
@@ -33,7 +33,7 @@ def _faults(p: Program, kernels: tuple[str, ...]) -> Iterator[str]:
 
 
 def _of_buffer(p: Program, b: Buffer) -> Iterator[str]:
-    count = {"input": len(p.inputs), "constant": len(p.constants)}.get(b.kind)
+    count = {"input": len(p.inputs), "constant": len(p.constants), "sizes": len(p.sizes)}.get(b.kind)
     if b.kind not in KINDS:
         yield f"no memory is {b.kind!r}"
     elif b.index < 0 or (count is not None and b.index >= count):

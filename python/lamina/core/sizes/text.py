@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from .factors import Factor, SizeSymbol
+from .factors import LEAST, Factor, SizeSymbol
 from .size import Size, SizeLike, chosen
 
 _SYMBOL = re.compile(r"([A-Za-z_]\w*)~(\d+)")
@@ -39,6 +39,11 @@ def parse(text: str) -> SizeLike:
         return read(ast.parse(_SYMBOL.sub(r"\1[\2]", text.replace("[", "?")), mode="eval").body)
     except (SyntaxError, ZeroDivisionError) as error:
         raise ValueError(f"{text!r} is no size") from error
+
+
+def without_hints(size: SizeLike) -> SizeLike:
+    """Returns a size that equals that of another compilation, which has met other values of the symbols."""
+    return size if isinstance(size, int) else parse(_SYMBOL.sub(rf"\1~{LEAST}", str(size)))
 
 
 def size_to_json(size: SizeLike) -> Any:

@@ -10,6 +10,7 @@ from torch import Tensor, fx
 
 from lamina.core.errors import CompileError
 from lamina.core.program import ITEM_BYTES, Program, Ref
+from lamina.core.sizes import Size
 
 from ..fx.aliases import ConstantResult, Output, Reinterpreted, ViewResult
 from ..fx.dtypes import CODES
@@ -56,7 +57,7 @@ class Interface:
     def is_storable(self) -> bool:
         """Returns whether JSON can hold the outputs' constants."""
         values = [output.value for output in self.outputs if isinstance(output, ConstantResult)]
-        return all(value is None or type(value) in (bool, int, float, str) for value in values)
+        return all(value is None or type(value) in (bool, int, float, str, Size) for value in values)
 
 
 def unboxed(args: tuple[Any, ...]) -> Sequence[Any]:

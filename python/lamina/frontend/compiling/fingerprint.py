@@ -14,13 +14,15 @@ from torch import Tensor, fx
 
 from ..calls.saved import free_results, shared_results
 from ..fx.locations import origin_of, where
+from ..fx.sizes import what_is_known
 from ..rewrites.normalize import is_inline
 
 _PLAIN = {str, int, float, bool, type(None)}
 
 
 def fingerprint(gm: fx.GraphModule) -> bytes:
-    """Returns a digest of ops, arguments, types, layouts, aliases, constants, source lines and the ops that were decomposed."""
+    """Returns a digest of ops, arguments, types, layouts, aliases, constants, source lines, the ops that were decomposed, and what
+    is known of symbolic sizes, but not the values that they had when the graph was captured."""
     digest = hashlib.sha256()
     numbers: dict[fx.Node, str] = {}
     kind = _kinds()
@@ -35,6 +37,7 @@ def fingerprint(gm: fx.GraphModule) -> bytes:
             if isinstance(value, fx.GraphModule):  # a branch of torch.cond
                 digest.update(fingerprint(value))
             digest.update(_contents(value) if isinstance(value, Tensor) and is_inline(node, value) else b"")
+    digest.update(repr(what_is_known(gm.graph)).encode())
     digest.update(repr((free_results(gm), sorted(shared_results(gm).items()))).encode())
     return digest.digest()
 

@@ -133,7 +133,7 @@ def _build(gm: fx.GraphModule, options: Options, target: str | None, watch: Watc
     start = time.perf_counter()
     goal = destination(target, gm)
     gm = with_users_patterns(gm, options, goal)
-    cache, graph = Cache() if options.cache and not is_sized(gm.graph) else None, b""
+    cache, graph = Cache() if options.cache else None, b""
     if cache is not None:
         graph = fingerprint(gm)
         key = _key(graph, options, goal)

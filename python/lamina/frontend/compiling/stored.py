@@ -1,6 +1,7 @@
 """Serializes compiled graphs as cache entries, and reads them back: an entry counts only where it fits the graph that it was found
 for."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, get_type_hints
 
@@ -11,11 +12,13 @@ from lamina.core import program_json
 from lamina.core.program import Program
 from lamina.core.program_check import fault
 from lamina.core.program_json import codec
+from lamina.core.sizes import SizeLike, without_hints
 from lamina.runtime.cache import Entry
 from lamina.tune.choice import TunedChoice
 
 from ..calls.interface import Interface
 from ..fx.aliases import ConstantResult
+from ..fx.sizes import exact_sizes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,19 +70,23 @@ def _fits(interface: Interface, program: Program, gm: fx.GraphModule) -> bool:
         return False
     if interface.moved and program.device != "cuda":
         return False
-    given = [_shape(arguments[i]) for i in interface.inputs] + [tuple(t.shape) for t in interface.tensors(gm)]
+    given = [_shape(arguments[i]) for i in interface.inputs] + [_sizes(t.shape) for t in interface.tensors(gm)]
     if len(given) != len(program.inputs):
         return False
-    if any(shape is not None and shape != spec.shape for shape, spec in zip(given, program.inputs, strict=True)):
+    if any(shape is not None and shape != _sizes(spec.shape) for shape, spec in zip(given, program.inputs, strict=True)):
         return False
     if [(view.shape, view.strides) for view in interface.views()] != [(ref.shape, ref.strides) for ref in program.outputs]:
         return False
     return all(_is_result(output, result) for output, result in zip(interface.outputs, results, strict=True))
 
 
-def _shape(node: Any) -> tuple[int, ...] | None:
+def _shape(node: Any) -> tuple[SizeLike, ...] | None:
     value = node.meta.get("val") if isinstance(node, fx.Node) else None
-    return tuple(value.shape) if isinstance(value, Tensor) else None
+    return _sizes(exact_sizes(value.shape)) if isinstance(value, Tensor) else None
+
+
+def _sizes(shape: Iterable[SizeLike]) -> tuple[SizeLike, ...]:
+    return tuple(map(without_hints, shape))
 
 
 def _is_result(output: Any, result: Any) -> bool:
@@ -87,4 +94,4 @@ def _is_result(output: Any, result: Any) -> bool:
         value = result.meta.get("val") if isinstance(result, fx.Node) else result
         return isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool) or repr(output.value) == repr(value)
     shape = _shape(result)
-    return shape is None or (shape, result.meta["val"].dtype) == (output.shape, output.dtype)
+    return shape is None or (shape, result.meta["val"].dtype) == (_sizes(output.shape), output.dtype)

@@ -102,6 +102,21 @@ def _no_new_guards(env: Any) -> Iterator[None]:
         )
 
 
+def what_is_known(graph: fx.Graph) -> tuple[list[str], list[str]]:
+    """Returns what torch knows of the symbolic sizes of a graph's arguments: the sizes with their ranges, and the guards."""
+    sizes: list[torch.SymInt] = []
+    for node in graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        given = (*value.shape, *value.stride()) if isinstance(value, Tensor) else (value,)
+        sizes += [size for size in given if isinstance(size, torch.SymInt)]
+    if not sizes:
+        return [], []
+    env = sizes[0].node.shape_env
+    exprs = {env.simplify(size.node.expr) for size in sizes}
+    symbols = set().union(*(expr.free_symbols for expr in exprs))
+    return sorted(f"{s} {env.var_to_range.get(s)}" for s in symbols), sorted({str(guard.expr) for guard in env.guards})
+
+
 def symbol_of(size: torch.SymInt) -> SizeFacts:
     """Returns what is known of a size that is one symbol."""
     env, expr = size.node.shape_env, size.node.shape_env.simplify(size.node.expr)
