@@ -15,13 +15,15 @@ Values = dict[ir.Value, ir.Value]
 """New values, by those that they stand for."""
 
 
-def calls(module: ir.Module) -> list[ir.Operation]:
-    """Returns the graph.extern ops of a module whose sizes are known before the call."""
-    return [op for op in _ops(module, "graph.extern") if not any(map(_is_symbolic, (*op.operands, *op.results)))]
+def calls(module: ir.Module, *, symbolic: bool = False) -> list[ir.Operation]:
+    """Returns the graph.extern ops of a module; those with symbolic sizes only where asked for."""
+    return [op for op in _ops(module, "graph.extern") if symbolic or not is_open(op)]
 
 
-def _is_symbolic(value: ir.Value) -> bool:
-    return isinstance(value.type, ir.RankedTensorType) and not value.type.has_static_shape
+def is_open(op: ir.Operation) -> bool:
+    """Returns whether an op takes or yields a tensor of symbolic sizes."""
+    types = (v.type for v in (*op.operands, *op.results))
+    return any(isinstance(type_, ir.RankedTensorType) and not type_.has_static_shape for type_ in types)
 
 
 def kernels(module: ir.Module) -> list[ir.Operation]:

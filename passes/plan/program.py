@@ -59,7 +59,7 @@ class _Program:
         self.constants: list[Constant] = []
         self.steps: list[Step] = []
         self.owned = 0
-        self.sizes: dict[tuple[SizeLike, ...], Ref] = {}
+        self.sizes: dict[tuple[tuple[SizeLike, ...], str], Ref] = {}
 
     def build(self) -> Program:
         returned: tuple[Ref, ...] = ()
@@ -82,7 +82,7 @@ class _Program:
             outputs=returned,
             name=self.program.attributes["sym_name"].value,
             device=self.device,
-            sizes=tuple(self.sizes),
+            sizes=tuple(sizes for sizes, _ in self.sizes),
         )
 
     def _op(self, op: ir.Operation) -> None:
@@ -169,10 +169,11 @@ class _Program:
         if KERNEL_SIZES not in function.attributes:
             return ()
         sizes = read_sizes(function.attributes[KERNEL_SIZES])
-        if sizes not in self.sizes:
-            self.sizes[sizes] = Ref(len(self.buffers), 0, "i64", (len(sizes),), (1,))
-            self.buffers.append(Buffer("sizes", len(self.sizes) - 1, 0, 8 * len(sizes), -1))
-        return (self.sizes[sizes],)
+        dtype = str(ir.MemRefType(function.regions[0].blocks[0].arguments[-1].type).element_type)
+        if (sizes, dtype) not in self.sizes:
+            self.sizes[sizes, dtype] = Ref(len(self.buffers), 0, dtype, (len(sizes),), (1,))
+            self.buffers.append(Buffer("sizes", len(self.sizes) - 1, 0, ITEM_BYTES[dtype] * len(sizes), -1))
+        return (self.sizes[sizes, dtype],)
 
     def _call(self, op: ir.Operation) -> None:
         refs = self._used(op.operands)
@@ -236,7 +237,7 @@ def _geometry(function: ir.Operation, device: Device) -> tuple[SizeLike, int, in
     if device == "cpu":
         return programs, 0, 1, 0
     if "tile.ctas" in function.attributes:  # walks over its programs by itself
-        return _int(function, "tile.ctas"), _int(function, "tile.threads"), 1, 0
+        return read_size(function.attributes["tile.ctas"]), _int(function, "tile.threads"), 1, 0
     pack, cluster = _int(function, "tile.pack", 1), _int(function, "tile.cluster", 1)
     threads = _int(function, "tile.threads") * pack * _int(function, "tile.teams", 1)
     return -(-programs // pack) * cluster, threads, cluster, _int(function, "tile.shared", 0)

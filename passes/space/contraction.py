@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from lamina.core.sizes import SizeLike
+
 from ..ir.affine import Affine, Axis
 from ..ir.expressions import Apply, Expr, InBounds, Load, Position, Reduce, Scan
 from ..ir.reading import reached
@@ -47,14 +49,14 @@ class Contraction:
     stacked: tuple[int, ...] = ()
 
     @property
-    def sizes(self) -> tuple[int, int, int]:
+    def sizes(self) -> tuple[SizeLike, SizeLike, SizeLike]:
         """The extents of m, n and k."""
         return extent(self.m), extent(self.n), extent(self.inner)
 
     @property
-    def batches(self) -> int:
+    def batches(self) -> SizeLike:
         """The number of products in the batch."""
-        out = 1
+        out: SizeLike = 1
         for axis in self.batch:
             out *= axis.extent
         return out
@@ -67,7 +69,7 @@ class Contraction:
         return not at.constant and at.coefficient(self.m) == self.n.extent and at.coefficient(self.n) == 1
 
 
-def extent(axis: Axis | None) -> int:
+def extent(axis: Axis | None) -> SizeLike:
     """Returns the extent of an axis, 1 for None."""
     return 1 if axis is None else axis.extent
 

@@ -1,7 +1,7 @@
 """Arguments of tile functions: memory with the layouts that launches give it, and sizes that each call decides.
 
-A function that computes with symbolic sizes takes one more argument, a memref of i64 that holds their values; its attribute
-`tile.sizes` says which. Memory of symbolic shape arrives as a bare memref of its first element.
+A function that computes with symbolic sizes takes one more argument, a memref of i64 that holds their values (of i32 where it
+counts in 32 bits); its attribute `tile.sizes` says which. Memory of symbolic shape arrives as a bare memref of its first element.
 """
 
 from dataclasses import dataclass, field
@@ -22,9 +22,11 @@ class KernelSizes:
     entry   its block
     spans   elements from the first to the last of each flat memref
     values  the index value of each size, loaded at the start of the block
+    bits    of a value in memory
     """
 
     entry: ir.Block
+    bits: int = 64
     spans: dict[ir.Value, SizeLike] = field(default_factory=dict)
     values: dict[Size, ir.Value] = field(default_factory=dict)
     _memory: ir.Value | None = None
@@ -32,9 +34,8 @@ class KernelSizes:
     def value(self, size: Size) -> ir.Value:
         """Returns a size as an index."""
         if size not in self.values:
-            i64 = ir.IntegerType.get_signless(64)
             if self._memory is None:
-                self._memory = self.entry.add_argument(ir.MemRefType.get([1], i64), ir.Location.current)
+                self._memory = self.entry.add_argument(self._type(1), ir.Location.current)
             with ir.InsertionPoint.at_block_begin(self.entry):
                 place = arith.constant(ir.IndexType.get(), len(self.values))
                 self.values[size] = arith.index_cast(ir.IndexType.get(), memref.load(self._memory, [place]))
@@ -57,11 +58,14 @@ class KernelSizes:
         self.spans[made] = span
         return made
 
+    def _type(self, count: int) -> ir.Type:
+        return ir.MemRefType.get([count], ir.IntegerType.get_signless(self.bits))
+
     def finish(self, function: ir.Operation) -> None:
         """Gives a function the type and the attribute of its sizes."""
         if self._memory is None:
             return
-        self._memory.set_type(ir.MemRefType.get([len(self.values)], ir.IntegerType.get_signless(64)))
+        self._memory.set_type(self._type(len(self.values)))
         kind = ir.FunctionType.get([a.type for a in self.entry.arguments], [])
         function.attributes["function_type"] = ir.TypeAttr.get(kind)
         function.attributes[KERNEL_SIZES] = ir.ArrayAttr.get(list(map(size_attribute, self.values)))

@@ -20,7 +20,7 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
-from lamina.core.sizes import SizeLike, typical
+from lamina.core.sizes import SizeLike, least, typical
 from lamina.core.target import Target
 from lamina.schedules import nvvm
 from lamina.schedules.contraction import GemmConfig
@@ -180,7 +180,7 @@ def _product(kernel: Kernel, target: Target, round_half: bool) -> TileProgram:
         if any(rows not in (0, config.m) for rows in product.stacked):
             raise Unfit(f"sums of {max(product.stacked)} rows in blocks of {config.m}")
     grid = squares(product, config)
-    ctas = min(grid, target.gpu.sm_count * config.resident) if config.resident else grid
+    ctas = least(grid, target.gpu.sm_count * config.resident) if config.resident else grid
     points = product.batches * math.prod(product.sizes)
     loads = [e for r in product.results for e in walk(r.expr) if isinstance(e, Load)]
     flops, bytes_ = 2 * len(product.products) * points, _moved(loads, points, kernel.outs)

@@ -15,6 +15,7 @@ from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
 from lamina.core.sizes import Size, SizeLike
 from lamina.core.target import Target
+from lamina.schedules.contraction import GemmConfig
 from lamina.schedules.rows import Triton
 
 from ..infra.base import Pass
@@ -24,7 +25,6 @@ from ..ir.sizes import KERNEL_SIZES, size_attribute
 from ..lower.route_to_triton import send
 from ..plan.launches import ALIGNED, alignments, layouts
 from .arguments import Argument, KernelSizes
-from .emit.scopes import i64
 from .programs import Kernel, TileProgram, program_of
 
 THREADS = 2048  # that an SM holds
@@ -123,7 +123,7 @@ def _function(kernel: Kernel, program: TileProgram | None) -> ir.Operation:
     with ir.InsertionPoint(kernel.function):
         new = func.FuncOp(kernel.name, (kernel.types, []))
         body = new.add_entry_block()
-        sizes = KernelSizes(body)
+        sizes = KernelSizes(body, bits=32 if program is not None and isinstance(program.triton, GemmConfig) else 64)
         with ir.InsertionPoint(body):
             if program is not None:
                 number = ir.Operation.create("tile.program_id", results=[ir.IndexType.get()]).results[0]
@@ -143,7 +143,7 @@ def _describe(new: ir.Operation, kernel: Kernel, spread: dict[str, Any], **numbe
     for key, n in (numbers | {"outputs": len(kernel.outs)}).items():
         new.attributes[f"tile.{key}"] = size_attribute(n)
     for key in SPREAD & spread.keys():
-        new.attributes[f"tile.{key}"] = i64(spread[key])
+        new.attributes[f"tile.{key}"] = size_attribute(spread[key])
     if spread:
         own = [ALIGNED] if KERNEL_SIZES in new.attributes else []
         new.attributes["tile.align"] = ir.DenseI64ArrayAttr.get([*spread["align"], *own])

@@ -103,13 +103,13 @@ class Simulated:
             if isinstance(step, Call):
                 self._call(step, memory)
                 continue
-            self.launch(step, [self._part(memory, ref) for ref in step.args])
+            self.launch(step, [self._part(memory, ref) for ref in (*step.args, *step.scratch)])
         return [self._tensor(memory, ref) for ref in self.program.outputs]
 
     def launch(self, step: Launch, arrays: list[np.ndarray]) -> None:
         if step.kernel in self.printed:
             kernel = self.printed[step.kernel]
-            with as_stored(kernel.arguments, arrays) as stored:
+            with as_stored(kernel.arguments, arrays[: len(kernel.arguments)]) as stored:  # it makes descriptors itself
                 interpret(kernel, step.grid, stored)
             return
         grid = step.grid // step.cluster
@@ -149,7 +149,7 @@ class Simulated:
 
     def _refs(self) -> list[Ref]:
         made = [r for s in self.program.steps if isinstance(s, Call) for r in (*s.outs, *s.owned) if r is not None]
-        return [a for s in self.program.steps if isinstance(s, Launch) for a in s.args] + made + list(self.program.outputs)
+        return [a for s in self.program.steps if isinstance(s, Launch) for a in (*s.args, *s.scratch)] + made + list(self.program.outputs)
 
     def _part(self, memory: list[np.ndarray], ref: Ref) -> np.ndarray:
         return memory[ref.buffer][ref.offset // ITEM_BYTES[ref.dtype] :]

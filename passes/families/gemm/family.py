@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
+from lamina.core.sizes import is_symbolic
 from lamina.core.target import Target
 from lamina.kernels.library import PRODUCTS
 from lamina.schedules import convolution_cost, product_cost
@@ -61,12 +62,12 @@ class ProductProblem(Problem):
         names = (_NUMBER.sub("", ir.StringAttr(g.attributes["sym_name"]).value) for g in groups)
         alike = " ".join((str(len(self.ops)), str(self.group is None), *(str(v.type) for v in values), *names))
         if alike not in self.known:
-            self.known[alike] = choices_of(self.of, gpu)[1]
+            self.known[alike] = _of_open(self.of, gpu) if self.of.is_open else choices_of(self.of, gpu)[1]
         return self.known[alike]
 
     def candidates(self, gpu: Gpu) -> Sequence[Choice]:
-        """Returns the choices, the most promising first."""
-        return choices_of(self.of, gpu)[0]
+        """Returns the choices, the most promising first; none for symbolic sizes, at which nothing can be measured."""
+        return () if self.of.is_open else choices_of(self.of, gpu)[0]
 
     def take(self, choice: Choice, target: Target | None) -> None:
         """Replaces the calls, with the ops around them that the choice covers, by groups."""
@@ -81,6 +82,8 @@ class ProductProblem(Problem):
         if config.fast and not all(product.fast for op in self.ops if (product := Product.read(op))):
             raise Unfit("fast=1 of a product whose sums must have the digits of f32")
         problem = self.of.extended(choice.extent)
+        if self.of.is_open and (config.parts > 1 or choice.extent):
+            raise Unfit("symbolic sizes in parts of the inner dimension, or with a prologue")
         if choice.extent == "prologue" and not problem.before:
             raise Unfit("no group makes a factor of the product, and nothing else")
         group = joined(problem, config) if config.parts == 1 else split_inner(problem, config.parts)
@@ -130,6 +133,17 @@ def choices_of(problem: GemmProblem, gpu: Gpu) -> tuple[tuple[Choice, ...], Choi
     if all(product.fast for op in problem.ops if (product := Product.read(op))):
         choices = [_fast(c) for c in choices]
     return tuple(choices), default
+
+
+def _of_open(problem: GemmProblem, gpu: Gpu) -> Choice:
+    """Returns the default for products with a symbolic number of rows or columns."""
+    work, product = work_of(problem), Product.read(problem.ops[0])
+    if work is None or product is None or len(problem.ops) > 1 or (gpu.capability < _FLOAT8 and _has_float8(problem)):
+        return LIBRARY
+    _, rows, columns, _ = product.sizes
+    if is_symbolic(rows) and is_symbolic(columns):
+        return LIBRARY
+    return _or_library(product_cost.for_all_sizes(work, gpu, rows=is_symbolic(rows)))
 
 
 def _or_library(config: GemmConfig | None, extent: Extent = "") -> Choice:

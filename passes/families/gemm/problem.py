@@ -6,14 +6,16 @@ from dataclasses import dataclass, replace
 
 from torch_mlir import ir
 
+from lamina.core.sizes import is_symbolic
 from lamina.schedules.contraction import GemmConfig
 
+from ...ir.expressions import Load, walk
 from ...ir.reading import Untraceable, producer
-from ...space.contraction import MOST, Contraction, Unfit
+from ...space.contraction import MOST, Contraction, Unfit, extent
 from ...space.direct_convolution import WINDOW
 from ..choice import CHOICE, Extent
 from ..conv.implicit_gemm import ImplicitGemm
-from ..surroundings import Values, calls, copy_body, group_before, reader, replace_by
+from ..surroundings import Values, calls, copy_body, group_before, is_open, reader, replace_by
 from .contractions import product_in
 from .products import Product, computed
 from .prologues import compute_before, erase_before, feeding, read_before
@@ -36,6 +38,11 @@ class GemmProblem:
     before: tuple[ir.Operation, ...] = ()
 
     @property
+    def is_open(self) -> bool:
+        """Whether some size of the calls is symbolic."""
+        return any(map(is_open, self.ops))
+
+    @property
     def last(self) -> ir.Operation:
         """The op that produces the results of the problem."""
         return self.group or self.ops[-1]
@@ -54,7 +61,7 @@ class GemmProblem:
 def gemm_problems(module: ir.Module) -> Iterator[GemmProblem]:
     """Yields the problems of all calls that Lamina's kernels may compute, in order, each call once. Each problem is built only when
     it is asked for, since rewriting earlier ones changes what reads the calls."""
-    ops = calls(module)
+    ops = calls(module, symbolic=True)
     number = {op.results[0]: i for i, op in enumerate(ops) if len(op.results)}  # an op's hash changes with its operands
     taken: set[int] = set()
     for i, op in enumerate(ops):
@@ -138,6 +145,8 @@ def _made_first(problem: GemmProblem, config: GemmConfig) -> MadeProgram:
     assert problem.group is not None
     if Product.read(problem.ops[0]) is None:
         raise Unfit("sums of what follows a convolution")
+    if problem.is_open:
+        raise Unfit("sums over blocks of a symbolic size")
     pieces = split_at_sums(problem.group, [op.results[0] for op in problem.ops], config)
     try:
         return replace(_made(replace(problem, group=pieces.first), config), pieces=pieces)
@@ -178,9 +187,21 @@ def _made(
         new.attributes[WINDOW] = ir.UnitAttr.get()
     try:
         product = product_in(new)
+        if problem.is_open:
+            _check_open(product)
         if any(n not in (0, config.n) for n in product.summed) or any(m not in (0, config.m) for m in product.stacked):
             raise Unfit(f"sums of other than {config.n} columns, or {config.m} rows")
     except (Unfit, Untraceable) as e:
         new.erase()
         raise Unfit(str(e)) from None
     return MadeProgram(new, product)
+
+
+def _check_open(product: Contraction) -> None:
+    """Raises Unfit for a product of symbolic sizes that blocks cannot compute."""
+    if is_symbolic((product.batches, extent(product.inner))):
+        raise Unfit("a batch of products, or an inner dimension, of symbolic size")
+    of_factors = [product.a, *product.bs]
+    loads = [e for root in (*of_factors, *(r.expr for r in product.results)) for e in walk(root) if isinstance(e, Load)]
+    if not all(product.merged.is_even(at) for at in (*(e.at for e in loads), *(r.at for r in product.results))):
+        raise Unfit("memory of symbolic sizes that is no array along the rows and columns")

@@ -7,12 +7,16 @@ from functools import reduce
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
+from lamina.core.sizes import SizeLike
 from lamina.dialects.graph import TF32
 from lamina.kernels.library import PRODUCTS, SCALED_PRODUCT
 
 from ...ir.generics import empty, generic, in_parts, sums_of_products, tf32_or_half, wide, with_body
+from ...ir.reading import shape_of
+from ...ir.sizes import sizes_of, tensor_type
 from ..conv.calls import HALVES
 from ..conv.implicit_gemm import ImplicitGemm
+from ..surroundings import is_open
 
 _FLOAT8 = "f8E4M3FN"
 _FAST = 7  # the position of use_fast_accum among the arguments of _scaled_mm; if true, sums may have less precision
@@ -64,10 +68,10 @@ class Product:
         return [*self.scales, *([] if self.added is None else [self.added])]
 
     @property
-    def sizes(self) -> tuple[int, int, int, int]:
+    def sizes(self) -> tuple[SizeLike, SizeLike, SizeLike, SizeLike]:
         """The sizes (batch, m, n, k)."""
-        batch = self.result.shape[0] if self.result.rank == 3 else 1
-        return batch, self.result.shape[-2], self.result.shape[-1], ir.RankedTensorType(self.a.type).shape[-1]
+        *batch, m, n = sizes_of(self.result)
+        return batch[0] if batch else 1, m, n, shape_of(self.a)[-1]
 
     def emit(self, operands: Sequence[ir.Value]) -> ir.Value:
         """Emits the product in linalg: summed in f32, then rounded to the result's type. f32 factors are rounded to tf32.
@@ -82,12 +86,12 @@ class Product:
         [parts, ...], the sums of each."""
         rank, dims = self.result.rank, [ir.AffineDimExpr.get(d) for d in range(self.result.rank + 2)]
         *outer, i, j, k = dims[:-1]
-        maps, shape = [[*outer, i, k], [*outer, k, j], [*outer, i, j]], list(self.result.shape)
+        maps, shape = [[*outer, i, k], [*outer, k, j], [*outer, i, j]], list(sizes_of(self.result))
         if parts > 1:
             p, *outer, i, j, k = dims
             maps, shape = [[*outer, i, p, k], [*outer, p, k, j], [p, *outer, i, j]], [parts, *shape]
             a, b = in_parts(a, rank - 1, parts), in_parts(b, rank - 2, parts)
-        return sums_of_products(ir.RankedTensorType.get(shape, ir.F32Type.get()), a, b, maps, 1, factor=tf32_or_half)
+        return sums_of_products(tensor_type(shape, ir.F32Type.get()), a, b, maps, 1, factor=tf32_or_half)
 
     def finish(self, sums: ir.Value, after: Sequence[ir.Value], parts: int = 1) -> ir.Value:
         """Emits the product from the result of `sums`, with the values to use for `self.after`. Parts are added in order."""
@@ -99,7 +103,7 @@ class Product:
         count = parts + len(self.scales)
         for value in after if self.beta else after[: len(self.scales)]:
             terms.append(value)
-            term_maps.append(_spread(value, self.result.shape, inner))
+            term_maps.append(_spread(value, sizes_of(self.result), inner))
         out = generic(self.result, [*terms, empty(self.result)], [*term_maps, inner], rank, [False] * rank)
 
         def epilogue(*elements: ir.Value) -> ir.Value:
@@ -114,7 +118,7 @@ class Product:
 
 def computed(op: ir.Operation) -> Product | ImplicitGemm | None:
     """Reads the product or convolution that a graph.extern calls, where a GEMM kernel may compute it."""
-    return Product.read(op) or ImplicitGemm.read(op)
+    return Product.read(op) or (None if is_open(op) else ImplicitGemm.read(op))
 
 
 def _scaled_product(op: ir.Operation) -> Product | None:
@@ -134,9 +138,9 @@ def _scaled_product(op: ir.Operation) -> Product | None:
     return Product(bias, a, b, 1.0, 1.0, result, (one, other), fast)
 
 
-def _spread(v: ir.Value, shape: Sequence[int], dims: Sequence[ir.AffineExpr]) -> list[ir.AffineExpr]:
+def _spread(v: ir.Value, shape: Sequence[SizeLike], dims: Sequence[ir.AffineExpr]) -> list[ir.AffineExpr]:
     """Returns the indexing map of a tensor that broadcasts to `shape`, whose loops are `dims`."""
-    mine = ir.RankedTensorType(v.type).shape
+    mine = shape_of(v)
     first = len(shape) - len(mine)
     stays = [n == m for n, m in zip(mine, shape[first:], strict=True)]
     return [d if s else ir.AffineConstantExpr.get(0) for d, s in zip(dims[first:], stays, strict=True)]

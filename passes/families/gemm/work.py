@@ -5,6 +5,7 @@ from contextlib import suppress
 
 from torch_mlir import ir
 
+from lamina.core.sizes import typical
 from lamina.schedules.product_cost import GemmWork
 from lamina.schedules.prologue_cost import Fed
 
@@ -30,23 +31,23 @@ def work_of(problem: GemmProblem) -> GemmWork | None:
 
 def _work(made: MadeProgram, of: GemmProblem) -> GemmWork:
     product = made.product
-    m, n, k = product.sizes
+    batch, m, n, k = map(typical, (product.batches, *product.sizes))
     after = _computed(*(outside(r.expr, product.products) for r in product.results))
     writes = sum(bytes_of(v) for v in made.group.results)
     item, count = 4 if product.factors == "tf32" else bits(product.factors) // 8, len(product.products)
     fed, follows = _fed(product, of.before) if of.before else None, of.group is not None
     doubled = product.factors == FLOAT8 and not all(p.fast for op in of.ops if (p := Product.read(op)))
     goes_on = made.pieces is not None or any(product.stacked)
-    return GemmWork(product.batches, m, n, k, *after, writes, follows, count, item, goes_on, fed, doubled)
+    return GemmWork(batch, m, n, k, *after, writes, follows, count, item, goes_on, fed, doubled)
 
 
 def _fed(product: Contraction, before: Sequence[ir.Operation]) -> Fed:
-    m, n, k = product.sizes
+    batch, m, n, k = map(typical, (product.batches, *product.sizes))
     groups = [op for op in before if op.name == "graph.group"]
     left, right = (_computed(*(outside(e, ()) for e in side)) for side in ([product.a], product.bs))
     stored = sum(bytes_of(op.results[0]) for op in groups)
     reads = sum(bytes_of(v) for v in dict.fromkeys(v for op in groups for v in op.operands))
-    return Fed(product.batches * m * k * left[0], product.batches * n * k * right[0], reads, stored, len(groups))
+    return Fed(batch * m * k * left[0], batch * n * k * right[0], reads, stored, len(groups))
 
 
 def _computed(*expressions: Sequence[Expr]) -> tuple[int, int]:

@@ -7,6 +7,7 @@ Blocks are tiles, vectors of rank 2 (blocks.py). Convolutions are GEMMs whose op
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
+from lamina.core.sizes import SizeLike, least
 from lamina.schedules.contraction import GemmConfig
 
 from ...ir.expressions import Expr, Load
@@ -67,7 +68,7 @@ class Dot:
         value = b.block(result.expr)
         if m.cut:
             value = tiles.zero_past(b, value, 0)
-        sums = view(b.entry, memory, 0, [-(-m.extent // m.step), n.extent], [n.extent, 1])
+        sums = view(b, memory, 0, [-(-m.extent // m.step), n.extent], [n.extent, 1])
         bounds = flags([True, not n.cut])
         vector.transfer_write(None, over_rows(value), sums, [self.row, b.start(n.axis)], minor(2), in_bounds=bounds)
 
@@ -100,7 +101,7 @@ class Dot:
         at = result.at.rename(p.merged.rename)
         axes = (*(x for x in p.batch if at.coefficient(x)), p.m)
         strides = [*(at.coefficient(x) // n.extent * blocks if x is not None else 0 for x in axes), 1]
-        sums = view(b.entry, memory, 0, [*map(extent, axes), blocks], strides)
+        sums = view(b, memory, 0, [*map(extent, axes), blocks], strides)
         where = [*map(b.start, axes), self.column]
         vector.transfer_write(None, value, sums, where, minor(len(where)), in_bounds=flags([not m.cut, True]))
 
@@ -120,9 +121,10 @@ class Dot:
             wide = b.number(across)
             i, j = arith.divui(rest, wide), arith.remui(rest, wide)
         else:
-            width = b.number(min(c.group, down) * across)
-            first = arith.muli(arith.divui(rest, width), b.number(min(c.group, down)))
-            rows = arith.minui(arith.subi(b.number(down), first), b.number(min(c.group, down)))
+            rows_of_tiles = least(c.group, down)
+            width = b.number(rows_of_tiles * across)
+            first = arith.muli(arith.divui(rest, width), b.number(rows_of_tiles))
+            rows = arith.minui(arith.subi(b.number(down), first), b.number(rows_of_tiles))
             within = arith.remui(rest, width)
             i, j = arith.addi(first, arith.remui(within, rows)), arith.divui(within, rows)
         self.row, self.column = i, j
@@ -164,7 +166,7 @@ class Dot:
             return value if p.factors == "tf32" else arith.truncf(ir.VectorType.get(shape_of(value), element(p.factors)), value)
 
 
-def squares(product: Contraction, config: GemmConfig) -> int:
+def squares(product: Contraction, config: GemmConfig) -> SizeLike:
     """Returns the number of output tiles, which is the number of programs."""
     m, n, _ = product.sizes
     return product.batches * -(-m // config.m) * -(-n // config.n)

@@ -50,7 +50,7 @@ class Side(NamedTuple):
     step: int
 
     @property
-    def extent(self) -> int:
+    def extent(self) -> SizeLike:
         """The extent of its axis, 1 for None."""
         return 1 if self.axis is None else self.axis.extent
 
@@ -220,7 +220,7 @@ class Scopes:
                 body()
                 scf.YieldOp([])
 
-    def digits(self, number: ir.Value, extents: Sequence[int]) -> Iterator[ir.Value]:
+    def digits(self, number: ir.Value, extents: Sequence[SizeLike]) -> Iterator[ir.Value]:
         """Yields the position along each of `extents`, the fastest and last one first, that a number counts to."""
         for n in reversed(extents[1:]):
             at = arith.remui(number, self.number(n))

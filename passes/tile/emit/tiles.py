@@ -63,5 +63,5 @@ def _view(
     along = [side.axis for side in b.sides]
     axes = [*(x for x in b.merged.rows if at.coefficient(x) and x not in along), *(side.axis for side in sides)]
     sizes = [1 if x is None else x.extent for x in axes]
-    found = view(b.entry, memory, at.constant, sizes, [at.coefficient(x) for x in axes])
+    found = view(b, memory, at.constant, sizes, [at.coefficient(x) for x in axes])
     return found, [b.start(x) for x in axes], minor(len(axes)), flags(not side.cut for side in sides)

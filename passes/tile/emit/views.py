@@ -1,9 +1,17 @@
 """Memory seen with other sizes and strides, and the attributes of its accesses."""
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 from torch_mlir.dialects import memref
+
+from lamina.core.sizes import Size, SizeLike
+
+from ...ir.sizes import DYNAMIC
+
+if TYPE_CHECKING:
+    from .scopes import Scopes
 
 
 def flat(memory: ir.Value) -> ir.Value:
@@ -17,12 +25,20 @@ def flat(memory: ir.Value) -> ir.Value:
     return memref.ReinterpretCastOp(whole, memory, [], [], [], [0], [span], [1]).result
 
 
-def view(entry: ir.Block, memory: ir.Value, offset: int, sizes: Sequence[int], strides: Sequence[int]) -> ir.Value:
-    """Returns memory seen as an array of these sizes and strides, at the start of the block `entry`."""
-    layout = ir.StridedLayoutAttr.get(offset, strides)
-    type_ = ir.MemRefType.get(sizes, ir.MemRefType(memory.type).element_type, layout)
-    with ir.InsertionPoint.at_block_begin(entry):
-        return memref.ReinterpretCastOp(type_, memory, [], [], [], [offset], sizes, strides).result
+def view(b: "Scopes", memory: ir.Value, offset: int, sizes: Sequence[SizeLike], strides: Sequence[SizeLike]) -> ir.Value:
+    """Returns memory seen as an array of these sizes and strides: at the start of the program, or, where some are symbolic, in
+    front of its loops."""
+    known = [[DYNAMIC if isinstance(n, Size) else n for n in numbers] for numbers in (sizes, strides)]
+    type_ = ir.MemRefType.get(known[0], ir.MemRefType(memory.type).element_type, ir.StridedLayoutAttr.get(offset, known[1]))
+
+    def make(*values: list[ir.Value]) -> ir.Value:
+        return memref.ReinterpretCastOp(type_, memory, [], *values, [offset], *known).result
+
+    open_ = [[b.number(n) for n in numbers if isinstance(n, Size)] for numbers in (sizes, strides)]
+    if any(open_):
+        return b.memoized(("view", memory, str(type_), *map(tuple, open_)), 0, lambda: make(*open_))
+    with ir.InsertionPoint.at_block_begin(b.entry):
+        return make(*open_)
 
 
 def minor(rank: int) -> ir.AffineMap:

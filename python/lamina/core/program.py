@@ -59,7 +59,7 @@ class Buffer:
               output    fresh memory, allocated by the runtime, that leaves with a result
               constant  `Program.constants[index]`, read-only
               owned     the result of a Call, memory of its library
-              sizes     the values of `Program.sizes[index]`, each an i64
+              sizes     the values of `Program.sizes[index]`, each an i64, or an i32 for kernels that count in 32 bits
     index   the argument or the constant; for outputs and owned buffers their number among their kind
     offset  arena only, else 0
     bytes   size; 0 for a tensor without elements, which has no memory

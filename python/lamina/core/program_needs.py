@@ -6,9 +6,11 @@ from dataclasses import replace
 
 from .errors import CompileError
 from .program import Buffer, Launch, Needs, Program, Ref, Step
-from .sizes import SizeLike
+from .sizes import SizeLike, is_symbolic
+from .sizes import most as largest
 
 _ALIGNED = 64  # alignment of arena buffers, in bytes
+SCRATCH = 128  # alignment of scratch memory at most, in bytes, where binding places it
 
 
 def fixed(size: SizeLike, of: str) -> int:
@@ -25,12 +27,13 @@ def with_needs(program: Program, needs: Mapping[str, Needs]) -> Program:
     if not launches:
         return program
     align = math.lcm(_ALIGNED, *(needs[s.kernel].align for s in launches))
-    most = max(needs[s.kernel].scratch * fixed(s.grid, s.name) * math.prod(s.grid_yz) for s in launches)
+    if is_symbolic(program.arena_bytes) and SCRATCH % align:
+        raise CompileError(f"scratch memory aligned to {align} bytes", remedy="compile for fixed sizes")
+    most = largest(*(needs[s.kernel].scratch * s.grid * math.prod(s.grid_yz) for s in launches))
     last = max(i for i, s in enumerate(program.steps) if s in launches)
-    end = fixed(program.arena_bytes, program.name)
-    start = -(-end // align) * align
+    start = -(-program.arena_bytes // align) * align
     place = Ref(len(program.buffers), 0, "u8", (most,), (1,))
-    buffers = (*program.buffers, Buffer("arena", 0, start, most, last)) if most else program.buffers
+    buffers = (*program.buffers, Buffer("arena", 0, start, most, last)) if most != 0 else program.buffers
 
     def met(step: Step) -> Step:
         if not isinstance(step, Launch) or step.kernel not in needs:
@@ -39,7 +42,7 @@ def with_needs(program: Program, needs: Mapping[str, Needs]) -> Program:
         given = place if need.scratch else step.args[-1]  # an unused parameter still needs a valid pointer
         name = f"{step.name} ({need.note})" if need.note else step.name
         threads = need.threads or step.threads
-        return replace(step, name=name, shared=need.shared, scratch=(given,) * need.pointers, threads=threads)
+        return replace(step, name=name, shared=need.shared, scratch=(*step.scratch, *(given,) * need.pointers), threads=threads)
 
-    arena = start + most if most else program.arena_bytes
+    arena = start + most if most != 0 else program.arena_bytes
     return replace(program, buffers=buffers, arena_bytes=arena, steps=tuple(met(s) for s in program.steps))

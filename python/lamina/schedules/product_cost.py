@@ -6,6 +6,7 @@ fixed cost; GELU after 8192 x 768 by 768 x 3072 the cost of an epilogue that not
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from lamina.core.gpu import Gpu
 
@@ -71,6 +72,7 @@ _BARRIERS, _WALKING, _PING_PONG = 64, 8448, 512  # bytes of shared memory beside
 _PASS = 3e-6  # seconds of a pointwise kernel, whatever its size
 _OVERLAP = 0.5  # exposed share of an epilogue where another CTA of the SM multiplies meanwhile
 _HIDDEN = 0.1  # the same for ping-pong schedules
+_CLASSES = (64, 256, 1024, 4096, 16384)  # rows for which schedules of a symbolic number of rows are compared
 _ROWS, _ACTIVATION = 2048, 8  # rows of the result, and operations per element, from which on ping-pong is the default
 _ORDINARY = 0.4  # share of the f32 peak that epilogues reach: hardly anything in them is a fused multiply-add
 
@@ -225,6 +227,33 @@ def unmeasured(work: GemmWork, gpu: Gpu) -> GemmConfig | None:
     worth = our_seconds(best, work, gpu) < (FED_WORTH if work.fed else WORTH) * library_seconds(work, gpu)
     known = (work.products == 1 or best.ping_pong) and work.item == 2 and not work.goes_on and gpu.capability == _KNOWN
     return best if worth and (work.follows or work.fed) and known else None
+
+
+def for_all_sizes(work: GemmWork, gpu: Gpu, *, rows: bool) -> GemmConfig | None:
+    """Returns the default schedule of a product whose number of rows, or else of columns, is symbolic: that with the least time
+    over sizes from 64 to 16384, relative to the best at each. None where the library with what follows it is ahead.
+
+    Its other sizes are those of `work`. Schedules whose tiles are larger than a result would not be candidates for it alone."""
+    if not (work.follows and work.products == 1 and work.item == 2 and not work.goes_on and gpu.capability == _KNOWN):
+        return None
+    whole = [_resized(work, n, rows) for n in _CLASSES]
+    known = {c for one in whole for c in candidates(one, gpu) if c.parts == 1 and shared_bytes(c, one) <= gpu.shared_bytes}
+    known = {c for c in known if not c.ping_pong or work.ops >= _ACTIVATION}
+
+    def time(config: GemmConfig | None, one: GemmWork) -> float:
+        return library_seconds(one, gpu) if config is None else our_seconds(config, one, gpu)
+
+    best = [min(time(c, one) for c in (*known, None)) for one in whole]
+    ratios = {c: prod(time(c, one) / least for one, least in zip(whole, best, strict=True)) for c in (*known, None)}
+    chosen = min(known, key=lambda c: ratios[c])
+    return chosen if ratios[chosen] < WORTH ** len(whole) * ratios[None] else None
+
+
+def _resized(work: GemmWork, n: int, rows: bool) -> GemmWork:
+    """Returns the work for another number of rows or columns; what the epilogue reads and writes grows with it."""
+    old = work.m if rows else work.n
+    moved = replace(work, reads=work.reads * n // old, writes=work.writes * n // old)
+    return replace(moved, m=n) if rows else replace(moved, n=n)
 
 
 def _ping_pong_pays(config: GemmConfig, work: GemmWork, gpu: Gpu) -> bool:

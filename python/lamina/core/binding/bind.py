@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..program import Buffer, Call, Constant, Launch, Program, Ref
+from ..program_needs import SCRATCH
 from ..sizes import Size, evaluate
 from .arena import ALIGN, ArenaSlot, live_bytes, place
 
@@ -25,8 +26,8 @@ def bound(program: Program, symbols: Mapping[str, int]) -> Program:
     for buffer in program.buffers:
         if buffer.kind == "sizes":
             values = [evaluate(size, symbols) for size in program.sizes[buffer.index]]
-            constants.append(Constant("i64", (len(values),), np.array(values, "<i8").tobytes()))
-            buffers.append(Buffer("constant", len(constants) - 1, 0, 8 * len(values), buffer.last))
+            constants.append(_constant(values, buffer.bytes // len(values)))
+            buffers.append(Buffer("constant", len(constants) - 1, 0, buffer.bytes, buffer.last))
             continue
         size = evaluate(buffer.bytes, symbols)
         if size >= MOST_BYTES:
@@ -41,6 +42,13 @@ def bound(program: Program, symbols: Mapping[str, int]) -> Program:
         sum_bytes=total,
         lower_bound=bound_bytes,
     )
+
+
+def _constant(values: list[int], item: int) -> Constant:
+    """Returns the values of sizes as integers of `item` bytes. Raises OverflowError for one that has no room there."""
+    if max(values) >= 1 << (8 * item - 1):
+        raise OverflowError(f"a size of {max(values)} is larger than a kernel that counts in {8 * item} bits can compute with")
+    return Constant(f"i{8 * item}", (len(values),), np.array(values, f"<i{item}").tobytes())
 
 
 def evaluated(value: T, symbols: Mapping[str, int]) -> T:
@@ -86,11 +94,12 @@ def _placed(program: Program, buffers: list[Buffer]) -> tuple[list[Buffer], int,
             if buffers[over].kind == buffers[written].kind == "arena":
                 joined[written] = joined.get(over, over)
     slots: dict[int, ArenaSlot] = {}
+    unit = SCRATCH if program.device == "cuda" else ALIGN
     arena = [i for i, buffer in enumerate(buffers) if buffer.kind == "arena" and i in first]
     for i in arena:
         slot = slots.setdefault(joined.get(i, i), ArenaSlot(first[i], buffers[i].last, 0))
         slot.first, slot.last = min(slot.first, first[i]), max(slot.last, buffers[i].last)
-        slot.bytes = max(slot.bytes, -(-buffers[i].bytes // ALIGN) * ALIGN)
+        slot.bytes = max(slot.bytes, -(-buffers[i].bytes // unit) * unit)
     found = list(slots.values())
     most = live_bytes(found)
     peak = place(found, most)

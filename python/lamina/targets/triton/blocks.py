@@ -5,8 +5,10 @@ from collections.abc import Hashable, Sequence
 
 from torch_mlir import ir
 
+from lamina.core.sizes import Size, SizeLike
 from lamina.passes.ir.index_ranges import GROWS, Ranges
 from lamina.passes.ir.reading import element_of, nested
+from lamina.passes.ir.sizes import DYNAMIC, KERNEL_SIZES, read_sizes
 from lamina.schedules.contraction import GemmConfig
 
 from .expressions import INDENT, Expressions
@@ -26,6 +28,7 @@ class TritonBlocks(Expressions):
     wide        numbers of programs and lanes need 64 bits; a product widens single pointers instead
     numbers     vectors that are printed as a scalar
     head        lines before the kernel's loop
+    sizes       symbolic sizes that the kernel takes as memory, its last parameter, and the names of those that were loaded
     """
 
     def __init__(self, function: ir.Operation, name: str, part: ir.Operation | None = None) -> None:
@@ -40,6 +43,28 @@ class TritonBlocks(Expressions):
         self.numbers: set[ir.Value] = set()
         self.groups: dict[int, str] = {}
         self.head: list[str] = []
+        known = function.attributes.get(KERNEL_SIZES)
+        self.sizes: dict[SizeLike, str] = {} if known is None else dict.fromkeys(read_sizes(known), "")
+
+    def _size(self, size: SizeLike) -> str:
+        """Returns a size as text: a number, or the name of a symbolic one, loaded before the kernel's loop on first use."""
+        if not isinstance(size, Size):
+            return str(size)
+        if not self.sizes[size]:
+            place = list(self.sizes).index(size)
+            self.sizes[size] = f"size{place}"
+            self.head.append(f"{INDENT}size{place} = tl.load({self.names[self.arguments[-1]]} + {place})")
+        return self.sizes[size]
+
+    def _size_of(self, v: ir.Value) -> SizeLike | None:
+        """Returns the symbolic size that a value is; None for others."""
+        op = None if isinstance(v, ir.BlockArgument) else v.owner
+        if op is not None and op.name == "arith.index_cast":
+            return self._size_of(op.operands[0])
+        if op is None or op.name != "memref.load" or not self.sizes or op.operands[0] != self.arguments[-1]:
+            return None
+        place = ir.IntegerAttr(op.operands[1].owner.attributes["value"]).value
+        return list(self.sizes)[place]
 
     def _spread(self, op: ir.Operation) -> None:
         """Records results that are the same in all lanes, because all operands are."""
@@ -118,8 +143,10 @@ def config_of(function: ir.Operation) -> GemmConfig:
 
 
 def is_wide(memory: ir.MemRefType) -> bool:
-    """Tells whether offsets into memory need 64 bits."""
+    """Tells whether offsets into memory need 64 bits, as they may where its sizes are symbolic."""
     strides, _ = memory.get_strides_and_offset()
+    if DYNAMIC in (*memory.shape, *strides):
+        return True
     return sum((n - 1) * abs(s) for n, s in zip(memory.shape, strides, strict=True)) >= WIDE
 
 

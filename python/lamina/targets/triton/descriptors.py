@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
+from lamina.core.sizes import Size, SizeLike, divisor
+from lamina.passes.ir.sizes import DYNAMIC
+
 from .blocks import TritonBlocks
 from .expressions import INDENT
 
@@ -26,8 +29,8 @@ class TritonTile:
 
     source: str
     name: str
-    sizes: tuple[int, ...]
-    steps: tuple[int, ...]
+    sizes: tuple[SizeLike, ...]
+    steps: tuple[SizeLike, ...]
     blocks: tuple[int, ...]
     places: tuple[str, ...]
     across: bool
@@ -60,9 +63,10 @@ class Descriptors(TritonBlocks):
 
     def _descriptor(self, tile: TritonTile) -> str:
         """Returns the name of a block's descriptor."""
-        return self._described(tile.name, tile.source, tile.sizes, tile.steps, tile.blocks)
+        sizes, steps = ([self._size(n) for n in numbers] for numbers in (tile.sizes, tile.steps))
+        return self._described(tile.name, tile.source, sizes, steps, tile.blocks)
 
-    def _described(self, name: str, source: str, sizes: Sequence[int], steps: Sequence[object], blocks: Sequence[int]) -> str:
+    def _described(self, name: str, source: str, sizes: Sequence[object], steps: Sequence[object], blocks: Sequence[int]) -> str:
         """Returns the name of a descriptor, made before the loops. The name begins with `name`."""
         made = self._make(name, source, *(f"[{', '.join(map(str, numbers))}]" for numbers in (sizes, steps, blocks)))
         if made not in self.made:
@@ -76,14 +80,27 @@ class Descriptors(TritonBlocks):
         """Returns the text that makes a descriptor."""
         return f"tl.make_tensor_descriptor({source}, {sizes}, {steps}, {blocks})"
 
+    def _layout(self, view: ir.Value) -> tuple[list[SizeLike], list[SizeLike]]:
+        """Returns the sizes and strides of a view."""
+        memory = ir.MemRefType(view.type)
+        strides, _ = memory.get_strides_and_offset()
+        if DYNAMIC not in (*memory.shape, *strides):
+            return list(memory.shape), list(strides)
+        op = self.views[view]
+        open_ = map(self._size_of, list(op.operands)[1:])  # sizes, then strides
+        found = [[next(open_) if n == DYNAMIC else n for n in numbers] for numbers in (memory.shape, strides)]
+        sizes, steps = ([n for n in numbers if n is not None] for numbers in found)
+        assert len(sizes) == len(steps) == memory.rank, "views are of sizes that the kernel takes"
+        return sizes, steps
+
     def _tile_of(self, read: ir.Operation) -> TritonTile | None:
         """Returns the block of a vector.transfer_read as a descriptor sees it."""
         return self._tile(read.operands[0], list(read.operands)[1:-1], ir.VectorType(read.result.type))
 
     def _tile(self, view: ir.Value, at: Sequence[ir.Value], type_: ir.VectorType) -> TritonTile | None:
         """Returns a block as a descriptor sees it; None where memory does not allow it."""
-        memory = ir.MemRefType(view.type)
-        strides, offset = memory.get_strides_and_offset()
+        sizes, strides = self._layout(view)
+        _, offset = ir.MemRefType(view.type).get_strides_and_offset()
         item = type_.element_type.width // 8
         wide = item > 1 or isinstance(type_.element_type, ir.FloatType)
         starts = offset >= 0 and offset * item % STEP == 0
@@ -94,13 +111,15 @@ class Descriptors(TritonBlocks):
         order = list(range(len(strides)))
         if strides[-1] != 1:
             order[-2:] = order[-1], order[-2]
-        others = [strides[d] for d in order[:-1] if memory.shape[d] > 1]
+        others = [strides[d] for d in order[:-1] if sizes[d] != 1]
         block = [1] * (len(order) - 2) + list(type_.shape)
-        if aligned % STEP or any(s * item % STEP or not s for s in others) or block[order[-1]] * item < STEP:
+        if aligned % STEP or any(divisor(s) * item % STEP or s == 0 for s in others) or block[order[-1]] * item < STEP:
             return None
-        sizes, steps, blocks = ([x[d] for d in order] for x in (memory.shape, strides, block))
+        sizes, steps, blocks = ([x[d] for d in order] for x in (sizes, strides, block))
         row = -(-sizes[-1] * item // STEP) * STEP // item
-        steps = [*(s if n > 1 else row for s, n in zip(steps[:-1], sizes, strict=False)), 1]
+        if isinstance(row, Size) and 1 in sizes[:-1]:
+            return None  # no kernel takes this size
+        steps = [*(s if n != 1 else row for s, n in zip(steps[:-1], sizes, strict=False)), 1]
         places = tuple(self._value(at[d]) for d in order)
         name = self.names[source]
         start = f"({name} + {offset})" if offset else name

@@ -48,6 +48,9 @@ class TritonMemory(Descriptors):
         self._store(self._value(value), place, mask)
 
     def _read_number(self, op: ir.Operation) -> None:
+        if (size := self._size_of(op.result)) is not None:
+            self.names[op.result] = self._size(size)
+            return
         memory, *at = op.operands
         self._load(op.result, self._at(memory, *map(self._value, at)))
 
@@ -100,7 +103,7 @@ class TritonMemory(Descriptors):
     def _at(self, memory: ir.Value, *indices: str) -> str:
         """Returns a pointer to an element."""
         strides, _ = ir.MemRefType(memory.type).get_strides_and_offset()
-        return self._pointer(memory, [_times(i, stride) for i, stride in zip(indices, strides, strict=True) if i != "0"])
+        return self._pointer(memory, [_times(i, str(stride)) for i, stride in zip(indices, strides, strict=True) if i != "0"])
 
     def _pointer(self, memory: ir.Value, terms: Sequence[str]) -> str:
         source = self.views[memory].operands[0] if memory in self.views else memory
@@ -114,20 +117,20 @@ class TritonMemory(Descriptors):
     def _place_of_block(self, op: ir.Operation, view: ir.Value, at: Sequence[ir.Value], type_: ir.VectorType) -> tuple[str, str]:
         """Returns pointers to the elements of a block of rank 2, and the mask of those inside memory, "" for all."""
         memory = ir.MemRefType(view.type)
-        strides, _ = memory.get_strides_and_offset()
+        sizes, strides = self._layout(view)
         wide = WIDEN if is_wide(memory) else ""
         terms = []
         for index, stride in zip(at[:-2], strides[:-2], strict=True):
-            terms.append(f"{self._value(index)}{wide if index not in self.literals else ''} * {stride}")
+            terms.append(f"{self._value(index)}{wide if index not in self.literals else ''} * {self._size(stride)}")
         masks = []
         inside = [bool(b.value) for b in op.attributes["in_bounds"]]
-        for d, (index, stride, size, n) in enumerate(zip(at[-2:], strides[-2:], memory.shape[-2:], type_.shape, strict=True)):
+        for d, (index, stride, size, n) in enumerate(zip(at[-2:], strides[-2:], sizes[-2:], type_.shape, strict=True)):
             if n == 1 and inside[d] and self.literals.get(index) == "0":
                 continue
             spread = f"{self._positions(index, n)}{'[None, :]' if d else '[:, None]'}"
-            terms.append(_times(f"{spread}{wide}", stride))
+            terms.append(_times(f"{spread}{wide}", self._size(stride)))
             if not inside[d]:
-                masks.append(f"({spread} < {size})")
+                masks.append(f"({spread} < {self._size(size)})")
         return self._pointer(view, terms), " & ".join(masks)
 
     def _positions(self, at: ir.Value, n: int) -> str:
@@ -149,5 +152,5 @@ class TritonMemory(Descriptors):
         return " + ".join(terms)
 
 
-def _times(index: str, stride: int) -> str:
-    return index if stride == 1 else f"{index} * {stride}"
+def _times(index: str, stride: str) -> str:
+    return index if stride == "1" else f"{index} * {stride}"

@@ -123,7 +123,7 @@ class PingPongPrinter(Printer):
         self.lines = [line.replace(f"= {name}(", f"= {self.name}_{name}(") for line in self.lines]
         return FUNCTIONS[name].replace("@triton.jit", "@gluon.jit").replace(f"def {name}(", f"def {self.name}_{name}(")
 
-    def _walk(self, first: str, apart: int) -> str:
+    def _walk(self, first: str, apart: str) -> str:
         return f"{INDENT}for program in range({first}, {self.programs}, {apart}):"
 
     def _gluon(self, signature: str, *lines: str) -> str:
@@ -146,7 +146,7 @@ class PingPongPrinter(Printer):
         return self._gluon(
             f"_multiply(turn: gl.constexpr, {self._kept()})",
             f"{INDENT}done = 0",
-            self._walk(f"tl.program_id(0) + turn * {self.ctas}", 2 * self.ctas),
+            self._walk(f"tl.program_id(0) + turn * {self.ctas}", f"2 * {self.ctas}"),
             *self.place,
             *self.lines,
             f"{INDENT * 2}done += 1",
@@ -168,12 +168,15 @@ class PingPongPrinter(Printer):
     def _loaded(self) -> str:
         """Returns the arguments of the warp that loads."""
         blocks = [b for ring in self.rings for b in ring.blocks]
-        return ", ".join([*blocks, *(ring.name for ring in self.rings), "filled", "emptied"])
+        return ", ".join([*blocks, *(ring.name for ring in self.rings), *self._loaded_sizes(), "filled", "emptied"])
 
     def _kept(self) -> str:
         """Returns the arguments of a warp group that multiplies."""
         kept = [ring.name for ring in self.rings] + self.stored + list(self.tiles.values())
-        return ", ".join([self.parameters, *kept, "filled", "emptied", "turns"])
+        return ", ".join([self.parameters, *kept, *self._loaded_sizes(), "filled", "emptied", "turns"])
+
+    def _loaded_sizes(self) -> list[str]:
+        return [name for name in self.sizes.values() if name]
 
     # -- the loop
 

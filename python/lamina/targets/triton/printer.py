@@ -18,8 +18,10 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
+from lamina.core.sizes import Size
 from lamina.passes.ir.locations import where
 from lamina.passes.ir.reading import element_of
+from lamina.passes.ir.sizes import read_size
 from lamina.passes.lower.tile_ops import Elsewhere, Refused, TileOps, handlers, refusal
 from lamina.passes.space.contraction import FLOAT8
 from lamina.schedules.contraction import GemmConfig
@@ -90,14 +92,17 @@ class Printer(Pairs, Reductions):
     ) -> None:
         super().__init__(function, name, descriptors, part)
         self.joint = joint and self.multiplies and bool(self.config.joint)
-        self.programs = ir.IntegerAttr(function.attributes["tile.grid"]).value
-        self.ctas = ir.IntegerAttr(function.attributes["tile.ctas"]).value
+        programs, ctas = (read_size(function.attributes[f"tile.{key}"]) for key in ("grid", "ctas"))
         self.pieces: dict[ir.Value, list[str]] = {}  # names of the pieces of a block that is cut
         self.table = self.product_ops if self.multiplies else self.tile_ops
         self.forms = self._forms() | {op: getattr(self, row.__name__) for op, row in handlers(self.table).items()}
-        self.given = part is not None or self.ctas < self.programs
-        n_in = len(self.arguments) - ir.IntegerAttr(function.attributes["tile.outputs"]).value
-        self.names.update({a: f"x{i}" if i < n_in else f"y{i - n_in}" for i, a in enumerate(self.arguments)})
+        self.given = part is not None or ctas != programs
+        memory = self.arguments[:-1] if self.sizes else self.arguments
+        n_in = len(memory) - ir.IntegerAttr(function.attributes["tile.outputs"]).value
+        self.names.update({a: f"x{i}" if i < n_in else f"y{i - n_in}" for i, a in enumerate(memory)})
+        self.names.update(dict.fromkeys(self.arguments[len(memory) :], "sizes"))
+        self.programs = self._size(programs) if self.given and part is None else ""
+        self.ctas = "tl.num_programs(0)" if isinstance(ctas, Size) else str(ctas)
         self.parameters = ", ".join(self.names[a] for a in self.arguments)
 
     def run(self) -> Printed:
@@ -216,7 +221,8 @@ class Printer(Pairs, Reductions):
             self._apply(op)
 
     def _cast_index(self, op: ir.Operation) -> None:
-        (self._pass if op.operands[0] in self.literals else self._apply)(op)
+        known = op.operands[0] in self.literals or self._size_of(op.result) is not None
+        (self._pass if known else self._apply)(op)
 
     def _pass(self, op: ir.Operation) -> None:
         """Passes the operand through: Triton broadcasts by itself, and the CTA that ran a loop has no other to combine with."""

@@ -12,6 +12,7 @@ from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.passes.families.choice import CHOICE, Choice
 from lamina.passes.families.select import FAMILIES
+from lamina.passes.families.surroundings import is_open
 from lamina.passes.tile.row_programs import row_problems
 from lamina.targets import Backend
 
@@ -68,8 +69,8 @@ def _open_problems(module: ir.Module, backend: Backend, options: Options) -> Ite
     planned = any(op.operation.name == "plan.program" for op in module.body.operations)
     extract: Callable[..., ModulePart] = RowPart if planned else Subgraph
     for problem in row_problems(module, gpu, rounds) if planned else (p for f in FAMILIES for p in f.problems(module)):
-        if CHOICE in problem.ops[0].attributes:
-            continue
+        if CHOICE in problem.ops[0].attributes or any(map(is_open, problem.ops)):
+            continue  # chosen already, or without sizes to measure at
         part = extract(problem, rounds)
         if part.key not in asked:
             asked[part.key] = _question(part, problem.candidates(gpu), gpu)

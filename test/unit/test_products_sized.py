@@ -1,0 +1,125 @@
+"""Products with a symbolic number of rows or columns as Lamina's kernels: in Triton's interpreter against float64, and to the cubin."""
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from gpu_programs import Simulated, distribute
+from torch import Tensor, nn
+from torch_mlir import ir
+
+from lamina.core.gpu import Gpu
+from lamina.core.program import Launch
+from lamina.frontend.compiling import stages
+from lamina.schedules import product_cost
+from lamina.schedules.contraction import GemmConfig
+from lamina.schedules.product_cost import GemmWork, for_all_sizes
+from lamina.targets.base import Artifact
+from lamina.targets.nvvm.backend import NvvmBackend
+from lamina.targets.triton import text as triton_text
+
+F, BF16 = nn.functional, torch.bfloat16
+TARGET = "null:nvvm:sm_90a"
+PLAIN = GemmConfig(32, 32, 32, 4, 2)
+SCHEDULES = {
+    "blocks": PLAIN,
+    "pointers": GemmConfig(32, 32, 32, 4, 2, descriptors=0),
+    "persistent": GemmConfig(32, 32, 32, 4, 2, 8, 1),
+    "one row of tiles at a time": GemmConfig(32, 32, 32, 4, 2, 1),
+    "two parts": GemmConfig(32, 32, 32, 4, 2, 8, 1, 2),
+    "ping-pong": GemmConfig(64, 64, 32, 4, 3, 8, 1, ping_pong=1),
+}
+
+
+class Layer(nn.Module):
+    """A model of weights, whose sizes are fixed, and of what computes with them."""
+
+    def __init__(self, compute: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.weight, self.bias = (nn.Parameter(torch.randn(*shape).to(BF16), False) for shape in ((72, 40), (72,)))
+        self.compute = compute
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.compute(x, self.weight, self.bias)
+
+
+MODELS: dict[str, Callable[..., Tensor]] = {
+    "rows": lambda x, w, b: F.gelu(F.linear(x, w, b)),
+    "no bias": lambda x, w, b: F.linear(x, w).float().sin(),
+    "residual": lambda x, w, b: F.linear(F.linear(x, w), w.t().contiguous(), b[:40]) + x,
+    "columns": lambda x, w, b: (w @ x.reshape(-1, 40).t()).tanh(),
+}
+
+
+@pytest.fixture
+def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Launch]]:
+    """Runs what is compiled for TARGET in the simulators; the launches of printed kernels so far."""
+    torch._dynamo.reset()
+    modules: list[ir.Module] = []
+    found: list[Launch] = []
+    keep = stages.keep_kernels
+
+    def kept(module: ir.Module) -> None:
+        keep(module)
+        modules.append(ir.Module.parse(str(module), module.context))
+
+    def loaded(built: stages.Built, *_: Any) -> Callable[..., Any]:
+        module = ir.Module.parse(str(modules[-1]), modules[-1].context)
+        with module.context:
+            printed = triton_text.take(module, True)
+            distribute(module)
+        mine = {kernel.name for kernel in printed}
+        found.extend(s for s in built.program.steps if isinstance(s, Launch) and s.kernel in mine)
+        return lambda *tensors: tuple(Simulated(module, built.program, printed)(*tensors))
+
+    monkeypatch.setattr(stages, "keep_kernels", kept)
+    monkeypatch.setattr(stages, "_loaded", loaded)
+    yield found
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(NvvmBackend, "compile", lambda self, module, *_: Artifact(str(self.target), b"", ()))
+
+
+def compiled(model: Callable[..., Any]) -> Callable[..., Any]:
+    return torch.compile(model, backend="lamina", dynamic=True, options={"target": TARGET, "cache": False})
+
+
+def agrees(model: nn.Module, run: Callable[..., Any], x: Tensor) -> None:
+    with torch.no_grad():
+        got, eager, want = run(x), model(x), copy.deepcopy(model).double()(x.double())
+    assert got.shape == eager.shape and got.dtype == eager.dtype
+    assert (got.double() - want).norm() <= 1.5 * (eager.double() - want).norm() + 1e-5 * want.norm()
+
+
+@pytest.mark.usefixtures("not_compiled")
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_any_number_of_rows(name: str, schedule: str, launches: list[Launch], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(product_cost, "for_all_sizes", lambda *_, **__: SCHEDULES[schedule])
+    model = Layer(MODELS[name])
+    run = compiled(model)
+    for batch, length in ((2, 5), (3, 33), (2, 2), (5, 64), (7, 19)):
+        agrees(model, run, torch.randn(batch, length, 40).to(BF16))
+    assert len(launches) == 5
+    assert len({launch.grid for launch in launches}) > 1
+
+
+def test_the_default_goes_down_to_the_cubin(launches: list[Launch]) -> None:
+    run = compiled(nn.Sequential(nn.Linear(256, 512), nn.GELU()).to(BF16))
+    with torch.no_grad():
+        run(torch.randn(2, 3, 256).to(BF16))
+    assert len(launches) == 1
+
+
+def test_the_default_serves_all_sizes() -> None:
+    gpu = Gpu.named("sm_90a")
+    gelu = GemmWork(1, 64, 3072, 768, ops=40, writes=64 * 3072 * 2)
+    chosen = for_all_sizes(gelu, gpu, rows=True)
+    assert chosen is not None and chosen.parts == 1
+    assert for_all_sizes(GemmWork(1, 8192, 3072, 768, ops=40, writes=8192 * 3072 * 2), gpu, rows=True) == chosen
+    assert for_all_sizes(GemmWork(1, 64, 3072, 768, follows=False), gpu, rows=True) is None
