@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 import lamina
-from lamina.report.explanation import Kernel
+from lamina.report.explanation import KernelStep
 
 
 def chain(x: Tensor, y: Tensor) -> Tensor:
@@ -39,7 +39,7 @@ def normalized(x: Tensor, y: Tensor) -> Tensor:
 SMALL, LARGE = (64, 128), (2048, 2048)
 
 
-def kernels_of(function: Callable[[Tensor, Tensor], Tensor], shape: tuple[int, int]) -> tuple[Kernel, ...]:
+def kernels_of(function: Callable[[Tensor, Tensor], Tensor], shape: tuple[int, int]) -> tuple[KernelStep, ...]:
     return lamina.explain(function, (torch.randn(shape), torch.randn(shape)), show=False).kernels
 
 

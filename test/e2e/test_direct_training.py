@@ -48,7 +48,7 @@ def twins(make: Callable[[], nn.Module]) -> tuple[nn.Module, nn.Module]:
 MODULES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "linear": (lambda: nn.Sequential(nn.Linear(8, 3), nn.ReLU()), (5, 8)),
     "batch norm": (lambda: nn.BatchNorm2d(3), (4, 3, 5, 7)),
-    "convolution": (lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.GELU()), (2, 3, 9, 7)),
+    "convolution": (lambda: nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.GELU()), (2, 3, 9, 7)),
     "encoder layer": (lambda: nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True), (2, 7, 16)),
     "several results": (Branchy, (6, 8)),
 }

@@ -149,7 +149,11 @@ class Simulated:
 
     def _refs(self) -> list[Ref]:
         made = [r for s in self.program.steps if isinstance(s, Call) for r in (*s.outs, *s.owned) if r is not None]
-        return [a for s in self.program.steps if isinstance(s, Launch) for a in (*s.args, *s.scratch)] + made + list(self.program.outputs)
+        return (
+            [a for s in self.program.steps if isinstance(s, Launch) for a in (*s.args, *s.scratch)]
+            + made
+            + list(self.program.outputs)
+        )
 
     def _part(self, memory: list[np.ndarray], ref: Ref) -> np.ndarray:
         return memory[ref.buffer][ref.offset // ITEM_BYTES[ref.dtype] :]

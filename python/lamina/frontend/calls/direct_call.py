@@ -46,6 +46,8 @@ class Watched:
         """Compiles a graph for AOTAutograd."""
         context = torch._guards.TracingContext.try_get()
         plain = context is not None and not getattr(context, "fakify_first_call", False) and is_plain(graph)
+        if context is not None and getattr(context.fw_metadata, "bw_donated_idxs", None):
+            context.fw_metadata.bw_donated_idxs = []  # programs leave saved tensors as they are: a backward pass may run twice
         try:
             run = self._compiler(graph, inputs)
         except Exception as error:  # AOTAutograd keeps it until the graph is needed

@@ -44,9 +44,7 @@ def is_open(value: Any) -> bool:
     """Returns whether a value is symbolic, or a tensor with a symbol among its sizes, strides or offset."""
     if isinstance(value, SYMBOLIC):
         return True
-    if not isinstance(value, Tensor) or value.layout is not torch.strided:
-        return False
-    return any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride(), value.storage_offset()))
+    return _is_strided(value) and any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride(), value.storage_offset()))
 
 
 def elements(value: Tensor) -> SizeLike:
@@ -60,9 +58,14 @@ def is_known(size: Any) -> bool:
 
 
 def is_sized(graph: fx.Graph) -> bool:
-    """Returns whether an argument of a graph has a symbolic size."""
+    """Returns whether an argument of a graph has a symbolic size that each call decides, not one that the values of tensors do."""
     values = [node.meta.get("val") for node in graph.find_nodes(op="placeholder")]
-    return any(is_open(value) for value in values if not isinstance(value, torch.SymFloat | torch.SymBool))
+    sizes = [n for v in values for n in ((*v.shape, *v.stride(), v.storage_offset()) if _is_strided(v) else (v,))]
+    return any(isinstance(n, torch.SymInt) and n.node.has_hint() for n in sizes)
+
+
+def _is_strided(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.layout is torch.strided
 
 
 @contextmanager
