@@ -9,7 +9,7 @@ from torch import Tensor, fx
 from lamina import _native
 from lamina.core.binding.bind import bound, evaluated
 from lamina.core.errors import CompileError
-from lamina.core.sizes import Size, SizeSymbol, symbols_of
+from lamina.core.sizes import Size, SizeLike, SizeSymbol, symbols_of
 from lamina.core.sizes.facts import SizeFacts
 
 from ..calls.call import adapt
@@ -44,11 +44,8 @@ def sources_of(gm: fx.GraphModule) -> dict[str, SizeSource]:
     told: dict[str, SizeFacts] = {}
     needed: set[str] = set()
     for i, node in enumerate(gm.graph.find_nodes(op="placeholder")):
+        sizes = _sizes(node)
         value = node.meta.get("val")
-        if isinstance(value, Tensor):
-            sizes = (*exact_sizes(value.shape), *exact_sizes(value.stride()))
-        else:
-            sizes = (exact(value),) if is_open(value) else ()
         for d, size in enumerate(sizes):
             needed |= symbols_of(size)
             if (name := _name(size)) is None:
@@ -60,6 +57,21 @@ def sources_of(gm: fx.GraphModule) -> dict[str, SizeSource]:
     if missing := sorted(needed - found.keys()):
         raise CompileError(f"no argument of the graph has the size {missing[0]} by itself", remedy="compile per concrete size")
     return {name: replace(source, symbol=told[name]) for name, source in found.items()}
+
+
+def _sizes(argument: fx.Node) -> tuple[SizeLike, ...]:
+    """Returns the sizes that an argument brings: a tensor's sizes and strides, an int's value."""
+    value = argument.meta.get("val")
+    if isinstance(value, Tensor):
+        return (*exact_sizes(value.shape), *exact_sizes(value.stride()))
+    if not is_open(value):
+        return ()
+    try:
+        return (exact(value),)
+    except CompileError:
+        if argument.users:
+            raise
+        return ()  # an int that the graph does not use may be no size
 
 
 def _rank(source: SizeSource) -> tuple[bool, bool]:

@@ -59,9 +59,23 @@ def is_known(size: Any) -> bool:
 
 def is_sized(graph: fx.Graph) -> bool:
     """Returns whether an argument of a graph has a symbolic size that each call decides, not one that the values of tensors do."""
-    values = [node.meta.get("val") for node in graph.find_nodes(op="placeholder")]
-    sizes = [n for v in values for n in ((*v.shape, *v.stride(), v.storage_offset()) if _is_strided(v) else (v,))]
-    return any(isinstance(n, torch.SymInt) and n.node.has_hint() for n in sizes)
+    placeholders = graph.find_nodes(op="placeholder")
+    values = [node.meta.get("val") for node in placeholders]
+    if any(map(_is_size, (n for v in values if _is_strided(v) for n in (*v.shape, *v.stride(), v.storage_offset())))):
+        return True
+    numbers = [node for node, value in zip(placeholders, values, strict=True) if _is_size(value)]
+    return any(node.users for node in numbers) or (bool(numbers) and any(map(_names_size, graph.nodes)))
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, torch.SymInt) and value.node.has_hint()
+
+
+def _names_size(node: fx.Node) -> bool:
+    """Returns whether a size itself stands among the arguments of a node, where inline_sizes has put it."""
+    found: list[Any] = []
+    fx.node.map_aggregate((node.args, node.kwargs), found.append)
+    return any(map(_is_size, found))
 
 
 def _is_strided(value: Any) -> bool:

@@ -81,7 +81,7 @@ def normalize(gm: fx.GraphModule, *, round_intermediates: bool = False) -> Norma
     sized = is_sized(graph)
     for node in graph.nodes:
         _unwrap(node)
-        if not sized:
+        if not sized and (node.users or node.op != "placeholder"):
             _check_static(node)
     _fill_empty(graph)
     draw_together(graph)
