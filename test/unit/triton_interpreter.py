@@ -17,7 +17,7 @@ from triton.runtime.jit import JITFunction
 
 from lamina.schedules.contraction import GemmConfig
 from lamina.targets.triton.compiler import defined
-from lamina.targets.triton.printer import Printed
+from lamina.targets.triton.printed import Printed
 
 _TRUNCATED = interpreter._convert_float
 _PATCHED = interpreter._patch_lang_tensor

@@ -18,7 +18,7 @@ from lamina.core.program import Needs
 from lamina.kernels.gluon import has_gluon
 
 from .ops import POINTERS
-from .printer import Printed
+from .printed import Printed
 from .stages import to_ptx
 
 _log = logging.getLogger("lamina")

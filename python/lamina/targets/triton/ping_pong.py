@@ -23,7 +23,8 @@ from .expressions import INDENT
 from .math import FUNCTIONS
 from .ops import TYPES
 from .pairs import alike
-from .printer import Printed, Printer
+from .printed import Printed
+from .printer import Printer
 
 IMPORTS = """from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -106,6 +107,7 @@ class PingPongPrinter(Printer):
         """Prints the functions and the kernel, with as many stages as fit into shared memory."""
         self.depth = 2
         self._body(self.block)
+        self._size(self.programs)  # so that it is among the functions' arguments
         if not self.loop:
             raise NoPingPong("it has no loop of products")
         stages = min(self.config.stages, (_SHARED - self.shared) // self.bytes)
@@ -124,7 +126,7 @@ class PingPongPrinter(Printer):
         return FUNCTIONS[name].replace("@triton.jit", "@gluon.jit").replace(f"def {name}(", f"def {self.name}_{name}(")
 
     def _walk(self, first: str, apart: str) -> str:
-        return f"{INDENT}for program in range({first}, {self.programs}, {apart}):"
+        return f"{INDENT}for program in range({first}, {self._size(self.programs)}, {apart}):"
 
     def _gluon(self, signature: str, *lines: str) -> str:
         return "\n".join([f"@gluon.jit\ndef {self.name}{signature}:", *lines])
@@ -146,7 +148,7 @@ class PingPongPrinter(Printer):
         return self._gluon(
             f"_multiply(turn: gl.constexpr, {self._kept()})",
             f"{INDENT}done = 0",
-            self._walk(f"tl.program_id(0) + turn * {self.ctas}", f"2 * {self.ctas}"),
+            self._walk(f"tl.program_id(0) + turn * {self.ctas}", f"2 * {self.ctas}" if self.sizes else str(2 * int(self.ctas))),
             *self.place,
             *self.lines,
             f"{INDENT * 2}done += 1",

@@ -12,7 +12,6 @@ Blocks have one dimension, in programs with matrix products two. A program runs 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from torch_mlir import ir
@@ -24,58 +23,14 @@ from lamina.passes.ir.reading import element_of
 from lamina.passes.ir.sizes import read_size
 from lamina.passes.lower.tile_ops import Elsewhere, Refused, TileOps, handlers, refusal
 from lamina.passes.space.contraction import FLOAT8
-from lamina.schedules.contraction import GemmConfig
 
 from .blocks import WIDEN
 from .expressions import BESIDE_ONE, INDENT, literal
 from .loops import dispatch
-from .math import FUNCTIONS
 from .pairs import Pairs
 from .patterns import GELU, activations, meets_one
+from .printed import Printed
 from .reductions import Reductions
-
-HEADER = "import triton\nimport triton.language as tl\n"
-
-
-@dataclass(frozen=True)
-class Printed:
-    """A Triton kernel.
-
-    name        its function's name
-    kernel      the function's text
-    calls       names of functions in targets/triton/math.py that it calls
-    arguments   element type of each parameter, as MLIR writes it, and alignment of its memory in bytes
-    config      warps and stages to compile it with
-    imports     lines before it, for a kernel in Gluon
-    otherwise   the fallback for a kernel in Gluon: the same kernel in plain Triton
-    note        text that is shown beside its name
-    """
-
-    name: str
-    kernel: str
-    calls: tuple[str, ...]
-    arguments: tuple[tuple[str, int], ...]
-    config: GemmConfig
-    imports: str = ""
-    otherwise: "Printed | None" = None
-    note: str = ""
-
-    @property
-    def text(self) -> str:
-        """A module that defines the kernel."""
-        return together([self])
-
-    def instead(self, why: str) -> "Printed":
-        """Copies the kernel, labeled as the fallback for a ping-pong kernel that cannot be used."""
-        return replace(self, kernel=f"# No ping-pong: {why}\n{self.kernel}", note="no ping-pong")
-
-
-def together(kernels: Sequence[Printed]) -> str:
-    """Returns the text of a module with several kernels."""
-    called = dict.fromkeys(name for k in kernels for name in k.calls)
-    imports = "".join(dict.fromkeys(k.imports for k in kernels))
-    texts = (*(FUNCTIONS[name] for name in called), *(k.kernel for k in kernels))
-    return HEADER + imports + "".join(f"\n\n{text}\n" for text in texts)
 
 
 class Printer(Pairs, Reductions):
@@ -92,16 +47,15 @@ class Printer(Pairs, Reductions):
     ) -> None:
         super().__init__(function, name, descriptors, part)
         self.joint = joint and self.multiplies and bool(self.config.joint)
-        programs, ctas = (read_size(function.attributes[f"tile.{key}"]) for key in ("grid", "ctas"))
+        self.programs, ctas = (read_size(function.attributes[f"tile.{key}"]) for key in ("grid", "ctas"))
         self.pieces: dict[ir.Value, list[str]] = {}  # names of the pieces of a block that is cut
         self.table = self.product_ops if self.multiplies else self.tile_ops
         self.forms = self._forms() | {op: getattr(self, row.__name__) for op, row in handlers(self.table).items()}
-        self.given = part is not None or ctas != programs
+        self.given = part is not None or ctas != self.programs
         memory = self.arguments[:-1] if self.sizes else self.arguments
         n_in = len(memory) - ir.IntegerAttr(function.attributes["tile.outputs"]).value
         self.names.update({a: f"x{i}" if i < n_in else f"y{i - n_in}" for i, a in enumerate(memory)})
         self.names.update(dict.fromkeys(self.arguments[len(memory) :], "sizes"))
-        self.programs = self._size(programs) if self.given and part is None else ""
         self.ctas = "tl.num_programs(0)" if isinstance(ctas, Size) else str(ctas)
         self.parameters = ", ".join(self.names[a] for a in self.arguments)
 
@@ -114,7 +68,8 @@ class Printer(Pairs, Reductions):
         self.depth += self.given
         self._body(self.block)
         if self.given:
-            self.head.append(f"{INDENT}for program in tl.range(tl.program_id(0), {self.programs}, {self.ctas}, flatten=True):")
+            programs = self._size(self.programs)
+            self.head.append(f"{INDENT}for program in tl.range(tl.program_id(0), {programs}, {self.ctas}, flatten=True):")
         return self._printed([self._text(self.parameters)])
 
     def _text(self, parameters: str) -> str:

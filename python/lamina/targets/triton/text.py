@@ -9,7 +9,8 @@ from lamina.core.errors import CompileError
 from .blocks import config_of
 from .pairs import either
 from .ping_pong import NoPingPong, PingPongPrinter
-from .printer import Printed, Printer, together
+from .printed import Printed, together
+from .printer import Printer
 
 
 def take(module: ir.Module, descriptors: bool) -> list[Printed]:
