@@ -187,4 +187,4 @@ EPILOGUE = frozenset(
     for op in """addf subf mulf divf negf maximumf minimumf maxnumf minnumf cmpf select extf truncf andi ori xori addi subi muli
     cmpi extui extsi sitofp uitofp""".split()
 ) | frozenset(f"math.{op}" for op in "exp exp2 log log2 sqrt rsqrt erf tanh absf sin cos floor ceil".split())
-"""Operations that a product's epilogue supports (targets/triton/printer.py)."""
+"""Operations that a product's epilogue supports (targets/triton/printing/printer.py)."""

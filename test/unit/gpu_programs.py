@@ -25,7 +25,7 @@ from lamina.frontend.rewrites.normalize import normalize
 from lamina.passes.infra.pipeline import run
 from lamina.passes.plan.program import program_from
 from lamina.targets.levels import pipeline
-from lamina.targets.triton.printed import Printed
+from lamina.targets.triton.printing.printed import Printed
 
 TARGET = "nvvm:sm_90a"
 FLOAT8 = {"f8E4M3FN": torch.float8_e4m3fn, "f8E5M2": torch.float8_e5m2}  # whose bits memory has

@@ -21,7 +21,7 @@ from lamina.schedules.product_cost import GemmWork, candidates, our_seconds
 from lamina.targets.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, for_gpu, join
-from lamina.targets.triton.printed import Printed
+from lamina.targets.triton.printing.printed import Printed
 
 TURNS = GemmConfig(128, 128, 64, 4, 5, 8, 1, ping_pong=1)
 PAIR = "triton{m=128 n=64 k=64 warps=4 stages=5 resident=1 ping_pong=1}"

@@ -13,7 +13,7 @@ from lamina.dialects import context, random, tile
 from lamina.passes.infra.pipeline import run
 from lamina.passes.lower.tile_ops import Refused
 from lamina.targets.registry import tile_ops
-from lamina.targets.triton.ping_pong import PingPongPrinter
+from lamina.targets.triton.printing.ping_pong import PingPongPrinter
 from lamina.targets.triton.text import print_kernel
 
 LINE = 'loc("model.py":7:1)'

@@ -35,7 +35,7 @@ def package(tmp_path: Path) -> Path:
         "passes/lower/philox.py",
         "schedules/base.py",
         "targets/llvm_text.py",
-        "targets/triton/ping_pong.py",
+        "targets/triton/printing/ping_pong.py",
         "kernels/products/ping_pong.py",
         "core/gpu.py",
     ],

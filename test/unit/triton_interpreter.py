@@ -17,7 +17,7 @@ from triton.runtime.jit import JITFunction
 
 from lamina.schedules.contraction import GemmConfig
 from lamina.targets.triton.compiler import defined
-from lamina.targets.triton.printed import Printed
+from lamina.targets.triton.printing.printed import Printed
 
 _TRUNCATED = interpreter._convert_float
 _PATCHED = interpreter._patch_lang_tensor
@@ -95,7 +95,7 @@ def _rounded(values: np.ndarray, source: Any, target: Any, mode: Any) -> np.ndar
 
 
 def call_function(name: str, x: Tensor) -> Tensor:
-    """A function of targets/triton/math.py on the elements of x (f32)."""
+    """A function of targets/triton/printing/math.py on the elements of x (f32)."""
     n = 1 << (x.numel() - 1).bit_length()
     body = (
         f"i = tl.arange(0, {n})\n    tl.store(y + i, {name}(tl.load(x + i, mask=i < {x.numel()}, other=0.0)), mask=i < {x.numel()})"

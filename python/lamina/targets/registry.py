@@ -34,8 +34,8 @@ TARGETS: dict[Kind, TargetEntry] = {
 TILE_OPS = {
     "cpu": "lamina.passes.lower.cpu.tile_ops:TILE_OPS",
     "nvvm": "lamina.passes.lower.simt.tile_ops:TILE_OPS",
-    "Triton": "lamina.targets.triton.printer:Printer.tile_ops",
-    "Triton, products": "lamina.targets.triton.printer:Printer.product_ops",
+    "Triton": "lamina.targets.triton.printing.printer:Printer.tile_ops",
+    "Triton, products": "lamina.targets.triton.printing.printer:Printer.product_ops",
 }
 """Names the table of each lowering of tile programs: how it lowers each op of the tile dialect, or why it refuses it."""
 

@@ -17,9 +17,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ..triton.expressions import BESIDE_ONE, Expressions, literal
-from ..triton.math import FUNCTIONS
-from ..triton.ops import CASTS, TYPES
+from ..triton.printing.expressions import BESIDE_ONE, Expressions, literal
+from ..triton.printing.math import FUNCTIONS
+from ..triton.printing.ops import CASTS, TYPES
 
 PLAIN = '@triton.jit\ndef {name}(value, at, mask, operands):\n    """Nothing follows."""\n    return value'
 

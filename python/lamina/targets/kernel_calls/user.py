@@ -21,7 +21,7 @@ from lamina.core.program import ITEM_BYTES, Call, Launch, Program, Ref
 from lamina.core.program_needs import fixed
 
 from ..triton.compiler import Awaited, CompiledKernel, define, renamed
-from ..triton.printed import HEADER
+from ..triton.printing.printed import HEADER
 from ..triton.stages import ALIGNED, to_ptx
 from .cuda import compile_cuda
 from .hooks import function_of

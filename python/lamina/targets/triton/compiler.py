@@ -17,8 +17,8 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import Needs
 from lamina.kernels.gluon import has_gluon
 
-from .ops import POINTERS
-from .printed import Printed
+from .printing.ops import POINTERS
+from .printing.printed import Printed
 from .stages import to_ptx
 
 _log = logging.getLogger("lamina")

@@ -6,11 +6,11 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 
-from .blocks import config_of
-from .pairs import either
-from .ping_pong import NoPingPong, PingPongPrinter
-from .printed import Printed, together
-from .printer import Printer
+from .printing.blocks import config_of
+from .printing.pairs import either
+from .printing.ping_pong import NoPingPong, PingPongPrinter
+from .printing.printed import Printed, together
+from .printing.printer import Printer
 
 
 def take(module: ir.Module, descriptors: bool) -> list[Printed]:

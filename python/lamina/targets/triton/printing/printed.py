@@ -16,7 +16,7 @@ class Printed:
 
     name        its function's name
     kernel      the function's text
-    calls       names of functions in targets/triton/math.py that it calls
+    calls       names of functions in targets/triton/printing/math.py that it calls
     arguments   element type of each parameter, as MLIR writes it, and alignment of its memory in bytes
     config      warps and stages to compile it with
     imports     lines before it, for a kernel in Gluon

@@ -15,7 +15,7 @@ class Expressions:
     """The state of a function's text while it is printed.
 
     names, literals  text of values: variables and constants
-    calls            names of functions in targets/triton/math.py that are called
+    calls            names of functions in targets/triton/printing/math.py that are called
     lines            the text, which is `depth` levels deep
     """
 
@@ -38,7 +38,7 @@ class Expressions:
         return text
 
     def _call(self, function: str, *operands: str) -> str:
-        """Returns a call of a function in targets/triton/math.py."""
+        """Returns a call of a function in targets/triton/printing/math.py."""
         self.calls[function] = None
         return f"{function}({', '.join(operands)})"
 

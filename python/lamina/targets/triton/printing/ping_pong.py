@@ -120,7 +120,7 @@ class PingPongPrinter(Printer):
     # -- functions
 
     def _function(self, name: str) -> str:
-        """Returns a function of targets/triton/math.py in Gluon, under a name of its own, as kernels in Triton may call the
+        """Returns a function of math.py in Gluon, under a name of its own, as kernels in Triton may call the
         original."""
         self.lines = [line.replace(f"= {name}(", f"= {self.name}_{name}(") for line in self.lines]
         return FUNCTIONS[name].replace("@triton.jit", "@gluon.jit").replace(f"def {name}(", f"def {self.name}_{name}(")

@@ -1,0 +1,1 @@
+"""Prints tile programs as Triton text."""
