@@ -14,9 +14,9 @@ from lamina.core.program import Call
 from lamina.schedules.contraction import GemmConfig
 from lamina.schedules.product_cost import PAIRS, GemmWork, candidates
 from lamina.targets.ptx import assemble
-from lamina.targets.triton import pairs as triton_pairs
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
+from lamina.targets.triton.printing import pairs as triton_pairs
 
 JOINT = "triton{m=32 n=32 k=32 warps=4 stages=2 joint=1}"
 
