@@ -1,0 +1,218 @@
+"""Graphs for sweeps over sizes: each is compiled once, and called with many."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from doors import BACKEND, NO_CACHE
+from torch import Tensor, nn
+
+from lamina.frontend.compiling import stages
+
+F = torch.nn.functional
+Make = Callable[[int, int], tuple[Any, ...]]
+SIZES = ((6, 11), (2, 13), (33, 2), (3, 127), (128, 4), (5, 129), (7, 1000))
+"""The first ones are the hints: no two symbols that a graph does not tie have one hint, nor a constant that it names."""
+ONCE, TRAINED = 1, 2
+
+
+@dataclass(frozen=True)
+class Sized:
+    """A function whose arguments' sizes follow from two numbers, and how often a sweep over SIZES compiles it.
+
+    train  with gradients for its floating arguments: a forward and a backward program
+    exact  eager of f64 is no more precise than the function itself: values are compared with eager's
+    """
+
+    function: Callable[..., Any]
+    make: Make
+    train: bool = False
+    exact: bool = False
+    compiled: int | None = None
+
+    @property
+    def programs(self) -> int:
+        return self.compiled or (TRAINED if self.train else ONCE)
+
+
+@pytest.fixture
+def compilations(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """A list that grows by one with each graph that is compiled."""
+    torch._dynamo.reset()
+    found: list[int] = []
+    compile_ = stages._compile
+
+    def counted(*args: Any, **kwargs: Any) -> stages.Built:
+        found.append(1)
+        return compile_(*args, **kwargs)
+
+    monkeypatch.setattr(stages, "_compile", counted)
+    yield found
+    torch._dynamo.reset()
+
+
+def dynamic(function: Callable[..., Any]) -> Callable[..., Any]:
+    compiled: Callable[..., Any] = torch.compile(function, backend=BACKEND, options=NO_CACHE, dynamic=True)
+    return compiled
+
+
+def x(*shape: int) -> Tensor:
+    return torch.randn(shape)
+
+
+def vectors(b: int, n: int) -> tuple[Any, ...]:
+    return (x(b, n),)
+
+
+def rows(b: int, n: int) -> tuple[Any, ...]:
+    return (x(b, n, 16),)
+
+
+def two(b: int, n: int) -> tuple[Any, ...]:
+    return x(b, n), x(b, n)
+
+
+def images(b: int, _: int) -> tuple[Any, ...]:
+    return (x(b, 3, 12, 14),)
+
+
+def heads(b: int, n: int) -> tuple[Any, ...]:
+    return x(b, 2, n, 8), x(b, 2, n, 8), x(b, 2, n, 8)
+
+
+torch.manual_seed(0)
+LINEAR, UP, DOWN = nn.Linear(16, 32), nn.Linear(16, 64), nn.Linear(64, 16)
+CONV, TABLE = nn.Conv2d(3, 4, 3, padding=1), nn.Embedding(10, 16)
+ENCODER = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, dropout=0.0)
+WEIGHTS = nn.ModuleList([LINEAR, UP, DOWN, CONV, TABLE, ENCODER]).requires_grad_(False)
+"""What the graphs below hold: on a GPU these are moved there first."""
+
+
+def mlp(a: Tensor) -> Tensor:
+    return F.linear(F.gelu(F.linear(F.layer_norm(a, (16,)), UP.weight.to(a.dtype))), DOWN.weight.to(a.dtype)) + a
+
+
+def attention(a: Tensor) -> Tensor:
+    b, n, _ = a.shape
+    q = a.view(b, n, 2, 8).transpose(1, 2)
+    scores = (q @ q.transpose(-1, -2) / 8**0.5).softmax(-1)
+    return (scores @ q).transpose(1, 2).reshape(b, n, 16)
+
+
+def images_norm(a: Tensor) -> Tensor:
+    return F.relu(F.batch_norm(F.conv2d(a, CONV.weight.to(a.dtype)), None, None, training=True))
+
+
+def places(a: Tensor, dim: int) -> Tensor:
+    return torch.arange(a.shape[dim], device=a.device)
+
+
+GRAPHS: dict[str, Sized] = {
+    "softmax": Sized(lambda a: a.softmax(-1), vectors),
+    "log_softmax": Sized(lambda a: a.log_softmax(1), vectors),
+    "layer_norm": Sized(lambda a: F.layer_norm(a, a.shape[1:]), vectors),
+    "rms_norm": Sized(lambda a: a * torch.rsqrt(a.pow(2).mean(-1, keepdim=True) + 1e-6), vectors),
+    "standardized": Sized(lambda a: (a - a.mean(0)) / (a.std(0) + 1e-3), vectors),
+    "sum_rows": Sized(lambda a: a.sum(1), vectors),
+    "sum_columns": Sized(lambda a: a.sum(0), vectors),
+    "sum_all": Sized(lambda a: a.sum(), vectors),
+    # Rows of 256 elements and more are summed up twice (decompositions/ops/moments.py).
+    "var": Sized(lambda a: a.var(1), vectors, compiled=2),
+    "cumsum": Sized(lambda a: a.cumsum(1), vectors),
+    "argmax": Sized(lambda a: a.argmax(1), vectors, exact=True),
+    "amax_columns": Sized(lambda a: a.amax(0), vectors),
+    "broadcast_row": Sized(lambda a, b: a + b, lambda b, n: (x(b, n), x(n))),
+    "broadcast_column": Sized(lambda a, b: a + b, lambda b, n: (x(b, n), x(b, 1))),
+    "outer": Sized(lambda a, b: a[:, None] * b[None, :], lambda b, n: (x(b), x(n))),
+    "expand": Sized(lambda a, b: a.expand(b.shape[0], b.shape[1]).contiguous(), lambda b, n: (x(b, 1), x(b, n))),
+    "view_flat": Sized(lambda a: a.reshape(-1, 16) * 2, rows),
+    "view_whole": Sized(lambda a: a.view(-1) * 2, vectors),
+    "view_heads": Sized(lambda a: a.view(a.shape[0], a.shape[1], 4, 4).transpose(1, 2).contiguous(), rows),
+    "transpose": Sized(lambda a: a.t().contiguous(), vectors),
+    "transposed_sum": Sized(lambda a, b: a.t() + b, lambda b, n: (x(b, n), x(n, b))),
+    "slice_end": Sized(lambda a: a[:, :-1] * 2, lambda b, n: (x(b, n + 2),)),
+    "slice_half": Sized(lambda a: a[: a.shape[0] // 2] * 2, lambda b, n: (x(b + 3, n),)),
+    "slice_step": Sized(lambda a: a[:, ::2] * 2, lambda b, n: (x(b, n + 2),)),
+    "slice_from_the_end": Sized(lambda a, b: a[:, -b.shape[0] :].sum(1), lambda b, n: (x(b, n + 130), x(b))),
+    "differences": Sized(lambda a: a[:, 1:] - a[:, :-1], lambda b, n: (x(b, n + 2),)),
+    "select": Sized(lambda a: a[0] * 2, vectors),
+    "select_last": Sized(lambda a: a[:, -1] * 2, vectors),
+    "chunk": Sized(lambda a: torch.mul(*a.chunk(2, -1)), rows),
+    "cat_rows": Sized(lambda a, b: torch.cat([a, b]).sum(0), lambda b, n: (x(b, n), x(b + 3, n))),
+    "cat_columns": Sized(lambda a, b: torch.cat([a, b], 1) * 2, lambda b, n: (x(b, n), x(b, n + 1))),
+    "stack": Sized(lambda a, b: torch.stack([a, b], 1).amax(1), two),
+    "pad": Sized(lambda a: F.pad(a, (1, 2)), vectors),
+    "pad_negative": Sized(lambda a: F.pad(a, (-1, 2)), lambda b, n: (x(b, n + 1),)),
+    "repeat": Sized(lambda a: a.repeat(2, 3), vectors),
+    "flip": Sized(lambda a: a.flip(1), vectors),
+    # torch's concatenation asks whether a part is one row, as it is for two rows.
+    "roll": Sized(lambda a: a.roll(1, 0), vectors, compiled=2),
+    "arange": Sized(lambda a: torch.arange(a.shape[1], device=a.device) + a, vectors),
+    "full": Sized(lambda a: torch.full((a.shape[0],), a.shape[1], dtype=torch.float32, device=a.device) + 1, vectors, exact=True),
+    "full_u8": Sized(lambda a: torch.full((a.shape[0],), 200, dtype=torch.uint8, device=a.device), vectors, exact=True),
+    "rounded": Sized(lambda a: a.new_ones(math.ceil(a.shape[0] / 4) + 1, int(a.shape[1] / 3) + 2) * a.sum(), vectors),
+    "tril": Sized(lambda a: a.tril(), vectors),
+    "sizes_as_numbers": Sized(lambda a: (a * a.shape[0] / a.shape[1], a / a.shape[1] ** 0.5, a.shape[0] * 3), vectors),
+    "masked": Sized(lambda a: a.masked_fill(places(a, 1)[None] > places(a, 0)[:, None], -1e9).softmax(-1), vectors),
+    "embedding": Sized(lambda i: F.embedding(i, TABLE.weight), lambda b, n: (torch.randint(0, 10, (b, n)),), exact=True),
+    "gather": Sized(lambda a, i: a.gather(1, i), lambda b, n: (x(b, n), torch.randint(0, n, (b, 5)))),
+    "index": Sized(lambda a, i: a[i], lambda b, n: (x(b, n), torch.randint(0, b, (4, 9)))),
+    "matmul": Sized(lambda a, b: (a @ b).relu(), lambda b, n: (x(b, n), x(n, 16))),
+    "bmm": Sized(lambda a, b: a @ b, lambda b, n: (x(b, 5, n), x(b, n, 4))),
+    "linear": Sized(lambda a: F.gelu(F.linear(F.layer_norm(a, (16,)), LINEAR.weight.to(a.dtype))), rows),
+    "attention": Sized(attention, rows),
+    "sdpa": Sized(F.scaled_dot_product_attention, heads),
+    "sdpa_causal": Sized(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), heads),
+    "max_pool": Sized(lambda a: F.max_pool2d(a, 2), images),
+    "avg_pool": Sized(lambda a: F.avg_pool2d(a, 2), images),
+    # torch itself guards whether a batch has 16 images, from which on oneDNN computes.
+    "conv": Sized(lambda a: F.conv2d(a, CONV.weight.to(a.dtype), padding=1).relu(), images, compiled=2),
+    "bf16": Sized(lambda a: (a.bfloat16() * 2).softmax(-1), vectors, exact=True),
+    "train_mlp": Sized(mlp, rows, train=True),
+    "train_layer_norm": Sized(lambda a: F.layer_norm(a, a.shape[1:]), lambda b, n: (x(b, n + 2),), train=True),
+    "train_encoder": Sized(lambda a: ENCODER(a), rows, train=True, exact=True),
+    "train_attention": Sized(attention, rows, train=True),
+    "train_cat": Sized(lambda a, b: torch.cat([a, b], 1).sin(), lambda b, n: (x(b, n), x(b, 5)), train=True),
+    "train_mse": Sized(F.mse_loss, two, train=True),
+    # torch's 16 images, and 256 pixels for the variance.
+    "train_conv": Sized(images_norm, images, train=True, compiled=6),
+}
+
+
+def leaves(args: tuple[Any, ...], dtype: torch.dtype | None = None) -> list[Any]:
+    """Copies of the arguments, floating ones in another dtype."""
+    return [a.to(dtype or a.dtype, copy=True) if a.is_floating_point() else a.clone() for a in args]
+
+
+def observed(function: Callable[..., Any], args: list[Any], train: bool) -> list[Any]:
+    """What a function returns, and where it is trained the gradients of its arguments."""
+    for a in args:
+        a.requires_grad_(train and a.is_floating_point())
+    out = function(*args)
+    results = [*out] if isinstance(out, tuple) else [out]
+    if train:
+        results[0].sin().sum().backward()
+        return [results[0].detach(), *[a.grad for a in args]]
+    return results
+
+
+def sweep(graph: Sized, compiled: Callable[..., Any], device: str = "cpu") -> None:
+    """Compares a compiled function with eager's and, unless the graph is `exact`, with f64, for all SIZES."""
+    for sizes in SIZES:
+        args = tuple(a.to(device) for a in graph.make(*sizes))
+        got = observed(compiled, leaves(args), graph.train)
+        eager = observed(graph.function, leaves(args), graph.train)
+        precise = eager if graph.exact else observed(graph.function, leaves(args, torch.float64), graph.train)
+        for mine, theirs, want in zip(got, eager, precise, strict=True):
+            if not isinstance(theirs, Tensor):
+                assert mine == theirs and type(mine) is type(theirs)
+                continue
+            assert mine.shape == theirs.shape and mine.dtype == theirs.dtype
+            assert mine.stride() == theirs.stride() or mine.numel() < 2, f"strides at {sizes}"
+            off = (mine.double() - want.double()).abs().max()
+            of_eager = (theirs.double() - want.double()).abs().max()
+            bound = 1e-2 if theirs.dtype == torch.bfloat16 else 3e-6
+            assert off <= 4 * of_eager + bound * max(1, want.double().abs().max()), f"off by {off:.1e} at {sizes}"

@@ -1,0 +1,52 @@
+"""On a GPU: one compilation serves all sizes, with eager's values and strides."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from sized_graphs import GRAPHS, WEIGHTS, Sized, compilations, dynamic, sweep
+from torch import Tensor, nn
+
+__all__ = ["compilations"]
+F = torch.nn.functional
+ROWS = ((37, 3), (2, 2), (128, 5), (129, 31), (1000, 4), (4097, 2))
+
+
+@pytest.fixture(scope="module")
+def weights() -> Iterator[None]:
+    """The graphs' weights are on the GPU."""
+    WEIGHTS.to("cuda")
+    yield
+    WEIGHTS.to("cpu")
+
+
+@pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS.keys())
+def test_one_compilation_serves_all_sizes(graph: Sized, compilations: list[int], weights: None) -> None:
+    sweep(graph, dynamic(graph.function), "cuda")
+    assert len(compilations) <= graph.programs
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("train", [False, True], ids=["inference", "training"])
+def test_products_with_a_symbolic_number_of_rows(dtype: torch.dtype, train: bool, compilations: list[int]) -> None:
+    """The products are large enough for Lamina's own kernels, with the ops after them."""
+    up, down = (nn.Linear(n, k, device="cuda", dtype=dtype).requires_grad_(train) for n, k in ((256, 1024), (1024, 256)))
+
+    def mlp(a: Tensor, weights: list[Tensor]) -> Tensor:
+        return F.linear(F.gelu(F.linear(a, *weights[:2])), *weights[2:]) + a
+
+    compiled = dynamic(mlp)
+    held = [*up.parameters(), *down.parameters()]
+    for rows in ROWS:
+        a = torch.randn(*rows, 256, device="cuda", dtype=dtype).requires_grad_(train)
+        toward = torch.randn_like(a)
+
+        def run(fn: object, dtype: torch.dtype, a: Tensor = a, toward: Tensor = toward) -> list[Tensor]:
+            given = [t.detach().to(dtype).requires_grad_(train) for t in (a, *held)]
+            out = fn(given[0], given[1:])  # type: ignore[operator]
+            return [out.detach(), *(torch.autograd.grad(out, given, toward.to(dtype)) if train else ())]
+
+        for mine, theirs, want in zip(run(compiled, dtype), run(mlp, dtype), run(mlp, torch.float64), strict=True):
+            off, of_eager = ((t.double() - want).abs().max() for t in (mine, theirs))
+            assert off <= 2 * of_eager + 1e-3 * want.abs().max(), f"off by {off:.1e}, eager by {of_eager:.1e}, {rows} rows"
+    assert len(compilations) == 1 + train
