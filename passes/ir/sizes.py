@@ -134,6 +134,22 @@ def size_of(value: ir.Value) -> SizeLike | None:
     return None
 
 
+def kernel_size(value: ir.Value) -> SizeLike | None:
+    """Returns the symbolic size that a value of a tile function is: one that is loaded from its last argument. None for others."""
+    if isinstance(value, ir.BlockArgument):
+        return None
+    op = value.owner.operation if isinstance(value.owner, ir.OpView) else value.owner
+    if op.name == "arith.index_cast":
+        return kernel_size(op.operands[0])
+    if op.name != "memref.load" or not isinstance(op.operands[0], ir.BlockArgument):
+        return None
+    block = op.operands[0].owner
+    known = block.owner.attributes.get(KERNEL_SIZES)
+    if known is None or op.operands[0] != block.arguments[-1]:
+        return None
+    return read_size(known[ir.IntegerAttr(op.operands[1].owner.attributes["value"]).value])
+
+
 def size_operands(sizes: Sequence[SizeLike]) -> list[ir.Value]:
     """Creates the operands that a tensor.empty or a reshape takes for its symbolic sizes."""
     return [size_value(n) for n in sizes if isinstance(n, Size)]

@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from ..infra.base import Pass
-from ..ir.sizes import read_size, size_attribute
+from ..ir.sizes import KERNEL_SIZES, read_size, size_attribute
 from .nvvm.clusters import Nvidia
 from .simt.parts import fill
 from .simt.threads import Shape
@@ -56,7 +56,11 @@ def _kernel(tile: ir.Operation, lanes: int) -> None:
     arguments = ir.FunctionType(type_.value).inputs
     grid = read_size(tile.attributes["tile.grid"])
     i64 = ir.IntegerType.get_signless(64)
-    kept = {a: tile.attributes[a] for a in ("tile.align", "tile.alias", "tile.dependent", "tile.outputs") if a in tile.attributes}
+    kept = {
+        a: tile.attributes[a]
+        for a in ("tile.align", "tile.alias", "tile.dependent", "tile.outputs", KERNEL_SIZES)
+        if a in tile.attributes
+    }
     resident = ir.IntegerAttr(tile.attributes["tile.resident"]).value if "tile.resident" in tile.attributes else 0
     new = ir.Operation.create(
         "gpu.func",

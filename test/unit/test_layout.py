@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from lamina.core.layout import Layout
+from lamina.core.sizes import Size, most
 
 
 def layout(t: torch.Tensor) -> Layout:
@@ -78,3 +79,11 @@ def test_span() -> None:
     assert Layout.of((2, 3), (10, 2)).span == 15
     assert Layout.of((), ()).span == 1
     assert Layout.of((3, 0), (1, 1)).span == 0
+
+
+def test_sizes_that_may_be_zero() -> None:
+    """torch's strides count them as 1, which matters for no element."""
+    b, n = Size.of("s0", 4), Size.of("s1", 9) - 2
+    contiguous = Layout.of((b, 3, n), (3 * most(1, n), most(1, n), 1))
+    assert contiguous == Layout.row_major((b, 3, n)) and contiguous.is_dense and contiguous.is_injective
+    assert Layout.of((b, n), (1, b)).is_injective and Layout.of((b, n, 3), (3 * most(1, n), 1, most(1, n))).is_dense

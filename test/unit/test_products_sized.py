@@ -1,27 +1,24 @@
 """Products with a symbolic number of rows or columns as Lamina's kernels: in Triton's interpreter against float64, and to the cubin."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from gpu_programs import Simulated, distribute
+from sized_programs import compiled, launches
 from torch import Tensor, nn
-from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
 from lamina.core.program import Launch
-from lamina.frontend.compiling import stages
 from lamina.schedules import product_cost
 from lamina.schedules.contraction import GemmConfig
 from lamina.schedules.product_cost import GemmWork, for_all_sizes
 from lamina.targets.base import Artifact
 from lamina.targets.nvvm.backend import NvvmBackend
-from lamina.targets.triton import text as triton_text
 
+__all__ = ["launches"]
 F, BF16 = nn.functional, torch.bfloat16
-TARGET = "null:nvvm:sm_90a"
 PLAIN = GemmConfig(32, 32, 32, 4, 2)
 SCHEDULES = {
     "blocks": PLAIN,
@@ -54,39 +51,8 @@ MODELS: dict[str, Callable[..., Tensor]] = {
 
 
 @pytest.fixture
-def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Launch]]:
-    """Runs what is compiled for TARGET in the simulators; the launches of printed kernels so far."""
-    torch._dynamo.reset()
-    modules: list[ir.Module] = []
-    found: list[Launch] = []
-    keep = stages.keep_kernels
-
-    def kept(module: ir.Module) -> None:
-        keep(module)
-        modules.append(ir.Module.parse(str(module), module.context))
-
-    def loaded(built: stages.Built, *_: Any) -> Callable[..., Any]:
-        module = ir.Module.parse(str(modules[-1]), modules[-1].context)
-        with module.context:
-            printed = triton_text.take(module, True)
-            distribute(module)
-        mine = {kernel.name for kernel in printed}
-        found.extend(s for s in built.program.steps if isinstance(s, Launch) and s.kernel in mine)
-        return lambda *tensors: tuple(Simulated(module, built.program, printed)(*tensors))
-
-    monkeypatch.setattr(stages, "keep_kernels", kept)
-    monkeypatch.setattr(stages, "_loaded", loaded)
-    yield found
-    torch._dynamo.reset()
-
-
-@pytest.fixture
 def not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(NvvmBackend, "compile", lambda self, module, *_: Artifact(str(self.target), b"", ()))
-
-
-def compiled(model: Callable[..., Any]) -> Callable[..., Any]:
-    return torch.compile(model, backend="lamina", dynamic=True, options={"target": TARGET, "cache": False})
 
 
 def agrees(model: nn.Module, run: Callable[..., Any], x: Tensor) -> None:

@@ -142,7 +142,18 @@ def test_comparisons_that_sizes_need() -> None:
     """What a symbol's least value shows is proved, and nothing that a hint alone says."""
     assert A > 1 and A >= LEAST and A + 1 > A and 2 * A > A and A * B >= 2 * B and A * 16 > 16 and A > 0
     assert A % 8 < 8 and A // 4 >= 0 and A % 4 * B >= 0 and -A < 0 and abs(-A) == A
-    for open_ in (lambda: A > 2, lambda: A < B, lambda: A - 1 < B - 1, lambda: A // 2 > 1, lambda: B > 100, lambda: A * A > B):
+    assert most(1, A - 2) > A - 3 and A // 4 <= A and A * 4 // 3 >= A and least(A, B) <= B and A % B < B and most(A, B) * C >= C * A
+    assert most(1, A - 2) * C > (A - 3) * C and A // 4 * 4 + 3 >= A
+    for open_ in (
+        lambda: A > 2,
+        lambda: most(1, A - 2) > A - 2,
+        lambda: A // 4 < A // 8 + 1,
+        lambda: A < B,
+        lambda: A - 1 < B - 1,
+        lambda: A // 2 > 1,
+        lambda: B > 100,
+        lambda: A * A > B,
+    ):
         with pytest.raises(Undecided, match="depends on the call"):
             open_()
     assert not below(A, B) and not at_most(A, B) and at_most(A, A) and below(A, A + 1)

@@ -4,7 +4,10 @@ import math
 
 from torch_mlir import ir
 
+from lamina.core.sizes import divisor
+
 from ...ir.reading import number_of
+from ...ir.sizes import kernel_size
 
 MOST = 64  # a larger power of two is of no use
 _LEAST = ("arith.minui", "arith.minsi", "arith.maxui", "arith.maxsi")
@@ -33,6 +36,8 @@ class Divisors:
             return math.gcd(self.of(op.operands[0]) * self.of(op.operands[1]), MOST)
         if op.name in ("arith.addi", "arith.subi", *_LEAST):
             return math.gcd(self.of(op.operands[0]), self.of(op.operands[1]))
+        if (size := kernel_size(value)) is not None:
+            return math.gcd(divisor(size), MOST)
         if op.name == "arith.select":
             return math.gcd(self.of(op.operands[1]), self.of(op.operands[2]))
         return 1

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
-from .sizes import SizeLike, below, typical
+from .sizes import SizeLike, below, typical, where_elements
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class Layout:
     """A strided layout: element [i, j, ...] lies at offset + i*strides[0] + j*strides[1] + ...
 
     `of` and `row_major` make canonical layouts, so that equal layouts compare equal: a dimension of length 1 gets the stride that
-    continues its inner neighbor, and a tensor without elements is row-major.
+    continues its inner neighbor, and a tensor without elements is row-major; strides of symbolic sizes are those for elements.
     """
 
     shape: tuple[SizeLike, ...]
@@ -28,7 +28,7 @@ class Layout:
         normal: list[SizeLike] = []
         inner: SizeLike = 1
         for size, stride in zip(reversed(shape), reversed(strides), strict=True):
-            normal.append(inner if size == 1 else stride)
+            normal.append(inner if size == 1 else where_elements(stride, shape))
             inner = size * normal[-1]
         return Layout(tuple(shape), tuple(reversed(normal)), offset)
 

@@ -87,9 +87,10 @@ def simulate(
             body.run(batch, *values, *[_shared(i, t, batch.ctas) for i, t in enumerate(types[count:])])
             batch.clusters.finish(end)
     written = [v.buffer.words.writer >= 0 if isinstance(v, View) else np.zeros(0, bool) for v in values]
-    if outputs is None:
-        outputs = range(count - _number(function, "tile.outputs", kernel), count) if "tile.outputs" in function.attributes else ()
-    for i in outputs:
+    if outputs is None and "tile.outputs" in function.attributes:
+        memory = count - ("tile.sizes" in function.attributes)  # the last argument holds the sizes, where some are symbolic
+        outputs = range(memory - _number(function, "tile.outputs", kernel), memory)
+    for i in outputs or ():
         _complete(kernel, i, types[i], written[i])
     traffic = [v.buffer if isinstance(v, View) else None for v in values]
     none = Traffic.over(0)
@@ -163,6 +164,8 @@ def _argument(number: int, type_: ir.Type, value: Array | int | float, align: in
         raise ValueError(f"argument {number} is {type_}: a one-dimensional array of {dtype} is needed, not {found}")
     if len(value) < extent:
         raise ValueError(f"argument {number} is {type_}, of {extent} elements; the array has {len(value)}")
+    if not type_.rank:  # the first element of memory whose shape each call decides
+        extent = len(value)
     name = f"argument {number}, {type_}"
     buffer = Buffer(name, "global", value, extent, width_of(type_.element_type), align, _inside(type_, len(value)))
     return view_of(buffer, type_)
@@ -201,7 +204,7 @@ def _shared(number: int, type_: ir.Type, ctas: int) -> View:
 
 def _complete(kernel: str, number: int, type_: ir.Type, written: Array) -> None:
     inside = _inside(type_, len(written))
-    wanted = np.arange(len(written)) < extent_of(type_) if inside is None else inside
+    wanted = np.arange(len(written)) < (extent_of(type_) if type_.rank else len(written)) if inside is None else inside
     missing = np.flatnonzero(wanted & ~written)
     if len(missing):
         raise Fault(

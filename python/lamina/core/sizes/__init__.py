@@ -7,11 +7,10 @@ facts.py    what reports tell of a symbol
 """
 
 from .factors import LEAST, SizeSymbol, Undecided
-from .size import Size, SizeLike, at_most, below, divisor, evaluate, is_symbolic, least, most, symbols_of, typical
+from .size import Size, SizeLike, at_most, below, divisor, evaluate, is_symbolic, least, most, symbols_of, typical, where_elements
 from .text import parse, shown, size_from_json, size_to_json, without_hints
 
 __all__ = [
     "LEAST", "Size", "SizeLike", "SizeSymbol", "Undecided", "at_most", "below", "divisor", "evaluate", "is_symbolic", "least",
-    "most",
-    "parse", "shown", "size_from_json", "size_to_json", "symbols_of", "typical", "without_hints",
+    "most", "parse", "shown", "size_from_json", "size_to_json", "symbols_of", "typical", "where_elements", "without_hints",
 ]  # fmt: skip

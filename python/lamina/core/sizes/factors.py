@@ -1,12 +1,16 @@
 """The factors of symbolic sizes, and bounds of products of them."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 LEAST = 2
 """The least value of a symbol: graphs are captured apart for sizes 0 and 1."""
+
+
+_DEEPEST = 3  # opaque factors that a proof replaces
 
 
 class Undecided(ValueError):
@@ -51,12 +55,43 @@ def positive(difference: Any) -> bool:
     """Returns whether a difference is above 0 for all values of the symbols (True) or for none (False); raises Undecided else."""
     if isinstance(difference, int):
         return difference > 0
-    low, high = _bounds(difference)
-    if low > 0:
+    if _is_positive(difference, _DEEPEST):
         return True
-    if high <= 0:
+    if _is_positive(1 - difference, _DEEPEST):
         return False
     raise Undecided(f"the sign of {difference} depends on the call")
+
+
+@lru_cache(4096)
+def _is_positive(size: Any, depth: int) -> bool:
+    """Returns whether a size is shown to be above 0: by its bounds, or by those of what it is at least."""
+    if isinstance(size, int):
+        return size > 0
+    return _bounds(size)[0] > 0 or (depth > 0 and any(_is_positive(low, depth - 1) for low in _lower(size)))
+
+
+def _lower(size: Any) -> Iterator[Any]:
+    """Yields sizes that a multiple of this one is never below: each replaces an opaque factor by one that it is bounded by."""
+    of = type(size)
+    for factors, k in size.terms:
+        for i, f in enumerate(factors):
+            others = (*factors[:i], *factors[i + 1 :])
+            if not isinstance(f, Opaque) or any(_range(g)[0] < 0 for g in others):
+                continue
+            rest = of(((others, 1),)) if others else 1
+            for by, bound in _bounding(f, from_below=k > 0):
+                yield size * by + k * rest * (bound - of((((f,), 1),)) * by)
+
+
+def _bounding(f: Opaque, *, from_below: bool) -> Iterator[tuple[int, Any]]:
+    """Yields numbers and sizes: the number times the factor is at least, or else at most, the size."""
+    if (f.op == "max") if from_below else (f.op == "min"):
+        yield 1, f.left
+        yield 1, f.right
+    elif f.op == "//" and isinstance(f.right, int) and f.right > 0:
+        yield f.right, f.left - (f.right - 1 if from_below else 0)
+    elif f.op == "%" and not from_below and _bounds(f.right)[0] > 0:
+        yield 1, f.right - 1
 
 
 @lru_cache(4096)

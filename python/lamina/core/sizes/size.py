@@ -10,7 +10,7 @@ the symbols, or raise `Undecided`. A choice that is only about speed compares `t
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -172,6 +172,20 @@ def least(*sizes: "SizeLike") -> "SizeLike":
 def most(*sizes: "SizeLike") -> "SizeLike":
     """Returns the maximum of sizes, evaluated at the call where it is not known before."""
     return chosen("max", sizes)
+
+
+def where_elements(size: "SizeLike", shape: "Sequence[SizeLike]") -> "SizeLike":
+    """Returns a stride of a tensor of this shape that has elements: torch counts sizes that may be 0 as max(1, size)."""
+    if isinstance(size, int) or not any(isinstance(f, Opaque) for factors, _ in size.terms for f in factors):
+        return size
+    guarded = {most(1, n): n for n in shape if isinstance(n, Size)}
+    out: int | Size = 0
+    for factors, k in size.terms:
+        part: int | Size = k
+        for f in map(_factor, factors):
+            part = part * guarded.get(f, f)
+        out = out + part
+    return out
 
 
 def chosen(op: str, sizes: "tuple[SizeLike, ...]") -> "SizeLike":

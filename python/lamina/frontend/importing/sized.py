@@ -66,10 +66,10 @@ def sizes_as_tensors(graph: fx.Graph) -> None:
 def _as_tensor(at: fx.Node, expr: sympy.Expr, env: Any) -> fx.Node:
     """Inserts nodes that compute a size, or a float made of sizes, as a tensor without dimensions."""
     if not expr.free_symbols or expr.is_integer:
-        number = env.create_symintnode(expr, hint=None) if expr.free_symbols else float(expr)
+        number = env.create_symintnode(expr, hint=None) if expr.free_symbols else (int if expr.is_integer else float)(expr)
         dtype = torch.int64 if expr.is_integer else torch.float64
         value = at.meta["val"].new_empty([], dtype=dtype)
-        return insert(at, value, aten.scalar_tensor.default, number, dtype=dtype, device=value.device)
+        return insert(at, value, aten.full.default, [], number, dtype=dtype, device=value.device)
     value = at.meta["val"].new_empty([], dtype=torch.float64)
     parts = [_as_tensor(at, arg, env) for arg in expr.args]
     if isinstance(expr, functions.ToFloat):

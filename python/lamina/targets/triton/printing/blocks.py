@@ -56,16 +56,6 @@ class TritonBlocks(Expressions):
             self.head.append(f"{INDENT}size{place} = tl.load({self.names[self.arguments[-1]]} + {place})")
         return self.sizes[size]
 
-    def _size_of(self, v: ir.Value) -> SizeLike | None:
-        """Returns the symbolic size that a value is; None for others."""
-        op = None if isinstance(v, ir.BlockArgument) else v.owner
-        if op is not None and op.name == "arith.index_cast":
-            return self._size_of(op.operands[0])
-        if op is None or op.name != "memref.load" or not self.sizes or op.operands[0] != self.arguments[-1]:
-            return None
-        place = ir.IntegerAttr(op.operands[1].owner.attributes["value"]).value
-        return list(self.sizes)[place]
-
     def _spread(self, op: ir.Operation) -> None:
         """Records results that are the same in all lanes, because all operands are."""
         if all(self._is_number(v) for v in op.operands):

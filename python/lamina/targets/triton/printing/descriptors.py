@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from lamina.core.sizes import Size, SizeLike, divisor
-from lamina.passes.ir.sizes import DYNAMIC
+from lamina.passes.ir.sizes import DYNAMIC, kernel_size
 
 from .blocks import TritonBlocks
 from .expressions import INDENT
@@ -87,7 +87,7 @@ class Descriptors(TritonBlocks):
         if DYNAMIC not in (*memory.shape, *strides):
             return list(memory.shape), list(strides)
         op = self.views[view]
-        open_ = map(self._size_of, list(op.operands)[1:])  # sizes, then strides
+        open_ = map(kernel_size, list(op.operands)[1:])  # sizes, then strides
         found = [[next(open_) if n == DYNAMIC else n for n in numbers] for numbers in (memory.shape, strides)]
         sizes, steps = ([n for n in numbers if n is not None] for numbers in found)
         assert len(sizes) == len(steps) == memory.rank, "views are of sizes that the kernel takes"

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
+from lamina.passes.ir.sizes import kernel_size
+
 from .blocks import WIDEN, is_wide
 from .descriptors import Descriptors
 
@@ -48,7 +50,7 @@ class TritonMemory(Descriptors):
         self._store(self._value(value), place, mask)
 
     def _read_number(self, op: ir.Operation) -> None:
-        if (size := self._size_of(op.result)) is not None:
+        if (size := kernel_size(op.result)) is not None:
             self.names[op.result] = self._size(size)
             return
         memory, *at = op.operands

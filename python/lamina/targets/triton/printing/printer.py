@@ -20,7 +20,7 @@ from lamina.core.errors import CompileError
 from lamina.core.sizes import Size
 from lamina.passes.ir.locations import where
 from lamina.passes.ir.reading import element_of
-from lamina.passes.ir.sizes import read_size
+from lamina.passes.ir.sizes import kernel_size, read_size
 from lamina.passes.lower.tile_ops import Elsewhere, Refused, TileOps, handlers, refusal
 from lamina.passes.space.contraction import FLOAT8
 
@@ -176,7 +176,7 @@ class Printer(Pairs, Reductions):
             self._apply(op)
 
     def _cast_index(self, op: ir.Operation) -> None:
-        known = op.operands[0] in self.literals or self._size_of(op.result) is not None
+        known = op.operands[0] in self.literals or kernel_size(op.result) is not None
         (self._pass if known else self._apply)(op)
 
     def _pass(self, op: ir.Operation) -> None:

@@ -1,0 +1,46 @@
+"""Programs of symbolic sizes for GPUs, run in the simulators."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from gpu_programs import Simulated, distribute
+from torch_mlir import ir
+
+from lamina.core.program import Launch
+from lamina.frontend.compiling import stages
+from lamina.targets.triton import text as triton_text
+
+TARGET = "null:nvvm:sm_90a"
+
+
+@pytest.fixture
+def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Launch]]:
+    """Runs what is compiled for TARGET in the simulators; the launches of printed kernels so far."""
+    torch._dynamo.reset()
+    modules: list[ir.Module] = []
+    found: list[Launch] = []
+    keep = stages.keep_kernels
+
+    def kept(module: ir.Module) -> None:
+        keep(module)
+        modules.append(ir.Module.parse(str(module), module.context))
+
+    def loaded(built: stages.Built, *_: Any) -> Callable[..., Any]:
+        module = ir.Module.parse(str(modules[-1]), modules[-1].context)
+        with module.context:
+            printed = triton_text.take(module, True)
+            distribute(module)
+        mine = {kernel.name for kernel in printed}
+        found.extend(s for s in built.program.steps if isinstance(s, Launch) and s.kernel in mine)
+        return lambda *tensors: tuple(Simulated(module, built.program, printed)(*tensors))
+
+    monkeypatch.setattr(stages, "keep_kernels", kept)
+    monkeypatch.setattr(stages, "_loaded", loaded)
+    yield found
+    torch._dynamo.reset()
+
+
+def compiled(model: Callable[..., Any]) -> Callable[..., Any]:
+    return torch.compile(model, backend="lamina", dynamic=True, options={"target": TARGET, "cache": False})
