@@ -61,11 +61,13 @@ class SelectKernels(Pass):
 
     target    the GPU whose cost model decides on calls without graph.choice (none: they stay, but depthwise convolutions)
     schedule  the choice for all calls without graph.choice that it can compute; the default decides on others
+    wide_sizes  symbolic sizes may need more than 32 bits, in which Lamina's kernels over them count: libraries get these calls
     """
 
     name: ClassVar[str] = "lamina-select-kernels"
     target: Target | None = None
     schedule: str = ""
+    wide_sizes: bool = False
 
     def run(self, module: ir.Module) -> None:
         """Rewrites the calls; raises CompileError where a `graph.choice` cannot compute its call."""
@@ -85,11 +87,17 @@ class SelectKernels(Pass):
             except Unfit as e:
                 raise CompileError(f"{chosen} cannot compute this: {e}", where=place, remedy="drop graph.choice") from None
             return
+        if self.wide_sizes and any(_is_symbolic(v) for call in problem.ops for v in (*call.operands, *call.results)):
+            return
         default = problem.default(None if self.target is None else self.target.gpu)
         for choice in (default,) if given is None else (given, default):
             with suppress(Unfit):
                 _take(problem, choice, self.target)
                 return
+
+
+def _is_symbolic(value: ir.Value) -> bool:
+    return isinstance(value.type, ir.RankedTensorType) and not value.type.has_static_shape
 
 
 def _take(problem: Problem, choice: Choice, target: Target | None) -> None:

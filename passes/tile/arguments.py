@@ -1,7 +1,8 @@
 """Arguments of tile functions: memory with the layouts that launches give it, and sizes that each call decides.
 
-A function that computes with symbolic sizes takes one more argument, a memref of i64 that holds their values (of i32 where it
-counts in 32 bits); its attribute `tile.sizes` says which. Memory of symbolic shape arrives as a bare memref of its first element.
+A function that computes with symbolic sizes takes one more argument, a memref that holds their values: of i64, or on GPUs of i32,
+where no tensor has more than 2**30 elements (core/binding sees to that). Its attribute `tile.sizes` says which they are. Memory of
+symbolic shape arrives as a bare memref of its first element.
 """
 
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ class KernelSizes:
     entry   its block
     spans   elements from the first to the last of each flat memref
     values  the index value of each size, loaded at the start of the block
-    bits    of a value in memory
+    bits    of a value in memory; with 32, indices may have as many
     """
 
     entry: ir.Block

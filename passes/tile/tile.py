@@ -15,7 +15,6 @@ from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
 from lamina.core.sizes import Size, SizeLike
 from lamina.core.target import Target
-from lamina.schedules.contraction import GemmConfig
 from lamina.schedules.rows import Triton
 
 from ..infra.base import Pass
@@ -52,16 +51,19 @@ class TilePass(Pass):
 
     target               the machine that blocks are chosen for: cpu or nvvm:sm_90a
     round_intermediates  f16 and bf16 values are rounded wherever eager stores them, not only where Lamina stores them
+    wide_sizes           kernels for GPUs count symbolic sizes in 64 bits, not in 32
     """
 
     name: ClassVar[str] = "lamina-tile"
     target: Target = field(default_factory=Target.host)
     round_intermediates: bool = False
+    wide_sizes: bool = False
 
     def run(self, module: ir.Module) -> None:
         """Lowers every function with `graph.kernel`. Raises CompileError for one that has no body or cannot be tiled."""
         early = _early(self.target)
         launched, starts = layouts(module), alignments(module)
+        size_bits = 32 if self.target.is_gpu and not self.wide_sizes else 64
         for op in list(module.body.operations):
             f = op.operation
             if f.name == "func.func" and "graph.kernel" in f.attributes:
@@ -71,7 +73,7 @@ class TilePass(Pass):
                 arguments = launched.get(name) or _contiguous(f)
                 aligned = starts.get(name, [ALIGNED] * len(arguments))
                 with f.location:
-                    new = _lower(Kernel(f, arguments, aligned), self.target, self.round_intermediates)
+                    new = _lower(Kernel(f, arguments, aligned), self.target, self.round_intermediates, size_bits)
                 if early(new):
                     new.attributes["tile.dependent"] = ir.UnitAttr.get()
                 f.erase()
@@ -104,12 +106,12 @@ def _contiguous(f: ir.Operation) -> list[Argument]:
     return [Argument(element, Layout.row_major(shape_of(v))) for element, v in zip(elements, values, strict=True)]
 
 
-def _lower(kernel: Kernel, target: Target, round_half: bool) -> ir.Operation:
+def _lower(kernel: Kernel, target: Target, round_half: bool, size_bits: int) -> ir.Operation:
     """Emits the tile program of a kernel function; an empty one where its results have no elements."""
     if all(0 in t.layout.shape for t in kernel.outs):
-        return _describe(_function(kernel, None), kernel, {}, grid=0, bytes=0, flops=0)
+        return _describe(_function(kernel, None, size_bits), kernel, {}, grid=0, bytes=0, flops=0)
     program = program_of(kernel, target, round_half)
-    new = _function(kernel, program)
+    new = _function(kernel, program, size_bits)
     _describe(new, kernel, program.spread, grid=program.grid, bytes=program.bytes, flops=program.flops)
     if isinstance(program.triton, Triton):
         send(new, program.triton.warps, program.triton.stages)
@@ -118,12 +120,12 @@ def _lower(kernel: Kernel, target: Target, round_half: bool) -> ir.Operation:
     return new
 
 
-def _function(kernel: Kernel, program: TileProgram | None) -> ir.Operation:
+def _function(kernel: Kernel, program: TileProgram | None, size_bits: int) -> ir.Operation:
     """Creates the tile function beside the kernel function. program: writes its body; None leaves it empty."""
     with ir.InsertionPoint(kernel.function):
         new = func.FuncOp(kernel.name, (kernel.types, []))
         body = new.add_entry_block()
-        sizes = KernelSizes(body, bits=32 if program is not None and isinstance(program.triton, GemmConfig) else 64)
+        sizes = KernelSizes(body, bits=size_bits)
         with ir.InsertionPoint(body):
             if program is not None:
                 number = ir.Operation.create("tile.program_id", results=[ir.IndexType.get()]).results[0]

@@ -10,7 +10,7 @@ from torch.export import Dim
 
 import lamina
 from lamina.core.sizes import parse, shown
-from lamina.frontend.compiling import stages
+from lamina.frontend.compiling import sized
 from lamina.report.explanation import Explanation, Peaks
 
 SHAPES = ({0: Dim("batch", max=64), 1: Dim.AUTO},)
@@ -80,7 +80,7 @@ def test_a_graph_compiled_per_size_says_why(monkeypatch: pytest.MonkeyPatch) -> 
     def refuse(*args: Any) -> Any:
         raise lamina.CompileError("no symbols today")
 
-    monkeypatch.setattr(stages, "sources_of", refuse)
+    monkeypatch.setattr(sized, "sources_of", refuse)
     found = explain(Model(), (torch.randn(4, 10, 19),), dynamic_shapes=SHAPES)
     (graph,) = found.graphs
     assert graph.per_size == "no symbols today" and not graph.symbols

@@ -1,13 +1,18 @@
 """Kernels over symbolic sizes that lamina-distribute lowers for GPUs: in the simulator, against float64."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from sized_programs import compiled, launches
 from torch import Tensor
 
+from lamina.core.binding import bind
+from lamina.core.options import Options
 from lamina.core.program import Launch
+from lamina.frontend.compiling import stages
+from lamina.targets.nvvm.backend import NvvmBackend
 
 __all__ = ["launches"]
 F = torch.nn.functional
@@ -57,3 +62,39 @@ def test_any_size(name: str, launches: list[Launch]) -> None:
         got, want = run(x), kernel(x.double())
         assert got.shape == want.shape
         assert (got - want).abs().max() <= 3e-6 * max(1, want.abs().max())
+
+
+def test_larger_tensors_than_32_bits_count(launches: list[Launch], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels count in 32 bits; the first call with larger tensors compiles those that count in 64, which serve such calls."""
+    monkeypatch.setattr(bind, "MOST_IN_32_BITS", 1000)
+    compiled_with: list[bool] = []
+    build = stages._build
+
+    def watched(gm: Any, options: Options, *others: Any) -> stages.Built:
+        compiled_with.append(options.wide_sizes)
+        return build(gm, options, *others)
+
+    monkeypatch.setattr(stages, "_build", watched)
+    run = compiled(lambda x: (x.exp() + 1).sum(0))
+    for sizes in ((6, 11), (3, 128), (33, 40), (50, 41)):
+        x = vectors(*sizes)
+        torch.testing.assert_close(run(x), (x.exp() + 1).sum(0))
+    assert compiled_with == [False, True]
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_width_of_indices(wide: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A division of indices, which symbolic sizes need most, is several times as long in 64 bits."""
+    texts: list[str] = []
+    to_ptx = NvvmBackend.to_ptx
+
+    def kept(self: NvvmBackend, llvm: str) -> str:
+        texts.append(to_ptx(self, llvm))
+        return texts[-1]
+
+    monkeypatch.setattr(NvvmBackend, "to_ptx", kept)
+    torch._dynamo.reset()
+    options = {"target": "null:nvvm:sm_90a", "cache": False, "wide_sizes": wide}
+    run = torch.compile(lambda x, y: x.t().reshape(-1) + y, backend="lamina", dynamic=True, options=options)
+    run(torch.randn(6, 11), torch.randn(66))
+    assert ("div.u64" in texts[0] or "rem.u64" in texts[0]) == wide

@@ -4,29 +4,44 @@ from math import inf, prod
 
 from torch_mlir import ir
 
+from lamina.core.binding.bind import MOST_IN_32_BITS
+
 from ...ir.emit import Emit, replace
 from ...ir.index_ranges import GROWS, Ranges
 from ...ir.reading import element_of, nested
+from ...ir.sizes import KERNEL_SIZES
 
-LARGEST = 1 << 30  # elements or numbers; programs past the end exceed it a little
 WIDE, NARROW = 64, 32
 
 
 def width(device: ir.Operation) -> int:
     """Returns the bits of an index, 32 or 64, that are enough for every kernel of a gpu.module."""
     ranges = Ranges()
-    return NARROW if all(_is_small(op, ranges) for op in nested(device)) else WIDE
+    functions = [o.operation for o in device.regions[0].blocks[0].operations]
+    return NARROW if all(_is_small(op, ranges, _bounds_sizes(f)) for f in functions for op in nested(f)) else WIDE
 
 
-def _is_small(op: ir.Operation, ranges: Ranges) -> bool:
-    """Returns whether the numbers and buffers of one op allow for indices of 32 bits."""
+def _bounds_sizes(function: ir.Operation) -> bool:
+    """Returns whether a function's symbolic sizes, among them the elements of its buffers, are known to fit in 32 bits."""
+    if KERNEL_SIZES not in function.attributes:
+        return False
+    *_, sizes = _inputs(function)
+    return element_of(sizes) == ir.IntegerType.get_signless(NARROW)
+
+
+def _inputs(function: ir.Operation) -> list[ir.Type]:
+    return list(ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).inputs)
+
+
+def _is_small(op: ir.Operation, ranges: Ranges, bounded: bool) -> bool:
+    """Returns whether the numbers and buffers of one op allow for indices of 32 bits. bounded: so do symbolic sizes."""
     if op.name == "arith.constant" and isinstance(op.results[0].type, ir.IndexType):
-        return abs(ir.IntegerAttr(op.attributes["value"]).value) <= LARGEST
+        return abs(ir.IntegerAttr(op.attributes["value"]).value) <= MOST_IN_32_BITS
     if op.name == "gpu.func":
-        return all(_reach(a.type) <= LARGEST for a in op.regions[0].blocks[0].arguments)
+        return all(_is_near(a.type, bounded) for a in op.regions[0].blocks[0].arguments)
     if op.name in GROWS:
         return _fits(ranges, op.results[0])
-    return not op.name.startswith("memref.") or all(_reach(r.type) <= LARGEST for r in op.results)
+    return not op.name.startswith("memref.") or all(_is_near(r.type, bounded) for r in op.results)
 
 
 def _fits(ranges: Ranges, value: ir.Value) -> bool:
@@ -36,18 +51,16 @@ def _fits(ranges: Ranges, value: ir.Value) -> bool:
     return (low == -inf or low >= -(1 << 31)) and (high == inf or high < 1 << 31)
 
 
-def _reach(of: ir.Type) -> int:
-    """Returns the elements from a buffer's first to its last; more than LARGEST where that is not known."""
+def _is_near(of: ir.Type, bounded: bool) -> bool:
+    """Returns whether a buffer has at most MOST_IN_32_BITS elements from its first to its last; `bounded` where its sizes are
+    symbolic."""
     if not isinstance(of, ir.MemRefType):
-        return 0
-    if not of.has_static_shape:
-        return LARGEST + 1
+        return True
     strides, offset = of.get_strides_and_offset()
-    if any(s == ir.ShapedType.get_dynamic_stride_or_offset() for s in (*strides, offset)):
-        return LARGEST + 1
-    return (
-        offset + 1 + sum((size - 1) * abs(stride) for size, stride in zip(of.shape, strides, strict=True)) if prod(of.shape) else 0
-    )
+    if not of.has_static_shape or ir.ShapedType.get_dynamic_stride_or_offset() in (*strides, offset):
+        return bounded
+    reach = offset + 1 + sum((size - 1) * abs(stride) for size, stride in zip(of.shape, strides, strict=True))
+    return prod(of.shape) == 0 or reach <= MOST_IN_32_BITS
 
 
 def saturate(op: ir.Operation) -> None:

@@ -35,6 +35,8 @@ class Options:
     freeze_weights       the user promises that parameters and buffers do not change in place while the model is compiled, so that
                          graphs without gradients may keep packed copies of them on the CPU
     round_intermediates  round f16 and bf16 values inside kernels where eager stores them
+    wide_sizes           on a GPU, kernels over symbolic sizes count in 64 bits. By default they count in 32 bits, and a program
+                         that meets tensors of more than 2**30 elements is compiled once more with this option
     cache                use the on-disk cache
     cuda_graphs          on a GPU, run programs as CUDA graphs, recorded after some calls: "auto" where measurement shows that
                          launches bound the program and the graph is faster, True wherever possible, False never
@@ -50,6 +52,7 @@ class Options:
     fold_weights: int = 0
     freeze_weights: bool = False
     round_intermediates: bool = False
+    wide_sizes: bool = False
     cache: bool = True
     cuda_graphs: CudaGraphs = "auto"
     graph_limit: int = 64

@@ -37,6 +37,7 @@ def pipeline(
     round_intermediates: bool = False,
     fold_bytes: int = 0,
     freeze_weights: bool = False,
+    wide_sizes: bool = False,
 ) -> str:
     """Writes the pipeline from level `start` to level `end`, "builtin.module()" when they are the same.
 
@@ -47,7 +48,7 @@ def pipeline(
         if level not in LEVELS:
             raise CompileError(f"no level is called {level!r}", remedy=f"levels: {', '.join(LEVELS)}")
     goal = Target.parse(target).machine
-    steps = registry.steps(goal, round_intermediates=round_intermediates, freeze_weights=freeze_weights)
+    steps = registry.steps(goal, round_intermediates=round_intermediates, freeze_weights=freeze_weights, wide_sizes=wide_sizes)
     graph = (
         "lamina-name-sizes",
         "lamina-random-bits",
@@ -67,7 +68,7 @@ def pipeline(
         "linalg": (TORCH_TO_LINALG,),
         "graph": graph,
         "plan": (*steps.choose, "lamina-plan"),
-        "tile": (f"lamina-tile{options(target=goal, round_intermediates=round_intermediates)}", *steps.launch),
+        "tile": (f"lamina-tile{steps.tile}", *steps.launch),
     }
     way = LEVELS[LEVELS.index(start) + 1 : LEVELS.index(end) + 1]
     return f"builtin.module({','.join(step for level in way for step in to[level])})"

@@ -51,9 +51,10 @@ def backend(target: Target) -> Backend:
     return made
 
 
-def steps(target: Target, *, round_intermediates: bool, freeze_weights: bool) -> Steps:
-    """Returns the passes in which a target differs from others, under two of lamina.Options."""
-    found: Steps = _load(TARGETS[target.kind].steps)(target, round_intermediates=round_intermediates, freeze_weights=freeze_weights)
+def steps(target: Target, **chosen: bool) -> Steps:
+    """Returns the passes in which a target differs from others, under round_intermediates, freeze_weights and wide_sizes of
+    lamina.Options."""
+    found: Steps = _load(TARGETS[target.kind].steps)(target, **chosen)
     return found
 
 

@@ -10,6 +10,7 @@ class Steps:
     layout  lamina-layout, with the target's preferences
     split   options of lamina-split-reductions
     fuse    options of lamina-fuse
+    tile    options of lamina-tile
     choose  passes that replace library calls of hot ops, before lamina-plan
     launch  passes that join kernels, after lamina-tile
     """
@@ -17,6 +18,7 @@ class Steps:
     layout: str
     split: str = ""
     fuse: str = ""
+    tile: str = ""
     choose: tuple[str, ...] = ()
     launch: tuple[str, ...] = ()
 

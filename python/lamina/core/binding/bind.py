@@ -16,10 +16,17 @@ from .arena import ALIGN, ArenaSlot, live_bytes, place
 T = TypeVar("T")
 
 MOST_BYTES = 1 << 62
+MOST_IN_32_BITS = 1 << 30
+"""Elements or numbers that kernels with indices of 32 bits compute with; programs past the end exceed it a little."""
+
+
+class Narrow(OverflowError):
+    """Raised for sizes that are too large for kernels that count in 32 bits (Options.wide_sizes)."""
 
 
 def bound(program: Program, symbols: Mapping[str, int]) -> Program:
-    """Returns the program for these values of its symbols. Raises OverflowError where memory would take 2**62 bytes or more."""
+    """Returns the program for these values of its symbols. Raises OverflowError where memory would take 2**62 bytes or more, and
+    Narrow for sizes that need wider kernels."""
     numbers = evaluated(replace(program, sizes=(), buffers=(), constants=()), symbols)
     constants = list(program.constants)
     buffers: list[Buffer] = []
@@ -45,9 +52,10 @@ def bound(program: Program, symbols: Mapping[str, int]) -> Program:
 
 
 def _constant(values: list[int], item: int) -> Constant:
-    """Returns the values of sizes as integers of `item` bytes. Raises OverflowError for one that has no room there."""
-    if max(values) >= 1 << (8 * item - 1):
-        raise OverflowError(f"a size of {max(values)} is larger than a kernel that counts in {8 * item} bits can compute with")
+    """Returns the values of sizes as integers of `item` bytes. Raises Narrow for one that is too large for kernels that count in
+    32 bits."""
+    if item == 4 and max(values) > MOST_IN_32_BITS:
+        raise Narrow(f"a size of {max(values)} is larger than a kernel that counts in 32 bits can compute with")
     return Constant(f"i{8 * item}", (len(values),), np.array(values, f"<i{item}").tobytes())
 
 

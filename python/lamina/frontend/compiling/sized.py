@@ -2,18 +2,20 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, fx
 
 from lamina import _native
-from lamina.core.binding.bind import bound, evaluated
+from lamina.core.binding.bind import Narrow, bound, evaluated
 from lamina.core.errors import CompileError
+from lamina.core.options import Options
 from lamina.core.sizes import Size, SizeLike, SizeSymbol, symbols_of
 from lamina.core.sizes.facts import SizeFacts
 
 from ..calls.call import adapt
-from ..fx.sizes import exact, exact_sizes, is_open, symbol_of
+from ..fx.sizes import exact, exact_sizes, is_open, symbol_of, unguarded
 
 if TYPE_CHECKING:
     from .stages import Built
@@ -95,15 +97,22 @@ class SizedProgram(_native.BySizes):
     captured  the tensors that the graph holds
     sources   where the symbols' values are found
     load      makes a program with numbers callable
+    widen     compiles the graph with Options.wide_sizes, for calls with tensors that its kernels do not count
     """
 
     def __init__(
-        self, built: "Built", captured: tuple[Tensor, ...], sources: dict[str, SizeSource], load: Callable[["Built"], Run]
+        self,
+        built: "Built",
+        captured: tuple[Tensor, ...],
+        sources: dict[str, SizeSource],
+        load: Callable[["Built"], Run],
+        widen: Callable[[], "Built"],
     ) -> None:
         super().__init__([(s.argument, s.dim, s.of_stride) for s in sources.values()], self.bind, BOUND)
         self.built = built
         self.sources = sources
         self._captured, self._load, self._names = captured, load, tuple(sources)
+        self._wide = cache(widen)
         self._boxed_call = True  # on the instance: torch._dynamo.disable copies its attributes, not the class's
 
     @property
@@ -126,4 +135,33 @@ class SizedProgram(_native.BySizes):
     def _numbers(self, symbols: dict[str, int]) -> "Built":
         """Returns the program for these values of its symbols."""
         built = self.built
-        return replace(built, program=bound(built.program, symbols), interface=evaluated(built.interface, symbols))
+        try:
+            program = bound(built.program, symbols)
+        except Narrow:
+            built = self._wide()
+            program = bound(built.program, symbols)
+        return replace(built, program=program, interface=evaluated(built.interface, symbols))
+
+
+def sized_program(
+    gm: fx.GraphModule,
+    options: Options,
+    build: "Callable[..., Built]",
+    captured: "Callable[[Built], tuple[Tensor, ...]]",
+    load: "Callable[[Built], Run]",
+) -> SizedProgram:
+    """Compiles a graph with symbolic sizes. Raises CompileError where it can be compiled for some sizes only.
+
+    build     compiles it with `options=`
+    captured  returns the tensors that the graph holds, for what build returned
+    load      makes a program with numbers callable
+    """
+
+    def built(chosen: Options) -> "Built":
+        with unguarded(gm.graph):
+            return build(options=chosen)
+
+    with unguarded(gm.graph):
+        sources = sources_of(gm)
+    made = built(options)
+    return SizedProgram(made, captured(made), sources, load, lambda: built(replace(options, wide_sizes=True)))

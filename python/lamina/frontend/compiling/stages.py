@@ -8,6 +8,7 @@ A graph seen before comes out of the cache without MLIR being imported.
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, fx
@@ -28,12 +29,12 @@ from ..custom.substitute import with_kernels
 from ..decompositions.table import table
 from ..fx.aliases import ViewResult
 from ..fx.destination import Destination, check_devices, destination
-from ..fx.sizes import is_sized, unguarded
+from ..fx.sizes import is_sized
 from ..rewrites.normalize import Normalized, normalize
 from . import stored
 from .fingerprint import fingerprint
 from .null import Null
-from .sized import SizedProgram, sources_of
+from .sized import SizedProgram, sized_program
 from .stored import Stored
 from .tuning import UNSEEN, Session, choose_configs, choose_kernels, may_choose, tuning_state
 
@@ -78,10 +79,9 @@ def compile_graph(
     from ..calls.call import adapt
 
     if is_sized(gm.graph):
-        with unguarded(gm.graph):
-            sources = sources_of(gm)
-            built = build(gm, example_inputs, options=options, target=target, watch=watch)
-        run = SizedProgram(built, _captured(gm, built), sources, lambda of: _loaded(of, options or Options(), ()))
+        given = options or Options()
+        compiled = partial(build, gm, example_inputs, target=target, watch=watch)
+        run = sized_program(gm, given, compiled, partial(_captured, gm), lambda of: _loaded(of, given, ()))
         if listener is not None:
             listener(run)
         return run
@@ -291,6 +291,7 @@ def run_passes(
         round_intermediates=options.round_intermediates,
         fold_bytes=options.fold_weights and max(options.fold_weights, FoldConstants.max_bytes),
         freeze_weights=options.freeze_weights,
+        wide_sizes=options.wide_sizes,
     )
     on_pass = (lambda _, path: watch(path, module)) if watch else None
     for timing in run(steps, module, instrumentation=Instrumentation(verify_each=verify_each, on_pass=on_pass)):

@@ -9,15 +9,16 @@ _SPLIT = options(rows=32, columns=131072, parts=1024, programs=1056)
 _FUSE = options(balance=16)  # an H200 does 67e12 f32 operations while it moves 4.3e12 bytes
 
 
-def steps(target: Target, *, round_intermediates: bool, freeze_weights: bool) -> Steps:
+def steps(target: Target, *, round_intermediates: bool, freeze_weights: bool, wide_sizes: bool) -> Steps:
     """Returns the passes for a GPU, which packs no weights."""
     for_target = options(target=target)
     return Steps(
         layout=f"lamina-layout{for_target}",
         split=_SPLIT,
         fuse=_FUSE,
+        tile=options(target=target, round_intermediates=round_intermediates, wide_sizes=wide_sizes),
         choose=(
-            f"lamina-select-kernels{for_target}",
+            f"lamina-select-kernels{options(target=target, wide_sizes=wide_sizes)}",
             f"lamina-vendor-calls{for_target}",
             f"lamina-custom-epilogue{options(round_intermediates=round_intermediates)}",
         ),
