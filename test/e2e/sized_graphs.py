@@ -84,10 +84,10 @@ def heads(b: int, n: int) -> tuple[Any, ...]:
 
 
 torch.manual_seed(0)
-LINEAR, UP, DOWN = nn.Linear(16, 32), nn.Linear(16, 64), nn.Linear(64, 16)
+LINEAR, UP, DOWN, QKV = nn.Linear(16, 32), nn.Linear(16, 64), nn.Linear(64, 16), nn.Linear(16, 48)
 CONV, TABLE = nn.Conv2d(3, 4, 3, padding=1), nn.Embedding(10, 16)
 ENCODER = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, dropout=0.0)
-WEIGHTS = nn.ModuleList([LINEAR, UP, DOWN, CONV, TABLE, ENCODER]).requires_grad_(False)
+WEIGHTS = nn.ModuleList([LINEAR, UP, DOWN, QKV, CONV, TABLE, ENCODER]).requires_grad_(False)
 """What the graphs below hold: on a GPU these are moved there first."""
 
 
@@ -100,6 +100,12 @@ def attention(a: Tensor) -> Tensor:
     q = a.view(b, n, 2, 8).transpose(1, 2)
     scores = (q @ q.transpose(-1, -2) / 8**0.5).softmax(-1)
     return (scores @ q).transpose(1, 2).reshape(b, n, 16)
+
+
+def parts_of_a_projection(a: Tensor) -> Tensor:
+    b, n, _ = a.shape
+    q, k, v = F.linear(a, QKV.weight.to(a.dtype)).view(b, n, 3, 2, 8).permute(2, 0, 3, 1, 4).unbind(0)
+    return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(b, n, 16)
 
 
 def images_norm(a: Tensor) -> Tensor:
@@ -179,6 +185,7 @@ GRAPHS: dict[str, Sized] = {
     "train_layer_norm": Sized(lambda a: F.layer_norm(a, a.shape[1:]), lambda b, n: (x(b, n + 2),), train=True),
     "train_encoder": Sized(lambda a: ENCODER(a), rows, train=True, exact=True),
     "train_attention": Sized(attention, rows, train=True),
+    "train_projection": Sized(parts_of_a_projection, rows, train=True),
     "train_cat": Sized(lambda a, b: torch.cat([a, b], 1).sin(), lambda b, n: (x(b, n), x(b, 5)), train=True),
     "train_mse": Sized(F.mse_loss, two, train=True),
     # torch's 16 images, and 256 pixels for the variance.

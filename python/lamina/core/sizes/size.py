@@ -12,7 +12,7 @@ the symbols, or raise `Undecided`. A choice that is only about speed compares `t
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from .factors import LEAST, Factor, Opaque, SizeSymbol, Terms, Undecided, positive, product
@@ -59,7 +59,7 @@ class Size(_Number):
         return True  # not known to be 0
 
     def __add__(self, other: "SizeLike") -> "SizeLike":
-        return _normal([*self.terms, *_terms(other)])
+        return _sum(self, other)
 
     __radd__ = __add__
 
@@ -73,7 +73,7 @@ class Size(_Number):
         return self * -1 + other
 
     def __mul__(self, other: "SizeLike") -> "SizeLike":
-        return _normal([(product(f, g), k * n) for f, k in self.terms for g, n in _terms(other)])
+        return _product(self, other)
 
     __rmul__ = __mul__
 
@@ -217,6 +217,21 @@ def _normal(terms: list[tuple[tuple[Factor, ...], int]]) -> "SizeLike":
     return Size(tuple(sorted(kept, key=lambda t: (-len(t[0]), [str(f) for f in t[0]]))))
 
 
+# A graph's layouts and spaces are made of few sizes, again and again.
+_KEPT = 1 << 14
+
+
+@lru_cache(_KEPT)
+def _sum(one: Size, other: "SizeLike") -> "SizeLike":
+    return _normal([*one.terms, *_terms(other)])
+
+
+@lru_cache(_KEPT)
+def _product(one: Size, other: "SizeLike") -> "SizeLike":
+    return _normal([(product(f, g), k * n) for f, k in one.terms for g, n in _terms(other)])
+
+
+@lru_cache(_KEPT)
 def _divmod(whole: "SizeLike", by: "SizeLike") -> "tuple[SizeLike, SizeLike]":
     """Returns quotient and remainder: by every term that the divisor divides exactly, and opaque for the rest."""
     if by == 0:

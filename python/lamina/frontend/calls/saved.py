@@ -32,9 +32,11 @@ def release(forward: fx.GraphModule, backward: fx.GraphModule, results: int) -> 
     storages of their own, as nobody can observe that.
 
     A backward graph that returns such a tensor, or that reads memory by its strides, depends on the strides that it was traced
-    with.
+    with. So does one of symbolic sizes: AOTAutograd takes no symbolic strides from the compiler.
     """
-    if any(node.op == "call_function" and "as_strided" in str(node.target) for node in backward.graph.nodes):
+    if is_sized(forward.graph) or any(
+        node.op == "call_function" and "as_strided" in str(node.target) for node in backward.graph.nodes
+    ):
         return
     returned = _outputs(forward)
     seen = {
