@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.export import Dim, ShapesCollection
 
 import lamina
-from lamina.frontend.compiling import stages
+from lamina.frontend.compiling import sized, stages
 
 OPTIONS = {"cache": False}
 ERROR = lamina.CompileError
@@ -238,7 +238,7 @@ def test_what_no_compilation_serves_is_compiled_per_size(builds: list[Any], monk
     def refuse(*args: Any) -> Any:
         raise ERROR("no symbols today")
 
-    monkeypatch.setattr(stages, "sources_of", refuse)
+    monkeypatch.setattr(sized, "sources_of", refuse)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         compiled = dynamic(add, (x(4, 3), x(4, 3)), ({0: (n := Dim("n"))}, {0: n}))
