@@ -35,11 +35,14 @@ def _size(value: Any) -> Any:
     return (value.shape, value.stride()) if isinstance(value, Tensor) else value
 
 
+_SHARED = "arguments share memory that the graph writes to"
+
+
 def per_size(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) -> Run:
     """Compiles `gm` by `trace`: now where all sizes and numbers are known, else at each call with new ones. A graph that writes to
     its arguments is also compiled at each call where other arguments share memory."""
     if sharing(example_inputs) is not None:  # fake tensors do not say how large the memory is that they share
-        return PerSize(gm, trace, example_inputs)
+        return PerSize(gm, trace, example_inputs, reason=_SHARED)
     if any(is_symbolic(value) for value in example_inputs):
         return _all_sizes(gm, trace, example_inputs)
     if floats(gm, example_inputs):
@@ -48,7 +51,7 @@ def per_size(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) ->
     run = trace(gm, example_inputs)
     if not writes_to_arguments():
         return run
-    return PerSize(whole, trace, example_inputs, run)
+    return PerSize(whole, trace, example_inputs, run, reason=_SHARED)
 
 
 def _all_sizes(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) -> Run:
