@@ -1,16 +1,18 @@
 """Python floats under dynamic=True, and those that change from call to call: values, and how often they compile."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import torch
 from doors import BACKEND, NO_CACHE
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
 from lamina.frontend.compiling import stages
+from lamina.frontend.entry import dynamo
+from lamina.frontend.rewrites.numbers import floats
 
 pytestmark = pytest.mark.filterwarnings("ignore:lamina compiles this graph once per size")
 
@@ -103,3 +105,42 @@ def test_special_values(special: float) -> None:
         got, want = compiled(x, f), x * f
         torch.testing.assert_close(got, want, equal_nan=True)
         assert torch.equal(got.signbit(), want.signbit())
+
+
+class _Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.norm = 0.5, nn.LayerNorm(5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(x) * self.scale
+
+
+def test_floats_of_a_model_are_constants(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As arguments, each becomes a tensor at every call."""
+    taken: list[int] = []
+    per_size = dynamo.per_size
+
+    def watched(gm: fx.GraphModule, trace: Any, inputs: Sequence[Any]) -> Any:
+        run = per_size(gm, trace, inputs)
+        taken.append(len(floats(gm, inputs)))
+        return run
+
+    monkeypatch.setattr(dynamo, "per_size", watched)
+    model = _Scaled()
+    compiled = _compiled(model, True)
+    for n in (3, 4):
+        x = torch.randn(n, 5)
+        torch.testing.assert_close(compiled(x), model(x))
+    assert taken == [0]
+
+
+def test_a_float_of_a_model_that_changes(built: list[Any]) -> None:
+    """It is an argument from the second value on: ever new ones would compile for ever."""
+    model = _Scaled()
+    compiled = _compiled(model, True)
+    for i in range(14):
+        model.scale = 0.5 * 0.9**i
+        x = torch.randn(3 + i % 2, 5)
+        torch.testing.assert_close(compiled(x), model(x))
+    assert len(built) <= 6  # the first value, the second, and an argument for each size

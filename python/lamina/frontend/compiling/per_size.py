@@ -18,6 +18,7 @@ from ..rewrites.numbers import (
     faked,
     floats,
     is_symbolic,
+    specialize,
     stays_argument,
     symbol_of_float,
     with_constants,
@@ -41,6 +42,13 @@ _SHARED = "arguments share memory that the graph writes to"
 def per_size(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) -> Run:
     """Compiles `gm` by `trace`: now where all sizes and numbers are known, else at each call with new ones. A graph that writes to
     its arguments is also compiled at each call where other arguments share memory."""
+    specialize(gm, example_inputs)
+    run = _per_size(gm, trace, example_inputs)
+    TensorifyState.clear()  # Dynamo would go by it in frames whose floats have the same names
+    return run
+
+
+def _per_size(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) -> Run:
     if sharing(example_inputs) is not None:  # fake tensors do not say how large the memory is that they share
         return PerSize(gm, trace, example_inputs, reason=_SHARED)
     if any(is_symbolic(value) for value in example_inputs):

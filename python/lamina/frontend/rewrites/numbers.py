@@ -12,8 +12,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch._dynamo.exc import TensorifyScalarRestartAnalysis
 from torch._dynamo.source import AttrSource, LocalSource
-from torch._guards import TracingContext, tracing
+from torch._dynamo.symbolic_convert import TensorifyState
+from torch._guards import CompileContext, TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -74,12 +76,38 @@ def stays_argument(gm: fx.GraphModule, position: int) -> bool:
     """Returns whether the float at this position can change without another compilation: the caller passes it, and the graph only
     computes with it, which torch traces as arithmetic on tensors (torch.fx.passes._tensorify_python_scalars)."""
     placeholder = gm.graph.find_nodes(op="placeholder")[position]
-    source = getattr(placeholder.meta.get("grapharg"), "source", None)
-    while source is not None and not isinstance(source, LocalSource):
-        if isinstance(source, AttrSource):
-            return False  # of the model: it hardly changes
+    sources = _sources(placeholder)
+    passed = bool(sources) and isinstance(sources[-1], LocalSource) and not any(isinstance(s, AttrSource) for s in sources)
+    return passed and all(map(_only_computes, _items(placeholder)))
+
+
+def specialize(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
+    """Has Dynamo trace again with the floats that are attributes of objects, such as a norm's eps, as constants that it guards: as
+    arguments, each becomes a tensor at every call. Does nothing where Dynamo compiles a frame anew: an attribute may have changed,
+    and would again."""
+    compiled = CompileContext.current_compile_id()
+    if compiled is None or compiled.frame_compile_id:
+        return
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    names = {symbol_of_float(placeholders[i]) for i in floats(gm, example_inputs) if _is_attribute(placeholders[i])} - {None}
+    if new := names - TensorifyState.force_specializations:
+        TensorifyState.force_specializations |= new
+        raise TensorifyScalarRestartAnalysis
+
+
+def _is_attribute(number: fx.Node) -> bool:
+    """Returns whether a float is an object's attribute, and used as a number alone."""
+    return any(isinstance(s, AttrSource) for s in _sources(number)) and all(user.target == "item" for user in number.users)
+
+
+def _sources(number: fx.Node) -> list[Any]:
+    """Returns where Dynamo found a float: the source itself, and what each is a part of."""
+    found: list[Any] = []
+    source = getattr(number.meta.get("grapharg"), "source", None)
+    while source is not None:
+        found.append(source)
         source = getattr(source, "base", None)
-    return source is not None and all(map(_only_computes, _items(placeholder)))
+    return found
 
 
 def _only_computes(number: fx.Node) -> bool:
