@@ -85,9 +85,9 @@ def heads(b: int, n: int) -> tuple[Any, ...]:
 
 torch.manual_seed(0)
 LINEAR, UP, DOWN, QKV = nn.Linear(16, 32), nn.Linear(16, 64), nn.Linear(64, 16), nn.Linear(16, 48)
-CONV, TABLE = nn.Conv2d(3, 4, 3, padding=1), nn.Embedding(10, 16)
+CONV, POINTWISE, TABLE = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 50, 1), nn.Embedding(10, 16)
 ENCODER = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, dropout=0.0)
-WEIGHTS = nn.ModuleList([LINEAR, UP, DOWN, QKV, CONV, TABLE, ENCODER]).requires_grad_(False)
+WEIGHTS = nn.ModuleList([LINEAR, UP, DOWN, QKV, CONV, POINTWISE, TABLE, ENCODER]).requires_grad_(False)
 """What the graphs below hold: on a GPU these are moved there first."""
 
 
@@ -106,6 +106,10 @@ def parts_of_a_projection(a: Tensor) -> Tensor:
     b, n, _ = a.shape
     q, k, v = F.linear(a, QKV.weight.to(a.dtype)).view(b, n, 3, 2, 8).permute(2, 0, 3, 1, 4).unbind(0)
     return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(b, n, 16)
+
+
+def convolutions(a: Tensor) -> Tensor:
+    return F.conv2d(F.conv2d(a, CONV.weight.to(a.dtype)).relu(), POINTWISE.weight.to(a.dtype)).tanh()
 
 
 def images_norm(a: Tensor) -> Tensor:
@@ -180,6 +184,7 @@ GRAPHS: dict[str, Sized] = {
     "avg_pool": Sized(lambda a: F.avg_pool2d(a, 2), images),
     # torch itself guards whether a batch has 16 images, from which on oneDNN computes.
     "conv": Sized(lambda a: F.conv2d(a, CONV.weight.to(a.dtype), padding=1).relu(), images, compiled=2),
+    "conv_pointwise": Sized(convolutions, images, compiled=2),
     "bf16": Sized(lambda a: (a.bfloat16() * 2).softmax(-1), vectors, exact=True),
     "train_mlp": Sized(mlp, rows, train=True),
     "train_layer_norm": Sized(lambda a: F.layer_norm(a, a.shape[1:]), lambda b, n: (x(b, n + 2),), train=True),

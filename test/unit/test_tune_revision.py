@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,27 @@ from lamina.tune.revision import modules, revision
 HERE = Path(lamina.__file__).parent
 
 
-@pytest.fixture
-def package(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the sources."""
-    shutil.copytree(HERE, tmp_path / "lamina", ignore=shutil.ignore_patterns("__pycache__", "*.so", "native"))
-    assert revision(tmp_path / "lamina") == revision()
-    revision.cache_clear()
-    return tmp_path / "lamina"
+    copy = tmp_path_factory.mktemp("package") / "lamina"
+    shutil.copytree(HERE, copy, ignore=shutil.ignore_patterns("__pycache__", "*.so", "native"))
+    assert anew(copy) == revision()
+    return copy
+
+
+@pytest.fixture
+def package(copied: Path) -> Iterator[Path]:
+    """The copy, whose files are as before after the test."""
+    before = {path: path.read_bytes() for path in copied.rglob("*.py")}
+    yield copied
+    for path, text in before.items():
+        path.write_bytes(text)
+
+
+def anew(package: Path) -> str:
+    """The revision, which the process otherwise finds once."""
+    return revision.__wrapped__(package)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +58,7 @@ def package(tmp_path: Path) -> Path:
 def test_an_edit_of_code_counts(package: Path, file: str) -> None:
     with open(package / file, "a") as source:
         source.write("\nANOTHER = 1\n")
-    assert revision(package) != revision()
+    assert anew(package) != revision()
 
 
 def test_a_number_counts(package: Path) -> None:
@@ -51,7 +66,7 @@ def test_a_number_counts(package: Path) -> None:
     text = file.read_text()
     assert "MOST = 64" in text
     file.write_text(text.replace("MOST = 64", "MOST = 32"))
-    assert revision(package) != revision()
+    assert anew(package) != revision()
 
 
 def test_prose_does_not_count(package: Path) -> None:
@@ -60,13 +75,13 @@ def test_prose_does_not_count(package: Path) -> None:
     text = '"""Another ' + first + '"""  # a comment\n\n\n' + rest
     assert '        """' in text or '    """' in text
     file.write_text(text.replace('    """', '    """In other words: '))
-    assert revision(package) == revision()
+    assert anew(package) == revision()
 
 
 def test_a_module_that_writes_no_kernels_does_not_count(package: Path) -> None:
     (package / "frontend/entry/dynamo.py").write_text("another = 1")
     (package / "tools/opt_driver.py").write_text("another = 1")
-    assert revision(package) == revision()
+    assert anew(package) == revision()
 
 
 def test_every_pass_on_the_way_counts() -> None:

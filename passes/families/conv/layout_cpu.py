@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
+from lamina.core.sizes import typical
+
 from ...ir.reading import shape_of
 from .calls import Convolution
 
@@ -31,11 +33,11 @@ def _is_slow(call: Convolution) -> bool:
     """Whether oneDNN has no fast kernel for a convolution with channels first. It has one for 1x1 windows, and where the channels
     of a group fill vectors; elsewhere it takes 1.2 to 13 times as long as with channels last. Depthwise ones are Lamina's kernels
     (passes/families/conv/depthwise_cpu.py)."""
-    image, weight, result = (shape_of(v) for v in (*call.images, call.op.results[0]))
+    image, weight, result = (tuple(map(typical, shape_of(v))) for v in (*call.images, call.op.results[0]))
     ragged = image[1] // call.groups % _VECTOR or result[1] // call.groups % _VECTOR
     return image[1] > 1 and not call.suits_planes and (call.transposed or bool(ragged and weight[2] * weight[3] > 1))
 
 
 def _has_small_weights(op: ir.Operation) -> bool:
-    image, weight, result = (math.prod(shape_of(v)) for v in (op.operands[0], op.operands[1], op.results[0]))
+    image, weight, result = (typical(math.prod(shape_of(v))) for v in (op.operands[0], op.operands[1], op.results[0]))
     return weight < (image + result) // 2
