@@ -1,12 +1,13 @@
 """View ops on tensors (reshapes, slices, transposes, broadcasts) and the strided layouts of their results."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from torch_mlir import ir
 
 from lamina.core.layout import Layout
+from lamina.core.sizes import SizeLike
 
-from .reading import shape_of, slice_of
+from .reading import producer, shape_of, slice_of
 from .sizes import slice_sizes
 
 RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
@@ -36,6 +37,22 @@ def view_layout(op: ir.Operation, source: Layout) -> Layout | None:
         return _rank_reduced(source.sliced(offsets, sizes, steps), shape)
     dims = walked_dims(op)
     return source.projected(dims, shape)
+
+
+def reshaped_memory(
+    value: ir.Value, in_memory: Callable[[ir.Value], bool], strides_of: Callable[[ir.Value], tuple[SizeLike, ...]]
+) -> tuple[ir.Value, tuple[SizeLike, ...]] | None:
+    """Returns the memory that a value is a reshape of, and the value's strides there; None where no strides say how it lies."""
+    chain: list[ir.Operation] = []
+    while (op := producer(value)) is not None and op.name in RESHAPES:
+        chain.append(op)
+        value = op.operands[0]
+        if in_memory(value):
+            layout: Layout | None = Layout.of(shape_of(value), strides_of(value))
+            while chain and layout is not None:
+                layout = view_layout(chain.pop(), layout)
+            return None if layout is None else (value, layout.strides)
+    return None
 
 
 def source_strides(op: ir.Operation, strides: tuple[int, ...]) -> tuple[int, ...] | None:

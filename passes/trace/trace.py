@@ -28,7 +28,7 @@ from ..ir.reading import (
     source_index,
 )
 from ..ir.sizes import SIZE, read_size
-from ..ir.views import RESHAPES
+from ..ir.views import reshaped_memory
 from . import moves as trace_moves
 
 VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.extract_slice", "linalg.transpose", "tensor.cast")
@@ -92,9 +92,10 @@ class Tracer:
         if 0 in shape_of(value):  # no element is ever read
             return self.make.const(0, compute_type(element_type(value)))
         in_memory = op is None or (not root and self.is_memory(value))
-        source = value if in_memory else self._reshaped_memory(value)
-        if source is not None:
-            at = offset(index, self.strides_of(value) if in_memory else row_major(shape_of(value)))
+        found = (value, self.strides_of(value)) if in_memory else reshaped_memory(value, self._in_memory, self.strides_of)
+        if found is not None:
+            source, strides = found
+            at = offset(index, strides)
             checked = any(b.message for b in guard)  # the user's index is checked only where all other bounds hold
             needed = tuple(b for b in guard if not b.always and (checked or _concerns(b, at)))
             return self.make.load(source, at, needed, compute_type(element_type(value)))
@@ -144,14 +145,6 @@ class Tracer:
 
     def _in_memory(self, value: ir.Value) -> bool:
         return producer(value) is None or self.is_memory(value)
-
-    def _reshaped_memory(self, value: ir.Value) -> ir.Value | None:
-        """Returns the contiguous memory that `value` is a reshape of, or None."""
-        while (op := producer(value)) is not None and op.name in RESHAPES:
-            value = op.operands[0]
-            if self._in_memory(value):
-                return value if self.strides_of(value) == row_major(shape_of(value)) else None
-        return None
 
     def _unflatten(self, at: Affine, shape: tuple[int, ...]) -> Index:
         try:

@@ -184,6 +184,7 @@ GRAPHS: dict[str, Sized] = {
     "avg_pool": Sized(lambda a: F.avg_pool2d(a, 2), images),
     # torch itself guards whether a batch has 16 images, from which on oneDNN computes.
     "conv": Sized(lambda a: F.conv2d(a, CONV.weight.to(a.dtype), padding=1).relu(), images, compiled=2),
+    "conv_tokens": Sized(lambda a: convolutions(a).flatten(2).transpose(1, 2).softmax(1), images, compiled=2),
     "conv_pointwise": Sized(convolutions, images, compiled=2),
     "bf16": Sized(lambda a: (a.bfloat16() * 2).softmax(-1), vectors, exact=True),
     "train_mlp": Sized(mlp, rows, train=True),
