@@ -95,10 +95,14 @@ def laid_out(value: Any, like: Any) -> Any:
 
     Returns `value` itself where it has that layout already, or where elements of `like` share memory.
     """
-    if not isinstance(value, Tensor) or not isinstance(like, Tensor) or value.shape != like.shape or has_strides(value, like):
+    if not isinstance(value, Tensor) or not isinstance(like, Tensor):
         return value
-    order = sorted(range(like.dim()), key=like.stride, reverse=True)
-    if not is_dense(like):
+    with disable_proxy_modes_tracing():  # the graph does not compute the sizes of `like`
+        if value.shape != like.shape or has_strides(value, like):
+            return value
+        order = sorted(range(like.dim()), key=like.stride, reverse=True)
+        dense = is_dense(like)
+    if not dense:
         return _with_gaps(value, like, [d for d in order if like.shape[d] > 1])
     turned = value.permute(order).clone(memory_format=torch.contiguous_format)
     return turned.permute([order.index(d) for d in range(like.dim())])
