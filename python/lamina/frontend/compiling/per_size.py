@@ -59,7 +59,7 @@ def _per_size(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) -
     run = trace(gm, example_inputs)
     if not writes_to_arguments():
         return run
-    return PerSize(whole, trace, example_inputs, run, reason=_SHARED)
+    return PerSize(whole, trace, example_inputs, run)
 
 
 def _all_sizes(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) -> Run:
