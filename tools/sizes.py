@@ -80,7 +80,7 @@ def main() -> int:
         table.add_row(*row)
     Console(width=160).print(table)
     if given.store:
-        machine = torch.cuda.get_device_name() if given.device == "cuda" else str(host())
+        machine = torch.cuda.get_device_name() if given.device == "cuda" else f"{host().processor}, {host().cores} cores"
         command = f"python tools/sizes.py --device {given.device} --layers {given.layers} --sizes {given.sizes} --seed {seed}"
         lines = ["# Symbolic sizes", "", f"{table.title}, {machine}, torch {torch.__version__}, by `{command}`.", ""]
         lines += [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)]
