@@ -2,6 +2,8 @@
 
 from torch_mlir import ir
 
+from lamina.core.sizes import at_most
+
 from ..ir.generics import generic
 from ..ir.reading import REDUCERS, Generic, neutral, producer, shape_of
 from .partial_reductions import clone_body, shifted
@@ -74,7 +76,7 @@ def _loops(inner: Generic, outer: Generic) -> list[Entry] | None:
     read: set[int] = set()
     for n, made, (constant, terms) in zip(shape_of(outer.op.operands[0]), inner.maps[inner.inputs], outer.maps[0], strict=True):
         single = len(terms) == 1 and terms[0][1] == 1 and constant == 0 and terms[0][0] not in read
-        if not single and (n > 1 or terms or constant):
+        if not single and (not at_most(n, 1) or terms or constant):
             return None
         read.update(loop for loop, _ in terms)
         if made[1]:
@@ -90,7 +92,7 @@ def _replace(inner: Generic, outer: Generic, loops: list[Entry]) -> ir.Operation
     reads = [[_composed(entry, loops) for entry in m] for m in inner.maps[: inner.inputs]]
     reduced = [*outer.reduced, *[True] * sum(inner.reduced)]
     walked = [loop for m in reads for _, terms in m for loop, _ in terms]
-    order = list(dict.fromkeys([*walked, *(i for i, n in enumerate(outer.extents) if n > 1)]))
+    order = list(dict.fromkeys([*walked, *(i for i, n in enumerate(outer.extents) if not at_most(n, 1))]))
     at = {old: new for new, old in enumerate(order)}
     maps = [[shifted((c, tuple((at[i], k) for i, k in terms if i in at)), 0) for c, terms in m] for m in (*reads, outer.maps[1])]
     op, ins = outer.op, list(inner.op.operands)[: inner.inputs]

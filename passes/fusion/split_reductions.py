@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
-from lamina.core.sizes import is_symbolic
+from lamina.core.sizes import is_symbolic, typical
 
 from ..infra.base import Pass
 from ..ir.extern_calls import memory_strides
@@ -172,7 +172,7 @@ def _in_pieces(g: Generic, places: _Places, long: bool) -> bool:
 
 def _alternate(v: ir.Value, reduced: list[bool], places: _Places) -> bool:
     """Returns whether a dimension that is not reduced lies between `reduced` ones in memory."""
-    shape, strides = shape_of(v), memory_strides(v)
+    shape, strides = (tuple(map(typical, sizes)) for sizes in (shape_of(v), memory_strides(v)))
     inwards = [r for _, r in sorted(((s, r) for n, s, r in zip(shape, strides, reduced, strict=True) if n > 1 and s), reverse=True)]
     kept = inwards.index(False) if False in inwards else len(inwards)
     return True in inwards[:kept] and True in inwards[kept:]
@@ -185,7 +185,7 @@ def _leaves_gaps(v: ir.Value, reduced: list[bool]) -> bool:
         source, steps = shape_of(op.operands[0]), list(ir.DenseI64ArrayAttr(op.attributes["static_strides"]))
         if len(source) != len(reduced):
             return False
-        walked = [d for d, n in enumerate(shape_of(v)) if reduced[d] and n > 1]
+        walked = [d for d, n in enumerate(shape_of(v)) if reduced[d] and typical(n) > 1]
         if any(steps[d] != 1 for d in walked) or any(shape_of(v)[d] != source[d] for d in walked[1:]):
             return True
         v = op.operands[0]
@@ -200,7 +200,8 @@ def _innermost(v: ir.Value, places: _Places) -> int:
         return known
     shape = shape_of(v)
     for source in _sources(v, places):
-        sides = [(s, -i) for i, (s, n) in enumerate(zip(memory_strides(source), shape, strict=False)) if n > 1]
+        strides = map(typical, memory_strides(source))
+        sides = [(s, -i) for i, (s, n) in enumerate(zip(strides, shape, strict=False)) if typical(n) > 1]
         if sides and all(s for s, _ in sides):
             return -min(sides)[1]
     return len(shape) - 1
