@@ -143,4 +143,4 @@ def test_a_float_of_a_model_that_changes(built: list[Any]) -> None:
         model.scale = 0.5 * 0.9**i
         x = torch.randn(3 + i % 2, 5)
         torch.testing.assert_close(compiled(x), model(x))
-    assert len(built) <= 6  # the first value, the second, and an argument for each size
+    assert len(built) <= 6  # the first value, the second, and for each of two sizes a constant and an argument

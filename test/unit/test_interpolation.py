@@ -74,8 +74,6 @@ def hold(fn: Fn, a: Tensor, tolerance: float, calls: set[str] = frozenset()) -> 
 def test_values_and_gradients(dims: int, mode: str, size: int, how: str) -> None:
     if size == 127 and dims > 1:
         pytest.skip("float64 of 127 x 127 is slow, and dimensions are resized one after the other: 1-D covers this size")
-    if mode == "bicubic" and size == 7 and how in ("three times", "2.5 times, recomputed", "to one"):
-        pytest.skip("its gradient is slow to trace: three pixels have the same cases")
     shape = [2, 3, *[size] * (dims - 1), size + (dims > 1)]
     for align in (None,) if mode.startswith("nearest") else (False, True):
         hold(resized(mode, align, BY[how]), torch.randn(shape), 2e-4 if size == 127 else 2e-5)
