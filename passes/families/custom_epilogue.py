@@ -35,7 +35,7 @@ class CustomEpilogue(Pass):
     """Compute pointwise groups in the kernels of users whose results they read.
 
     Before: @main holds groups and calls. After: a user's graph.kernel that has a hook, and the group that first reads its
-    result, directly or through reshapes, are one call. It also takes the group's other operands, and returns the group's results,
+    result, directly or through reshapes, are one call, which also takes the group's other operands and returns its results,
     and the kernel's own result where others read that. The group must be pointwise: each of its results has as many elements as
     the kernel's, and each element reads that of the kernel at the same place. `epilogue` holds the computation as JSON: lines of
     scalar expressions (targets/kernel_calls/hooks.py).

@@ -1,4 +1,4 @@
-"""What is wrong with a user's kernel, by the name of the parameter or rule that does not fit."""
+"""Errors in a user's kernel name the parameter or the rule that does not fit."""
 
 from pathlib import Path
 from typing import Any

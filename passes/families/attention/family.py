@@ -90,7 +90,8 @@ class AttentionProblem:
             drop(source)
 
     def settle(self, inputs: "Sequence[Tensor]") -> None:
-        """Hides half of a mask that kernels read, in blocks, and computes what gradients need of the forward pass."""
+        """Makes random inputs fit to measure: hides half of the blocks of a mask that kernels read, and runs the forward pass whose
+        results gradients read."""
         from .inputs import run_forward, settle_mask
 
         if isinstance(self.found, Gradients):
@@ -125,7 +126,7 @@ class AttentionFamily(Family):
                 yield AttentionProblem(op, found, masks)
 
     def hand_over(self, module: ir.Module, target: Target | None) -> None:
-        """Calls torch's fused kernels."""
+        """Replaces the calls that are left by calls of torch's fused kernels."""
         hand_over(module, target)
 
 

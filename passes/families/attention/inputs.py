@@ -42,7 +42,8 @@ def run_forward(op: ir.Operation, gradients: Gradients, inputs: Sequence[Tensor]
     mask, seed = (None if v is None else inputs[order.index(v)] for v in (of.mask, of.seed))
     if mask is not None:
         hide_blocks(mask)
-    whole = [slice(None)] if seed is not None else [slice(i, i + 1) for i in range(len(query))]  # all weights need memory
+    # One at a time, since the reference stores the weights; not where the random numbers depend on the place in the batch.
+    whole = [slice(None)] if seed is not None else [slice(i, i + 1) for i in range(len(query))]
     for part in whole:
         here = mask if mask is None or len(mask) == 1 else mask[part]
         given = query[part], key[part], value[part], here, seed, of.dropout, of.causal, of.scale, of.allowed

@@ -145,7 +145,7 @@ class _Call:
 
 @dataclass(frozen=True)
 class _Gradients(_Call):
-    """The same for the gradients of an attention."""
+    """The call of one vendor's kernel for the gradients of an attention."""
 
     backward: ClassVar[str] = "_backward"
 

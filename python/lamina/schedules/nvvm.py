@@ -8,13 +8,13 @@ from .base import SQUARE
 SHORT = 16  # elements of a row below which rows are walked together
 WARP = 32  # threads
 REGISTER_ELEMENTS = 32  # elements of a row in one thread's registers; more leave too few warps to hide memory latency
-SHARED_ELEMENTS = 24  # the same of each of several inputs, with two CTAs per SM
+SHARED_ELEMENTS = 24  # elements of a row of each of several inputs in one thread's registers, with two CTAs per SM
 MOST_THREADS = 512  # of one row; more would leave a thread fewer registers than a long row needs
 BUSY = 1024  # threads that an SM should have work for
 WALK_THREADS = 256  # of one row that a loop walks over
 WALK_CHUNKS = 4  # accesses in flight per thread when it walks over a row
 COLUMN_THREADS = 256  # of a CTA that reduces columns
-COLUMN_CTAS = 2  # of these on an SM at least: without a number, ptxas saves registers by moving loads to where they are used
+COLUMN_CTAS = 2  # such CTAs on an SM, at least: without a bound, ptxas saves registers by moving loads to where they are used
 COLUMNS = 32  # columns of one CTA at least, where there is much to read: four adjacent sectors
 PAIR = 2  # threads of one row at least, where there is little to read: whole sectors
 LITTLE = 1 << 20  # elements below which there is little to read
@@ -220,9 +220,11 @@ def column_scan(extent: int) -> NvvmConfig:
 
 
 def strip(columns: int) -> int | None:
-    """Returns the columns of a strip of a direct convolution: the largest divisor of a row, where that is large enough, as was
-    measured. Otherwise the length with the fewest pixels read twice and columns computed twice, since the last strip of a row then
-    overlaps the one before it. None for rows that are too short."""
+    """Returns the columns of a strip of a direct convolution; None for rows that are too short.
+
+    This is the largest divisor of a row if it is at least half of LONGEST_STRIP, which was measured to be enough. Otherwise the
+    last strip of a row overlaps the one before it: the length that reads the fewest pixels and computes the fewest columns twice.
+    """
     lengths = range(SHORTEST_STRIP, min(columns, LONGEST_STRIP) + 1)
     if (whole := max((n for n in lengths if columns % n == 0), default=0)) >= LONGEST_STRIP // 2:
         return whole
@@ -230,8 +232,8 @@ def strip(columns: int) -> int | None:
 
 
 def strip_width(length: int) -> int:
-    """Returns the most channels of a thread in a direct convolution. Small images have short strips and few threads; there more
-    threads pay more than wide accesses."""
+    """Returns the most channels of a thread in a direct convolution. Small images have short strips and few threads: for them
+    more threads are worth more than wide accesses."""
     return 4 if 2 * length > LONGEST_STRIP else 2
 
 

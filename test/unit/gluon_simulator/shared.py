@@ -1,4 +1,4 @@
-"""Shared memory, and the barriers in it."""
+"""Simulates shared memory and the mbarriers in it, and finds races: accesses that no barrier or fence orders."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from .scheduler import Clock, Partition, Program, join
 from .values import Tensor, plain, tensor, triton_type
 
-# What an element of shared memory is. UNFENCED: by a store that the chip's asynchronous units may not see yet
+# The state of an element. UNFENCED: written by a store that the chip's asynchronous units may not see yet
 NEVER, WRITTEN, ARRIVING, UNFENCED = range(4)
 _PARTITIONS = 8
 _MOST_BYTES = (1 << 20) - 1  # that a barrier can expect
@@ -20,8 +20,8 @@ _MOST_BYTES = (1 << 20) - 1  # that a barrier can expect
 class Barrier:
     """An mbarrier as PTX has it: phases are counted from 0, and the one that is not yet complete has number `phase`.
 
-    Who waits for a phase comes after all that those did who arrived in it, and after the copies that brought its bytes. Copies see
-    it once it is `visible`: after a fence_async_shared() that comes after its initialization.
+    What waits for a phase happens after everything that was done before the arrivals in it, and after the copies that brought its
+    bytes (a vector clock). Copies see the barrier once it is `visible`: after a fence_async_shared() that follows its initialization.
     """
 
     program: Program
@@ -53,7 +53,7 @@ class Barrier:
         self.arrive(1)
 
     def come(self, count: int) -> None:
-        """Bytes that a copy has written."""
+        """Counts bytes that a copy has written."""
         self.bytes -= count
         self._settle()
 
@@ -72,7 +72,7 @@ class Barrier:
         return f"phase {self.phase}, which misses {self.pending} of {self.count} arrivals{bytes_missing}"
 
 
-Write = tuple[Partition | Barrier, int]  # whose clock says that one has come after it, and from which time on
+Write = tuple[Partition | Barrier, int]  # what happens after it has at least this time of the key in its clock
 
 
 class Memory:
@@ -80,9 +80,9 @@ class Memory:
 
     Of each element, beside its value in `data`:
     state    see above
-    writer   which of `writes` was the last, counted from 1: who has come after it may read it
+    writer   the number, from 1, of the last of `writes`: what happens after it may read the element
     lent     how many products and TMA stores may still read it
-    reads    one a partition: the time, by the partition's clock, at which it last had read it
+    reads    for each partition, the time by its clock at which it last read the element
     """
 
     layout = None
@@ -147,7 +147,7 @@ class Memory:
         me.unfenced.append(self)
 
     def claim(self) -> None:
-        """For a write by the partition that runs, or that it asks for: all that was read and written must have come before."""
+        """Begins a write by the running partition, or one that it asks for: all earlier reads and writes must happen before it."""
         me = self.program.running
         if self.lent.any():
             raise self._fault("writes", "which a product or a TMA store that was not waited for still reads")
@@ -157,19 +157,19 @@ class Memory:
         self._ordered("writes")
 
     def arriving(self) -> None:
-        """A TMA load writes from now on."""
+        """Begins a write by a TMA load."""
         self.claim()
         self._fenced("writes", "a TMA load")
         self.state.fill_(ARRIVING)
 
     def written(self, state: int, key: Partition | Barrier, time: int) -> None:
-        """By a write that those come after whose clocks have `time` of `key`."""
+        """Notes a write. It happens before whatever has `time` of `key` in its clock."""
         self.writes.append((key, time))
         self.writer.fill_(len(self.writes))
         self.state.fill_(state)
 
     def lend(self, asker: str) -> None:
-        """To an asynchronous reader, until `give_back`, which says that the partition that runs has waited for it."""
+        """Lends the memory to an asynchronous reader until `give_back`, by which time the running partition has waited for it."""
         self._readable()
         self._fenced("reads", asker)
         self.lent += 1
@@ -208,7 +208,7 @@ class Memory:
         self.state.masked_fill_(self.state == UNFENCED, WRITTEN)
 
     def barrier(self) -> Barrier:
-        """The barrier at this place."""
+        """Returns the barrier at this place."""
         if self.data.numel() != 1 or self.data.dtype != torch.int64:
             raise self.program.fault(f"{self.shape} of {self.dtype} is no barrier: index() the allocation")
         found = self.barriers.get(self.data.storage_offset())
@@ -217,7 +217,7 @@ class Memory:
         return found
 
     def name(self, names: dict[str, Any]) -> str:
-        """What the kernel calls the barrier, which may be one of several."""
+        """Returns the kernel's variable that holds the barrier, with its index if it is one of several."""
         for name, value in names.items():
             if isinstance(value, Memory) and value.barriers is self.barriers:
                 return f"{name}[{self.data.storage_offset()}]" if value.data.numel() > 1 else name

@@ -173,7 +173,7 @@ private:
                                        nb::arg("dtype") = torch.attr(layout.dtype->torch_name.c_str()), nb::arg("device") = device);
   }
 
-  // Memory that goes back to torch's allocator may be used again at once on the stream it came from; of other streams it must know.
+  // Memory that goes back to torch's allocator may be used again at once on its own stream; the allocator must know of others.
   void use_constants(Loaded &here, void *stream) {
     if (std::find(here.streams.begin(), here.streams.end(), stream) != here.streams.end()) return;
     here.streams.push_back(stream);
