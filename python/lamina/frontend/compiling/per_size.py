@@ -13,11 +13,11 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ..capture.exclusive import COMPILING
 from ..fx.aliases import sharing
+from ..fx.sizes import is_open
 from ..rewrites.numbers import (
     device_of,
     faked,
     floats,
-    is_symbolic,
     specialize,
     stays_argument,
     symbol_of_float,
@@ -51,7 +51,7 @@ def per_size(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) ->
 def _per_size(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) -> Run:
     if sharing(example_inputs) is not None:  # fake tensors do not say how large the memory is that they share
         return PerSize(gm, trace, example_inputs, reason=_SHARED)
-    if any(is_symbolic(value) for value in example_inputs):
+    if any(is_open(value) for value in example_inputs):
         return _all_sizes(gm, trace, example_inputs)
     if floats(gm, example_inputs):
         return PerSize(gm, trace, example_inputs)
@@ -134,7 +134,7 @@ class PerSize:
         self.reason = reason
         self.gm = gm
         self.trace = trace
-        self.open = [i for i, value in enumerate(example_inputs) if is_symbolic(value)]
+        self.open = [i for i, value in enumerate(example_inputs) if is_open(value)]
         self.fixed = floats(gm, example_inputs)
         self.variants: OrderedDict[tuple[Any, ...], Run] = OrderedDict()
         self._writes = True  # whether the graph writes to its arguments; assumed until it is traced

@@ -6,12 +6,12 @@ from torch import fx
 
 from .rewriter import insert, replace
 
-WITH_EFFECTS = getattr(torch.ops.higher_order, "with_effects", None)
+WITH_EFFECTS = torch.ops.higher_order.with_effects
 
 
 def drop_tokens(graph: fx.Graph) -> None:
     """Replaces, in place, every `with_effects(token, op, *args)` by a plain call of op. Token arguments and outputs become None."""
-    for node in graph.find_nodes(op="call_function", target=WITH_EFFECTS) if WITH_EFFECTS is not None else ():
+    for node in graph.find_nodes(op="call_function", target=WITH_EFFECTS):
         token, op, *args = node.args
         if isinstance(token, fx.Node) and token.op == "placeholder":
             token.meta["val"] = None

@@ -4,8 +4,7 @@ import math
 import re
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
+from contextlib import contextmanager
 from typing import Any
 
 import sympy
@@ -42,9 +41,7 @@ def exact_sizes(sizes: Sequence[Any]) -> tuple[SizeLike, ...]:
 
 def is_open(value: Any) -> bool:
     """Returns whether a value is symbolic, or a tensor with a symbol among its sizes, strides or offset."""
-    if isinstance(value, SYMBOLIC):
-        return True
-    return _is_strided(value) and any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride(), value.storage_offset()))
+    return any(isinstance(n, SYMBOLIC) for n in _numbers(value))
 
 
 def elements(value: Tensor) -> SizeLike:
@@ -61,7 +58,7 @@ def is_sized(graph: fx.Graph) -> bool:
     """Returns whether an argument of a graph has a symbolic size that each call decides, not one that the values of tensors do."""
     placeholders = graph.find_nodes(op="placeholder")
     values = [node.meta.get("val") for node in placeholders]
-    if any(map(_is_size, (n for v in values if _is_strided(v) for n in (*v.shape, *v.stride(), v.storage_offset())))):
+    if any(map(_is_size, (n for value in values if isinstance(value, Tensor) for n in _numbers(value)))):
         return True
     numbers = [node for node, value in zip(placeholders, values, strict=True) if _is_size(value)]
     return any(node.users for node in numbers) or (bool(numbers) and any(map(_names_size, graph.nodes)))
@@ -78,8 +75,17 @@ def _names_size(node: fx.Node) -> bool:
     return any(map(_is_size, found))
 
 
-def _is_strided(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.layout is torch.strided
+def _numbers(value: Any) -> Sequence[Any]:
+    """Returns the sizes, strides and offset of a tensor, or what else was given."""
+    if not isinstance(value, Tensor):
+        return (value,)
+    return (*value.shape, *value.stride(), value.storage_offset()) if value.layout is torch.strided else value.shape
+
+
+def _symbolic(graph: fx.Graph) -> list[torch.SymInt]:
+    """Returns the symbolic sizes of a graph's arguments."""
+    values = [node.meta.get("val") for node in graph.find_nodes(op="placeholder")]
+    return [n for value in values for n in _numbers(value) if isinstance(n, torch.SymInt)]
 
 
 @contextmanager
@@ -92,28 +98,12 @@ def raw_sizes() -> Iterator[None]:
 
 @contextmanager
 def unguarded(graph: fx.Graph) -> Iterator[None]:
-    """Raises for a comparison of sizes in its body that would add a guard: it would compile for some sizes only."""
-    with raw_sizes(), _without_guards(graph):
+    """Raises CompileError at the end where its body added guards on sizes: it would compile for some sizes only."""
+    env = next((size.node.shape_env for size in _symbolic(graph)), None)
+    before = 0 if env is None else len(env.guards)
+    with raw_sizes():
         yield
-
-
-def _without_guards(graph: fx.Graph) -> AbstractContextManager[Any]:
-    for node in graph.find_nodes(op="placeholder"):
-        value = node.meta.get("val")
-        for size in (*value.shape, *value.stride()) if isinstance(value, Tensor) else (value,):
-            if isinstance(size, torch.SymInt):
-                env = size.node.shape_env
-                found: AbstractContextManager[Any] = getattr(env, "error_on_new_guards", partial(_no_new_guards, env))()
-                return found
-    return nullcontext()
-
-
-@contextmanager
-def _no_new_guards(env: Any) -> Iterator[None]:
-    """Raises CompileError at the end where guards were added: torch 2.11 cannot refuse them."""
-    before = len(env.guards)
-    yield
-    if len(env.guards) > before:
+    if env is not None and len(env.guards) > before:
         raise CompileError(
             f"it would be compiled for some sizes only: {env.guards[before].expr}", remedy="compile per concrete size"
         )
@@ -121,11 +111,7 @@ def _no_new_guards(env: Any) -> Iterator[None]:
 
 def what_is_known(graph: fx.Graph) -> tuple[list[str], list[str]]:
     """Returns what torch knows of the symbolic sizes of a graph's arguments: the sizes with their ranges, and the guards."""
-    sizes: list[torch.SymInt] = []
-    for node in graph.find_nodes(op="placeholder"):
-        value = node.meta.get("val")
-        given = (*value.shape, *value.stride()) if isinstance(value, Tensor) else (value,)
-        sizes += [size for size in given if isinstance(size, torch.SymInt)]
+    sizes = _symbolic(graph)
     if not sizes:
         return [], []
     env = sizes[0].node.shape_env

@@ -49,13 +49,6 @@ def place_numbers(graph: fx.Graph) -> None:
             node.kwargs = {**node.kwargs, "device": like.device}
 
 
-def is_symbolic(value: Any) -> bool:
-    """Returns whether a size is left open: a SymInt, or a tensor with one among its sizes or strides."""
-    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
-        return True
-    return isinstance(value, Tensor) and any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride()))
-
-
 def floats(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> list[int]:
     """Returns the positions of the arguments that stand for Python floats."""
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
