@@ -2,6 +2,7 @@
 
 Where there are many, `prefork` imports what they run once for all. No test sees the store of tuning of whoever runs it. Random inputs are seeded by `seeds`."""
 
+import logging
 import os
 import socket
 import subprocess
@@ -95,6 +96,8 @@ class Tools:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # pytest listens to every logger that it finds. This one of torch writes texts of all that is traced, where anybody listens.
+    logging.root.manager.loggerDict.pop("torch.__trace", None)
     config.stash[_STORE] = TemporaryDirectory(prefix="lamina-tests-")
     config.stash[_TOOLS] = Tools(str(Path(config.stash[_STORE].name) / "tools"))
     os.environ["LAMINA_TEST_TOOLS"] = config.stash[_TOOLS].path
@@ -127,6 +130,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Iterable[pytest.
     config.stash[_TOOLS].worthwhile = sum(isinstance(item, LitItem) for item in items) > 8
     ordered = sorted(items, key=lambda item: not isinstance(item, LitItem))
     items[:] = ordered  # type: ignore[index]  # pytest wants the list changed in place
+
+
+def pytest_collection_finish() -> None:
+    """Spares Dynamo 30 ms at each compilation, in which it empties the caches to measure how fast its guards are."""
+    if guards := sys.modules.get("torch._dynamo.guards"):
+        guards.profile_guard_manager = lambda *_: 0.0  # type: ignore[attr-defined]
 
 
 def pytest_runtestloop(session: pytest.Session) -> None:
