@@ -1,5 +1,5 @@
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-custom-epilogue)' --split-input-file | FileCheck %s
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-custom-epilogue{round-intermediates=true})' --split-input-file | FileCheck %s --check-prefix=ROUND
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-kernels)' --split-input-file | FileCheck %s
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-kernels{round-intermediates=true})' --split-input-file | FileCheck %s --check-prefix=ROUND
 
 // A bias and a relu are computed in the kernel, which reads the bias by the column.
 // CHECK-LABEL: func.func @bias
