@@ -17,7 +17,7 @@ from ...ir.reading import element_type, producer, shape_of
 from ...ir.sizes import read_sizes
 from ...ir.views import is_view, view_layout
 from ...space.contraction import Unfit
-from ..choice import Choice
+from ..choice import CHOICE, Choice
 from ..problem import Family, Problem, surrounded
 from ..surroundings import kernels
 from .epilogue import epilogue_of
@@ -117,6 +117,8 @@ class CustomProblem(Problem):
         kwargs = {named.name: named.attr for named in self.op.attributes["kwargs"] if named.name != _ALTERNATIVES}
         kwargs |= {name: encoded(value) for name, value in self.configs[choice.kernel.config].items()}
         self.op.attributes["kwargs"] = ir.DictAttr.get(kwargs, self.op.context)
+        if CHOICE in self.op.attributes:
+            del self.op.attributes[CHOICE]
 
 
 class CustomFamily(Family):
