@@ -75,7 +75,7 @@ def calls(module: ir.Module) -> list[Call]:
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     monkeypatch.setattr(Identity, "of_gpu", staticmethod(lambda index: HERE))
-    return Store(tmp_path / "store.sqlite")
+    return Store(tmp_path / "store.json")
 
 
 def test_without_an_answer_the_first_is_taken() -> None:
