@@ -1,7 +1,9 @@
 """lit tests as pytest items: every .mlir or .test file of the tree is one, run by lit's own shell, several at a time.
 
-Where there are many, `prefork` imports what they run once for all. No test sees the store of tuning of whoever runs it. Random inputs are seeded by `seeds`."""
+Where there are many, `prefork` imports what they run once for all. No test sees the store of tuning of whoever runs it. Random inputs
+are seeded by `seeds`."""
 
+import gc
 import logging
 import os
 import socket
@@ -101,7 +103,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_STORE] = TemporaryDirectory(prefix="lamina-tests-")
     config.stash[_TOOLS] = Tools(str(Path(config.stash[_STORE].name) / "tools"))
     os.environ["LAMINA_TEST_TOOLS"] = config.stash[_TOOLS].path
-    os.environ["LAMINA_TUNE_STORE"] = str(Path(config.stash[_STORE].name) / "tuning.sqlite")
+    os.environ["LAMINA_TUNE_STORE"] = str(Path(config.stash[_STORE].name) / "tuning.json")
     config.stash[_POOL] = ThreadPoolExecutor(max_workers=min(os.cpu_count() or 1, 8))
     config.stash[_CONFIG] = lit.LitConfig.LitConfig(
         progname="lit",
@@ -133,7 +135,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Iterable[pytest.
 
 
 def pytest_collection_finish() -> None:
-    """Spares Dynamo 30 ms at each compilation, in which it empties the caches to measure how fast its guards are."""
+    """Spares tests what does not depend on them: searching all that is imported for garbage, and 30 ms of each compilation in which
+    Dynamo empties the processor's caches to measure how fast its guards are."""
+    gc.collect()
+    gc.freeze()
     if guards := sys.modules.get("torch._dynamo.guards"):
         guards.profile_guard_manager = lambda *_: 0.0  # type: ignore[attr-defined]
 

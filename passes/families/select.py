@@ -18,12 +18,14 @@ from ..space.contraction import Unfit
 from .attention.family import AttentionFamily
 from .choice import LIBRARY, Choice
 from .conv.family import DirectFamily
+from .custom.epilogue import fuse_epilogues
+from .custom.family import CustomFamily
 from .gemm.family import GemmFamily
 from .grouped_products import GroupedFamily
 from .problem import Family, Problem
-from .surroundings import calls
+from .surroundings import calls, kernels
 
-FAMILIES: tuple[Family, ...] = (AttentionFamily(), GroupedFamily(), GemmFamily(), DirectFamily())
+FAMILIES: tuple[Family, ...] = (AttentionFamily(), GroupedFamily(), GemmFamily(), DirectFamily(), CustomFamily())
 """All families, in the order in which they choose."""
 _SCHEDULES = tuple(dict.fromkeys(kind for family in FAMILIES for kind in family.schedules))
 
@@ -54,6 +56,9 @@ class SelectKernels(Pass):
     - "direct": a depthwise or grouped convolution becomes a direct convolution, the default for most depthwise ones
       (families/conv/depthwise.py).
     - A grouped GEMM (_grouped_mm) becomes a graph.kernel with a hook for the epilogue.
+    - A user's kernel (a graph.kernel) that has several configs is compiled with the chosen one, by default the first.
+    - A kernel in source with a hook, and the pointwise group that first reads its result, become one graph.kernel
+      (families/custom/epilogue.py).
 
         %0 = "graph.extern"(%x, %w) {callee = "aten.mm.default", graph.choice = {kernel = "triton", m = 128, n = 128}, ...}
         %1 = "graph.group"(%0) ({ relu })
@@ -62,21 +67,24 @@ class SelectKernels(Pass):
     target    the GPU whose cost model decides on calls without graph.choice (none: they stay, but depthwise convolutions)
     schedule  the choice for all calls without graph.choice that it can compute; the default decides on others
     wide_sizes  symbolic sizes may need more than 32 bits, in which Lamina's kernels over them count: libraries get these calls
+    round_intermediates  epilogues of kernels in source round values that eager would store in a half type to that type
     """
 
     name: ClassVar[str] = "lamina-select-kernels"
     target: Target | None = None
     schedule: str = ""
     wide_sizes: bool = False
+    round_intermediates: bool = False
 
     def run(self, module: ir.Module) -> None:
         """Rewrites the calls; raises CompileError where a `graph.choice` cannot compute its call."""
         given = Choice.parse(self.schedule, _SCHEDULES) if self.schedule else None
-        for op in calls(module):
+        for op in (*calls(module), *kernels(module)):
             _check(op)
         for family in FAMILIES:
             for problem in family.problems(module):
                 self._select(problem, given)
+        fuse_epilogues(module, self.round_intermediates)
 
     def _select(self, problem: Problem, given: Choice | None) -> None:
         """Takes the choice on a problem's calls, the given one or the default."""

@@ -35,6 +35,17 @@ def memory_strides(value: ir.Value) -> tuple[int, ...]:
     return row_major(shape_of(value))
 
 
+def named_dtype(value: ir.Value) -> str | None:
+    """Returns the dtype of an argument or a call's result where it is declared, as its type does not tell it (u8, u64); None
+    else."""
+    if isinstance(value, ir.BlockArgument):
+        attributes = value.owner.owner.operation.attributes
+        given = ir.ArrayAttr(attributes["arg_attrs"])[value.arg_number] if "arg_attrs" in attributes else {}
+        return given["graph.dtype"].value if "graph.dtype" in given else None
+    declared = value.owner.operation.attributes
+    return declared["dtypes"][ir.OpResult(value).result_number].value if "dtypes" in declared else None
+
+
 def encoded(value: Any) -> ir.Attribute:
     """Encodes an argument of a call: None, a number, a size, text or a list of these; attributes stay. Raises TypeError else."""
     match value:

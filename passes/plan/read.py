@@ -40,6 +40,8 @@ def read(main: ir.Operation) -> Model:
 
 
 class _Reader:
+    """Builds the model of one function."""
+
     def __init__(self, main: ir.Operation) -> None:
         self.main = main
         self.block = main.regions[0].blocks[0]
@@ -50,6 +52,7 @@ class _Reader:
         self.wants = Wants()
 
     def read(self) -> Model:
+        """Reads inputs, ops and results, and returns the model."""
         ops = [op.operation for op in self.block.operations]
         results = list(zip(ops[-1].operands, self._attributes("res_attrs", len(ops[-1].operands)), strict=True))
         self.wants = wants(ops, [(value, _strides(attributes)) for value, attributes in results])
