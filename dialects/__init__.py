@@ -15,7 +15,7 @@ _cext.globals.append_dialect_search_prefix(__name__)
 
 
 # What Lamina builds ops of. Parsers and passes load others when they meet them; to load all takes three times as long.
-_LOADED = "affine arith bufferization cf complex func gpu index linalg llvm math memref nvvm scf tensor ub vector".split()
+_LOADED = "affine arith bufferization cf complex func gpu index irdl linalg llvm math memref nvvm scf tensor ub vector".split()
 
 
 def context() -> ir.Context:
