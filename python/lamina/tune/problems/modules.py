@@ -11,7 +11,7 @@ from torch_mlir import ir
 from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.passes.families.choice import CHOICE, Choice
-from lamina.passes.families.select import FAMILIES
+from lamina.passes.families.select import FAMILIES, candidates
 from lamina.passes.families.surroundings import is_open
 from lamina.passes.tile.row_programs import row_problems
 from lamina.targets import Backend
@@ -73,16 +73,17 @@ def _open_problems(module: ir.Module, backend: Backend, options: Options) -> Ite
             continue  # chosen already, or without sizes to measure at
         part = extract(problem, rounds)
         if part.key not in asked:
-            asked[part.key] = _question(part, problem.candidates(gpu), gpu)
+            listed = problem.candidates(gpu) if planned else candidates(problem, backend.target)
+            asked[part.key] = _question(part, listed, gpu)
         if (known := asked[part.key]) is not None:
             yield _OpenProblem(part, *known, backend, options, module.context)
 
 
-def _question(part: ModulePart, candidates: Sequence[Choice], gpu: Gpu) -> tuple[Question, Mapping[str, Choice]] | None:
+def _question(part: ModulePart, listed: Sequence[Choice], gpu: Gpu) -> tuple[Question, Mapping[str, Choice]] | None:
     """Returns the question which candidate is fastest: first what is used if nothing is measured, then the reference, then the most
     promising. None without candidates, or where there are no random numbers for the inputs."""
-    if not candidates or any(dtype_of(element) is None for element, *_ in part.memory):
+    if not listed or any(dtype_of(element) is None for element, *_ in part.memory):
         return None
     reference = part.problem.reference
-    choices = {str(c): c for c in (part.problem.default(gpu), reference, *candidates)}
+    choices = {str(c): c for c in (part.problem.default(gpu), reference, *listed)}
     return Question(part.key, part.what, tuple(choices), str(reference)), choices
