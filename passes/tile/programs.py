@@ -34,7 +34,8 @@ from ..ir.reading import Untraceable, element_type, shape_of
 from ..space.contraction import Unfit
 from ..space.direct_convolution import WINDOW, DirectConvolution, direct_convolution_of
 from ..space.planes import PLANES, Planes, PlaneWindow, planes_of
-from ..space.schedule import Schedule, bits, operations, schedule
+from ..space.schedule import Schedule, bits, operations
+from ..space.schedule_cpu import schedule_cpu
 from ..space.schedule_gpu import schedule_gpu
 from ..space.space import Space, find_space
 from .arguments import Argument, KernelSizes
@@ -220,7 +221,7 @@ def loops_of(kernel: Kernel, space: Space, gpu: Gpu | None) -> TileProgram:
     elif chosen is not None:
         raise Unfit(f"{chosen} is for GPUs")
     else:
-        plan = schedule(space)
+        plan = schedule_cpu(space)
     spread = {"align": kernel.aligned, **asdict(plan.config)} if isinstance(plan.config, nvvm.NvvmConfig) else {}
     computes = any(isinstance(e, Apply) for e in space.expressions)
     flops = operations(space) * _points(space) if computes else 0

@@ -8,7 +8,7 @@ from lamina.schedules.base import SQUARE
 
 from ..ir.affine import Affine, Axis
 from ..ir.expressions import Load
-from ..space.schedule import crossing_loads
+from ..space.forms import crossing_loads
 from .emit.views import flags
 from .loops import Loops
 

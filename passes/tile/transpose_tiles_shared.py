@@ -9,7 +9,8 @@ from ..ir.affine import Axis
 from ..ir.expressions import Load
 from ..lower.simt.collective.square import padding
 from ..lower.simt.control import SHARED
-from ..space.schedule import bits, crossing_loads
+from ..space.forms import crossing_loads
+from ..space.schedule import bits
 from .emit.scopes import i64
 from .transpose_tiles import TransposeTiles
 
