@@ -38,8 +38,8 @@ from ..space.schedule import Schedule, bits, operations
 from ..space.schedule_cpu import schedule_cpu
 from ..space.schedule_gpu import schedule_gpu
 from ..space.space import Space, find_space
-from .arguments import Argument, KernelSizes
-from .emit.blocks import Memories
+from .arguments import Argument
+from .emit.blocks import Frame
 from .emit.direct_convolution import DirectConvolutionProgram
 from .emit.dot import Dot, squares
 from .emit.planes import PlaneProgram
@@ -110,10 +110,8 @@ class Kernel:
 class Body(Protocol):
     """Writes the body of a tile function."""
 
-    def __init__(
-        self, entry: ir.Block, space: Any, plan: Any, memory: Memories, results: list[ir.Value], sizes: KernelSizes
-    ) -> None:
-        """Takes the entry block, what is computed by which schedule, the memory of inputs and of results, and symbolic sizes."""
+    def __init__(self, frame: Frame, space: Any, plan: Any) -> None:
+        """Takes the function, and what is computed by which schedule."""
 
     def emit(self, program: ir.Value) -> None:
         """Emits the program whose number in the grid is `program`."""
