@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AttentionProblem(Problem):
-    """A call of attention, or of its gradients. masks: the analyzed masks of the module."""
+    """A call of attention, or of its gradients, which has no epilogue. masks: the analyzed masks of the module."""
 
     op: ir.Operation
     found: Attention | Gradients
