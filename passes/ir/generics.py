@@ -6,7 +6,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, tensor
 
 from .reading import number_of, shape_of
-from .sizes import size_operands, sizes_of, tensor_type
+from .sizes import size_operands, sizes_of, static_sizes, tensor_type
 
 
 def generic(
@@ -113,10 +113,11 @@ def transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
 
 def padded(value: ir.Value, low: Sequence[int], high: Sequence[int], number: float = 0.0) -> ir.Value:
     """Pads each dimension of a float tensor with `low` elements before and `high` after."""
-    type_ = ir.RankedTensorType(value.type)
-    shape = [b + n + a for b, n, a in zip(low, type_.shape, high, strict=True)]
-    fill = arith.constant(type_.element_type, number)
-    pad = tensor.PadOp(ir.RankedTensorType.get(shape, type_.element_type), value, [], [], low, high)
+    element = ir.RankedTensorType(value.type).element_type
+    shape = [b + n + a for b, n, a in zip(low, sizes_of(value.type), high, strict=True)]
+    fill = arith.constant(element, number)
+    dynamic, static = [size_operands(side) for side in (low, high)], [static_sizes(side) for side in (low, high)]
+    pad = tensor.PadOp(tensor_type(shape, element), value, *dynamic, *static)
     with ir.InsertionPoint(pad.regions[0].blocks.append(*[ir.IndexType.get()] * len(shape))):
         tensor.YieldOp(fill)
     return pad.result

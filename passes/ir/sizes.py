@@ -40,13 +40,13 @@ def tensor_type(shape: Sequence[SizeLike], element: ir.Type) -> ir.RankedTensorT
     """Returns the tensor type of a shape, with its sizes where some are symbolic."""
     if not is_symbolic(tuple(shape)):
         return ir.RankedTensorType.get(list(shape), element)
-    return ir.RankedTensorType.get([DYNAMIC if isinstance(n, Size) else n for n in shape], element, encoding=sizes_attribute(shape))
+    return ir.RankedTensorType.get(static_sizes(shape), element, encoding=sizes_attribute(shape))
 
 
 def memref_type(layout: Layout, element: ir.Type) -> ir.MemRefType:
     """Returns the memref type of a layout, where symbolic sizes are unknown. Contiguous ones carry no strides, and none an
     offset."""
-    plain = [DYNAMIC if isinstance(n, Size) else n for n in layout.shape]
+    plain = static_sizes(layout.shape)
     if layout.is_row_major:
         return ir.MemRefType.get(plain, element)
     unknown = ir.ShapedType.get_dynamic_stride_or_offset()
@@ -153,6 +153,11 @@ def kernel_size(value: ir.Value) -> SizeLike | None:
 def size_operands(sizes: Sequence[SizeLike]) -> list[ir.Value]:
     """Creates the operands that a tensor.empty or a reshape takes for its symbolic sizes."""
     return [size_value(n) for n in sizes if isinstance(n, Size)]
+
+
+def static_sizes(sizes: Sequence[SizeLike]) -> list[int]:
+    """Returns what ops and types hold of sizes beside those operands: numbers, and a mark for each symbolic size."""
+    return [DYNAMIC if isinstance(n, Size) else n for n in sizes]
 
 
 _SEGMENTS = ("offsets", "sizes", "strides")

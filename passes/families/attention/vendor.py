@@ -7,12 +7,14 @@ from typing import Any, ClassVar
 from torch_mlir import ir
 
 from lamina.core.program import Call
+from lamina.core.sizes import typical
 from lamina.core.target import Target
 from lamina.runtime.resolve import arguments_of
 
 from ...ir.affine import row_major
 from ...ir.extern_calls import declared_strides, encoded
 from ...ir.reading import element_type, shape_of
+from ...ir.sizes import sizes_attribute, tensor_type
 from ..surroundings import calls
 from .backward import Gradients
 from .forward import Attention
@@ -32,7 +34,7 @@ def hand_over(module: ir.Module, target: Target | None) -> None:
     form: heads padded to a multiple of 8 for flash attention, heads of keys repeated for the memory-efficient kernel, masks in rows
     that begin at multiples of 16 bytes, log-sum-exps in the kernel's shape."""
     rows: dict[ir.Value, ir.Value] = {}
-    for op in calls(module):
+    for op in calls(module, symbolic=True):
         found = Attention.read(op) or Gradients.read(op)
         if found is None:
             continue
@@ -88,7 +90,7 @@ class _Call:
             sums = (batch, heads, -(-queries // _ROWS) * _ROWS if self.vendor == EFFICIENT else queries)
             strides: tuple[int, ...] = (heads * queries, 1, heads) if self.vendor == CPU else row_major(sums)
             last = (1,) if self.vendor == CUDNN else ()
-            logs = ir.RankedTensorType.get([*sums, *last], ir.RankedTensorType(of.sums.type).element_type), (*strides, *last)
+            logs = tensor_type([*sums, *last], ir.RankedTensorType(of.sums.type).element_type), (*strides, *last)
         more = [] if self.vendor in (CPU, FLASH) else [self.mask(), logs is not None]
         debug = [False] if self.vendor in (FLASH, CUDNN) else []
         out = self.result(of.result, (*shape_of(query)[:3], shape_of(value)[3]))
@@ -121,7 +123,7 @@ class _Call:
         own."""
         own = self.vendor == EFFICIENT or (self.vendor == CPU and self.backward)
         order = _SIDE_BY_SIDE if own else _order(declared_strides(value))
-        return ir.RankedTensorType.get(list(shape), ir.RankedTensorType(value.type).element_type), _dense(shape, order)
+        return tensor_type(shape, ir.RankedTensorType(value.type).element_type), _dense(shape, order)
 
     def call(self, args: Sequence[Any], results: Sequence[Result]) -> list[ir.Value]:
         """Emits the graph.extern."""
@@ -133,12 +135,12 @@ class _Call:
             "reason": ir.StringAttr.get("library"),
             "args": ir.ArrayAttr.get([_argument(a, operands) for a in args]),
             "kwargs": ir.DictAttr.get({name: _argument(a, operands) for name, a in (named | {"scale": self.of.scale}).items()}),
-            "strides": encoded([None if r is None else ir.DenseI64ArrayAttr.get(list(r[1])) for r in results]),
+            "strides": encoded([None if r is None else sizes_attribute(r[1]) for r in results]),
         }
         if self.vendor == CUDNN and not self.backward and results[0] is not None:
             # its result has the query's order of dimensions: a query in the declared order saves a copy
             wished = [_dense(shape_of(v), _order(results[0][1])) for v in operands[:3]]
-            attributes["prefers"] = encoded([ir.DenseI64ArrayAttr.get(list(strides)) for strides in wished])
+            attributes["prefers"] = encoded(list(map(sizes_attribute, wished)))
         types = [r[0] for r in results if r is not None]
         return list(ir.Operation.create("graph.extern", types, operands, attributes).results)
 
@@ -180,7 +182,7 @@ def _is_added(mask: ir.Value, scores: Sequence[int]) -> bool:
 
 def _order(strides: Sequence[int]) -> list[int]:
     """Returns the dimensions from the outermost in memory to the innermost."""
-    return sorted(range(len(strides)), key=lambda d: -strides[d])
+    return sorted(range(len(strides)), key=lambda d: -typical(strides[d]))
 
 
 def _dense(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:

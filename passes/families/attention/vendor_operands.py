@@ -9,6 +9,7 @@ from torch_mlir.dialects import arith, tensor
 from ...ir import generics
 from ...ir.generics import empty, generic, with_body
 from ...ir.reading import shape_of
+from ...ir.sizes import size_operands, static_sizes, tensor_type
 from ..surroundings import Values, group_before
 
 _SPLIT = [[0], [1, 2], [3], [4]]  # heads of keys, and repetitions
@@ -33,7 +34,9 @@ def sliced(value: ir.Value, sizes: Sequence[int]) -> ir.Value:
     if tuple(sizes) == shape_of(value):
         return value
     zeros, ones = [0] * len(sizes), [1] * len(sizes)
-    return tensor.ExtractSliceOp(_type(sizes, value), value, [], [], [], zeros, list(sizes), ones).result
+    return tensor.ExtractSliceOp(
+        _type(sizes, value), value, [], size_operands(sizes), [], zeros, static_sizes(sizes), ones
+    ).result
 
 
 def spread(value: ir.Value, sizes: Sequence[int], dims: Sequence[int] = (0, 1, 2, 3)) -> ir.Value:
@@ -63,7 +66,7 @@ def repeated(value: ir.Value, heads: int) -> ir.Value:
 def with_one(value: ir.Value) -> ir.Value:
     """Returns a tensor of three dimensions with a fourth of size 1."""
     sizes = [*shape_of(value), 1]
-    return tensor.ExpandShapeOp(_type(sizes, value), value, _LAST, [], sizes).result
+    return tensor.ExpandShapeOp(_type(sizes, value), value, _LAST, size_operands(sizes), static_sizes(sizes)).result
 
 
 def without_one(value: ir.Value) -> ir.Value:
@@ -78,4 +81,4 @@ def unread(shape: Sequence[int]) -> ir.Value:
 
 
 def _type(sizes: Sequence[int], like: ir.Value) -> ir.RankedTensorType:
-    return ir.RankedTensorType.get(list(sizes), ir.RankedTensorType(like.type).element_type)
+    return tensor_type(sizes, ir.RankedTensorType(like.type).element_type)

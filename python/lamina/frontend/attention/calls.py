@@ -18,6 +18,7 @@ from torch import Tensor, fx
 from torch.nn import functional as F
 from torch.utils._python_dispatch import _disable_current_modes
 
+from lamina.core.sizes import is_symbolic, typical
 from lamina.passes.families.attention import vendor_rules as vendors
 from lamina.passes.families.attention.cost import MOST
 
@@ -25,7 +26,7 @@ from ..decompositions.ops.library import on_gpu
 from ..fx.dtypes import CODES
 from ..fx.known import concrete
 from ..fx.random_bits import RANGE, SEED
-from ..fx.reading import number, shape, value
+from ..fx.reading import is_sized, number, shape, sizes, value
 from ..fx.rewriter import Graft, fake_mode, store, takes_layout, written_memory
 from .heads import before_repetition
 from .op import ATTENTION
@@ -75,7 +76,7 @@ def _is_replaced(node: fx.Node, graft: Graft, written: set[int] | None, trained:
     dropout, scale = number(probability), node.kwargs.get("scale")
     query, made = value(operands[0]), None
     if query is not None and dropout is not None and isinstance(causal, bool) and (mask is None or not causal):
-        scale = query.shape[-1] ** -0.5 if scale is None else number(scale)
+        scale = _default_scale(query) if scale is None else number(scale)
         if (result := value(node)) is not None and result.dtype is not query.dtype:  # by autocast
             operands = [graft.call(aten._to_copy.default, n, dtype=result.dtype) for n in operands]
         made = emitted(graft, operands, mask, dropout, causal, scale, trained, by_torch=True)
@@ -87,6 +88,12 @@ def _is_replaced(node: fx.Node, graft: Graft, written: set[int] | None, trained:
     for other, new in changed.items():
         store(other, new)
     return True
+
+
+def _default_scale(query: Tensor) -> float | None:
+    """Returns the scale of scores where the call gives none; None for heads of a symbolic number of elements."""
+    size = query.shape[-1]
+    return size**-0.5 if isinstance(size, int) else None
 
 
 def emitted(
@@ -114,7 +121,8 @@ def emitted(
     else:
         vendor = vendors.on_gpu(case, allowed=allowed) if on_gpu(query) else vendors.on_cpu(case, allowed)
         shares = trained and key.shape[1] < query.shape[1]  # the memory-efficient kernel has no gradients of shared heads
-        if any(t.stride(-1) != 1 for t in (query, key, values)) or vendor is None or (shares and vendor == vendors.EFFICIENT):
+        apart = any(sizes(t.stride())[-1] != 1 for t in (query, key, values))
+        if apart or vendor is None or (shares and vendor == vendors.EFFICIENT):
             return None
     if mask is not None and len(shape(mask)) < 4:
         mask = graft.call(aten.reshape.default, mask, [1] * (4 - len(shape(mask))) + [*shape(mask)])
@@ -133,20 +141,21 @@ def is_attention(query: Tensor, key: Tensor, values: Tensor) -> bool:
     """Returns whether tensors have the shapes and the one dtype and device of attention, (batch, heads, length, size), with as many
     heads of keys as of queries or a divisor of that."""
     tensors = (query, key, values)
-    if any(t.dim() != 4 or not t.numel() or any(type(n) is not int for n in (*t.shape, *t.stride())) for t in tensors):
+    if any(t.dim() != 4 or 0 in sizes(t.shape) or not is_sized(t) for t in tensors):
         return False
-    (batch, heads, _, size), (_, shared, keys, _) = query.shape, values.shape
-    alike = len({(t.dtype, t.device) for t in tensors}) == 1 and values.shape[0] == batch and heads % shared == 0
-    return alike and key.shape == (batch, shared, keys, size) and query.dtype in CODES
+    of_query, of_key, of_values = (sizes(t.shape) for t in tensors)
+    (batch, heads, _, size), (_, shared, keys, longest) = of_query, of_values
+    alike = len({(t.dtype, t.device) for t in tensors}) == 1 and of_values[0] == batch and heads % shared == 0
+    return alike and of_key == (batch, shared, keys, size) and not is_symbolic((size, longest)) and query.dtype in CODES
 
 
 def suits(query: Tensor, key: Tensor, mask: Tensor | None) -> bool:
     """Returns whether a mask is bool or float, has an element for each key, and broadcasts to the scores."""
     if mask is None:
         return True
-    scores = (*query.shape[:3], key.shape[2])
-    sizes = zip(mask.shape, scores[4 - mask.dim() :], strict=True) if mask.dim() <= 4 else ()
-    fits = 0 < mask.dim() <= 4 and mask.shape[-1] == scores[-1] and all(type(n) is int and n in (1, whole) for n, whole in sizes)
+    scores, of = (*sizes(query.shape)[:3], *sizes(key.shape)[2:3]), sizes(mask.shape)
+    each = zip(of, scores[4 - mask.dim() :], strict=True) if mask.dim() <= 4 else ()
+    fits = 0 < mask.dim() <= 4 and of[-1] == scores[-1] and all(n in (1, whole) for n, whole in each)
     return fits and mask.device == query.device and mask.dtype in (torch.bool, torch.float32, *_HALF, query.dtype)
 
 
@@ -163,8 +172,8 @@ def _as_number(graft: Graft, mask: fx.Node, query: Tensor) -> fx.Node:
 
 def case_of(query: Tensor, key: Tensor, values: Tensor, masked: bool, trains_mask: bool, causal: bool) -> vendors.Case:
     """Returns what decides which of torch's kernels compute an attention."""
-    batch, heads, queries, size = query.shape
-    scores = (batch, heads, queries, key.shape[2])
+    batch, heads, queries, size = sizes(query.shape)
+    scores = (batch, heads, queries, sizes(key.shape)[2])
     return vendors.Case(CODES[query.dtype], scores, size, values.shape[3], masked, trains_mask, causal)
 
 
@@ -213,7 +222,7 @@ def _in_layout_of(graft: Graft, made: fx.Node) -> fx.Node:
     """Emits a copy of `made` whose dimensions have the order in memory that they have in the graft's node."""
     eager = value(graft.at)
     assert eager is not None
-    order = sorted(range(eager.dim()), key=eager.stride().__getitem__, reverse=True)
+    order = sorted(range(eager.dim()), key=[*map(typical, sizes(eager.stride()))].__getitem__, reverse=True)
     kept = order == sorted(order)
     outermost_first = made if kept else graft.call(aten.permute.default, made, order)
     copy = graft.call(aten.clone.default, outermost_first, memory_format=torch.contiguous_format)

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, fx
 from torch.utils._python_dispatch import _disable_current_modes
 
+from lamina.core.sizes import is_symbolic
+
 from ..fx.known import concrete
 from ..fx.ranges import bounds, constant
 from ..fx.reading import given, is_in_place, name, shape, value
@@ -77,7 +79,9 @@ def _is_float(node: fx.Node) -> bool:
 
 def known(steps: Sequence[Term], gm: fx.GraphModule, before: fx.Node, rows: int, columns: int) -> Tensor | None:
     """Returns what these ops, in order, turn scores of zero into, (..., rows, columns); None where that depends on more than
-    shapes."""
+    shapes that are numbers."""
+    if is_symbolic((rows, columns)):
+        return None
     with _disable_current_modes(), torch.no_grad():
         bias = torch.zeros(1, 1)
         for step in steps:
