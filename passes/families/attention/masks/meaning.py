@@ -1,17 +1,25 @@
-"""Analyzes attention masks: recognizes causal masks, windows, padding masks, and linear biases (ALiBi)."""
+"""Says what an attention mask means, from values that are known: causal, a window, a range of keys, a bias linear in the distance.
+
+This needs no IR: `terms` finds the terms of a mask in the ops that compute it, and passes the values of those that depend on no
+argument; the front end passes the whole mask where a model's mask follows from shapes.
+"""
+
+from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-from torch_mlir import ir
 
-from .parts import HEAD, KEY, QUERY, MaskPart, Values, depends_on, seen_through, tensor_of, whole
+if TYPE_CHECKING:
+    from .parts import MaskPart
 
-_HIDES = -1e4  # with a bias of at most this, a key counts as hidden
+BATCH, HEAD, QUERY, KEY = range(4)
+HIDES = -1e4
+"""With a bias of at most this, a key counts as hidden: it has no weight beside others, in any float type."""
 _RANGE = {"bf16": 3.3961775e38, "f16": 65520.0, "f32": 3.40282356e38, "f64": math.inf}  # values from here on round to infinity
-_MONOTONE = {"arith.cmpi": range(2, 10), "arith.cmpf": (2, 3, 4, 5)}  # predicates <, <=, > and >=
 _ROUNDING = {"bf16": 2**-8, "f16": 2**-11, "f32": 2**-22, "f64": 2**-50}  # relative error that passes for rounding
 
 
@@ -77,27 +85,25 @@ class Meaning:
         return self.rest or (self.keys is not None and not self.keys.exact)
 
 
-def meaning(mask: ir.Value, scores: Sequence[int], causal: bool, values: Values) -> Meaning:
-    """Returns what a mask and the causal flag mean. scores: batch, heads, queries, keys; values: a cache of evaluated values."""
-    found = _Reader(scores[HEAD], scores[QUERY], scores[KEY], values)
-    if causal:
-        found.high = np.minimum(found.high, np.arange(scores[QUERY]) + 1)
-    part, dtype = whole(mask), str(ir.RankedTensorType(mask.type).element_type)
+def of_values(mask: np.ndarray, dtype: str) -> Meaning:
+    """Returns the meaning of a mask whose values are known, (batch or 1, heads or 1, queries, keys): bools, or numbers of the type
+    `dtype` that are added to the scores."""
+    terms = MaskTerms(*mask.shape[1:])
     if dtype == "i1":
-        found.hides(part, True, False)
-    else:
-        found.adds(part, (dtype,))
-    return found.result(causal)
+        terms.show(mask)
+    elif not terms.add(mask, (dtype,)):
+        terms.unread = terms.adds_more = True
+    return terms.result()
 
 
 @dataclass
-class _Reader:
+class MaskTerms:
     """Accumulates what the terms of a mask mean.
 
     low, high  the range of keys that each query sees, [low, high)
+    keys, slopes, moved  see Meaning
     soft       some scores are hidden by position with a finite bias
     soft_keys  some keys are hidden at run time with a finite bias
-    moved      see Meaning
     unread     some term was not understood
     adds_more  a term that was not understood is added to the scores
     """
@@ -105,7 +111,6 @@ class _Reader:
     heads: int
     queries: int
     count: int
-    values: Values
     keys: Keys | None = None
     slopes: np.ndarray | None = None
     soft: bool = False
@@ -119,72 +124,9 @@ class _Reader:
     def __post_init__(self) -> None:
         self.low, self.high = np.zeros(self.queries, np.int64), np.full(self.queries, self.count)
 
-    def hides(self, part: MaskPart, wanted: bool, soft: bool) -> None:
-        """Reads a bool term: keys are visible where it equals `wanted`. soft: the other keys only get a finite bias."""
-        at, known = seen_through(part), self.values.of(part)
-        op = at.op
-        if known is not None:
-            self.soft |= soft
-            self._placed(known if wanted else ~known)
-        elif QUERY not in depends_on(part):
-            self.soft_keys |= soft
-            tensor = tensor_of(part)
-            self.unread |= self.keys is not None or tensor is None
-            self.keys = None if tensor is None else Keys(tensor, wanted, _is_interval(at, wanted, self.values))
-        elif op is not None and op.name == ("arith.andi" if wanted else "arith.ori"):
-            for i in range(2):
-                self.hides(at.argument(i), wanted, soft)
-        elif op is not None and _negated(at, self.values) is not None:
-            self.hides(at.argument(_negated(at, self.values) or 0), not wanted, soft)
-        else:
-            self.soft |= soft
-            self.unread = True
-
-    def adds(self, part: MaskPart, types: tuple[str, ...]) -> None:
-        """Reads a term that is added to the scores. types: the types that it is rounded to on the way."""
-        at = seen_through(part)
-        op = at.op
-        if op is not None and op.name == "arith.addf":
-            self.adds(at.argument(0), types)
-            self.adds(at.argument(1), types)
-        elif op is not None and op.name in ("arith.truncf", "arith.extf"):
-            self.adds(at.argument(0), (str(op.operands[0].type), *types))
-        elif op is None or op.name != "arith.select" or not self._chosen(at, types):
-            known = self.values.of(part)
-            if known is None or not self._added(known, types):
-                self.unread = self.adds_more = True
-
-    def _chosen(self, at: MaskPart, types: tuple[str, ...]) -> bool:
-        """Reads a select between a constant that hides and another term; returns False for other selects."""
-        for i, wanted in ((2, True), (1, False)):
-            fill = self.values.of(at.argument(i))
-            if fill is not None and fill.size == 1 and float(fill.reshape(())) <= _HIDES:
-                self.hides(at.argument(0), wanted, _is_finite(float(fill.reshape(())), types))
-                self.adds(at.argument(3 - i), types)
-                return True
-        return False
-
-    def _added(self, known: np.ndarray, types: tuple[str, ...]) -> bool:
-        """Reads a term of known values; False where it is no constant per row, does not hide, and is not linear in distance."""
-        hidden = known <= _HIDES
-        if known.shape[KEY] == 1 and np.all(~hidden & np.isfinite(known)):
-            self.moved |= bool(np.any(known))
-            return True  # a constant for each row
-        slopes = None if np.all(hidden | (known == 0)) else _slopes(known, ~hidden, types[0])
-        if slopes is None and not np.all(hidden | (known == 0)):
-            return False
-        if hidden.any():
-            self.soft |= _is_finite(float(known.max(where=hidden, initial=-math.inf)), types)
-            self._placed(~hidden)
-        if slopes is not None:
-            self.unread |= self.slopes is not None
-            self.slopes = slopes
-            self.moved |= _is_moved(known, ~hidden, slopes, self.queries, types[0])
-        return True
-
-    def _placed(self, seen: np.ndarray) -> None:
+    def show(self, seen: np.ndarray) -> None:
         """Narrows each query's range of keys to `seen`; unread where this is no range, or differs by sequence or head."""
-        if any(seen.shape[d] > 1 and not np.all(seen == seen.take([0], d)) for d in (0, HEAD)):
+        if any(seen.shape[d] > 1 and not np.all(seen == seen.take([0], d)) for d in (BATCH, HEAD)):
             self.unread = True
             return
         rows = seen[0, 0]
@@ -197,7 +139,26 @@ class _Reader:
             return
         self.low, self.high = np.maximum(self.low, first), np.minimum(self.high, last)
 
-    def result(self, causal: bool) -> Meaning:
+    def add(self, known: np.ndarray, types: Sequence[str]) -> bool:
+        """Reads a term of known values that is added to the scores; False where it is no constant per row, does not hide, and is
+        not linear in distance. types: the types that it is rounded to on the way."""
+        hidden = known <= HIDES
+        if known.shape[KEY] == 1 and np.all(~hidden & np.isfinite(known)):
+            self.moved |= bool(np.any(known))
+            return True  # a constant for each row
+        slopes = None if np.all(hidden | (known == 0)) else _slopes(known, ~hidden, types[0])
+        if slopes is None and not np.all(hidden | (known == 0)):
+            return False
+        if hidden.any():
+            self.soft |= is_finite(float(known.max(where=hidden, initial=-math.inf)), types)
+            self.show(~hidden)
+        if slopes is not None:
+            self.unread |= self.slopes is not None
+            self.slopes = slopes
+            self.moved |= _is_moved(known, ~hidden, slopes, self.queries, types[0])
+        return True
+
+    def result(self, causal: bool = False) -> Meaning:
         """Returns the meaning of all terms that were read. causal: the flag of the call."""
         hides = not (self.adds_more or self.soft or self.soft_keys or self.moved or self.slopes is not None)
         plain = Meaning(causal, rest=True, hides=hides)
@@ -211,6 +172,11 @@ class _Reader:
             return plain
         slopes = None if self.slopes is None else tuple(np.broadcast_to(self.slopes, (self.heads,)).tolist())
         return replace(shape, keys=self.keys, slopes=slopes, moved=self.moved, hides=hides)
+
+
+def is_finite(fill: float, types: Sequence[str]) -> bool:
+    """Returns whether a number stays finite, rounded to each of these types."""
+    return all(abs(fill) < _RANGE.get(t, 0.0) for t in types)
 
 
 def _shaped(low: np.ndarray, high: np.ndarray, count: int) -> Meaning | None:
@@ -230,48 +196,6 @@ def _shaped(low: np.ndarray, high: np.ndarray, count: int) -> Meaning | None:
     empty = high == low
     same = np.where(empty, end <= begin, (low == begin) & (high == end))
     return Meaning(causal, offset, window) if np.all(same) else None
-
-
-def _is_interval(part: MaskPart, wanted: bool, values: Values) -> bool:
-    """Returns whether the keys where the part equals `wanted` are contiguous in each sequence, whatever the values."""
-    at = seen_through(part)
-    op = at.op
-    known = values.of(part)
-    if known is not None:
-        rows = (known if wanted else ~known).astype(np.int8)
-        return bool(np.all((np.diff(rows, axis=KEY, prepend=0) > 0).sum(KEY) <= 1))
-    if op is None or at.is_tensor:
-        return False
-    inner = _negated(at, values)
-    if inner is not None:
-        return _is_interval(at.argument(inner), not wanted, values)
-    if op.name == ("arith.andi" if wanted else "arith.ori"):
-        return all(_is_interval(at.argument(i), wanted, values) for i in range(2))
-    if op.attributes["predicate"].value not in _MONOTONE[op.name] if op.name in _MONOTONE else True:
-        return False
-    for i in range(2):
-        places = values.of(at.argument(i))
-        if places is not None and KEY not in depends_on(at.argument(1 - i)):
-            steps = np.diff(places, axis=KEY)
-            return bool(np.all(steps >= 0) or np.all(steps <= 0))
-    return False
-
-
-def _negated(at: MaskPart, values: Values) -> int | None:
-    """Returns the index of the i1 operand that this i1 negates; None for other ops."""
-    op = at.op
-    if op is None or op.name not in ("arith.xori", "arith.cmpi") or str(op.operands[0].type) != "i1":
-        return None
-    for i in range(2):
-        known = values.of(at.argument(1 - i))
-        if known is not None and known.size == 1:
-            flips = bool(known.reshape(())) if op.name == "arith.xori" else not bool(known.reshape(()))
-            return i if flips and (op.name == "arith.xori" or op.attributes["predicate"].value == 0) else None
-    return None
-
-
-def _is_finite(fill: float, types: Sequence[str]) -> bool:
-    return all(abs(fill) < _RANGE.get(t, 0.0) for t in types)
 
 
 def _is_moved(known: np.ndarray, seen: np.ndarray, slopes: np.ndarray, queries: int, dtype: str) -> bool:

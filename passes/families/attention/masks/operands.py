@@ -15,8 +15,9 @@ from ....ir.rewriting import copy_ops, read_by
 from ...surroundings import Values as Copies
 from ...surroundings import group_before
 from .dropped import narrowed
-from .meaning import Keys, Meaning, meaning
-from .parts import BATCH, HEAD, KEY, QUERY, Values
+from .meaning import BATCH, HEAD, KEY, QUERY, Keys, Meaning
+from .parts import Values
+from .terms import meaning
 
 BOUNDS, BLOCKS = "lamina.attention_bounds", "lamina.attention_blocks"
 

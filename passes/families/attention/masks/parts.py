@@ -12,7 +12,6 @@ from ....ir.views import groups, is_identity, is_view, walked_dims
 from ....simplify.evaluate import NotEvaluable, array_of, evaluate_op
 from ....simplify.evaluate.scalars import evaluate_scalar
 
-BATCH, HEAD, QUERY, KEY = range(4)
 _MOST = 1 << 26  # elements of an evaluated value at most
 Axes = tuple[int | None, ...]
 

@@ -9,6 +9,7 @@ from torch import Tensor, fx
 from torch.utils._python_dispatch import _disable_current_modes
 
 from lamina.core.sizes import is_symbolic
+from lamina.passes.families.attention.masks.meaning import HIDES
 
 from ..fx.known import concrete
 from ..fx.ranges import bounds, constant
@@ -17,8 +18,6 @@ from ..fx.rewriter import Graft
 
 aten = torch.ops.aten
 
-_HIDES = -1e4
-"""A score at or below which a position has no weight beside others."""
 _SWALLOWS = -1e9
 """A fill so large that adding a score to it leaves it unchanged: a fully hidden row then has equal weights, whether the fill is
 added to the scores or replaces them."""
@@ -69,7 +68,7 @@ def terms(node: fx.Node, gm: fx.GraphModule) -> Iterator[tuple[fx.Node, Term]]:
 def _filled(scores: object, mask: object, fill: object, where: bool, gm: fx.GraphModule) -> list[tuple[object, Term]]:
     told, number = value(mask), constant(fill, gm)
     usable = isinstance(mask, fx.Node) and told is not None and told.dtype is torch.bool
-    return [(scores, Term(mask, number, where))] if usable and number is not None and number <= _HIDES else []  # type: ignore[arg-type]
+    return [(scores, Term(mask, number, where))] if usable and number is not None and number <= HIDES else []  # type: ignore[arg-type]
 
 
 def _is_float(node: fx.Node) -> bool:
@@ -99,7 +98,7 @@ def known(steps: Sequence[Term], gm: fx.GraphModule, before: fx.Node, rows: int,
 def is_exact(steps: Sequence[Term], found: Tensor | None) -> bool:
     """Returns whether adding the fills gives the same as replacing scores by them. Beside other scores a fill hides either way; in
     a row that is hidden as a whole it must swallow the score or make it NaN. found: the result of `known`."""
-    if found is not None and not bool((found <= _HIDES).all(-1).any()):
+    if found is not None and not bool((found <= HIDES).all(-1).any()):
         return True
     return all(step.fill is None or step.fill <= _SWALLOWS for step in steps)
 
