@@ -54,7 +54,7 @@ class Gradients:
     def work(self) -> AttentionWork:
         """The cost model's problem: that of attention that reads its mask."""
         work, mask = replace(self.of.work, backward=True), self.of.mask
-        if mask is None or self.masks is None or self.of.is_symbolic:
+        if mask is None or self.masks is None:
             return work
         return replace(work, hides=self.masks.meaning(mask, self.of.scores, self.of.causal).hides)
 

@@ -91,7 +91,7 @@ class Attention:
     @cached_property
     def meaning(self) -> Meaning:
         """The meaning of mask and causal flag: which scores are hidden, and what is added to them."""
-        if self.masks is None or self.is_symbolic:
+        if self.masks is None:
             return Meaning(self.causal, rest=self.mask is not None)
         found = self.masks.meaning(self.mask, self.scores, self.causal)
         return Meaning(self.causal, rest=True) if found.moved and self.sums is not None else found

@@ -5,12 +5,16 @@ from dataclasses import dataclass, field
 import numpy as np
 from torch_mlir import ir
 
+from lamina.core.sizes import is_symbolic
 from lamina.dialects.graph import CALLS
 
 from ....ir.reading import producer, shape_of
+from ....ir.sizes import size_of
 from ....ir.views import groups, is_identity, is_view, walked_dims
 from ....simplify.evaluate import NotEvaluable, array_of, evaluate_op
 from ....simplify.evaluate.scalars import evaluate_scalar
+from .meaning import BATCH, HEAD, KEY, QUERY
+from .positions import PREDICATES, Linear, Region
 
 _MOST = 1 << 26  # elements of an evaluated value at most
 Axes = tuple[int | None, ...]
@@ -44,7 +48,7 @@ class MaskPart:
 
 def whole(mask: ir.Value) -> MaskPart:
     """Returns a mask of four dimensions as a part."""
-    return MaskPart(mask, tuple(d if n > 1 else None for d, n in enumerate(shape_of(mask))))
+    return MaskPart(mask, tuple(d if n != 1 else None for d, n in enumerate(shape_of(mask))))
 
 
 def seen_through(part: MaskPart) -> MaskPart:
@@ -131,7 +135,7 @@ def _reshaped(op: ir.Operation, axes: Axes) -> MaskPart | None:
 def _unpadded(op: ir.Operation, axes: Axes) -> MaskPart | None:
     """Returns the source of a slice that takes everything, or undoes padding at the end; None for others."""
     source, shape = op.operands[0], shape_of(op.results[0])
-    if len(op.operands) > 1 or any(op.attributes["static_offsets"]) or any(n != 1 for n in op.attributes["static_strides"]):
+    if any(op.attributes["static_offsets"]) or any(n != 1 for n in op.attributes["static_strides"]):
         return None
     if shape_of(source) == shape:
         return MaskPart(source, axes)
@@ -180,15 +184,61 @@ class Values:
             if loop not in at.axes:
                 return np.zeros((1, 1, 1, 1), np.int64)
             size = _extent(op, loop)
+            if is_symbolic(size):
+                return None
             shape = [size if a == loop else 1 for a in at.axes]
             return np.arange(size).reshape(shape)
         if op.name == "tensor.extract":
             return self._extracted(at)
         given = [self.of(at.argument(i)) for i in range(len(op.operands))]
         known = [x for x in given if x is not None]
+        if not given:
+            return None
         if len(known) < len(given) or np.prod(np.broadcast_shapes(*(x.shape for x in known)), dtype=np.int64) > _MOST:
             return None
         return evaluate_scalar(op, known)
+
+    def place(self, part: MaskPart) -> Linear | Region | None:
+        """Returns a number that is linear in the positions of query and key, or where a comparison of such numbers holds; None for
+        others. For symbolic sizes, which have no values."""
+        at = seen_through(part)
+        op, known = at.op, self.of(at)
+        if known is not None and known.size == 1:
+            constant = known.reshape(())[()]
+            if known.dtype == bool:
+                return Region() if constant else None
+            return Linear(0, 0, int(constant)) if np.issubdtype(known.dtype, np.integer) else None
+        if op is None or at.is_tensor:
+            return None
+        if (size := size_of(at.value)) is not None:
+            return Linear(0, 0, size)
+        if op.name == "linalg.index":
+            walked = [d for d, a in enumerate(at.axes) if a == op.attributes["dim"].value]
+            return {(QUERY,): Linear(1, 0, 0), (KEY,): Linear(0, 1, 0)}.get(tuple(walked))
+        match op.name.removeprefix("arith."), [self.place(at.argument(i)) for i in range(len(op.operands))]:
+            case "index_cast" | "extsi" | "trunci" | "extui", [found]:
+                return found
+            case "addi", [Linear() as x, Linear() as y]:
+                return x + y
+            case "subi", [Linear() as x, Linear() as y]:
+                return x + y.times(-1)
+            case "muli", [Linear() as x, Linear(0, 0, int() as factor)] | [Linear(0, 0, int() as factor), Linear() as x]:
+                return x.times(factor)
+            case "cmpi", [Linear() as x, Linear() as y]:
+                return x.compared(PREDICATES[op.attributes["predicate"].value], y)
+            case "andi", [Region() as x, Region() as y]:
+                return x & y
+            case "select", [Region() as x, *_]:
+                return self._selected(at, x)
+        return None
+
+    def _selected(self, at: MaskPart, where: Region) -> Region | None:
+        """Returns where a select of two known bools by a region is true; None for others."""
+        first, second = (self.of(at.argument(i)) for i in (1, 2))
+        if first is None or second is None or first.size + second.size != 2 or first.dtype != bool:
+            return None
+        taken = bool(first.reshape(())), bool(second.reshape(()))
+        return {(True, False): where, (False, True): where.outside(), (True, True): Region()}.get(taken)
 
     def _extracted(self, at: MaskPart) -> np.ndarray | None:
         assert at.op is not None
@@ -212,7 +262,7 @@ class Values:
             nearer = _nearer(MaskPart(value, (None,) * 4))
             return None if nearer is None or nearer.value == value else self.whole(nearer.value)
         op = producer(value)
-        if op is None or np.prod(shape_of(value), dtype=np.int64) > _MOST:
+        if op is None or is_symbolic(shape_of(value)) or np.prod(shape_of(value), dtype=np.int64) > _MOST:
             return None
         if op.name == "graph.group":
             nearer = _nearer(MaskPart(value, (None,) * 4))
@@ -247,7 +297,7 @@ def depends_on(part: MaskPart) -> set[int]:
         op = at.op
         if at.is_tensor or op is None:
             sizes = shape_of(at.value) if at.is_tensor else ()
-            found |= {d for d, a in enumerate(at.axes) if a is not None and (not sizes or sizes[a] > 1)}
+            found |= {d for d, a in enumerate(at.axes) if a is not None and (not sizes or sizes[a] != 1)}
         elif op.name == "linalg.index":
             found |= {d for d, a in enumerate(at.axes) if a == op.attributes["dim"].value}
         elif op.name != "arith.constant":

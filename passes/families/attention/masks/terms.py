@@ -7,17 +7,20 @@ from dataclasses import dataclass
 import numpy as np
 from torch_mlir import ir
 
+from lamina.core.sizes import is_symbolic
+
 from .meaning import HEAD, HIDES, KEY, QUERY, Keys, MaskTerms, Meaning, is_finite
 from .parts import MaskPart, Values, depends_on, seen_through, tensor_of, whole
+from .positions import Linear, Region, SymbolicTerms
 
 _MONOTONE = {"arith.cmpi": range(2, 10), "arith.cmpf": (2, 3, 4, 5)}  # predicates <, <=, > and >=
 
 
 def meaning(mask: ir.Value, scores: Sequence[int], causal: bool, values: Values) -> Meaning:
     """Returns what a mask and the causal flag mean. scores: batch, heads, queries, keys; values: a cache of evaluated values."""
-    found = MaskTerms(scores[HEAD], scores[QUERY], scores[KEY])
+    found = (SymbolicTerms if is_symbolic(tuple(scores[HEAD:])) else MaskTerms)(scores[HEAD], scores[QUERY], scores[KEY])
     if causal:
-        found.high = np.minimum(found.high, np.arange(scores[QUERY]) + 1)
+        found.show_causal()
     part, dtype, reader = whole(mask), str(ir.RankedTensorType(mask.type).element_type), _Reader(found, values)
     if dtype == "i1":
         reader.hides(part, True, False)
@@ -37,9 +40,12 @@ class _Reader:
         """Reads a bool term: keys are visible where it equals `wanted`. soft: the other keys only get a finite bias."""
         at, known, found = seen_through(part), self.values.of(part), self.found
         op = at.op
+        if known is None and isinstance(found, SymbolicTerms):
+            region = self.values.place(part)
+            known = region if isinstance(region, Region) else None
         if known is not None:
             found.soft |= soft
-            found.show(known if wanted else ~known)
+            found.show(known, wanted)
         elif QUERY not in depends_on(part):
             found.soft_keys |= soft
             tensor = tensor_of(part)
@@ -98,9 +104,13 @@ def _is_interval(part: MaskPart, wanted: bool, values: Values) -> bool:
         return False
     for i in range(2):
         places = values.of(at.argument(i))
-        if places is not None and KEY not in depends_on(at.argument(1 - i)):
+        if KEY in depends_on(at.argument(1 - i)):
+            continue
+        if places is not None:
             steps = np.diff(places, axis=KEY)
             return bool(np.all(steps >= 0) or np.all(steps <= 0))
+        if isinstance(values.place(at.argument(i)), Linear):
+            return True
     return False
 
 
