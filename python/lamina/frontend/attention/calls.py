@@ -10,7 +10,7 @@ has a seed, which the gradients read too; all other keeps torch's decomposition.
 
 import operator
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,10 +19,11 @@ from torch import Tensor, fx
 from torch.nn import functional as F
 from torch.utils._python_dispatch import _disable_current_modes
 
-from lamina.core.sizes import is_symbolic, typical
+from lamina.core.sizes import SizeLike, is_symbolic, typical
 from lamina.passes.families.attention import vendor_rules as vendors
 from lamina.passes.families.attention.cost import MOST
-from lamina.passes.families.attention.masks.meaning import Meaning, of_values
+from lamina.passes.families.attention.masks.meaning import HIDES, Meaning, of_values
+from lamina.passes.families.attention.masks.positions import CAUSAL, Region
 
 from ..decompositions.ops.library import on_gpu
 from ..fx.dtypes import CODES
@@ -32,6 +33,7 @@ from ..fx.reading import is_sized, number, shape, sizes, value
 from ..fx.rewriter import Graft, fake_mode, store, takes_layout, written_memory
 from .heads import before_repetition
 from .op import ATTENTION
+from .positions import Two, place
 
 aten = torch.ops.aten
 SDPA = aten.scaled_dot_product_attention.default
@@ -260,8 +262,27 @@ def flag_masks(gm: fx.GraphModule) -> int:
 def kind_of_mask(node: fx.Node, gm: fx.GraphModule) -> str:
     """Returns the `meaning` of an attention node's mask; "bias" where it has none."""
     mask = node.args[3] if len(node.args) > 3 else node.kwargs.get("attn_mask")
+    if isinstance(mask, fx.Node) and is_symbolic(shape(mask)):
+        found = place(mask, gm)
+        hides = isinstance(found, Two) and _shows(found, value(mask))
+        return form_of(hides, shape(mask)[-2:]) if isinstance(hides, Region) and len(shape(mask)) > 1 else "bias"
     with _disable_current_modes(), torch.no_grad():  # the graph may be run for a trace, in which tensors have no values
         return meaning(concrete(mask, gm, node)) if isinstance(mask, fx.Node) else "bias"
+
+
+def _shows(found: Two, mask: Tensor | None) -> Region | None:
+    """Returns where a mask shows keys; None where that is no region, or it does more."""
+    if mask is not None and mask.dtype is torch.bool:
+        return found.where(bool)
+    plain = all(x == 0 or x <= HIDES for x in (found.inside, found.outside))
+    return found.where(lambda x: x == 0) if plain else None
+
+
+def form_of(region: Region, sizes: Sequence[SizeLike]) -> str:
+    """Returns the `meaning` of a mask that shows a region. sizes: of queries and keys."""
+    if not region.bounds:
+        return "nothing"
+    return "causal" if region == CAUSAL and sizes[0] == sizes[1] else "bias"
 
 
 def positional(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:

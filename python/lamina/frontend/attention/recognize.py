@@ -18,9 +18,9 @@ from ..fx.aliases import storage
 from ..fx.products import Operand, traced_back
 from ..fx.reading import is_sized, name, same_elements, shape, sizes, users, value, without_dropout, writes_to
 from ..fx.rewriter import Graft, fake_mode, store, written_memory
-from .calls import emitted, flag_masks, is_fast, make_whole, meaning, placed
+from .calls import emitted, flag_masks, form_of, is_fast, make_whole, meaning, placed
 from .encoder_layers import open_layers
-from .score_masks import added, is_exact, known
+from .score_masks import Shown, added, is_exact, known
 from .written_chain import Written, read
 
 aten = torch.ops.aten
@@ -182,7 +182,7 @@ class _Rewrite:
         q = operands[0].meta.get("example_value", operands[0].meta.get("val"))
         *_, rows, columns = self.of.shape
         found = known(self.of.steps, self.gm, self.of.node, rows, columns) if self.of.steps else None
-        kind = meaning(found)
+        kind = form_of(found.region, (rows, columns)) if isinstance(found, Shown) else meaning(found)
         bias = None
         if self.of.steps and kind == "bias":
             if not is_exact(self.of.steps, found):
