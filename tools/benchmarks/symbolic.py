@@ -45,11 +45,14 @@ def of_workloads(workloads: Mapping[str, Workload], device: str, rivals: bool = 
 
 
 def _mark(model: Callable[..., Any], inputs: Sequence[Any]) -> None:
-    """Makes static what a user would hold as a parameter: tensors with another first size than the first argument."""
+    """Makes static what a model would fix: tensors with another first size than the first argument, as parameters have, and heads and
+    their elements, the second and last dimension of four."""
     tensors = [x for x in inputs if isinstance(x, Tensor)]
     for x in tensors:
         if not x.dim() or x.shape[0] != tensors[0].shape[0]:
             torch._dynamo.mark_static(x)
+        elif x.dim() == 4:
+            torch._dynamo.mark_static(x, [1, 3])
 
 
 def _apart(model: Callable[..., Any]) -> Callable[..., Any]:

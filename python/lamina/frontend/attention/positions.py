@@ -111,8 +111,8 @@ class _Reader:
     def _range(self, node: fx.Node) -> Linear | None:
         names = ("start", "end", "step") if len(node.args) > 1 else ("end",)
         asked = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
-        start, step = self.of(asked.get("start", 0)), asked.get("step", 1)
-        return start + Linear(0, step, 0) if isinstance(start, Linear) and isinstance(step, int) else None
+        start, step = _linear(self.of(asked.get("start", 0))), asked.get("step", 1)
+        return start + Linear(0, step, 0) if start is not None and isinstance(step, int) else None
 
     def _triangle(self, node: fx.Node, kind: str) -> Two | None:
         asked = given(node, "input", "diagonal")
