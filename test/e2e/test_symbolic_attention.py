@@ -20,8 +20,10 @@ def test_one_compilation_serves_all_lengths(graph: AttentionGraph, train: bool, 
     compiled = dynamic(graph.function)
     for batch, length in SIZES:
         x, lengths = tokens(batch, length, "cpu", torch.float32)
-        results = [observed(f, [x.to(dtype, copy=True), lengths], train) for f, dtype in (
-            (compiled, torch.float32), (graph.function, torch.float32), (graph.function, torch.float64))]
+        results = [
+            observed(f, [x.to(dtype, copy=True), lengths], train)
+            for f, dtype in ((compiled, torch.float32), (graph.function, torch.float32), (graph.function, torch.float64))
+        ]
         for mine, theirs, want in zip(*results, strict=True):
             if not isinstance(want, Tensor):
                 continue

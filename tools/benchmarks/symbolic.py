@@ -1,12 +1,10 @@
 """Times workloads compiled once for all sizes beside static compilations, and beside TorchInductor's dynamic ones."""
 
-import random
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from lamina.tools.benchmarks.timing import Timed, call_by_call, interleaved
 from lamina.tools.benchmarks.workloads import Workload
@@ -20,7 +18,9 @@ def timed(runs: Mapping[str, Callable[[], Any]], device: str) -> Timed:
     return call_by_call(runs, SECONDS) if device == "cuda" else interleaved(runs)
 
 
-def of_workloads(workloads: Mapping[str, Workload], device: str, rivals: bool = True) -> Iterator[tuple[str, dict[str, float], str]]:
+def of_workloads(
+    workloads: Mapping[str, Workload], device: str, rivals: bool = True
+) -> Iterator[tuple[str, dict[str, float], str]]:
     """Yields each workload's name, median seconds by contestant, and what failed. rivals: whether TorchInductor is timed, too."""
     for name, workload in workloads.items():
         try:
@@ -45,8 +45,8 @@ def of_workloads(workloads: Mapping[str, Workload], device: str, rivals: bool = 
 
 
 def _mark(model: Callable[..., Any], inputs: Sequence[Any]) -> None:
-    """Makes static what a model would fix: tensors with another first size than the first argument, as parameters have, and heads and
-    their elements, the second and last dimension of four."""
+    """Makes static what a model would fix: tensors with another first size than the first argument, as parameters have, and heads
+    and their elements, the second and last dimension of four."""
     tensors = [x for x in inputs if isinstance(x, Tensor)]
     for x in tensors:
         if not x.dim() or x.shape[0] != tensors[0].shape[0]:

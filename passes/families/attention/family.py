@@ -141,8 +141,8 @@ def _unfit(config: Config, found: Attention | Gradients) -> str:
         return "for gradients alone" if isinstance(config, Backward) else "not for gradients"
     if isinstance(config, Forward | Backward) and config.blocks and not found.of.meaning.rest:
         return "for masks that are read for each score alone"
-    if found.of.is_symbolic and (isinstance(config, Specialized) or getattr(config, "blocks", 0)):
-        return f"of symbolic sizes, which {config.kind} kernels{' with lists of blocks' if config.kind != 'specialized' else ''} are not for"
+    if found.of.is_symbolic and (isinstance(config, Specialized) or getattr(config, "blocks", 0) == 1):
+        return "of symbolic sizes, which kernels with specialized warps or lists of blocks are not for"
     if isinstance(config, Specialized) and (found.work.masked or found.work.slopes or found.work.drops):
         return "for attention without dropout and with nothing that is read or added for each score"
     return "for few queries, without causal and training" if isinstance(config, Split) and not found.work.is_few else ""

@@ -34,9 +34,7 @@ def sliced(value: ir.Value, sizes: Sequence[int]) -> ir.Value:
     if tuple(sizes) == shape_of(value):
         return value
     zeros, ones = [0] * len(sizes), [1] * len(sizes)
-    return tensor.ExtractSliceOp(
-        _type(sizes, value), value, [], size_operands(sizes), [], zeros, static_sizes(sizes), ones
-    ).result
+    return tensor.ExtractSliceOp(_type(sizes, value), value, [], size_operands(sizes), [], zeros, static_sizes(sizes), ones).result
 
 
 def spread(value: ir.Value, sizes: Sequence[int], dims: Sequence[int] = (0, 1, 2, 3)) -> ir.Value:

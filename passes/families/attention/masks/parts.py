@@ -9,12 +9,9 @@ from lamina.core.sizes import is_symbolic
 from lamina.dialects.graph import CALLS
 
 from ....ir.reading import producer, shape_of
-from ....ir.sizes import size_of
 from ....ir.views import groups, is_identity, is_view, walked_dims
 from ....simplify.evaluate import NotEvaluable, array_of, evaluate_op
 from ....simplify.evaluate.scalars import evaluate_scalar
-from .meaning import BATCH, HEAD, KEY, QUERY
-from .positions import PREDICATES, Linear, Region
 
 _MOST = 1 << 26  # elements of an evaluated value at most
 Axes = tuple[int | None, ...]
@@ -197,48 +194,6 @@ class Values:
         if len(known) < len(given) or np.prod(np.broadcast_shapes(*(x.shape for x in known)), dtype=np.int64) > _MOST:
             return None
         return evaluate_scalar(op, known)
-
-    def place(self, part: MaskPart) -> Linear | Region | None:
-        """Returns a number that is linear in the positions of query and key, or where a comparison of such numbers holds; None for
-        others. For symbolic sizes, which have no values."""
-        at = seen_through(part)
-        op, known = at.op, self.of(at)
-        if known is not None and known.size == 1:
-            constant = known.reshape(())[()]
-            if known.dtype == bool:
-                return Region() if constant else None
-            return Linear(0, 0, int(constant)) if np.issubdtype(known.dtype, np.integer) else None
-        if op is None or at.is_tensor:
-            return None
-        if (size := size_of(at.value)) is not None:
-            return Linear(0, 0, size)
-        if op.name == "linalg.index":
-            walked = [d for d, a in enumerate(at.axes) if a == op.attributes["dim"].value]
-            return {(QUERY,): Linear(1, 0, 0), (KEY,): Linear(0, 1, 0)}.get(tuple(walked))
-        match op.name.removeprefix("arith."), [self.place(at.argument(i)) for i in range(len(op.operands))]:
-            case "index_cast" | "extsi" | "trunci" | "extui", [found]:
-                return found
-            case "addi", [Linear() as x, Linear() as y]:
-                return x + y
-            case "subi", [Linear() as x, Linear() as y]:
-                return x + y.times(-1)
-            case "muli", [Linear() as x, Linear(0, 0, int() as factor)] | [Linear(0, 0, int() as factor), Linear() as x]:
-                return x.times(factor)
-            case "cmpi", [Linear() as x, Linear() as y]:
-                return x.compared(PREDICATES[op.attributes["predicate"].value], y)
-            case "andi", [Region() as x, Region() as y]:
-                return x & y
-            case "select", [Region() as x, *_]:
-                return self._selected(at, x)
-        return None
-
-    def _selected(self, at: MaskPart, where: Region) -> Region | None:
-        """Returns where a select of two known bools by a region is true; None for others."""
-        first, second = (self.of(at.argument(i)) for i in (1, 2))
-        if first is None or second is None or first.size + second.size != 2 or first.dtype != bool:
-            return None
-        taken = bool(first.reshape(())), bool(second.reshape(()))
-        return {(True, False): where, (False, True): where.outside(), (True, True): Region()}.get(taken)
 
     def _extracted(self, at: MaskPart) -> np.ndarray | None:
         assert at.op is not None

@@ -1,5 +1,5 @@
-"""Says what a mask means that compares positions, where the numbers of queries and keys are symbolic: `meaning` evaluates masks, which
-needs numbers.
+"""Says what a mask means that compares positions, where the numbers of queries and keys are symbolic: `meaning` evaluates masks,
+which needs numbers.
 
 A key is seen where some linear functions of the query's and the key's position are not negative: `q - k >= 0` is causal,
 `k - q + 127 >= 0` a window of 128.
@@ -106,14 +106,14 @@ class SymbolicTerms(MaskTerms):
         """Narrows each query's range to the keys up to its own position."""
         self.region &= CAUSAL
 
-    def show(self, seen: np.ndarray | Region, wanted: bool = True) -> None:
-        """Narrows the region to where `seen` equals `wanted`; unread where this is no region."""
-        if isinstance(seen, Region):
-            narrowed = seen if wanted else seen.outside()
-        else:
-            narrowed = Region() if np.all(seen if wanted else ~seen) else None
-        self.unread |= narrowed is None
-        self.region &= narrowed or Region()
+    def show(self, seen: np.ndarray, wanted: bool = True) -> None:
+        """Takes that keys are seen where `seen` equals `wanted`: everywhere, else it is unread."""
+        self.narrow(Region() if np.all(seen == wanted) else None)
+
+    def narrow(self, region: Region | None) -> None:
+        """Narrows the region; unread where it is None."""
+        self.unread |= region is None
+        self.region &= region or Region()
 
     def ranges(self) -> tuple[Meaning | None, bool]:
         """Returns what the region means, None where kernels do not support that; and whether a query may see no key."""

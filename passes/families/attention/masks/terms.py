@@ -11,6 +11,7 @@ from lamina.core.sizes import is_symbolic
 
 from .meaning import HEAD, HIDES, KEY, QUERY, Keys, MaskTerms, Meaning, is_finite
 from .parts import MaskPart, Values, depends_on, seen_through, tensor_of, whole
+from .places import place
 from .positions import Linear, Region, SymbolicTerms
 
 _MONOTONE = {"arith.cmpi": range(2, 10), "arith.cmpf": (2, 3, 4, 5)}  # predicates <, <=, > and >=
@@ -40,10 +41,11 @@ class _Reader:
         """Reads a bool term: keys are visible where it equals `wanted`. soft: the other keys only get a finite bias."""
         at, known, found = seen_through(part), self.values.of(part), self.found
         op = at.op
-        if known is None and isinstance(found, SymbolicTerms):
-            region = self.values.place(part)
-            known = region if isinstance(region, Region) else None
-        if known is not None:
+        region = place(part, self.values) if known is None and isinstance(found, SymbolicTerms) else None
+        if isinstance(found, SymbolicTerms) and isinstance(region, Region):
+            found.soft |= soft
+            found.narrow(region if wanted else region.outside())
+        elif known is not None:
             found.soft |= soft
             found.show(known, wanted)
         elif QUERY not in depends_on(part):
@@ -109,7 +111,7 @@ def _is_interval(part: MaskPart, wanted: bool, values: Values) -> bool:
         if places is not None:
             steps = np.diff(places, axis=KEY)
             return bool(np.all(steps >= 0) or np.all(steps <= 0))
-        if isinstance(values.place(at.argument(i)), Linear):
+        if isinstance(place(at.argument(i), values), Linear):
             return True
     return False
 

@@ -10,30 +10,24 @@ has a seed, which the gradients read too; all other keeps torch's decomposition.
 
 import operator
 import os
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 from torch.nn import functional as F
-from torch.utils._python_dispatch import _disable_current_modes
 
-from lamina.core.sizes import SizeLike, is_symbolic, typical
+from lamina.core.sizes import is_symbolic, typical
 from lamina.passes.families.attention import vendor_rules as vendors
 from lamina.passes.families.attention.cost import MOST
-from lamina.passes.families.attention.masks.meaning import HIDES, Meaning, of_values
-from lamina.passes.families.attention.masks.positions import CAUSAL, Region
 
 from ..decompositions.ops.library import on_gpu
 from ..fx.dtypes import CODES
-from ..fx.known import concrete
 from ..fx.random_bits import RANGE, SEED
 from ..fx.reading import is_sized, number, shape, sizes, value
 from ..fx.rewriter import Graft, fake_mode, store, takes_layout, written_memory
 from .heads import before_repetition
 from .op import ATTENTION
-from .positions import Two, place
 
 aten = torch.ops.aten
 SDPA = aten.scaled_dot_product_attention.default
@@ -243,63 +237,9 @@ def depends_on(node: fx.Node, trained: Collection[fx.Node]) -> bool:
     return not behind.isdisjoint(trained)
 
 
-def flag_masks(gm: fx.GraphModule) -> int:
-    """Replaces, in place, known masks of attention that hide nothing, or just later positions, by the causal flag. Returns how
-    many."""
-    found = 0
-    for node in gm.graph.nodes:
-        if node.op != "call_function" or node.target not in FUNCTIONS:
-            continue
-        *tensors, mask, dropout, causal = positional(node.args, node.kwargs)
-        kind = "bias" if causal or not isinstance(mask, fx.Node) else kind_of_mask(node, gm)
-        if kind != "bias":
-            rest = {name: arg for name, arg in node.kwargs.items() if name in ("scale", "enable_gqa")}
-            node.args, node.kwargs = (*tensors, None, dropout, kind == "causal"), rest
-            found += 1
-    return found
-
-
-def kind_of_mask(node: fx.Node, gm: fx.GraphModule) -> str:
-    """Returns the `meaning` of an attention node's mask; "bias" where it has none."""
-    mask = node.args[3] if len(node.args) > 3 else node.kwargs.get("attn_mask")
-    if isinstance(mask, fx.Node) and is_symbolic(shape(mask)):
-        found = place(mask, gm)
-        hides = isinstance(found, Two) and _shows(found, value(mask))
-        return form_of(hides, shape(mask)[-2:]) if isinstance(hides, Region) and len(shape(mask)) > 1 else "bias"
-    with _disable_current_modes(), torch.no_grad():  # the graph may be run for a trace, in which tensors have no values
-        return meaning(concrete(mask, gm, node)) if isinstance(mask, fx.Node) else "bias"
-
-
-def _shows(found: Two, mask: Tensor | None) -> Region | None:
-    """Returns where a mask shows keys; None where that is no region, or it does more."""
-    if mask is not None and mask.dtype is torch.bool:
-        return found.where(bool)
-    plain = all(x == 0 or x <= HIDES for x in (found.inside, found.outside))
-    return found.where(lambda x: x == 0) if plain else None
-
-
-def form_of(region: Region, sizes: Sequence[SizeLike]) -> str:
-    """Returns the `meaning` of a mask that shows a region. sizes: of queries and keys."""
-    if not region.bounds:
-        return "nothing"
-    return "causal" if region == CAUSAL and sizes[0] == sizes[1] else "bias"
-
-
 def positional(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """Returns query, key, value, mask, the dropout probability and whether attention is causal, with defaults filled in."""
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     defaults = {"attn_mask": None, "dropout_p": 0.0, "is_causal": False}
     return tuple({**defaults, **given}[name] for name in names)
-
-
-def meaning(mask: Tensor | None) -> str:
-    """Returns "nothing" for a mask that hides nothing, "causal" for one that hides exactly the later positions, else "bias"."""
-    if mask is None or mask.dim() < 2 or not mask.numel():
-        return "bias"
-    once = mask[tuple(slice(1) if step == 0 else slice(None) for step in mask.stride()[:-2])].cpu()
-    values = once.reshape(-1, 1, *mask.shape[-2:]).to(torch.float32 if mask.dtype in _HALF else mask.dtype)
-    of = replace(of_values(values.numpy(), "i1" if mask.dtype is torch.bool else CODES[mask.dtype]), hides=False)
-    if of == Meaning():
-        return "nothing"
-    return "causal" if of == Meaning(causal=True) and mask.shape[-1] == mask.shape[-2] else "bias"

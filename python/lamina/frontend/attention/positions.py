@@ -1,7 +1,7 @@
 """Reads masks of symbolic sizes in captured graphs, which cannot be evaluated: where positions of queries and keys are compared.
 
 The last two dimensions of a mask are those of queries and keys. A tensor is read as a number that is linear in the positions
-(`torch.arange(n)[:, None]`), or as two numbers: one within a region of positions, another outside of it (`torch.ones(n, n).tril()`).
+(`torch.arange(n)[:, None]`), or as two numbers: one within a region of positions, one outside of it (`torch.ones(n, n).tril()`).
 """
 
 import operator
@@ -20,8 +20,10 @@ from ..fx.aliases import storage
 from ..fx.reading import given, is_in_place, name, shape, sizes, value
 from ..fx.rewriter import written_memory
 
-_SAME = ("to", "float", "half", "bfloat16", "double", "long", "int", "type", "contiguous", "clone", "alias", "_to_copy", "detach", "expand",
-         "expand_as", "broadcast_to")  # fmt: skip
+_SAME = (
+    "to", "float", "half", "bfloat16", "double", "long", "int", "type", "contiguous", "clone", "alias", "_to_copy", "detach",
+    "expand", "expand_as", "broadcast_to",
+)  # fmt: skip
 _FILLED = {"ones": 1, "zeros": 0, "new_ones": 1, "new_zeros": 0, "ones_like": 1, "zeros_like": 0}
 _COMPARISONS = {"le": "le", "lt": "lt", "ge": "ge", "gt": "gt", "eq": "eq", "ne": "ne", "less_equal": "le", "greater_equal": "ge"}
 _CONJUNCTIONS = ("and", "__and__", "and_", "bitwise_and", "logical_and", "bitwise_and_")
@@ -182,7 +184,11 @@ def _combined(kind: str, one: Place | None, other: Place | None) -> Place | None
         change = _ARITHMETIC.get(kind) or (getattr(operator, _COMPARISONS[kind]) if kind in _COMPARISONS else None)
         if change is None or (one.region.bounds and other.region.bounds):
             return None
-        return one.mapped(lambda x: change(x, other.inside)) if not other.region.bounds else other.mapped(lambda x: change(one.inside, x))
+        return (
+            one.mapped(lambda x: change(x, other.inside))
+            if not other.region.bounds
+            else other.mapped(lambda x: change(one.inside, x))
+        )
     first, second = _linear(one), _linear(other)
     if first is None or second is None:
         return None

@@ -98,9 +98,7 @@ class Shown:
         return not self.region.bounds or (self.square and self.region.has_own())
 
 
-def known(
-    steps: Sequence[Term], gm: fx.GraphModule, before: fx.Node, rows: SizeLike, columns: SizeLike
-) -> Tensor | Shown | None:
+def known(steps: Sequence[Term], gm: fx.GraphModule, before: fx.Node, rows: SizeLike, columns: SizeLike) -> Tensor | Shown | None:
     """Returns what these ops, in order, turn scores of zero into, (..., rows, columns); None where that depends on more than
     shapes."""
     if is_symbolic((rows, columns)):
@@ -139,11 +137,9 @@ def shown(step: Term, gm: fx.GraphModule) -> tuple[Region, float] | None:
 def is_exact(steps: Sequence[Term], found: Tensor | Shown | None) -> bool:
     """Returns whether adding the fills gives the same as replacing scores by them. Beside other scores a fill hides either way; in
     a row that is hidden as a whole it must swallow the score or make it NaN. found: the result of `known`."""
-    if isinstance(found, Shown):
-        full = found.has_rows
-    else:
-        full = found is not None and not bool((found <= HIDES).all(-1).any())
-    if full:
+    if isinstance(found, Shown) and found.has_rows:
+        return True
+    if isinstance(found, Tensor) and not bool((found <= HIDES).all(-1).any()):
         return True
     return all(step.fill is None or step.fill <= _SWALLOWS for step in steps)
 

@@ -43,8 +43,8 @@ def shape(node: object) -> tuple[Any, ...]:
 
 
 def sizes(given: Iterable[Any]) -> tuple[Any, ...]:
-    """Returns sizes or strides of a fake tensor as numbers and expressions. A size that is no expression of the sizes of a call stays as
-    it is."""
+    """Returns sizes or strides of a fake tensor as numbers and expressions. One that is no expression of a call's sizes stays as it
+    is."""
     return tuple(map(_size, given))
 
 

@@ -115,7 +115,7 @@ def launched(program: Program) -> tuple[Program, list[UserKernel]]:
             taken.add(name)
             found[kernel] = name
         launch = _launch(step, kernel, found[kernel])
-        if needed := dict(step.kwargs).get("sizes"):
+        if needed := _sizes(step):
             place = Ref(len(buffers), 0, "i32", (len(needed),), (1,))
             buffers.append(Buffer("sizes", len(sizes), 0, ITEM_BYTES["i32"] * len(needed), -1))
             sizes.append(needed)
@@ -137,10 +137,17 @@ def _kernel(call: Call, program: Program) -> UserKernel:
         symbol=said["name"],
         arguments=arguments,
         outputs=len(call.outs),
-        divisors=tuple(map(divisor, said.get("sizes", ()))),
+        divisors=tuple(map(divisor, _sizes(call))),
         **{name: said[name] for name in ("key", "call", "warps", "stages")},
         **{name: said[name] for name in ("threads", "shared", "hook", "epilogue", "gluon") if name in said},
     )
+
+
+def _sizes(call: Call) -> tuple[SizeLike, ...]:
+    """Returns the symbolic sizes that a kernel computes with."""
+    said: dict[str, Any] = dict(call.kwargs)
+    found: tuple[SizeLike, ...] = said.get("sizes", ())
+    return found
 
 
 def _checked(ref: Ref, call: Call) -> str:
