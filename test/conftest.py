@@ -67,7 +67,7 @@ class LitFailure(Exception):
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_STORE] = TemporaryDirectory(prefix="lamina-tests-")
-    os.environ["LAMINA_TUNE_STORE"] = str(Path(config.stash[_STORE].name) / "tuning.sqlite")
+    os.environ["LAMINA_TUNE_STORE"] = str(Path(config.stash[_STORE].name) / "tuning.json")
     config.stash[_POOL] = ThreadPoolExecutor(max_workers=min(os.cpu_count() or 1, 8))
     config.stash[_CONFIG] = lit.LitConfig.LitConfig(
         progname="lit",

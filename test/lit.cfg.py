@@ -17,7 +17,7 @@ config.test_exec_root = os.path.join(config.test_source_root, "Output")
 for name in ("HOME", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "LAMINA_STRICT"):
     if name in os.environ:
         config.environment[name] = os.environ[name]
-config.environment["LAMINA_TUNE_STORE"] = os.path.join(config.test_exec_root, "tuning.sqlite")  # not the user's, and never made
+config.environment["LAMINA_TUNE_STORE"] = os.path.join(config.test_exec_root, "tuning.json")  # not the user's, and never made
 
 # The lamina that this process would import is the one under test; without an installed one, this tree's.
 found = importlib.util.find_spec("lamina")

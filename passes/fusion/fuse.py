@@ -111,6 +111,7 @@ class _Rewrite:
         self.sound: set[str] = set()
 
     def run(self) -> None:
+        """Emits the groups and what stays outside them, and erases the old ops."""
         end = self.old[-1]
         with ir.InsertionPoint(end):
             for unit in self._order():

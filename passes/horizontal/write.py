@@ -20,11 +20,14 @@ NAMED = 2  # kernels that the name of a joined function lists, at most
 
 @dataclass(frozen=True)
 class _Launch:
+    """A graph.kernel launch with the function it runs."""
+
     op: ir.Operation
     kernel: SmallKernel
 
     @property
     def outputs(self) -> int:
+        """The number of its results."""
         return integer(self.op, "n_out")
 
 

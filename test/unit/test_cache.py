@@ -119,19 +119,17 @@ def test_a_file_of_somebody_else_is_not_read(
 
 
 @pytest.mark.parametrize(
-    "file", ["{}", '{"format": 1, "peaks": {"device": "x", "threads": 1, "bandwidth": "1", "flops": 2}}', "[" * 9999]
+    "damage", [lambda path: path.write_text("{}"), lambda path: path.chmod(0o666)], ids=["text", "open to others"]
 )
-def test_peaks_that_read_wrong_are_measured_again(tmp_path: Path, file: str) -> None:
-    (tmp_path / "peaks.json").write_text(file)
-    assert roofline.read(tmp_path / "peaks.json") is None
-
-
-def test_peaks_of_somebody_else_are_not_read(tmp_path: Path) -> None:
-    path = tmp_path / "peaks.json"
-    roofline.write(path, Peaks("x", 1, 1.0, 2.0))
-    assert roofline.read(path) == Peaks("x", 1, 1.0, 2.0)
-    path.chmod(0o666)
-    assert roofline.read(path) is None
+def test_peaks_that_cannot_be_trusted_are_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], object]
+) -> None:
+    monkeypatch.setenv("LAMINA_CACHE_DIR", str(tmp_path))
+    measured = iter((Peaks("x", 1, 1.0, 2.0), Peaks("x", 1, 3.0, 4.0)))
+    assert [roofline.kept("x", lambda: next(measured), again=False).flops for _ in range(2)] == [2.0, 2.0]
+    (entry,) = tmp_path.iterdir()
+    damage(entry)
+    assert roofline.kept("x", lambda: next(measured), again=False) == Peaks("x", 1, 3.0, 4.0)
 
 
 # What is wrong with the metadata of an entry whose hash is right, by the name of what is changed.

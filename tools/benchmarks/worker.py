@@ -120,11 +120,11 @@ def measure(workload: Workload, compile_only: bool, budget: float) -> Found:
     found["errors"] = {name: largest_difference(run(), expected) for name, run in runs.items() if name != "eager"}
     found["times"], found["notes"] = interleaved(runs, budget=budget)
     if "alone" in workload.needs:
-        before = copy_bandwidth(torch.get_num_threads())
+        before = copy_bandwidth()
         steps = lamina.explain(model, inputs, show=False, measure=True)
         found["alone"] = {"lamina": sum(k.seconds or 0.0 for k in steps.kernels) + sum(e.seconds or 0.0 for e in steps.externals)}
         found["work"] = {"bytes": traffic(inputs, expected), "flops": 0}
-        found["roofs"] = {"bandwidth": max(before, copy_bandwidth(torch.get_num_threads()))}
+        found["roofs"] = {"bandwidth": max(before, copy_bandwidth())}
     return found
 
 

@@ -13,7 +13,7 @@ from lamina.kernels.library import ATTENTION, VENDORS_ATTENTION
 from ...ir.reading import producer
 from ...space.contraction import Unfit
 from ..choice import LIBRARY, Choice
-from ..problem import Family, Reported
+from ..problem import Family, Problem, Reported
 from ..surroundings import calls
 from .backward import Gradients
 from .cost import candidates, unmeasured
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class AttentionProblem:
-    """A call of attention, or of its gradients; implements `Problem`. masks: the analyzed masks of the module."""
+class AttentionProblem(Problem):
+    """A call of attention, or of its gradients, which has no epilogue. masks: the analyzed masks of the module."""
 
     op: ir.Operation
     found: Attention | Gradients
@@ -41,11 +41,6 @@ class AttentionProblem:
     def ops(self) -> Sequence[ir.Operation]:
         """The call."""
         return (self.op,)
-
-    @property
-    def group(self) -> None:
-        """None: attention has no epilogue."""
-        return
 
     @property
     def before(self) -> Sequence[ir.Operation]:

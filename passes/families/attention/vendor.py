@@ -12,7 +12,7 @@ from lamina.core.target import Target
 from lamina.runtime.resolve import arguments_of
 
 from ...ir.affine import row_major
-from ...ir.extern_calls import declared_strides, encoded
+from ...ir.extern_calls import declared_strides, encoded, extern_call
 from ...ir.reading import element_type, shape_of
 from ...ir.sizes import sizes_attribute, tensor_type
 from ..surroundings import calls
@@ -128,21 +128,14 @@ class _Call:
     def call(self, args: Sequence[Any], results: Sequence[Result]) -> list[ir.Value]:
         """Emits the graph.extern."""
         kind = "flash_attention_for_cpu" if self.vendor == CPU else f"{self.vendor}_attention"
-        operands: list[ir.Value] = []
         named = {"attn_mask": self.of.mask} if self.vendor == CPU and self.of.mask is not None else {}
-        attributes = {
-            "callee": ir.StringAttr.get(f"aten._scaled_dot_product_{kind}{self.backward}.default"),
-            "reason": ir.StringAttr.get("library"),
-            "args": ir.ArrayAttr.get([_argument(a, operands) for a in args]),
-            "kwargs": ir.DictAttr.get({name: _argument(a, operands) for name, a in (named | {"scale": self.of.scale}).items()}),
-            "strides": encoded([None if r is None else sizes_attribute(r[1]) for r in results]),
-        }
+        callee = f"aten._scaled_dot_product_{kind}{self.backward}.default"
+        made = extern_call(callee, args, named | {"scale": self.of.scale}, results)
         if self.vendor == CUDNN and not self.backward and results[0] is not None:
             # its result has the query's order of dimensions: a query in the declared order saves a copy
-            wished = [_dense(shape_of(v), _order(results[0][1])) for v in operands[:3]]
-            attributes["prefers"] = encoded(list(map(sizes_attribute, wished)))
-        types = [r[0] for r in results if r is not None]
-        return list(ir.Operation.create("graph.extern", types, operands, attributes).results)
+            wished = [_dense(shape_of(v), _order(results[0][1])) for v in list(made.operands)[:3]]
+            made.attributes["prefers"] = encoded(list(map(sizes_attribute, wished)))
+        return list(made.results)
 
 
 @dataclass(frozen=True)
@@ -191,11 +184,3 @@ def _dense(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
     for d in reversed(order):
         strides[d], step = step, step * shape[d]
     return tuple(strides)
-
-
-def _argument(value: Any, operands: list[ir.Value]) -> ir.Attribute:
-    """Encodes an argument of a graph.extern; appends tensors to its operands."""
-    if isinstance(value, ir.Value):
-        operands.append(value)
-        return ir.UnitAttr.get()
-    return encoded(value)

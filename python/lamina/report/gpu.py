@@ -10,13 +10,12 @@ from torch.profiler import ProfilerActivity, profile
 
 from lamina.core.gpu import Gpu
 from lamina.core.program import Launch, Program, Step
-from lamina.runtime.cache import default_root
 from lamina.runtime.executable import Executable
 from lamina.runtime.recording.graph_status import Status
 
 from .explanation import Peaks
 from .measure import random_inputs
-from .roofline import read, write
+from .roofline import kept
 
 COPY_BYTES = 1 << 29  # one tensor, larger than any cache; the copy moves twice as much
 _RUNS = 10
@@ -24,23 +23,13 @@ _RUNS_TO_CHOOSE = 40  # calls after which it is decided whether a program runs a
 
 
 def gpu_peaks(index: int, *, again: bool = False) -> Peaks:
-    """Returns the peaks of GPU number `index`: its bandwidth, measured once and kept beside the compiled programs, and its model's
-    f32 rate.
-
-    again  measure now in any case; an earlier measurement counts where it is higher
-    """
+    """Returns the peaks of GPU number `index`: its bandwidth, measured once (see roofline.kept), and its model's f32 rate."""
     name = torch.cuda.get_device_name(index)
     gpu = Gpu.of_capability(*torch.cuda.get_device_capability(index))
-    file = default_root() / f"peaks-{gpu.arch}-{name.replace(' ', '-').replace('/', '-')}.json"
-    known = read(file)
-    if known is not None and not again:
-        return known
-    bandwidth = max(_copy_bandwidth(index), known.bandwidth if known else 0.0)
     sms = torch.cuda.get_device_properties(index).multi_processor_count
-    flops = dict(gpu.peaks)["f32"] * sms / gpu.sm_count
-    found = Peaks(f"{name} ({gpu.arch})", sms, bandwidth, flops, "multiprocessors")
-    write(file, found)
-    return found
+    flops = gpu.peak("f32") * sms / gpu.sm_count
+    device = f"{name} ({gpu.arch})"
+    return kept(device, lambda: Peaks(device, sms, _copy_bandwidth(index), flops, "multiprocessors"), again=again)
 
 
 def _copy_bandwidth(index: int) -> float:

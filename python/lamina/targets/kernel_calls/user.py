@@ -9,12 +9,13 @@ A kernel in CUDA C++ goes through NVRTC (cuda). One in Triton is called by a gen
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from lamina.core.cuda_source import CudaSource
+from lamina.core.custom_kernel import CustomKernel
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.program import ITEM_BYTES, Buffer, Call, Launch, Program, Ref
@@ -45,7 +46,7 @@ class UserKernel:
     arguments  dtype and alignment of each pointer: inputs, then outputs
     outputs    how many of them are outputs
     hook       names of the parameters that receive the epilogue function and its operands; "" where it has none
-    epilogue   the epilogue, as lamina-custom-epilogue has written it
+    epilogue   the epilogue, as lamina-select-kernels has written it
     gluon      the function is in Gluon, Triton's lower-level language
     divisors   of the symbolic sizes that it computes with, n0, n1, ...: each is a multiple of its divisor
     threads, shared  of kernels in CUDA C++: threads of a block along x, y and z, bytes of dynamic shared memory
@@ -252,12 +253,12 @@ def _start(function: Any) -> str:
     return f"{function.fn.__code__.co_filename}:{function.fn.__code__.co_firstlineno}"
 
 
-def take(program: Program, functions: Mapping[str, Any], gpu: Gpu) -> tuple[Program, Sequence[Awaited]]:
+def take(program: Program, users: Sequence[CustomKernel], gpu: Gpu) -> tuple[Program, Sequence[Awaited]]:
     """Replaces calls of source kernels by launches. Returns the program and the kernels, to be compiled with all others.
 
-    functions  users' functions, by key
+    users  the users' kernels that the program may call
     """
     program, ours = placed(program, gpu)
     program, kernels = launched(program)
-    found = {**functions, **ours}
+    found = {**{user.kernel.cache_key: user.kernel for user in users}, **ours}
     return program, [Awaited(kernel.symbol, partial(compile_user, kernel, found[kernel.key], gpu)) for kernel in kernels]
