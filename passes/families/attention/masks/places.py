@@ -3,30 +3,31 @@
 import numpy as np
 
 from ....ir.sizes import size_of
+from ....simplify.scalars import ScalarNode, ScalarRef
 from .meaning import KEY, QUERY
-from .parts import MaskPart, Values, seen_through
+from .parts import Values, is_tensor
 from .positions import PREDICATES, Linear, Region
 
 
-def place(part: MaskPart, values: Values) -> Linear | Region | None:
+def place(part: ScalarRef, values: Values) -> Linear | Region | None:
     """Returns a number that is linear in the positions of query and key, or where a comparison of such numbers holds; None for
     others. For symbolic sizes, which have no values."""
-    at = seen_through(part)
-    op, known = at.op, values.of(at)
+    known = values.of(part)
     if known is not None and known.size == 1:
         constant = known.reshape(())[()]
         if known.dtype == bool:
             return Region() if constant else None
         return Linear(0, 0, int(constant)) if np.issubdtype(known.dtype, np.integer) else None
-    if op is None or at.is_tensor:
-        return None
-    if (size := size_of(at.value)) is not None:
+    at = values.scalars.resolve(part)
+    if not is_tensor(at) and (size := size_of(at.value)) is not None:
         return Linear(0, 0, size)
-    if op.name == "linalg.index":
-        walked = [d for d, a in enumerate(at.axes) if a == op.attributes["dim"].value]
-        known_axis = len(walked) == 1 and walked[0] in (QUERY, KEY)
-        return Linear(int(walked[0] == QUERY), int(walked[0] == KEY), 0) if known_axis else None
-    match op.name.removeprefix("arith."), [place(at.argument(i), values) for i in range(len(op.operands))]:
+    node = values.scalars.node(part)
+    if node is None:
+        return None
+    if node.name == "linalg.index":
+        axis = at.index[node.op.attributes["dim"].value]
+        return Linear(int(axis == QUERY), int(axis == KEY), 0) if axis in (QUERY, KEY) else None
+    match node.name.removeprefix("arith."), [place(arg, values) for arg in node.args]:
         case "index_cast" | "extsi" | "trunci" | "extui", [found]:
             return found
         case "addi", [Linear() as x, Linear() as y]:
@@ -36,17 +37,17 @@ def place(part: MaskPart, values: Values) -> Linear | Region | None:
         case "muli", [Linear() as x, Linear(0, 0, int() as factor)] | [Linear(0, 0, int() as factor), Linear() as x]:
             return x.times(factor)
         case "cmpi", [Linear() as x, Linear() as y]:
-            return x.compared(PREDICATES[op.attributes["predicate"].value], y)
+            return x.compared(PREDICATES[node.op.attributes["predicate"].value], y)
         case "andi", [Region() as x, Region() as y]:
             return x & y
         case "select", [Region() as x, *_]:
-            return _selected(at, x, values)
+            return _selected(node, x, values)
     return None
 
 
-def _selected(at: MaskPart, where: Region, values: Values) -> Region | None:
+def _selected(node: ScalarNode, where: Region, values: Values) -> Region | None:
     """Returns where a select of two known bools by a region is true; None for others."""
-    first, second = (values.of(at.argument(i)) for i in (1, 2))
+    first, second = (values.of(arg) for arg in node.args[1:])
     if first is None or second is None or first.size + second.size != 2 or first.dtype != bool:
         return None
     taken = bool(first.reshape(())), bool(second.reshape(()))
