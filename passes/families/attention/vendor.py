@@ -13,6 +13,7 @@ from lamina.runtime.resolve import arguments_of
 from ...ir.affine import in_order, order_of, row_major
 from ...ir.extern_calls import declared_strides, encoded, extern_call
 from ...ir.reading import element_type, shape_of
+from ...ir.sizes import sizes_attribute, tensor_type
 from ..surroundings import calls
 from .backward import Gradients
 from .forward import Attention
@@ -32,7 +33,7 @@ def hand_over(module: ir.Module, target: Target | None) -> None:
     form: heads padded to a multiple of 8 for flash attention, heads of keys repeated for the memory-efficient kernel, masks in rows
     that begin at multiples of 16 bytes, log-sum-exps in the kernel's shape."""
     rows: dict[ir.Value, ir.Value] = {}
-    for op in calls(module):
+    for op in calls(module, symbolic=True):
         found = Attention.read(op) or Gradients.read(op)
         if found is None:
             continue
@@ -88,7 +89,7 @@ class _Call:
             sums = (batch, heads, -(-queries // _ROWS) * _ROWS if self.vendor == EFFICIENT else queries)
             strides: tuple[int, ...] = (heads * queries, 1, heads) if self.vendor == CPU else row_major(sums)
             last = (1,) if self.vendor == CUDNN else ()
-            logs = ir.RankedTensorType.get([*sums, *last], ir.RankedTensorType(of.sums.type).element_type), (*strides, *last)
+            logs = tensor_type([*sums, *last], ir.RankedTensorType(of.sums.type).element_type), (*strides, *last)
         more = [] if self.vendor in (CPU, FLASH) else [self.mask(), logs is not None]
         debug = [False] if self.vendor in (FLASH, CUDNN) else []
         out = self.result(of.result, (*shape_of(query)[:3], shape_of(value)[3]))
@@ -121,7 +122,7 @@ class _Call:
         own."""
         own = self.vendor == EFFICIENT or (self.vendor == CPU and self.backward)
         order = _SIDE_BY_SIDE if own else order_of(declared_strides(value))
-        return ir.RankedTensorType.get(list(shape), ir.RankedTensorType(value.type).element_type), in_order(shape, order)
+        return tensor_type(shape, ir.RankedTensorType(value.type).element_type), in_order(shape, order)
 
     def call(self, args: Sequence[Any], results: Sequence[Result]) -> list[ir.Value]:
         """Emits the graph.extern."""
@@ -132,7 +133,7 @@ class _Call:
         if self.vendor == CUDNN and not self.backward and results[0] is not None:
             # its result has the query's order of dimensions: a query in the declared order saves a copy
             wished = [in_order(shape_of(v), order_of(results[0][1])) for v in list(made.operands)[:3]]
-            made.attributes["prefers"] = encoded([ir.DenseI64ArrayAttr.get(list(strides)) for strides in wished])
+            made.attributes["prefers"] = encoded(list(map(sizes_attribute, wished)))
         return list(made.results)
 
 
