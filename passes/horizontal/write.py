@@ -9,10 +9,11 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, func
 
 from ..ir.locations import fused
+from ..ir.reading import integer
+from ..ir.sizes import i64
 from ..lower.simt.parts import PART
-from ..plan.outline import pairs_attribute
-from ..tile.emit.scopes import i64
-from .cost import SmallKernel, integer
+from ..plan.outline import pairs_attribute, unique
+from .cost import SmallKernel
 from .steps import PlannedStep
 
 NAMED = 2  # kernels that the name of a joined function lists, at most
@@ -70,12 +71,7 @@ class Writer:
     def _name(self, parts: dict[SmallKernel, list[list[int]]]) -> str:
         words = [k.name if len(uses) == 1 else f"{k.name}_x{len(uses)}" for k, uses in parts.items()]
         more = [f"{len(words) - NAMED}_more"] if len(words) > NAMED else []
-        name = base = "_and_".join(words[:NAMED] + more)
-        number = 1
-        while name in self.names:
-            name, number = f"{base}_{number}", number + 1
-        self.names.add(name)
-        return name
+        return unique("_and_".join(words[:NAMED] + more), self.names)
 
 
 def drop_unused(module: ir.Module, kernels: Sequence[SmallKernel], program: ir.Operation) -> None:

@@ -13,22 +13,19 @@ from lamina.schedules.contraction import GemmConfig
 from ...ir.expressions import Expr, Load
 from ...space.contraction import Contraction, extent
 from ...space.space import Result
-from ..arguments import KernelSizes
 from . import tiles
-from .blocks import Blocks, Memories
+from .blocks import Blocks, Frame
 from .moments import RowMoments, along_rows, constant, over_rows
 from .scopes import Side, element, filled, joined, shape_of
 from .views import flags, minor, view
 
 
 class Dot:
-    """Emits the program of one output tile into `entry`. memory: each tensor's memref and element type; results: their memrefs."""
+    """Emits the program of one output tile."""
 
-    def __init__(
-        self, entry: ir.Block, space: Contraction, plan: GemmConfig, memory: Memories, results: list[ir.Value], sizes: KernelSizes
-    ) -> None:
-        self.product, self.config, self.results = space, plan, results
-        self.b = Blocks(entry, memory, space.merged, 0, sizes)
+    def __init__(self, frame: Frame, space: Contraction, plan: GemmConfig) -> None:
+        self.product, self.config, self.results = space, plan, frame.results
+        self.b = Blocks(frame, space.merged, 0)
 
     def emit(self, program: ir.Value) -> None:
         """Emits the program of output tile number `program`: the K loop, then the epilogue in `split` parts of its columns."""
@@ -112,8 +109,8 @@ class Dot:
         down, across = -(-extent(p.m) // c.m), -(-extent(p.n) // c.n)
         rest = program
         if p.batch:
-            squares = b.number(down * across)
-            rest, left = arith.remui(program, squares), arith.divui(program, squares)
+            tiles_each = b.number(down * across)
+            rest, left = arith.remui(program, tiles_each), arith.divui(program, tiles_each)
             for axis in reversed(p.batch):
                 b.bind(axis, arith.remui(left, b.number(axis.extent)))
                 left = arith.divui(left, b.number(axis.extent))
@@ -166,7 +163,7 @@ class Dot:
             return value if p.factors == "tf32" else arith.truncf(ir.VectorType.get(shape_of(value), element(p.factors)), value)
 
 
-def squares(product: Contraction, config: GemmConfig) -> SizeLike:
+def output_tiles(product: Contraction, config: GemmConfig) -> SizeLike:
     """Returns the number of output tiles, which is the number of programs."""
     m, n, _ = product.sizes
     return product.batches * -(-m // config.m) * -(-n // config.n)

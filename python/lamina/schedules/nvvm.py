@@ -2,8 +2,9 @@
 convolution kernels."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
-from .base import SQUARE
+from .base import TILE_SIDE, BlockConfig
 
 SHORT = 16  # elements of a row below which rows are walked together
 WARP = 32  # threads
@@ -28,7 +29,7 @@ NARROW_ENOUGH = 32  # bytes in flight per thread from which on more hide no late
 NARROW_ELEMENTS = 24  # elements of a thread at most: longer programs do not fit in the instruction cache
 NARROW_LOADS = 48  # registers of a thread for loads in flight
 RUN_COST = 0.3  # cost of an element whose address takes a division, relative to one whose address takes none
-SQUARE_THREADS = 256  # of a CTA that transposes a tile
+TRANSPOSE_THREADS = 256  # of a CTA that transposes a tile
 SHARED_COLUMNS = 2  # pixels of a row that a strip reads beyond its own: for windows of three columns
 LONGEST_STRIP, SHORTEST_STRIP = 14, 4  # columns of one thread of a direct convolution: its strip
 GROUP_WIDTH = 4  # features of one thread of a grouped convolution, which reuses each pixel that it reads for all of them
@@ -40,7 +41,7 @@ LARGE_WINDOW = 25  # elements of a window above which smaller CTAs balance the l
 
 
 @dataclass(frozen=True)
-class NvvmConfig:
+class NvvmConfig(BlockConfig):
     """How a group becomes a tile program on a GPU.
 
     threads  of one program, a power of two
@@ -50,10 +51,12 @@ class NvvmConfig:
     teams    groups of `threads` that share the rows of one program
     cluster  CTAs that share one program (a thread block cluster)
     resident CTAs that an SM should hold at a time: bounds the registers of a thread (0: the assembler's choice)
-
-    base.BlockConfig describes the other fields.
     """
 
+    online: ClassVar[bool] = True
+    masked: ClassVar[bool] = True
+    short: ClassVar[int] = SHORT
+    known_tiles: ClassVar[bool] = True
     threads: int = 128
     vec: int = 4
     chunks: int = 2
@@ -61,14 +64,6 @@ class NvvmConfig:
     teams: int = 1
     cluster: int = 1
     resident: int = 0
-    scratch: int = 0
-    reuse: int = 8
-    prefetch: bool = False
-    streams: int = 0
-    masked: bool = True
-    online: bool = True
-    wide_sums: bool = False
-    apart: bool = False
 
     @property
     def groups(self) -> int:
@@ -260,9 +255,9 @@ def strips(channels: int, vec: int, window: int, threads: int = 2 * STRIP_THREAD
     return NvvmConfig(together, vec, 1, pack=cta // together, resident=threads // cta), neighbors // together
 
 
-def squares(vec: int) -> NvvmConfig:
-    """Returns the schedule of a transpose: tiles of SQUARE x SQUARE lanes, whose rows the threads share."""
-    return NvvmConfig(threads=SQUARE // vec, vec=vec, chunks=1, teams=vec * SQUARE_THREADS // SQUARE)
+def transpose_tiles(vec: int) -> NvvmConfig:
+    """Returns the schedule of a transpose: tiles of TILE_SIDE x TILE_SIDE lanes, whose rows the threads share."""
+    return NvvmConfig(threads=TILE_SIDE // vec, vec=vec, chunks=1, teams=vec * TRANSPOSE_THREADS // TILE_SIDE)
 
 
 def scalar() -> NvvmConfig:
