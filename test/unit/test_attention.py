@@ -10,11 +10,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import lamina
 from lamina.frontend.attention import recognize as recognition
-from lamina.frontend.attention.calls import SDPA, flag_masks, kind_of_mask, make_whole, meaning, settings
+from lamina.frontend.attention.calls import SDPA, flag_masks, kind_of_mask, make_whole, meaning
 from lamina.frontend.attention.op import ATTENTION
 from lamina.frontend.fx.known import concrete
 from lamina.frontend.fx.reading import value
-from lamina.passes.families.attention.vendor_rules import VENDORS
+from lamina.passes.families.attention.vendors.registry import VENDORS, settings
 
 CPU_CALLEE = "aten._scaled_dot_product_flash_attention_for_cpu.default"
 
