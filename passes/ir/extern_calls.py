@@ -10,7 +10,7 @@ from lamina.dialects.graph import CALLS
 
 from .affine import row_major
 from .reading import shape_of
-from .sizes import read_sizes, size_attribute, sizes_attribute, sizes_of
+from .sizes import i64, read_sizes, size_attribute, sizes_attribute, sizes_of
 
 
 def declared_strides(result: ir.Value) -> tuple[int, ...]:
@@ -58,7 +58,7 @@ def encoded(value: Any) -> ir.Attribute:
         case bool():
             return ir.BoolAttr.get(value)
         case int():
-            return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+            return i64(value)
         case float():
             return ir.FloatAttr.get_f64(value)
         case str():

@@ -13,8 +13,7 @@ from ..scope import RewriteScope
 from .forms import ReductionForm
 from .match import Env, PatternBinding
 from .pattern import COLUMNS, Function
-
-_MARK = "graph.pattern"
+from .rule import PATTERN
 
 
 class CannotPlace(Exception):
@@ -230,7 +229,7 @@ class _InGeneric(_Body):
             operands = [*(tensor for tensor, _ in self.inputs), into]
             maps = [map_attribute(m, loops, at.context).value.results for m in (*(m for _, m in self.inputs), out_map)]
             op = generic(type_, operands, maps, loops, [d >= len(rows) for d in range(loops)])
-        op.attributes[_MARK] = ir.StringAttr.get(e.name)
+        op.attributes[PATTERN] = ir.StringAttr.get(e.name)
         self.block.append_to(op.regions[0])
         return op.results[0]
 

@@ -13,8 +13,8 @@ from .emit import CannotPlace, PatternEmitter
 from .forms import Forms
 from .match import Env, Matcher
 from .pattern import Add, CallPattern, Function, Prod, ReducePattern, Term, walk
+from .rule import PATTERN
 
-_MARK = "graph.pattern"
 _RARE = ("math.erf", "math.erfc", "math.tanh", "math.log", "math.sin", "math.cos", "math.exp")
 _ROOTS = ("math.rsqrt", "math.sqrt", "math.powf")
 _THROUGH = {
@@ -138,7 +138,7 @@ def _try(rule: Loaded, anchor: ir.Operation, forms: Forms) -> set[int]:
         op = root.block.owner.operation
         generic = forms.scalars.reader.generic(op)
         ref = ScalarRef(root.results[0], generic.loops)
-        if not generic.parallel or _MARK in op.attributes or not rule.root_is(forms.kind(ref)):
+        if not generic.parallel or PATTERN in op.attributes or not rule.root_is(forms.kind(ref)):
             continue
         tolerance = _TOLERANCE.get(str(root.results[0].type), 5e-5)
         env = Matcher(forms, rule.term, rule.scalars, rule.rows, tolerance).find(ref)
@@ -154,7 +154,7 @@ def _replace(rule: Loaded, s: RewriteScope, env: Env, root: ir.Operation, matche
     loc = ir.Location.fused(list(dict.fromkeys(op.location for op in reversed(matched))))
     gone = {hash(view.operation) for view in s.generic.block.operations}
     if rule.replacement is None:
-        s.generic.op.attributes[_MARK] = ir.StringAttr.get(rule.name)
+        s.generic.op.attributes[PATTERN] = ir.StringAttr.get(rule.name)
         return set()
     try:
         value = PatternEmitter(s, rule.replacement, env, root, rule.name, loc).run()
@@ -162,7 +162,7 @@ def _replace(rule: Loaded, s: RewriteScope, env: Env, root: ir.Operation, matche
         s.close()
         return gone
     root.results[0].replace_all_uses_with(value)
-    s.close(loc).attributes[_MARK] = ir.StringAttr.get(rule.name)
+    s.close(loc).attributes[PATTERN] = ir.StringAttr.get(rule.name)
     return gone
 
 

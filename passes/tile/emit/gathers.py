@@ -16,9 +16,9 @@ from torch_mlir.dialects import arith, vector
 from ...ir.affine import Affine, Axis
 from ...ir.expressions import Load
 from ...ir.guards import Bound, Guard
+from ...lower.buffers import flat
 from . import bounds
 from .scopes import Side, broadcast, filled, joined, shape_of
-from .views import flat
 
 if TYPE_CHECKING:
     from .blocks import Blocks

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from .parts import MaskPart
+    from ....simplify.scalars import ScalarRef
 
 BATCH, HEAD, QUERY, KEY = range(4)
 HIDES = -1e4
@@ -31,7 +31,7 @@ class Keys:
     exact     the visible keys are contiguous, whatever the values
     """
 
-    part: MaskPart
+    part: ScalarRef
     wanted: bool
     exact: bool
 
@@ -77,7 +77,7 @@ class Meaning:
     @property
     def by_head(self) -> bool:
         """Whether the heads of a sequence may see different keys."""
-        return self.keys is not None and self.keys.part.axes[HEAD] is not None
+        return self.keys is not None and HEAD in self.keys.part.index
 
     @property
     def reads(self) -> bool:

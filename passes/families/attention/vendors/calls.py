@@ -10,7 +10,7 @@ from lamina.core.program import Call
 from lamina.core.target import Target
 from lamina.runtime.resolve import arguments_of
 
-from ....ir.affine import row_major
+from ....ir.affine import in_order, order_of, row_major
 from ....ir.extern_calls import declared_strides, encoded, extern_call
 from ....ir.reading import element_type, shape_of
 from ...surroundings import calls
@@ -128,14 +128,14 @@ class _Call:
     def _result(self, value: ir.Value, shape: Sequence[int]) -> Result:
         """Returns type and strides of a result of this shape: in the declared order of dimensions, except where the kernel has its
         own."""
-        order = _SIDE_BY_SIDE if self.kernel.side_by_side[self.backward] else _order(declared_strides(value))
-        return ir.RankedTensorType.get(list(shape), ir.RankedTensorType(value.type).element_type), _dense(shape, order)
+        order = _SIDE_BY_SIDE if self.kernel.side_by_side[self.backward] else order_of(declared_strides(value))
+        return ir.RankedTensorType.get(list(shape), ir.RankedTensorType(value.type).element_type), in_order(shape, order)
 
     def _call(self, args: Sequence[Any], named: dict[str, Any], results: Sequence[Result]) -> list[ir.Value]:
         """Emits the graph.extern."""
         made = extern_call(self.kernel.overloads[self.backward], args, named | {"scale": self.of.scale}, results)
         if self.kernel.like_query and not self.backward and results[0] is not None:  # a query in the declared order saves a copy
-            wished = [_dense(shape_of(v), _order(results[0][1])) for v in list(made.operands)[:3]]
+            wished = [in_order(shape_of(v), order_of(results[0][1])) for v in list(made.operands)[:3]]
             made.attributes["prefers"] = encoded([ir.DenseI64ArrayAttr.get(list(strides)) for strides in wished])
         return list(made.results)
 
@@ -143,16 +143,3 @@ class _Call:
 def _is_added(mask: ir.Value, scores: Sequence[int]) -> bool:
     """Returns whether a mask is added to scores, with an element for each key."""
     return element_type(mask) != "i1" and shape_of(mask)[3] == scores[3]
-
-
-def _order(strides: Sequence[int]) -> list[int]:
-    """Returns the dimensions from the outermost in memory to the innermost."""
-    return sorted(range(len(strides)), key=lambda d: -strides[d])
-
-
-def _dense(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
-    """Returns the strides of a tensor whose dimensions lie in this order in memory, without gaps."""
-    strides, step = [0] * len(shape), 1
-    for d in reversed(order):
-        strides[d], step = step, step * shape[d]
-    return tuple(strides)

@@ -7,7 +7,6 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, tensor
 
 from ....ir import generics
-from ....ir.generics import empty, generic, with_body
 from ....ir.reading import shape_of
 from ...surroundings import Values, group_before
 
@@ -44,11 +43,8 @@ def spread(value: ir.Value, sizes: Sequence[int], dims: Sequence[int] = (0, 1, 2
     """
     if tuple(sizes) == shape_of(value):
         return value
-    all_dims = [ir.AffineExpr.get_dim(d) for d in range(len(sizes))]
-    reads = [ir.AffineExpr.get_constant(0) if n == 1 else all_dims[d] for n, d in zip(shape_of(value), dims, strict=True)]
-    type_ = _type(sizes, value)
-    op = generic(type_, [value, empty(type_)], [reads, all_dims], len(sizes), [False] * len(sizes))
-    return with_body(op, lambda x, _: x)
+    reads = [None if n == 1 else d for n, d in zip(shape_of(value), dims, strict=True)]
+    return generics.spread(value, _type(sizes, value), reads)
 
 
 def repeated(value: ir.Value, heads: int) -> ir.Value:
