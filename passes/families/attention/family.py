@@ -66,8 +66,8 @@ class AttentionProblem(Problem):
         return LIBRARY if config is None else Choice(config)
 
     def candidates(self, gpu: Gpu) -> Sequence[Choice]:
-        """Returns the schedules that suit, the most promising first."""
-        return [Choice(config) for config in candidates(self.found.work, gpu)]
+        """Returns the schedules that suit, the most promising first; none for symbolic sizes, at which nothing can be measured."""
+        return [] if self.found.of.is_symbolic else [Choice(config) for config in candidates(self.found.work, gpu)]
 
     def take(self, choice: Choice, target: Target | None) -> None:
         """Replaces the call by calls of Lamina's kernels. Raises Unfit where the schedule does not suit."""
@@ -112,7 +112,7 @@ class AttentionFamily(Family):
 
     def problems(self, module: ir.Module) -> Iterator[AttentionProblem]:
         """Yields a problem for each call. All masks are analyzed before the module changes."""
-        masks, ops = Masks(), calls(module)
+        masks, ops = Masks(), calls(module, symbolic=True)
         for op in ops:
             if (found := _read(op, masks)) is not None:
                 _ = found.work
@@ -138,6 +138,8 @@ def _unfit(config: Config, found: Attention | Gradients) -> str:
         return "for gradients alone" if isinstance(config, Backward) else "not for gradients"
     if isinstance(config, Forward | Backward) and config.blocks and not found.of.meaning.rest:
         return "for masks that are read for each score alone"
+    if found.of.is_symbolic and (isinstance(config, Specialized) or getattr(config, "blocks", 0) == 1):
+        return "of symbolic sizes, which kernels with specialized warps or lists of blocks are not for"
     if isinstance(config, Specialized) and (found.work.masked or found.work.slopes or found.work.drops):
         return "for attention without dropout and with nothing that is read or added for each score"
     return "for few queries, without causal and training" if isinstance(config, Split) and not found.work.is_few else ""

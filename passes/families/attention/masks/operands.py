@@ -12,6 +12,7 @@ from ....ir.extern_calls import kernel_call
 from ....ir.generics import spread
 from ....ir.reading import producer, reached, shape_of
 from ....ir.rewriting import ZERO, copy_ops, read_by
+from ....ir.sizes import tensor_type
 from ...surroundings import Values as Copies
 from ...surroundings import group_before
 from .dropped import narrowed
@@ -83,7 +84,7 @@ class Masks:
         if key not in self.listed:
             counts = -(-scores[QUERY] // m), -(-scores[KEY] // n)
             shape = [*shape_of(read)[:QUERY], counts[turned], counts[not turned] + 2]
-            type_ = ir.RankedTensorType.get(shape, ir.IntegerType.get_signless(32))
+            type_ = tensor_type(shape, ir.IntegerType.get_signless(32))
             made = kernel_call(BLOCKS, [read], [type_], {"of": "attention's mask", **said, "causal": of.causal, "turned": turned})
             self.listed[key] = made.results[0]
         return self.listed[key]
@@ -113,7 +114,7 @@ def _constant(value: np.ndarray) -> ir.Value:
 def _bounds(there: ir.Value, span: tuple[int, int]) -> ir.Value:
     """Emits bounds, i32 of shape (batch or 1, heads or 1, 2): the first visible key within `span`, and one past the last."""
     shape = shape_of(there)
-    type_ = ir.RankedTensorType.get([shape[BATCH], shape[HEAD], 2], ir.IntegerType.get_signless(32))
+    type_ = tensor_type([shape[BATCH], shape[HEAD], 2], ir.IntegerType.get_signless(32))
     return kernel_call(BOUNDS, [there], [type_], {"of": "attention's mask", "low": span[0], "high": span[1]}).results[0]
 
 
@@ -141,7 +142,7 @@ def _there(keys: Keys, scores: Sequence[int], number: int) -> ir.Value:
         copy_ops(needed, values)
         return [_spread(values[value], keys, sizes)]
 
-    type_ = ir.RankedTensorType.get(sizes, ir.IntegerType.get_signless(1))
+    type_ = tensor_type(sizes, ir.IntegerType.get_signless(1))
     name = (_name(producer(value)) if needed else "") or f"keys_{number}"
     return group_before(ir.InsertionPoint.current.ref_operation, [], outer, [type_], fill, name).results[0]
 
@@ -149,7 +150,7 @@ def _there(keys: Keys, scores: Sequence[int], number: int) -> ir.Value:
 def _spread(tensor: ir.Value, keys: Keys, sizes: Sequence[int]) -> ir.Value:
     """Broadcasts a key mask to four dimensions, and inverts it if needed: true where a key is visible."""
     i1 = ir.IntegerType.get_signless(1)
-    type_ = ir.RankedTensorType.get(list(sizes), i1)
+    type_ = tensor_type(sizes, i1)
     reads = [None if at == ZERO else at for at in keys.part.index]
     return spread(tensor, type_, reads, lambda x: x if keys.wanted else arith.xori(x, arith.constant(i1, 1)))
 

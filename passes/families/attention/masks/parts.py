@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from torch_mlir import ir
 
+from lamina.core.sizes import is_symbolic
 from lamina.dialects.graph import CALLS
 
 from ....ir.reading import producer, reached, shape_of, terminator
@@ -19,7 +20,7 @@ _MOST = 1 << 26  # elements of an evaluated value at most
 def whole(mask: ir.Value) -> ScalarRef:
     """Returns the element of a mask of four dimensions at a batch, head, query and key: these number the root loops of a
     `ScalarRef`."""
-    return ScalarRef(mask, tuple(d if n > 1 else ZERO for d, n in enumerate(shape_of(mask))))
+    return ScalarRef(mask, tuple(d if n != 1 else ZERO for d, n in enumerate(shape_of(mask))))
 
 
 class MaskScalars(Scalars):
@@ -47,7 +48,7 @@ class MaskScalars(Scalars):
     def _unpadded(self, op: ir.Operation, ref: ScalarRef) -> ScalarRef | None:
         """Follows a slice that takes everything, or undoes padding at the end; None for others."""
         source, shape = op.operands[0], shape_of(op.results[0])
-        if len(op.operands) > 1 or any(op.attributes["static_offsets"]) or any(n != 1 for n in op.attributes["static_strides"]):
+        if any(op.attributes["static_offsets"]) or any(n != 1 for n in op.attributes["static_strides"]):
             return None
         if shape_of(source) != shape:
             everything = tuple(range(len(shape_of(source))))
@@ -83,7 +84,7 @@ class Values:
             at, op = self.scalars.resolve(ref), producer(self.scalars.resolve(ref).value)
             if is_tensor(at) or op is None:
                 sizes = shape_of(at.value) if is_tensor(at) else [2] * len(at.index)
-                found.update(d for d, n in zip(at.index, sizes, strict=True) if d != ZERO and n > 1)
+                found.update(d for d, n in zip(at.index, sizes, strict=True) if d != ZERO and n != 1)
                 return []
             if op.name == "linalg.index":
                 found.update({at.index[op.attributes["dim"].value]} - {ZERO})
@@ -112,9 +113,12 @@ class Values:
         if op.name == "linalg.index":
             loop = op.attributes["dim"].value
             size = self.scalars.reader.generic(op.block.owner.operation).extents.get(loop) if at.index[loop] != ZERO else 1
-            return np.arange(size).reshape([size if d == at.index[loop] else 1 for d in range(4)]) if size else None
+            count = size if isinstance(size, int) else 0
+            return np.arange(count).reshape([count if d == at.index[loop] else 1 for d in range(4)]) if count else None
         given = [self.of(ScalarRef(v, at.index)) for v in list(op.operands)[1 if op.name == "tensor.extract" else 0 :]]
         known = [x for x in given if x is not None]
+        if not given:
+            return None
         if len(known) < len(given) or np.prod(np.broadcast_shapes(*(x.shape for x in known)), dtype=np.int64) > _MOST:
             return None
         return self._extracted(op, known) if op.name == "tensor.extract" else evaluate_scalar(op, known)
@@ -136,7 +140,7 @@ class Values:
         if (other := across_group(value)) is not None:
             return self.whole(other)
         op = producer(value)
-        if op is None or op.name in CALLS or np.prod(shape_of(value), dtype=np.int64) > _MOST:
+        if op is None or op.name in CALLS or is_symbolic(shape_of(value)) or np.prod(shape_of(value), dtype=np.int64) > _MOST:
             return None
         given = {v: self.whole(v) for v in op.operands if isinstance(v.type, ir.RankedTensorType)}
         if any(x is None and not _is_empty(v) for v, x in given.items()):

@@ -7,18 +7,22 @@ from dataclasses import dataclass
 import numpy as np
 from torch_mlir import ir
 
+from lamina.core.sizes import is_symbolic
+
 from ....simplify.scalars import ScalarNode, ScalarRef
 from .meaning import HEAD, HIDES, KEY, QUERY, Keys, MaskTerms, Meaning, is_finite
 from .parts import Values, whole
+from .places import place
+from .positions import Linear, Region, SymbolicTerms
 
 _MONOTONE = {"arith.cmpi": range(2, 10), "arith.cmpf": (2, 3, 4, 5)}  # predicates <, <=, > and >=
 
 
 def meaning(mask: ir.Value, scores: Sequence[int], causal: bool, values: Values) -> Meaning:
     """Returns what a mask and the causal flag mean. scores: batch, heads, queries, keys; values: a cache of evaluated values."""
-    found = MaskTerms(scores[HEAD], scores[QUERY], scores[KEY])
+    found = (SymbolicTerms if is_symbolic(tuple(scores[HEAD:])) else MaskTerms)(scores[HEAD], scores[QUERY], scores[KEY])
     if causal:
-        found.high = np.minimum(found.high, np.arange(scores[QUERY]) + 1)
+        found.show_causal()
     part, dtype, reader = whole(mask), str(ir.RankedTensorType(mask.type).element_type), _Reader(found, values)
     if dtype == "i1":
         reader.hides(part, True, False)
@@ -38,9 +42,13 @@ class _Reader:
         """Reads a bool term: keys are visible where it equals `wanted`. soft: the other keys only get a finite bias."""
         known, found = self.values.of(part), self.found
         node = self.values.scalars.node(part)
-        if known is not None:
+        region = place(part, self.values) if known is None and isinstance(found, SymbolicTerms) else None
+        if isinstance(found, SymbolicTerms) and isinstance(region, Region):
             found.soft |= soft
-            found.show(known if wanted else ~known)
+            found.narrow(region if wanted else region.outside())
+        elif known is not None:
+            found.soft |= soft
+            found.show(known, wanted)
         elif QUERY not in self.values.depends_on(part):
             found.soft_keys |= soft
             tensor = self.values.scalars.tensor_of(part)
@@ -94,11 +102,14 @@ def _is_interval(part: ScalarRef, wanted: bool, values: Values) -> bool:
         return all(_is_interval(arg, wanted, values) for arg in node.args)
     if node.name not in _MONOTONE or node.op.attributes["predicate"].value not in _MONOTONE[node.name]:
         return False
-    for place, other in (node.args, node.args[::-1]):
-        places = values.of(place)
-        if places is not None and KEY not in values.depends_on(other):
+    for at, other in (node.args, node.args[::-1]):
+        if KEY in values.depends_on(other):
+            continue
+        if (places := values.of(at)) is not None:
             steps = np.diff(places, axis=KEY)
             return bool(np.all(steps >= 0) or np.all(steps <= 0))
+        if isinstance(place(at, values), Linear):
+            return True
     return False
 
 

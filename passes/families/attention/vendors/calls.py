@@ -13,6 +13,7 @@ from lamina.runtime.resolve import arguments_of
 from ....ir.affine import in_order, order_of, row_major
 from ....ir.extern_calls import declared_strides, encoded, extern_call
 from ....ir.reading import element_type, shape_of
+from ....ir.sizes import sizes_attribute, tensor_type
 from ...surroundings import calls
 from ..backward import Gradients
 from ..forward import Attention
@@ -28,7 +29,7 @@ Result = tuple[ir.Type, Sequence[int]] | None
 def hand_over(module: ir.Module, target: Target | None) -> None:
     """Replaces the calls of a module that are left by calls of the kernel that torch prefers, on operands in its form."""
     rows: dict[ir.Value, ir.Value] = {}
-    for op in calls(module):
+    for op in calls(module, symbolic=True):
         found = Attention.read(op) or Gradients.read(op)
         if found is None:
             continue
@@ -108,7 +109,7 @@ class _Call:
         sums = (batch, heads, -(-queries // self.kernel.rows) * self.kernel.rows)
         strides: tuple[int, ...] = (heads * queries, 1, heads) if self.kernel.heads_inside else row_major(sums)
         last = (1,) if self.kernel.column else ()
-        return ir.RankedTensorType.get([*sums, *last], ir.RankedTensorType(self.of.sums.type).element_type), (*strides, *last)
+        return tensor_type([*sums, *last], ir.RankedTensorType(self.of.sums.type).element_type), (*strides, *last)
 
     def _operand(self, value: ir.Value) -> ir.Value:
         """Returns an operand in the kernel's form: with longer heads, or more of them."""
@@ -129,14 +130,14 @@ class _Call:
         """Returns type and strides of a result of this shape: in the declared order of dimensions, except where the kernel has its
         own."""
         order = _SIDE_BY_SIDE if self.kernel.side_by_side[self.backward] else order_of(declared_strides(value))
-        return ir.RankedTensorType.get(list(shape), ir.RankedTensorType(value.type).element_type), in_order(shape, order)
+        return tensor_type(shape, ir.RankedTensorType(value.type).element_type), in_order(shape, order)
 
     def _call(self, args: Sequence[Any], named: dict[str, Any], results: Sequence[Result]) -> list[ir.Value]:
         """Emits the graph.extern."""
         made = extern_call(self.kernel.overloads[self.backward], args, named | {"scale": self.of.scale}, results)
         if self.kernel.like_query and not self.backward and results[0] is not None:  # a query in the declared order saves a copy
             wished = [in_order(shape_of(v), order_of(results[0][1])) for v in list(made.operands)[:3]]
-            made.attributes["prefers"] = encoded([ir.DenseI64ArrayAttr.get(list(strides)) for strides in wished])
+            made.attributes["prefers"] = encoded(list(map(sizes_attribute, wished)))
         return list(made.results)
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from lamina.core.sizes import below, typical
+
 from .kernel import HALF, Case, VendorKernel, VendorOperands
 
 _LONGEST = 128  # elements of a head
@@ -30,9 +32,9 @@ class CudnnKernel(VendorKernel):
     def computes(self, case: Case, capability: int | None) -> bool:
         """Returns whether heads are short multiples of 8 elements, in a half type, and the mask needs no gradient."""
         batch, heads, _, keys = case.scores
-        aligned = case.size % 8 == case.values % 8 == 0 and max(batch, heads) <= _MOST
+        aligned = case.size % 8 == case.values % 8 == 0 and max(typical(batch), typical(heads)) <= _MOST
         sizes = max(case.size, case.values) <= _LONGEST or (case.size, case.values) == (192, 128)
-        return capability is not None and case.dtype in HALF and aligned and sizes and keys > 1 and not case.trains_mask
+        return capability is not None and case.dtype in HALF and aligned and sizes and below(1, keys) and not case.trains_mask
 
     def arguments(self, of: VendorOperands) -> Sequence[Any]:
         """Returns the mask, whether the log-sum-exps are computed, dropout, causal, and no mask of what was dropped."""

@@ -6,8 +6,9 @@ import numpy as np
 from torch_mlir import ir
 from torch_mlir.dialects import arith, tensor
 
-from ....ir import generics
+from ....ir import generics, reshapes
 from ....ir.reading import shape_of
+from ....ir.sizes import size_operands, static, tensor_type
 from ...surroundings import Values, group_before
 
 _SPLIT = [[0], [1, 2], [3], [4]]  # heads of keys, and repetitions
@@ -31,8 +32,7 @@ def sliced(value: ir.Value, sizes: Sequence[int]) -> ir.Value:
     """Returns the view of a tensor's first elements of these sizes."""
     if tuple(sizes) == shape_of(value):
         return value
-    zeros, ones = [0] * len(sizes), [1] * len(sizes)
-    return tensor.ExtractSliceOp(_type(sizes, value), value, [], [], [], zeros, list(sizes), ones).result
+    return reshapes.sliced(value, [0] * len(sizes), sizes, [1] * len(sizes))
 
 
 def spread(value: ir.Value, sizes: Sequence[int], dims: Sequence[int] = (0, 1, 2, 3)) -> ir.Value:
@@ -59,7 +59,7 @@ def repeated(value: ir.Value, heads: int) -> ir.Value:
 def with_one(value: ir.Value) -> ir.Value:
     """Returns a tensor of three dimensions with a fourth of size 1."""
     sizes = [*shape_of(value), 1]
-    return tensor.ExpandShapeOp(_type(sizes, value), value, _LAST, [], sizes).result
+    return tensor.ExpandShapeOp(_type(sizes, value), value, _LAST, size_operands(sizes), static(sizes)).result
 
 
 def without_one(value: ir.Value) -> ir.Value:
@@ -74,4 +74,4 @@ def unread(shape: Sequence[int]) -> ir.Value:
 
 
 def _type(sizes: Sequence[int], like: ir.Value) -> ir.RankedTensorType:
-    return ir.RankedTensorType.get(list(sizes), ir.RankedTensorType(like.type).element_type)
+    return tensor_type(sizes, ir.RankedTensorType(like.type).element_type)
