@@ -5,8 +5,11 @@ from collections.abc import Callable, Sequence
 from torch_mlir import ir
 from torch_mlir.dialects import arith, tensor
 
+from lamina.core.sizes import Size, SizeLike
+
 from .reading import number_of, shape_of
-from .sizes import size_operands, sizes_of, tensor_type
+from .reshapes import expand
+from .sizes import DYNAMIC, size_operands, sizes_of, tensor_type
 
 
 def generic(
@@ -82,10 +85,9 @@ def sums_of_products(
 
 def in_parts(factor: ir.Value, dim: int, parts: int) -> ir.Value:
     """Splits a dimension of an operand in two: [..., parts, size / parts, ...]."""
-    type_ = ir.RankedTensorType(factor.type)
-    shape = [*type_.shape[:dim], parts, type_.shape[dim] // parts, *type_.shape[dim + 1 :]]
-    places = [[d + (d > dim)] if d != dim else [d, d + 1] for d in range(type_.rank)]
-    return tensor.expand_shape(ir.RankedTensorType.get(shape, type_.element_type), factor, places, [], shape)
+    sizes = shape_of(factor)
+    shape = [*sizes[:dim], parts, sizes[dim] // parts, *sizes[dim + 1 :]]
+    return expand(factor, shape, [[d + (d > dim)] if d != dim else [d, d + 1] for d in range(len(sizes))])
 
 
 def tf32_or_half(x: ir.Value) -> ir.Value:
@@ -111,12 +113,13 @@ def transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
     return with_body(op, lambda x, _: x)
 
 
-def padded(value: ir.Value, low: Sequence[int], high: Sequence[int], number: float = 0.0) -> ir.Value:
+def padded(value: ir.Value, low: Sequence[SizeLike], high: Sequence[SizeLike], number: float = 0.0) -> ir.Value:
     """Pads each dimension of a float tensor with `low` elements before and `high` after."""
     type_ = ir.RankedTensorType(value.type)
-    shape = [b + n + a for b, n, a in zip(low, type_.shape, high, strict=True)]
+    shape = [b + n + a for b, n, a in zip(low, shape_of(value), high, strict=True)]
     fill = arith.constant(type_.element_type, number)
-    pad = tensor.PadOp(ir.RankedTensorType.get(shape, type_.element_type), value, [], [], low, high)
+    known = [[DYNAMIC if isinstance(n, Size) else n for n in side] for side in (low, high)]
+    pad = tensor.PadOp(tensor_type(shape, type_.element_type), value, size_operands(low), size_operands(high), *known)
     with ir.InsertionPoint(pad.regions[0].blocks.append(*[ir.IndexType.get()] * len(shape))):
         tensor.YieldOp(fill)
     return pad.result

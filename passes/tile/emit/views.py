@@ -14,17 +14,6 @@ if TYPE_CHECKING:
     from .scopes import Scopes
 
 
-def flat(memory: ir.Value) -> ir.Value:
-    """Returns memory as a contiguous memref of rank 1 from its first to its last element."""
-    type_ = ir.MemRefType(memory.type)
-    strides, _ = type_.get_strides_and_offset()
-    if type_.rank == 1 and strides == [1]:
-        return memory
-    span = 1 + sum((n - 1) * s for n, s in zip(type_.shape, strides, strict=True)) if 0 not in type_.shape else 1
-    whole = ir.MemRefType.get([span], type_.element_type)
-    return memref.ReinterpretCastOp(whole, memory, [], [], [], [0], [span], [1]).result
-
-
 def view(b: "Scopes", memory: ir.Value, offset: int, sizes: Sequence[SizeLike], strides: Sequence[SizeLike]) -> ir.Value:
     """Returns memory seen as an array of these sizes and strides: at the start of the program, or, where some are symbolic, in
     front of its loops."""
