@@ -14,9 +14,13 @@ from .variadic import verify as _verify
 _cext.globals.append_dialect_search_prefix(__name__)
 
 
+# What Lamina builds ops of. Parsers and passes load others when they meet them; to load all takes three times as long.
+_LOADED = "affine arith bufferization cf complex func gpu index irdl linalg llvm math memref nvvm scf tensor ub vector".split()
+
+
 def context() -> ir.Context:
-    """Makes an MLIR context with every upstream dialect of the wheel, and graph, plan, random and tile."""
-    ctx = ir.Context()
+    """Makes an MLIR context with the upstream dialects of the wheel, and graph, plan, random and tile."""
+    ctx = ir.Context(load_on_create_dialects=_LOADED)
     ctx.allow_unregistered_dialects = True  # graph and plan: see variadic.py
     with ctx, ir.Location.unknown():
         Random.load()

@@ -65,6 +65,7 @@ class ExternOp(Op):
     needs   strides that every operand must have, where the routine relies on them
     prefers strides that the first operands had best have
     tf32    an f32 product may round its factors to tf32
+    in_place  the routine can write into given memory, in the strides that are declared
     apart   the routine is slower with a fused bias than without: where the addition is free elsewhere, it is done there
 
     Pure unless it carries `graph.effect` (random numbers): then it is never merged or dropped, nor reordered with others like it.
@@ -126,6 +127,9 @@ class SizeOp(Op):
 
 TF32 = "tf32"
 """The attribute of an f32 graph.extern that may round its factors to tf32."""
+
+IN_PLACE = "in_place"
+"""The attribute of a graph.extern that can write into given memory."""
 
 CALLS = (ExternOp.OPERATION_NAME, KernelOp.OPERATION_NAME)
 """Ops that compute outside of groups, and whose results have declared strides."""

@@ -1,8 +1,14 @@
 """lit tests as pytest items: every .mlir or .test file of the tree is one, run by lit's own shell, several at a time.
 
-No test sees the store of tuning of whoever runs it. Random inputs are seeded by `seeds`."""
+Where there are many, `prefork` imports what they run once for all. No test sees the store of tuning of whoever runs it. Random inputs
+are seeded by `seeds`."""
 
+import gc
+import logging
 import os
+import socket
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -23,6 +29,7 @@ ROOT = Path(__file__).parent
 _POOL = pytest.StashKey[ThreadPoolExecutor]()
 _CONFIG = pytest.StashKey[lit.LitConfig.LitConfig]()
 _STORE = pytest.StashKey[TemporaryDirectory[str]]()
+_TOOLS = pytest.StashKey["Tools"]()
 
 
 class LitFile(pytest.File):
@@ -42,6 +49,7 @@ class LitItem(pytest.Item):
         self.started: Future[lit.Test.Result] | None = None
 
     def start(self, pool: ThreadPoolExecutor) -> None:
+        self.config.stash[_TOOLS].start()
         self.started = pool.submit(lit.worker._execute, self.test, self.config.stash[_CONFIG])
 
     def runtest(self) -> None:
@@ -65,9 +73,37 @@ class LitFailure(Exception):
     """What lit says of a test that failed."""
 
 
+class Tools:
+    """The process that runs lit tests' tools, once it is started; until then they run by themselves."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.worthwhile = False
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Starts it if that is worthwhile. Tools that ask before it has imported all wait."""
+        if self._process is not None or not self.worthwhile:
+            return
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(self.path)
+            listener.listen(64)
+            command = [sys.executable, str(ROOT / "prefork.py"), "serve", str(listener.fileno())]
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[listener.fileno()])
+
+    def stop(self) -> None:
+        """Ends it; it ends by itself when this process does."""
+        if self._process is not None:
+            self._process.communicate()
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    # pytest listens to every logger that it finds. This one of torch writes texts of all that is traced, where anybody listens.
+    logging.root.manager.loggerDict.pop("torch.__trace", None)
     config.stash[_STORE] = TemporaryDirectory(prefix="lamina-tests-")
-    os.environ["LAMINA_TUNE_STORE"] = str(Path(config.stash[_STORE].name) / "tuning.sqlite")
+    config.stash[_TOOLS] = Tools(str(Path(config.stash[_STORE].name) / "tools"))
+    os.environ["LAMINA_TEST_TOOLS"] = config.stash[_TOOLS].path
+    os.environ["LAMINA_TUNE_STORE"] = str(Path(config.stash[_STORE].name) / "tuning.json")
     config.stash[_POOL] = ThreadPoolExecutor(max_workers=min(os.cpu_count() or 1, 8))
     config.stash[_CONFIG] = lit.LitConfig.LitConfig(
         progname="lit",
@@ -91,10 +127,20 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> LitFile | 
     return None
 
 
-def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
     """lit tests first: their processes then run beside nothing that measures."""
+    config.stash[_TOOLS].worthwhile = sum(isinstance(item, LitItem) for item in items) > 8
     ordered = sorted(items, key=lambda item: not isinstance(item, LitItem))
     items[:] = ordered  # type: ignore[index]  # pytest wants the list changed in place
+
+
+def pytest_collection_finish() -> None:
+    """Spares tests what does not depend on them: searching all that is imported for garbage, and 30 ms of each compilation in which
+    Dynamo empties the processor's caches to measure how fast its guards are."""
+    gc.collect()
+    gc.freeze()
+    if guards := sys.modules.get("torch._dynamo.guards"):
+        guards.profile_guard_manager = lambda *_: 0.0  # type: ignore[attr-defined]
 
 
 def pytest_runtestloop(session: pytest.Session) -> None:
@@ -107,6 +153,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[_POOL].shutdown(cancel_futures=True)
+    config.stash[_TOOLS].stop()
     config.stash[_STORE].cleanup()
 
 

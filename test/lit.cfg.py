@@ -17,7 +17,7 @@ config.test_exec_root = os.path.join(config.test_source_root, "Output")
 for name in ("HOME", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "LAMINA_STRICT"):
     if name in os.environ:
         config.environment[name] = os.environ[name]
-config.environment["LAMINA_TUNE_STORE"] = os.path.join(config.test_exec_root, "tuning.sqlite")  # not the user's, and never made
+config.environment["LAMINA_TUNE_STORE"] = os.path.join(config.test_exec_root, "tuning.json")  # not the user's, and never made
 
 # The lamina that this process would import is the one under test; without an installed one, this tree's.
 found = importlib.util.find_spec("lamina")
@@ -25,11 +25,15 @@ package = next(iter(found.submodule_search_locations or [])) if found else os.pa
 paths = [os.path.dirname(os.path.abspath(package)), *filter(None, [os.environ.get("PYTHONPATH")])]
 config.environment["PYTHONPATH"] = os.pathsep.join(paths)
 
+# By a process that has imported them, which pytest starts.
+tools = os.environ.get("LAMINA_TEST_TOOLS")
+run = f"%python -S -E {config.test_source_root}/prefork.py {tools}" if tools else "%python -m"
+
 # A tool's name counts where it stands as a word by itself, not inside a path.
 for tool, module in (
     ("opt-driver", "lamina.tools.opt_driver"),
     ("FileCheck", "filecheck"),
     ("lamina(?= tune)", "lamina.tools.lamina_command"),
 ):
-    config.substitutions.append((rf"(?<![\w/.-]){tool}(?![\w/.-])", f"%python -m {module}"))
+    config.substitutions.append((rf"(?<![\w/.-]){tool}(?![\w/.-])", f"{run} {module}"))
 config.substitutions.append(("%python", sys.executable))

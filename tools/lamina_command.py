@@ -24,7 +24,10 @@ Work = Callable[[argparse.Namespace], None]
 
 
 class _Parser(argparse.ArgumentParser):
+    """A parser that reports mistakes as the command's other errors."""
+
     def error(self, message: str) -> NoReturn:
+        """Raises a CompileError; argparse would print and exit."""
         raise CompileError(message, where="<command line>", remedy=f"see {self.prog} --help")
 
 

@@ -2,5 +2,5 @@
 
 In: @main at the graph level, with `graph.extern` calls and the groups around them. `select` chooses a kernel for each call
 and the groups around it (`surroundings`), by cost model or by the tuned choice, and rewrites the calls that Lamina's kernels
-compute. `custom_epilogue` fuses the epilogue of a user's kernel into it.
+compute. `custom` holds users' kernels.
 """

@@ -24,8 +24,8 @@ class Choice:
     """A kernel for a problem: in the IR {kernel = "triton", extent = "first", m = 128, n = 128}, without fields that have their
     defaults; for people, and as the name of a candidate, "first triton{m=128 n=128}".
 
-    kernel  a schedule of Lamina's kernels; "library": the library's routine; "direct": direct convolution; "nvvm": the cost model's
-            schedule of a program that reduces rows
+    kernel  a schedule of Lamina's kernels or a user's; "library": the library's routine; "direct": direct convolution; "nvvm": the
+            cost model's schedule of a program that reduces rows
     extent  the ops that the kernel covers: "": the problem's calls with the group that reads them; "first": the first of several
             calls with that group, while the library computes the others; "prologue": also the groups that only compute an operand
     """
@@ -52,12 +52,14 @@ class Choice:
         fields = {field.name: field.attr for field in given} if isinstance(given, ir.DictAttr) else {}
         words = {key: a.value for key, a in fields.items() if isinstance(a, ir.StringAttr)}
         numbers = {key: a.value for key, a in fields.items() if isinstance(a, ir.IntegerAttr)}
-        extent = next((e for e in ("", *_EXTENTS) if e == words.get("extent", "")), None)
-        named = next((n for n in _NAMED if n == words.get("kernel") and not numbers), None)
+        whole = "kernel" in words and len(words) + len(numbers) == len(fields)
+        kernel, said = words.pop("kernel", ""), words.pop("extent", "")
+        extent = next((e for e in ("", *_EXTENTS) if e == said), None)
+        named = next((n for n in _NAMED if n == kernel and not words and not numbers), None)
         try:
-            if extent is None or "kernel" not in words or len(words) + len(numbers) < len(fields):
+            if extent is None or not whole:
                 raise CompileError(f"{given} is no choice", remedy='write one like {kernel = "triton", m = 128, n = 128}')
-            return Choice(named or made(words["kernel"], numbers, schedules), extent)
+            return Choice(named or made(kernel, words | numbers, schedules), extent)
         except CompileError as e:
             raise CompileError(e.message, where=where(op.location), remedy=e.remedy) from None
 
@@ -69,7 +71,8 @@ class Choice:
         i64 = ir.IntegerType.get_signless(64, op.context)
         said = {} if isinstance(self.kernel, str) else self.kernel.said
         attributes = {key: ir.StringAttr.get(word, op.context) for key, word in words.items() if word}
-        attributes |= {key: ir.IntegerAttr.get(i64, number) for key, number in said.items()}
+        for key, value in said.items():
+            attributes[key] = ir.StringAttr.get(value, op.context) if isinstance(value, str) else ir.IntegerAttr.get(i64, value)
         op.attributes[ROWS if op.operation.name == "func.func" else CHOICE] = ir.DictAttr.get(attributes, op.context)
 
     def __str__(self) -> str:

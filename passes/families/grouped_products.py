@@ -70,7 +70,7 @@ class Grouped:
         return tuple(c for c in SCHEDULES if c.m <= max(16, _SMALL * -(-rows // max(groups, 1))))
 
     def take(self, op: ir.Operation, config: GemmConfig, gpu: Gpu) -> None:
-        """Replaces the call by a call of Lamina's kernel, into which lamina-custom-epilogue can fuse an epilogue."""
+        """Replaces the call by a call of Lamina's kernel, into which an epilogue can be fused (custom/epilogue.py)."""
         said = {
             "of": op.attributes["callee"],
             "schedule": str(config),

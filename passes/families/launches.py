@@ -8,6 +8,7 @@ from typing import Any
 from lamina.core.gpu import Gpu
 from lamina.core.program import Call, Ref
 from lamina.core.program_needs import fixed
+from lamina.core.sizes import Size, SizeLike
 
 _LEAST = 16  # least rows and columns of a tensor core operand
 
@@ -30,18 +31,26 @@ def launch(
     call: Call,
     tensors: Mapping[str, str],
     constants: Mapping[str, Any],
-    programs: int,
+    programs: SizeLike,
     warps: int = 4,
     stages: int = 1,
-    flops: int = 0,
+    flops: SizeLike = 0,
 ) -> dict[str, Any]:
-    """Describes the launch for a call by the keys that frontend/fx/kernel_op.py uses, but for `arguments` in place of `call`.
+    """Describes the launch for a call by the keys that frontend/fx/kernel_op.py uses, but for `arguments` in place of `call`, and
+    `sizes`: the symbolic sizes among the constants, which the arguments call n0, n1, ...
 
     tensors    parameters that are tensors, with the names of the launch's: x0 is its first operand, y0 its first result
-    constants  other parameters; those that the kernel does not have are left out
+    constants  other parameters: numbers, names, sizes and tuples of these; those that the kernel does not have are left out
     """
-    arguments = {**tensors, **{name: repr(x) for name, x in constants.items()}}
-    said = {"of": dict(call.kwargs)["of"], "arguments": arguments, "grid": (programs, 1, 1)}
+    given: dict[SizeLike, str] = {}
+
+    def shown(x: Any) -> str:
+        if isinstance(x, tuple):
+            return f"({''.join(f'{shown(part)}, ' for part in x).rstrip()})"
+        return given.setdefault(x, f"n{len(given)}") if isinstance(x, Size) else repr(x)
+
+    arguments = {**tensors, **{name: shown(x) for name, x in constants.items()}}
+    said = {"of": dict(call.kwargs)["of"], "arguments": arguments, "grid": (programs, 1, 1), "sizes": tuple(given)}
     return {**said, "warps": warps, "stages": stages, "flops": flops}
 
 
@@ -55,10 +64,10 @@ def sizes(ref: Ref) -> tuple[int, ...]:
     return tuple(fixed(n, "a kernel") for n in ref.shape)
 
 
-def strides(ref: Ref) -> tuple[int, ...]:
+def strides(ref: Ref) -> tuple[SizeLike, ...]:
     """Returns strides in elements, 0 for dimensions of length 1: a mask is then read for all heads, and the stride of a single
     element may be anything."""
-    return tuple(0 if n == 1 else fixed(s, "a kernel") for n, s in zip(sizes(ref), ref.strides, strict=True))
+    return tuple(0 if n == 1 else s for n, s in zip(ref.shape, ref.strides, strict=True))
 
 
 def power(n: int) -> int:

@@ -11,9 +11,10 @@ from lamina.core.program import Call
 from lamina.core.target import Target
 from lamina.schedules.text import KernelSchedule
 
+from ..ir.locations import op_word
 from .choice import LIBRARY, Choice
 from .launches import Source
-from .surroundings import reader
+from .surroundings import plain_name, reader, strides_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,7 +25,7 @@ class Problem(Protocol):
 
     @property
     def ops(self) -> Sequence[ir.Operation]:
-        """The graph.extern ops; each carries the choice."""
+        """The graph.extern or graph.kernel ops; each carries the choice."""
         ...
 
     @property
@@ -38,14 +39,36 @@ class Problem(Protocol):
         return ()
 
     @property
+    def after(self) -> Sequence[ir.Operation]:
+        """The ops that follow the calls, in order: the epilogue, and views that it reads the results through."""
+        return () if self.group is None else (self.group,)
+
+    @property
     def kept(self) -> Sequence[ir.Value]:
-        """The results of the calls that are compared when candidates are measured; empty: those of the group or of all calls."""
-        return ()
+        """The results that are compared when candidates are measured: those of the group, or of the calls without one."""
+        return list(self.group.results) if self.group is not None else [op.results[0] for op in self.ops]
+
+    @property
+    def factors(self) -> Sequence[ir.Value]:
+        """The operands of the first call whose sizes people know it by."""
+        return list(self.ops[0].operands)[:2]
 
     @property
     def what(self) -> str:
-        """A description for people; "": by callee and shapes."""
-        return ""
+        """A description for people: the callee with the shapes of its factors, and the groups around it."""
+        callee = op_word(ir.StringAttr(self.ops[0].attributes["callee"]).value)
+        shapes = " by ".join("x".join(map(str, ir.RankedTensorType(v.type).shape)) for v in self.factors)
+        count = f"{len(self.ops)} x " if len(self.ops) > 1 else ""
+        return surrounded(self, f"{count}{callee} {shapes}")
+
+    @property
+    def reference(self) -> Choice:
+        """The choice whose numbers are trusted."""
+        return LIBRARY
+
+    def strides(self, operand: ir.Value) -> Sequence[int]:
+        """Returns the strides that an operand will have in memory."""
+        return strides_of(operand)
 
     def default(self, gpu: Gpu | None) -> Choice:
         """Returns what is taken where nothing was measured. gpu: None where no machine is known to estimate times for."""
@@ -63,6 +86,12 @@ class Problem(Protocol):
         """Fills in those of the random inputs of a measurement that must have certain values. inputs: tensors for the operands of
         `before`, the calls and the group, each once."""
         return
+
+
+def surrounded(problem: Problem, calls: str) -> str:
+    """Returns the description of a problem's calls with the names of the groups around them."""
+    first = "".join(f"{plain_name(op)}, then " for op in problem.before if op.name == "graph.group")
+    return f"{first}{calls}{'' if problem.group is None else f' and {plain_name(problem.group)}'}"
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,19 @@ from ..space.contraction import Unfit
 from .attention.family import AttentionFamily
 from .choice import LIBRARY, Choice
 from .conv.family import DirectFamily
+from .custom.epilogue import fuse_epilogues
+from .custom.family import CustomFamily
 from .gemm.family import GemmFamily
 from .grouped_products import GroupedFamily
 from .problem import Family, Problem
-from .surroundings import calls
+from .surroundings import calls, kernels
+from .vendor.registry import ROUTINES
+from .vendor.routine import VendorSchedule
+from .vendor.routine import take as take_vendor
 
-FAMILIES: tuple[Family, ...] = (AttentionFamily(), GroupedFamily(), GemmFamily(), DirectFamily())
+FAMILIES: tuple[Family, ...] = (AttentionFamily(), GroupedFamily(), GemmFamily(), DirectFamily(), CustomFamily())
 """All families, in the order in which they choose."""
-_SCHEDULES = tuple(dict.fromkeys(kind for family in FAMILIES for kind in family.schedules))
+_SCHEDULES = tuple(dict.fromkeys([*(kind for family in FAMILIES for kind in family.schedules), VendorSchedule]))
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,12 @@ class SelectKernels(Pass):
       windows and is marked `graph.window`, too. A grouped convolution is one product per group.
     - "direct": a depthwise or grouped convolution becomes a direct convolution, the default for most depthwise ones
       (families/conv/depthwise.py).
+    - "vendor{routine=NAME}": the calls, and the epilogue if the routine computes that, become a call of a vendor's routine
+      (families/vendor/).
     - A grouped GEMM (_grouped_mm) becomes a graph.kernel with a hook for the epilogue.
+    - A user's kernel (a graph.kernel) that has several configs is compiled with the chosen one, by default the first.
+    - A kernel in source with a hook, and the pointwise group that first reads its result, become one graph.kernel
+      (families/custom/epilogue.py).
 
         %0 = "graph.extern"(%x, %w) {callee = "aten.mm.default", graph.choice = {kernel = "triton", m = 128, n = 128}, ...}
         %1 = "graph.group"(%0) ({ relu })
@@ -62,21 +72,24 @@ class SelectKernels(Pass):
     target    the GPU whose cost model decides on calls without graph.choice (none: they stay, but depthwise convolutions)
     schedule  the choice for all calls without graph.choice that it can compute; the default decides on others
     wide_sizes  symbolic sizes may need more than 32 bits, in which Lamina's kernels over them count: libraries get these calls
+    round_intermediates  epilogues of kernels in source round values that eager would store in a half type to that type
     """
 
     name: ClassVar[str] = "lamina-select-kernels"
     target: Target | None = None
     schedule: str = ""
     wide_sizes: bool = False
+    round_intermediates: bool = False
 
     def run(self, module: ir.Module) -> None:
         """Rewrites the calls; raises CompileError where a `graph.choice` cannot compute its call."""
         given = Choice.parse(self.schedule, _SCHEDULES) if self.schedule else None
-        for op in calls(module):
+        for op in (*calls(module), *kernels(module)):
             _check(op)
         for family in FAMILIES:
             for problem in family.problems(module):
                 self._select(problem, given)
+        fuse_epilogues(module, self.round_intermediates)
 
     def _select(self, problem: Problem, given: Choice | None) -> None:
         """Takes the choice on a problem's calls, the given one or the default."""
@@ -96,12 +109,22 @@ class SelectKernels(Pass):
                 return
 
 
+def candidates(problem: Problem, target: Target) -> list[Choice]:
+    """Returns the choices that compete with the call that the model names: Lamina's kernels, the most promising first by the cost
+    model, then vendors' routines."""
+    vendors = [Choice(VendorSchedule(routine.name)) for routine in ROUTINES if routine.call(problem, target) is not None]
+    return [*problem.candidates(target.gpu), *vendors]
+
+
 def _is_symbolic(value: ir.Value) -> bool:
     return isinstance(value.type, ir.RankedTensorType) and not value.type.has_static_shape
 
 
 def _take(problem: Problem, choice: Choice, target: Target | None) -> None:
-    if choice != LIBRARY:
+    if isinstance(choice.kernel, VendorSchedule):
+        routine = next((r for r in ROUTINES if r.name == choice.kernel.routine), None)
+        take_vendor(None if routine is None or target is None else routine.call(problem, target), problem)
+    elif choice != LIBRARY:
         problem.take(choice, target)
 
 

@@ -1,5 +1,6 @@
 """Finds calls in a module, and reads what surrounds one: the group that follows it, the memory of its operands."""
 
+import re
 from collections.abc import Callable, Sequence
 
 from torch_mlir import ir
@@ -10,6 +11,8 @@ from ..ir.reading import producer
 from ..ir.rewriting import copy_ops
 from ..space.space import Space, find_space
 from .choice import CHOICE
+
+_NUMBER = re.compile(r"_\d+$")  # at the end of names: distinguishes groups that compute the same
 
 Values = dict[ir.Value, ir.Value]
 """New values, by those that they stand for."""
@@ -43,6 +46,11 @@ def reader(op: ir.Operation) -> ir.Operation | None:
         return None
     user = next(iter(users)).operation
     return user if user.name == "graph.group" and CHOICE not in user.attributes else None
+
+
+def plain_name(op: ir.Operation) -> str:
+    """Returns the name of a group or kernel without the number at its end."""
+    return _NUMBER.sub("", ir.StringAttr(op.attributes["sym_name"]).value)
 
 
 def copy_body(group: ir.Operation, values: Values) -> list[ir.Value]:

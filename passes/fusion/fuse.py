@@ -19,6 +19,7 @@ from ..ir.generics import empty
 from ..ir.locations import decomposed_op, fused, model_ops, op_word, where
 from ..ir.reading import Generic, Untraceable, producer, shape_of
 from ..ir.rewriting import copy_ops
+from ..simplify.matching.rule import PATTERN
 from ..space.space import find_space
 from ..trace.gathered import copy_gathered
 from ..trace.grouping import Group, Grouping
@@ -28,7 +29,6 @@ from ..trace.windows_apart import store_pooled
 from .bias_apart import add_apart
 
 _NOTHING = ("arith.constant", "tensor.empty", "linalg.fill")  # ops that compute nothing, and do not name a kernel's location
-_PATTERN = "graph.pattern"
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,7 @@ class _Rewrite:
         self.sound: set[str] = set()
 
     def run(self) -> None:
+        """Emits the groups and what stays outside them, and erases the old ops."""
         end = self.old[-1]
         with ir.InsertionPoint(end):
             for unit in self._order():
@@ -267,7 +268,7 @@ def _whole(op: ir.Operation) -> str:
     """Returns the name of the model's op, or of the pattern, that `op` is a part of; "" where it is no part of one."""
     if name := decomposed_op(op.location):
         return op_word(name)
-    return ir.StringAttr(op.attributes[_PATTERN]).value if _PATTERN in op.attributes else ""
+    return ir.StringAttr(op.attributes[PATTERN]).value if PATTERN in op.attributes else ""
 
 
 def _kind(op: ir.Operation) -> str:

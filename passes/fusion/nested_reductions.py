@@ -5,7 +5,7 @@ from torch_mlir import ir
 from lamina.core.sizes import at_most
 
 from ..ir.generics import generic
-from ..ir.reading import REDUCERS, Generic, neutral, producer, shape_of
+from ..ir.reading import REDUCERS, Generic, element_type, neutral, number_of, producer, shape_of
 from .partial_reductions import clone_body, shifted
 
 Entry = tuple[int, tuple[tuple[int, int], ...]]
@@ -59,14 +59,7 @@ def _combiner(g: Generic) -> str | None:
 
 def _starts_neutral(g: Generic, combine: str) -> bool:
     """Returns whether a reduction starts with the neutral element of its combiner."""
-    init = producer(g.op.operands[g.inputs])
-    if init is not None and init.name == "linalg.fill":
-        init = producer(init.operands[0])
-    value = init.attributes["value"] if init is not None and init.name == "arith.constant" else None
-    if isinstance(value, ir.DenseElementsAttr):
-        value = value.get_splat_value() if value.is_splat else None
-    element = str(ir.RankedTensorType(g.op.results[0].type).element_type)
-    return isinstance(value, ir.FloatAttr | ir.IntegerAttr) and value.value == neutral(combine, element)
+    return number_of(g.op.operands[g.inputs]) == neutral(combine, element_type(g.op.results[0]))
 
 
 def _loops(inner: Generic, outer: Generic) -> list[Entry] | None:

@@ -7,7 +7,7 @@ from torch_mlir import ir
 
 from lamina.core.binding.arena import ALIGN, ArenaSlot, live_bytes, place
 
-from ..tile.emit.scopes import i64
+from ..ir.sizes import i64
 from .steps import PlannedSteps
 
 

@@ -9,8 +9,10 @@ from torch_mlir import ir
 from lamina.core.gpu import Gpu
 from lamina.core.target import Target
 
+from ..ir.reading import element_of, integer, nested
 from ..ir.sizes import KERNEL_SIZES
 from ..lower.simt.threads import Shape
+from ..lower.simt.values import has_blocks
 from ..space.schedule import bits
 
 LAUNCH = 2.5e-6  # seconds between the ends of two kernels that do nothing
@@ -70,27 +72,15 @@ class SmallKernel:
     @cached_property
     def size(self) -> tuple[int, int, bool]:
         """The number of ops, bytes of shared memory, and whether threads exchange values."""
-        ops = shared = 0
-        exchanges = False
-
-        def look(op: ir.Operation) -> ir.WalkResult:
-            nonlocal ops, shared, exchanges
-            ops += 1
-            exchanges |= op.name in EXCHANGES
+        ops, shared = nested(self.function), 0
+        for op in ops:
+            item = max(bits(str(element_of(op.results[0].type))) // 8, 1) if op.name in ("memref.alloca", "tile.combine") else 0
             if op.name == "memref.alloca":
-                type_ = ir.MemRefType(op.results[0].type)
-                rows, columns = type_.shape
-                shared += rows * (columns + 4) * max(bits(str(type_.element_type)) // 8, 1)
+                rows, columns = ir.MemRefType(op.results[0].type).shape
+                shared += rows * (columns + 4) * item
             elif op.name == "tile.combine":
-                type_ = op.results[0].type
-                wide = isinstance(type_, ir.VectorType)
-                element = type_.element_type if wide else type_
-                each = self.shape.chunks * self.shape.vec if wide else 1
-                shared += self.cta * each * max(bits(str(element)) // 8, 1)
-            return ir.WalkResult.ADVANCE
-
-        self.function.walk(look)
-        return ops, shared, exchanges
+                shared += self.cta * (self.shape.chunks * self.shape.vec if has_blocks(op) else 1) * item
+        return len(ops), shared, any(op.name in EXCHANGES for op in ops)
 
     def threads(self, registers: int, cta: int) -> int:
         """Returns the threads that an SM holds, with `registers` registers each and in CTAs of `cta` threads."""
@@ -182,8 +172,3 @@ def _registers(type_: ir.Type, lanes: int, each: int) -> int:
         return 0
     per_thread = each if type_.shape[0] == lanes else 1
     return -(-per_thread * max(bits(str(type_.element_type)), 1) // 32)
-
-
-def integer(op: ir.Operation, name: str) -> int:
-    """Returns the integer attribute of this name."""
-    return int(ir.IntegerAttr(op.attributes[name]).value)

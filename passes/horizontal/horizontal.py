@@ -9,9 +9,10 @@ from torch_mlir import ir
 from lamina.core.target import Target
 
 from ..infra.base import Pass
-from ..tile.emit.scopes import i64
+from ..ir.reading import integer
+from ..ir.sizes import i64
 from .arena import pack
-from .cost import SmallKernel, integer, kernels_of
+from .cost import SmallKernel, kernels_of
 from .order import ordered
 from .steps import PlannedStep, PlannedSteps
 from .write import Writer, drop_unused

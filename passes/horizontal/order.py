@@ -30,6 +30,7 @@ class _Order:
         self.bundles: list[list[int]] = []
 
     def run(self) -> list[list[int]]:
+        """Issues every step and returns the bundles in launch order."""
         for n, kernel in enumerate(self.kernels):
             if n not in self.done:
                 late = itertools.takewhile(self._is_late, self.waiting)  # they stand in the order in which they began to wait

@@ -9,10 +9,11 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, func
 
 from ..ir.locations import fused
+from ..ir.reading import integer
+from ..ir.sizes import i64
 from ..lower.simt.parts import PART
 from ..plan.outline import pairs_attribute
-from ..tile.emit.scopes import i64
-from .cost import SmallKernel, integer
+from .cost import SmallKernel
 from .steps import PlannedStep
 
 NAMED = 2  # kernels that the name of a joined function lists, at most
@@ -20,11 +21,14 @@ NAMED = 2  # kernels that the name of a joined function lists, at most
 
 @dataclass(frozen=True)
 class _Launch:
+    """A graph.kernel launch with the function it runs."""
+
     op: ir.Operation
     kernel: SmallKernel
 
     @property
     def outputs(self) -> int:
+        """The number of its results."""
         return integer(self.op, "n_out")
 
 

@@ -82,10 +82,12 @@ class _Parser:
         self.text, self.at, self.depth = text, 0, 0
 
     def peek(self) -> str:
+        """Skips blanks and returns the next character, "" at the end."""
         self.at = _SPACE.match(self.text, self.at).end()  # type: ignore[union-attr]  # matches the empty string
         return self.text[self.at : self.at + 1]
 
     def fail(self, message: str) -> CompileError:
+        """Returns the error of what stands here, to be raised."""
         return error_at(self.at + 1, message)
 
     def items(self, end: str) -> tuple[PassCall | PipelineNest, ...]:
@@ -104,6 +106,7 @@ class _Parser:
             self.at += 1
 
     def item(self) -> PassCall | PipelineNest:
+        """Parses a pass with its options, or a nest."""
         token = self.peek()
         column, name = self.at + 1, _NAME.match(self.text, self.at)
         if not name:

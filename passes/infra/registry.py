@@ -22,7 +22,6 @@ PASSES: dict[str, str] = {
     "lamina-select-kernels": "lamina.passes.families.select:SelectKernels",
     "lamina-vendor-calls": "lamina.passes.families.vendor_calls:VendorCalls",
     "lamina-depthwise": "lamina.passes.families.conv.depthwise_cpu:Depthwise",
-    "lamina-custom-epilogue": "lamina.passes.families.custom_epilogue:CustomEpilogue",
     "lamina-plan": "lamina.passes.plan.plan:PlanPass",
     "lamina-tile": "lamina.passes.tile.tile:TilePass",
     "lamina-horizontal": "lamina.passes.horizontal.horizontal:Horizontal",

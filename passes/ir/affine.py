@@ -5,6 +5,7 @@ run-time index (an expression that loads an index from memory). Divisions and re
 extents; where an axis would have to be split for that, `SplitAxis` says which and how, and the caller traces again.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count, pairwise
 from typing import Any, Self
@@ -144,6 +145,19 @@ ZERO = Affine()
 def row_major(shape: tuple[SizeLike, ...]) -> tuple[SizeLike, ...]:
     """Returns the strides, in elements, of a contiguous tensor."""
     return Layout.row_major(shape).strides
+
+
+def order_of(strides: Sequence[SizeLike]) -> tuple[int, ...]:
+    """Returns the dimensions from the outermost in memory to the innermost."""
+    return tuple(sorted(range(len(strides)), key=lambda d: -typical(strides[d])))
+
+
+def in_order(shape: Sequence[SizeLike], order: tuple[int, ...]) -> tuple[SizeLike, ...]:
+    """Returns the dense strides, in elements, of a tensor whose dimensions lie in this order in memory, the outermost first."""
+    strides, step = [0] * len(shape), 1
+    for d in reversed(order):
+        strides[d], step = step, step * shape[d]
+    return tuple(strides)
 
 
 def offset(index: tuple[Affine, ...], strides: tuple[SizeLike, ...]) -> Affine:

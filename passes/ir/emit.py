@@ -15,6 +15,8 @@ from typing import Union
 
 from torch_mlir import ir
 
+from .sizes import i64
+
 CMPF = {"oeq": 1, "ogt": 2, "oge": 3, "olt": 4, "ole": 5, "one": 6, "ord": 7, "ueq": 8, "ugt": 9, "uge": 10, "ult": 11}
 CMPF |= {"ule": 12, "une": 13, "uno": 14}
 CMPI = {"eq": 0, "ne": 1, "slt": 2, "sle": 3, "sgt": 4, "sge": 5, "ult": 6, "ule": 7, "ugt": 8, "uge": 9}
@@ -202,8 +204,7 @@ class Num:
         """Returns `self <predicate> other` as i1; predicates are the keys of CMPF for floats and of CMPI for integers."""
         i1 = self.at.type(ir.IntegerType.get_signless(1))
         table, name = (CMPF, "arith.cmpf") if self.is_float else (CMPI, "arith.cmpi")
-        code = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), table[predicate])
-        return self.at.make(name, i1, self, self.like(other), predicate=code)
+        return self.at.make(name, i1, self, self.like(other), predicate=i64(table[predicate]))
 
     def __lt__(self, other: Scalar) -> Num:
         return self.compare("olt" if self.is_float else "slt", other)

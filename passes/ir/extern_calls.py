@@ -1,4 +1,4 @@
-"""Reads the strides that arguments and calls declare, and builds graph.kernel ops."""
+"""Reads the strides that arguments and calls declare, and builds graph.extern and graph.kernel ops."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from lamina.dialects.graph import CALLS
 
 from .affine import row_major
 from .reading import shape_of
-from .sizes import read_sizes, size_attribute, sizes_attribute, sizes_of
+from .sizes import i64, read_sizes, size_attribute, sizes_attribute, sizes_of
 
 
 def declared_strides(result: ir.Value) -> tuple[int, ...]:
@@ -35,6 +35,17 @@ def memory_strides(value: ir.Value) -> tuple[int, ...]:
     return row_major(shape_of(value))
 
 
+def named_dtype(value: ir.Value) -> str | None:
+    """Returns the dtype of an argument or a call's result where it is declared, as its type does not tell it (u8, u64); None
+    else."""
+    if isinstance(value, ir.BlockArgument):
+        attributes = value.owner.owner.operation.attributes
+        given = ir.ArrayAttr(attributes["arg_attrs"])[value.arg_number] if "arg_attrs" in attributes else {}
+        return given["graph.dtype"].value if "graph.dtype" in given else None
+    declared = value.owner.operation.attributes
+    return declared["dtypes"][ir.OpResult(value).result_number].value if "dtypes" in declared else None
+
+
 def encoded(value: Any) -> ir.Attribute:
     """Encodes an argument of a call: None, a number, a size, text or a list of these; attributes stay. Raises TypeError else."""
     match value:
@@ -47,7 +58,7 @@ def encoded(value: Any) -> ir.Attribute:
         case bool():
             return ir.BoolAttr.get(value)
         case int():
-            return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+            return i64(value)
         case float():
             return ir.FloatAttr.get_f64(value)
         case str():
@@ -55,6 +66,32 @@ def encoded(value: Any) -> ir.Attribute:
         case list() | tuple():
             return ir.ArrayAttr.get([encoded(v) for v in value])
     raise TypeError(f"an argument of type {type(value).__name__}")
+
+
+def extern_call(
+    callee: str, args: Sequence[Any], kwargs: Mapping[str, Any], results: Sequence[tuple[ir.Type, Sequence[int]] | None]
+) -> ir.Operation:
+    """Creates a graph.extern that calls a routine of a library, at the current insertion point.
+
+    args, kwargs  tensors, and what `encoded` takes
+    results       type and strides of each; None for one that is not needed
+    """
+    operands: list[ir.Value] = []
+
+    def argument(value: Any) -> ir.Attribute:
+        if isinstance(value, ir.Value):
+            operands.append(value)
+            return ir.UnitAttr.get()
+        return encoded(value)
+
+    attributes = {
+        "callee": ir.StringAttr.get(callee),
+        "reason": ir.StringAttr.get("library"),
+        "args": ir.ArrayAttr.get([argument(a) for a in args]),
+        "kwargs": ir.DictAttr.get({name: argument(a) for name, a in kwargs.items()}),
+        "strides": encoded([None if r is None else sizes_attribute(tuple(r[1])) for r in results]),
+    }
+    return ir.Operation.create("graph.extern", [r[0] for r in results if r is not None], operands, attributes)
 
 
 def kernel_call(

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from torch_mlir import ir
 from torch_mlir.dialects import arith, tensor
 
-from lamina.core.sizes import Size, SizeLike
+from lamina.core.sizes import SizeLike
 
 from .reading import number_of, shape_of
 from .reshapes import expand
-from .sizes import DYNAMIC, size_operands, sizes_of, tensor_type
+from .sizes import size_operands, sizes_of, static, tensor_type
 
 
 def generic(
@@ -98,9 +98,29 @@ def tf32_or_half(x: ir.Value) -> ir.Value:
 
 def copied(value: ir.Value) -> ir.Value:
     """Emits a copy of a tensor."""
-    type_ = ir.RankedTensorType(value.type)
-    dims = [ir.AffineDimExpr.get(d) for d in range(type_.rank)]
-    return with_body(generic(type_, [value, empty(type_)], [dims, dims], type_.rank, [False] * type_.rank), lambda x, _: x)
+    return spread(value, ir.RankedTensorType(value.type))
+
+
+def spread(
+    value: ir.Value,
+    type_: ir.RankedTensorType,
+    dims: Sequence[int | None] | None = None,
+    make: Callable[[ir.Value], ir.Value] = lambda x: x,
+) -> ir.Value:
+    """Emits a tensor of this type that repeats another one.
+
+    dims  the result's dimension that each dimension of the tensor is; None: its first element is read. By default the last ones,
+          where the sizes agree
+    make  computes an element of the result from the one read
+    """
+    shape, wanted = shape_of(value), sizes_of(type_)
+    if dims is None:
+        new = len(wanted) - len(shape)
+        dims = [None if n == 1 != wanted[new + d] else new + d for d, n in enumerate(shape)]
+    read = [ir.AffineConstantExpr.get(0) if d is None else ir.AffineDimExpr.get(d) for d in dims]
+    written = [ir.AffineDimExpr.get(d) for d in range(type_.rank)]
+    op = generic(type_, [value, empty(type_)], [read, written], type_.rank, [False] * type_.rank)
+    return with_body(op, lambda x, _: make(x))
 
 
 def transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
@@ -113,15 +133,14 @@ def transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
     return with_body(op, lambda x, _: x)
 
 
-def padded(value: ir.Value, low: Sequence[SizeLike], high: Sequence[SizeLike], number: float = 0.0) -> ir.Value:
-    """Pads each dimension of a float tensor with `low` elements before and `high` after."""
+def padded(value: ir.Value, low: Sequence[SizeLike], high: Sequence[SizeLike], filler: float | ir.Value = 0.0) -> ir.Value:
+    """Pads each dimension of a tensor with `low` elements before and `high` after: a scalar, or a number of a float tensor."""
     type_ = ir.RankedTensorType(value.type)
-    shape = [b + n + a for b, n, a in zip(low, shape_of(value), high, strict=True)]
-    fill = arith.constant(type_.element_type, number)
-    known = [[DYNAMIC if isinstance(n, Size) else n for n in side] for side in (low, high)]
-    pad = tensor.PadOp(tensor_type(shape, type_.element_type), value, size_operands(low), size_operands(high), *known)
-    with ir.InsertionPoint(pad.regions[0].blocks.append(*[ir.IndexType.get()] * len(shape))):
-        tensor.YieldOp(fill)
+    made = tensor_type([b + n + a for b, n, a in zip(low, shape_of(value), high, strict=True)], type_.element_type)
+    scalar = filler if isinstance(filler, ir.Value) else arith.constant(type_.element_type, filler)
+    pad = tensor.PadOp(made, value, size_operands(low), size_operands(high), static(low), static(high))
+    with ir.InsertionPoint(pad.regions[0].blocks.append(*[ir.IndexType.get()] * type_.rank)):
+        tensor.YieldOp(scalar)
     return pad.result
 
 

@@ -76,6 +76,11 @@ def attributes_of(op: ir.Operation) -> dict[str, ir.Attribute]:
     return dict(op.attributes.items())
 
 
+def integer(op: ir.Operation, name: str) -> int:
+    """Returns the integer attribute of this name."""
+    return int(ir.IntegerAttr(op.attributes[name]).value)
+
+
 def number_of(value: ir.Value) -> float | int | None:
     """Returns the number that a scalar constant is, or that all elements of a vector or tensor are; None for other values."""
     op = producer(value)

@@ -4,12 +4,13 @@ import math
 from collections.abc import Sequence
 
 from torch_mlir import ir
+from torch_mlir.dialects import tensor
 
-from lamina.core.sizes import Size, SizeLike
+from lamina.core.sizes import SizeLike
 
 from .affine import refine
 from .reading import shape_of
-from .sizes import DYNAMIC, size_operands, tensor_type
+from .sizes import size_operands, static, tensor_type
 
 
 def reshaped(v: ir.Value, shape: Sequence[SizeLike]) -> ir.Value | None:
@@ -36,8 +37,7 @@ def collapse(v: ir.Value, groups: Sequence[Sequence[int]]) -> ir.Value:
     """Creates a tensor.collapse_shape. groups: adjacent dimensions of `v` for each of the result's."""
     sizes = shape_of(v)
     type_ = tensor_type([math.prod(sizes[d] for d in g) for g in groups], ir.RankedTensorType(v.type).element_type)
-    attributes = {"reassociation": ir.ArrayAttr.get([_numbers(g) for g in groups])}
-    return ir.Operation.create("tensor.collapse_shape", results=[type_], operands=[v], attributes=attributes).result
+    return tensor.CollapseShapeOp(type_, v, groups).result
 
 
 def expanded(v: ir.Value, shape: Sequence[SizeLike]) -> ir.Value:
@@ -48,12 +48,7 @@ def expanded(v: ir.Value, shape: Sequence[SizeLike]) -> ir.Value:
 def expand(v: ir.Value, shape: Sequence[SizeLike], groups: Sequence[Sequence[int]]) -> ir.Value:
     """Creates a tensor.expand_shape. groups: adjacent dimensions of the result for each of `v`'s."""
     type_ = tensor_type(shape, ir.RankedTensorType(v.type).element_type)
-    attributes = {
-        "reassociation": ir.ArrayAttr.get([_numbers(g) for g in groups]),
-        "static_output_shape": ir.DenseI64ArrayAttr.get([DYNAMIC if isinstance(n, Size) else n for n in shape]),
-    }
-    operands = [v, *size_operands(shape)]
-    return ir.Operation.create("tensor.expand_shape", results=[type_], operands=operands, attributes=attributes).result
+    return tensor.ExpandShapeOp(type_, v, groups, size_operands(shape), static(shape)).result
 
 
 def sliced(
@@ -65,20 +60,8 @@ def sliced(
 ) -> ir.Value:
     """Creates a tensor.extract_slice. shape: of the result, where dimensions of size 1 are dropped."""
     type_ = tensor_type(sizes if shape is None else shape, ir.RankedTensorType(v.type).element_type)
-    parts = {"offsets": starts, "sizes": sizes, "strides": steps}
-    operands = {name: size_operands(part) for name, part in parts.items()}
-    attributes: dict[str, ir.Attribute] = {
-        f"static_{name}": ir.DenseI64ArrayAttr.get([DYNAMIC if isinstance(n, Size) else n for n in part])
-        for name, part in parts.items()
-    }
-    attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([1, *map(len, operands.values())])
-    given = [v, *(x for values in operands.values() for x in values)]
-    return ir.Operation.create("tensor.extract_slice", results=[type_], operands=given, attributes=attributes).result
-
-
-def _numbers(group: Sequence[int]) -> ir.Attribute:
-    i64 = ir.IntegerType.get_signless(64)
-    return ir.ArrayAttr.get([ir.IntegerAttr.get(i64, i) for i in group])
+    parts = (starts, sizes, steps)
+    return tensor.ExtractSliceOp(type_, v, *map(size_operands, parts), *map(static, parts)).result
 
 
 def _reassociation(fine: Sequence[SizeLike], coarse: Sequence[SizeLike]) -> list[list[int]]:

@@ -31,11 +31,6 @@ def tensor_blocks(module: ir.Module) -> Iterator[ir.Block]:
                     yield from op.operation.regions[0].blocks
 
 
-def tensor_ops(module: ir.Module) -> list[ir.Operation]:
-    """Returns all tensor ops in program order (a list, so the caller may erase the ops it has visited)."""
-    return [op.operation for block in tensor_blocks(module) for op in block.operations]
-
-
 def used(value: ir.Value) -> bool:
     """Returns whether a value has a use."""
     return next(iter(value.uses), None) is not None

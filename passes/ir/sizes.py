@@ -40,18 +40,15 @@ def tensor_type(shape: Sequence[SizeLike], element: ir.Type) -> ir.RankedTensorT
     """Returns the tensor type of a shape, with its sizes where some are symbolic."""
     if not is_symbolic(tuple(shape)):
         return ir.RankedTensorType.get(list(shape), element)
-    return ir.RankedTensorType.get([DYNAMIC if isinstance(n, Size) else n for n in shape], element, encoding=sizes_attribute(shape))
+    return ir.RankedTensorType.get(static(shape), element, encoding=sizes_attribute(shape))
 
 
 def memref_type(layout: Layout, element: ir.Type) -> ir.MemRefType:
     """Returns the memref type of a layout, where symbolic sizes are unknown. Contiguous ones carry no strides, and none an
     offset."""
-    plain = [DYNAMIC if isinstance(n, Size) else n for n in layout.shape]
     if layout.is_row_major:
-        return ir.MemRefType.get(plain, element)
-    unknown = ir.ShapedType.get_dynamic_stride_or_offset()
-    strides = [unknown if isinstance(n, Size) else n for n in layout.strides]
-    return ir.MemRefType.get(plain, element, layout=ir.StridedLayoutAttr.get(0, strides))
+        return ir.MemRefType.get(static(layout.shape), element)
+    return ir.MemRefType.get(static(layout.shape), element, layout=ir.StridedLayoutAttr.get(0, static(layout.strides)))
 
 
 LAYOUT, LAYOUTS = "layout", "layouts"
@@ -95,7 +92,12 @@ def sizes_attribute(sizes: Sequence[SizeLike]) -> ir.Attribute:
 
 def size_attribute(size: SizeLike) -> ir.Attribute:
     """Returns one size as an attribute: an i64, or its text."""
-    return ir.StringAttr.get(str(size)) if isinstance(size, Size) else ir.IntegerAttr.get(ir.IntegerType.get_signless(64), size)
+    return ir.StringAttr.get(str(size)) if isinstance(size, Size) else i64(size)
+
+
+def i64(n: int) -> ir.Attribute:
+    """Returns a number as an attribute of type i64."""
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), n)
 
 
 def read_sizes(attribute: ir.Attribute) -> tuple[SizeLike, ...]:
@@ -148,6 +150,11 @@ def kernel_size(value: ir.Value) -> SizeLike | None:
     if known is None or op.operands[0] != block.arguments[-1]:
         return None
     return read_size(known[ir.IntegerAttr(op.operands[1].owner.attributes["value"]).value])
+
+
+def static(sizes: Sequence[SizeLike]) -> list[int]:
+    """Returns sizes as the static part of a type or of an op's attributes has them, with DYNAMIC for symbolic ones."""
+    return [DYNAMIC if isinstance(n, Size) else n for n in sizes]
 
 
 def size_operands(sizes: Sequence[SizeLike]) -> list[ir.Value]:

@@ -3,7 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from torch_mlir import ir
+from torch_mlir.dialects import memref
 
+from lamina.core.errors import CompileError
+
+from ..ir.locations import where
 from ..ir.reading import producer, terminator
 
 VIEWS = {"memref.subview", "memref.reinterpret_cast", "memref.collapse_shape", "memref.expand_shape", "memref.cast"}
@@ -25,6 +29,24 @@ def promises(function: ir.Operation, arguments: Sequence[ir.Value], ops: Mapping
         ([] if i in shared else ["llvm.noalias"]) + ([] if argument in written else ["llvm.readonly"])
         for i, argument in enumerate(arguments)
     ]
+
+
+def flat(memory: ir.Value) -> ir.Value:
+    """Returns memory as a contiguous memref of rank 1 from its first to its last element. Raises CompileError where its offset is
+    not known."""
+    of = ir.MemRefType(memory.type)
+    strides, offset = of.get_strides_and_offset()
+    if of.rank == 1 and strides == [1]:
+        return memory
+    if offset == ir.ShapedType.get_dynamic_stride_or_offset():
+        raise CompileError(
+            f"{of} starts at an offset that is not known",
+            where=where(ir.Location.current),
+            remedy="add the offset to the indices instead of giving it to the memref",
+        )
+    span = 1 + sum((n - 1) * s for n, s in zip(of.shape, strides, strict=True)) if 0 not in of.shape else 1
+    whole = ir.MemRefType.get([span], of.element_type)
+    return memref.ReinterpretCastOp(whole, memory, [], [], [], [offset], [span], [1]).result
 
 
 def roots(memory: ir.Value) -> list[ir.Value]:

@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from ..infra.base import Pass
-from ..ir.sizes import KERNEL_SIZES, read_size, size_attribute
+from ..ir.sizes import KERNEL_SIZES, i64, read_size, size_attribute
 from .nvvm.clusters import Nvidia
 from .simt.parts import fill
 from .simt.threads import Shape
@@ -55,7 +55,6 @@ def _kernel(tile: ir.Operation, lanes: int) -> None:
     type_ = ir.TypeAttr(tile.attributes["function_type"])
     arguments = ir.FunctionType(type_.value).inputs
     grid = read_size(tile.attributes["tile.grid"])
-    i64 = ir.IntegerType.get_signless(64)
     kept = {
         a: tile.attributes[a]
         for a in ("tile.align", "tile.alias", "tile.dependent", "tile.outputs", KERNEL_SIZES)
@@ -73,6 +72,6 @@ def _kernel(tile: ir.Operation, lanes: int) -> None:
         },
     )  # fmt: skip
     entry = new.regions[0].blocks.append(*arguments)
-    new.attributes["workgroup_attributions"] = ir.IntegerAttr.get(i64, fill(tile, entry, lanes, VENDOR))
+    new.attributes["workgroup_attributions"] = i64(fill(tile, entry, lanes, VENDOR))
     with ir.InsertionPoint(entry):
         ir.Operation.create("gpu.return")

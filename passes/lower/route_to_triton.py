@@ -9,7 +9,8 @@ from lamina.core.errors import CompileError
 from lamina.schedules.contraction import GemmConfig
 
 from ..infra.base import Pass
-from ..ir.reading import nested
+from ..ir.reading import integer, nested
+from ..ir.sizes import i64
 from . import gpu_math
 from .expand_math import ExpandMath
 
@@ -54,10 +55,9 @@ class RouteToTriton(Pass):
 def send(function: ir.Operation, warps: int = 0, stages: int = 1) -> None:
     """Marks one tile program for Triton and expands the math functions that Triton lacks. warps: 0 for as many as the program
     has; stages: blocks that its loops have in flight (software pipelining)."""
-    i64 = ir.IntegerType.get_signless(64)
     parts = [o.operation for o in function.regions[0].blocks[0].operations if o.operation.name == "tile.part"]
-    ctas = sum(_int(p, "tile.grid") for p in parts or [function])
-    warps = warps or max(1, _int((parts or [function])[0], "tile.threads") // WARP)
+    ctas = sum(integer(p, "tile.grid") for p in parts or [function])
+    warps = warps or max(1, integer((parts or [function])[0], "tile.threads") // WARP)
     GemmConfig(warps=warps).check()
     _expand(function)
     for name in _THREADS_ALONE:
@@ -65,7 +65,7 @@ def send(function: ir.Operation, warps: int = 0, stages: int = 1) -> None:
             del function.attributes[name]
     function.attributes["tile.triton"] = ir.StringAttr.get(f"triton{{warps={warps} stages={stages}}}")
     for name, value in (("tile.grid", ctas), ("tile.ctas", ctas), ("tile.threads", warps * WARP)):
-        function.attributes[name] = ir.IntegerAttr.get(i64, value)
+        function.attributes[name] = i64(value)
 
 
 def _expand(function: ir.Operation) -> None:
@@ -73,8 +73,3 @@ def _expand(function: ir.Operation) -> None:
     for op in nested(function):
         if op.name.startswith("math.") and op.name not in (_KNOWN_F64 if "f64" in str(op.results[0].type) else _KNOWN):
             ExpandMath(target="nvvm").expand(op, gpu_math.F32, gpu_math.F64)
-
-
-def _int(op: ir.Operation, name: str) -> int:
-    value: int = ir.IntegerAttr(op.attributes[name]).value
-    return value

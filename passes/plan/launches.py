@@ -9,6 +9,7 @@ from lamina.core.layout import Layout
 from lamina.core.program import ALIGNED
 from lamina.core.sizes import divisor, is_symbolic
 
+from ..ir.reading import nested
 from ..ir.sizes import layout_of, read_size
 from ..space.schedule import bits
 
@@ -38,14 +39,9 @@ class Argument:
 def layouts(module: ir.Module) -> dict[str, list[Argument]]:
     """Returns the memory that each kernel is launched with."""
     found: dict[str, list[Argument]] = {}
-
-    def look(op: ir.Operation) -> ir.WalkResult:
-        if op.name == "plan.launch":
-            name = ir.FlatSymbolRefAttr(op.attributes["kernel"]).value
-            found.setdefault(name, [Argument(ir.MemRefType(v.type).element_type, layout_of(v)) for v in op.operands])
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(look)
+    for op in nested(module.operation, "plan.launch"):
+        name = ir.FlatSymbolRefAttr(op.attributes["kernel"]).value
+        found.setdefault(name, [Argument(ir.MemRefType(v.type).element_type, layout_of(v)) for v in op.operands])
     return found
 
 
@@ -61,12 +57,8 @@ def alignments(module: ir.Module) -> dict[str, list[int]]:
         offset = divisor(read_size(op.attributes["offset"])) * (bits(str(ir.MemRefType(v.type).element_type)) // 8)
         return math.gcd(start(op.operands[0]), offset)
 
-    def look(op: ir.Operation) -> ir.WalkResult:
-        if op.name == "plan.launch":
-            name = ir.FlatSymbolRefAttr(op.attributes["kernel"]).value
-            here = [start(v) for v in op.operands]
-            found[name] = [math.gcd(a, b) for a, b in zip(found.get(name, here), here, strict=True)]
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(look)
+    for op in nested(module.operation, "plan.launch"):
+        name = ir.FlatSymbolRefAttr(op.attributes["kernel"]).value
+        here = [start(v) for v in op.operands]
+        found[name] = [math.gcd(a, b) for a, b in zip(found.get(name, here), here, strict=True)]
     return found

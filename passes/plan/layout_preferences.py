@@ -19,6 +19,7 @@ from lamina.dialects.graph import CALLS
 from lamina.kernels.library import CONVOLUTIONS, PRODUCTS
 
 from ..families.conv.calls import channels_last
+from ..ir.affine import in_order, order_of
 from ..ir.reading import Generic, bytes_of, shape_of
 from ..ir.sizes import SIZE, read_sizes
 from ..ir.views import is_view, source_strides, view_layout
@@ -233,19 +234,6 @@ def _moves_nothing(op: ir.Operation) -> bool:
     if any(o.name in ("linalg.index", "tensor.extract") for o in body):
         return False
     return all(_keeps_order(op, v.type.rank) for v in op.operands if isinstance(v.type, ir.RankedTensorType))
-
-
-def order_of(strides: Strides) -> tuple[int, ...]:
-    """Returns the dimensions from the outermost in memory to the innermost."""
-    return tuple(sorted(range(len(strides)), key=lambda d: -typical(strides[d])))
-
-
-def in_order(shape: Sequence[int], order: tuple[int, ...]) -> Strides:
-    """Returns the dense strides of a tensor whose dimensions lie in this order in memory."""
-    strides, step = [0] * len(shape), 1
-    for d in reversed(order):
-        strides[d], step = step, step * shape[d]
-    return tuple(strides)
 
 
 def _is_free(value: ir.Value) -> bool:

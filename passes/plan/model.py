@@ -8,7 +8,7 @@ from torch_mlir import ir
 from lamina.core.binding.arena import ArenaSlot
 from lamina.core.layout import Layout
 from lamina.core.program import ALIGNED
-from lamina.core.sizes import SizeLike, at_most
+from lamina.core.sizes import SizeLike
 
 Kind = Literal["input", "arena", "output", "constant", "owned"]
 
@@ -52,13 +52,6 @@ class ValuePlace:
 
     root: Root
     layout: Layout
-
-    def overlaps(self, other: "ValuePlace") -> bool:
-        """Returns whether the memory ranges that the two span overlap."""
-        if self.root is not other.root:
-            return False
-        (a, b), (c, d) = ((p.layout.offset, p.layout.offset + p.layout.span) for p in (self, other))
-        return not at_most(d, a) and not at_most(b, c)
 
 
 @dataclass(eq=False)

@@ -49,6 +49,8 @@ def program_from(module: ir.Module, device: Device = "cpu") -> Program:
 
 
 class _Program:
+    """Translates the ops of one plan.program into steps."""
+
     def __init__(self, program: ir.Operation, functions: dict[str, ir.Operation], device: Device) -> None:
         self.program = program
         self.device: Device = device
@@ -62,6 +64,7 @@ class _Program:
         self.sizes: dict[tuple[tuple[SizeLike, ...], str], Ref] = {}
 
     def build(self) -> Program:
+        """Returns the program. What it returns is never freed (`last` is -1)."""
         returned: tuple[Ref, ...] = ()
         for op in self.program.regions[0].blocks[0].operations:
             operation = op.operation

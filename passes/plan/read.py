@@ -10,7 +10,7 @@ from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
 from lamina.core.program import ITEM_BYTES
 from lamina.core.sizes import SizeLike
-from lamina.dialects.graph import CALLS, KernelOp
+from lamina.dialects.graph import CALLS, IN_PLACE, KernelOp
 from lamina.kernels.library import may_alias, writes_in_place
 
 from ..families.choice import CHOICE
@@ -40,6 +40,8 @@ def read(main: ir.Operation) -> Model:
 
 
 class _Reader:
+    """Builds the model of one function."""
+
     def __init__(self, main: ir.Operation) -> None:
         self.main = main
         self.block = main.regions[0].blocks[0]
@@ -50,6 +52,7 @@ class _Reader:
         self.wants = Wants()
 
     def read(self) -> Model:
+        """Reads inputs, ops and results, and returns the model."""
         ops = [op.operation for op in self.block.operations]
         results = list(zip(ops[-1].operands, self._attributes("res_attrs", len(ops[-1].operands)), strict=True))
         self.wants = wants(ops, [(value, _strides(attributes)) for value, attributes in results])
@@ -184,6 +187,8 @@ class _Reader:
         declared = [Layout.of(shape_of(result), read_sizes(s)) for result, s in zip(op.results, strides, strict=True)]
         wanted = [self.wants.layout(result, layout) for result, layout in zip(op.results, declared, strict=True)]
         layouts = next((choice for choice in (wanted, declared) if writes_in_place(callee, choice)), None)
+        if IN_PLACE in op.attributes:
+            layouts = declared
         if op.name == KernelOp.OPERATION_NAME:  # written for these strides, or for any
             layouts = declared if "needs" in op.attributes else wanted
         dtypes = [{"graph.dtype": d} for d in op.attributes["dtypes"]] if "dtypes" in op.attributes else [{} for _ in op.results]

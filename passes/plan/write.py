@@ -6,7 +6,7 @@ from lamina.core.layout import Layout
 from lamina.core.program import ALIGNED
 from lamina.dialects.plan import AllocOp, CallOp, ConstantOp, InputOp, KernelCallOp, LaunchOp, OutputOp, ProgramOp, ReturnOp, ViewOp
 
-from ..ir.sizes import layout_attributes, layouts_attribute, memref_type, size_attribute
+from ..ir.sizes import i64, layout_attributes, layouts_attribute, memref_type, size_attribute
 from .model import CallStep, GroupStep, Model, Root, ValuePlace
 from .outline import Outlined, pairs_attribute
 
@@ -32,7 +32,7 @@ class PlanWriter:
         self.outputs = 0
         program = ir.Operation.create(
             ProgramOp.OPERATION_NAME,
-            attributes={"sym_name": ir.StringAttr.get(model.name), **{k: _i64(v) for k, v in sizes.items()}},
+            attributes={"sym_name": ir.StringAttr.get(model.name), **{k: i64(v) for k, v in sizes.items()}},
             regions=1,
             loc=before.location,
             ip=ir.InsertionPoint(before),
@@ -63,19 +63,19 @@ class PlanWriter:
             attributes["dtype"] = ir.StringAttr.get(root.dtype)
         attributes |= layout_attributes(root.layout)
         if root.kind == "input":
-            name, attributes["index"] = InputOp.OPERATION_NAME, _i64(root.index)
+            name, attributes["index"] = InputOp.OPERATION_NAME, i64(root.index)
             if root.align < ALIGNED:
-                attributes["align"] = _i64(root.align)
+                attributes["align"] = i64(root.align)
         elif root.kind == "constant":
             assert root.data is not None
             name, attributes["value"] = ConstantOp.OPERATION_NAME, root.data
         elif root.kind == "output":
-            name, attributes["index"] = OutputOp.OPERATION_NAME, _i64(self.outputs)
+            name, attributes["index"] = OutputOp.OPERATION_NAME, i64(self.outputs)
             self.outputs += 1
         else:
             assert root.slot is not None, "an owned root is the result of its call"
             name = AllocOp.OPERATION_NAME
-            attributes |= {"offset": _i64(root.slot.offset), "bytes": size_attribute(root.bytes)}
+            attributes |= {"offset": i64(root.slot.offset), "bytes": size_attribute(root.bytes)}
         self.roots[root] = self._create(name, [memref(root, root.layout)], [], attributes, loc).result
         return self.roots[root]
 
@@ -93,7 +93,7 @@ class PlanWriter:
         operands = [self._place(place, loc) for place in step.ins] + [self._root(root, loc) for root in step.outs]
         attributes = {
             "kernel": ir.FlatSymbolRefAttr.get(how.name),
-            "n_out": _i64(len(step.outs)),
+            "n_out": i64(len(step.outs)),
             "label": ir.StringAttr.get(how.label),
         }
         if step.inplace:
@@ -109,7 +109,7 @@ class PlanWriter:
         else:
             results = [memref(root, root.layout) for root in step.outs]
         attributes = {key: step.op.attributes[key] for key in step.op.attributes if key not in ("strides", "dtypes", "needs")}
-        attributes["n_out"] = _i64(len(step.outs) if step.in_place else 0)
+        attributes["n_out"] = i64(len(step.outs) if step.in_place else 0)
         attributes |= {} if step.in_place else layouts_attribute([root.layout for root in step.outs])
         if not step.in_place and any(map(_is_named, step.outs)):
             attributes["dtypes"] = ir.ArrayAttr.get([ir.StringAttr.get(root.dtype) for root in step.outs])
@@ -125,7 +125,3 @@ class PlanWriter:
 def _is_named(root: Root) -> bool:
     """Returns whether a root's dtype has to be written, as its element type leaves it open."""
     return str(root.element) == "i8" or root.dtype == "u64"
-
-
-def _i64(value: int) -> ir.Attribute:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)

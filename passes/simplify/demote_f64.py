@@ -87,6 +87,7 @@ class _Flow:
     _f64: dict[ir.Type, bool] = field(default_factory=dict)
 
     def is_f64(self, value: ir.Value) -> bool:
+        """Tells whether a value is f64, or a tensor of it."""
         type_ = value.type
         known = self._f64.get(type_)
         if known is None:
@@ -95,6 +96,7 @@ class _Flow:
         return known
 
     def find(self, value: ir.Value) -> ir.Value:
+        """Returns the representative of a value's group."""
         if value not in self.parent:
             self.parent[value] = value
             self.values.append(value)
@@ -117,6 +119,7 @@ class _Flow:
         return first
 
     def visit(self, op: ir.Operation) -> None:
+        """Groups the f64 operands and results of an op, or marks their groups as staying."""
         name = op.name
         if name in _FREE:
             return
@@ -209,9 +212,11 @@ class _Rewrite:
         self.made: dict[ir.Value, ir.Value] = {}
 
     def goes(self, value: ir.Value) -> bool:
+        """Tells whether a value becomes f32."""
         return self.flow.find(value) not in self.staying
 
     def run(self) -> None:
+        """Changes types, casts and constants."""
         flow = self.flow
         for op, i, root in flow.free:
             if self.goes(root):
@@ -230,6 +235,7 @@ class _Rewrite:
                 op.erase()
 
     def demoted(self, type_: ir.Type) -> ir.Type:
+        """Returns an f64 type with f32 in its place."""
         return tensor_type(sizes_of(type_), self.f32) if isinstance(type_, ir.RankedTensorType) else self.f32
 
     def single(self, value: ir.Value) -> ir.Value:

@@ -63,6 +63,7 @@ class _Folder:
     folded: list[ir.Operation] = field(default_factory=list)
 
     def run(self, block: ir.Block) -> None:
+        """Evaluates the ops of a block and replaces those whose users cannot be folded, too."""
         self.weights(block)
         for op in [o.operation for o in block.operations]:
             self.visit(op)
@@ -77,6 +78,7 @@ class _Folder:
                 folded.discard(op)
 
     def weights(self, block: ir.Block) -> None:
+        """Takes the values of arguments that are constants."""
         attributes = block.owner.operation.attributes
         if "arg_attrs" not in attributes:
             return
@@ -85,6 +87,7 @@ class _Folder:
                 self.known[arg], self.allowed[arg] = x, x.nbytes
 
     def visit(self, op: ir.Operation) -> None:
+        """Evaluates an op if its operands are known and its results small enough."""
         operands, results = list(op.operands), list(op.results)
         name = op.name
         if not results or not name.startswith(_FOLDED) or any(v not in self.known for v in operands):
@@ -102,6 +105,7 @@ class _Folder:
             self.folded.append(op)
 
     def evaluate(self, op: ir.Operation, xs: Sequence[np.ndarray | None], bound: int) -> Sequence[np.ndarray | None]:
+        """Returns the results of an op on known operands. Raises NotEvaluable."""
         if op.name == "linalg.fill" or op.name in _VIEWS:
             x = xs[0]
             if x is None:
@@ -118,6 +122,7 @@ class _Folder:
         return evaluate_op(op, xs, self.captured)
 
     def captured(self, value: ir.Value) -> np.ndarray | None:
+        """Returns the value of an operand that a body uses from outside. Raises NotEvaluable."""
         if value not in self.known:
             raise NotEvaluable("a body uses a value that is not constant")
         return self.known[value]

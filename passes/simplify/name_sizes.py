@@ -81,11 +81,14 @@ def _is_nameless(value: ir.Value) -> bool:
 
 
 class _Names:
+    """Names the sizes of results by those of operands."""
+
     def __init__(self, functions: dict[str, ir.Operation]) -> None:
         self.functions = functions
         self.numbers: dict[ir.Value, SizeLike | None] = {}
 
     def run(self, main: ir.Operation) -> None:
+        """Names the sizes in @main, and in the functions that it calls."""
         block = main.regions[0].blocks[0]
         for argument, named in zip(block.arguments, main.attributes["arg_attrs"], strict=True):
             if SIZES in named:

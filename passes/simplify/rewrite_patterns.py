@@ -1,6 +1,7 @@
 """lamina-rewrite-patterns: replaces patterns of scalar ops, such as GELU written out by hand, by better forms."""
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
@@ -45,7 +46,7 @@ class RewritePatterns(Pass):
                 from .patterns.trace import traced
 
                 sets.append(RuleSet.parse(traced(self.extra)))
-            sets += [RuleSet.parse((_LIBRARY / f"{family}.mlir").read_text()) for family in FAMILIES]
+            sets += [RuleSet.parse(text) for text in _library()]
             known = {rule.name for rules in sets for rule in rules.rules}
             for name in self.rules:
                 if name not in known:
@@ -54,3 +55,8 @@ class RewritePatterns(Pass):
             for block in list(tensor_blocks(module)):
                 for rules in sets:
                     rules.only(wanted).apply(block)
+
+
+@cache
+def _library() -> tuple[str, ...]:
+    return tuple((_LIBRARY / f"{family}.mlir").read_text() for family in FAMILIES)

@@ -71,6 +71,7 @@ class _Sweep:
         self.present: set[str] = set()
 
     def run(self) -> None:
+        """Simplifies all, and additions of zero once more."""
         generics = self.generics()
         for op in generics:
             self.present.update(inner.operation.name for inner in op.regions[0].blocks[0].operations)
@@ -80,9 +81,11 @@ class _Sweep:
             self.sweep([op for op in self.generics() if _adds_zero(op)])
 
     def generics(self) -> list[ir.Operation]:
+        """Returns the generics that the block holds now."""
         return [o.operation for o in self.block.operations if o.operation.name == "linalg.generic"]
 
     def sweep(self, generics: list[ir.Operation]) -> None:
+        """Applies the rules to each generic."""
         reader = Reader()
         scalars = Scalars(reader)
         for op in generics:

@@ -8,15 +8,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, linalg
+from torch_mlir.dialects import arith, linalg, tensor
 
 from lamina.core.errors import CompileError
 from lamina.core.sizes import Size, SizeLike, typical
 
-from ..ir.generics import empty, fill, generic, with_body
+from ..ir.generics import empty, fill, generic, padded, spread, with_body
 from ..ir.reading import CHECKED, shape_of
 from ..ir.reshapes import reshaped, sliced
-from ..ir.sizes import DYNAMIC, size_operands, size_value, sizes_of, tensor_type
+from ..ir.sizes import size_value, sizes_of, tensor_type
 
 
 def view(type_: ir.RankedTensorType, x: ir.Value, *_: Any) -> ir.Value:
@@ -32,13 +32,7 @@ def view(type_: ir.RankedTensorType, x: ir.Value, *_: Any) -> ir.Value:
 
 def expand(type_: ir.RankedTensorType, x: ir.Value, *_: Any, **__: Any) -> ir.Value:
     """Expands a broadcast: a generic that reads dimensions of size 1 again."""
-    shape, source = sizes_of(type_), shape_of(x)
-    new = len(shape) - len(source)
-    zero = ir.AffineConstantExpr.get(0)
-    read = [zero if n == 1 != shape[new + d] else ir.AffineDimExpr.get(new + d) for d, n in enumerate(source)]
-    written = [ir.AffineDimExpr.get(d) for d in range(len(shape))]
-    op = generic(type_, [x, empty(type_)], [read, written], len(shape), [False] * len(shape))
-    return with_body(op, lambda element, _: element)
+    return spread(x, type_)
 
 
 def slice_(
@@ -69,8 +63,7 @@ def _from_start(index: SizeLike, size: SizeLike) -> SizeLike:
 def cat(type_: ir.RankedTensorType, parts: Sequence[ir.Value], dim: int = 0) -> ir.Value:
     """Expands a concatenation; ATen ignores parts without dimensions to concatenate along."""
     parts = [v for v in parts if shape_of(v) != (0,) or type_.rank == 1]
-    number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim % type_.rank)
-    return ir.Operation.create("tensor.concat", results=[type_], operands=list(parts), attributes={"dim": number}).result
+    return tensor.ConcatOp(type_, dim % type_.rank, parts).result
 
 
 def full(type_: ir.RankedTensorType, _: Any, value: Any = 0, **__: Any) -> ir.Value:
@@ -144,19 +137,7 @@ def pad(type_: ir.RankedTensorType, x: ir.Value, pads: Sequence[SizeLike], value
         sizes = [n - a - b for n, a, b in zip(source, cut_low, cut_high, strict=True)]
         x = sliced(x, cut_low, sizes, [1] * len(source))
         low, high = ([n if not isinstance(n, int) or n > 0 else 0 for n in side] for side in (low, high))
-    parts = {"low": size_operands(low), "high": size_operands(high)}
-    attributes: dict[str, ir.Attribute] = {
-        f"static_{name}": ir.DenseI64ArrayAttr.get([DYNAMIC if isinstance(n, Size) else n for n in side])
-        for name, side in (("low", low), ("high", high))
-    }
-    attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([1, *map(len, parts.values())])
-    filler = _scalar(value, type_.element_type)
-    operands = [x, *parts["low"], *parts["high"]]
-    op = ir.Operation.create("tensor.pad", results=[type_], operands=operands, attributes=attributes, regions=1)
-    block = op.regions[0].blocks.append(*[ir.IndexType.get()] * type_.rank)
-    with ir.InsertionPoint(block):
-        ir.Operation.create("tensor.yield", operands=[filler])
-    return op.result
+    return padded(x, low, high, _scalar(value, type_.element_type))
 
 
 def flip(type_: ir.RankedTensorType, x: ir.Value, dims: Sequence[int]) -> ir.Value:

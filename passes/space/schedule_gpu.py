@@ -1,20 +1,20 @@
-"""Schedules a space on a GPU: which axis is spread over threads, how wide their accesses are, and what makes the grid."""
+"""Schedules a space on a GPU: how its blocks are spread over threads, how wide their accesses are, and what makes the grid."""
 
 import math
 
 from lamina.core.gpu import Gpu
-from lamina.core.sizes import below, is_symbolic, typical
+from lamina.core.sizes import typical
 from lamina.schedules import nvvm
 from lamina.schedules.rows import CLUSTER, Rows, Triton
 
 from ..ir.affine import Axis
-from .coalesce import Merged, coalesce
+from .coalesce import Merged
 from .concatenations import part_extent
 from .contraction import Unfit
-from .flatten import flatten
+from .forms import flattened, form_of
 from .nests import nests_of
-from .scans import has_scans, scanned_axis
-from .schedule import Schedule, by_stride, crossed_axis, vector_axis
+from .scans import has_scans
+from .schedule import Schedule
 from .space import Space
 from .vector_width import (
     Access,
@@ -40,26 +40,18 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
 
     Raises Unfit where `chosen` is given for a space that does not reduce rows, or asks for clusters that the GPU lacks.
     """
-    merged = coalesce(*by_stride(space), space.places())
-    vector = scanned_axis(space, merged) or vector_axis(space, merged)
-    if chosen is not None and vector not in merged.columns:
+    form = form_of(space, nvvm.NvvmConfig)
+    merged, vector, crossed = form.merged, form.vector, form.crossed
+    if chosen is not None and not form.column_vector:
         raise Unfit(f"{chosen} is for programs that reduce rows")
     if vector is None:
         return Schedule(nvvm.scalar(), merged, None, merged.rows, None, 0, ())
-    crossed = crossed_axis(space, merged, vector)
-    if crossed is not None and any(is_symbolic(e.at.rename(merged.rename).coefficient(vector)) for e in space.loads):
-        crossed = None  # tile.transpose takes strides that are known
-    if len(merged.columns) > 1 and vector is merged.columns[-1] and not has_scans(space):
-        merged, vector = _flatten(space, merged, merged.columns) or (merged, vector)
-    if not space.columns and crossed is None and below(vector.extent, nvvm.SHORT) and len(merged.rows) > 1:
-        pair = (*[a for a in merged.rows if a is not vector][-1:], vector)
-        merged, vector = _flatten(space, merged, pair) or (merged, vector)
     accesses = accesses_of(space, merged, aligned, results)
     alone = not space.columns and crossed is None and merged.rows == (vector,) and ragged(vector)
     vec = 1 if has_scans(space) and vector not in merged.columns else access_width(accesses, vector, merged.quotients, alone)
     as_one = None
     if not space.columns and crossed is None and len(merged.rows) > 1 and vector is merged.rows[-1]:
-        as_one = _flatten(space, merged, merged.rows)
+        as_one = flattened(space, merged, merged.rows)
     if as_one is not None:
         flat, axis = as_one
         flat_accesses = accesses_of(space, flat, aligned, results)
@@ -103,14 +95,6 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
         by_parts, config = of_part is not None, of_part or config
     outer = tuple(a for a in merged.rows if a is not vector and a is not crossed)
     return Schedule(config, merged, vector, outer, vector, config.lanes, (), crossed, by_parts=by_parts)
-
-
-def _flatten(space: Space, merged: Merged, axes: tuple[Axis, ...]) -> tuple[Merged, Axis] | None:
-    """Returns `merged` with `axes` as one axis, and that axis; None where an index would jump by sizes that depend on the call."""
-    flat, axis = flatten(merged, axes)
-    places = [at.rename(flat.rename) for at in space.places()]
-    jumps = [(c, flat.quotients[t]) for at in places for t, c in at.terms if t in flat.quotients]
-    return None if any(map(is_symbolic, jumps)) else (flat, axis)
 
 
 def _pointwise(

@@ -19,10 +19,9 @@ from ..space.schedule import Schedule, bits
 from ..space.space import Space
 from . import online
 from .accumulators import Accumulators
-from .arguments import KernelSizes
 from .cascades import CascadeCut, cascade, cut
 from .emit import parts, unaligned_rows
-from .emit.blocks import Blocks, Memories
+from .emit.blocks import Blocks, Frame
 from .emit.bounds import Range, inner_blocks
 from .emit.scopes import element
 from .prefetch import next_row, streams
@@ -31,15 +30,13 @@ Body = Callable[[list[ir.Value]], list[ir.Value]]
 
 
 class Loops:
-    """Emits the body of one kernel. results: the flat memref that each result is stored to."""
+    """Emits the body of one kernel."""
 
-    def __init__(
-        self, entry: ir.Block, space: Space, plan: Schedule, memory: Memories, results: list[ir.Value], sizes: KernelSizes
-    ) -> None:
+    def __init__(self, frame: Frame, space: Space, plan: Schedule) -> None:
         self.space, self.plan = space, plan
-        self.b = Blocks(entry, memory, plan.merged, plan.config.lanes, sizes, plan.config.streams)
+        self.b = Blocks(frame, plan.merged, plan.config.lanes, plan.config.streams)
         self.b.apart = plan.config.apart
-        self.results = list(zip(space.results, results, strict=True))
+        self.results = list(zip(space.results, frame.results, strict=True))
         self.nests = nests_of(space, plan.merged.columns, self.results, plan.config.online and plan.column_vector)
         self.sums = Accumulators(self.b, plan)
         self.keep = self._slots()

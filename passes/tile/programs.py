@@ -34,11 +34,12 @@ from ..ir.reading import Untraceable, element_type, shape_of
 from ..space.contraction import Unfit
 from ..space.direct_convolution import WINDOW, DirectConvolution, direct_convolution_of
 from ..space.planes import PLANES, Planes, PlaneWindow, planes_of
-from ..space.schedule import Schedule, bits, operations, schedule
+from ..space.schedule import Schedule, bits, operations
+from ..space.schedule_cpu import schedule_cpu
 from ..space.schedule_gpu import schedule_gpu
 from ..space.space import Space, find_space
-from .arguments import Argument, KernelSizes
-from .emit.blocks import Memories
+from .arguments import Argument
+from .emit.blocks import Frame
 from .emit.direct_convolution import DirectConvolutionProgram
 from .emit.dot import Dot, squares
 from .emit.planes import PlaneProgram
@@ -109,10 +110,8 @@ class Kernel:
 class Body(Protocol):
     """Writes the body of a tile function."""
 
-    def __init__(
-        self, entry: ir.Block, space: Any, plan: Any, memory: Memories, results: list[ir.Value], sizes: KernelSizes
-    ) -> None:
-        """Takes the entry block, what is computed by which schedule, the memory of inputs and of results, and symbolic sizes."""
+    def __init__(self, frame: Frame, space: Any, plan: Any) -> None:
+        """Takes the function, and what is computed by which schedule."""
 
     def emit(self, program: ir.Value) -> None:
         """Emits the program whose number in the grid is `program`."""
@@ -220,7 +219,7 @@ def loops_of(kernel: Kernel, space: Space, gpu: Gpu | None) -> TileProgram:
     elif chosen is not None:
         raise Unfit(f"{chosen} is for GPUs")
     else:
-        plan = schedule(space)
+        plan = schedule_cpu(space)
     spread = {"align": kernel.aligned, **asdict(plan.config)} if isinstance(plan.config, nvvm.NvvmConfig) else {}
     computes = any(isinstance(e, Apply) for e in space.expressions)
     flops = operations(space) * _points(space) if computes else 0

@@ -36,6 +36,11 @@ class RowProblem(Problem):
         """The function."""
         return (self.kernel,)
 
+    @property
+    def reference(self) -> Choice:
+        """The cost model's schedule."""
+        return MODEL
+
     def default(self, gpu: Gpu | None) -> Choice:
         """Returns the cost model's schedule."""
         return MODEL

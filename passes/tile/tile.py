@@ -24,6 +24,7 @@ from ..ir.sizes import KERNEL_SIZES, size_attribute
 from ..lower.route_to_triton import send
 from ..plan.launches import ALIGNED, alignments, layouts
 from .arguments import Argument, KernelSizes
+from .emit.blocks import Frame
 from .programs import Kernel, TileProgram, program_of
 
 THREADS = 2048  # that an SM holds
@@ -133,7 +134,7 @@ def _function(kernel: Kernel, program: TileProgram | None, size_bits: int) -> ir
                 if program.spread and isinstance(program.grid, Size):
                     sizes.value(program.grid)  # threads beyond the last program of a CTA need it
                 inputs = {a: (m, element_type(a)) for a, m in zip(kernel.inputs, memory, strict=False)}
-                program.body(body, program.space, program.plan, inputs, memory[len(inputs) :], sizes).emit(number)
+                program.body(Frame(body, inputs, memory[len(inputs) :], sizes), program.space, program.plan).emit(number)
             func.ReturnOp([])
         sizes.finish(new.operation)
     return new.operation

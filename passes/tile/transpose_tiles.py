@@ -8,7 +8,8 @@ from lamina.schedules.base import SQUARE
 
 from ..ir.affine import Affine, Axis
 from ..ir.expressions import Load
-from ..space.schedule import crossing_loads
+from ..ir.sizes import DYNAMIC, static
+from ..space.forms import crossing_loads
 from .emit.views import flags
 from .loops import Loops
 
@@ -87,11 +88,10 @@ class TransposeTiles(Loops):
         stored = ir.MemRefType(flat.type).element_type
         sizes = [self.vector.extent, self.crossed.extent]
         strides = [at.coefficient(self.vector), 1]
-        dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
-        plain = [[dynamic if isinstance(n, Size) else n for n in part] for part in (sizes, strides)]
+        plain = [static(sizes), static(strides)]
         given = [[b.number(n) for n in part if isinstance(n, Size)] for part in (sizes, strides)]
-        type_ = ir.MemRefType.get(plain[0], stored, ir.StridedLayoutAttr.get(dynamic, plain[1]))
-        view = memref.ReinterpretCastOp(type_, flat, [b.index(self.corner(at))], *given, [dynamic], *plain).result
+        type_ = ir.MemRefType.get(plain[0], stored, ir.StridedLayoutAttr.get(DYNAMIC, plain[1]))
+        view = memref.ReinterpretCastOp(type_, flat, [b.index(self.corner(at))], *given, [DYNAMIC], *plain).result
         square = ir.VectorType.get([SIDE, SIDE], stored)
         swap = ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(1), ir.AffineDimExpr.get(0)])
         whole = [n % length == 0 for n, length in ((sizes[1], self._height), (sizes[0], b.lanes))]

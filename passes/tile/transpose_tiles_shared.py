@@ -7,10 +7,11 @@ from lamina.schedules.base import SQUARE
 
 from ..ir.affine import Axis
 from ..ir.expressions import Load
+from ..ir.sizes import i64
 from ..lower.simt.collective.square import padding
 from ..lower.simt.control import SHARED
-from ..space.schedule import bits, crossing_loads
-from .emit.scopes import i64
+from ..space.forms import crossing_loads
+from ..space.schedule import bits
 from .transpose_tiles import TransposeTiles
 
 MOST_BYTES = 40 << 10

@@ -11,7 +11,7 @@ from torch_mlir import ir
 from lamina.core.sizes import typical
 
 from ..ir.extern_calls import memory_strides
-from ..ir.generics import empty, generic, with_body
+from ..ir.generics import copied
 from ..ir.reading import bytes_of, elements_of, producer, reached, shape_of, width
 from .orders import Read, chain_of, innermost_of, is_given, map_of, strides_through_views, viewed, wanted_images
 
@@ -122,13 +122,9 @@ def _moves(op: ir.Operation, v: ir.Value) -> bool:
 
 def copy_of(source: ir.Value, block: ir.Block, location: ir.Location) -> ir.Value:
     """Returns a linalg.generic that copies `source`, inserted behind its producer."""
-    type_ = ir.RankedTensorType(source.type)
     given = isinstance(source, ir.BlockArgument)
-    point = ir.InsertionPoint.at_block_begin(block) if given else ir.InsertionPoint.after(source.owner)
-    dims = [ir.AffineDimExpr.get(d) for d in range(type_.rank)]
-    with location, point:
-        op = generic(type_, [source, empty(type_)], [dims, dims], type_.rank, [False] * type_.rank)
-        return with_body(op, lambda x, _: x)
+    with location, ir.InsertionPoint.at_block_begin(block) if given else ir.InsertionPoint.after(source.owner):
+        return copied(source)
 
 
 def _replace(user: ir.Operation, source: ir.Value, copy: ir.Value) -> None:

@@ -39,7 +39,6 @@ class Grouping:
         self.max_ops, self.max_cost = max_ops, max_cost
         self.mixed = real.mixed
         self.of: dict[ir.Value, Group] = {}
-        self.node_of = {n.value: n for n in nodes}
         self.before = _dependencies(real, nodes)
         self.position = {op: i for i, op in enumerate(real.ops)}
         for n in nodes:

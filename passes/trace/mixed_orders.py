@@ -12,6 +12,7 @@ from torch_mlir import ir
 
 from lamina.dialects.graph import CALLS
 
+from ..ir.affine import in_order
 from ..ir.extern_calls import memory_strides
 from ..ir.reading import elements_of, producer, shape_of, width
 from .gathered import extracted, gathered
@@ -63,7 +64,8 @@ def orders_of(ops: Sequence[ir.Operation], read: Read) -> Orders:
     def base_strides(v: ir.Value) -> tuple[int, ...] | None:
         if is_given(v):
             return memory_strides(v)
-        return None if innermost.get(v) is None else with_innermost(shape_of(v), innermost[v])
+        inner, shape = innermost.get(v), shape_of(v)
+        return None if inner is None else in_order(shape, (*(d for d in range(len(shape)) if d != inner), inner))
 
     def order(v: ir.Value) -> int | None:
         if v not in innermost:
@@ -111,14 +113,6 @@ def orders_of(ops: Sequence[ir.Operation], read: Read) -> Orders:
 def last_of(v: ir.Value) -> int:
     """Returns the last dimension of more than one element."""
     return max((i for i, n in enumerate(shape_of(v)) if n != 1), default=0)
-
-
-def with_innermost(shape: Sequence[int], dim: int | None) -> tuple[int, ...]:
-    """Returns dense strides, row-major but for dimension `dim`, which is innermost."""
-    strides, step = [0] * len(shape), 1
-    for d in sorted(range(len(shape)), key=lambda d: (d == dim, d), reverse=True):
-        strides[d], step = step, step * shape[d]
-    return tuple(strides)
 
 
 def _normed(ops: Sequence[ir.Operation], read: Read) -> set[ir.Value]:

@@ -122,7 +122,7 @@ class Layer(nn.Module):
 
 
 def test_what_is_measured_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAMINA_TUNE_STORE", str(tmp_path / "store.sqlite"))
+    monkeypatch.setenv("LAMINA_TUNE_STORE", str(tmp_path / "store.json"))
     model, x = Layer().cuda().bfloat16(), random(4, 500, 256)
     with torch.no_grad():
         want = Layer().cuda().double()

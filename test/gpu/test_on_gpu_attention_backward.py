@@ -136,7 +136,7 @@ def test_both_passes_with_a_mask(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_gradients_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside the library's, which they agree with."""
-    monkeypatch.setenv("LAMINA_TUNE_STORE", str(tmp_path / "store.sqlite"))
+    monkeypatch.setenv("LAMINA_TUNE_STORE", str(tmp_path / "store.json"))
     q, k, v = (random(2, 4, 500, 64).requires_grad_() for _ in range(3))
 
     def fn(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

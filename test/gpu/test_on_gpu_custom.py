@@ -192,7 +192,7 @@ def test_shared_memory_that_is_asked_for() -> None:
 
 
 def test_configs_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAMINA_TUNE_STORE", str(tmp_path / "store.sqlite"))
+    monkeypatch.setenv("LAMINA_TUNE_STORE", str(tmp_path / "store.json"))
     x, y = (torch.randn(1 << 24, device="cuda") for _ in range(2))
     good, bad = {"BLOCK": 1024, "num_warps": 4}, {"BLOCK": 32, "num_warps": 8}
     kernel = scaled_add_of(constants={}, configs=[bad, good])

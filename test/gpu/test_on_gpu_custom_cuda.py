@@ -99,7 +99,7 @@ def test_numbers_of_all_kinds() -> None:
 
 
 def test_configs_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAMINA_TUNE_STORE", str(tmp_path / "store.sqlite"))
+    monkeypatch.setenv("LAMINA_TUNE_STORE", str(tmp_path / "store.json"))
     x, y = (torch.randn(1 << 24, device="cuda") for _ in range(2))
     kernel = typed_of(configs=[{"threads": 32}, {"threads": 512}], grid=lambda x, threads: triton.cdiv(x.numel(), threads))
     found = lamina.explain(scaled_add, (x, y), options={"kernels": [kernel], "tune": "full"}, show=False)

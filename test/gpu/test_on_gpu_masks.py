@@ -114,7 +114,7 @@ def test_blocks_that_a_mask_of_bools_hides_are_skipped(size: int) -> None:
 
 
 def test_lists_of_blocks_are_asked_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAMINA_TUNE_STORE", str(tmp_path / "store.sqlite"))
+    monkeypatch.setenv("LAMINA_TUNE_STORE", str(tmp_path / "store.json"))
     part = torch.arange(2048, device="cuda") // 256
     q, mask = random(1, 8, 2048, 64), part[:, None] == part
 

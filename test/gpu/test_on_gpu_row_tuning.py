@@ -40,7 +40,7 @@ CASES: dict[str, tuple[Callable[..., Tensor], Callable[[], list[Tensor]]]] = {
 
 @pytest.fixture(autouse=True)
 def _own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAMINA_TUNE_STORE", str(tmp_path / "tuning.sqlite"))
+    monkeypatch.setenv("LAMINA_TUNE_STORE", str(tmp_path / "tuning.json"))
 
 
 def result(fn: Callable[..., Tensor], inputs: list[Tensor], tune: Tune) -> Tensor:

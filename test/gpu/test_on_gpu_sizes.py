@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from sized_attention import ATTENTIONS, AttentionGraph, tokens
 from sized_graphs import GRAPHS, WEIGHTS, Sized, compilations, dynamic, sweep
 from torch import Tensor, nn
 
@@ -22,6 +23,7 @@ def weights() -> Iterator[None]:
 
 @pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS.keys())
 def test_one_compilation_serves_all_sizes(graph: Sized, compilations: list[int], weights: None) -> None:
+    torch.backends.cudnn.allow_tf32 = False  # torch's default, which eager and Lamina may follow for different convolutions
     sweep(graph, dynamic(graph.function), "cuda")
     assert len(compilations) <= graph.programs
 
@@ -49,4 +51,25 @@ def test_products_with_a_symbolic_number_of_rows(dtype: torch.dtype, train: bool
         for mine, theirs, want in zip(run(compiled, dtype), run(mlp, dtype), run(mlp, torch.float64), strict=True):
             off, of_eager = ((t.double() - want).abs().max() for t in (mine, theirs))
             assert off <= 2 * of_eager + 1e-3 * want.abs().max(), f"off by {off:.1e}, eager by {of_eager:.1e}, {rows} rows"
+    assert len(compilations) == 1 + train
+
+
+@pytest.mark.parametrize("train", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("graph", ATTENTIONS.values(), ids=ATTENTIONS.keys())
+def test_attention_of_any_length(graph: AttentionGraph, train: bool, compilations: list[int]) -> None:
+    """Heads of bf16 with each kind of mask: Lamina's kernels or a vendor's, over lengths within a block and beyond several."""
+    compiled = dynamic(graph.function)
+    for batch, length in ((3, 300), (2, 2), (5, 65), (2, 1023), (7, 128)):
+        x, lengths = tokens(batch, length, "cuda")
+        toward = torch.randn(graph.function(x, lengths).shape, device="cuda")
+
+        def run(fn: object, dtype: torch.dtype, x: Tensor = x, lengths: Tensor = lengths, toward: Tensor = toward) -> list[Tensor]:
+            given = x.detach().to(dtype).requires_grad_(train)
+            out = fn(given, lengths)  # type: ignore[operator]
+            return [out.detach(), *(torch.autograd.grad(out, given, toward.to(out.dtype)) if train else ())]
+
+        mine, theirs, want = run(compiled, x.dtype), run(graph.function, x.dtype), run(graph.function, torch.float64)
+        for a, b, c in zip(mine, theirs, want, strict=True):
+            off, of_eager = ((t.double() - c).abs().max() for t in (a, b))
+            assert off <= 2 * of_eager + 4e-3 * c.abs().max(), f"off by {off:.1e}, eager by {of_eager:.1e}, {batch} x {length}"
     assert len(compilations) == 1 + train

@@ -63,7 +63,7 @@ def test_the_clock_does_not_time_the_host() -> None:
 
 
 def test_the_fastest_is_chosen(tmp_path: Path) -> None:
-    store, here = Store(tmp_path / "tuning.sqlite"), Identity.of_gpu(0)
+    store, here = Store(tmp_path / "tuning.json"), Identity.of_gpu(0)
     assert "SMs" in here.device
     answer = decide(QUESTION, here, store, "full", products(), clock=CudaClock(0))
     assert answer.winner == "library" and [name for name, _ in answer.dropped] == ["wrong", "too large"]
@@ -74,7 +74,7 @@ def test_the_fastest_is_chosen(tmp_path: Path) -> None:
 
 def test_choosing_again_chooses_the_same(tmp_path: Path) -> None:
     a = torch.randn(4 * N, 4 * N, device="cuda")  # a millisecond's work, where the clock's steps of half a microsecond are nothing
-    question, store = Question("relu", "aten.relu", ("one", "other")), Store(tmp_path / "tuning.sqlite")
+    question, store = Question("relu", "aten.relu", ("one", "other")), Store(tmp_path / "tuning.json")
     chosen = {
         decide(question, Identity.of_gpu(0), store, "full", lambda _: Made(lambda: a.relu()), clock=CudaClock(0), again=True).winner
         for _ in range(5)
@@ -94,7 +94,7 @@ def _out_of_range(path: str, said: "multiprocessing.SimpleQueue[str]") -> None:
 
 
 def test_a_candidate_that_costs_the_device_is_remembered(tmp_path: Path) -> None:
-    path, context = tmp_path / "tuning.sqlite", multiprocessing.get_context("spawn")
+    path, context = tmp_path / "tuning.json", multiprocessing.get_context("spawn")
     said: multiprocessing.SimpleQueue[str] = context.SimpleQueue()
     process = context.Process(target=_out_of_range, args=(str(path), said))
     process.start()

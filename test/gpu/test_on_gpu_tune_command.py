@@ -15,7 +15,7 @@ FILE = Path(__file__).parents[2] / "examples" / "models" / "mlp.py"
 
 @pytest.fixture(autouse=True)
 def own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAMINA_TUNE_STORE", str(tmp_path / "tuning.sqlite"))
+    monkeypatch.setenv("LAMINA_TUNE_STORE", str(tmp_path / "tuning.json"))
     monkeypatch.setenv("LAMINA_CACHE_DIR", str(tmp_path / "cache"))
 
 

@@ -36,4 +36,4 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Identity:
 @pytest.fixture
 def store(tmp_path: Path, here: Identity) -> Store:
     """Of tuning, empty, for that GPU."""
-    return Store(tmp_path / "store.sqlite")
+    return Store(tmp_path / "store.json")

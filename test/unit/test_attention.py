@@ -10,7 +10,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import lamina
 from lamina.frontend.attention import recognize as recognition
-from lamina.frontend.attention.calls import SDPA, flag_masks, kind_of_mask, make_whole, meaning, settings
+from lamina.frontend.attention.calls import SDPA, make_whole, settings
+from lamina.frontend.attention.mask_flags import flag_masks, kind_of_mask, meaning
 from lamina.frontend.attention.op import ATTENTION
 from lamina.frontend.fx.known import concrete
 from lamina.frontend.fx.reading import value

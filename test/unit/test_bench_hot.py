@@ -148,7 +148,7 @@ def record(**times: float) -> Record:
 
 
 def test_the_best_kernel_of_ours_is_pinned_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAMINA_TUNE_STORE", str(tmp_path / "store.sqlite"))
+    monkeypatch.setenv("LAMINA_TUNE_STORE", str(tmp_path / "store.json"))
     known = record(library=1.0, ours=2.0, worse=3.0)
     Store().put(known.question, known.identity, known.answer)
     compiled: list[tuple[str, str]] = []

@@ -1,58 +1,81 @@
 """Tuning spaces of users' kernels, with no GPU: what is asked, what an answer does to the program, what is measured."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from cpu_clock import CpuClock
-from custom_kernels import TARGET, planned, scaled_add, scaled_add_kernel, scaled_add_of
+from custom_kernels import TARGET, planned, scaled_add, scaled_add_of
+from test_custom_epilogues import hooked_kernel
 from torch import Tensor
+from torch_mlir import ir
 
 import lamina
 from lamina.core.errors import CompileError
-from lamina.core.options import Options
-from lamina.core.program import Call, Launch
+from lamina.core.gpu import Gpu
+from lamina.core.options import Options, Tune
+from lamina.core.program import Call, Launch, Program
 from lamina.core.target import Target
-from lamina.frontend.calls.interface import with_outputs
 from lamina.frontend.compiling import stages, tuning
 from lamina.frontend.entry.export import inference_graph
-from lamina.frontend.fx.destination import Destination
 from lamina.frontend.rewrites.normalize import normalize
+from lamina.passes.families.choice import Choice
+from lamina.passes.families.custom.family import CustomConfig, CustomFamily, CustomProblem
 from lamina.passes.plan.program import program_from
-from lamina.targets import backend
+from lamina.targets import Artifact, backend
+from lamina.targets.kernel_calls.user import take
 from lamina.tune import tuner
-from lamina.tune.problems import user_kernels
-from lamina.tune.problems.user_kernels import random_inputs
+from lamina.tune.problems import modules, parts
+from lamina.tune.problems.subgraph_extraction import Subgraph
 from lamina.tune.question import Answer, Identity, Question
 from lamina.tune.store.store import Store
 
 CONFIGS = [{"BLOCK": 128, "num_warps": 4}, {"BLOCK": 512, "num_warps": 8}, {"BLOCK": 1024, "num_warps": 2}]
 NAMES = ("BLOCK=128 num_warps=4", "BLOCK=512 num_warps=8", "BLOCK=1024 num_warps=2")
 HERE = Identity("a GPU, 132 SMs", "versions")
-FUNCTIONS = {scaled_add_kernel.cache_key: scaled_add_kernel}
 
 
 def tuned_of(**changes: Any) -> lamina.CustomKernel:
     return scaled_add_of(**{"constants": {}, "configs": CONFIGS, **changes})
 
 
-def steps(fn: Callable[..., Any], *inputs: Tensor) -> stages.Program:
-    """A program that still calls users' kernels."""
-    options = Options(kernels=(tuned_of(),))
-    graph = normalize(inference_graph(fn, inputs, options, TARGET))
-    module = stages.import_linalg(graph, options)
-    stages.run_passes(module, "linalg", "tile", Target.parse(TARGET), options, {})
+def graph_level(fn: Callable[..., Any], *inputs: Tensor, kernel: lamina.CustomKernel | None = None) -> ir.Module:
+    """A module that still calls users' kernels."""
+    options = Options(kernels=(kernel or tuned_of(),))
+    module = stages.import_linalg(normalize(inference_graph(fn, inputs, options, TARGET)), options)
+    stages.run_passes(module, "linalg", "graph", Target.parse(TARGET), options, {})
+    return module
+
+
+def problems(module: ir.Module) -> list[CustomProblem]:
     with module.context:
-        return with_outputs(program_from(module, "cuda"), graph.interface)
+        return list(CustomFamily().problems(module))
+
+
+def annotated(module: ir.Module, store: Store, tune: Tune) -> list[tuple[Question, Answer]]:
+    heard: list[tuple[Question, Answer]] = []
+    options = Options(kernels=(tuned_of(),), tune=tune)
+    clocked = partial(tuner.tune, clock=CpuClock())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(modules, "tune", clocked)
+        modules.annotate(module, backend(Target.parse(TARGET)), 0, options, store, lambda q, a: heard.append((q, a)))
+    return heard
+
+
+def calls(module: ir.Module) -> list[Call]:
+    """The calls of the program."""
+    stages.run_passes(module, "graph", "tile", Target.parse(TARGET), Options(), {})
+    with module.context:
+        return [step for step in program_from(module, "cuda").steps if isinstance(step, Call)]
 
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     monkeypatch.setattr(Identity, "of_gpu", staticmethod(lambda index: HERE))
-    return Store(tmp_path / "store.sqlite")
+    return Store(tmp_path / "store.json")
 
 
 def test_without_an_answer_the_first_is_taken() -> None:
@@ -62,68 +85,101 @@ def test_without_an_answer_the_first_is_taken() -> None:
 
 
 def test_an_answer_of_the_store_is_followed(store: Store) -> None:
+    """The questions tell memory that begins at multiples of 16 bytes from other memory."""
     x = torch.randn(2048)
-    program = steps(lambda x: torch.relu(scaled_add(x[4:1028], x[:1024])) + scaled_add(x[1:1025], x[:1024]), x)
-    first, second = (step for step in program.steps if isinstance(step, Call))
-    assert user_kernels.question_of(first).what == "scaled_add_kernel f32 1024, f32 1024, f32 1024"
-    question = user_kernels.question_of(first)
-    assert question.candidates == NAMES and user_kernels.question_of(second) != question
-    store.put(question, HERE, Answer(NAMES[1]))
-    heard: list[tuple[Question, Answer]] = []
-    found = user_kernels.chosen(
-        program, FUNCTIONS, backend(Target.parse(TARGET)), 0, "cached", store, lambda q, a: heard.append((q, a)), clock=CpuClock()
-    )
-    warps = [dict(step.kwargs)["warps"] for step in found.steps if isinstance(step, Call)]
-    assert warps == [8, 4] and [answer.winner for _, answer in heard] == [NAMES[1], NAMES[0]]
-    assert dict(next(s for s in found.steps if isinstance(s, Call)).kwargs)["grid"] == (2, 1, 1)
+    module = graph_level(lambda x: torch.relu(scaled_add(x[4:1028], x[:1024])) + scaled_add(x[1:1025], x[:1024]), x)
+    first, second = map(Subgraph, problems(module))
+    assert first.what == "scaled_add_kernel f32 1024, f32 1024, f32 1024" == second.what and first.key != second.key
+    store.put(Question(first.key, first.what, NAMES, NAMES[0]), HERE, Answer(NAMES[1]))
+    heard = annotated(module, store, "cached")
+    assert [(question.candidates, answer.winner) for question, answer in heard] == [(NAMES, NAMES[1]), (NAMES, NAMES[0])]
+    given = [dict(call.kwargs) for call in calls(module)]
+    assert [said["warps"] for said in given] == [8, 4] and given[0]["grid"] == (2, 1, 1) and "alternatives" not in given[0]
 
 
 def test_what_is_measured(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each config as a program of its own, down to the cubin; here run by torch, the last one wrongly."""
     made: list[tuple[int, int, int]] = []
 
-    def compile_only(self: user_kernels.BuiltKernel) -> None:
-        program, artifact = self.program()
+    def load(self: parts.BuiltCandidate, program: Program, artifact: Artifact) -> None:
         (launch,) = program.steps
         assert isinstance(launch, Launch) and artifact.kernels == ("custom_scaled_add_kernel",) and len(program.outputs) == 1
         made.append((launch.grid, launch.threads, launch.args[0].offset))
 
-    def run(self: user_kernels.BuiltKernel) -> list[Tensor]:
-        wrong = dict(self.step.kwargs)["warps"] == 2
-        x, y = self.inputs
-        return [x[1:] + y + wrong]
+    def run(self: parts.BuiltCandidate) -> list[Tensor]:
+        (x,) = self.inputs
+        return [x[1:1025] + x[:1024] + (str(self.choice) == NAMES[2])]
 
-    monkeypatch.setattr(user_kernels.BuiltKernel, "compile", compile_only)
-    monkeypatch.setattr(user_kernels.BuiltKernel, "run", run)
-    monkeypatch.setattr(user_kernels, "random_inputs", lambda step, device: random_inputs(step, torch.device("cpu")))
-    program = steps(lambda x: scaled_add(x[1:1025], x[:1024]), torch.randn(2048))
-    heard: list[Answer] = []
-    user_kernels.chosen(
-        program, FUNCTIONS, backend(Target.parse(TARGET)), 0, "full", store, lambda q, a: heard.append(a), clock=CpuClock()
-    )
+    monkeypatch.setattr(parts.BuiltCandidate, "load", load)
+    monkeypatch.setattr(parts.BuiltCandidate, "run", run)
+    monkeypatch.setattr(modules, "random_inputs", lambda part, device: parts.random_inputs(part, torch.device("cpu")))
+    module = graph_level(lambda x: scaled_add(x[1:1025], x[:1024]), torch.randn(2048))
+    ((_, answer),) = annotated(module, store, "full")
     assert sorted(made) == [(1, 64, 4), (2, 256, 4), (8, 128, 4)]
-    (answer,) = heard
     assert answer.winner in NAMES[:2] and [name for name, _ in answer.dropped] == [NAMES[2]]
+
+
+def test_memory_of_what_is_measured() -> None:
+    """Operands have the strides that the kernel is written for, and dtypes that MLIR's types do not tell; the epilogue comes with the
+    kernel, through reshapes."""
+    x = torch.randint(255, (8, 6), dtype=torch.uint8)
+    by_columns = graph_level(lambda x: scaled_add(x.t().contiguous(), x.t().contiguous()), x)
+    assert [tuple(map(list, m[1:])) for m in Subgraph(*problems(by_columns)).memory] == [([6, 8], [8, 1])]
+    bytes_ = graph_level(lambda x: scaled_add(x, x), x)
+    part = Subgraph(*problems(bytes_))
+    assert part.memory[0][0] == "u8" and 'graph.dtype = "u8"' in part.text
+    rows = graph_level(lambda x: scaled_add(x[:4], x[:4]), x.float())
+    assert "tensor.extract_slice" in Subgraph(*problems(rows)).text
+    hook = tuned_of(kernel=hooked_kernel, epilogue=("epilogue", "operands"))
+    y = torch.randn(8, 6)
+    module = graph_level(lambda y: (v := scaled_add(y, y), torch.relu(v.flatten() + y.flatten())), y, kernel=hook)
+    (problem,) = problems(module)
+    part = Subgraph(problem)
+    assert part.what == "hooked_kernel f32 8x6, f32 8x6 and add_relu" and len(problem.kept) == 2
+    with module.context, ir.Location.unknown():
+        alone = ir.Module.parse(part.text)
+        part.mark(alone, problem.candidates(Gpu.named("sm_90a"))[1])
+        assert '{config = "BLOCK=512 num_warps=8", kernel = "custom"}' in str(alone)
+    (call,) = calls(alone)
+    assert dict(call.kwargs)["warps"] == 8 and "epilogue" in dict(call.kwargs) and len(call.outs) == 2
+
+
+def test_a_group_is_asked_about_with_the_last_of_its_kernels() -> None:
+    hook = tuned_of(kernel=hooked_kernel, epilogue=("epilogue", "operands"))
+    x = torch.randn(64)
+    module = graph_level(lambda x: scaled_add(x, x) * scaled_add(x, x, 0.5), x, kernel=hook)
+    first, second = problems(module)
+    assert first.group is None and second.group is not None
 
 
 def test_compilations_ask(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(tuner, "CudaClock", lambda index: CpuClock())
     x = torch.randn(64)
-    program = steps(scaled_add, x, x)
-    (step,) = program.steps
-    assert isinstance(step, Call)
-    store.put(user_kernels.question_of(step), HERE, Answer(NAMES[2]))
+    module = graph_level(scaled_add, x, x)
+    (part,) = map(Subgraph, problems(module))
+    store.put(Question(part.key, part.what, NAMES, NAMES[0]), HERE, Answer(NAMES[2]))
     told: list[str] = []
     session = tuning.Session(store, answered=lambda choice: told.append(choice.chosen))
-    goal = Destination(Target.parse(TARGET), "", 0)
-    found, _, (choice,) = stages._custom(program, backend(Target.parse(TARGET)), Options(kernels=(tuned_of(),)), goal, session)
-    assert [s.threads for s in found.steps if isinstance(s, Launch)] == [64] and told == [NAMES[2]] == [choice.chosen]
-    _, _, none = stages._custom(program, backend(Target.parse(TARGET)), Options(kernels=(tuned_of(),), tune="off"), goal, session)
-    _, _, far = stages._custom(
-        program, backend(Target.parse(TARGET)), Options(kernels=(tuned_of(),)), replace(goal, gpu=None), session
-    )
+    kernels = (tuned_of(),)
+    none = tuning.choose_kernels(module, backend(Target.parse(TARGET)), 0, Options(kernels=kernels, tune="off"), session)
+    far = tuning.choose_kernels(module, backend(Target.parse(TARGET)), None, Options(kernels=kernels), session)
     assert none == far == ()
+    (choice,) = tuning.choose_kernels(module, backend(Target.parse(TARGET)), 0, Options(kernels=kernels), session)
+    assert told == [NAMES[2]] == [choice.chosen]
+    stages.run_passes(module, "graph", "tile", Target.parse(TARGET), Options(), {})
+    with module.context:
+        program, _ = take(program_from(module, "cuda"), kernels, Gpu.named("sm_90a"))
+    assert [s.threads for s in program.steps if isinstance(s, Launch)] == [64]
+
+
+def test_another_config_is_refused() -> None:
+    x = torch.randn(64)
+    module = graph_level(scaled_add, x, x)
+    with module.context:
+        Choice(CustomConfig("BLOCK=1")).write(problems(module)[0].op)
+    with pytest.raises(CompileError, match="BLOCK=1 cannot compute this: it has the configs BLOCK=128 num_warps=4, BLOCK=512"):
+        calls(module)
 
 
 @pytest.mark.parametrize(

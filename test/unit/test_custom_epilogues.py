@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 import triton
 import triton.language as tl
-from custom_kernels import compiled, planned, run, scaled_add, scaled_add_kernel, scaled_add_of
+from custom_kernels import TARGET, compiled, planned, run, scaled_add, scaled_add_kernel, scaled_add_of
 from oracle import compare
 from torch import Tensor
 
@@ -19,11 +19,15 @@ import lamina
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.options import Options
+from lamina.core.target import Target
 from lamina.frontend.compiling import stages
+from lamina.frontend.entry.export import inference_graph
 from lamina.frontend.entry.levels import emit
+from lamina.frontend.rewrites.normalize import normalize
+from lamina.passes.families.custom.family import CustomFamily
 from lamina.targets.kernel_calls.user import compile_user
 from lamina.targets.ptx import assemble
-from lamina.tune.problems.user_kernels import question_of
+from lamina.tune.problems.subgraph_extraction import Subgraph
 
 
 @triton.jit
@@ -210,14 +214,13 @@ def test_the_text() -> None:
 
 
 def test_tuning_asks_for_both() -> None:
-    kernel = hooked(constants={}, configs=[{"BLOCK": 128}, {"BLOCK": 256}])
-    steps: list[Any] = []
+    options, keys = Options(kernels=(hooked(constants={}, configs=[{"BLOCK": 128}, {"BLOCK": 256}]),)), []
     for fn in (scaled_add, lambda x, y: torch.relu(scaled_add(x, y)), lambda x, y: torch.relu(scaled_add(x, y))):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(stages, "_custom", lambda program, *_: (steps.append(program.steps[0]), (program, (), ()))[1])
-            patch.setattr(stages, "with_needs", lambda program, needs: program)
-            compiled(fn, [X, X], [kernel])
-    first, second, third = (question_of(step).key for step in steps)
+        module = stages.import_linalg(normalize(inference_graph(fn, (X, X), options, TARGET)), options)
+        stages.run_passes(module, "linalg", "graph", Target.parse(TARGET), options, {})
+        with module.context:
+            keys += [Subgraph(problem).key for problem in CustomFamily().problems(module)]
+    first, second, third = keys
     assert first != second and second == third
 
 

@@ -84,7 +84,7 @@ class Made:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "tuning.sqlite")
+    return Store(tmp_path / "tuning.json")
 
 
 def of(**fakes: Fake | float) -> Bench:

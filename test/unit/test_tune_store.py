@@ -4,7 +4,6 @@ import json
 import logging
 import multiprocessing
 import os
-import sqlite3
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,6 +13,7 @@ import pytest
 
 from lamina.core.errors import CompileError
 from lamina.tune.question import Answer, Identity, Question
+from lamina.tune.store.records import dump
 from lamina.tune.store.store import Store, default_path
 
 HERE = Identity("a chip, 8 SMs", "lamina 1, torch 2, triton 3")
@@ -23,7 +23,7 @@ ANSWER = Answer("library", (("own", 2e-3), ("library", 1e-3)), (("other", "does 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "folder" / "tuning.sqlite")
+    return Store(tmp_path / "folder" / "tuning.json")
 
 
 def test_what_was_put_is_found(store: Store) -> None:
@@ -84,10 +84,10 @@ def test_export_and_merge(store: Store, tmp_path: Path) -> None:
     assert [entry["key"] for entry in json.loads(text)["answers"]] == ["a", "b"]
     file = tmp_path / "shipped.json"
     file.write_text(text)
-    other = Store(tmp_path / "other.sqlite")
+    other = Store(tmp_path / "other.json")
     assert other.merge(file) == (2, 0) and other.merge(file) == (0, 2)
     assert other.export() == text == store.export()
-    third = Store(tmp_path / "third.sqlite")
+    third = Store(tmp_path / "third.json")
     assert third.merge(store.path) == (2, 0) and third.export() == text
 
 
@@ -145,62 +145,71 @@ def test_a_damaged_answer_is_named(store: Store, tmp_path: Path, field: str) -> 
         store.merge(tmp_path / "shipped.json")
 
 
-@pytest.mark.parametrize("kind", ["version", "foreign"])
-def test_another_version_is_ignored_and_left_alone(store: Store, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b'{"format": "lamina-tune", "version": 99, "answers": []}', "tuning in format 99, this Lamina reads format 1"),
+        (b'{"format": "another", "version": 1, "answers": []}', "this is no export of tuning"),
+        (b"hello\n", "this is no export of tuning: Expecting"),
+        (b"[" * 9999, "this is no export of tuning"),
+        (b"SQLite format 3\0" + b"\x00\xfe" * 1000, "this is no export of tuning: Expecting"),
+    ],
+    ids=["another version", "another format", "text", "brackets", "noise"],
+)
+def test_a_file_of_another_kind_is_ignored_and_left_alone(
+    store: Store, data: bytes, message: str, caplog: pytest.LogCaptureFixture
+) -> None:
     store.path.parent.mkdir()
-    if kind == "version":
-        store.put(QUESTION, HERE, ANSWER)
-    with sqlite3.connect(store.path) as connection:
-        connection.execute("CREATE TABLE IF NOT EXISTS mine (x)")
-        connection.execute("PRAGMA user_version = 99")
-    before = store.path.read_bytes()
+    store.path.write_bytes(data)
     with caplog.at_level(logging.WARNING, "lamina"):
         assert store.get(QUESTION.key, HERE) is None and store.records() == []
         assert not store.put(QUESTION, HERE, ANSWER)
-    assert len(caplog.records) == 1 and str(store.path) in caplog.text
-    assert ("format 99" if kind == "version" else "of another program") in caplog.text
-    with pytest.raises(CompileError, match="tuning.sqlite"):
-        store.pin(QUESTION.key, "own")
-    with pytest.raises(CompileError, match="tuning.sqlite"):
+    assert len(caplog.records) == 1 and f"{store.path} is not used ({message}" in caplog.text
+    for change in (lambda: store.pin(QUESTION.key, "own"), store.clear):
+        with pytest.raises(CompileError, match="tuning.json"):
+            change()
+    with pytest.raises(CompileError, match="tuning.json"):
         Store(store.path.with_name("new")).merge(store.path)
-    assert store.path.read_bytes() == before
+    assert store.path.read_bytes() == data
+    assert {file.name for file in store.path.parent.iterdir()} == {"tuning.json", "tuning.json.lock"}
 
 
-@pytest.mark.parametrize("text", ['{"format": "lamina-tune"}', "hello\n"])
-def test_text_in_its_place_is_left_alone(store: Store, text: str, caplog: pytest.LogCaptureFixture) -> None:
-    store.path.parent.mkdir()
-    store.path.write_text(text)
-    with caplog.at_level(logging.WARNING, "lamina"):
-        assert store.get(QUESTION.key, HERE) is None and not store.put(QUESTION, HERE, ANSWER)
-    assert len(caplog.records) == 1 and "is not used (it holds text, no store" in caplog.text
-    with pytest.raises(CompileError, match="lamina tune merge FILE takes an export in"):
-        store.clear()
-    assert store.path.read_text() == text and len(list(store.path.parent.iterdir())) == 1
-
-
-@pytest.mark.parametrize("damage", ["noise", "flipped", "cut"])
+@pytest.mark.parametrize("damage", ["zeroed", "cut", "no answers"])
 def test_a_damaged_file_is_moved_aside(store: Store, damage: str, caplog: pytest.LogCaptureFixture) -> None:
-    for number in range(200):
+    for number in range(20):
         store.put(replace(QUESTION, key=f"{number}"), HERE, ANSWER)
-    data = bytearray(store.path.read_bytes())
-    data[4096:8192] = data[4096:8192] if damage != "flipped" else b"\xff" * 4096
-    store.path.write_bytes({"noise": b"\x00\xfe" * 1000, "flipped": data, "cut": data[: len(data) // 2]}[damage])
+    data = store.path.read_bytes()
+    zeroed = data[:4096] + bytes(2048) + data[6144:]
+    none = data[: data.index(b'"answers"')] + b'"answers": 3}'
+    damaged = {"zeroed": zeroed, "cut": data[: len(data) // 2], "no answers": none}[damage]
+    store.path.write_bytes(damaged)
     with caplog.at_level(logging.WARNING, "lamina"):
         assert store.records() == []
         assert store.put(QUESTION, HERE, ANSWER)
-    aside = store.path.with_name("tuning.sqlite.damaged-1")
-    assert len(caplog.records) == 1 and str(aside) in caplog.text and aside.exists()
+    aside = store.path.with_name("tuning.json.damaged-1")
+    assert len(caplog.records) == 2 and str(aside) in caplog.text and aside.read_bytes() == damaged
     assert store.get(QUESTION.key, HERE) == ANSWER
 
 
 def test_an_answer_changed_by_hand_is_ignored(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     store.put(QUESTION, HERE, ANSWER)
-    with sqlite3.connect(store.path) as connection:
-        connection.execute("UPDATE answers SET record = '{\"key\": 3}'")
+    document = json.loads(store.path.read_text())
+    document["answers"].append({"key": 3})
+    document["answers"][0]["seconds"] = "none"
+    document["running"] = [3, []]
+    store.path.write_text(json.dumps(document))
     with caplog.at_level(logging.WARNING, "lamina"):
         assert store.get(QUESTION.key, HERE) is None
-    assert "reads wrong" in caplog.text
+    assert caplog.text.count("reads wrong") == 2
     assert store.put(QUESTION, HERE, ANSWER) and store.get(QUESTION.key, HERE) == ANSWER
+
+
+def test_a_link_to_a_store_stays_a_link(store: Store, tmp_path: Path) -> None:
+    store.put(QUESTION, HERE, ANSWER)
+    link = tmp_path / "link.json"
+    link.symlink_to(store.path)
+    assert Store(link).put(replace(QUESTION, key="other"), HERE, ANSWER) and link.is_symlink()
+    assert len(store.records()) == 2
 
 
 def test_an_empty_file_is_a_new_store(store: Store) -> None:
@@ -214,7 +223,7 @@ def test_an_empty_file_is_a_new_store(store: Store) -> None:
 def test_a_place_that_takes_no_file_is_one_warning(tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture) -> None:
     place = tmp_path / "place"
     place.mkdir() if what == "a folder" else place.write_text("in the way")
-    store = Store(place if what == "a folder" else place / "tuning.sqlite")
+    store = Store(place if what == "a folder" else place / "tuning.json")
     with caplog.at_level(logging.WARNING, "lamina"):
         assert not store.put(QUESTION, HERE, ANSWER) and not store.put(QUESTION, HERE, ANSWER)
     assert len(caplog.records) == 1 and "LAMINA_TUNE_STORE" in caplog.text
@@ -224,7 +233,7 @@ def test_a_place_that_takes_no_file_is_one_warning(tmp_path: Path, what: str, ca
 
 
 def _shipped(folder: Path) -> Path:
-    source = Store(folder / "source.sqlite")
+    source = Store(folder / "source.json")
     source.put(QUESTION, HERE, ANSWER)
     (folder / "shipped.json").write_text(source.export())
     return folder / "shipped.json"
@@ -253,7 +262,7 @@ def _as_somebody_else(path: str, found: "multiprocessing.SimpleQueue[object]") -
 
 
 def test_a_store_that_may_only_be_read_is_read(public: Path) -> None:
-    path = public / "tuning.sqlite"
+    path = public / "tuning.json"
     Store(path).put(QUESTION, HERE, ANSWER)
     path.chmod(0o444)
     public.chmod(0o555)
@@ -288,7 +297,7 @@ def _begin_anew(path: str, seed: int) -> bool:
 
 def test_processes_that_meet_a_damaged_file_move_one(store: Store) -> None:
     store.path.parent.mkdir()
-    store.path.write_bytes(b"\0" * 10000)
+    store.path.write_text(dump([])[:40])
     with multiprocessing.get_context("spawn").Pool(4) as pool:
         assert all(pool.starmap(_begin_anew, [(str(store.path), seed) for seed in range(4)]))
     assert len(store.records()) == 4
@@ -298,7 +307,7 @@ def test_processes_that_meet_a_damaged_file_move_one(store: Store) -> None:
 def test_where_it_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("LAMINA_TUNE_STORE", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert default_path() == tmp_path / "lamina" / "tuning.sqlite"
+    assert default_path() == tmp_path / "lamina" / "tuning.json"
     monkeypatch.setenv("LAMINA_TUNE_STORE", str(tmp_path / "mine"))
     assert Store().path == tmp_path / "mine"
 
@@ -337,5 +346,4 @@ def test_errors_and_interrupts_leave_no_mark(store: Store) -> None:
     for error in (ValueError, KeyboardInterrupt):
         with pytest.raises(error), store.trying(QUESTION.key, HERE, "own"):
             raise error
-    with sqlite3.connect(store.path) as connection:
-        assert connection.execute("SELECT count(*) FROM running").fetchone() == (0,)
+    assert "running" not in store.path.read_text()

@@ -85,7 +85,7 @@ def hot_on_gpu(names: Sequence[str], quick: bool, caches: str) -> Iterator[tuple
     workers = {
         name: Worker(
             command("benchmarks.gpu_worker", ("transformers",) if HOT_WORKLOADS[name].kind == "tuning" else ()),
-            environment={**_environment(caches), "LAMINA_TUNE_STORE": f"{caches}/{i}.sqlite"},
+            environment={**_environment(caches), "LAMINA_TUNE_STORE": f"{caches}/{i}.json"},
         )
         for i, name in enumerate(sorted(names, key=lambda name: AUTOTUNED in HOT_WORKLOADS[name].needs))
     }

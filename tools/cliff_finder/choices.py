@@ -39,7 +39,7 @@ def choices_of(graph: DrawnGraph, seed: int, runner: Callable[..., Callable[[], 
             turns.switch(alone=timing)
 
     with tempfile.TemporaryDirectory(prefix="lamina-cliffs-") as folder:
-        session = Session(Store(Path(folder) / "tuning.sqlite"), watch=watch, answered=found.append)
+        session = Session(Store(Path(folder) / "tuning.json"), watch=watch, answered=found.append)
 
         def compile(gm: fx.GraphModule, inputs: Sequence[Any], *, options: lamina.Options, **given: Any) -> Callable[..., Any]:
             stages.build(gm, inputs, options=options, session=session)

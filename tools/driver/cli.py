@@ -69,7 +69,10 @@ class DriverArguments:
 
 
 class _Parser(argparse.ArgumentParser):
+    """A parser that reports mistakes as the driver's other errors."""
+
     def error(self, message: str) -> NoReturn:
+        """Raises a CompileError; argparse would print and exit."""
         raise CompileError(message, where="<command line>", remedy="see opt-driver --help")
 
 

@@ -8,6 +8,7 @@ from torch_mlir import ir
 from ...ir.affine import row_major
 from ...ir.extern_calls import kernel_call
 from ...ir.reading import shape_of
+from ...ir.sizes import tensor_type
 from .cost import AttentionWork
 from .forward import NAMES, Attention, arguments, is_used
 from .masks.operands import Masks
@@ -77,13 +78,13 @@ class Gradients:
             by_key["blocks"] = masks.blocks(of.mask, of.scores, of.meaning, config.queries, config.keys, turned=True)
         taken, said = of.given(config, by_query, GRADIENTS)
         said["causal"] = of.causal
-        deltas = ir.RankedTensorType.get(list(of.scores[:3]), ir.F32Type.get())
+        deltas = tensor_type(of.scores[:3], ir.F32Type.get())
         first = kernel_call(
             BACKWARD_QUERIES,
             [*taken, of.result, self.sums, self.grad],
             [of.query.type, deltas],
             said,
-            [_strides(query, of.query, strides), row_major(tuple(deltas.shape))],
+            [_strides(query, of.query, strides), row_major(of.scores[:3])],
         )
         made = {} if query is None else {query: first.results[0]}
         if key is None and value is None:

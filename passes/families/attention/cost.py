@@ -83,6 +83,8 @@ class AttentionWork:
     drops            attention weights are dropped at random
     sums             the rows' log-sum-exp is a result, too, for the backward pass
     backward         the gradients are computed
+    symbolic         some sizes are those of the call that was traced
+    many             so are the queries of a head: there may be any number of them
     """
 
     batch: int
@@ -103,6 +105,8 @@ class AttentionWork:
     hides: bool = False
     drops: bool = False
     backward: bool = False
+    symbolic: bool = False
+    many: bool = False
 
     @property
     def rows(self) -> int:
@@ -112,7 +116,7 @@ class AttentionWork:
     @property
     def is_few(self) -> bool:
         """Whether all queries of a KV head fit in one block, so that the keys may be split."""
-        return self.rows <= _ROWS and not (self.causal or self.window or self.sums or self.by_head or self.drops)
+        return self.rows <= _ROWS and not (self.many or self.causal or self.window or self.sums or self.by_head or self.drops)
 
 
 def split_seconds(config: Split, work: AttentionWork, gpu: Gpu) -> float:
@@ -143,7 +147,7 @@ def candidates(work: AttentionWork, gpu: Gpu) -> tuple[Config, ...]:
     if work.drops:  # dropout needs registers, too
         narrow = adds and size > 64 and gpu.capability < _WITH_TMA
         fit = [c for c in fit if not (c.descriptors and c.warps == 4) and not (narrow and c.n > 32)]
-    apart: tuple[Config, ...] = _specialized(size, work) if gpu.arch == _SPECIALISES else ()
+    apart: tuple[Config, ...] = _specialized(size, work) if gpu.arch == _SPECIALISES and not work.symbolic else ()
     ours = (*fit, *apart) if size <= _SMALL else (*apart, *fit)
     return (*ours, *_listed(fit, work))
 
@@ -160,7 +164,7 @@ def _backward(work: AttentionWork, gpu: Gpu) -> tuple[Backward, ...]:
 
 def _listed(fit: Sequence[Listing], work: AttentionWork) -> list[Listing]:
     """The first schedule with lists of visible blocks, where these may pay."""
-    return [replace(c, blocks=1) for c in fit[:1] if work.hides and min(work.queries, work.keys) >= LONG]
+    return [replace(c, blocks=1) for c in fit[:1] if work.hides and not work.symbolic and min(work.queries, work.keys) >= LONG]
 
 
 def _specialized(size: int, work: AttentionWork) -> tuple[Specialized, ...]:

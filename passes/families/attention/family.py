@@ -13,7 +13,7 @@ from lamina.kernels.library import ATTENTION, VENDORS_ATTENTION
 from ...ir.reading import producer
 from ...space.contraction import Unfit
 from ..choice import LIBRARY, Choice
-from ..problem import Family, Reported
+from ..problem import Family, Problem, Reported
 from ..surroundings import calls
 from .backward import Gradients
 from .cost import candidates, unmeasured
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class AttentionProblem:
-    """A call of attention, or of its gradients; implements `Problem`. masks: the analyzed masks of the module."""
+class AttentionProblem(Problem):
+    """A call of attention, or of its gradients, which has no epilogue. masks: the analyzed masks of the module."""
 
     op: ir.Operation
     found: Attention | Gradients
@@ -41,11 +41,6 @@ class AttentionProblem:
     def ops(self) -> Sequence[ir.Operation]:
         """The call."""
         return (self.op,)
-
-    @property
-    def group(self) -> None:
-        """None: attention has no epilogue."""
-        return
 
     @property
     def before(self) -> Sequence[ir.Operation]:
@@ -70,8 +65,8 @@ class AttentionProblem:
         return LIBRARY if config is None else Choice(config)
 
     def candidates(self, gpu: Gpu) -> Sequence[Choice]:
-        """Returns the schedules that suit, the most promising first."""
-        return [Choice(config) for config in candidates(self.found.work, gpu)]
+        """Returns the schedules that suit, the most promising first; none for symbolic sizes, at which nothing can be measured."""
+        return [] if self.found.of.is_symbolic else [Choice(config) for config in candidates(self.found.work, gpu)]
 
     def take(self, choice: Choice, target: Target | None) -> None:
         """Replaces the call by calls of Lamina's kernels. Raises Unfit where the schedule does not suit."""
@@ -115,7 +110,7 @@ class AttentionFamily(Family):
 
     def problems(self, module: ir.Module) -> Iterator[AttentionProblem]:
         """Yields a problem for each call. All masks are analyzed before the module changes."""
-        masks, ops = Masks(), calls(module)
+        masks, ops = Masks(), calls(module, symbolic=True)
         for op in ops:
             if (found := _read(op, masks)) is not None:
                 _ = found.work
@@ -141,6 +136,8 @@ def _unfit(config: Config, found: Attention | Gradients) -> str:
         return "for gradients alone" if isinstance(config, Backward) else "not for gradients"
     if isinstance(config, Forward | Backward) and config.blocks and not found.of.meaning.rest:
         return "for masks that are read for each score alone"
+    if found.of.is_symbolic and (isinstance(config, Specialized) or getattr(config, "blocks", 0) == 1):
+        return "of symbolic sizes, which kernels with specialized warps or lists of blocks are not for"
     if isinstance(config, Specialized) and (found.work.masked or found.work.slopes or found.work.drops):
         return "for attention without dropout and with nothing that is read or added for each score"
     return "for few queries, without causal and training" if isinstance(config, Split) and not found.work.is_few else ""

@@ -7,8 +7,11 @@ from typing import Any
 
 from torch_mlir import ir
 
+from lamina.core.sizes import is_symbolic, typical
+
 from ...ir.extern_calls import declared_strides, kernel_call
 from ...ir.reading import element_type, shape_of
+from ...ir.sizes import tensor_type
 from .cost import MOST, AttentionWork
 from .masks.dropped import made_of
 from .masks.meaning import Meaning
@@ -74,10 +77,16 @@ class Attention:
         """Returns whether Lamina's kernels can compute it."""
         return (
             element_type(self.query) in _TYPES
+            and not is_symbolic((shape_of(self.query)[3], shape_of(self.value)[3]))
             and max(shape_of(self.query)[3], shape_of(self.value)[3]) <= MOST
             and self.scale > 0
             and (self.mask is None or element_type(self.mask) in _MASKS)
         )
+
+    @property
+    def is_symbolic(self) -> bool:
+        """Whether some size is symbolic."""
+        return is_symbolic((*self.scores, shape_of(self.value)[1]))
 
     @cached_property
     def meaning(self) -> Meaning:
@@ -101,15 +110,16 @@ class Attention:
 
     @property
     def work(self) -> AttentionWork:
-        """The cost model's problem."""
-        batch, heads, queries, size = shape_of(self.query)
-        _, kv_heads, keys, values = shape_of(self.value)
+        """The cost model's problem, at typical sizes."""
+        batch, heads, queries, size = map(typical, shape_of(self.query))
+        _, kv_heads, keys, values = map(typical, shape_of(self.value))
         of = self.meaning
         return AttentionWork(
             batch, heads, kv_heads, queries, keys, size, values, of.causal, of.reads, self.sums is not None, of.window,
             slopes=of.slopes is not None, bounded=of.keys is not None or of.span is not None,
             by_head=of.by_head, known=self.mask is not None and not of.rest,
             hides=of.rest and of.hides, drops=self.dropout > 0,
+            symbolic=self.is_symbolic, many=is_symbolic(shape_of(self.query)[1:3]),
         )  # fmt: skip
 
     @property
@@ -136,7 +146,7 @@ class Attention:
         if isinstance(config, Split):
             f32, values = ir.F32Type.get(), shape_of(self.value)[3]
             sizes = [*scores[:3], config.parts, values]
-            parts = [ir.RankedTensorType.get(sizes, f32), ir.RankedTensorType.get(sizes[:-1], f32)]
+            parts = [tensor_type(sizes, f32), tensor_type(sizes[:-1], f32)]
             made = kernel_call(SPLIT, taken, parts, said)
             joined = kernel_call(JOIN, list(made.results), [self.result.type], {"of": said["of"]}, [strides[self.result]])
             return {self.result: joined.result}

@@ -7,8 +7,10 @@ from typing import Any
 
 from lamina.core.dropout import NUMBERS, bound, factor
 from lamina.core.program import ITEM_BYTES, Call, Ref
+from lamina.core.program_needs import fixed
+from lamina.core.sizes import SizeLike, typical
 
-from ..launches import power, sizes, strides, tensors
+from ..launches import power, strides, tensors
 from .forward import EXTRAS
 
 _SIDE_BY_SIDE = 16 << 20  # bytes of keys and values of the heads that run at the same time: these stay in the L2
@@ -40,20 +42,20 @@ class Operands:
         return Operands(query, key, value, extras, tuple(more[len(names) :]), given)
 
     @cached_property
-    def scores(self) -> tuple[int, int, int, int]:
+    def scores(self) -> tuple[SizeLike, SizeLike, SizeLike, SizeLike]:
         """Batch, heads, queries and keys."""
-        batch, heads, queries, _ = sizes(self.query)
-        return batch, heads, queries, sizes(self.key)[2]
+        batch, heads, queries, _ = self.query.shape
+        return batch, heads, queries, self.key.shape[2]
 
     @property
-    def kv_heads(self) -> int:
+    def kv_heads(self) -> SizeLike:
         """Heads of keys and values."""
-        return sizes(self.value)[1]
+        return self.value.shape[1]
 
     @property
     def elements(self) -> tuple[int, int]:
         """Elements of a head of queries and keys, and of values."""
-        return sizes(self.query)[3], sizes(self.value)[3]
+        return fixed(self.query.shape[3], "attention"), fixed(self.value.shape[3], "attention")
 
     @property
     def constants(self) -> dict[str, Any]:
@@ -89,7 +91,8 @@ class Operands:
     def together(self, by_keys: bool = False) -> int:
         """Returns how many heads run at the same time, so that what their programs share stays in the L2: keys and values, or, in
         programs for blocks of keys, queries and gradients."""
-        batch, heads, queries, keys = self.scores
-        own, shared, length = (self.kv_heads, heads, queries) if by_keys else (heads, self.kv_heads, keys)
+        batch, heads, queries, keys = map(typical, self.scores)
+        kv_heads = typical(self.kv_heads)
+        own, shared, length = (kv_heads, heads, queries) if by_keys else (heads, kv_heads, keys)
         head = length * sum(self.elements) * ITEM_BYTES[self.key.dtype] * shared // own
         return max(1, min(batch * own, _SIDE_BY_SIDE // max(head, 1)))

@@ -6,9 +6,10 @@ from typing import Any
 from lamina.core.gpu import Gpu
 from lamina.core.program import ITEM_BYTES, Call, Ref
 from lamina.core.program_needs import fixed
+from lamina.core.sizes import SizeLike, divisor, is_symbolic, least, typical
 from lamina.kernels.gluon import has_gluon
 
-from ..launches import Source, launch, power, sizes, strides, tensors
+from ..launches import Source, launch, power, strides, tensors
 from .forward import FORWARD, SPECIALIZED
 from .launch_operands import Operands
 from .schedules import Backward, Forward, Specialized, Split
@@ -45,7 +46,7 @@ def _specialized_on(call: Call, gpu: Gpu) -> Call:
     return replace(call, callee=FORWARD, kwargs=tuple((dict(call.kwargs) | {"schedule": schedule}).items()))
 
 
-def _many(call: Call, of: Operands, own: dict[str, Any], programs: int, warps: int, stages: int) -> dict[str, Any]:
+def _many(call: Call, of: Operands, own: dict[str, Any], programs: SizeLike, warps: int, stages: int) -> dict[str, Any]:
     """Describes a launch for many queries. own: constants of this kernel alone."""
     (batch, heads, queries, keys), given = of.scores, of.given
     window, asked = given["window"], given["sums"]
@@ -53,7 +54,7 @@ def _many(call: Call, of: Operands, own: dict[str, Any], programs: int, warps: i
         **of.constants, "OUT": strides(call.outs[0]), "SUMS": strides(call.outs[1]) if asked else (), "OFFSET": given["offset"],
         "WINDOW": window, "TOGETHER": of.together(), **own,
     }  # fmt: skip
-    seen = min(keys, window or keys)
+    seen = least(keys, window or keys)
     flops = 2 * batch * heads * queries * seen * sum(of.elements) // (2 if given["causal"] and not window else 1)
     names = {**of.names(), "out": "y0", "sums": "y1" if asked else "x0"}
     return launch(call, names, constants, programs, warps, stages, flops)
@@ -62,7 +63,8 @@ def _many(call: Call, of: Operands, own: dict[str, Any], programs: int, warps: i
 def _split(call: Call) -> dict[str, Any]:
     config, of = Split.read(_schedule(call)), Operands.of(call)
     batch, heads, queries, keys = of.scores
-    constants = {**of.constants, "PARTS": config.parts, "M": power(heads // of.kv_heads * queries), "N": config.n}
+    rows = fixed(heads // of.kv_heads * queries, "attention of few queries")
+    constants = {**of.constants, "PARTS": config.parts, "M": power(rows), "N": config.n}
     flops = 2 * batch * heads * queries * keys * sum(of.elements)
     names = {**of.names(), "parts": "y0", "logs": "y1"}
     return launch(call, names, constants, batch * of.kv_heads * config.parts, config.warps, config.stages, flops)
@@ -70,10 +72,10 @@ def _split(call: Call) -> dict[str, Any]:
 
 def _join(call: Call) -> dict[str, Any]:
     (parts, _), out = tensors(call), call.outs[0]
-    batch, heads, queries, count, values = sizes(parts)
+    batch, heads, queries, count, values = parts.shape
     constants = {
         "OUT": strides(out), "HEADS": heads, "QUERIES": queries, "VALUES": values, "PARTS": count,
-        "P": 1 << (count - 1).bit_length(), "E": power(values),
+        "P": 1 << (fixed(count, "attention") - 1).bit_length(), "E": power(fixed(values, "attention")),
     }  # fmt: skip
     flops = 2 * batch * heads * queries * count * values
     return launch(call, {"parts": "x0", "logs": "x1", "out": "y0"}, constants, batch * heads * queries, flops=flops)
@@ -104,7 +106,7 @@ def _backward_keys(call: Call) -> dict[str, Any]:
 
 
 def _gradients(
-    call: Call, of: Operands, names: dict[str, str], constants: dict[str, Any], programs: int, products: int
+    call: Call, of: Operands, names: dict[str, str], constants: dict[str, Any], programs: SizeLike, products: int
 ) -> dict[str, Any]:
     """Describes a launch of the backward pass. products: multiplications for each score."""
     config, (batch, heads, queries, keys) = Backward.read(_schedule(call)), of.scores
@@ -114,18 +116,18 @@ def _gradients(
 
 def _bounds(call: Call) -> dict[str, Any]:
     (there,), given = tensors(call), dict(call.kwargs)
-    batch, heads, _, keys = sizes(there)
+    batch, heads, _, keys = there.shape
     at_batch, at_head, _, at_key = strides(there)
     constants = {
         "AT": (at_batch, at_head, at_key), "OUT": strides(call.outs[0]), "HEADS": heads, "KEYS": keys, "LOW": given["low"],
-        "HIGH": given["high"], "N": min(1024, power(keys)),
+        "HIGH": given["high"], "N": min(1024, power(typical(keys))),
     }  # fmt: skip
     return launch(call, {"there": "x0", "out": "y0"}, constants, batch * heads)
 
 
 def _blocks(call: Call) -> dict[str, Any]:
     (mask,), out, given = tensors(call), call.outs[0], dict(call.kwargs)
-    batch, heads, count, _ = sizes(out)
+    batch, heads, count, _ = out.shape
     constants = {
         "MASK": strides(mask), "OUT": strides(out)[:3], "HEADS": heads, "QUERIES": given["queries"], "KEYS": given["keys"],
         "HOW": "bool" if mask.dtype == "bool" else "bias", "CAUSAL": bool(given["causal"]), "OFFSET": given["offset"],
@@ -145,17 +147,19 @@ def _schedule(call: Call) -> str:
 def _suits_descriptors(ref: Ref) -> bool:
     """Tells whether rows are contiguous, begin at multiples of 16 bytes and do not overlap."""
     *outer, last = strides(ref)
-    offset = fixed(ref.offset, "attention")
-    return last == 1 and offset % _ALIGNED == 0 and all(n and n * ITEM_BYTES[ref.dtype] % _ALIGNED == 0 for n in outer)
+    aligned = all(n and divisor(n) * ITEM_BYTES[ref.dtype] % _ALIGNED == 0 for n in outer)
+    return last == 1 and divisor(ref.offset) % _ALIGNED == 0 and aligned
 
 
 def _described(ref: Ref) -> tuple[int, ...] | None:
     """Returns the strides for a descriptor of the whole tensor, with an arbitrary valid one for dimensions of length 1; None where
-    no descriptor fits."""
-    found = tuple(_ALIGNED if n == 1 else fixed(s, "attention") for n, s in zip(sizes(ref), ref.strides, strict=True))
+    no descriptor fits, or a size is symbolic."""
+    if is_symbolic((ref.offset, *ref.shape, *ref.strides)):
+        return None
+    found = tuple(_ALIGNED if n == 1 else s for n, s in zip(ref.shape, ref.strides, strict=True))
     *outer, last = found
     rows = all(n > 0 and n * ITEM_BYTES[ref.dtype] % _ALIGNED == 0 for n in outer)
-    return found if rows and (last == 1 or sizes(ref)[-1] == 1) and fixed(ref.offset, "attention") % _ALIGNED == 0 else None
+    return found if rows and (last == 1 or ref.shape[-1] == 1) and ref.offset % _ALIGNED == 0 else None
 
 
 SOURCES = {

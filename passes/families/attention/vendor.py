@@ -10,9 +10,10 @@ from lamina.core.program import Call
 from lamina.core.target import Target
 from lamina.runtime.resolve import arguments_of
 
-from ...ir.affine import row_major
-from ...ir.extern_calls import declared_strides, encoded
+from ...ir.affine import in_order, order_of, row_major
+from ...ir.extern_calls import declared_strides, encoded, extern_call
 from ...ir.reading import element_type, shape_of
+from ...ir.sizes import sizes_attribute, tensor_type
 from ..surroundings import calls
 from .backward import Gradients
 from .forward import Attention
@@ -32,7 +33,7 @@ def hand_over(module: ir.Module, target: Target | None) -> None:
     form: heads padded to a multiple of 8 for flash attention, heads of keys repeated for the memory-efficient kernel, masks in rows
     that begin at multiples of 16 bytes, log-sum-exps in the kernel's shape."""
     rows: dict[ir.Value, ir.Value] = {}
-    for op in calls(module):
+    for op in calls(module, symbolic=True):
         found = Attention.read(op) or Gradients.read(op)
         if found is None:
             continue
@@ -88,7 +89,7 @@ class _Call:
             sums = (batch, heads, -(-queries // _ROWS) * _ROWS if self.vendor == EFFICIENT else queries)
             strides: tuple[int, ...] = (heads * queries, 1, heads) if self.vendor == CPU else row_major(sums)
             last = (1,) if self.vendor == CUDNN else ()
-            logs = ir.RankedTensorType.get([*sums, *last], ir.RankedTensorType(of.sums.type).element_type), (*strides, *last)
+            logs = tensor_type([*sums, *last], ir.RankedTensorType(of.sums.type).element_type), (*strides, *last)
         more = [] if self.vendor in (CPU, FLASH) else [self.mask(), logs is not None]
         debug = [False] if self.vendor in (FLASH, CUDNN) else []
         out = self.result(of.result, (*shape_of(query)[:3], shape_of(value)[3]))
@@ -120,27 +121,20 @@ class _Call:
         """Returns type and strides of a result of this shape: in the declared order of dimensions, except where the kernel has its
         own."""
         own = self.vendor == EFFICIENT or (self.vendor == CPU and self.backward)
-        order = _SIDE_BY_SIDE if own else _order(declared_strides(value))
-        return ir.RankedTensorType.get(list(shape), ir.RankedTensorType(value.type).element_type), _dense(shape, order)
+        order = _SIDE_BY_SIDE if own else order_of(declared_strides(value))
+        return tensor_type(shape, ir.RankedTensorType(value.type).element_type), in_order(shape, order)
 
     def call(self, args: Sequence[Any], results: Sequence[Result]) -> list[ir.Value]:
         """Emits the graph.extern."""
         kind = "flash_attention_for_cpu" if self.vendor == CPU else f"{self.vendor}_attention"
-        operands: list[ir.Value] = []
         named = {"attn_mask": self.of.mask} if self.vendor == CPU and self.of.mask is not None else {}
-        attributes = {
-            "callee": ir.StringAttr.get(f"aten._scaled_dot_product_{kind}{self.backward}.default"),
-            "reason": ir.StringAttr.get("library"),
-            "args": ir.ArrayAttr.get([_argument(a, operands) for a in args]),
-            "kwargs": ir.DictAttr.get({name: _argument(a, operands) for name, a in (named | {"scale": self.of.scale}).items()}),
-            "strides": encoded([None if r is None else ir.DenseI64ArrayAttr.get(list(r[1])) for r in results]),
-        }
+        callee = f"aten._scaled_dot_product_{kind}{self.backward}.default"
+        made = extern_call(callee, args, named | {"scale": self.of.scale}, results)
         if self.vendor == CUDNN and not self.backward and results[0] is not None:
             # its result has the query's order of dimensions: a query in the declared order saves a copy
-            wished = [_dense(shape_of(v), _order(results[0][1])) for v in operands[:3]]
-            attributes["prefers"] = encoded([ir.DenseI64ArrayAttr.get(list(strides)) for strides in wished])
-        types = [r[0] for r in results if r is not None]
-        return list(ir.Operation.create("graph.extern", types, operands, attributes).results)
+            wished = [in_order(shape_of(v), order_of(results[0][1])) for v in list(made.operands)[:3]]
+            made.attributes["prefers"] = encoded(list(map(sizes_attribute, wished)))
+        return list(made.results)
 
 
 @dataclass(frozen=True)
@@ -176,24 +170,3 @@ class _Gradients(_Call):
 def _is_added(mask: ir.Value, scores: Sequence[int]) -> bool:
     """Returns whether a mask is added to scores, with an element for each key."""
     return element_type(mask) != "i1" and shape_of(mask)[3] == scores[3]
-
-
-def _order(strides: Sequence[int]) -> list[int]:
-    """Returns the dimensions from the outermost in memory to the innermost."""
-    return sorted(range(len(strides)), key=lambda d: -strides[d])
-
-
-def _dense(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
-    """Returns the strides of a tensor whose dimensions lie in this order in memory, without gaps."""
-    strides, step = [0] * len(shape), 1
-    for d in reversed(order):
-        strides[d], step = step, step * shape[d]
-    return tuple(strides)
-
-
-def _argument(value: Any, operands: list[ir.Value]) -> ir.Attribute:
-    """Encodes an argument of a graph.extern; appends tensors to its operands."""
-    if isinstance(value, ir.Value):
-        operands.append(value)
-        return ir.UnitAttr.get()
-    return encoded(value)

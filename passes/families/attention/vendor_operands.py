@@ -7,8 +7,8 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, tensor
 
 from ...ir import generics
-from ...ir.generics import empty, generic, with_body
 from ...ir.reading import shape_of
+from ...ir.sizes import size_operands, static, tensor_type
 from ..surroundings import Values, group_before
 
 _SPLIT = [[0], [1, 2], [3], [4]]  # heads of keys, and repetitions
@@ -33,7 +33,7 @@ def sliced(value: ir.Value, sizes: Sequence[int]) -> ir.Value:
     if tuple(sizes) == shape_of(value):
         return value
     zeros, ones = [0] * len(sizes), [1] * len(sizes)
-    return tensor.ExtractSliceOp(_type(sizes, value), value, [], [], [], zeros, list(sizes), ones).result
+    return tensor.ExtractSliceOp(_type(sizes, value), value, [], size_operands(sizes), [], zeros, static(sizes), ones).result
 
 
 def spread(value: ir.Value, sizes: Sequence[int], dims: Sequence[int] = (0, 1, 2, 3)) -> ir.Value:
@@ -44,11 +44,8 @@ def spread(value: ir.Value, sizes: Sequence[int], dims: Sequence[int] = (0, 1, 2
     """
     if tuple(sizes) == shape_of(value):
         return value
-    all_dims = [ir.AffineExpr.get_dim(d) for d in range(len(sizes))]
-    reads = [ir.AffineExpr.get_constant(0) if n == 1 else all_dims[d] for n, d in zip(shape_of(value), dims, strict=True)]
-    type_ = _type(sizes, value)
-    op = generic(type_, [value, empty(type_)], [reads, all_dims], len(sizes), [False] * len(sizes))
-    return with_body(op, lambda x, _: x)
+    reads = [None if n == 1 else d for n, d in zip(shape_of(value), dims, strict=True)]
+    return generics.spread(value, _type(sizes, value), reads)
 
 
 def repeated(value: ir.Value, heads: int) -> ir.Value:
@@ -63,7 +60,7 @@ def repeated(value: ir.Value, heads: int) -> ir.Value:
 def with_one(value: ir.Value) -> ir.Value:
     """Returns a tensor of three dimensions with a fourth of size 1."""
     sizes = [*shape_of(value), 1]
-    return tensor.ExpandShapeOp(_type(sizes, value), value, _LAST, [], sizes).result
+    return tensor.ExpandShapeOp(_type(sizes, value), value, _LAST, size_operands(sizes), static(sizes)).result
 
 
 def without_one(value: ir.Value) -> ir.Value:
@@ -78,4 +75,4 @@ def unread(shape: Sequence[int]) -> ir.Value:
 
 
 def _type(sizes: Sequence[int], like: ir.Value) -> ir.RankedTensorType:
-    return ir.RankedTensorType.get(list(sizes), ir.RankedTensorType(like.type).element_type)
+    return tensor_type(sizes, ir.RankedTensorType(like.type).element_type)

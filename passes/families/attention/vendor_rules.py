@@ -6,6 +6,8 @@ its options for AMD. The front end asks whether any kernel computes an attention
 
 from dataclasses import dataclass
 
+from lamina.core.sizes import below, typical
+
 CPU, FLASH, EFFICIENT, CUDNN = "cpu", "flash", "efficient", "cudnn"
 VENDORS = f"{FLASH} {EFFICIENT} {CUDNN}"
 """The kernels that torch's settings allow by default; `flash` also allows the one for CPUs."""
@@ -71,6 +73,6 @@ def _by_efficient(case: Case) -> bool:
 
 def _by_cudnn(case: Case) -> bool:
     batch, heads, _, keys = case.scores
-    aligned = case.size % 8 == case.values % 8 == 0 and max(batch, heads) <= _MOST_CUDNN
+    aligned = case.size % 8 == case.values % 8 == 0 and max(typical(batch), typical(heads)) <= _MOST_CUDNN
     sizes = max(case.size, case.values) <= _LONGEST_CUDNN or (case.size, case.values) == (192, 128)
-    return case.dtype in _HALF and aligned and sizes and keys > 1 and not case.trains_mask
+    return case.dtype in _HALF and aligned and sizes and below(1, keys) and not case.trains_mask

@@ -1,6 +1,5 @@
 """The family of GEMM kernels: matrix products, and convolutions as implicit GEMM."""
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -9,15 +8,18 @@ from torch_mlir import ir
 from lamina.core.gpu import Gpu
 from lamina.core.sizes import is_symbolic
 from lamina.core.target import Target
-from lamina.kernels.library import PRODUCTS
+from lamina.kernels.library import PRODUCTS, STRICT
 from lamina.schedules import convolution_cost, product_cost
 from lamina.schedules.contraction import GemmConfig
 
+from ...ir.reading import producer, shape_of
 from ...space.contraction import Unfit
 from ..choice import DIRECT, LIBRARY, Choice, Extent
+from ..conv.calls import channels_last
 from ..conv.depthwise import fits_direct, replace_by_direct
 from ..conv.implicit_gemm import ImplicitGemm
 from ..problem import Family, Problem, Reported
+from ..surroundings import plain_name, strides_of
 from .problem import GemmProblem, gemm_problems, joined
 from .products import Product, computed
 from .prologues import feeding
@@ -27,7 +29,6 @@ from .work import work_of
 _FIRST = 2  # candidates for the first of two products that meet
 _PROLOGUES = 6  # candidates with a prologue
 _FLOAT8 = 89  # the compute capability from which on tensor cores and Triton support 8-bit floats
-_NUMBER = re.compile(r"_\d+$")  # the suffix that tells groups of the same name apart
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,20 @@ class ProductProblem(Problem):
         """The prologue, whether a kernel covers it or not."""
         return feeding(self.of.ops)
 
+    @property
+    def factors(self) -> Sequence[ir.Value]:
+        """The factors of a product, which come after its addend, or before scales; image and weight of a convolution."""
+        first = ImplicitGemm.read(self.ops[0]) is not None or self.ops[0].attributes["callee"].value in STRICT
+        return list(self.ops[0].operands)[:2] if first else list(self.ops[0].operands)[-2:]
+
+    def strides(self, operand: ir.Value) -> Sequence[int]:
+        """Returns the strides that an operand will have: Lamina's kernels write channels-last images where convolutions are
+        near."""
+        made = producer(operand)
+        images = made is not None and made.name == "graph.group" and len(shape_of(operand)) == 4
+        near = images and ImplicitGemm.read(self.ops[0]) is not None
+        return channels_last(shape_of(operand)) if near else strides_of(operand)
+
     def default(self, gpu: Gpu | None) -> Choice:
         """Returns the cost model's choice: the library's where nothing surrounds a product, and for convolutions, whose estimates
         were never held against measurements."""
@@ -59,7 +74,7 @@ class ProductProblem(Problem):
         if gpu is None or not groups or Product.read(self.ops[0]) is None:
             return LIBRARY
         values = [v for op in (*self.ops, *groups) for v in (*op.operands, *op.results)]
-        names = (_NUMBER.sub("", ir.StringAttr(g.attributes["sym_name"]).value) for g in groups)
+        names = map(plain_name, groups)
         alike = " ".join((str(len(self.ops)), str(self.group is None), *(str(v.type) for v in values), *names))
         if alike not in self.known:
             self.known[alike] = _of_open(self.of, gpu) if self.of.is_open else choices_of(self.of, gpu)[1]

@@ -10,6 +10,7 @@ from torch_mlir import ir
 from ...ir.emit import Emit
 from ...ir.index_ranges import Ranges
 from ...ir.reading import number_of, producer, width
+from ...ir.sizes import i64
 
 REGISTER = 256  # bits of a register of AVX2
 
@@ -92,5 +93,5 @@ def _slice(e: Emit, vector: ir.Value, start: int, count: int) -> ir.Value:
         return e.op(name, [of], [op.operands[0]]).result
     if op is not None and name == "vector.create_mask":
         return e.op(name, [of], [(Emit(e.ip, e.loc).wrap(op.operands[0]) - start).value]).result
-    at, size, step = (ir.ArrayAttr.get([ir.IntegerAttr.get(ir.IntegerType.get_signless(64), n)]) for n in (start, count, 1))
+    at, size, step = (ir.ArrayAttr.get([i64(n)]) for n in (start, count, 1))
     return e.op("vector.extract_strided_slice", [of], [vector], offsets=at, sizes=size, strides=step).result

@@ -1,5 +1,6 @@
 """Lowers gathers and strided loads; and what all memory lowerings share: strides, flat views and linear indices."""
 
+import numpy as np
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
@@ -8,6 +9,7 @@ from lamina.core.layout import Layout
 from ...ir.emit import Emit, Num
 from ...ir.locations import where
 from ...ir.reading import number_of
+from ..buffers import flat
 
 FEW = 4  # up to this stride, loading everything and shuffling lanes beats a gather
 
@@ -15,33 +17,6 @@ FEW = 4  # up to this stride, loading everything and shuffling lanes beats a gat
 def strides(of: ir.MemRefType) -> list[int]:
     """Returns the strides of a memref type."""
     return list(of.get_strides_and_offset()[0])
-
-
-def flat(e: Emit, memory: ir.Value) -> ir.Value:
-    """Returns all elements from the first to the last of `memory` as a contiguous memref of rank 1. Raises CompileError where its
-    offset is not known."""
-    of = ir.MemRefType(memory.type)
-    steps, offset = of.get_strides_and_offset()
-    if (of.rank == 1 and steps == [1]) or 0 in of.shape:
-        return memory
-    if offset == ir.ShapedType.get_dynamic_stride_or_offset():
-        raise CompileError(
-            f"{of} starts at an offset that is not known",
-            where=where(e.loc),
-            remedy="add the offset to the indices instead of giving it to the memref",
-        )
-    span = 1 + sum((extent - 1) * step for extent, step in zip(of.shape, steps, strict=True))
-    wanted = ir.MemRefType.get([span], of.element_type)
-    static = ir.DenseI64ArrayAttr.get
-    return e.op(
-        "memref.reinterpret_cast",
-        [wanted],
-        [memory],
-        static_offsets=static([offset]),
-        static_sizes=static([span]),
-        static_strides=static([1]),
-        operandSegmentSizes=ir.DenseI32ArrayAttr.get([1, 0, 0, 0]),
-    ).result
 
 
 def lower_gather(op: ir.Operation) -> None:
@@ -59,7 +34,9 @@ def lower_gather(op: ir.Operation) -> None:
     if of.rank != 1:
         _require_dense(e, of)
     step = strides(of)[-1] if of.rank == 1 else 1
-    memory, result = flat(e, memory), op.results[0].type
+    with e.ip, e.loc:
+        memory = flat(memory)
+    result = op.results[0].type
     found = lane_stride(index)
     if found is None:
         positions = e.wrap(index) * step if step != 1 else e.wrap(index)
@@ -93,16 +70,10 @@ def strided_load(
         return e.op("arith.select", [result], [mask, taken, otherwise]).result
     i32 = ir.IntegerType.get_signless(32)
     offsets = ir.DenseIntElementsAttr.get(
-        _array([i * step for i in range(lanes)]), type=ir.VectorType.get([lanes], i32), context=result.context
+        np.arange(lanes, dtype=np.int32) * step, type=ir.VectorType.get([lanes], i32), context=result.context
     )
     constant = e.op("arith.constant", [ir.VectorType.get([lanes], i32)], [], value=offsets).result
     return e.op("vector.gather", [result], [memory, start, constant, mask, otherwise]).result
-
-
-def _array(values: list[int]):  # type: ignore[no-untyped-def]  # a buffer of 32-bit integers
-    import array
-
-    return array.array("i", values)
 
 
 def lane_stride(index: ir.Value) -> tuple[list[tuple[ir.Value, int]], int] | None:

@@ -3,8 +3,9 @@
 from torch_mlir import ir
 
 from ...ir.emit import Emit, Num
-from ..buffers import roots
-from .memory import flat, strided_load, strides
+from ...ir.sizes import i64
+from ..buffers import flat, roots
+from .memory import strided_load, strides
 
 Rows = dict[ir.Value, list[ir.Value]]
 
@@ -38,7 +39,9 @@ class Transfers:
         lanes = t.vector.shape[0]
         step = t.steps[dim]
         mask = t.mask if t.mask is not None else t.lane_mask(dim, lanes)
-        view, start = flat(e, t.memory), t.linear_index()
+        with e.ip, e.loc:
+            view = flat(t.memory)
+        start = t.linear_index()
         if t.reads:
             pad = e.op("vector.broadcast", [t.vector], [t.value]).result
             t.replace(strided_load(e, view, start.value, step, mask, pad, t.vector))
@@ -221,7 +224,6 @@ def guard_streaming(function: ir.Operation, stores: list[ir.Operation]) -> None:
     its memory, computed at the function's start. A fence at the end orders the stores before what other threads are told."""
     block = function.regions[0].blocks[0]
     first = block.operations[0].operation
-    i64 = ir.IntegerType.get_signless(64)
     aligned: dict[ir.Value, Num] = {}
     for op in stores:
         if "nontemporal" not in op.attributes or not ir.BoolAttr(op.attributes["nontemporal"]).value:
@@ -249,4 +251,4 @@ def guard_streaming(function: ir.Operation, stores: list[ir.Operation]) -> None:
         op.erase()
     if aligned:
         end = Emit(ir.InsertionPoint(list(block.operations)[-1]), function.location)
-        end.op("llvm.fence", [], [], ordering=ir.IntegerAttr.get(i64, 7))  # sequentially consistent
+        end.op("llvm.fence", [], [], ordering=i64(7))  # sequentially consistent

@@ -2,6 +2,7 @@
 
 from torch_mlir import ir
 
+from ...ir.sizes import i64
 from ..buffers import promises
 
 ALIGNMENT = 16  # bytes: what one thread loads at once
@@ -21,15 +22,11 @@ def annotate(function: ir.Operation, ops: dict[str, list[ir.Operation]]) -> None
     unit, attributes = ir.UnitAttr.get(), []
     for argument, align, names in zip(arguments[:count], aligned, promises(function, arguments[:count], ops), strict=True):
         known = {name: unit for name in names if name != "llvm.readonly" or "tile.dependent" not in function.attributes}
-        pointer = {"llvm.nonnull": unit, "llvm.align": _i64(max(align, 1)), **known}
+        pointer = {"llvm.nonnull": unit, "llvm.align": i64(max(align, 1)), **known}
         attributes.append(ir.DictAttr.get(pointer if isinstance(argument.type, ir.MemRefType) else {}))
     function.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
     if len(arguments) > count:
-        at = ir.DictAttr.get({"llvm.align": _i64(ALIGNMENT)})
+        at = ir.DictAttr.get({"llvm.align": i64(ALIGNMENT)})
         function.attributes["workgroup_attrib_attrs"] = ir.ArrayAttr.get([at] * (len(arguments) - count))
     for key in [key for key in function.attributes if key.startswith(("tile.", "gpu.grid"))]:
         del function.attributes[key]
-
-
-def _i64(value: int) -> ir.IntegerAttr:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)

@@ -40,6 +40,7 @@ class _Space:
             raise NotEvaluable("a loop whose extent no operand names")
 
     def axis(self, loop: int) -> Array:
+        """Returns the indices of a loop, broadcastable to the whole space."""
         shape = [1] * len(self.extents)
         shape[loop] = self.extents[loop]
         return np.arange(self.extents[loop]).reshape(shape)
@@ -58,6 +59,7 @@ class _Space:
         return x[tuple(self.index(e) for e in map_)]
 
     def index(self, expr: ir.AffineExpr) -> Array:
+        """Evaluates an affine expression at every point of the space."""
         if isinstance(expr, ir.AffineDimExpr):
             return self.axis(expr.position)
         if isinstance(expr, ir.AffineConstantExpr):

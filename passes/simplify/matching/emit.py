@@ -13,8 +13,7 @@ from ..scope import RewriteScope
 from .forms import ReductionForm
 from .match import Env, PatternBinding
 from .pattern import COLUMNS, Function
-
-_MARK = "graph.pattern"
+from .rule import PATTERN
 
 
 class CannotPlace(Exception):
@@ -127,19 +126,24 @@ class _Body:
         self.own: set[ScalarRef] = set()
 
     def ip(self) -> ir.InsertionPoint:
+        """Returns where the next scalar op goes."""
         raise NotImplementedError
 
     def read(self, ref: ScalarRef) -> ir.Value:
+        """Returns the scalar of a tensor at the loops of this body."""
         raise NotImplementedError
 
     def parameter(self, bound: PatternBinding, index: Map) -> ir.Value:
+        """Returns the scalar that a parameter of the pattern is bound to."""
         raise NotImplementedError
 
     def constant(self, number: float) -> ir.Value:
+        """Returns a constant of the replacement's type."""
         e = self.emitter
         return constant(ir.FloatAttr.get(e.type, number), ir.InsertionPoint(e.s.generic.op), e.loc)
 
     def op(self, node: ScalarNode, operands: Sequence[ir.Value]) -> ir.Value:
+        """Copies an op of the pattern onto new operands."""
         old = node.op.results[0].type
         type_ = self.emitter.type if isinstance(old, ir.FloatType) else old
         return ir.Operation.create(
@@ -155,15 +159,18 @@ class _InBody(_Body):
         self.own = {emitter.forms.strip(emitter.function.root)}
 
     def ip(self) -> ir.InsertionPoint:
+        """Returns a point before the root."""
         return ir.InsertionPoint(self.emitter.root)
 
     def read(self, ref: ScalarRef) -> ir.Value:
+        """Reads through the scope of the generic that is rewritten."""
         e = self.emitter
         value = e.s.read(ref)
         assert value is not None
         return _cast(value, e.type, self.ip(), e.loc)
 
     def parameter(self, bound: PatternBinding, index: Map) -> ir.Value:
+        """Returns what the parameter is bound to, or narrower where that is known. Raises CannotPlace."""
         e = self.emitter
         if e.env.loops:
             return self.read(e.at_loops(tensor_of(e.s, bound), index))
@@ -187,9 +194,11 @@ class _InGeneric(_Body):
         self.block = ir.Block.create_at_start(self.holder.regions[0], [], [])
 
     def ip(self) -> ir.InsertionPoint:
+        """Returns the end of the body."""
         return ir.InsertionPoint(self.block)
 
     def read(self, ref: ScalarRef) -> ir.Value:
+        """Returns the block argument of the tensor, which becomes an operand."""
         map_ = tuple(ZERO if at == ZERO else self.number[at] for at in ref.index)
         for d, n in zip(map_, sizes_of(ref.value.type), strict=True):
             if d != ZERO:
@@ -202,6 +211,7 @@ class _InGeneric(_Body):
         return _cast(arg, self.emitter.type, self.ip(), self.emitter.loc)
 
     def parameter(self, bound: PatternBinding, index: Map) -> ir.Value:
+        """Reads what the parameter is bound to as an operand."""
         e = self.emitter
         return self.read(e.at_loops(tensor_of(e.s, bound), index))
 
@@ -219,7 +229,7 @@ class _InGeneric(_Body):
             operands = [*(tensor for tensor, _ in self.inputs), into]
             maps = [map_attribute(m, loops, at.context).value.results for m in (*(m for _, m in self.inputs), out_map)]
             op = generic(type_, operands, maps, loops, [d >= len(rows) for d in range(loops)])
-        op.attributes[_MARK] = ir.StringAttr.get(e.name)
+        op.attributes[PATTERN] = ir.StringAttr.get(e.name)
         self.block.append_to(op.regions[0])
         return op.results[0]
 

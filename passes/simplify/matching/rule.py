@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+PATTERN = "graph.pattern"  # on a generic: the rule that made it
 FAMILIES = ("gelu", "norms", "silu")
 """Names the files of `passes/simplify/patterns` with rules."""
 

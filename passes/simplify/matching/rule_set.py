@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from torch_mlir import ir
 
@@ -13,8 +14,8 @@ from .emit import CannotPlace, PatternEmitter
 from .forms import Forms
 from .match import Env, Matcher
 from .pattern import Add, CallPattern, Function, Prod, ReducePattern, Term, walk
+from .rule import PATTERN
 
-_MARK = "graph.pattern"
 _RARE = ("math.erf", "math.erfc", "math.tanh", "math.log", "math.sin", "math.cos", "math.exp")
 _ROOTS = ("math.rsqrt", "math.sqrt", "math.powf")
 _THROUGH = {
@@ -25,11 +26,12 @@ _TOLERANCE = {"bf16": 8e-3, "f16": 1e-3}
 
 @dataclass(frozen=True)
 class Loaded:
-    """A rule in normal form. Every match contains at least one of the ops in `anchors`; `scalars` may match numbers."""
+    """A rule in normal form, of no MLIR context. Every match contains at least one of the ops in `anchors`; `scalars` may match
+    numbers. The replacement is a module's text, None to keep the ops."""
 
     name: str
     term: Term
-    replacement: Function | None
+    replacement: str | None
     scalars: frozenset[int]
     anchors: frozenset[str]
     reach: int  # most ops between an anchor and the root
@@ -43,7 +45,8 @@ class Loaded:
         name = pattern.attributes["rule"].value
         anchors = _anchors(term)
         rows = any(isinstance(t, ReducePattern) for t in walk(term))
-        return Loaded(name, term, Function(replacement) if replacement else None, scalars, anchors, _reach(term, anchors), rows)
+        text = replacement.get_asm(use_local_scope=True) if replacement else None
+        return Loaded(name, term, text, scalars, anchors, _reach(term, anchors), rows)
 
     def root_is(self, kind: str) -> bool:
         """Returns whether the pattern's root has the kind `kind` (see `Forms.kind`)."""
@@ -93,23 +96,23 @@ def _reach(term: Term, anchors: frozenset[str]) -> int:
 
 @dataclass(frozen=True)
 class RuleSet:
-    """Rules in the order they are tried. `module` keeps their ops alive."""
+    """Rules in the order they are tried."""
 
-    module: ir.Module
     rules: tuple[Loaded, ...]
 
     @staticmethod
+    @cache
     def parse(text: str) -> "RuleSet":
-        """Parses the functions @pattern_N and @replacement_N of a module."""
+        """Parses the functions @pattern_N and @replacement_N of a module, once for all contexts: that takes milliseconds."""
         module = ir.Module.parse(text)
         functions = {op.operation.attributes["sym_name"].value: op.operation for op in module.body.operations}
         patterns = [name for name in functions if name.startswith("pattern_")]
         pairs = [(functions[name], functions.get(name.replace("pattern", "replacement"))) for name in patterns]
-        return RuleSet(module, tuple(Loaded.of(pattern, replacement) for pattern, replacement in pairs))
+        return RuleSet(tuple(Loaded.of(pattern, replacement) for pattern, replacement in pairs))
 
     def only(self, names: set[str]) -> "RuleSet":
         """Returns the rules with these names."""
-        return RuleSet(self.module, tuple(rule for rule in self.rules if rule.name in names))
+        return RuleSet(tuple(rule for rule in self.rules if rule.name in names))
 
     def apply(self, block: ir.Block) -> None:
         """Applies every rule at the anchor ops in a block, in order."""
@@ -138,7 +141,7 @@ def _try(rule: Loaded, anchor: ir.Operation, forms: Forms) -> set[int]:
         op = root.block.owner.operation
         generic = forms.scalars.reader.generic(op)
         ref = ScalarRef(root.results[0], generic.loops)
-        if not generic.parallel or _MARK in op.attributes or not rule.root_is(forms.kind(ref)):
+        if not generic.parallel or PATTERN in op.attributes or not rule.root_is(forms.kind(ref)):
             continue
         tolerance = _TOLERANCE.get(str(root.results[0].type), 5e-5)
         env = Matcher(forms, rule.term, rule.scalars, rule.rows, tolerance).find(ref)
@@ -154,15 +157,16 @@ def _replace(rule: Loaded, s: RewriteScope, env: Env, root: ir.Operation, matche
     loc = ir.Location.fused(list(dict.fromkeys(op.location for op in reversed(matched))))
     gone = {hash(view.operation) for view in s.generic.block.operations}
     if rule.replacement is None:
-        s.generic.op.attributes[_MARK] = ir.StringAttr.get(rule.name)
+        s.generic.op.attributes[PATTERN] = ir.StringAttr.get(rule.name)
         return set()
+    module = ir.Module.parse(rule.replacement)  # which keeps the function alive
     try:
-        value = PatternEmitter(s, rule.replacement, env, root, rule.name, loc).run()
+        value = PatternEmitter(s, Function(module.body.operations[0].operation), env, root, rule.name, loc).run()
     except CannotPlace:
         s.close()
         return gone
     root.results[0].replace_all_uses_with(value)
-    s.close(loc).attributes[_MARK] = ir.StringAttr.get(rule.name)
+    s.close(loc).attributes[PATTERN] = ir.StringAttr.get(rule.name)
     return gone
 
 

@@ -13,9 +13,9 @@ from lamina.core.sizes import is_symbolic, typical
 
 from ...ir.affine import Affine, Axis
 from ...ir.expressions import Load
+from ...ir.sizes import i64
 from ...space.schedule import Shift
 from . import bounds, tiles
-from .scopes import i64
 from .views import flags
 
 if TYPE_CHECKING:

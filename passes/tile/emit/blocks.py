@@ -4,6 +4,7 @@ Scopes.sides says which axes blocks run along; a value has a dimension for each.
 access.py for how memory is read and written.
 """
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,22 +16,39 @@ from lamina.core.sizes import Size, typical
 from ...ir.affine import Affine, Axis
 from ...ir.expressions import Apply, Const, Expr, InBounds, Load, Position, Reduce, Scan
 from ...ir.guards import Guard
+from ...ir.sizes import i64
 from ...space.coalesce import Merged
 from ..arguments import KernelSizes
 from . import access, bounds
-from .scopes import Scopes, broadcast, common_shape, element, filled, i64, shape_of, typed
+from .scopes import Scopes, broadcast, common_shape, element, filled, shape_of, typed
 
 DIVISIONS = ("arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.floordivsi", "arith.ceildivsi")
 Memory = tuple[ir.Value, str]  # memref, flat but for tiles, and the tensor's element type ("i1" lives in i8)
 Memories = dict[Any, Memory]  # of the tensors that a kernel reads
 
 
+@dataclass(frozen=True)
+class Frame:
+    """The tile function that a program is emitted into.
+
+    entry    its block
+    memory   of the tensors that the kernel reads
+    results  the memory that each result is stored to
+    sizes    the symbolic sizes that it computes with
+    """
+
+    entry: ir.Block
+    memory: Memories
+    results: list[ir.Value]
+    sizes: KernelSizes
+
+
 class Blocks(Scopes):
     """Emits expressions into the innermost open scope."""
 
-    def __init__(self, entry: ir.Block, memory: Memories, merged: Merged, lanes: int, sizes: KernelSizes, streams: int = 0) -> None:
-        super().__init__(entry, merged, lanes, sizes)
-        self.memory = memory
+    def __init__(self, frame: Frame, merged: Merged, lanes: int, streams: int = 0) -> None:
+        super().__init__(frame.entry, merged, lanes, frame.sizes)
+        self.memory = frame.memory
         self.stream_bytes = streams  # results from this size on bypass the caches; 0: none do
         self.kept: dict[Expr, tuple[ir.Value, Affine]] = {}  # values of a row in scratch memory: where, and at which index
         self.saving: dict[Expr, tuple[ir.Value, Affine]] = {}

@@ -17,12 +17,12 @@ from lamina.core.sizes import at_most, below, known_part
 from ...ir.affine import Affine, Axis
 from ...ir.expressions import Apply, Const, Expr, InBounds, Interner, Load, Reduce, missing
 from ...ir.guards import Bound, Guard, narrowed
+from ...ir.sizes import i64
 from ...space.direct_convolution import DirectConvolution
 from ...space.space import Space
-from ..arguments import KernelSizes
 from . import bounds
-from .blocks import Blocks, Memories
-from .scopes import element, i64
+from .blocks import Blocks, Frame
+from .scopes import element
 
 Change = dict[Axis, Affine]
 
@@ -57,14 +57,12 @@ class WindowBlocks(Blocks):
 
 
 class DirectConvolutionProgram:
-    """Emits the body of one direct convolution kernel. results: the flat memref that each result is stored to."""
+    """Emits the body of one direct convolution kernel."""
 
-    def __init__(
-        self, entry: ir.Block, space: Space, plan: DirectConvolution, memory: Memories, results: list[ir.Value], sizes: KernelSizes
-    ) -> None:
+    def __init__(self, frame: Frame, space: Space, plan: DirectConvolution) -> None:
         self.plan = plan
-        self.b = WindowBlocks(entry, memory, plan.merged, plan.config.lanes, sizes)
-        self.results = list(zip(space.results, results, strict=True))
+        self.b = WindowBlocks(frame, plan.merged, plan.config.lanes)
+        self.results = list(zip(space.results, frame.results, strict=True))
         self.make = Interner()
         self.pixel_first = plan.column in plan.product.arg.args[0].free
 

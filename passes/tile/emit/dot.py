@@ -13,22 +13,19 @@ from lamina.schedules.contraction import GemmConfig
 from ...ir.expressions import Expr, Load
 from ...space.contraction import Contraction, extent
 from ...space.space import Result
-from ..arguments import KernelSizes
 from . import tiles
-from .blocks import Blocks, Memories
+from .blocks import Blocks, Frame
 from .moments import RowMoments, along_rows, constant, over_rows
 from .scopes import Side, element, filled, joined, shape_of
 from .views import flags, minor, view
 
 
 class Dot:
-    """Emits the program of one output tile into `entry`. memory: each tensor's memref and element type; results: their memrefs."""
+    """Emits the program of one output tile."""
 
-    def __init__(
-        self, entry: ir.Block, space: Contraction, plan: GemmConfig, memory: Memories, results: list[ir.Value], sizes: KernelSizes
-    ) -> None:
-        self.product, self.config, self.results = space, plan, results
-        self.b = Blocks(entry, memory, space.merged, 0, sizes)
+    def __init__(self, frame: Frame, space: Contraction, plan: GemmConfig) -> None:
+        self.product, self.config, self.results = space, plan, frame.results
+        self.b = Blocks(frame, space.merged, 0)
 
     def emit(self, program: ir.Value) -> None:
         """Emits the program of output tile number `program`: the K loop, then the epilogue in `split` parts of its columns."""

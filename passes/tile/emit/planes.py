@@ -16,19 +16,16 @@ from lamina.schedules import cpu
 from ...ir.affine import Affine
 from ...space.planes import Planes
 from ...space.space import Space
-from ..arguments import KernelSizes
-from .blocks import Blocks, Memories
+from .blocks import Blocks, Frame
 
 
 class PlaneProgram:
-    """Emits the body of one kernel. results: the flat memref that each result is stored to."""
+    """Emits the body of one kernel."""
 
-    def __init__(
-        self, entry: ir.Block, space: Space, plan: Planes, memory: Memories, results: list[ir.Value], sizes: KernelSizes
-    ) -> None:
+    def __init__(self, frame: Frame, space: Space, plan: Planes) -> None:
         self.plan = plan
-        self.b = Blocks(entry, memory, plan.merged, plan.lanes, sizes)
-        self.results = list(zip(space.results, results, strict=True))
+        self.b = Blocks(frame, plan.merged, plan.lanes)
+        self.results = list(zip(space.results, frame.results, strict=True))
         self.f32 = ir.F32Type.get()
 
     def emit(self, program: ir.Value) -> None:

@@ -82,11 +82,6 @@ def _converted(size: ir.Value, type_: ir.Type) -> ir.Value:
     return arith.sitofp(type_, arith.index_cast(ir.IntegerType.get_signless(64), size))
 
 
-def i64(n: int) -> ir.Attribute:
-    """Returns a number as an attribute of type i64."""
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), n)
-
-
 def typed(shape: Sequence[int], type_: ir.Type) -> ir.Type:
     """Returns the type of a block, that of its elements for a scalar."""
     return ir.VectorType.get(shape, type_) if shape else type_

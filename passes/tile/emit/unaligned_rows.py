@@ -8,9 +8,9 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from ...ir.affine import Axis
+from ...ir.sizes import i64
 from ...space.schedule import Shift
 from .access import ShiftedBlocks
-from .scopes import i64
 
 if TYPE_CHECKING:
     from ..loops import Loops

@@ -8,7 +8,7 @@ from torch_mlir.dialects import memref
 
 from lamina.core.sizes import Size, SizeLike
 
-from ...ir.sizes import DYNAMIC
+from ...ir.sizes import static
 
 if TYPE_CHECKING:
     from .scopes import Scopes
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def view(b: "Scopes", memory: ir.Value, offset: int, sizes: Sequence[SizeLike], strides: Sequence[SizeLike]) -> ir.Value:
     """Returns memory seen as an array of these sizes and strides: at the start of the program, or, where some are symbolic, in
     front of its loops."""
-    known = [[DYNAMIC if isinstance(n, Size) else n for n in numbers] for numbers in (sizes, strides)]
+    known = [static(sizes), static(strides)]
     type_ = ir.MemRefType.get(known[0], ir.MemRefType(memory.type).element_type, ir.StridedLayoutAttr.get(offset, known[1]))
 
     def make(*values: list[ir.Value]) -> ir.Value:

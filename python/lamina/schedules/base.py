@@ -1,77 +1,48 @@
-"""Declares the protocol that a target's Config gives to the emitter of tile programs."""
+"""The base of the targets' Configs: the blocks of a tile program, and what each target prefers."""
 
-from typing import Protocol
+from typing import ClassVar
 
 SQUARE = 64  # side of a transpose tile on every target: whole cache lines and few pages on both sides
 
 
-class BlockConfig(Protocol):
+class BlockConfig:
     """The shape of a tile program: how a target blocks and schedules the loops of a group.
 
-    lanes     elements of one block
-    scratch   largest size in bytes at which values of a row are kept in scratch memory between two loops over it (0: never)
-    reuse     number of operations from which on a value is worth keeping
-    prefetch  emits software prefetches for data that is read later
-    streams   size in bytes of a result from which on its stores bypass the caches (0: never)
-    teams     groups of threads that share the iterations of a loop over columns (1: there are none)
-    online    computes a maximum and the sum of exponentials relative to it in one loop (online softmax)
-    groups    threads of one program
-    wide_sums accumulates in f64 where an f32 sum runs over many iterations or over the lanes of a block
-    masked    covers a chunk by one masked block instead of whole blocks and a tail
-    apart     gives blocks that may cross the edge of an image loops of their own, so that the others need no bounds checks
+    Class variables hold what a target prefers for all its programs.
+
+    scratch      largest size in bytes at which values of a row are kept in scratch memory between two loops over it (0: never)
+    reuse        number of operations from which on a value is worth keeping
+    prefetch     emits software prefetches for data that is read later
+    streams      size in bytes of a result from which on its stores bypass the caches (0: never)
+    online       computes a maximum and the sum of exponentials relative to it in one loop (online softmax)
+    wide_sums    accumulates in f64 where an f32 sum runs over many iterations or over the lanes of a block
+    masked       covers a chunk by one masked block instead of whole blocks and a tail
+    apart        gives blocks that may cross the edge of an image loops of their own, so that the others need no bounds checks
+    least_scan   elements of a scan from which on blocks run along it
+    short        elements of a contiguous row below which it is one axis with the next one, and so are the columns (0: never)
+    known_tiles  transposes tiles of memory whose strides are known alone
     """
+
+    scratch: ClassVar[int] = 0
+    reuse: ClassVar[int] = 8
+    prefetch: ClassVar[bool] = False
+    streams: ClassVar[int] = 0
+    online: ClassVar[bool] = False
+    wide_sums: ClassVar[bool] = False
+    masked: ClassVar[bool] = False
+    apart: ClassVar[bool] = False
+    least_scan: ClassVar[int] = 0
+    short: ClassVar[int] = 0
+    known_tiles: ClassVar[bool] = False
+    teams: int = 1
+    """Groups of threads that share the iterations of a loop over columns."""
 
     @property
     def lanes(self) -> int:
         """Elements of one block."""
-        ...
-
-    @property
-    def scratch(self) -> int:
-        """Bytes of a row kept in scratch memory at most; 0: none."""
-        ...
-
-    @property
-    def reuse(self) -> int:
-        """Operations from which on a value is worth keeping."""
-        ...
-
-    @property
-    def prefetch(self) -> bool:
-        """Whether to emit software prefetches."""
-        ...
-
-    @property
-    def streams(self) -> int:
-        """Bytes of a result from which on stores bypass the caches; 0: never."""
-        ...
-
-    @property
-    def masked(self) -> bool:
-        """Whether one masked block covers a chunk."""
-        ...
-
-    @property
-    def apart(self) -> bool:
-        """Whether blocks at the edge of an image have loops of their own."""
-        ...
-
-    @property
-    def wide_sums(self) -> bool:
-        """Whether long f32 sums accumulate in f64."""
-        ...
-
-    @property
-    def teams(self) -> int:
-        """Groups of threads that share a loop over columns."""
-        ...
-
-    @property
-    def online(self) -> bool:
-        """Whether maximum and sum of exponentials take one loop."""
-        ...
+        raise NotImplementedError
 
     @property
     def groups(self) -> int:
         """Threads of one program."""
-        ...
+        return 1

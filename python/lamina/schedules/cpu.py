@@ -2,34 +2,29 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
-from .base import SQUARE
+from .base import SQUARE, BlockConfig
+
+SCAN_LANES = 16  # steps of a scan whose prefixes are computed at a time: two vectors of f64
 
 
 @dataclass(frozen=True)
-class CpuConfig:
+class CpuConfig(BlockConfig):
     """How a group becomes a tile program on a CPU.
 
-    lanes    elements of one block: several native vectors, so that loads and latencies overlap
-    work     least number of elements of one program, the unit of work that threads share
-    scratch  largest size in bytes at which values of a row are kept between two loops over it, rather than recomputed
-    reuse    number of operations from which on a value is worth keeping
-
-    base.BlockConfig describes the other fields.
+    lanes  elements of one block: several native vectors, so that loads and latencies overlap
+    work   least number of elements of one program, the unit of work that threads share
     """
 
+    scratch: ClassVar[int] = 262144
+    prefetch: ClassVar[bool] = True
+    streams: ClassVar[int] = 1 << 23
+    wide_sums: ClassVar[bool] = True
+    apart: ClassVar[bool] = True
+    least_scan: ClassVar[int] = SCAN_LANES
     lanes: int = 32
     work: int = 8192
-    scratch: int = 262144
-    reuse: int = 8
-    prefetch: bool = True
-    streams: int = 1 << 23
-    teams: int = 1
-    online: bool = False
-    groups: int = 1
-    masked: bool = False
-    wide_sums: bool = True
-    apart: bool = True
 
 
 def choose(operations: int, widest: int, extent: int, accumulators: int) -> CpuConfig:
@@ -53,7 +48,6 @@ def choose(operations: int, widest: int, extent: int, accumulators: int) -> CpuC
     return CpuConfig(lanes=lanes)
 
 
-SCAN_LANES = 16  # steps of a scan whose prefixes are computed at a time: two vectors of f64
 VECTOR = 16  # f32 lanes that are copied at a time
 _SUMS = 16  # vectors of accumulators in registers
 _NEAR, _FAR = 1 << 15, 1 << 18  # bytes of the L1 and L2 caches

@@ -2,8 +2,9 @@
 convolution kernels."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
-from .base import SQUARE
+from .base import SQUARE, BlockConfig
 
 SHORT = 16  # elements of a row below which rows are walked together
 WARP = 32  # threads
@@ -40,7 +41,7 @@ LARGE_WINDOW = 25  # elements of a window above which smaller CTAs balance the l
 
 
 @dataclass(frozen=True)
-class NvvmConfig:
+class NvvmConfig(BlockConfig):
     """How a group becomes a tile program on a GPU.
 
     threads  of one program, a power of two
@@ -50,10 +51,12 @@ class NvvmConfig:
     teams    groups of `threads` that share the rows of one program
     cluster  CTAs that share one program (a thread block cluster)
     resident CTAs that an SM should hold at a time: bounds the registers of a thread (0: the assembler's choice)
-
-    base.BlockConfig describes the other fields.
     """
 
+    online: ClassVar[bool] = True
+    masked: ClassVar[bool] = True
+    short: ClassVar[int] = SHORT
+    known_tiles: ClassVar[bool] = True
     threads: int = 128
     vec: int = 4
     chunks: int = 2
@@ -61,14 +64,6 @@ class NvvmConfig:
     teams: int = 1
     cluster: int = 1
     resident: int = 0
-    scratch: int = 0
-    reuse: int = 8
-    prefetch: bool = False
-    streams: int = 0
-    masked: bool = True
-    online: bool = True
-    wide_sums: bool = False
-    apart: bool = False
 
     @property
     def groups(self) -> int:

@@ -13,14 +13,14 @@ _TEXT = re.compile(r"(\w+)\{([^{}]*)\}")
 
 @dataclass(frozen=True)
 class KernelSchedule:
-    """A schedule of a kernel; subclasses have integer fields. kind: the word before its fields in text."""
+    """A schedule of a kernel; subclasses have fields that are integers or text. kind: the word before its fields in text."""
 
     kind: ClassVar[str]
 
     @property
-    def said(self) -> dict[str, int]:
+    def said(self) -> dict[str, int | str]:
         """The fields that are written: the first two, and others without their defaults."""
-        values: list[tuple[Any, int]] = [(f, getattr(self, f.name)) for f in fields(self)]
+        values: list[tuple[Any, int | str]] = [(f, getattr(self, f.name)) for f in fields(self)]
         return {f.name: value for i, (f, value) in enumerate(values) if i < _SHOWN or value != f.default}
 
     def __str__(self) -> str:
@@ -54,10 +54,11 @@ def made(kind: str, values: Mapping[str, object], kinds: Sequence[type[AnySchedu
     of = next((one for one in kinds if one.kind == kind), None)
     if of is None:
         raise _unknown(kind, kinds)
-    known = [field.name for field in fields(of)]
+    known = {field.name: type(field.default) for field in fields(of)}
     for key, value in values.items():
-        if key not in known or not isinstance(value, int):
-            raise CompileError(f"'{key}={value}' is no part of {kind}{{...}}", remedy=f"it has {', '.join(known)}, each a number")
+        if type(value) is not known.get(key):
+            each = "a number" if int in known.values() else "a text"
+            raise CompileError(f"'{key}={value}' is no part of {kind}{{...}}", remedy=f"it has {', '.join(known)}, each {each}")
     found = of(**values)
     found.check()
     return found

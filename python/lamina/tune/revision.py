@@ -15,7 +15,6 @@ _ENTRIES = (  # in the package: code that applies a choice, that builds programs
     "kernels/**/*.py",  # Triton reads them as text
     "passes/families/select.py",
     "passes/families/vendor_calls.py",
-    "passes/families/custom_epilogue.py",
     "passes/plan/plan.py",
     "passes/tile/tile.py",
     "passes/horizontal/horizontal.py",

@@ -6,6 +6,7 @@ from lamina.dialects.graph import CALLS
 
 from ....ir.generics import empty
 from ....ir.reading import producer, shape_of
+from ....ir.sizes import tensor_type
 from ....ir.views import is_view, walked_dims
 
 
@@ -16,7 +17,7 @@ def narrowed(mask: ir.Value) -> ir.Value:
     if group is None or inner is None or inner.name != "linalg.generic" or not is_view(inner):
         return mask
     shape = [n if d is not None else 1 for n, d in zip(shape_of(mask), walked_dims(inner), strict=True)]
-    type_ = ir.RankedTensorType.get(shape, ir.RankedTensorType(mask.type).element_type)
+    type_ = tensor_type(shape, ir.RankedTensorType(mask.type).element_type)
     made = group.clone()
     made.attributes["sym_name"] = ir.StringAttr.get(f"{ir.StringAttr(group.attributes['sym_name']).value}_mask")
     copied = _yielded(made)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from .parts import MaskPart
+    from ....simplify.scalars import ScalarRef
 
 BATCH, HEAD, QUERY, KEY = range(4)
 HIDES = -1e4
@@ -31,7 +31,7 @@ class Keys:
     exact     the visible keys are contiguous, whatever the values
     """
 
-    part: MaskPart
+    part: ScalarRef
     wanted: bool
     exact: bool
 
@@ -77,7 +77,7 @@ class Meaning:
     @property
     def by_head(self) -> bool:
         """Whether the heads of a sequence may see different keys."""
-        return self.keys is not None and self.keys.part.axes[HEAD] is not None
+        return self.keys is not None and HEAD in self.keys.part.index
 
     @property
     def reads(self) -> bool:
@@ -124,8 +124,14 @@ class MaskTerms:
     def __post_init__(self) -> None:
         self.low, self.high = np.zeros(self.queries, np.int64), np.full(self.queries, self.count)
 
-    def show(self, seen: np.ndarray) -> None:
-        """Narrows each query's range of keys to `seen`; unread where this is no range, or differs by sequence or head."""
+    def show_causal(self) -> None:
+        """Narrows each query's range to the keys up to its own position."""
+        self.high = np.minimum(self.high, np.arange(self.queries) + 1)
+
+    def show(self, seen: np.ndarray, wanted: bool = True) -> None:
+        """Narrows each query's range of keys to those where `seen` equals `wanted`; unread where this is no range, or differs by
+        sequence or head."""
+        seen = seen if wanted else ~seen
         if any(seen.shape[d] > 1 and not np.all(seen == seen.take([0], d)) for d in (BATCH, HEAD)):
             self.unread = True
             return
@@ -162,8 +168,7 @@ class MaskTerms:
         """Returns the meaning of all terms that were read. causal: the flag of the call."""
         hides = not (self.adds_more or self.soft or self.soft_keys or self.moved or self.slopes is not None)
         plain = Meaning(causal, rest=True, hides=hides)
-        shape = _shaped(self.low, self.high, self.count)
-        hidden = bool(np.any(self.high <= self.low))
+        shape, hidden = self.ranges()
         if shape is None or (self.soft and (hidden or self.keys is not None or self.unread)):
             return plain
         if self.unread:  # the mask is read, but what is known to be hidden can be skipped
@@ -172,6 +177,10 @@ class MaskTerms:
             return plain
         slopes = None if self.slopes is None else tuple(np.broadcast_to(self.slopes, (self.heads,)).tolist())
         return replace(shape, keys=self.keys, slopes=slopes, moved=self.moved, hides=hides)
+
+    def ranges(self) -> tuple[Meaning | None, bool]:
+        """Returns what the ranges of keys mean, None where kernels do not support that; and whether one may be empty."""
+        return _shaped(self.low, self.high, self.count), bool(np.any(self.high <= self.low))
 
 
 def is_finite(fill: float, types: Sequence[str]) -> bool:

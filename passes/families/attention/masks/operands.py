@@ -9,14 +9,15 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from ....ir.extern_calls import kernel_call
-from ....ir.generics import empty, generic, with_body
-from ....ir.reading import producer, shape_of
-from ....ir.rewriting import copy_ops, read_by
+from ....ir.generics import spread
+from ....ir.reading import producer, reached, shape_of
+from ....ir.rewriting import ZERO, copy_ops, read_by
+from ....ir.sizes import tensor_type
 from ...surroundings import Values as Copies
 from ...surroundings import group_before
 from .dropped import narrowed
 from .meaning import BATCH, HEAD, KEY, QUERY, Keys, Meaning
-from .parts import Values
+from .parts import Values, across_group
 from .terms import meaning
 
 BOUNDS, BLOCKS = "lamina.attention_bounds", "lamina.attention_blocks"
@@ -83,7 +84,7 @@ class Masks:
         if key not in self.listed:
             counts = -(-scores[QUERY] // m), -(-scores[KEY] // n)
             shape = [*shape_of(read)[:QUERY], counts[turned], counts[not turned] + 2]
-            type_ = ir.RankedTensorType.get(shape, ir.IntegerType.get_signless(32))
+            type_ = tensor_type(shape, ir.IntegerType.get_signless(32))
             made = kernel_call(BLOCKS, [read], [type_], {"of": "attention's mask", **said, "causal": of.causal, "turned": turned})
             self.listed[key] = made.results[0]
         return self.listed[key]
@@ -113,7 +114,7 @@ def _constant(value: np.ndarray) -> ir.Value:
 def _bounds(there: ir.Value, span: tuple[int, int]) -> ir.Value:
     """Emits bounds, i32 of shape (batch or 1, heads or 1, 2): the first visible key within `span`, and one past the last."""
     shape = shape_of(there)
-    type_ = ir.RankedTensorType.get([shape[BATCH], shape[HEAD], 2], ir.IntegerType.get_signless(32))
+    type_ = tensor_type([shape[BATCH], shape[HEAD], 2], ir.IntegerType.get_signless(32))
     return kernel_call(BOUNDS, [there], [type_], {"of": "attention's mask", "low": span[0], "high": span[1]}).results[0]
 
 
@@ -121,11 +122,16 @@ def _there(keys: Keys, scores: Sequence[int], number: int) -> ir.Value:
     """Returns which keys are visible, i1 of shape (batch or 1, heads or 1, 1, keys): the mask's value if it is already that,
     else the result of a new group."""
     value = keys.part.value
-    sizes = [1 if keys.part.axes[d] is None else scores[d] for d in range(4)]
+    sizes = [scores[d] if d in keys.part.index else 1 for d in range(4)]
     sizes[QUERY], sizes[KEY] = 1, scores[KEY]
     value = _argument(value)
     needed = _behind(value)
-    if not needed and keys.wanted and list(shape_of(value)) == sizes and all(a in (None, d) for d, a in enumerate(keys.part.axes)):
+    if (
+        not needed
+        and keys.wanted
+        and list(shape_of(value)) == sizes
+        and all(at in (ZERO, d) for d, at in enumerate(keys.part.index))
+    ):
         return value
     inside = {r for op in needed for r in op.results}
     read = dict.fromkeys(v for op in needed for v in read_by(op) if v not in inside)
@@ -136,7 +142,7 @@ def _there(keys: Keys, scores: Sequence[int], number: int) -> ir.Value:
         copy_ops(needed, values)
         return [_spread(values[value], keys, sizes)]
 
-    type_ = ir.RankedTensorType.get(sizes, ir.IntegerType.get_signless(1))
+    type_ = tensor_type(sizes, ir.IntegerType.get_signless(1))
     name = (_name(producer(value)) if needed else "") or f"keys_{number}"
     return group_before(ir.InsertionPoint.current.ref_operation, [], outer, [type_], fill, name).results[0]
 
@@ -144,44 +150,27 @@ def _there(keys: Keys, scores: Sequence[int], number: int) -> ir.Value:
 def _spread(tensor: ir.Value, keys: Keys, sizes: Sequence[int]) -> ir.Value:
     """Broadcasts a key mask to four dimensions, and inverts it if needed: true where a key is visible."""
     i1 = ir.IntegerType.get_signless(1)
-    type_ = ir.RankedTensorType.get(list(sizes), i1)
-    loops = {a: d for d, a in enumerate(keys.part.axes) if a is not None}
-    rank = len(shape_of(tensor))
-    reads = [ir.AffineExpr.get_dim(loops[j]) if j in loops else ir.AffineExpr.get_constant(0) for j in range(rank)]
-    writes = [ir.AffineExpr.get_dim(d) for d in range(4)]
-    op = generic(type_, [tensor, empty(type_)], [reads, writes], 4, [False] * 4)
-    return with_body(op, lambda x, _: x if keys.wanted else arith.xori(x, arith.constant(i1, 1)))
+    type_ = tensor_type(sizes, i1)
+    reads = [None if at == ZERO else at for at in keys.part.index]
+    return spread(tensor, type_, reads, lambda x: x if keys.wanted else arith.xori(x, arith.constant(i1, 1)))
 
 
 def _behind(value: ir.Value) -> list[ir.Operation]:
     """Returns the ops of a group that compute a value (its backward slice), in order; [] for values of @main."""
     op = producer(value)
-    if op is None or _parent(op) != "graph.group":
+    if op is None or op.parent is None or op.parent.operation.name != "graph.group":
         return []
-    needed, waiting = {op}, [op]
-    while waiting:
-        for v in read_by(waiting.pop()):
-            source = producer(v)
-            if source is not None and source.block == op.block and source not in needed:
-                needed.add(source)
-                waiting.append(source)
+    made = reached(op, lambda user: [o for o in map(producer, read_by(user)) if o is not None and o.block == op.block])
+    needed = set(made)
     return [o.operation for o in op.block.operations if o.operation in needed]
 
 
 def _argument(value: ir.Value) -> ir.Value:
     """Returns the operand of a group that an argument of its block stands for; other values as they are."""
-    if isinstance(value, ir.BlockArgument):
-        owner = value.owner.owner.operation
-        if owner.name == "graph.group":
-            return owner.operands[value.arg_number]
-    return value
+    return (across_group(value) or value) if isinstance(value, ir.BlockArgument) else value
 
 
 def _name(op: ir.Operation | None) -> str:
     while op is not None and op.name != "graph.group":
         op = op.parent.operation if op.parent is not None else None
     return "" if op is None else f"{ir.StringAttr(op.attributes['sym_name']).value}_keys"
-
-
-def _parent(op: ir.Operation) -> str:
-    return op.parent.operation.name if op.parent is not None else ""

@@ -11,23 +11,20 @@ has a seed, which the gradients read too; all other keeps torch's decomposition.
 import operator
 import os
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 from torch.nn import functional as F
-from torch.utils._python_dispatch import _disable_current_modes
 
+from lamina.core.sizes import is_symbolic, typical
 from lamina.passes.families.attention import vendor_rules as vendors
 from lamina.passes.families.attention.cost import MOST
-from lamina.passes.families.attention.masks.meaning import Meaning, of_values
 
 from ..decompositions.ops.library import on_gpu
 from ..fx.dtypes import CODES
-from ..fx.known import concrete
 from ..fx.random_bits import RANGE, SEED
-from ..fx.reading import number, shape, value
+from ..fx.reading import is_sized, number, shape, sizes, value
 from ..fx.rewriter import Graft, fake_mode, store, takes_layout, written_memory
 from .heads import before_repetition
 from .op import ATTENTION
@@ -76,7 +73,7 @@ def _is_replaced(node: fx.Node, graft: Graft, written: set[int] | None, trained:
     dropout, scale = number(probability), node.kwargs.get("scale")
     query, made = value(operands[0]), None
     if query is not None and dropout is not None and isinstance(causal, bool) and (mask is None or not causal):
-        scale = query.shape[-1] ** -0.5 if scale is None else number(scale)
+        scale = _default_scale(query) if scale is None else number(scale)
         if (result := value(node)) is not None and result.dtype is not query.dtype:  # by autocast
             operands = [graft.call(aten._to_copy.default, n, dtype=result.dtype) for n in operands]
         made = emitted(graft, operands, mask, dropout, causal, scale, trained, by_torch=True)
@@ -88,6 +85,12 @@ def _is_replaced(node: fx.Node, graft: Graft, written: set[int] | None, trained:
     for other, new in changed.items():
         store(other, new)
     return True
+
+
+def _default_scale(query: Tensor) -> float | None:
+    """Returns the scale of scores where the call gives none; None for heads of a symbolic number of elements."""
+    size = query.shape[-1]
+    return size**-0.5 if isinstance(size, int) else None
 
 
 def emitted(
@@ -115,7 +118,8 @@ def emitted(
     else:
         vendor = vendors.on_gpu(case, allowed=allowed) if on_gpu(query) else vendors.on_cpu(case, allowed)
         shares = trained and key.shape[1] < query.shape[1]  # the memory-efficient kernel has no gradients of shared heads
-        if any(t.stride(-1) != 1 for t in (query, key, values)) or vendor is None or (shares and vendor == vendors.EFFICIENT):
+        apart = any(sizes(t.stride())[-1] != 1 for t in (query, key, values))
+        if apart or vendor is None or (shares and vendor == vendors.EFFICIENT):
             return None
     if mask is not None and len(shape(mask)) < 4:
         mask = graft.call(aten.reshape.default, mask, [1] * (4 - len(shape(mask))) + [*shape(mask)])
@@ -134,20 +138,21 @@ def is_attention(query: Tensor, key: Tensor, values: Tensor) -> bool:
     """Returns whether tensors have the shapes and the one dtype and device of attention, (batch, heads, length, size), with as many
     heads of keys as of queries or a divisor of that."""
     tensors = (query, key, values)
-    if any(t.dim() != 4 or not t.numel() or any(type(n) is not int for n in (*t.shape, *t.stride())) for t in tensors):
+    if any(t.dim() != 4 or 0 in sizes(t.shape) or not is_sized(t) for t in tensors):
         return False
-    (batch, heads, _, size), (_, shared, keys, _) = query.shape, values.shape
-    alike = len({(t.dtype, t.device) for t in tensors}) == 1 and values.shape[0] == batch and heads % shared == 0
-    return alike and key.shape == (batch, shared, keys, size) and query.dtype in CODES
+    of_query, of_key, of_values = (sizes(t.shape) for t in tensors)
+    (batch, heads, _, size), (_, shared, keys, longest) = of_query, of_values
+    alike = len({(t.dtype, t.device) for t in tensors}) == 1 and of_values[0] == batch and heads % shared == 0
+    return alike and of_key == (batch, shared, keys, size) and not is_symbolic((size, longest)) and query.dtype in CODES
 
 
 def suits(query: Tensor, key: Tensor, mask: Tensor | None) -> bool:
     """Returns whether a mask is bool or float, has an element for each key, and broadcasts to the scores."""
     if mask is None:
         return True
-    scores = (*query.shape[:3], key.shape[2])
-    sizes = zip(mask.shape, scores[4 - mask.dim() :], strict=True) if mask.dim() <= 4 else ()
-    fits = 0 < mask.dim() <= 4 and mask.shape[-1] == scores[-1] and all(type(n) is int and n in (1, whole) for n, whole in sizes)
+    scores, of = (*sizes(query.shape)[:3], *sizes(key.shape)[2:3]), sizes(mask.shape)
+    each = zip(of, scores[4 - mask.dim() :], strict=True) if mask.dim() <= 4 else ()
+    fits = 0 < mask.dim() <= 4 and of[-1] == scores[-1] and all(n in (1, whole) for n, whole in each)
     return fits and mask.device == query.device and mask.dtype in (torch.bool, torch.float32, *_HALF, query.dtype)
 
 
@@ -164,8 +169,8 @@ def _as_number(graft: Graft, mask: fx.Node, query: Tensor) -> fx.Node:
 
 def case_of(query: Tensor, key: Tensor, values: Tensor, masked: bool, trains_mask: bool, causal: bool) -> vendors.Case:
     """Returns what decides which of torch's kernels compute an attention."""
-    batch, heads, queries, size = query.shape
-    scores = (batch, heads, queries, key.shape[2])
+    batch, heads, queries, size = sizes(query.shape)
+    scores = (batch, heads, queries, sizes(key.shape)[2])
     return vendors.Case(CODES[query.dtype], scores, size, values.shape[3], masked, trains_mask, causal)
 
 
@@ -214,7 +219,7 @@ def _in_layout_of(graft: Graft, made: fx.Node) -> fx.Node:
     """Emits a copy of `made` whose dimensions have the order in memory that they have in the graft's node."""
     eager = value(graft.at)
     assert eager is not None
-    order = sorted(range(eager.dim()), key=eager.stride().__getitem__, reverse=True)
+    order = sorted(range(eager.dim()), key=[*map(typical, sizes(eager.stride()))].__getitem__, reverse=True)
     kept = order == sorted(order)
     outermost_first = made if kept else graft.call(aten.permute.default, made, order)
     copy = graft.call(aten.clone.default, outermost_first, memory_format=torch.contiguous_format)
@@ -232,44 +237,9 @@ def depends_on(node: fx.Node, trained: Collection[fx.Node]) -> bool:
     return not behind.isdisjoint(trained)
 
 
-def flag_masks(gm: fx.GraphModule) -> int:
-    """Replaces, in place, known masks of attention that hide nothing, or just later positions, by the causal flag. Returns how
-    many."""
-    found = 0
-    for node in gm.graph.nodes:
-        if node.op != "call_function" or node.target not in FUNCTIONS:
-            continue
-        *tensors, mask, dropout, causal = positional(node.args, node.kwargs)
-        kind = "bias" if causal or not isinstance(mask, fx.Node) else kind_of_mask(node, gm)
-        if kind != "bias":
-            rest = {name: arg for name, arg in node.kwargs.items() if name in ("scale", "enable_gqa")}
-            node.args, node.kwargs = (*tensors, None, dropout, kind == "causal"), rest
-            found += 1
-    return found
-
-
-def kind_of_mask(node: fx.Node, gm: fx.GraphModule) -> str:
-    """Returns the `meaning` of an attention node's mask; "bias" where it has none."""
-    mask = node.args[3] if len(node.args) > 3 else node.kwargs.get("attn_mask")
-    with _disable_current_modes(), torch.no_grad():  # the graph may be run for a trace, in which tensors have no values
-        return meaning(concrete(mask, gm, node)) if isinstance(mask, fx.Node) else "bias"
-
-
 def positional(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """Returns query, key, value, mask, the dropout probability and whether attention is causal, with defaults filled in."""
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     defaults = {"attn_mask": None, "dropout_p": 0.0, "is_causal": False}
     return tuple({**defaults, **given}[name] for name in names)
-
-
-def meaning(mask: Tensor | None) -> str:
-    """Returns "nothing" for a mask that hides nothing, "causal" for one that hides exactly the later positions, else "bias"."""
-    if mask is None or mask.dim() < 2 or not mask.numel():
-        return "bias"
-    once = mask[tuple(slice(1) if step == 0 else slice(None) for step in mask.stride()[:-2])].cpu()
-    values = once.reshape(-1, 1, *mask.shape[-2:]).to(torch.float32 if mask.dtype in _HALF else mask.dtype)
-    of = replace(of_values(values.numpy(), "i1" if mask.dtype is torch.bool else CODES[mask.dtype]), hides=False)
-    if of == Meaning():
-        return "nothing"
-    return "causal" if of == Meaning(causal=True) and mask.shape[-1] == mask.shape[-2] else "bias"

@@ -12,13 +12,16 @@ from math import prod
 import torch
 from torch import fx
 
+from lamina.core.sizes import typical
+
 from ..fx.aliases import storage
 from ..fx.products import Operand, traced_back
-from ..fx.reading import name, same_elements, shape, users, value, without_dropout, writes_to
+from ..fx.reading import is_sized, name, same_elements, shape, sizes, users, value, without_dropout, writes_to
 from ..fx.rewriter import Graft, fake_mode, store, written_memory
-from .calls import emitted, flag_masks, is_fast, make_whole, meaning, placed
+from .calls import emitted, is_fast, make_whole, placed
 from .encoder_layers import open_layers
-from .score_masks import added, is_exact, known
+from .mask_flags import flag_masks, form_of, meaning
+from .score_masks import Shown, added, is_exact, known
 from .written_chain import Written, read
 
 aten = torch.ops.aten
@@ -132,9 +135,9 @@ class _Rewrite:
         return True
 
     def _is_plain(self, operands: Sequence[Operand]) -> bool:
-        """Returns whether all shapes are static and all tensors have one dtype and device; scores may be f32."""
+        """Returns whether no size depends on values and all tensors have one dtype and device; scores may be f32."""
         values = [value(n) for n in (*(of.node for of in operands), self.of.node, *self.of.chain)]
-        real = [v for v in values if v is not None and v.numel() and all(type(n) is int for n in (*v.shape, *v.stride()))]
+        real = [v for v in values if v is not None and 0 not in sizes(v.shape) and is_sized(v)]
         if len(real) < len(values) or not 2 <= len(self.of.shape) <= 4 or len({v.device for v in real}) > 1:
             return False
         dtype = real[0].dtype
@@ -144,7 +147,7 @@ class _Rewrite:
     def _is_worth_it(self) -> bool:
         told = value(self.of.node)
         wide = told is not None and told.device.type == "cpu" and told.dtype.itemsize >= 4
-        return not wide or prod(self.of.shape) >= SMALL[bool(self.trained)]
+        return not wide or prod(map(typical, self.of.shape)) >= SMALL[bool(self.trained)]
 
     def _operand(self, of: Operand, lead: tuple[int, ...]) -> fx.Node | None:
         """An operand of a product with leading dimensions `lead` as (batch, heads, length, size); None where they do not fit."""
@@ -153,13 +156,13 @@ class _Rewrite:
         if len(own) != len(lead) or any(n not in (1, m) for n, m in zip(own, lead, strict=True)):
             return None
         if tuple(own) != lead:
-            node = self.graft.call(aten.expand.default, node, [*lead, length, size])
+            node = self.graft.call(aten.expand.default, node, [*lead, -1, -1])
         whole = (*_four(self.of.shape[:-2]), length, size)
         node = self._unmerged(node, whole)
         if shape(node) != whole:
             node = self.graft.call(aten.reshape.default, node, list(whole))
         found = value(node)
-        if found is not None and found.stride(-1) != 1:
+        if found is not None and sizes(found.stride())[-1] != 1:
             node = self.graft.call(aten.clone.default, node, memory_format=torch.contiguous_format)
         return node
 
@@ -180,7 +183,7 @@ class _Rewrite:
         q = operands[0].meta.get("example_value", operands[0].meta.get("val"))
         *_, rows, columns = self.of.shape
         found = known(self.of.steps, self.gm, self.of.node, rows, columns) if self.of.steps else None
-        kind = meaning(found)
+        kind = form_of(found.region, (rows, columns)) if isinstance(found, Shown) else meaning(found)
         bias = None
         if self.of.steps and kind == "bias":
             if not is_exact(self.of.steps, found):

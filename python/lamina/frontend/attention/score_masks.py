@@ -3,17 +3,22 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 
 import torch
 from torch import Tensor, fx
 from torch.utils._python_dispatch import _disable_current_modes
 
+from lamina.core.sizes import SizeLike, is_symbolic
 from lamina.passes.families.attention.masks.meaning import HIDES
+from lamina.passes.families.attention.masks.positions import Region
 
 from ..fx.known import concrete
 from ..fx.ranges import bounds, constant
 from ..fx.reading import given, is_in_place, name, shape, value
 from ..fx.rewriter import Graft
+from .positions import Two, place
 
 aten = torch.ops.aten
 
@@ -75,9 +80,33 @@ def _is_float(node: fx.Node) -> bool:
     return found is not None and found.dtype.is_floating_point
 
 
-def known(steps: Sequence[Term], gm: fx.GraphModule, before: fx.Node, rows: int, columns: int) -> Tensor | None:
+@dataclass(frozen=True)
+class Shown:
+    """What ops turn scores of zero into, where sizes are symbolic: they stay zero in a region of positions, and are at most `fill`
+    elsewhere.
+
+    square  there are as many queries as keys
+    """
+
+    region: Region
+    fill: float
+    square: bool
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether each query certainly sees a key."""
+        return not self.region.bounds or (self.square and self.region.has_own())
+
+
+def known(steps: Sequence[Term], gm: fx.GraphModule, before: fx.Node, rows: SizeLike, columns: SizeLike) -> Tensor | Shown | None:
     """Returns what these ops, in order, turn scores of zero into, (..., rows, columns); None where that depends on more than
     shapes."""
+    if is_symbolic((rows, columns)):
+        parts = [shown(step, gm) for step in steps]
+        if None in parts:
+            return None
+        regions, fills = zip(*(part for part in parts if part is not None), strict=True)
+        return Shown(reduce(and_, regions), max(fills), rows == columns)
     with _disable_current_modes(), torch.no_grad():
         bias = torch.zeros(1, 1)
         for step in steps:
@@ -92,16 +121,31 @@ def known(steps: Sequence[Term], gm: fx.GraphModule, before: fx.Node, rows: int,
         return bias.expand(*bias.shape[:-2], rows, columns)
 
 
-def is_exact(steps: Sequence[Term], found: Tensor | None) -> bool:
+def shown(step: Term, gm: fx.GraphModule) -> tuple[Region, float] | None:
+    """Returns where an op leaves scores as they are, and the most that it turns others into; None where it does more than hide
+    positions."""
+    found = place(step.tensor, gm)
+    if not isinstance(found, Two):
+        return None
+    if step.fill is not None:
+        region = found.where(lambda x: bool(x) is not step.where)
+        return None if region is None else (region, step.fill)
+    region, hidden = found.where(lambda x: x == 0), [x for x in (found.inside, found.outside) if x != 0]
+    return (region, max(hidden, default=-math.inf)) if region is not None and all(x <= HIDES for x in hidden) else None
+
+
+def is_exact(steps: Sequence[Term], found: Tensor | Shown | None) -> bool:
     """Returns whether adding the fills gives the same as replacing scores by them. Beside other scores a fill hides either way; in
     a row that is hidden as a whole it must swallow the score or make it NaN. found: the result of `known`."""
-    if found is not None and not bool((found <= HIDES).all(-1).any()):
+    if isinstance(found, Shown) and found.has_rows:
+        return True
+    if isinstance(found, Tensor) and not bool((found <= HIDES).all(-1).any()):
         return True
     return all(step.fill is None or step.fill <= _SWALLOWS for step in steps)
 
 
 def added(
-    graft: Graft, steps: Sequence[Term], gm: fx.GraphModule, query: Tensor, scores: Sequence[int], found: Tensor | None
+    graft: Graft, steps: Sequence[Term], gm: fx.GraphModule, query: Tensor, scores: Sequence[int], found: Tensor | Shown | None
 ) -> Bias | None:
     """Emits the bias that these ops amount to, for attention with this query. scores: the shape of the scores, of two to four
     dimensions. None where a cast could lose something."""
@@ -142,9 +186,11 @@ def _scalar(graft: Graft, number: float, dtype: torch.dtype, device: torch.devic
     return graft.call(aten.full.default, [], number, dtype=dtype, device=device)
 
 
-def _has_rows(steps: Sequence[Term], gm: fx.GraphModule, found: Tensor | None) -> bool:
+def _has_rows(steps: Sequence[Term], gm: fx.GraphModule, found: Tensor | Shown | None) -> bool:
     """Returns whether each row certainly has an element that is not -inf."""
-    if found is not None:
+    if isinstance(found, Shown) and found.has_rows:
+        return True
+    if isinstance(found, Tensor):
         return not bool(found.isneginf().all(-1).any())
     (step, *more) = steps
     if more:

@@ -163,10 +163,12 @@ class _Once(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, run: Callable[[], Any], _: Tensor) -> Any:
+        """Runs the backward graph."""
         return run()
 
     @staticmethod
     def backward(ctx: Any, *_: Any) -> Any:
+        """Raises, as torch.compile does."""
         raise RuntimeError("torch.compile with aot_autograd does not currently support double backward, nor does lamina")
 
 

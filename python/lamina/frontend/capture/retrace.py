@@ -68,6 +68,7 @@ class _Run:
     known: dict[Hashable, Expansion] = field(default_factory=dict)
 
     def run(self) -> fx.GraphModule | None:
+        """Returns the new graph, or None if an op in place would get another dtype or shape (see `same`)."""
         self._foresee()
         for node in self.gm.graph.nodes:
             if node.op == "placeholder":

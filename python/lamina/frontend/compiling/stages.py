@@ -19,7 +19,6 @@ from lamina.core.program import Launch, Program
 from lamina.core.program_needs import with_needs
 from lamina.core.target import Target
 from lamina.runtime.cache import Cache, cache_key
-from lamina.tune.choice import TunedChoice
 
 from ..calls.interface import with_outputs
 from ..calls.saved import report, with_strides
@@ -36,12 +35,11 @@ from .fingerprint import fingerprint
 from .null import Null
 from .sized import SizedProgram, sized_program
 from .stored import Stored
-from .tuning import UNSEEN, Session, choose_configs, choose_kernels, may_choose, tuning_state
+from .tuning import UNSEEN, Session, choose_kernels, may_choose, tuning_state
 
 if TYPE_CHECKING:
     from torch_mlir import ir
 
-    from lamina.targets.base import Backend
 
 ONE_BY_ONE = Options(cuda_graphs=False)
 
@@ -205,7 +203,7 @@ def _compile(graph: Normalized, options: Options, goal: Destination, watch: Watc
     program = replace(with_outputs(program, interface), saved=interface.numbers_of(graph.free))
     keep_kernels(module)
     start = time.perf_counter()
-    program, ready, configs = _custom(program, backend, options, goal, session)
+    program, ready = _launched(program, options, goal)
     seconds["custom kernels"] = time.perf_counter() - start
     empty = goal.device == "cuda" and not any(isinstance(step, Launch) for step in program.steps)
     artifact = Artifact(str(goal.target), b"", ()) if empty else backend.compile(module, ready)
@@ -219,31 +217,26 @@ def _compile(graph: Normalized, options: Options, goal: Destination, watch: Watc
         interface=interface,
         gpu=goal.gpu,
         seconds={**seconds, **artifact.seconds},
-        choices=(*choices, *configs),
+        choices=choices,
     )
 
 
-def _custom(
-    program: Program, backend: "Backend", options: Options, goal: Destination, session: Session
-) -> tuple[Program, Sequence[Any], tuple[TunedChoice, ...]]:
-    """The program with its calls of users' kernels as launches, these kernels, compiled, and tuning's choices for them."""
+def _launched(program: Program, options: Options, goal: Destination) -> tuple[Program, Sequence[Any]]:
+    """Returns the program with its calls of kernels in source as launches, and these kernels, compiled."""
     if goal.device == "cpu":
-        return program, (), ()
+        return program, ()
     from lamina.targets.kernel_calls.user import take
 
-    functions = {kernel.kernel.cache_key: kernel.kernel for kernel in options.kernels}
-    program, choices = choose_configs(program, functions, backend, goal.gpu, options, session)
-    return *take(program, functions, goal.target.gpu), choices
+    return take(program, options.kernels, goal.target.gpu)
 
 
-def users_kernels(module: "ir.Module", graph: Normalized, backend: "Backend", options: Options, goal: Destination) -> Sequence[Any]:
-    """Returns the compiled kernels that the program of a module at the tile level calls and that are given as Triton functions."""
+def source_kernels(module: "ir.Module", graph: Normalized, options: Options, goal: Destination) -> Sequence[Any]:
+    """Returns the compiled kernels in source that the program of a module at the tile level calls."""
     from lamina.passes.plan.program import program_from
 
     with module.context:
         program = with_outputs(program_from(module, goal.device), graph.interface)
-    _, ready, _ = _custom(program, backend, options, goal, UNSEEN)
-    return ready
+    return _launched(program, options, goal)[1]
 
 
 def keep_kernels(module: "ir.Module") -> None:

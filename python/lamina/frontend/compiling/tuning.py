@@ -1,9 +1,8 @@
 """Connects compilations to tuning, which chooses between implementations of hot ops, and reports its choices."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, TypeGuard
 
 import torch
 from torch._dispatch.python import no_python_dispatcher
@@ -14,12 +13,9 @@ from lamina.tune.choice import TunedChoice
 if TYPE_CHECKING:
     from torch_mlir import ir
 
-    from lamina.core.program import Program
     from lamina.targets.base import Backend
     from lamina.tune.question import Answer, Question
     from lamina.tune.store.store import Store
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -64,7 +60,8 @@ def tuning_state(options: Options, gpu: int | None) -> str:
 def choose_kernels(
     module: "ir.Module", backend: "Backend", gpu: int | None, options: Options, session: Session = UNSEEN, before: int = 0
 ) -> tuple[TunedChoice, ...]:
-    """Annotates a module with tuning's choices: at the graph level for hot ops, at the plan level for programs that reduce rows.
+    """Annotates a module with tuning's choices: at the graph level for hot ops and users' kernels, at the plan level for programs
+    that reduce rows.
 
     gpu     its number; None where the program is not for one that is present
     before  how many of the model's ops were asked about already
@@ -72,34 +69,6 @@ def choose_kernels(
     if not may_choose(gpu, options):
         return ()
     from lamina.tune.problems.modules import annotate
-
-    return _asked(partial(annotate, module, backend, gpu, options), session, before)[1]
-
-
-def choose_configs(
-    program: "Program",
-    functions: Mapping[str, Any],
-    backend: "Backend",
-    gpu: int | None,
-    options: Options,
-    session: Session = UNSEEN,
-) -> "tuple[Program, tuple[TunedChoice, ...]]":
-    """Returns the program with users' kernels in the configs that tuning chose.
-
-    functions  those kernels, by key
-    """
-    if not functions or not may_choose(gpu, options):
-        return program, ()
-    from lamina.tune.problems.user_kernels import chosen
-
-    return _asked(partial(chosen, program, functions, backend, gpu, options.tune), session)
-
-
-def _asked(ask: Callable[..., T], session: Session, before: int = 0) -> tuple[T, tuple[TunedChoice, ...]]:
-    """Calls `ask`, which asks tuning, and tells the session of it. Returns its result and tuning's choices.
-
-    before  how many ops were asked about already
-    """
     from lamina.tune.store.store import Store
 
     made: list[TunedChoice] = []
@@ -111,6 +80,7 @@ def _asked(ask: Callable[..., T], session: Session, before: int = 0) -> tuple[T,
         made.append(TunedChoice.of(question, answer))
         session.answered(made[-1])
 
+    store = session.store or Store()
     with no_python_dispatcher():  # under AOTAutograd's dispatcher a library call would take hundreds of host us
-        found = ask(session.store or Store(), heard, asking=asking, watch=session.watch, again=session.again)
-    return found, tuple(made)
+        annotate(module, backend, gpu, options, store, heard, asking=asking, watch=session.watch, again=session.again)
+    return tuple(made)

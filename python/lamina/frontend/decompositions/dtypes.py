@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._decomp import core_aten_decompositions
+from torch._decomp import decomposition_table
 
 from .half import promoted
 
@@ -28,7 +28,7 @@ _LIKE_ARGUMENT = {
 
 
 def _typed(op: Any, dtype: Callable[..., torch.dtype]) -> Callable[..., Tensor]:
-    decomposition = core_aten_decompositions()[op]
+    decomposition = decomposition_table[op]
 
     @wraps(decomposition)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -48,13 +48,13 @@ def _like(i: int) -> Callable[..., torch.dtype]:
 
 def index_fill(x: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
     """Decomposes index_fill by torch's function, which needs a value of the tensor's dtype."""
-    filled: Tensor = core_aten_decompositions()[aten.index_fill.int_Tensor](x, dim, index, value.to(x.dtype))
+    filled: Tensor = decomposition_table[aten.index_fill.int_Tensor](x, dim, index, value.to(x.dtype))
     return filled
 
 
 def _softmax_backward(op: Any) -> Callable[..., Tensor]:
     """Wraps a softmax gradient: on a CPU, eager's op returns the dtype of its incoming gradient."""
-    decomposition = core_aten_decompositions()[op]
+    decomposition = decomposition_table[op]
 
     def run(grad: Tensor, out: Tensor, dim: int, dtype: torch.dtype) -> Any:
         return decomposition(grad, out, dim, grad.dtype if grad.device.type == "cpu" else dtype)

@@ -15,6 +15,8 @@ from ..capture.open_sizes import OpenDims, OpenSizes
 
 @dataclass(frozen=True)
 class _Expected:
+    """A tensor that the caller of an entry point has to pass."""
+
     name: str
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None
@@ -23,6 +25,7 @@ class _Expected:
     requires_grad: bool
 
     def tensor(self) -> Tensor:
+        """Returns an example, uninitialized."""
         made = torch.empty(self.shape, dtype=self.dtype, device=self.device)
         if self.strides is not None:
             made = torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device=self.device)

@@ -108,6 +108,7 @@ class _Recorder:
         self._captured = 0
 
     def backend(self, gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        """Compiles a graph that Dynamo has captured, and notes the graph break before it."""
         reason = getattr(gm, "compile_subgraph_reason", None)
         if reason is not None and reason.graph_break:
             lines = [f"{frame.filename}:{frame.lineno}" for frame in reason.user_stack]
@@ -124,6 +125,7 @@ class _Recorder:
         return run
 
     def compile(self, name: str, gm: fx.GraphModule, inputs: Sequence[Any], **_: Any) -> Callable[..., Any]:
+        """Compiles a forward or a backward graph, and keeps its parts with their ops before fusion."""
         parts: list[Part] = []
         before: dict[int, Unfused] = {}
 
@@ -139,6 +141,7 @@ class _Recorder:
         return run
 
     def guard(self, guards: Any) -> None:
+        """Takes the guards of a compilation; Dynamo calls it as `guard_export_fn`."""
         for guard in guards:
             kind = guard.create_fn_name() if callable(getattr(guard, "create_fn_name", None)) else str(guard.source)
             frame = guard.user_stack[-1] if guard.user_stack else None
@@ -152,6 +155,7 @@ class _Recorder:
         return peaks(again=measure) if gpu is None else gpu_peaks(gpu, again=measure)
 
     def graphs(self, measure: bool) -> Iterator[Graph]:
+        """Yields the report of each part."""
         for name, part, before in self.parts:
             built = part.typical() if isinstance(part, SizedProgram) else part
             if not isinstance(built, Built) or before is None:

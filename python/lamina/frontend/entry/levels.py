@@ -10,7 +10,7 @@ from torch import fx
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 
-from ..compiling.stages import import_linalg, keep_kernels, run_passes, users_kernels, with_users_patterns
+from ..compiling.stages import import_linalg, keep_kernels, run_passes, source_kernels, with_users_patterns
 from ..custom.substitute import with_registered
 from ..fx.destination import destination
 from ..fx.sizes import is_sized, unguarded
@@ -76,7 +76,7 @@ def _lowered(gm: fx.GraphModule, target: str | None, options: Options) -> Iterat
         run_passes(module, reached, level, goal.target, options, {}, verify_each=True)
         reached = level
         yield level, lambda: _text(module)
-    ready = users_kernels(module, graph, backend, options, goal)
+    ready = source_kernels(module, graph, options, goal)
     keep_kernels(module)
     yield from backend.below(module, ready)
 

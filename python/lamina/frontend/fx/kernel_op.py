@@ -44,7 +44,7 @@ def kernel(
     warps, stages   of a kernel in Triton
     threads, shared  of one in CUDA C++: threads of a block along x, y and z, bytes of shared memory that it asks for
     hook     the kernel's parameters for its epilogue and the epilogue's operands, "epilogue operands"; "" for none.
-             lamina-custom-epilogue adds the epilogue
+             lamina-select-kernels adds the epilogue
     outputs  dtype, sizes and strides of each, as `described` writes them
     alternatives  what tuning chooses from, as JSON: call, grid and the launch parameters by the config's text; "" for nothing
     """

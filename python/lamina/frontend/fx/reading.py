@@ -4,13 +4,19 @@ torch.export's (ATen before decomposition)."""
 import inspect
 import math
 import operator
+from collections.abc import Iterable
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 from torch.nn import functional as F
 
+from lamina.core.errors import CompileError
+from lamina.core.sizes import Size
+
 from .aliases import storage
+from .sizes import exact
 
 _SYNONYMS = {
     "truediv": "div", "itruediv": "div", "divide": "div", "true_divide": "div", "imul": "mul", "multiply": "mul", "iadd": "add",
@@ -30,9 +36,28 @@ def value(node: object) -> Tensor | None:
 
 
 def shape(node: object) -> tuple[Any, ...]:
-    """Returns the shape of a node's tensor; () where it is no tensor."""
+    """Returns the shape of a node's tensor, of numbers and expressions, so that comparing shapes adds no guards; () where it is no
+    tensor."""
     found = value(node)
-    return () if found is None else tuple(found.shape)
+    return () if found is None else sizes(found.shape)
+
+
+def sizes(given: Iterable[Any]) -> tuple[Any, ...]:
+    """Returns sizes or strides of a fake tensor as numbers and expressions. One that is no expression of a call's sizes stays as it
+    is."""
+    return tuple(map(_size, given))
+
+
+def is_sized(tensor: Tensor) -> bool:
+    """Returns whether the sizes and strides of a fake tensor are numbers and expressions of the sizes of a call."""
+    return all(isinstance(n, int | Size) for n in (*sizes(tensor.shape), *sizes(tensor.stride())))
+
+
+def _size(given: Any) -> Any:
+    try:
+        return exact(given)
+    except CompileError:
+        return given
 
 
 def name(node: object) -> str:
@@ -86,7 +111,7 @@ def same_elements(node: object) -> fx.Node | None:
     cast = mine.dtype is not other.dtype
     if cast and (name(node) in _RESHAPES or not (mine.dtype.is_floating_point and other.dtype.is_floating_point)):
         return None
-    return source if mine.numel() == other.numel() else None
+    return source if prod(sizes(mine.shape)) == prod(sizes(other.shape)) else None
 
 
 def without_dropout(node: fx.Node) -> fx.Node | None:

@@ -8,8 +8,13 @@ import torch
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
+from lamina.core.errors import CompileError
+from lamina.core.sizes import Size
+
 from .aliases import storage
-from .reading import users, value, writes_to
+from .reading import sizes, users, value, writes_to
+
+aten = torch.ops.aten
 
 _PLACES = ("stack_trace", "nn_module_stack")
 _FAR = 16  # the most nodes whose layout may change after a graft
@@ -31,13 +36,27 @@ class Graft:
     made: list[fx.Node] = field(default_factory=list)
 
     def call(self, target: Callable[..., Any], *args: Any, **kwargs: Any) -> fx.Node:
-        """Inserts a call of an operator, which is valid in Dynamo's graphs too, and computes its fake value."""
+        """Inserts a call of an operator, which is valid in Dynamo's graphs too, and computes its fake value. Symbolic sizes among
+        its arguments become nodes. Raises CompileError for a size that no tensor before the node has."""
+        args, kwargs = fx.node.map_aggregate((args, kwargs), lambda a: self._size(a) if isinstance(a, Size) else a)
         with self.at.graph.inserting_before(self.at):
             node = self.at.graph.call_function(target, args, kwargs)
         self.made.append(node)
         node.meta = {place: self.at.meta[place] for place in _PLACES if place in self.at.meta}
         node.meta[_key(self.at)] = _run(node, self.fake)
         return node
+
+    def _size(self, wanted: Size) -> fx.Node:
+        """Returns a node with the value of a size: one that the graph has, or the size of a tensor that it computes."""
+        for node in self.at.graph.nodes:
+            if node is self.at:
+                break
+            told = node.meta.get(_key(node))
+            if isinstance(told, torch.SymInt) and sizes([told]) == (wanted,):
+                return node
+            if isinstance(told, Tensor) and wanted in (of := sizes(told.shape)):
+                return self.call(aten.sym_size.int, node, of.index(wanted))
+        raise CompileError(f"no tensor has the size {wanted}", remedy="compile per concrete size")
 
     def undo(self, number: int = 0) -> None:
         """Removes the calls from number `number` on."""
@@ -105,9 +124,9 @@ def takes_layout(node: fx.Node, new: Tensor, fake: FakeTensorMode, written: set[
     layout changes. None where the layouts never meet, where a node cannot accept the new layout, or where memory that is shared
     before or after the change is written to. written: the result of `written_memory`."""
     old = value(node)
-    if old is None or old.shape != new.shape or old.dtype is not new.dtype:
+    if old is None or sizes(old.shape) != sizes(new.shape) or old.dtype is not new.dtype:
         return None
-    if old.stride() == new.stride():
+    if sizes(old.stride()) == sizes(new.stride()):
         return {}
     with torch.no_grad(), fake:
         changed = {node: old.as_strided(new.shape, new.stride(), 0)}  # in the same storage, so that aliases stay known
@@ -119,10 +138,10 @@ def takes_layout(node: fx.Node, new: Tensor, fake: FakeTensorMode, written: set[
             continue
         waiting.remove(at)
         mine, found = value(at), _tried(at, changed, fake)
-        if mine is None or found is None or mine.shape != found.shape or len(changed) > _FAR:
+        if mine is None or found is None or sizes(mine.shape) != sizes(found.shape) or len(changed) > _FAR:
             return None
         touched |= {storage(mine), storage(found)}
-        if mine.stride() != found.stride():
+        if sizes(mine.stride()) != sizes(found.stride()):
             changed[at] = found
             waiting.update(users(at))
     return None if written is None or touched & written else changed

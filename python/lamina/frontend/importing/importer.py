@@ -43,6 +43,7 @@ class _Locations(ContextCache):
     """
 
     def dtype_to_type(self, dtype: torch.dtype) -> ir.Type:
+        """Returns the type of elements; torch-mlir has none for uint64, which lies in memory as int64."""
         return super().dtype_to_type(torch.int64 if dtype is torch.uint64 else dtype)
 
     def format_asm_shape(self, shape: torch.Size) -> str:
@@ -50,6 +51,7 @@ class _Locations(ContextCache):
         return ",".join("?" if isinstance(n, Size) else str(n) for n in exact_sizes(shape))
 
     def get_node_location(self, node: fx.Node) -> ir.Location:
+        """Returns the location of the ops that a node becomes."""
         source = source_of(node)
         inner = ir.Location.file(*source, 0, context=self._c) if source else ir.Location.unknown(self._c)
         if node.op != "call_function":
@@ -124,6 +126,7 @@ class _Literals(FxImporterHooks):
     """Emits tensor constants as dense attributes, which every pass can read; large ones are arguments by now (see normalize)."""
 
     def resolve_literal(self, gni: GraphNodeImporter, literal: Any, info: Any) -> ir.Value | None:
+        """Emits a tensor as `torch.vtensor.literal`, half types as f32 with a cast."""
         if not isinstance(literal, Tensor):
             return None
         dtype = literal.dtype
@@ -147,6 +150,7 @@ class _Importer(FxImporter):
     def call(
         self, node: fx.Node, reason: str, operands: Sequence[ir.Value], results: Sequence[ir.Type], template: externs.Template
     ) -> func.CallOp:
+        """Emits a call of an extern, as a private function that carries the template."""
         attributes = {f"graph.{key}": value for key, value in externs.attributes(node, reason, template).items()}
         return self.private("extern", attributes, operands, results)
 

@@ -37,6 +37,7 @@ class _Elements:
         self._node, self._value = node, node.meta["val"]
 
     def of(self, base: fx.Node) -> fx.Node:
+        """Returns the node that reads the elements from `base`: a permutation where they are dense, else an index."""
         held, value = base.meta["val"], self._value
         row = self._view(self._permute(base, _order(held)), [held.numel()])
         start = int(value.storage_offset()) - int(held.storage_offset())

@@ -51,10 +51,12 @@ class _Chain:
 
     @property
     def convolution(self) -> fx.Node:
+        """The convolution that begins the chain."""
         return self.links[0]
 
     @property
     def is_scaled(self) -> bool:
+        """Tells whether a factor is multiplied in."""
         return any(op is aten.mul.Tensor for op, _ in self.steps)
 
 
@@ -205,10 +207,12 @@ class _Maker:
         return self._node(target, operands, {}, torch.broadcast_shapes(*(v.shape for v in values)), values[0].dtype)
 
     def to(self, dtype: torch.dtype, node: fx.Node) -> fx.Node:
+        """Casts a node, unless it has the dtype."""
         value = node.meta["val"]
         return node if value.dtype is dtype else self._node(aten._to_copy.default, (node,), {"dtype": dtype}, value.shape, dtype)
 
     def view(self, node: fx.Node, shape: tuple[int, ...]) -> fx.Node:
+        """Views a node in another shape."""
         return self._node(aten.view.default, (node, list(shape)), {}, shape, node.meta["val"].dtype)
 
     def _node(

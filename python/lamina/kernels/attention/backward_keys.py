@@ -6,6 +6,7 @@ import triton.language as tl
 
 from .dropped import kept
 from .step import masked, rows_of
+from .symbolic import may_end_inside
 from .weights import logarithms, weights
 
 
@@ -22,27 +23,27 @@ def backward_keys(
     deltas,
     d_k,
     d_v,
-    Q: tl.constexpr,
-    K: tl.constexpr,
-    V: tl.constexpr,
-    MASK: tl.constexpr,
-    SUMS: tl.constexpr,
-    GRAD: tl.constexpr,
-    D_K: tl.constexpr,
-    D_V: tl.constexpr,
-    BATCH: tl.constexpr,
-    HEADS: tl.constexpr,
-    GROUP: tl.constexpr,
-    QUERIES: tl.constexpr,
-    KEYS: tl.constexpr,
+    Q,
+    K,
+    V,
+    MASK,
+    SUMS,
+    GRAD,
+    D_K,
+    D_V,
+    BATCH,
+    HEADS,
+    GROUP,
+    QUERIES,
+    KEYS,
     SIZE: tl.constexpr,
     VALUES: tl.constexpr,
     SCALE: tl.constexpr,
     CAUSAL: tl.constexpr,
     HOW: tl.constexpr,
-    BLOCKS: tl.constexpr,
+    BLOCKS,
     DROPS: tl.constexpr,
-    TOGETHER: tl.constexpr,
+    TOGETHER,
     M: tl.constexpr,
     N: tl.constexpr,
     D: tl.constexpr,
@@ -57,9 +58,9 @@ def backward_keys(
     TOGETHER  key heads whose programs run side by side
     All else is as in `backward_queries`.
     """
-    PLACES: tl.constexpr = (KEYS + N - 1) // N
-    KV_HEADS: tl.constexpr = HEADS // GROUP
-    EDGE: tl.constexpr = KEYS % N != 0
+    PLACES = (KEYS + N - 1) // N
+    KV_HEADS = HEADS // GROUP
+    EDGE: tl.constexpr = may_end_inside(KEYS, N)
     first_head = tl.program_id(0) // (PLACES * TOGETHER) * TOGETHER
     wide = min(TOGETHER, BATCH * KV_HEADS - first_head)
     place = tl.program_id(0) - first_head * PLACES
@@ -123,14 +124,14 @@ def backward_keys(
 
 @triton.jit
 def _block(
-    key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, places, start, at, drawn, number, Q: tl.constexpr,
-    GRAD: tl.constexpr, SUMS: tl.constexpr, MASK: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr, SIZE: tl.constexpr,
+    key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, places, start, at, drawn, number, Q,
+    GRAD, SUMS, MASK, QUERIES, KEYS, SIZE: tl.constexpr,
     VALUES: tl.constexpr, SCALE: tl.constexpr, HOW: tl.constexpr, DROPS: tl.constexpr, M: tl.constexpr, D: tl.constexpr,
     E: tl.constexpr, DIAGONAL: tl.constexpr,
 ):  # fmt: skip
     """Adds queries `at` to at + M of a head. DIAGONAL: some of them come before some of the keys. Queries past the end have weight
     zero, and gradients of keys past the end are not stored."""
-    EDGE: tl.constexpr = QUERIES % M != 0
+    EDGE: tl.constexpr = may_end_inside(QUERIES, M)
     rows = at + tl.arange(0, M)
     inside = (places[:, None] < KEYS) & (rows[None, :] < QUERIES)
     hidden, bias = inside & False, tl.zeros(inside.shape, tl.float32)

@@ -6,6 +6,7 @@ import triton.language as tl
 
 from .dropped import kept
 from .step import masked, rows_of
+from .symbolic import is_zero, may_end_inside
 from .weights import logarithms, weights
 
 
@@ -22,27 +23,27 @@ def backward_queries(
     grad,
     d_q,
     deltas,
-    Q: tl.constexpr,
-    K: tl.constexpr,
-    V: tl.constexpr,
-    MASK: tl.constexpr,
-    OUT: tl.constexpr,
-    SUMS: tl.constexpr,
-    GRAD: tl.constexpr,
-    D_Q: tl.constexpr,
-    BATCH: tl.constexpr,
-    HEADS: tl.constexpr,
-    GROUP: tl.constexpr,
-    QUERIES: tl.constexpr,
-    KEYS: tl.constexpr,
+    Q,
+    K,
+    V,
+    MASK,
+    OUT,
+    SUMS,
+    GRAD,
+    D_Q,
+    BATCH,
+    HEADS,
+    GROUP,
+    QUERIES,
+    KEYS,
     SIZE: tl.constexpr,
     VALUES: tl.constexpr,
     SCALE: tl.constexpr,
     CAUSAL: tl.constexpr,
     HOW: tl.constexpr,
-    BLOCKS: tl.constexpr,
+    BLOCKS,
     DROPS: tl.constexpr,
-    TOGETHER: tl.constexpr,
+    TOGETHER,
     M: tl.constexpr,
     N: tl.constexpr,
     D: tl.constexpr,
@@ -57,8 +58,8 @@ def backward_queries(
     deltas     (batch, heads, queries) f32, an output: the dot product of each row of `out` with its gradient
     All else is as in `forward`; the upper-case name of a tensor is its strides.
     """
-    PLACES: tl.constexpr = (QUERIES + M - 1) // M
-    EDGE: tl.constexpr = QUERIES % M != 0
+    PLACES = (QUERIES + M - 1) // M
+    EDGE: tl.constexpr = may_end_inside(QUERIES, M)
     first_head = tl.program_id(0) // (PLACES * TOGETHER) * TOGETHER
     wide = min(TOGETHER, BATCH * HEADS - first_head)
     place = tl.program_id(0) - first_head * PLACES
@@ -101,7 +102,7 @@ def backward_queries(
         for i in range(count):
             acc = _block(
                 acc, queries, grads, log, delta, k, v, mask, rows, start, at * N, drawn, number, K, V, MASK, QUERIES, KEYS, SIZE,
-                VALUES, SCALE, CAUSAL, HOW, DROPS, N, D, E, CAUSAL or KEYS % N != 0,
+                VALUES, SCALE, CAUSAL, HOW, DROPS, N, D, E, CAUSAL or may_end_inside(KEYS, N),
             )  # fmt: skip
             at = tl.load(last - min(i + 1, count - 1))
     else:
@@ -110,7 +111,7 @@ def backward_queries(
                 acc, queries, grads, log, delta, k, v, mask, rows, start, at, drawn, number, K, V, MASK, QUERIES, KEYS, SIZE,
                 VALUES, SCALE, CAUSAL, HOW, DROPS, N, D, E, False,
             )  # fmt: skip
-        if CAUSAL or KEYS % N != 0:
+        if CAUSAL or may_end_inside(KEYS, N):
             for at in range(whole, end, N):
                 acc = _block(
                     acc, queries, grads, log, delta, k, v, mask, rows, start, at, drawn, number, K, V, MASK, QUERIES, KEYS, SIZE,
@@ -124,8 +125,8 @@ def backward_queries(
 
 @triton.jit
 def _block(
-    acc, queries, grads, log, delta, k, v, mask, rows, start, at, drawn, number, K: tl.constexpr, V: tl.constexpr,
-    MASK: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr,
+    acc, queries, grads, log, delta, k, v, mask, rows, start, at, drawn, number, K, V,
+    MASK, QUERIES, KEYS, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr,
     CAUSAL: tl.constexpr, HOW: tl.constexpr, DROPS: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
     EDGE: tl.constexpr,
 ):  # fmt: skip
@@ -134,7 +135,7 @@ def _block(
     inside = (rows[:, None] < QUERIES) & (keys[None, :] < KEYS)
     hidden, bias = inside & False, tl.zeros(inside.shape, tl.float32)
     if HOW == "bool" or HOW == "bias":
-        hidden, bias = masked(mask, rows.to(tl.int64) * MASK[2], keys, inside, MASK[3], HOW, MASK[2] == 0, KEYS)
+        hidden, bias = masked(mask, rows.to(tl.int64) * MASK[2], keys, inside, MASK[3], HOW, is_zero(MASK[2]), KEYS)
     if EDGE:
         hidden |= keys[None, :] >= KEYS
         if CAUSAL:

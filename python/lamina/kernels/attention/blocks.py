@@ -12,11 +12,11 @@ import triton.language as tl
 def blocks(
     mask,
     out,
-    MASK: tl.constexpr,
-    OUT: tl.constexpr,
-    HEADS: tl.constexpr,
-    QUERIES: tl.constexpr,
-    KEYS: tl.constexpr,
+    MASK,
+    OUT,
+    HEADS,
+    QUERIES,
+    KEYS,
     HOW: tl.constexpr,
     CAUSAL: tl.constexpr,
     OFFSET: tl.constexpr,
@@ -36,8 +36,8 @@ def blocks(
     TURNED  queries and keys are swapped in all of this: strides, sizes, lists
     M, N   queries and keys of a block
     """
-    BLOCKS: tl.constexpr = (QUERIES + M - 1) // M
-    COUNT: tl.constexpr = (KEYS + N - 1) // N
+    BLOCKS = (QUERIES + M - 1) // M
+    COUNT = (KEYS + N - 1) // N
     block, of = tl.program_id(0) % BLOCKS, tl.program_id(0) // BLOCKS
     batch, head = (of // HEADS).to(tl.int64), (of % HEADS).to(tl.int64)
     rows = block * M + tl.arange(0, M)

@@ -8,12 +8,12 @@ import triton.language as tl
 def bounds(
     there,
     out,
-    AT: tl.constexpr,
-    OUT: tl.constexpr,
-    HEADS: tl.constexpr,
-    KEYS: tl.constexpr,
-    LOW: tl.constexpr,
-    HIGH: tl.constexpr,
+    AT,
+    OUT,
+    HEADS,
+    KEYS,
+    LOW,
+    HIGH,
     N: tl.constexpr,
 ):
     """Writes the bounds of one sequence or head.

@@ -5,6 +5,7 @@ import triton.language as tl
 
 from .dropped import kept
 from .step import keep_sums, masked, rows_of, step
+from .symbolic import is_zero, may_end_inside
 
 
 @triton.jit
@@ -19,17 +20,17 @@ def forward(
     seed,
     out,
     sums,
-    Q: tl.constexpr,
-    K: tl.constexpr,
-    V: tl.constexpr,
-    MASK: tl.constexpr,
-    OUT: tl.constexpr,
-    SUMS: tl.constexpr,
-    BATCH: tl.constexpr,
-    HEADS: tl.constexpr,
-    GROUP: tl.constexpr,
-    QUERIES: tl.constexpr,
-    KEYS: tl.constexpr,
+    Q,
+    K,
+    V,
+    MASK,
+    OUT,
+    SUMS,
+    BATCH,
+    HEADS,
+    GROUP,
+    QUERIES,
+    KEYS,
     SIZE: tl.constexpr,
     VALUES: tl.constexpr,
     SCALE: tl.constexpr,
@@ -37,11 +38,11 @@ def forward(
     OFFSET: tl.constexpr,
     WINDOW: tl.constexpr,
     HOW: tl.constexpr,
-    BOUNDS: tl.constexpr,
+    BOUNDS,
     ALIBI: tl.constexpr,
-    BLOCKS: tl.constexpr,
+    BLOCKS,
     DROPS: tl.constexpr,
-    TOGETHER: tl.constexpr,
+    TOGETHER,
     M: tl.constexpr,
     N: tl.constexpr,
     D: tl.constexpr,
@@ -69,7 +70,7 @@ def forward(
     TOGETHER      heads whose programs run side by side, as many as the second-level cache holds the keys and values of
     DESCRIPTORS   keys and values are loaded by descriptors (TMA): elements contiguous, all else at multiples of 16 bytes
     """
-    PLACES: tl.constexpr = (QUERIES + M - 1) // M
+    PLACES = (QUERIES + M - 1) // M
     first_head = tl.program_id(0) // (PLACES * TOGETHER) * TOGETHER
     wide = min(TOGETHER, BATCH * HEADS - first_head)
     place = tl.program_id(0) - first_head * PLACES
@@ -131,7 +132,7 @@ def forward(
             acc, most, total = _block(
                 acc, most, total, queries, k, v, mask, rows, at * N, start, first, end, slope, drawn, number, K, V, MASK, QUERIES,
                 KEYS, SIZE, VALUES, SCALE, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS,
-                CAUSAL or WINDOW > 0 or KEYS % N != 0,
+                CAUSAL or WINDOW > 0 or may_end_inside(KEYS, N),
             )  # fmt: skip
             at = tl.load(last - min(i + 1, count - 1))
     else:
@@ -146,7 +147,7 @@ def forward(
                 acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, drawn, number, K, V, MASK, QUERIES, KEYS,
                 SIZE, VALUES, SCALE, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS, False,
             )  # fmt: skip
-        if CAUSAL or KEYS % N != 0 or len(BOUNDS) > 0:
+        if CAUSAL or may_end_inside(KEYS, N) or len(BOUNDS) > 0:
             for at in range(whole, end, N):
                 acc, most, total = _block(
                     acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, drawn, number, K, V, MASK, QUERIES,
@@ -169,9 +170,9 @@ def forward(
 
 @triton.jit
 def _block(
-    acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, drawn, number, K: tl.constexpr, V: tl.constexpr,
-    MASK: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr,
-    CAUSAL: tl.constexpr, OFFSET: tl.constexpr, WINDOW: tl.constexpr, HOW: tl.constexpr, BOUNDS: tl.constexpr,
+    acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, drawn, number, K, V,
+    MASK, QUERIES, KEYS, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr,
+    CAUSAL: tl.constexpr, OFFSET: tl.constexpr, WINDOW: tl.constexpr, HOW: tl.constexpr, BOUNDS,
     ALIBI: tl.constexpr, DROPS: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr, DESCRIPTORS: tl.constexpr,
     EDGE: tl.constexpr,
 ):  # fmt: skip
@@ -180,7 +181,7 @@ def _block(
     inside = (rows[:, None] < QUERIES) & (keys[None, :] < KEYS)
     hidden, bias = inside & False, tl.zeros(inside.shape, tl.float32)
     if HOW == "bool" or HOW == "bias":
-        hidden, bias = masked(mask, rows.to(tl.int64) * MASK[2], keys, inside, MASK[3], HOW, MASK[2] == 0, KEYS)
+        hidden, bias = masked(mask, rows.to(tl.int64) * MASK[2], keys, inside, MASK[3], HOW, is_zero(MASK[2]), KEYS)
     if ALIBI:
         bias += (slope * (keys - start).to(tl.float32))[None, :]  # softmax does not change where all scores of a row are shifted
     if EDGE:

@@ -5,6 +5,7 @@ import triton
 import triton.language as tl
 
 from .step import logarithm, masked, rows_of, step
+from .symbolic import is_zero, may_end_inside
 
 
 @triton.jit
@@ -17,19 +18,19 @@ def split(
     slopes,
     parts,
     logs,
-    Q: tl.constexpr,
-    K: tl.constexpr,
-    V: tl.constexpr,
-    MASK: tl.constexpr,
-    HEADS: tl.constexpr,
-    GROUP: tl.constexpr,
-    QUERIES: tl.constexpr,
-    KEYS: tl.constexpr,
+    Q,
+    K,
+    V,
+    MASK,
+    HEADS,
+    GROUP,
+    QUERIES,
+    KEYS,
     SIZE: tl.constexpr,
     VALUES: tl.constexpr,
     SCALE: tl.constexpr,
     HOW: tl.constexpr,
-    BOUNDS: tl.constexpr,
+    BOUNDS,
     ALIBI: tl.constexpr,
     PARTS: tl.constexpr,
     M: tl.constexpr,
@@ -43,7 +44,7 @@ def split(
     logs   (batch, heads, queries, PARTS) f32: log2 of the sum of exponentials that it is weighted with; -inf where it saw nothing
     M      a power of two that holds GROUP * QUERIES rows, 16 at least; all else as in `forward`
     """
-    KV_HEADS: tl.constexpr = HEADS // GROUP
+    KV_HEADS = HEADS // GROUP
     MIXED: tl.constexpr = HOW == "bias" or ALIBI
     part = tl.program_id(0) % PARTS
     batch = (tl.program_id(0) // (PARTS * KV_HEADS)).to(tl.int64)
@@ -65,7 +66,7 @@ def split(
     acc = tl.zeros((M, E), tl.float32)
     most = tl.full((M,), -float("inf"), tl.float32)
     total = tl.zeros((M,), tl.float32)
-    EDGE: tl.constexpr = KEYS % N != 0 or len(BOUNDS) > 0
+    EDGE: tl.constexpr = may_end_inside(KEYS, N) or len(BOUNDS) > 0
     HIDES: tl.constexpr = EDGE or HOW == "bool"
     first, end = 0, KEYS
     if len(BOUNDS) > 0:  # the same for all heads
@@ -78,7 +79,7 @@ def split(
         inside = there[:, None] & (keys[None, :] < KEYS)
         hidden, bias = inside & False, tl.zeros(inside.shape, tl.float32)
         if HOW != "none":
-            hidden, bias = masked(mask, mask_rows, keys, inside, MASK[3], HOW, MASK[1] == 0 and MASK[2] == 0, KEYS)
+            hidden, bias = masked(mask, mask_rows, keys, inside, MASK[3], HOW, is_zero(MASK[1]) and is_zero(MASK[2]), KEYS)
         if ALIBI:
             bias += slope[:, None] * (keys[None, :] - KEYS).to(tl.float32)
         if EDGE:

@@ -63,7 +63,7 @@ def logarithm(most, total, BIAS: tl.constexpr):
 
 
 @triton.jit
-def keep_sums(sums, rows, most, total, moved, STRIDE: tl.constexpr, QUERIES: tl.constexpr, BIAS: tl.constexpr):
+def keep_sums(sums, rows, most, total, moved, STRIDE, QUERIES, BIAS: tl.constexpr):
     """Stores each row's natural log-sum-exp: infinity for rows that see nothing.
 
     moved  (M,) f32: a shift of all scores of a row, added back
@@ -73,7 +73,7 @@ def keep_sums(sums, rows, most, total, moved, STRIDE: tl.constexpr, QUERIES: tl.
 
 
 @triton.jit
-def masked(mask, rows, columns, inside, STRIDE: tl.constexpr, HOW: tl.constexpr, ONE: tl.constexpr, KEYS: tl.constexpr):
+def masked(mask, rows, columns, inside, STRIDE, HOW: tl.constexpr, ONE: tl.constexpr, KEYS):
     """Loads a mask at (M,) row offsets and (N,) key indices. Returns `hidden` and `bias` for `step`.
 
     inside  (M, N) bool: elements that exist
@@ -94,7 +94,7 @@ def masked(mask, rows, columns, inside, STRIDE: tl.constexpr, HOW: tl.constexpr,
 
 @triton.jit
 def rows_of(
-    x, at, ROW: tl.constexpr, COLUMN: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, N: tl.constexpr, D: tl.constexpr,
+    x, at, ROW, COLUMN, ROWS, COLUMNS: tl.constexpr, N: tl.constexpr, D: tl.constexpr,
     EDGE: tl.constexpr,
 ):  # fmt: skip
     """Loads rows `at` to at + N of a matrix of these strides and sizes, in a block of D columns; zero outside. EDGE: some rows may

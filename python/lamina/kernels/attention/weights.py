@@ -7,7 +7,7 @@ _LOG2_E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
-def logarithms(sums, rows, STEP: tl.constexpr, QUERIES: tl.constexpr, BIAS: tl.constexpr):
+def logarithms(sums, rows, STEP, QUERIES, BIAS: tl.constexpr):
     """Loads the log-sum-exps of (M,) rows, as `weights` takes them. Infinity, which makes weights zero, for rows past the end and
     for those that saw nothing, for which a library may have stored -inf."""
     log = tl.load(sums + rows.to(tl.int64) * STEP, mask=rows < QUERIES, other=float("inf"))

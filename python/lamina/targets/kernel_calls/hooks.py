@@ -27,7 +27,7 @@ PLAIN = '@triton.jit\ndef {name}(value, at, mask, operands):\n    """Nothing fol
 def function_of(name: str, epilogue: str) -> tuple[str, tuple[str, ...]]:
     """Returns the text of the function, with the functions that it calls, and its operands: "x1" for an input, "y1" for an output.
 
-    epilogue  the JSON text that lamina-custom-epilogue has written, or ""
+    epilogue  the JSON text that lamina-select-kernels has written, or ""
     """
     if not epilogue:
         return PLAIN.format(name=name), ()
@@ -76,7 +76,7 @@ class _Function(Expressions):
         if op in CASTS and operands[0] in self.literals:
             return self._full(operands[0], dtype)
         found = self._expression(op, operands, dtype, predicate, op in BESIDE_ONE and self._meets_one(line))
-        assert found is not None, f"lamina-custom-epilogue takes no {op}"
+        assert found is not None, f"lamina-select-kernels takes no {op}"
         return found
 
     def _meets_one(self, line: int) -> bool:

@@ -9,16 +9,17 @@ A kernel in CUDA C++ goes through NVRTC (cuda). One in Triton is called by a gen
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from lamina.core.cuda_source import CudaSource
+from lamina.core.custom_kernel import CustomKernel
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
-from lamina.core.program import ITEM_BYTES, Call, Launch, Program, Ref
-from lamina.core.program_needs import fixed
+from lamina.core.program import ITEM_BYTES, Buffer, Call, Launch, Program, Ref
+from lamina.core.sizes import SizeLike, divisor
 
 from ..triton.compiler import Awaited, CompiledKernel, define, renamed
 from ..triton.printing.printed import HEADER
@@ -45,8 +46,9 @@ class UserKernel:
     arguments  dtype and alignment of each pointer: inputs, then outputs
     outputs    how many of them are outputs
     hook       names of the parameters that receive the epilogue function and its operands; "" where it has none
-    epilogue   the epilogue, as lamina-custom-epilogue has written it
+    epilogue   the epilogue, as lamina-select-kernels has written it
     gluon      the function is in Gluon, Triton's lower-level language
+    divisors   of the symbolic sizes that it computes with, n0, n1, ...: each is a multiple of its divisor
     threads, shared  of kernels in CUDA C++: threads of a block along x, y and z, bytes of dynamic shared memory
     """
 
@@ -62,6 +64,7 @@ class UserKernel:
     hook: str = ""
     epilogue: str = ""
     gluon: bool = False
+    divisors: tuple[int, ...] = ()
 
     @property
     def block(self) -> int:
@@ -80,13 +83,27 @@ class UserKernel:
             above = f"\n\n{text}\n"
             call += f", {function}={self.symbol}_epilogue, {operands}=({''.join(f'{name}, ' for name in taken).rstrip()})"
         header, jit = (_GLUON, "gluon.jit") if self.gluon else (HEADER, "triton.jit")
-        return f"{header}{above}\n\n@{jit}\ndef {self.symbol}({', '.join(names)}):\n    kernel({call})\n"
+        loads = [f"n{i} = tl.multiple_of(tl.load(sizes + {i}), {n})" for i, n in enumerate(self.divisors)]
+        body = "\n    ".join([*loads, f"kernel({call})"])
+        return f"{header}{above}\n\n@{jit}\ndef {self.symbol}({', '.join([*names, *self._sizes])}):\n    {body}\n"
+
+    @property
+    def pointers(self) -> tuple[tuple[str, int], ...]:
+        """Triton's types of its parameters, and the alignment of their memory in bytes."""
+        given = tuple((_POINTER[dtype], align) for dtype, align in self.arguments)
+        return (*given, *((_POINTER["i32"], ALIGNED) for _ in self._sizes))
+
+    @property
+    def _sizes(self) -> list[str]:
+        """The parameter with the symbolic sizes, if there are any."""
+        return ["sizes"] if self.divisors else []
 
 
 def launched(program: Program) -> tuple[Program, list[UserKernel]]:
     """Replaces a program's calls of source kernels by launches. Returns the program and the kernels; identical calls share one."""
     taken = {step.kernel for step in program.steps if isinstance(step, Launch)}
     found: dict[UserKernel, str] = {}
+    buffers, sizes = list(program.buffers), list(program.sizes)
     steps = []
     for step in program.steps:
         if not isinstance(step, Call) or step.reason != REASON:
@@ -98,8 +115,15 @@ def launched(program: Program) -> tuple[Program, list[UserKernel]]:
             name = next(n for n in (stem, *(f"{stem}_{i}" for i in range(1, len(program.steps) + 1))) if n not in taken)
             taken.add(name)
             found[kernel] = name
-        steps.append(_launch(step, kernel, found[kernel]))
-    return replace(program, steps=tuple(steps)), [replace(kernel, symbol=name) for kernel, name in found.items()]
+        launch = _launch(step, kernel, found[kernel])
+        if needed := _sizes(step):
+            place = Ref(len(buffers), 0, "i32", (len(needed),), (1,))
+            buffers.append(Buffer("sizes", len(sizes), 0, ITEM_BYTES["i32"] * len(needed), -1))
+            sizes.append(needed)
+            launch = replace(launch, scratch=(place,))
+        steps.append(launch)
+    program = replace(program, steps=tuple(steps), buffers=tuple(buffers), sizes=tuple(sizes))
+    return program, [replace(kernel, symbol=name) for kernel, name in found.items()]
 
 
 def refs_of(call: Call) -> tuple[Ref, ...]:
@@ -114,9 +138,17 @@ def _kernel(call: Call, program: Program) -> UserKernel:
         symbol=said["name"],
         arguments=arguments,
         outputs=len(call.outs),
+        divisors=tuple(map(divisor, _sizes(call))),
         **{name: said[name] for name in ("key", "call", "warps", "stages")},
         **{name: said[name] for name in ("threads", "shared", "hook", "epilogue", "gluon") if name in said},
     )
+
+
+def _sizes(call: Call) -> tuple[SizeLike, ...]:
+    """Returns the symbolic sizes that a kernel computes with."""
+    said: dict[str, Any] = dict(call.kwargs)
+    found: tuple[SizeLike, ...] = said.get("sizes", ())
+    return found
 
 
 def _checked(ref: Ref, call: Call) -> str:
@@ -127,7 +159,7 @@ def _checked(ref: Ref, call: Call) -> str:
 
 def alignment(ref: Ref) -> int:
     """Returns the known alignment of a tensor in bytes."""
-    return math.gcd(ALIGNED, ref.offset) if isinstance(ref.offset, int) else 1
+    return math.gcd(ALIGNED, divisor(ref.offset))
 
 
 def _launch(call: Call, kernel: UserKernel, symbol: str) -> Launch:
@@ -151,18 +183,17 @@ def _launch(call: Call, kernel: UserKernel, symbol: str) -> Launch:
     )
 
 
-def _elements(ref: Ref) -> int:
+def _elements(ref: Ref) -> SizeLike:
     """Counts a tensor's elements in memory; expanded dimensions count once."""
-    return math.prod(fixed(n, "a tensor") for n, stride in zip(ref.shape, ref.strides, strict=True) if stride != 0)
+    return math.prod(n for n, stride in zip(ref.shape, ref.strides, strict=True) if stride != 0)
 
 
 def compile_user(kernel: UserKernel, function: Any, gpu: Gpu) -> CompiledKernel:
     """Compiles a source kernel to PTX. Raises CompileError with the compiler's message and the user's line where it refuses."""
     if isinstance(function, CudaSource):
         return compile_cuda(kernel, function, gpu)
-    pointers = tuple((_POINTER[dtype], align) for dtype, align in kernel.arguments)
     try:
-        made = to_ptx(defined(kernel, function), pointers, gpu, warps=kernel.warps, stages=kernel.stages)
+        made = to_ptx(defined(kernel, function), kernel.pointers, gpu, warps=kernel.warps, stages=kernel.stages)
     except Exception as error:  # Triton raises what its stages raise
         raise _refusal(error, kernel, function) from error
     jit = "gluon.jit" if kernel.gluon else "triton.jit"
@@ -222,12 +253,12 @@ def _start(function: Any) -> str:
     return f"{function.fn.__code__.co_filename}:{function.fn.__code__.co_firstlineno}"
 
 
-def take(program: Program, functions: Mapping[str, Any], gpu: Gpu) -> tuple[Program, Sequence[Awaited]]:
+def take(program: Program, users: Sequence[CustomKernel], gpu: Gpu) -> tuple[Program, Sequence[Awaited]]:
     """Replaces calls of source kernels by launches. Returns the program and the kernels, to be compiled with all others.
 
-    functions  users' functions, by key
+    users  the users' kernels that the program may call
     """
     program, ours = placed(program, gpu)
     program, kernels = launched(program)
-    found = {**functions, **ours}
+    found = {**{user.kernel.cache_key: user.kernel for user in users}, **ours}
     return program, [Awaited(kernel.symbol, partial(compile_user, kernel, found[kernel.key], gpu)) for kernel in kernels]

@@ -18,9 +18,8 @@ def steps(target: Target, *, round_intermediates: bool, freeze_weights: bool, wi
         fuse=_FUSE,
         tile=options(target=target, round_intermediates=round_intermediates, wide_sizes=wide_sizes),
         choose=(
-            f"lamina-select-kernels{options(target=target, wide_sizes=wide_sizes)}",
+            f"lamina-select-kernels{options(target=target, wide_sizes=wide_sizes, round_intermediates=round_intermediates)}",
             f"lamina-vendor-calls{for_target}",
-            f"lamina-custom-epilogue{options(round_intermediates=round_intermediates)}",
         ),
         launch=(f"lamina-horizontal{for_target}",),
     )

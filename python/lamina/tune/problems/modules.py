@@ -1,4 +1,4 @@
-"""Tunes the problems of kernel families in a module: hot ops at the graph level, programs that reduce rows at the plan level."""
+"""Tunes the problems of kernel families in a module: calls at the graph level, programs that reduce rows at the plan level."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from torch_mlir import ir
 from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.passes.families.choice import CHOICE, Choice
-from lamina.passes.families.select import FAMILIES
+from lamina.passes.families.select import FAMILIES, candidates
 from lamina.passes.families.surroundings import is_open
 from lamina.passes.tile.row_programs import row_problems
 from lamina.targets import Backend
@@ -28,8 +28,8 @@ from .subgraph_extraction import Subgraph
 def annotate(
     module: ir.Module, backend: Backend, index: int, options: Options, store: Store, heard: Heard = ignored, **seen: Unpack[Seen]
 ) -> None:
-    """Writes tuning's choices on the hot ops of a module at the graph level that Lamina's kernels can compute; at the plan level,
-    on the kernel functions that reduce rows.
+    """Writes tuning's choices on the calls of a module at the graph level that a kernel family reads; at the plan level, on the
+    kernel functions that reduce rows.
 
     index  of the GPU that measures, where options.tune allows it
     heard  is told every answer once
@@ -73,15 +73,17 @@ def _open_problems(module: ir.Module, backend: Backend, options: Options) -> Ite
             continue  # chosen already, or without sizes to measure at
         part = extract(problem, rounds)
         if part.key not in asked:
-            asked[part.key] = _question(part, problem.candidates(gpu), gpu)
+            listed = problem.candidates(gpu) if planned else candidates(problem, backend.target)
+            asked[part.key] = _question(part, listed, gpu)
         if (known := asked[part.key]) is not None:
             yield _OpenProblem(part, *known, backend, options, module.context)
 
 
-def _question(part: ModulePart, candidates: Sequence[Choice], gpu: Gpu) -> tuple[Question, Mapping[str, Choice]] | None:
+def _question(part: ModulePart, listed: Sequence[Choice], gpu: Gpu) -> tuple[Question, Mapping[str, Choice]] | None:
     """Returns the question which candidate is fastest: first what is used if nothing is measured, then the reference, then the most
     promising. None without candidates, or where there are no random numbers for the inputs."""
-    if not candidates or any(dtype_of(str(type_.element_type)) is None for type_, _ in part.memory):
+    if not listed or any(dtype_of(element) is None for element, *_ in part.memory):
         return None
-    choices = {str(c): c for c in (part.problem.default(gpu), part.reference, *candidates)}
-    return Question(part.key, part.what, tuple(choices), str(part.reference)), choices
+    reference = part.problem.reference
+    choices = {str(c): c for c in (part.problem.default(gpu), reference, *listed)}
+    return Question(part.key, part.what, tuple(choices), str(reference)), choices

@@ -1,6 +1,5 @@
 """Parts of a module with a choice open: each compiles as a program of its own, once for each candidate."""
 
-import re
 import threading
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -24,28 +23,29 @@ from lamina.targets.levels import pipeline
 from ..revision import digest, revision
 from .inputs import dtype_of, random_tensors
 
-_NUMBER = re.compile(r"_\d+$")  # at the end of names: distinguishes groups that compute the same
 COMPILER = threading.Lock()  # MLIR's bindings are not thread-safe
 
 
 class ModulePart:
-    """A problem with what surrounds it, as a module whose program takes `memory`: (type, strides) of each input.
+    """A problem with what surrounds it, as a module whose program takes `memory`: element type, shape and strides of each input.
 
-    level      of the module
-    reference  the choice whose numbers are trusted
-    key        is equal for equal computations with the same kernels
-    rounds     Lamina's kernels round intermediate values of half types, as eager does
+    level   of the module
+    key     is equal for equal computations with the same kernels
+    rounds  Lamina's kernels round intermediate values of half types, as eager does
     """
 
     level: ClassVar[str]
-    reference: ClassVar[Choice]
 
     def __init__(
-        self, problem: Problem, what: str, module: ir.Module, memory: Sequence[tuple[ir.Type, tuple[int, ...]]], rounds: bool
+        self,
+        problem: Problem,
+        what: str,
+        module: ir.Module,
+        memory: Sequence[tuple[str, Sequence[int], Sequence[int]]],
+        rounds: bool,
     ) -> None:
-        self.problem, self.what = problem, what
+        self.problem, self.what, self.memory = problem, what, memory
         self.text: str = module.operation.get_asm(enable_debug_info=False)
-        self.memory = [(ir.RankedTensorType(type_), strides) for type_, strides in memory]
         self.key = f"{what} {digest(self.text, str(rounds), revision())}"
 
     def mark(self, module: ir.Module, choice: Choice) -> None:
@@ -58,15 +58,10 @@ class ModulePart:
         raise NotImplementedError
 
 
-def plain_name(op: ir.Operation) -> str:
-    """Returns the name of a group or kernel without the number at its end."""
-    return _NUMBER.sub("", ir.StringAttr(op.attributes["sym_name"]).value)
-
-
 def random_inputs(part: ModulePart, device: torch.device) -> list[Tensor]:
     """Returns inputs of a part: random numbers, but where the problem needs certain values."""
-    types = [(dtype_of(str(type_.element_type)), type_.shape, strides) for type_, strides in part.memory]
-    found = random_tensors([(dtype, shape, strides) for dtype, shape, strides in types if dtype is not None], device)
+    typed = [(dtype_of(element), shape, strides) for element, shape, strides in part.memory]
+    found = random_tensors([(dtype, shape, strides) for dtype, shape, strides in typed if dtype is not None], device)
     part.problem.settle(found)
     return found
 
@@ -109,7 +104,7 @@ class BuiltCandidate(BuiltProgram):
             for op in list(module.body.operations):
                 if op.operation.name == "plan.program":
                     op.operation.erase()
-            program, ready = take(program, {}, self.backend.target.gpu)
+            program, ready = take(program, self.options.kernels, self.backend.target.gpu)
             launched = any(isinstance(step, Launch) for step in program.steps)
             artifact = self.backend.compile(module, ready) if launched else Artifact(str(self.backend.target), b"", ())
         self.load(with_needs(program, artifact.needs), artifact)

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
-from lamina.passes.families.choice import MODEL
+from lamina.passes.families.surroundings import plain_name
 from lamina.passes.ir.reading import element_type
 from lamina.passes.space.schedule import bits
 from lamina.passes.tile.row_programs import RowProblem, kernel_functions
 
-from .parts import ModulePart, plain_name
+from .parts import ModulePart
 
 _KERNEL = "kernel"  # name of the function of a part
 
@@ -18,7 +18,7 @@ _KERNEL = "kernel"  # name of the function of a part
 class RowPart(ModulePart):
     """A kernel function as the only kernel of a program. rounds: it rounds intermediate values of half types, as eager does."""
 
-    level, reference = "plan", MODEL
+    level = "plan"
 
     def __init__(self, problem: RowProblem, rounds: bool = False) -> None:
         kernel = problem.kernel
@@ -43,7 +43,8 @@ class RowPart(ModulePart):
         largest = max(map(ir.RankedTensorType, tensors), key=lambda t: math.prod(t.shape) * bits(str(t.element_type)))
         what = f"{plain_name(kernel)} {'x'.join(map(str, largest.shape))} {largest.element_type}"
         strides = [tuple(t.get_strides_and_offset()[0]) for t in types[: len(given)]]
-        super().__init__(problem, what, module, list(zip(tensors, strides, strict=False)), rounds)
+        memory = [(str(t.element_type), t.shape, s) for t, s in zip(map(ir.RankedTensorType, tensors), strides, strict=False)]
+        super().__init__(problem, what, module, memory, rounds)
 
     def carriers(self, module: ir.Module) -> Sequence[ir.Operation]:
         """Returns the function."""

@@ -1,5 +1,7 @@
 """Serializes tuning records as JSON, the format of the store, of exported files, and of the answers that ship with Lamina.
 
+A store also has "running": the marks of candidates that are being run for the first time.
+
 {"format": "lamina-tune", "version": 1, "answers": [{"key": ..., "device": ..., "versions": ..., "what": ...,
  "candidates": [...], "measured": ..., "pin": ..., "seconds": {...}, "dropped": {...}, "time": "2026-11-22T04:00:00+00:00"}]}
 """
@@ -7,7 +9,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +21,18 @@ from ..question import Answer, Identity, Question
 
 VERSION = 1
 _FORMAT = "lamina-tune"
+_BEGIN = f'{{\n "format": "{_FORMAT}"'
 _TEXTS = ("key", "device", "versions", "what", "measured", "pin", "time")
+
+
+Key = tuple[str, str, str]
+"""(question's key, device, versions)."""
+Mark = tuple[str, str, str, str, str, int]
+"""A candidate that a process runs: (question's key, device, versions, candidate, host, process)."""
+
+
+class Damaged(CompileError):
+    """Text that begins as `dump` begins, and is not what it returned."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +47,12 @@ class Record:
     @property
     def id(self) -> str:
         """A short name for people to type."""
-        parts = (self.question.key, self.identity.device, self.identity.versions)
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+        return hashlib.sha256("\0".join(self.key).encode()).hexdigest()[:12]
+
+    @property
+    def key(self) -> Key:
+        """What an answer is found by."""
+        return self.question.key, self.identity.device, self.identity.versions
 
 
 def now() -> datetime:
@@ -76,33 +93,47 @@ def from_json(data: Any) -> Record:
     return Record(Question(key, what, candidates), Identity(device, versions), answer, moment)
 
 
-def dump(records: Iterable[Record]) -> str:
-    """Returns records as text, in an order that depends on their questions and identities alone."""
+def dump(records: Iterable[Record], running: Sequence[Mark] = ()) -> str:
+    """Returns records as text, in an order that depends on their questions and identities alone, and marks, if there are any."""
     ordered = sorted(records, key=lambda r: (r.identity.device, r.identity.versions, r.question.key))
     document = {"format": _FORMAT, "version": VERSION, "answers": [to_json(r) for r in ordered]}
-    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(document | ({"running": running} if running else {}), indent=1, ensure_ascii=False) + "\n"
+
+
+def document(text: str, file: Path) -> dict[str, Any]:
+    """Reads what `dump` returned as JSON. Raises CompileError, naming the file, for anything else."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        kind = Damaged if text.startswith(_BEGIN) else CompileError
+        raise kind(f"this is no export of tuning: {error}", where=str(file)) from error
+    if not isinstance(found, dict) or found.get("format") != _FORMAT:
+        raise CompileError("this is no export of tuning", where=str(file), remedy="lamina tune export FILE writes one")
+    if found.get("version") != VERSION:
+        message = f"tuning in format {found.get('version')}, this Lamina reads format {VERSION}"
+        remedy = "tune again with this version, or export with one that writes it"
+        raise CompileError(message, where=str(file), remedy=remedy)
+    if not isinstance(found.get("answers"), list):
+        raise Damaged("an answer is damaged: they are no list", where=str(file))
+    return found
 
 
 def parse(text: str, file: Path) -> list[Record]:
-    """Reads what `dump` returned. Raises CompileError, naming the file, for anything else."""
+    """Returns the records in what `dump` returned. Raises CompileError, naming the file, for anything else."""
     try:
-        document = json.loads(text)
+        return [from_json(entry) for entry in document(text, file)["answers"]]
     except ValueError as error:
-        raise CompileError(f"this is no export of tuning: {error}", where=str(file)) from error
-    if not isinstance(document, dict) or document.get("format") != _FORMAT:
-        raise CompileError("this is no export of tuning", where=str(file), remedy="lamina tune export FILE writes one")
-    if document.get("version") != VERSION:
-        raise other_version(file, document.get("version"))
-    try:
-        return [from_json(entry) for entry in document["answers"]]
-    except (ValueError, KeyError, TypeError) as error:
         raise CompileError(f"an answer is damaged: {error}", where=str(file)) from error
 
 
-def other_version(file: Path, found: object) -> CompileError:
-    """Returns the error for a file of another format version."""
-    message = f"tuning in format {found}, this Lamina reads format {VERSION}"
-    return CompileError(message, where=str(file), remedy="tune again with this version, or export with one that writes it")
+def find(records: Iterable[Record], which: str) -> Record:
+    """Returns the record named by its key, its id or a prefix of the id. Raises CompileError for none or several."""
+    found = [r for r in records if r.question.key == which or r.id.startswith(which)]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise CompileError(f"the store has no answer {which!r}", remedy="lamina tune show lists them")
+    raise CompileError(f"{which!r} names {len(found)} answers", remedy=f"one of {', '.join(r.id for r in found)}")
 
 
 def merged(ours: Record, theirs: Record) -> Record:

@@ -1,45 +1,64 @@
-"""Stores answers in one SQLite file that any number of processes read and write.
+"""Stores answers in one file that any number of processes read and write, and whose text is that of an export.
 
 An answer is found by its question's key, the device and the versions it was measured with. It names candidates only, never code,
 and a name that is not among a question's candidates is ignored: another user's store can make a program slower, not wrong.
+
+The file is replaced as a whole, under a lock of all that write: those that read need no lock, and never see half of it.
 """
 
+import fcntl
 import hashlib
 import json
 import logging
 import os
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import TypeVar
+from socket import gethostname
+from typing import Any, TypeVar
 
 import platformdirs
 
 from lamina.core.errors import CompileError
 
 from ..question import Answer, Identity, Question
-from . import marks, rows
-from .database import is_damage, move_aside, opened
-from .records import Record, dump, merged, now, parse
+from .records import Damaged, Key, Mark, Record, document, dump, find, from_json, merged, now, parse
 
 _log = logging.getLogger("lamina")
 T = TypeVar("T")
-U = TypeVar("U")
 
 
 def default_path() -> Path:
-    """Returns LAMINA_TUNE_STORE, else `lamina/tuning.sqlite` in the user's data folder (XDG_DATA_HOME or ~/.local/share)."""
+    """Returns LAMINA_TUNE_STORE, else `lamina/tuning.json` in the user's data folder (XDG_DATA_HOME or ~/.local/share)."""
     given = os.environ.get("LAMINA_TUNE_STORE")
-    return Path(given) if given else Path(platformdirs.user_data_dir("lamina")) / "tuning.sqlite"
+    return Path(given) if given else Path(platformdirs.user_data_dir("lamina")) / "tuning.json"
+
+
+@dataclass
+class _Held:
+    """What a store's file holds: records, and marks of candidates that are being run for the first time. A mark that outlives its
+    process shows that the candidate ended it."""
+
+    records: dict[Key, Record] = field(default_factory=dict)
+    running: list[Mark] = field(default_factory=list)
+
+    def died(self, key: Key) -> list[Mark]:
+        """Returns the marks of a question whose process, on this host, has ended. Those of other hosts cannot be checked."""
+        return [mark for mark in self.running if mark[:3] == key and mark[4] == gethostname() and not _is_alive(mark[5])]
+
+    def forget(self, key: Key) -> None:
+        """Removes what `died` returns."""
+        died = self.died(key)
+        self.running = [mark for mark in self.running if mark not in died]
 
 
 class Store:
     """The answers in a file, which is created when the first is put.
 
     A file that cannot be read, is of another version or is damaged counts as empty; one that cannot be written keeps its answers.
-    Each case causes one warning, no error. A damaged file is moved aside.
+    Each case causes one warning, no error. A damaged file is moved aside by the next that writes.
     """
 
     def __init__(self, path: Path | str | None = None) -> None:
@@ -47,12 +66,14 @@ class Store:
         self._warned: set[str] = set()
 
     def get(self, key: str, identity: Identity) -> Answer | None:
-        """Returns what is known of the question with this key; None for nothing."""
-
-        def work(connection: sqlite3.Connection) -> Answer | None:
-            return rows.known(connection, (key, identity.device, identity.versions))
-
-        return self._read(work, None)
+        """Returns what is known of the question with this key, with candidates that ended their process among the dropped; None for
+        nothing."""
+        held, place = self._read(), (key, identity.device, identity.versions)
+        found = held.records.get(place)
+        answer = found.answer if found else Answer("")
+        died = dict.fromkeys(mark[3] for mark in held.died(place))
+        more = tuple((name, "it ended the process") for name in died if name not in dict(answer.dropped))
+        return replace(answer, dropped=answer.dropped + more) if found or more else None
 
     def state(self, identity: Identity) -> str:
         """Returns a digest of all answers under this identity, "" where there are none: compilations with equal states choose
@@ -65,43 +86,43 @@ class Store:
     def put(self, question: Question, identity: Identity, answer: Answer) -> bool:
         """Stores what was measured; a pin stays. Returns False where the file cannot be written."""
 
-        def work(connection: sqlite3.Connection) -> None:
-            key = (question.key, identity.device, identity.versions)
-            old = rows.get(connection, key)
-            marks.forget(connection, key)  # their candidates are dropped in the answer, which came from `get`
-            pin = old.answer.pin if old and old.answer.pin in question.candidates else ""
-            rows.put(connection, Record(question, identity, replace(answer, pin=pin), now()))
+        def change(held: _Held) -> None:
+            new = Record(question, identity, answer, now())
+            held.forget(new.key)  # their candidates are dropped in the answer, which came from `get`
+            pin = held.records[new.key].answer.pin if new.key in held.records else ""
+            kept = pin if pin in question.candidates else ""
+            held.records[new.key] = replace(new, answer=replace(answer, pin=kept))
 
-        return self._put(work)
+        return self._put(change)
 
     def takes(self) -> bool:
         """Returns whether the file, which is created, can be written; a warning gives the reason if not."""
-        return self._put(lambda connection: None)
+        return self._put(lambda held: None)
 
     @contextmanager
     def trying(self, key: str, identity: Identity, candidate: str) -> Iterator[None]:
         """Surrounds a candidate's first run: if that ends the process, other processes find the candidate dropped."""
-        place = (key, identity.device, identity.versions)
-        marked = self._put(lambda connection: marks.begin(connection, place, candidate))
+        mark = (key, identity.device, identity.versions, candidate, gethostname(), os.getpid())
+        marked = self._put(lambda held: held.running.append(mark))
         try:
             yield
         finally:
             if marked:
-                self._put(lambda connection: marks.end(connection, place, candidate))
+                self._put(lambda held: held.running.remove(mark) if mark in held.running else None)
 
     def records(self) -> list[Record]:
-        """Returns all answers."""
-        return self._read(lambda connection: list(rows.every(connection)), [])
+        """Returns all answers, in an order that depends on their questions and identities alone."""
+        return list(self._read().records.values())
 
     def find(self, which: str) -> Record:
         """Returns the answer named by its key, its id or a prefix of the id. Raises CompileError for none or several."""
-        return rows.find(self.records(), which)
+        return find(self.records(), which)
 
     def pin(self, which: str, candidate: str) -> Record:
         """Fixes the choice of one answer, named as for `find`. Raises CompileError for a candidate that was dropped or does not
         exist."""
 
-        def change(record: Record) -> Record:
+        def pinned(record: Record) -> Record:
             why = dict(record.answer.dropped).get(candidate)
             if why is not None:
                 raise CompileError(f"{candidate!r} was dropped: {why}", remedy=f"lamina tune clear {record.id} forgets that")
@@ -110,7 +131,7 @@ class Store:
                 raise CompileError(f"{record.question.what} has no candidate {candidate!r}", remedy=f"one of {known}")
             return replace(record, answer=replace(record.answer, pin=candidate), time=now())
 
-        return self._change(which, change)
+        return self._change(which, pinned)
 
     def unpin(self, which: str) -> Record:
         """Removes the pin of one answer: the measured choice holds again."""
@@ -119,15 +140,15 @@ class Store:
     def clear(self, which: str = "") -> int:
         """Deletes one answer, or all. Returns how many."""
 
-        def work(connection: sqlite3.Connection) -> int:
-            records = [rows.find(rows.every(connection), which)] if which else list(rows.every(connection))
-            if which:
-                rows.delete(connection, rows.key_of(records[0]))
-            else:
-                rows.delete_all(connection)
-            return len(records)
+        def change(held: _Held) -> int:
+            gone = [find(held.records.values(), which).key] if which else list(held.records)
+            for key in gone:
+                del held.records[key]
+                held.forget(key)
+            held.running = held.running if which else []
+            return len(gone)
 
-        return self._must_write(work)
+        return self._must_update(change)
 
     def export(self) -> str:
         """Returns all answers as text that Store.merge reads: the same answers give the same text."""
@@ -136,77 +157,86 @@ class Store:
     def merge(self, file: Path) -> tuple[int, int]:
         """Merges the answers of an export or of another store: those to new questions, pinned ones, newer ones. Returns how many it
         took and how many it left. Raises CompileError, naming the file, for anything else or another version."""
-        records = read(file)
+        try:
+            theirs = parse(file.read_text(), file)
+        except (OSError, UnicodeDecodeError) as error:
+            raise CompileError(f"cannot be read: {getattr(error, 'strerror', None) or error}", where=str(file)) from error
 
-        def work(connection: sqlite3.Connection) -> int:
-            taken = 0
-            for theirs in records:
-                ours = rows.get(connection, rows.key_of(theirs))
-                best = merged(ours, theirs) if ours else theirs
-                if best != ours:
-                    rows.put(connection, best)
-                    taken += 1
+        def change(held: _Held) -> int:
+            best = {r.key: merged(held.records[r.key], r) if r.key in held.records else r for r in theirs}
+            taken = sum(held.records.get(key) != record for key, record in best.items())
+            held.records |= best
             return taken
 
-        taken = self._must_write(work)
-        return taken, len(records) - taken
+        taken = self._must_update(change)
+        return taken, len(theirs) - taken
 
-    def _put(self, work: Callable[[sqlite3.Connection], object]) -> bool:
-        """Runs `work` in a transaction. Returns False, after a warning, where the file cannot be written."""
-        try:
-            return self._write(lambda connection: (work(connection),), None) is not None
-        except CompileError as error:
-            self._warn("is not used", error.message)
-            return False
-
-    def _change(self, which: str, change: Callable[[Record], Record]) -> Record:
-        def work(connection: sqlite3.Connection) -> Record:
-            record = change(rows.find(rows.every(connection), which))
-            rows.put(connection, record)
+    def _change(self, which: str, new: Callable[[Record], Record]) -> Record:
+        def change(held: _Held) -> Record:
+            record = new(find(held.records.values(), which))
+            held.records[record.key] = record
             return record
 
-        return self._must_write(work)
+        return self._must_update(change)
 
-    def _must_write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        done = self._write(lambda connection: (work(connection),), None)
-        if done is None:
-            raise CompileError("the store cannot be written", where=str(self.path), remedy="set LAMINA_TUNE_STORE to another file")
-        return done[0]
-
-    def _read(self, work: Callable[[sqlite3.Connection], T], otherwise: U) -> T | U:
+    def _read(self) -> _Held:
+        """Returns what the file holds; nothing, after a warning, where it cannot be used."""
         try:
-            return self._attempt(lambda: _work_in(self.path, work, otherwise), otherwise, "cannot be read")
+            return self._load()
         except CompileError as error:
             self._warn("is not used", error.message)
-            return otherwise
+        except OSError as error:
+            self._warn("cannot be read", error)
+        return _Held()
 
-    def _write(self, work: Callable[[sqlite3.Connection], T], otherwise: U) -> T | U:
-        def run() -> T:
-            with opened(self.path, create=True) as connection:
-                assert connection is not None
-                return work(connection)
+    def _put(self, change: Callable[[_Held], object]) -> bool:
+        """Updates the file. Returns False, after a warning, where it cannot be used or written."""
+        try:
+            self._update(change)
+        except CompileError as error:
+            self._warn("is not used", error.message)
+        except OSError as error:
+            self._warn("cannot be written", error)
+        else:
+            return True
+        return False
 
-        return self._attempt(run, otherwise, "cannot be written")
+    def _must_update(self, change: Callable[[_Held], T]) -> T:
+        try:
+            return self._update(change)
+        except OSError as error:
+            self._warn("cannot be written", error)
+            remedy = "set LAMINA_TUNE_STORE to another file"
+            raise CompileError("the store cannot be written", where=str(self.path), remedy=remedy) from error
 
-    def _attempt(self, work: Callable[[], T], otherwise: U, failing: str) -> T | U:
-        """Runs `work`, and once more where the file was damaged and has been moved aside."""
-        for _ in range(2):
+    def _load(self) -> _Held:
+        """Raises CompileError for a file of another kind or version, Damaged for a damaged one, OSError."""
+        try:
+            text = self.path.read_text(errors="replace")
+        except FileNotFoundError:
+            return _Held()
+        records, running = _parsed(text, self.path) if text else ((), ())
+        return _Held({r.key: r for r in records}, list(running))
+
+    def _update(self, change: Callable[[_Held], T]) -> T:
+        """Replaces the file by one with changed contents. Raises as `_load`, but moves a damaged file aside."""
+        path = self.path.resolve()  # the file behind a link
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(f"{path}.lock", "a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
             try:
-                return work()
-            except sqlite3.Error as error:
-                if not is_damage(error):
-                    self._warn(failing, error)
-                    return otherwise
-                try:
-                    if aside := move_aside(self.path):
-                        _log.warning("lamina: the store of tuning %s is damaged: moved to %s, a new one begins", self.path, aside)
-                except OSError as reason:
-                    self._warn("is damaged and cannot be moved aside", reason)
-                    return otherwise
-            except OSError as error:
-                self._warn(failing, error)
-                return otherwise
-        return otherwise
+                held = self._load()
+            except Damaged:
+                held, number = _Held(), 1
+                while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
+                    number += 1
+                os.rename(path, aside)
+                _log.warning("lamina: the store of tuning %s is damaged: moved to %s, a new one begins", self.path, aside)
+            result = change(held)
+            new = path.with_name(f"{path.name}.new")
+            new.write_text(dump(held.records.values(), held.running))
+            os.replace(new, path)
+        return result
 
     def _warn(self, what: str, error: object) -> None:
         if what not in self._warned:
@@ -215,18 +245,25 @@ class Store:
             _log.warning("lamina: the store of tuning %s %s (%s): set LAMINA_TUNE_STORE to another file", self.path, what, reason)
 
 
-def read(file: Path) -> list[Record]:
-    """Returns the answers of an export or a store, whose file is not changed. Raises CompileError, naming the file, for anything
-    else."""
+@lru_cache(4)
+def _parsed(text: str, path: Path) -> tuple[tuple[Record, ...], tuple[Mark, ...]]:
+    """Returns the records and marks in a store's text. Answers that read wrong, such as one edited by hand, are left out, with a
+    warning."""
+    found, records = document(text, path), []
+    for entry in found["answers"]:
+        try:
+            records.append(from_json(entry))
+        except ValueError:
+            _log.warning("lamina: an answer of the store of tuning reads wrong and is ignored: %.80s", entry)
+    marks: Any = (tuple(mark) for mark in found.get("running", ()) if isinstance(mark, list) and len(mark) == 6)
+    return tuple(records), tuple(marks)
+
+
+def _is_alive(process: int) -> bool:
     try:
-        data = file.read_bytes()
-        if data.startswith(b"SQLite format 3\0"):
-            return _work_in(file, lambda connection: list(rows.every(connection)), [])
-        return parse(data.decode(), file)
-    except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
-        raise CompileError(f"cannot be read: {getattr(error, 'strerror', None) or error}", where=str(file)) from error
-
-
-def _work_in(path: Path, work: Callable[[sqlite3.Connection], T], otherwise: U) -> T | U:
-    with opened(path) as connection:
-        return work(connection) if connection else otherwise
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # alive, but another user's
+        return True
+    return True

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._decomp import core_aten_decompositions
+from torch._decomp import decomposition_table
 
 from .random import memory_order, turned_back
 
@@ -91,7 +91,7 @@ def _end(size: Sequence[int], stride: Sequence[int], offset: int) -> int:
 
 def _with_a_list(op: Any) -> Callable[..., Any]:
     """Wraps torch's own decomposition: a 0-d index becomes a list of one."""
-    decomposition = core_aten_decompositions()[op]
+    decomposition = decomposition_table[op]
 
     def run(x: Tensor, dim: int, index: Tensor, *args: Any, **kwargs: Any) -> Any:
         return decomposition(x, dim, index.reshape(-1), *args, **kwargs)

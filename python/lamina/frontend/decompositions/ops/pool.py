@@ -61,6 +61,7 @@ class _Window:
         return torch.constant_pad_nd(x, widths, value) if any(widths) else x
 
     def tap(self, padded: Tensor, at: Sequence[int]) -> Tensor:
+        """Returns the elements of a padded image that one tap reads, in the shape of the result."""
         for i, k in enumerate(at):
             start = k * self.dilation[i]
             end = start + (self.out[i] - 1) * self.stride[i] + 1

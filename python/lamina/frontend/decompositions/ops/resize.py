@@ -88,6 +88,7 @@ class _Window:
 
     @staticmethod
     def of(axis: _Resized, dtype: torch.dtype, device: torch.device) -> "_Window":
+        """Finds the smallest window that covers every reader of every element."""
         taps = axis.read(dtype, device)
         results = np.arange(axis.out)
         first, last = np.full(axis.size, axis.out), np.full(axis.size, -1)
@@ -103,6 +104,7 @@ class _Window:
         return _Window(step, back, min(int((last - base + back)[is_read].max()) + 1, axis.out))
 
     def start(self, i: Tensor, out: int) -> Tensor:
+        """Returns the first result that reads element i, where `out` results exist."""
         return (_floor(i * self.step) - self.back).clip(0, out - self.length)
 
 

@@ -1,5 +1,5 @@
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-custom-epilogue)' --split-input-file | FileCheck %s
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-custom-epilogue{round-intermediates=true})' --split-input-file | FileCheck %s --check-prefix=ROUND
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-kernels)' --split-input-file | FileCheck %s
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-select-kernels{round-intermediates=true})' --split-input-file | FileCheck %s --check-prefix=ROUND
 
 // A bias and a relu are computed in the kernel, which reads the bias by the column.
 // CHECK-LABEL: func.func @bias
@@ -58,4 +58,16 @@ func.func @apart(%x: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
     "graph.yield"(%5) : (tensor<4x4xf32>) -> ()
   }) {sym_name = "turn"} : (tensor<4x4xf32>) -> tensor<4x4xf32>
   return %2, %4 : tensor<4x4xf32>, tensor<4x4xf32>
+}
+
+// -----
+
+// A user's kernel is compiled with the config that is chosen, by default the first; then it lists none any more.
+// CHECK-LABEL: func.func @configs
+// CHECK-NEXT: "graph.kernel"(%arg0) {callee = "lamina.kernel.default", kwargs = {call = "a", grid = [4, 1, 1], hook = "", warps = 4 : i64}
+// CHECK-NEXT: "graph.kernel"(%arg0) {callee = "lamina.kernel.default", kwargs = {call = "b", grid = [2, 1, 1], hook = "", warps = 8 : i64}
+func.func @configs(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %0 = "graph.kernel"(%x) {callee = "lamina.kernel.default", kwargs = {call = "a", grid = [4, 1, 1], hook = "", warps = 4 : i64, alternatives = "{\22N=1\22: {\22call\22: \22a\22, \22grid\22: [4, 1, 1], \22warps\22: 4}, \22N=2\22: {\22call\22: \22b\22, \22grid\22: [2, 1, 1], \22warps\22: 8}}"}, needs = [array<i64: 1>], strides = [array<i64: 1>]} : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = "graph.kernel"(%x) {callee = "lamina.kernel.default", graph.choice = {kernel = "custom", config = "N=2"}, kwargs = {call = "a", grid = [4, 1, 1], hook = "", warps = 4 : i64, alternatives = "{\22N=1\22: {\22call\22: \22a\22, \22grid\22: [4, 1, 1], \22warps\22: 4}, \22N=2\22: {\22call\22: \22b\22, \22grid\22: [2, 1, 1], \22warps\22: 8}}"}, needs = [array<i64: 1>], strides = [array<i64: 1>]} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0, %1 : tensor<4xf32>, tensor<4xf32>
 }

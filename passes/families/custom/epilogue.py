@@ -1,73 +1,59 @@
-"""lamina-custom-epilogue: fuses the pointwise group after a user's kernel into it, where the kernel has a hook for that."""
+"""Fuses pointwise groups into the kernels in source whose results they read, where the kernels have a hook for that.
+
+The group that first reads a kernel's result, directly or through reshapes, and the kernel become one graph.kernel. It also takes
+the group's other operands, and returns the group's results, and the kernel's own result where others read that. The group must be
+pointwise: each of its results has as many elements as the kernel's, and each element reads that of the kernel at the same place.
+`epilogue` holds the computation as JSON: lines of scalar expressions (targets/kernel_calls/hooks.py).
+
+    %0 = "graph.kernel"(%x) {callee = "lamina.kernel.default", kwargs = {hook = "epilogue operands", ...}, ...}
+    %1 = "graph.group"(%0, %bias) ({ add ; relu })
+ -> %1 = "graph.kernel"(%x, %bias) {callee = "lamina.kernel.default", kwargs = {epilogue = "...", fused = [...], ...}, ...}
+"""
 
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from math import prod
-from typing import Any, ClassVar
+from typing import Any
 
 from torch_mlir import ir
 
 from lamina.core.layout import Layout
 
-from ..infra.base import Pass
-from ..ir.affine import Affine, Axis, SplitAxis, offset, row_major
-from ..ir.expressions import HALF, Apply, Const, Expr, Load, missing
-from ..ir.locations import fused, model_ops
-from ..ir.reading import Untraceable, compute_type, element_type, shape_of
-from ..ir.views import RESHAPES
-from ..space.contraction import EPILOGUE, Unfit
-from ..space.direct_convolution import WINDOW
-from ..trace.trace import Tracer
-from .choice import CHOICE
-from .grouped_products import GROUPED
-from .surroundings import kernels, strides_of
+from ...ir.affine import Affine, Axis, SplitAxis, offset, row_major
+from ...ir.expressions import HALF, Apply, Const, Expr, Load, missing
+from ...ir.locations import fused, model_ops
+from ...ir.reading import Untraceable, compute_type, element_type, shape_of
+from ...ir.views import RESHAPES
+from ...space.contraction import EPILOGUE, Unfit
+from ...space.direct_convolution import WINDOW
+from ...trace.trace import Tracer
+from ..choice import CHOICE
+from ..surroundings import kernels, strides_of
 
-_KERNELS = ("lamina.kernel.default", GROUPED)
 _STORED = ("f16", "bf16", "f32", "i1", "i8", "i16", "i32", "i64")
 _SIGNED = range(6)  # comparisons of integers
 _SPLITS = 8  # splits of axes that are tried at most
 
 
-@dataclass(frozen=True)
-class CustomEpilogue(Pass):
-    """Compute pointwise groups in the kernels of users whose results they read.
+def fuse_epilogues(module: ir.Module, round_half: bool) -> None:
+    """Fuses into each kernel with a hook, in place, the pointwise group that first reads its result.
 
-    Before: @main holds groups and calls. After: a user's graph.kernel that has a hook, and the group that first reads its
-    result, directly or through reshapes, are one call. It also takes the group's other operands, and returns the group's results,
-    and the kernel's own result where others read that. The group must be pointwise: each of its results has as many elements as
-    the kernel's, and each element reads that of the kernel at the same place. `epilogue` holds the computation as JSON: lines of
-    scalar expressions (targets/kernel_calls/hooks.py).
-
-        %0 = "graph.kernel"(%x) {callee = "lamina.kernel.default", kwargs = {hook = "epilogue operands", ...}, ...}
-        %1 = "graph.group"(%0, %bias) ({ add ; relu })
-     -> %1 = "graph.kernel"(%x, %bias) {callee = "lamina.kernel.default", kwargs = {epilogue = "...", fused = [...], ...}, ...}
-
-    round-intermediates  round values that eager would store in a half type to that type
+    round_half  round values that eager would store in a half type to that type
     """
-
-    name: ClassVar[str] = "lamina-custom-epilogue"
-    round_intermediates: bool = False
-
-    def run(self, module: ir.Module) -> None:
-        """Fuses each call that has a hook with its reader, where the kernel can compute that."""
-        for op in reversed(kernels(module)):  # the last kernel that a group reads takes it: all other results are there by then
-            if not _has_hook(op) or (found := _reader(op)) is None:
-                continue
+    for op in reversed(kernels(module)):  # the last kernel that a group reads takes it: all other results are there by then
+        if (found := epilogue_of(op)) is not None:
             with suppress(Unfit, Untraceable):
-                _fuse(op, *found, self.round_intermediates)
+                _fuse(op, *found, round_half)
 
 
-def _has_hook(op: ir.Operation) -> bool:
-    if ir.StringAttr(op.attributes["callee"]).value not in _KERNELS or len(op.results) != 1 or "dtypes" in op.attributes:
-        return False
+def epilogue_of(op: ir.Operation) -> tuple[ir.Value, ir.Operation] | None:
+    """Returns the first group that reads the result of a graph.kernel with a hook, and the value that it reads: the result, or its
+    only user, a reshape; None without a hook, and where the kernel has an epilogue already."""
     given = {named.name: named.attr for named in op.attributes["kwargs"]}
-    return bool(given["hook"].value) and "epilogue" not in given
-
-
-def _reader(op: ir.Operation) -> tuple[ir.Value, ir.Operation] | None:
-    """Returns the first group that reads the result of a call, and the value it reads: the result, or its only user, a reshape."""
+    hooked = "hook" in given and given["hook"].value and "epilogue" not in given
+    if not hooked or len(op.results) != 1 or "dtypes" in op.attributes:
+        return None
     value = op.results[0]
     plain = _strides(op) == row_major(shape_of(value))
     while users := list(dict.fromkeys(use.owner.operation for use in value.uses)):

@@ -1,6 +1,6 @@
 """Checks Lamina against eager on PyTorch's samples of operators and higher-order ops, through torch.compile, forward and backward.
 
-    python -m lamina.tools.sweep_ops [--db op|hop] [--dtype float32] [--samples 1] [--part 0/1] [--layout plain] [NAME ...]
+    python test/e2e/sweep_ops.py [--db op|hop] [--dtype float32] [--samples 1] [--part 0/1] [--layout plain] [NAME ...]
 
 Prints a sample as BAD where Lamina differs from eager and backend="aot_eager" does not, as "both" where both differ. Compares
 values, dtypes and strides of results and of the arguments' `.grad`. `--layout` sets the memory layout of the arguments. The samples

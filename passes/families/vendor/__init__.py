@@ -1,0 +1,1 @@
+"""Vendors' routines that compete with Lamina's kernels for a problem's calls: a file for each, listed in `registry`."""

@@ -1,0 +1,142 @@
+"""Decides the form of a kernel's loops, for every target: the axis that blocks run along, and that of transpose tiles.
+
+What targets differ in is data of their Config (schedules/base.py). How long blocks are, and what makes the grid, follows from the
+form in the target's module (`schedule_cpu`, `schedule_gpu`).
+"""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+from lamina.core.sizes import SizeLike, below, is_symbolic, typical
+from lamina.schedules.base import BlockConfig
+
+from ..ir.affine import Affine, Axis
+from ..ir.expressions import Load
+from .coalesce import Merged, coalesce
+from .flatten import flatten
+from .scans import has_scans, scanned_axis
+from .schedule import Schedule
+from .space import Space
+
+FEW = 8  # elements of an axis below which blocks and tiles along it are mostly empty
+SECTOR = 8  # f32 elements: the unit in which memory is read
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form of a kernel's loops.
+
+    merged   its axes, as far as they are one
+    vector   the axis that blocks run along; None: scalar code
+    crossed  the axis that is contiguous in memory read across the vector axis, where transposing tiles is worth it
+    """
+
+    merged: Merged
+    vector: Axis | None
+    crossed: Axis | None
+
+    @property
+    def column_vector(self) -> bool:
+        """Whether blocks run along a column."""
+        return self.vector in self.merged.columns
+
+
+def form_of(space: Space, config: type[BlockConfig]) -> Form:
+    """Returns the form of a space's loops on the target of this Config."""
+    merged = coalesce(*_by_stride(space), space.places())
+    vector = scanned_axis(space, merged)
+    if vector is None or below(vector.extent, config.least_scan):
+        vector = _vector_axis(space, merged)
+    crossed = _crossed_axis(space, merged, vector)
+    if crossed is not None and config.known_tiles and any(is_symbolic(_step(e, merged, vector)) for e in space.loads):
+        crossed = None
+    if vector is not None and config.short:
+        together: tuple[Axis, ...] = ()
+        if len(merged.columns) > 1 and vector is merged.columns[-1] and not has_scans(space):
+            together = merged.columns
+        elif not space.columns and crossed is None and below(vector.extent, config.short) and len(merged.rows) > 1:
+            together = (*[a for a in merged.rows if a is not vector][-1:], vector)
+        merged, vector = (flattened(space, merged, together) if together else None) or (merged, vector)
+    return Form(merged, vector, crossed)
+
+
+def flattened(space: Space, merged: Merged, axes: tuple[Axis, ...]) -> tuple[Merged, Axis] | None:
+    """Returns `merged` with `axes` as one axis, and that axis; None where an index would jump by sizes that depend on the call."""
+    flat, axis = flatten(merged, axes)
+    places = [at.rename(flat.rename) for at in space.places()]
+    jumps = [(c, flat.quotients[t]) for at in places for t, c in at.terms if t in flat.quotients]
+    return None if any(map(is_symbolic, jumps)) else (flat, axis)
+
+
+def _by_stride(space: Space) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
+    """Returns rows and columns from the largest stride to the smallest: in the results, or, where these have none, in the loads."""
+    loads = [e.at for e in space.loads]
+    stores = [r.at for r in space.results]
+
+    def widest(a: Axis) -> int:
+        return max((abs(typical(at.coefficient(a))) for at in stores), default=0) or max(
+            (abs(typical(at.coefficient(a))) for at in loads), default=0
+        )
+
+    return tuple(sorted(space.rows, key=widest, reverse=True)), tuple(sorted(space.columns, key=widest, reverse=True))
+
+
+def _vector_axis(space: Space, merged: Merged) -> Axis | None:
+    """Returns the axis to vectorize: the one along which loads and stores, counted twice, are most contiguous. Stores must have
+    a stride of 0 or 1 along it. None where there is no such axis."""
+    loads = [e.at.rename(merged.rename) for e in space.loads]
+    stores = [r.at.rename(merged.rename) for r in space.results]
+    columns = () if has_scans(space) else merged.columns  # steps along a scanned column depend on each other
+    candidates = [*reversed(columns), *reversed(merged.rows)]
+
+    total = typical(math.prod(a.extent for a in (*merged.rows, *merged.columns)))
+
+    def score(a: Axis) -> float:
+        def step(at: Affine, k: float) -> float:
+            c = abs(typical(at.coefficient(a)))
+            touched = typical(math.prod(t.extent for t, _ in at.terms if isinstance(t, Axis)))  # a row result is stored rarely
+            # share used of the memory fetched for neighbors; with stride 0 one element serves them all
+            used = 1 / min(c, SECTOR) if c else 0.625
+            return k * (2 * used - 1) * touched / max(total, 1)
+
+        return sum(step(at, 1) for at in loads) + sum(step(at, 2) for at in stores) - (2 if below(a.extent, FEW) else 0)
+
+    best = max(candidates, key=score, default=None)
+    if best is not None and any(at.coefficient(best) not in (0, 1) for at in stores):
+        usable = [a for a in candidates if all(at.coefficient(a) in (0, 1) for at in stores)]
+        best = max(usable, key=score, default=None)
+    return best
+
+
+def _crossed_axis(space: Space, merged: Merged, vector: Axis | None) -> Axis | None:
+    """Returns the row axis along which most elements that are loaded with a stride along `vector` are contiguous, where transposing
+    tiles is worth it."""
+    if vector is None or merged.columns or below(vector.extent, FEW):
+        return None
+    along: Counter[Axis] = Counter()
+    for e in space.loads:
+        at = e.at.rename(merged.rename)
+        inner = (a for a in merged.rows if a is not vector and not below(a.extent, FEW) and at.coefficient(a) == 1)
+        if crosses(e, at, vector) and (axis := next(inner, None)) is not None:
+            along[axis] += typical(math.prod(t.extent for t, _ in at.terms if isinstance(t, Axis)))
+    return max(along, key=along.__getitem__, default=None)
+
+
+def crossing_loads(space: Space, plan: Schedule) -> list[Load]:
+    """Returns the loads across the vector axis that a program with `crossed` transposes in tiles."""
+    found = []
+    for e in space.loads:
+        at = e.at.rename(plan.merged.rename)
+        if plan.vector is not None and crosses(e, at, plan.vector) and at.coefficient(plan.crossed) == 1:
+            found.append(e)
+    return found
+
+
+def _step(e: Load, merged: Merged, vector: Axis | None) -> SizeLike:
+    return e.at.rename(merged.rename).coefficient(vector)
+
+
+def crosses(e: Load, at: Affine, vector: Axis) -> bool:
+    """Returns whether an unguarded load at `at` has a stride along `vector`."""
+    return at.coefficient(vector) not in (0, 1) and not e.guard and not at.opaque

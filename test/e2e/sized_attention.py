@@ -1,0 +1,99 @@
+"""Attention of symbolic batch and length with each kind of mask, as models write it, for tests on CPUs and GPUs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+F = torch.nn.functional
+HEADS, SIZE = 4, 32
+INF = float("inf")
+
+
+@dataclass(frozen=True)
+class AttentionGraph:
+    """A function of tokens, (batch, length, 3 * HEADS * SIZE), and of the sequences' lengths. causal: its mask becomes the causal flag."""
+
+    function: Callable[[Tensor, Tensor], Tensor]
+    causal: bool = False
+
+
+def tokens(batch: int, length: int, device: str, dtype: torch.dtype = torch.bfloat16) -> tuple[Tensor, Tensor]:
+    """Random queries, keys and values side by side, and lengths."""
+    x = torch.randn(batch, length, 3 * HEADS * SIZE, device=device, dtype=dtype)
+    return x, torch.randint(1, length + 1, (batch,), device=device)
+
+
+def heads(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Splits tokens into queries, keys and values, (batch, HEADS, length, SIZE)."""
+    q, k, v = x.view(x.shape[0], x.shape[1], 3, HEADS, SIZE).permute(2, 0, 3, 1, 4).unbind(0)
+    return q, k, v
+
+
+def fused(mask: Callable[[Tensor, Tensor], Tensor] | None, **more: bool) -> Callable[[Tensor, Tensor], Tensor]:
+    """Attention by torch's op, with the mask that a function makes of positions (length,) and lengths."""
+
+    def run(x: Tensor, lengths: Tensor) -> Tensor:
+        q, k, v = heads(x)
+        seen = None if mask is None else mask(torch.arange(x.shape[1], device=x.device), lengths)
+        seen = seen if seen is None or seen.dtype is torch.bool else seen.to(q.dtype)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, **more)
+
+    return run
+
+
+def written(mask: Callable[[Tensor, Tensor], Tensor] | None, hidden: float = -INF) -> Callable[[Tensor, Tensor], Tensor]:
+    """Attention by products and a softmax."""
+
+    def run(x: Tensor, lengths: Tensor) -> Tensor:
+        q, k, v = heads(x)
+        scores = q @ k.mT * SIZE**-0.5
+        if mask is not None:
+            scores = scores.masked_fill(~mask(torch.arange(x.shape[1], device=x.device), lengths), hidden)
+        return scores.softmax(-1) @ v
+
+    return run
+
+
+def earlier(at: Tensor, _: Tensor) -> Tensor:
+    """Keys up to the query's own position."""
+    return at <= at[:, None]
+
+
+def triangle(at: Tensor, _: Tensor) -> Tensor:
+    """The same as a triangle of infinities, added to the scores."""
+    return torch.full((at.shape[0], at.shape[0]), -INF, device=at.device).triu(1)
+
+
+def window(at: Tensor, _: Tensor) -> Tensor:
+    """The query's own and the 99 keys before it."""
+    return (at <= at[:, None]) & (at > at[:, None] - 100)
+
+
+def there(at: Tensor, lengths: Tensor) -> Tensor:
+    """Keys within the sequence's length."""
+    return (at < lengths[:, None])[:, None, None, :]
+
+
+def repeated(x: Tensor, lengths: Tensor) -> Tensor:
+    """One query, of heads that share the keys of one head."""
+    q, k, v = heads(x)
+    seen = there(torch.arange(x.shape[1], device=x.device), lengths)
+    return F.scaled_dot_product_attention(q[:, :, :1], k[:, :1], v[:, :1], attn_mask=seen, enable_gqa=True)
+
+
+ATTENTIONS = {
+    "plain": AttentionGraph(fused(None)),
+    "flag": AttentionGraph(fused(None, is_causal=True), causal=True),
+    "earlier": AttentionGraph(fused(earlier), causal=True),
+    "triangle": AttentionGraph(fused(triangle), causal=True),
+    "window": AttentionGraph(fused(window)),
+    "lengths": AttentionGraph(fused(there)),
+    "lengths and earlier": AttentionGraph(fused(lambda at, n: there(at, n) & earlier(at, n))),
+    "written": AttentionGraph(written(None)),
+    "written, earlier": AttentionGraph(written(earlier), causal=True),
+    "written, window": AttentionGraph(written(window)),
+    "written, lengths": AttentionGraph(written(there, -1e9)),
+    "one query": AttentionGraph(repeated),
+}
