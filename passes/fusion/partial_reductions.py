@@ -7,6 +7,7 @@ from torch_mlir.dialects import arith, tensor
 from ..ir.generics import generic, with_body
 from ..ir.reading import Generic, neutral, shape_of
 from ..ir.rewriting import copy_ops
+from ..ir.sizes import number_attribute
 
 
 def cut(g: Generic, loop: int, at: int, combine: str) -> Generic:
@@ -111,8 +112,7 @@ def _expand(v: ir.Value, m: tuple, parts: dict[int, int]) -> tuple[ir.Value, lis
 def neutral_fill(type_: ir.RankedTensorType, combine: str) -> ir.Value:
     """Emits a constant tensor of the neutral element of `combine` at the current insertion point."""
     value, element = neutral(combine, str(type_.element_type)), type_.element_type
-    attr = ir.FloatAttr.get(element, value) if isinstance(element, ir.FloatType) else ir.IntegerAttr.get(element, int(value))
-    return arith.constant(type_, ir.DenseElementsAttr.get_splat(type_, attr))
+    return arith.constant(type_, ir.DenseElementsAttr.get_splat(type_, number_attribute(value, element)))
 
 
 def clone_body(source: ir.Operation, target: ir.Operation) -> None:

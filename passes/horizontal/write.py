@@ -12,7 +12,7 @@ from ..ir.locations import fused
 from ..ir.reading import integer
 from ..ir.sizes import i64
 from ..lower.simt.parts import PART
-from ..plan.outline import pairs_attribute
+from ..plan.outline import pairs_attribute, unique
 from .cost import SmallKernel
 from .steps import PlannedStep
 
@@ -71,12 +71,7 @@ class Writer:
     def _name(self, parts: dict[SmallKernel, list[list[int]]]) -> str:
         words = [k.name if len(uses) == 1 else f"{k.name}_x{len(uses)}" for k, uses in parts.items()]
         more = [f"{len(words) - NAMED}_more"] if len(words) > NAMED else []
-        name = base = "_and_".join(words[:NAMED] + more)
-        number = 1
-        while name in self.names:
-            name, number = f"{base}_{number}", number + 1
-        self.names.add(name)
-        return name
+        return unique("_and_".join(words[:NAMED] + more), self.names)
 
 
 def drop_unused(module: ir.Module, kernels: Sequence[SmallKernel], program: ir.Operation) -> None:

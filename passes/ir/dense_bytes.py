@@ -1,5 +1,6 @@
 """Reads the data of dense constants as raw bytes."""
 
+import math
 import re
 import struct
 
@@ -37,11 +38,8 @@ def _resource(value: ir.Attribute) -> bytes:
 
 def _bf16(value: ir.DenseElementsAttr) -> bytes:
     """Reads bf16, which the bindings do not: a splat has a value; other constants are printed as round-trip floats or in hex."""
-    count = 1
-    for size in ir.ShapedType(value.type).shape:
-        count *= size
     if value.is_splat:
-        return _half_of_f32(value.get_splat_value().value) * count
+        return _half_of_f32(value.get_splat_value().value) * math.prod(ir.ShapedType(value.type).shape)
     text = str(value).rpartition(" : ")[0]
     if whole := re.search(r'"0x([0-9A-F]*)"', text):
         return bytes.fromhex(whole[1])

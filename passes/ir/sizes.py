@@ -10,6 +10,7 @@ So any value's shape is read off its type, and equal types have equal sizes.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
@@ -93,6 +94,11 @@ def sizes_attribute(sizes: Sequence[SizeLike]) -> ir.Attribute:
 def size_attribute(size: SizeLike) -> ir.Attribute:
     """Returns one size as an attribute: an i64, or its text."""
     return ir.StringAttr.get(str(size)) if isinstance(size, Size) else i64(size)
+
+
+def number_attribute(number: Any, type_: ir.Type) -> ir.Attribute:
+    """Returns a number as a float or integer attribute of a type."""
+    return ir.FloatAttr.get(type_, float(number)) if isinstance(type_, ir.FloatType) else ir.IntegerAttr.get(type_, int(number))
 
 
 def i64(n: int) -> ir.Attribute:

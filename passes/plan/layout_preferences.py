@@ -20,7 +20,7 @@ from lamina.kernels.library import CONVOLUTIONS, PRODUCTS
 
 from ..families.conv.calls import channels_last
 from ..ir.affine import in_order, order_of
-from ..ir.reading import Generic, bytes_of, shape_of
+from ..ir.reading import Generic, bytes_of, reduced_loops, shape_of
 from ..ir.sizes import SIZE, read_sizes
 from ..ir.views import is_view, source_strides, view_layout
 from ..space.direct_convolution import WINDOW
@@ -102,11 +102,19 @@ def _library_wishes(op: ir.Operation) -> list[tuple[ir.Value, Strides]]:
     return [(v, Layout.row_major(shape_of(v)).strides) for v in map(_base, op.operands)] if heads else []
 
 
+def _views(value: ir.Value) -> list[ir.Operation]:
+    """Returns the chain of views that a value is, the last first."""
+    found: list[ir.Operation] = []
+    while not isinstance(value, ir.BlockArgument) and is_view(value.owner):
+        found.append(value.owner)
+        value = value.owner.operands[0]
+    return found
+
+
 def _base(value: ir.Value) -> ir.Value:
     """Returns the value behind a chain of views."""
-    while not isinstance(value, ir.BlockArgument) and is_view(value.owner):
-        value = value.owner.operands[0]
-    return value
+    views = _views(value)
+    return views[-1].operands[0] if views else value
 
 
 def _kernel_wishes(op: ir.Operation, found: Wants) -> list[tuple[ir.Value, Strides]]:
@@ -138,12 +146,12 @@ def _reduces_rows(op: ir.Operation, order: Sequence[int]) -> bool:
     if order[-1] == last:
         return False
     for inner in (o.operation for o in op.regions[0].blocks[0].operations):
-        if inner.name != "linalg.generic" or "reduction" not in str(inner.attributes["iterator_types"]):
+        if inner.name != "linalg.generic":
             continue
-        kinds = ["reduction" in str(kind) for kind in ir.ArrayAttr(inner.attributes["iterator_types"])]
+        reduced = reduced_loops(inner)
         maps = [list(m.value.results) for m in ir.ArrayAttr(inner.attributes["indexing_maps"])]
         ends = [dims[-1] for dims in maps if len(dims) == len(order)]
-        if any(isinstance(d, ir.AffineDimExpr) and kinds[d.position] for d in ends):
+        if any(isinstance(d, ir.AffineDimExpr) and reduced[d.position] for d in ends):
             return True
     return False
 
@@ -241,10 +249,8 @@ def _is_free(value: ir.Value) -> bool:
     as they read it in those strides."""
     if not _feeds_products(value):
         return False
-    views: list[ir.Operation] = []
-    while not isinstance(value, ir.BlockArgument) and is_view(value.owner):
-        views.append(value.owner)
-        value = value.owner.operands[0]
+    views = _views(value)
+    value = _base(value)
     if isinstance(value, ir.BlockArgument) or value.owner.name != "graph.group":
         return False
     layout: Layout | None = Layout.row_major(shape_of(value))

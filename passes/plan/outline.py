@@ -55,7 +55,7 @@ def outline(module: ir.Module, steps: Sequence[GroupStep], types: dict[GroupStep
         if key in kernels:
             function.erase()
         else:
-            function.attributes["sym_name"] = ir.StringAttr.get(_unique(label, taken))
+            function.attributes["sym_name"] = ir.StringAttr.get(unique(label, taken))
             kernels[key] = function
         outlined[step] = Outlined(kernels[key], label, location)
     return outlined
@@ -92,8 +92,8 @@ def _label(group: ir.Operation, location: ir.Location) -> str:
     return "_".join(list(found)[:4]) or "kernel"
 
 
-def _unique(label: str, taken: set[str]) -> str:
-    """Returns an unused symbol that C and LLVM accept, and adds it to `taken`."""
+def unique(label: str, taken: set[str]) -> str:
+    """Returns an unused symbol that C and LLVM accept, named after `label`, and adds it to `taken`."""
     base = re.sub(r"\W+", "_", label, flags=re.ASCII).strip("_") or "kernel"
     if base[0].isdigit():
         base = f"k_{base}"

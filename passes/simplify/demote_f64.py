@@ -11,7 +11,7 @@ import numpy as np
 from torch_mlir import ir
 
 from ..infra.base import Pass
-from ..ir.reading import attributes_of, producer
+from ..ir.reading import attributes_of, element_of, producer
 from ..ir.rewriting import calls_of, marked_functions, tensor_blocks
 from ..ir.sizes import sizes_of, tensor_type
 from .evaluate import array_of, attribute_of
@@ -91,8 +91,7 @@ class _Flow:
         type_ = value.type
         known = self._f64.get(type_)
         if known is None:
-            element = type_.element_type if isinstance(type_, ir.RankedTensorType) else type_
-            known = self._f64[type_] = isinstance(element, ir.F64Type)
+            known = self._f64[type_] = isinstance(element_of(type_), ir.F64Type)
         return known
 
     def find(self, value: ir.Value) -> ir.Value:

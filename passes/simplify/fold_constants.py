@@ -9,8 +9,10 @@ from torch_mlir import ir
 
 from ..infra.base import Pass
 from ..ir.generics import fill
+from ..ir.reading import bytes_of
 from ..ir.rewriting import constant, tensor_blocks, unused
-from .evaluate import NotEvaluable, array_of, attribute_of, bits_equal, evaluate_op, evaluate_splat, scalar_attribute
+from ..ir.sizes import number_attribute
+from .evaluate import NotEvaluable, array_of, attribute_of, bits_equal, evaluate_op, evaluate_splat
 
 _VIEWS = {
     "linalg.transpose", "linalg.broadcast", "tensor.expand_shape", "tensor.collapse_shape", "tensor.extract_slice", "tensor.cast",
@@ -137,22 +139,17 @@ class _Folder:
         if tensor and not (splat := bits_equal(x)) and _is_arange(x):
             return
         if tensor and splat and _bytes(result) > self.max_bytes:
-            value = constant(scalar_attribute(x[(0,) * x.ndim], element), ip, op.location)
+            value = constant(number_attribute(x[(0,) * x.ndim], element), ip, op.location)
             with op.location, ip:
                 new = fill(type_, value)
         else:
-            attribute = attribute_of(x, element, tuple(type_.shape)) if tensor else scalar_attribute(x, element)
+            attribute = attribute_of(x, element, tuple(type_.shape)) if tensor else number_attribute(x, element)
             new = constant(attribute, ip, op.location)
         result.replace_all_uses_with(new)
 
 
 def _bytes(value: ir.Value) -> int:
-    type_ = value.type
-    if not isinstance(type_, ir.RankedTensorType):
-        return 8
-    element = type_.element_type
-    width = element.width if isinstance(element, ir.IntegerType | ir.FloatType) else 64
-    return int(np.prod(type_.shape, dtype=np.int64)) * max(1, width // 8)
+    return bytes_of(value) if isinstance(value.type, ir.RankedTensorType) else 8
 
 
 def _is_splat(x: np.ndarray) -> bool:

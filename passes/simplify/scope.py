@@ -7,6 +7,7 @@ from itertools import chain
 from torch_mlir import ir
 
 from ..ir.rewriting import ZERO, LoopGeneric, Map, constant, trim
+from ..ir.sizes import number_attribute
 from .scalars import ScalarNode, ScalarRef, Scalars
 
 _CHEAP = ("arith.", "linalg.index", "math.absf", "math.copysign")
@@ -116,11 +117,7 @@ class RewriteScope:
 
     def constant(self, number: float | int, type_: ir.Type, at: ir.Operation) -> ir.Value:
         """Emits a scalar constant in front of the generic, where canonical bodies keep them."""
-        if isinstance(type_, ir.FloatType):
-            attribute: ir.Attribute = ir.FloatAttr.get(type_, float(number))
-        else:
-            attribute = ir.IntegerAttr.get(type_, int(number))
-        return constant(attribute, ir.InsertionPoint(self.generic.op), at.location)
+        return constant(number_attribute(number, type_), ir.InsertionPoint(self.generic.op), at.location)
 
     def build(
         self, name: str, type_: ir.Type, operands: Sequence[ir.Value | None], at: ir.Operation, **attributes: ir.Attribute

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from lamina.core.sizes import SizeLike
-from lamina.schedules.base import SQUARE, BlockConfig
+from lamina.schedules.base import TILE_SIDE, BlockConfig
 
 from ..ir.affine import Affine, Axis
 from ..ir.expressions import Apply, walk
@@ -71,7 +71,7 @@ class Schedule:
         """The axes that make the grid, the slowest first, and how many iterations of each a program takes."""
         axes: list[tuple[Axis, SizeLike]] = [(a, 1) for a in self.outer]
         if self.crossed is not None and self.crossed is not self.chunked:
-            axes.append((self.crossed, SQUARE))
+            axes.append((self.crossed, TILE_SIDE))
         if self.chunked is not None:
             axes.append((self.chunked, self.chunk))
         return tuple(axes)

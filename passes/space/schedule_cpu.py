@@ -3,7 +3,7 @@
 import math
 
 from lamina.core.sizes import SizeLike, is_symbolic, most, typical
-from lamina.schedules.base import SQUARE
+from lamina.schedules.base import TILE_SIDE
 from lamina.schedules.cpu import SCAN_LANES, CpuConfig, choose, side
 
 from ..ir.affine import Axis
@@ -42,7 +42,9 @@ def schedule_cpu(space: Space) -> Schedule:
     merged, vector, crossed = form.merged, form.vector, form.crossed
     if crossed is not None and vector is not None:
         outer = tuple(a for a in merged.rows if a is not vector and a is not crossed)
-        return Schedule(CpuConfig(lanes=side(typical(vector.extent))), merged, vector, outer, crossed, SQUARE, (vector,), crossed)
+        return Schedule(
+            CpuConfig(lanes=side(typical(vector.extent))), merged, vector, outer, crossed, TILE_SIDE, (vector,), crossed
+        )
     widest = max((bits(e.dtype) for e in _per_element(space)), default=32)
     extent = _extent(vector) if vector else 1
     config = choose(operations(space), widest, extent, 0 if form.column_vector else _accumulators(space, merged))

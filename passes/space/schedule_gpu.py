@@ -83,7 +83,7 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
         return Schedule(config, merged, vector, merged.rows, None, 0, (), None, shift)
     by_parts = False
     if crossed is not None:
-        config = nvvm.squares(vec)
+        config = nvvm.transpose_tiles(vec)
     elif has_scans(space):
         config = nvvm.column_scan(typical(vector.extent))
     elif space.columns:

@@ -41,7 +41,7 @@ from ..space.space import Space, find_space
 from .arguments import Argument
 from .emit.blocks import Frame
 from .emit.direct_convolution import DirectConvolutionProgram
-from .emit.dot import Dot, squares
+from .emit.dot import Dot, output_tiles
 from .emit.planes import PlaneProgram
 from .loops import Loops
 from .transpose_tiles import TransposeTiles
@@ -178,7 +178,7 @@ def _product(kernel: Kernel, target: Target, round_half: bool) -> TileProgram:
             raise Unfit(f"sums of {max(product.summed)} columns in blocks of {config.n}")
         if any(rows not in (0, config.m) for rows in product.stacked):
             raise Unfit(f"sums of {max(product.stacked)} rows in blocks of {config.m}")
-    grid = squares(product, config)
+    grid = output_tiles(product, config)
     ctas = least(grid, target.gpu.sm_count * config.resident) if config.resident else grid
     points = product.batches * math.prod(product.sizes)
     loads = [e for r in product.results for e in walk(r.expr) if isinstance(e, Load)]

@@ -4,7 +4,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, vector
 
 from lamina.core.sizes import Size, is_symbolic, typical
-from lamina.schedules.base import SQUARE
+from lamina.schedules.base import TILE_SIDE
 
 from ..ir.affine import Affine, Axis
 from ..ir.expressions import Load
@@ -18,7 +18,7 @@ SIDE = 16  # of a tile that is transposed in registers
 
 
 class TransposeTiles(Loops):
-    """Emits the body of a program that has `crossed`: SQUARE rows along it, by blocks of as many lanes or fewer."""
+    """Emits the body of a program that has `crossed`: TILE_SIDE rows along it, by blocks of as many lanes or fewer."""
 
     @property
     def crossed(self) -> Axis:
@@ -40,7 +40,7 @@ class TransposeTiles(Loops):
             b.stack[-1].mask = mask
             with b.point():
                 local = arith.subi(b.start(self.crossed), first)
-            b.squares = {e: (tile, local) for e, tile in tiles.items()}
+            b.transposed = {e: (tile, local) for e, tile in tiles.items()}
             self.row()
             return []
 
@@ -75,7 +75,7 @@ class TransposeTiles(Loops):
     @property
     def _height(self) -> int:
         extent = self.crossed.extent
-        return SQUARE if is_symbolic(extent) else min(SQUARE, -(-extent // SIDE) * SIDE)
+        return TILE_SIDE if is_symbolic(extent) else min(TILE_SIDE, -(-extent // SIDE) * SIDE)
 
     def _scratch(self, e: Load) -> ir.Value:
         stored = ir.MemRefType(self.b.memory[e.tensor][0].type).element_type
@@ -92,7 +92,7 @@ class TransposeTiles(Loops):
         given = [[b.number(n) for n in part if isinstance(n, Size)] for part in (sizes, strides)]
         type_ = ir.MemRefType.get(plain[0], stored, ir.StridedLayoutAttr.get(DYNAMIC, plain[1]))
         view = memref.ReinterpretCastOp(type_, flat, [b.index(self.corner(at))], *given, [DYNAMIC], *plain).result
-        square = ir.VectorType.get([SIDE, SIDE], stored)
+        registers = ir.VectorType.get([SIDE, SIDE], stored)
         swap = ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(1), ir.AffineDimExpr.get(0)])
         whole = [n % length == 0 for n, length in ((sizes[1], self._height), (sizes[0], b.lanes))]
         lanes, pad = b.bound[self.vector][1], b.constant(0, stored)
@@ -104,7 +104,7 @@ class TransposeTiles(Loops):
             where = [arith.addi(lanes, j), arith.addi(first, i)]
             for step in ahead:  # the next tile's cache lines, one a row
                 memref.prefetch(view, [arith.minui(arith.addi(where[0], step), last), where[1]], False, 2, True)
-            read = vector.transfer_read(square, view, where, swap, pad, in_bounds=flags(whole))
+            read = vector.transfer_read(registers, view, where, swap, pad, in_bounds=flags(whole))
             vector.transfer_write(None, read, scratch, [i, j], ir.AffineMap.get_identity(2), in_bounds=flags([True, True]))
             return []
 

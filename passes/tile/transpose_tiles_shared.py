@@ -3,12 +3,12 @@
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref
 
-from lamina.schedules.base import SQUARE
+from lamina.schedules.base import TILE_SIDE
 
 from ..ir.affine import Axis
 from ..ir.expressions import Load
 from ..ir.sizes import i64
-from ..lower.simt.collective.square import padding
+from ..lower.simt.collective.transpose import padding
 from ..lower.simt.control import SHARED
 from ..space.forms import crossing_loads
 from ..space.schedule import bits
@@ -19,7 +19,7 @@ MOST_BYTES = 40 << 10
 
 
 class SharedTransposeTiles(TransposeTiles):
-    """Emits the body of a program that has `crossed`: SQUARE rows along it, and one block of lanes.
+    """Emits the body of a program that has `crossed`: TILE_SIDE rows along it, and one block of lanes.
 
     Loads across the vector axis go through transpose tiles as long as there is shared memory for them; the rest read memory
     directly.
@@ -30,7 +30,7 @@ class SharedTransposeTiles(TransposeTiles):
         fitting, left = [], MOST_BYTES
         for e in loads:
             item = max(1, bits(str(self._stored(e))) // 8)
-            padded = SQUARE * (SQUARE + padding(item)) * item
+            padded = TILE_SIDE * (TILE_SIDE + padding(item)) * item
             if padded <= left:
                 fitting.append(e)
                 left -= padded
@@ -46,7 +46,7 @@ class SharedTransposeTiles(TransposeTiles):
         (row, rows), (lane, lanes) = chunks[self.crossed], chunks[axis]
         loads = self._fitting(crossing_loads(self.space, self.plan))
         tiles = {e: self._stage(e, row, rows, lane, lanes) for e in loads}
-        exact = SQUARE if axis.extent % SQUARE == 0 else None
+        exact = TILE_SIDE if axis.extent % TILE_SIDE == 0 else None
         self.blocks(axis, lane, lanes, exact, [], lambda _: self.crossing(tiles, row, rows, SHARED))
 
     def _stage(self, e: Load, row: ir.Value, rows: ir.Value, lane: ir.Value, lanes: ir.Value) -> ir.Value:
@@ -55,7 +55,7 @@ class SharedTransposeTiles(TransposeTiles):
         flat, _ = b.memory[e.tensor]
         step = at.coefficient(self.vector)
         with b.point(0):
-            scratch = memref.AllocaOp(ir.MemRefType.get([SQUARE, SQUARE], self._stored(e)), [], []).result
+            scratch = memref.AllocaOp(ir.MemRefType.get([TILE_SIDE, TILE_SIDE], self._stored(e)), [], []).result
             first = arith.addi(arith.addi(b.index(self.corner(at)), row), arith.muli(lane, b.number(step)))
             ir.Operation.create(
                 "tile.transpose",

@@ -6,7 +6,7 @@ import numpy as np
 from torch_mlir import ir
 from torch_mlir.dialects import arith, tensor
 
-from ...ir import generics
+from ...ir import generics, reshapes
 from ...ir.reading import shape_of
 from ...ir.sizes import size_operands, static, tensor_type
 from ..surroundings import Values, group_before
@@ -32,8 +32,7 @@ def sliced(value: ir.Value, sizes: Sequence[int]) -> ir.Value:
     """Returns the view of a tensor's first elements of these sizes."""
     if tuple(sizes) == shape_of(value):
         return value
-    zeros, ones = [0] * len(sizes), [1] * len(sizes)
-    return tensor.ExtractSliceOp(_type(sizes, value), value, [], size_operands(sizes), [], zeros, static(sizes), ones).result
+    return reshapes.sliced(value, [0] * len(sizes), sizes, [1] * len(sizes))
 
 
 def spread(value: ir.Value, sizes: Sequence[int], dims: Sequence[int] = (0, 1, 2, 3)) -> ir.Value:

@@ -10,7 +10,7 @@ from torch_mlir.dialects import arith, memref, vector
 from ...ir.locations import leaves
 from ...ir.reading import element_of, number_of
 from . import windows
-from .collective import square
+from .collective import transpose
 from .values import Spread, WholeMask, WindowMask, elements, has_blocks, together, vector_type
 
 if TYPE_CHECKING:
@@ -143,5 +143,5 @@ def check(k: "ThreadKernel", op: ir.Operation) -> None:
 HANDLERS: dict[str, Callable[["ThreadKernel", ir.Operation], None]] = {
     "arith.constant": literal, "arith.select": select, "vector.broadcast": broadcast, "vector.step": step,
     "vector.create_mask": create_mask, "vector.transfer_read": read, "vector.transfer_write": write, "memref.store": store,
-    "memref.alloca": square.alloca,
+    "memref.alloca": transpose.alloca,
 }  # fmt: skip

@@ -2,7 +2,7 @@
 
 from ..tile_ops import Elsewhere, TileOps
 from . import blocks, control, random, runs, windows
-from .collective import online, scans, square
+from .collective import online, scans, transpose
 
 TILE_OPS: TileOps = {
     "tile.program_id": blocks.program_id,
@@ -14,7 +14,7 @@ TILE_OPS: TileOps = {
     "tile.write_runs": runs.write,
     "tile.scan": scans.scan,
     "tile.window": windows.window,
-    "tile.transpose": square.transpose,
+    "tile.transpose": transpose.transpose,
     "tile.combine": control.combine,
     "tile.exp_sum": online.accumulate,
     "tile.exp_total": online.finish,

@@ -57,13 +57,6 @@ def attribute_of(x: Array, element: ir.Type, shape: tuple[int, ...]) -> ir.Attri
     return ir.DenseElementsAttr.get(packed, type=element, shape=list(shape))
 
 
-def scalar_attribute(x: Array, element: ir.Type) -> ir.Attribute:
-    """Builds the attribute of a scalar arith.constant."""
-    if isinstance(element, ir.FloatType):
-        return ir.FloatAttr.get(element, float(x))
-    return ir.IntegerAttr.get(element, int(x))
-
-
 def bits_equal(x: Array) -> bool:
     """Returns whether all elements are the same value; -0.0 and 0.0 differ."""
     if x.size == 0 or all(stride == 0 or n == 1 for stride, n in zip(x.strides, x.shape, strict=True)):

@@ -56,12 +56,12 @@ def load(b: "Blocks", e: Load) -> ir.Value:
 def _block(b: "Blocks", e: Load, flat: ir.Value) -> ir.Value:
     """Loads a block of rank 1 as memory holds it."""
     at = e.at.rename(b.merged.rename)
-    if e in b.squares:
-        square, row = b.squares[e]
+    if e in b.transposed:
+        tile, row = b.transposed[e]
         stored = ir.MemRefType(flat.type).element_type
         type_, minor = ir.VectorType.get([b.lanes], stored), ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(1)])
         pad = b.constant(0, stored)
-        return vector.transfer_read(type_, square, [row, b.number(0)], minor, pad, in_bounds=flags([True]))
+        return vector.transfer_read(type_, tile, [row, b.number(0)], minor, pad, in_bounds=flags([True]))
     mask = b.stack[-1].mask
     bounds.check(b, e, True)
     if guard := bounds.left(b, e.guard):

@@ -58,7 +58,7 @@ class Blocks(Scopes):
         self.window: access.ShiftedBlocks | None = None  # of the loop over rows that start amid an access
         self.decided: dict[Expr, Expr] = {}  # selects that a branch has decided, and the operand chosen
         self.known: Guard = ()  # what holds in the branch
-        self.squares: dict[Load, tuple[ir.Value, ir.Value]] = {}  # loads through a transpose tile: its memory, and the row
+        self.transposed: dict[Load, tuple[ir.Value, ir.Value]] = {}  # loads through a transpose tile: its memory, and the row
 
     # -- where a value belongs
 

@@ -109,8 +109,8 @@ class Dot:
         down, across = -(-extent(p.m) // c.m), -(-extent(p.n) // c.n)
         rest = program
         if p.batch:
-            squares = b.number(down * across)
-            rest, left = arith.remui(program, squares), arith.divui(program, squares)
+            tiles_each = b.number(down * across)
+            rest, left = arith.remui(program, tiles_each), arith.divui(program, tiles_each)
             for axis in reversed(p.batch):
                 b.bind(axis, arith.remui(left, b.number(axis.extent)))
                 left = arith.divui(left, b.number(axis.extent))
@@ -163,7 +163,7 @@ class Dot:
             return value if p.factors == "tf32" else arith.truncf(ir.VectorType.get(shape_of(value), element(p.factors)), value)
 
 
-def squares(product: Contraction, config: GemmConfig) -> SizeLike:
+def output_tiles(product: Contraction, config: GemmConfig) -> SizeLike:
     """Returns the number of output tiles, which is the number of programs."""
     m, n, _ = product.sizes
     return product.batches * -(-m // config.m) * -(-n // config.n)

@@ -15,6 +15,7 @@ from lamina.core.sizes import Size, SizeLike
 
 from ...ir.affine import Axis
 from ...ir.expressions import HALF, Expr
+from ...ir.sizes import number_attribute
 from ...space.coalesce import Merged
 from ..arguments import KernelSizes
 
@@ -68,11 +69,6 @@ def element(dtype: str) -> ir.Type:
     return ir.IndexType.get() if dtype == "index" else ir.Type.parse(dtype)
 
 
-def attribute(value: Any, type_: ir.Type) -> ir.Attribute:
-    """Returns a number as a float or integer attribute of `type_`."""
-    return ir.FloatAttr.get(type_, value) if isinstance(type_, ir.FloatType) else ir.IntegerAttr.get(type_, int(value))
-
-
 def _converted(size: ir.Value, type_: ir.Type) -> ir.Value:
     """Converts an index to another type."""
     if type_ == size.type:
@@ -111,7 +107,7 @@ def joined(op: Callable[[ir.Value, ir.Value], ir.Value], a: ir.Value, b: ir.Valu
 
 def filled(shape: Sequence[int], value: Any, type_: ir.Type) -> ir.Value:
     """Returns a constant block with `value` in all lanes; a scalar where it has no shape."""
-    number = attribute(value, type_)
+    number = number_attribute(value, type_)
     whole = typed(shape, type_)
     return arith.constant(whole, ir.DenseElementsAttr.get_splat(whole, number) if shape else number)
 
@@ -248,7 +244,7 @@ class Scopes:
         """Returns a scalar constant, or a symbolic size, at the start of the program."""
         if isinstance(value, Size):
             return self.memoized((repr(value), str(type_)), 0, lambda: _converted(self.sizes.value(value), type_))
-        return self.memoized((repr(value), str(type_)), 0, lambda: arith.constant(type_, attribute(value, type_)))
+        return self.memoized((repr(value), str(type_)), 0, lambda: arith.constant(type_, number_attribute(value, type_)))
 
     def number(self, n: SizeLike) -> ir.Value:
         """Returns a number or a symbolic size as an index."""

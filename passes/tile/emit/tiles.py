@@ -9,8 +9,9 @@ from torch_mlir.dialects import arith, vector
 
 from ...ir.affine import Affine
 from ...ir.expressions import Load
+from ...ir.sizes import number_attribute
 from . import gathers
-from .scopes import Side, attribute, filled, shape_of
+from .scopes import Side, filled, shape_of
 from .views import flags, minor, view
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def read(b: "Blocks", e: Load, sides: Sequence[Side]) -> ir.Value:
         return gathers.read(b, memory, e, sides)
     view, where, dims, inside = _view(b, memory, e.at, sides)
     stored = ir.MemRefType(view.type).element_type
-    pad = arith.constant(stored, attribute(0, stored))
+    pad = arith.constant(stored, number_attribute(0, stored))
     return vector.transfer_read(ir.VectorType.get([s.size for s in sides], stored), view, where, dims, pad, in_bounds=inside)
 
 

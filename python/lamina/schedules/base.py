@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-SQUARE = 64  # side of a transpose tile on every target: whole cache lines and few pages on both sides
+TILE_SIDE = 64  # side of a transpose tile on every target: whole cache lines and few pages on both sides
 
 
 class BlockConfig:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .base import SQUARE, BlockConfig
+from .base import TILE_SIDE, BlockConfig
 
 SCAN_LANES = 16  # steps of a scan whose prefixes are computed at a time: two vectors of f64
 
@@ -56,7 +56,7 @@ _NEAR, _FAR = 1 << 15, 1 << 18  # bytes of the L1 and L2 caches
 def side(extent: int) -> int:
     """Returns the side of transpose tiles in lanes: the largest with which the last block of an axis masks off no whole vector. A
     store whose mask is all false takes a hundred times as long on some processors."""
-    return next(n for n in (SQUARE, SQUARE // 2, VECTOR) if extent % n == 0 or extent % n > n - VECTOR)
+    return next(n for n in (TILE_SIDE, TILE_SIDE // 2, VECTOR) if extent % n == 0 or extent % n > n - VECTOR)
 
 
 def tile(columns: int, rows: int) -> tuple[int, int]:

@@ -4,7 +4,7 @@ convolution kernels."""
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from .base import SQUARE, BlockConfig
+from .base import TILE_SIDE, BlockConfig
 
 SHORT = 16  # elements of a row below which rows are walked together
 WARP = 32  # threads
@@ -29,7 +29,7 @@ NARROW_ENOUGH = 32  # bytes in flight per thread from which on more hide no late
 NARROW_ELEMENTS = 24  # elements of a thread at most: longer programs do not fit in the instruction cache
 NARROW_LOADS = 48  # registers of a thread for loads in flight
 RUN_COST = 0.3  # cost of an element whose address takes a division, relative to one whose address takes none
-SQUARE_THREADS = 256  # of a CTA that transposes a tile
+TRANSPOSE_THREADS = 256  # of a CTA that transposes a tile
 SHARED_COLUMNS = 2  # pixels of a row that a strip reads beyond its own: for windows of three columns
 LONGEST_STRIP, SHORTEST_STRIP = 14, 4  # columns of one thread of a direct convolution: its strip
 GROUP_WIDTH = 4  # features of one thread of a grouped convolution, which reuses each pixel that it reads for all of them
@@ -253,9 +253,9 @@ def strips(channels: int, vec: int, window: int, threads: int = 2 * STRIP_THREAD
     return NvvmConfig(together, vec, 1, pack=cta // together, resident=threads // cta), neighbors // together
 
 
-def squares(vec: int) -> NvvmConfig:
-    """Returns the schedule of a transpose: tiles of SQUARE x SQUARE lanes, whose rows the threads share."""
-    return NvvmConfig(threads=SQUARE // vec, vec=vec, chunks=1, teams=vec * SQUARE_THREADS // SQUARE)
+def transpose_tiles(vec: int) -> NvvmConfig:
+    """Returns the schedule of a transpose: tiles of TILE_SIDE x TILE_SIDE lanes, whose rows the threads share."""
+    return NvvmConfig(threads=TILE_SIDE // vec, vec=vec, chunks=1, teams=vec * TRANSPOSE_THREADS // TILE_SIDE)
 
 
 def scalar() -> NvvmConfig:
