@@ -129,12 +129,11 @@ def _function(kernel: Kernel, program: TileProgram | None, size_bits: int) -> ir
     with ir.InsertionPoint(kernel.function):
         new = func.FuncOp(kernel.name, (kernel.types, []))
         body = new.add_entry_block()
-        sizes = KernelSizes(body, bits=size_bits)
+        sizes = KernelSizes(body, dict(zip(list(body.arguments), kernel.arguments, strict=True)), size_bits)
         with ir.InsertionPoint(body):
             if program is not None:
                 number = ir.Operation.create("tile.program_id", results=[ir.IndexType.get()]).results[0]
-                given = zip(list(body.arguments), kernel.arguments, strict=True)
-                memory = [sizes.flat(m, argument) if program.flat else m for m, argument in given]
+                memory = [sizes.flat(m) if program.flat else m for m in list(sizes.arguments)]
                 if program.spread and isinstance(program.grid, Size):
                     sizes.value(program.grid)  # threads beyond the last program of a CTA need it
                 inputs = {a: (m, element_type(a)) for a, m in zip(kernel.inputs, memory, strict=False)}
