@@ -33,7 +33,7 @@ LIBRARY = frozenset(
     }
 )
 """Overloads for which a vendor's library may be the best choice, and Lamina's attention, which lamina-select-kernels and
-lamina-vendor-attention replace. All else that Lamina does not compile is a fallback, except the draw of seeds, which are torch's
+lamina-vendor-calls replace. All else that Lamina does not compile is a fallback, except the draw of seeds, which are torch's
 (frontend/fx/random_bits.py)."""
 
 STRICT = frozenset({SCALED_PRODUCT, "aten._grouped_mm.default"})
