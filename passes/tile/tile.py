@@ -26,6 +26,7 @@ from ..plan.launches import ALIGNED, alignments, layouts
 from .arguments import Argument, KernelSizes
 from .emit.blocks import Frame
 from .programs import Kernel, TileProgram, program_of
+from .variants import variants
 
 THREADS = 2048  # that an SM holds
 SPREAD = {"threads", "vec", "chunks", "pack", "teams", "cluster", "resident", "ctas"}
@@ -47,6 +48,7 @@ class TilePass(Pass):
     CTAs of one program, and `tile.align`, the alignment of each argument in bytes. With `tile.dependent` the kernel itself waits
     for the work before it (sm_90 and newer), so that it may be launched before that has ended.
 
+    A function with `graph.smaller` becomes several, for ranges of a symbolic size, and so does each of its launches (`when`).
     A function that reduces rows takes the schedule in its `graph.rows` (schedules/rows.py) instead of the cost model's:
     {kernel = "nvvm", threads = 256, cluster = 2}, or {kernel = "triton", n = 4096, warps = 8}, as lamina-route-to-triton marks it.
 
@@ -73,11 +75,12 @@ class TilePass(Pass):
                     raise CompileError(f"kernel @{name} has no body", where=where(f.location))
                 arguments = launched.get(name) or _contiguous(f)
                 aligned = starts.get(name, [ALIGNED] * len(arguments))
-                with f.location:
-                    new = _lower(Kernel(f, arguments, aligned), self.target, self.round_intermediates, size_bits)
-                if early(new):
-                    new.attributes["tile.dependent"] = ir.UnitAttr.get()
-                f.erase()
+                for g in (*variants(module, f), f):
+                    with g.location:
+                        new = _lower(Kernel(g, arguments, aligned), self.target, self.round_intermediates, size_bits)
+                    if early(new):
+                        new.attributes["tile.dependent"] = ir.UnitAttr.get()
+                    g.erase()
 
 
 def _early(target: Target) -> Callable[[ir.Operation], bool]:
