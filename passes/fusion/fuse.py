@@ -166,11 +166,9 @@ class _Rewrite:
         return self.new[v]
 
     def _clone(self, op: ir.Operation) -> None:
-        operands = [self._value(v) for v in op.operands]
-        copy = op.clone()
-        for i, v in enumerate(operands):
-            copy.operands[i] = v
-        self.new.update(zip(op.results, copy.results, strict=True))
+        for v in op.operands:
+            self._value(v)
+        copy_ops([op], self.new)
 
     def _emit(self, group: Group) -> None:
         """Writes the group as an op; as one op per value where it turns out to have no common iteration space."""
