@@ -1,4 +1,4 @@
-"""Which of torch's fused attention kernels compute an attention, in torch's order of preference.
+"""Decides which of torch's fused kernels computes an attention, in torch's order of preference.
 
 The rules are those of torch 2.11 to 2.13 (aten/src/ATen/native/transformers/sdp_utils_cpp.cpp and cuda/sdp_utils.cpp), without
 its options for AMD. The front end asks whether any kernel computes an attention, lamina-vendor-calls which one.

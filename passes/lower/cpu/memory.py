@@ -1,4 +1,4 @@
-"""Lowers gathers and strided loads; and what all memory lowerings share: strides, flat views and linear indices."""
+"""Lowers tile.gather, and loads whose lanes lie a fixed number of elements apart."""
 
 import numpy as np
 from torch_mlir import ir
@@ -8,9 +8,10 @@ from lamina.core.layout import Layout
 
 from ...ir.emit import Emit, Num
 from ...ir.locations import where
-from ...ir.reading import lane_stride, number_of
+from ...ir.reading import number_of
 from ...ir.rewriting import replace_op
 from ..buffers import flat
+from ..lane_indices import lane_stride
 
 FEW = 4  # up to this stride, loading everything and shuffling lanes beats a gather
 
