@@ -25,6 +25,7 @@ from ..plan.launches import ALIGNED, alignments, layouts
 from .arguments import Argument, KernelSizes
 from .emit.blocks import Frame
 from .programs import Kernel, TileProgram, program_of
+from .variants import variants
 
 THREADS = 2048  # that an SM holds
 SPREAD = {"threads", "vec", "chunks", "pack", "teams", "cluster", "resident", "ctas"}
@@ -46,6 +47,7 @@ class TilePass(Pass):
     CTAs of one program, and `tile.align`, the alignment of each argument in bytes. With `tile.dependent` the kernel itself waits
     for the work before it (sm_90 and newer), so that it may be launched before that has ended.
 
+    A function with `graph.smaller` becomes several, for ranges of a symbolic size, and so does each of its launches (`when`).
     A function that reduces rows takes the schedule in its `graph.rows` (schedules/rows.py) instead of the cost model's:
     {kernel = "nvvm", threads = 256, cluster = 2}, or {kernel = "triton", n = 4096, warps = 8}, as lamina-route-to-triton marks it.
 
@@ -71,11 +73,12 @@ class TilePass(Pass):
                     raise CompileError(f"kernel @{name} has no body", where=where(f.location))
                 arguments = launched.get(name) or _contiguous(f)
                 aligned = starts.get(name, [ALIGNED] * len(arguments))
-                with f.location:
-                    new = _lower(Kernel(f, arguments, aligned), self.target, self.round_intermediates, size_bits)
-                if _is_early(new, self.target):
-                    new.attributes["tile.dependent"] = ir.UnitAttr.get()
-                f.erase()
+                for g in (*variants(module, f), f):
+                    with g.location:
+                        new = _lower(Kernel(g, arguments, aligned), self.target, self.round_intermediates, size_bits)
+                    if _is_early(new, self.target):
+                        new.attributes["tile.dependent"] = ir.UnitAttr.get()
+                    g.erase()
 
 
 def _is_early(kernel: ir.Operation, target: Target) -> bool:
@@ -117,12 +120,11 @@ def _function(kernel: Kernel, program: TileProgram | None, size_bits: int) -> ir
     with ir.InsertionPoint(kernel.function):
         new = func.FuncOp(kernel.name, (kernel.types, []))
         body = new.add_entry_block()
-        sizes = KernelSizes(body, bits=size_bits)
+        sizes = KernelSizes(body, dict(zip(list(body.arguments), kernel.arguments, strict=True)), size_bits)
         with ir.InsertionPoint(body):
             if program is not None:
                 number = ir.Operation.create("tile.program_id", results=[ir.IndexType.get()]).results[0]
-                given = zip(list(body.arguments), kernel.arguments, strict=True)
-                memory = [sizes.flat(m, argument) if program.flat else m for m, argument in given]
+                memory = [sizes.flat(m) if program.flat else m for m in list(sizes.arguments)]
                 if program.spread and isinstance(program.grid, Size):
                     sizes.value(program.grid)  # threads beyond the last program of a CTA need it
                 inputs = {a: (m, element_type(a)) for a, m in zip(kernel.inputs, memory, strict=False)}
