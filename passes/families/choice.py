@@ -13,6 +13,9 @@ from ..ir.locations import where
 
 CHOICE = "graph.choice"
 ROWS = "graph.rows"  # the same on a kernel function that reduces rows, in place of the cost model's schedule
+SMALLER = "graph.smaller"
+"""On a group with a choice, where a size is symbolic: {size = "s0*s1", upto = [{most = 64, kernel = ..., ...}, ...]}, choices for
+calls in which it is at most so large, in order."""
 Named = Literal["library", "direct", "nvvm"]
 Extent = Literal["", "first", "prologue"]
 _NAMED: tuple[Named, ...] = ("library", "direct", "nvvm")
@@ -67,13 +70,17 @@ class Choice:
         """Sets the choice on a call, or on a kernel function, where the cost model's own schedule needs no attribute."""
         if self == MODEL:
             return
+        op.attributes[ROWS if op.operation.name == "func.func" else CHOICE] = self.attribute(op.context)
+
+    def attribute(self, context: ir.Context) -> ir.DictAttr:
+        """Returns the choice as an attribute."""
         words = {"kernel": self.kernel if isinstance(self.kernel, str) else self.kernel.kind, "extent": self.extent}
-        i64 = ir.IntegerType.get_signless(64, op.context)
         said = {} if isinstance(self.kernel, str) else self.kernel.said
-        attributes = {key: ir.StringAttr.get(word, op.context) for key, word in words.items() if word}
+        i64 = ir.IntegerType.get_signless(64, context)
+        attributes = {key: ir.StringAttr.get(word, context) for key, word in words.items() if word}
         for key, value in said.items():
-            attributes[key] = ir.StringAttr.get(value, op.context) if isinstance(value, str) else ir.IntegerAttr.get(i64, value)
-        op.attributes[ROWS if op.operation.name == "func.func" else CHOICE] = ir.DictAttr.get(attributes, op.context)
+            attributes[key] = ir.StringAttr.get(value, context) if isinstance(value, str) else ir.IntegerAttr.get(i64, value)
+        return ir.DictAttr.get(attributes, context)
 
     def __str__(self) -> str:
         return f"{self.extent} {self.kernel}".strip()

@@ -104,7 +104,7 @@ class _Order:
 
 
 def _candidate(op: ir.Operation, kernels: Mapping[str, SmallKernel]) -> SmallKernel | None:
-    if op.name != "plan.launch":
+    if op.name != "plan.launch" or "when" in op.attributes:
         return None
     kernel = kernels.get(ir.FlatSymbolRefAttr(op.attributes["kernel"]).value)  # None: it is not a tile program any more
     return None if kernel is None or kernel.alone else kernel

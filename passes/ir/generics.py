@@ -1,4 +1,4 @@
-"""Builders for linalg.generic ops at the current insertion point."""
+"""Builders for linalg ops, pads and splits of tensors at the current insertion point."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,6 +8,7 @@ from torch_mlir.dialects import arith, tensor
 from lamina.core.sizes import SizeLike
 
 from .reading import number_of, shape_of
+from .reshapes import expand
 from .sizes import size_operands, sizes_of, static, tensor_type
 
 
@@ -84,10 +85,9 @@ def sums_of_products(
 
 def in_parts(factor: ir.Value, dim: int, parts: int) -> ir.Value:
     """Splits a dimension of an operand in two: [..., parts, size / parts, ...]."""
-    type_ = ir.RankedTensorType(factor.type)
-    shape = [*type_.shape[:dim], parts, type_.shape[dim] // parts, *type_.shape[dim + 1 :]]
-    places = [[d + (d > dim)] if d != dim else [d, d + 1] for d in range(type_.rank)]
-    return tensor.expand_shape(ir.RankedTensorType.get(shape, type_.element_type), factor, places, [], shape)
+    sizes = shape_of(factor)
+    shape = [*sizes[:dim], parts, sizes[dim] // parts, *sizes[dim + 1 :]]
+    return expand(factor, shape, [[d + (d > dim)] if d != dim else [d, d + 1] for d in range(len(sizes))])
 
 
 def tf32_or_half(x: ir.Value) -> ir.Value:

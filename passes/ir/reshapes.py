@@ -30,16 +30,25 @@ def collapsed(v: ir.Value, shape: Sequence[SizeLike]) -> ir.Value:
     """Merges adjacent dimensions of `v` to get `shape`, which has no ones."""
     if tuple(shape) == shape_of(v):
         return v
-    type_ = tensor_type(shape, ir.RankedTensorType(v.type).element_type)
-    return tensor.CollapseShapeOp(type_, v, _reassociation(shape_of(v), shape)).result
+    return collapse(v, _reassociation(shape_of(v), shape))
+
+
+def collapse(v: ir.Value, groups: Sequence[Sequence[int]]) -> ir.Value:
+    """Creates a tensor.collapse_shape. groups: adjacent dimensions of `v` for each of the result's."""
+    sizes = shape_of(v)
+    type_ = tensor_type([math.prod(sizes[d] for d in g) for g in groups], ir.RankedTensorType(v.type).element_type)
+    return tensor.CollapseShapeOp(type_, v, groups).result
 
 
 def expanded(v: ir.Value, shape: Sequence[SizeLike]) -> ir.Value:
     """Splits dimensions of `v`, which has no ones, to get `shape`, which may contain ones."""
-    if tuple(shape) == shape_of(v):
-        return v
+    return v if tuple(shape) == shape_of(v) else expand(v, shape, _reassociation(shape, shape_of(v)))
+
+
+def expand(v: ir.Value, shape: Sequence[SizeLike], groups: Sequence[Sequence[int]]) -> ir.Value:
+    """Creates a tensor.expand_shape. groups: adjacent dimensions of the result for each of `v`'s."""
     type_ = tensor_type(shape, ir.RankedTensorType(v.type).element_type)
-    return tensor.ExpandShapeOp(type_, v, _reassociation(shape, shape_of(v)), size_operands(shape), static(shape)).result
+    return tensor.ExpandShapeOp(type_, v, groups, size_operands(shape), static(shape)).result
 
 
 def sliced(

@@ -21,6 +21,7 @@ from lamina.core.program import (
     Ref,
     Step,
     TensorSpec,
+    When,
 )
 from lamina.core.sizes import SizeLike
 from lamina.kernels.library import CONVOLUTIONS
@@ -46,6 +47,13 @@ def program_from(module: ir.Module, device: Device = "cpu") -> Program:
         raise CompileError(f"{len(programs)} plan.program ops in the module, not one", remedy="run lamina-plan first")
     functions = {op.attributes["sym_name"].value: op for op in ops if op.name == "func.func"}
     return _Program(programs[0], functions, device).build()
+
+
+def _when(launch: ir.Operation) -> When | None:
+    if "when" not in launch.attributes:
+        return None
+    size, above, most = (read_size(bound) for bound in launch.attributes["when"])
+    return When(size, above, None if most < 0 else most)
 
 
 class _Program:
@@ -164,6 +172,7 @@ class _Program:
                 where=tuple(sources(op.location)),
                 ops=tuple(model_ops(op.location)),
                 inplace=tuple((pair[0], pair[1]) for pair in inplace),
+                when=_when(op),
             )
         )
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
+from lamina.core.sizes import SizeLike, is_symbolic, typical
 from lamina.schedules import nvvm
 
 from ..ir.affine import Affine, Axis
@@ -32,7 +33,7 @@ class DirectConvolution:
     tall                         rows of the image between rows of a window
     strips                       the axis of strips of a row
     first                        the axis of where strips begin, if their length does not divide a row: the last one ends with the
-                                 row
+                                 row; None for rows of a symbolic length, too, after whose end the last strip computes nothing
     inner                        blocks of channels that are neighbors in the grid, within the rows of `outer` blocks
     product                      the sum over the window
     height                       bounds on the row of the image; None where no row of a window is outside of it
@@ -72,7 +73,12 @@ class DirectConvolution:
         return self.channel.extent // (self.config.lanes * self.inner)
 
     @property
-    def grid(self) -> int:
+    def ragged(self) -> bool:
+        """Whether the last strip of a row may reach past its end."""
+        return self.first is None and self.column.extent % self.length != 0
+
+    @property
+    def grid(self) -> SizeLike:
         """The number of programs."""
         return self.batch.extent * self.outer * self.row.extent * self.strips.extent * self.inner
 
@@ -96,7 +102,7 @@ def direct_convolution_of(space: Space, aligned: Aligned, results: list[int]) ->
     _check(space, merged, channel)
     if 1 in (channel.extent, column.extent):
         raise Unfit("a dimension of 1")
-    length = nvvm.strip(column.extent)
+    length = nvvm.strip(typical(column.extent))
     if length is None:
         raise Unfit(f"rows of {column.extent} columns cannot be cut into strips")
     most = nvvm.GROUP_WIDTH if features else nvvm.strip_width(length)
@@ -106,7 +112,8 @@ def direct_convolution_of(space: Space, aligned: Aligned, results: list[int]) ->
     if channel.extent % (config.lanes * inner):
         raise Unfit(f"{channel.extent} channels are no whole blocks")
     strips = Axis(-(-column.extent // length), "strip")
-    first = Axis(column.extent - length + 1, "first") if column.extent % length else None
+    whole = is_symbolic(column.extent) or column.extent % length == 0
+    first = None if whole else Axis(column.extent - length + 1, "first")
     step, spread = _steps(product, column, across)
     pixels = len({j * step + k * spread for j in range(length) for k in range(across.extent)})
     if pixels > nvvm.STRIP_PIXELS:
@@ -201,6 +208,3 @@ def _is_zero_outside(product: Reduce) -> bool:
     """Returns whether the product is 0 outside of the image: one of its factors is a load under the bounds."""
     arg = product.arg
     return isinstance(arg, Apply) and arg.op == "arith.mulf" and any(isinstance(f, Load) and f.guard for f in arg.operands)
-
-
-__all__ = ["WINDOW", "DirectConvolution", "axes_of_windows", "direct_convolution_of"]

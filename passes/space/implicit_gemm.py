@@ -5,6 +5,8 @@ result does from pixel to pixel, blocks read and write it as in any GEMM. Where 
 overlap, blocks are gathered (passes/tile/emit/gathers.py).
 """
 
+from lamina.core.sizes import at_most
+
 from ..ir.affine import Affine, Axis
 from ..ir.expressions import HALF, Load
 from .coalesce import Merged, as_one
@@ -48,7 +50,7 @@ def windows_of(space: Space, factors: str) -> Contraction:
 
 
 def _check_places(space: Space) -> None:
-    """Raises Unfit where an index does not fit in 32 bits."""
+    """Raises Unfit where an index does not fit in 32 bits. Where a call decides that, its tensors do (core/binding)."""
     for at in space.places():
-        if at.opaque or at.bounds()[1] >= WIDE:
+        if at.opaque or at_most(WIDE, at.bounds()[1]):
             raise Unfit(f"a tensor of {WIDE} elements or more, or one that is read where other values say")

@@ -20,13 +20,15 @@ from ..plan.launches import Argument
 class KernelSizes:
     """The symbolic sizes that one tile function computes with.
 
-    entry   its block
-    spans   elements from the first to the last of each flat memref
-    values  the index value of each size, loaded at the start of the block
-    bits    of a value in memory; with 32, indices may have as many
+    entry      its block
+    arguments  the memory that it is given
+    bits       of a value in memory; with 32, indices may have as many
+    spans      elements from the first to the last of each flat memref
+    values     the index value of each size, loaded at the start of the block
     """
 
     entry: ir.Block
+    arguments: dict[ir.Value, Argument]
     bits: int = 64
     spans: dict[ir.Value, SizeLike] = field(default_factory=dict)
     values: dict[Size, ir.Value] = field(default_factory=dict)
@@ -42,8 +44,9 @@ class KernelSizes:
                 self.values[size] = arith.index_cast(ir.IndexType.get(), memref.load(self._memory, [place]))
         return self.values[size]
 
-    def flat(self, memory: ir.Value, argument: Argument) -> ir.Value:
-        """Returns memory as a contiguous memref of rank 1 from its first to its last element."""
+    def flat(self, memory: ir.Value) -> ir.Value:
+        """Returns an argument as a contiguous memref of rank 1 from its first to its last element."""
+        argument = self.arguments[memory]
         shape, strides = argument.layout.shape, argument.layout.strides
         span = 1 if 0 in shape else sum(((n - 1) * s for n, s in zip(shape, strides, strict=True)), start=1)
         if not isinstance(span, Size):

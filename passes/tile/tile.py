@@ -4,7 +4,6 @@ For each function, `programs` chooses what writes its body, over which iteration
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -19,13 +18,14 @@ from lamina.schedules.rows import Triton
 
 from ..infra.base import Pass
 from ..ir.locations import where
-from ..ir.reading import element_type, shape_of
+from ..ir.reading import element_type, integer, shape_of
 from ..ir.sizes import KERNEL_SIZES, size_attribute
 from ..lower.route_to_triton import send
 from ..plan.launches import ALIGNED, alignments, layouts
 from .arguments import Argument, KernelSizes
 from .emit.blocks import Frame
 from .programs import Kernel, TileProgram, program_of
+from .variants import variants
 
 THREADS = 2048  # that an SM holds
 SPREAD = {"threads", "vec", "chunks", "pack", "teams", "cluster", "resident", "ctas"}
@@ -47,6 +47,7 @@ class TilePass(Pass):
     CTAs of one program, and `tile.align`, the alignment of each argument in bytes. With `tile.dependent` the kernel itself waits
     for the work before it (sm_90 and newer), so that it may be launched before that has ended.
 
+    A function with `graph.smaller` becomes several, for ranges of a symbolic size, and so does each of its launches (`when`).
     A function that reduces rows takes the schedule in its `graph.rows` (schedules/rows.py) instead of the cost model's:
     {kernel = "nvvm", threads = 256, cluster = 2}, or {kernel = "triton", n = 4096, warps = 8}, as lamina-route-to-triton marks it.
 
@@ -62,7 +63,6 @@ class TilePass(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Lowers every function with `graph.kernel`. Raises CompileError for one that has no body or cannot be tiled."""
-        early = _early(self.target)
         launched, starts = layouts(module), alignments(module)
         size_bits = 32 if self.target.is_gpu and not self.wide_sizes else 64
         for op in list(module.body.operations):
@@ -73,29 +73,23 @@ class TilePass(Pass):
                     raise CompileError(f"kernel @{name} has no body", where=where(f.location))
                 arguments = launched.get(name) or _contiguous(f)
                 aligned = starts.get(name, [ALIGNED] * len(arguments))
-                with f.location:
-                    new = _lower(Kernel(f, arguments, aligned), self.target, self.round_intermediates, size_bits)
-                if early(new):
-                    new.attributes["tile.dependent"] = ir.UnitAttr.get()
-                f.erase()
+                for g in (*variants(module, f), f):
+                    with g.location:
+                        new = _lower(Kernel(g, arguments, aligned), self.target, self.round_intermediates, size_bits)
+                    if _is_early(new, self.target):
+                        new.attributes["tile.dependent"] = ir.UnitAttr.get()
+                    g.erase()
 
 
-def _early(target: Target) -> Callable[[ir.Operation], bool]:
-    """Returns a predicate for kernels that start early and wait by themselves for the work before them (Hopper's programmatic
-    dependent launch). These are the kernels whose CTAs all run at once. Where CTAs follow each other, each of them would pay for
-    the wait: 32768 of them take 43 us instead of 36 on an H200."""
-    if not target.is_gpu:
-        return lambda kernel: False
-    gpu = target.gpu
-
-    def early(kernel: ir.Operation) -> bool:
-        symbolic = isinstance(kernel.attributes["tile.grid"], ir.StringAttr)
-        if gpu.capability < 90 or symbolic or "tile.teams" not in kernel.attributes:
-            return False
-        number = {key: ir.IntegerAttr(kernel.attributes[f"tile.{key}"]).value for key in ("grid", "threads", "teams", "cluster")}
-        return math.prod(number.values()) <= gpu.sm_count * THREADS
-
-    return early
+def _is_early(kernel: ir.Operation, target: Target) -> bool:
+    """Returns whether a kernel starts early and waits by itself for the work before it (Hopper's programmatic dependent launch), as
+    those do whose CTAs all run at once. Where CTAs follow each other, each of them would pay for the wait: 32768 of them take 43 us
+    instead of 36 on an H200."""
+    symbolic = isinstance(kernel.attributes["tile.grid"], ir.StringAttr)
+    if not target.is_gpu or target.gpu.capability < 90 or symbolic or "tile.teams" not in kernel.attributes:
+        return False
+    threads = math.prod(integer(kernel, f"tile.{key}") for key in ("grid", "threads", "teams", "cluster"))
+    return threads <= target.gpu.sm_count * THREADS
 
 
 def _contiguous(f: ir.Operation) -> list[Argument]:
@@ -126,12 +120,11 @@ def _function(kernel: Kernel, program: TileProgram | None, size_bits: int) -> ir
     with ir.InsertionPoint(kernel.function):
         new = func.FuncOp(kernel.name, (kernel.types, []))
         body = new.add_entry_block()
-        sizes = KernelSizes(body, bits=size_bits)
+        sizes = KernelSizes(body, dict(zip(list(body.arguments), kernel.arguments, strict=True)), size_bits)
         with ir.InsertionPoint(body):
             if program is not None:
                 number = ir.Operation.create("tile.program_id", results=[ir.IndexType.get()]).results[0]
-                given = zip(list(body.arguments), kernel.arguments, strict=True)
-                memory = [sizes.flat(m, argument) if program.flat else m for m, argument in given]
+                memory = [sizes.flat(m) if program.flat else m for m in list(sizes.arguments)]
                 if program.spread and isinstance(program.grid, Size):
                     sizes.value(program.grid)  # threads beyond the last program of a CTA need it
                 inputs = {a: (m, element_type(a)) for a, m in zip(kernel.inputs, memory, strict=False)}

@@ -2,6 +2,7 @@
 // RUN: opt-driver %s --pass-pipeline='lamina-select-kernels{schedule="triton{m=64 n=64 k=64}"}' | FileCheck %s
 // RUN: opt-driver %s --pass-pipeline='lamina-select-kernels{schedule="triton{m=64 n=64 k=64}" wide-sizes}' | FileCheck %s --check-prefix=WIDE
 // RUN: opt-driver %s --pass-pipeline='lamina-select-kernels{schedule="triton{m=64 n=64 k=64}"},lamina-plan,lamina-tile{target=nvvm:sm_90a}' | FileCheck %s --check-prefix=TILE
+// RUN: opt-driver %s --pass-pipeline='lamina-select-kernels{target=nvvm:sm_90a schedule="triton{m=128 n=128 k=64}"},lamina-plan,lamina-tile{target=nvvm:sm_90a}' | FileCheck %s --check-prefix=FEW
 
 // CHECK-LABEL: func.func @main
 // CHECK-NOT: graph.extern
@@ -20,6 +21,12 @@
 // TILE-SAME: tile.sizes = [{{.*}}"s0~4096"
 // TILE: memref.load %[[SIZES]]
 // TILE: vector.contract
+
+// Calls with few rows have a kernel of their own: each launch says for which sizes it is.
+// FEW: "plan.launch"({{.*}}kernel = @[[KERNEL:.*]]_to_[[MOST:[0-9]+]], {{.*}}when = ["s0~4096", -1, [[MOST]]]
+// FEW-NEXT: "plan.launch"({{.*}}kernel = @[[KERNEL]], {{.*}}when = ["s0~4096", [[MOST]], -1]
+// FEW: func.func private @[[KERNEL]]_to_[[MOST]](
+// FEW: func.func private @[[KERNEL]](
 #id = affine_map<(d0, d1) -> (d0, d1)>
 func.func @main(%x: tensor<?x256xbf16, ["s0~4096", 256]>, %w: tensor<256x128xbf16>) -> tensor<?x128xbf16, ["s0~4096", 128]> {
   %m = "graph.extern"(%x, %w) {callee = "aten.mm.default", reason = "library", args = [unit, unit], kwargs = {}, strides = [array<i64: 128, 1>]} : (tensor<?x256xbf16, ["s0~4096", 256]>, tensor<256x128xbf16>) -> tensor<?x128xbf16, ["s0~4096", 128]>

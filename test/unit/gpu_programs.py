@@ -144,7 +144,7 @@ class Simulated:
             return storage(
                 torch.frombuffer(bytearray(constant.data), dtype=dtype) if constant.data else torch.empty(0, dtype=dtype)
             )
-        dtype = next(r.dtype for r in self._refs() if r.buffer == number)
+        dtype = next((r.dtype for r in self._refs() if r.buffer == number), "u8")  # of a kernel for other sizes
         return poison(buffer.bytes // ITEM_BYTES[dtype], DTYPES[dtype])
 
     def _refs(self) -> list[Ref]:

@@ -42,5 +42,8 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Launch]]:
     torch._dynamo.reset()
 
 
+OPTIONS = {"target": TARGET, "cache": False}
+
+
 def compiled(model: Callable[..., Any]) -> Callable[..., Any]:
-    return torch.compile(model, backend="lamina", dynamic=True, options={"target": TARGET, "cache": False})
+    return torch.compile(model, backend="lamina", dynamic=True, options=OPTIONS)

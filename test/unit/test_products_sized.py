@@ -1,6 +1,7 @@
 """Products with a symbolic number of rows or columns as Lamina's kernels: in Triton's interpreter against float64, and to the cubin."""
 
 import copy
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -67,12 +68,28 @@ def agrees(model: nn.Module, run: Callable[..., Any], x: Tensor) -> None:
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_any_number_of_rows(name: str, schedule: str, launches: list[Launch], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(product_cost, "for_all_sizes", lambda *_, **__: SCHEDULES[schedule])
+    monkeypatch.setattr(product_cost, "for_fewer", lambda *_, **__: [])
     model = Layer(MODELS[name])
     run = compiled(model)
     for batch, length in ((2, 5), (3, 33), (2, 2), (5, 64), (7, 19)):
         agrees(model, run, torch.randn(batch, length, 40).to(BF16))
     assert len(launches) == 5
     assert len({launch.grid for launch in launches}) > 1
+
+
+@pytest.mark.usefixtures("not_compiled")
+@pytest.mark.parametrize("name", MODELS)
+def test_few_rows_have_a_kernel_of_their_own(name: str, launches: list[Launch], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(product_cost, "for_all_sizes", lambda *_, **__: PLAIN)
+    monkeypatch.setattr(
+        product_cost, "for_fewer", lambda *_, **__: [(10, GemmConfig(16, 16, 32, 2, 2)), (64, SCHEDULES["persistent"])]
+    )
+    model = Layer(MODELS[name])
+    run = compiled(model)
+    for batch, length in ((3, 33), (2, 5), (2, 6), (2, 32), (5, 13), (11, 1)):
+        agrees(model, run, torch.randn(batch, length, 40).to(BF16))
+    found = [re.search(r"_to_(\d+)$", launch.kernel) for launch in launches]
+    assert [match and match[1] for match in found] == [None, "10", "64", "64", None, "64"]
 
 
 def test_the_default_goes_down_to_the_cubin(launches: list[Launch]) -> None:

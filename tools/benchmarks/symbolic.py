@@ -31,7 +31,7 @@ def of_workloads(
         _mark(model, inputs)
         made = {"lamina": ("lamina", True), "static": ("lamina", False)} | ({"inductor": ("inductor", True)} if rivals else {})
         with torch.no_grad():
-            runs = {kind: _calling(torch.compile(_apart(model), backend=by, dynamic=d), inputs) for kind, (by, d) in made.items()}
+            runs = {kind: _calling(torch.compile(apart(model), backend=by, dynamic=d), inputs) for kind, (by, d) in made.items()}
             failed = {}
             for kind, run in list(runs.items()):
                 try:
@@ -55,7 +55,7 @@ def _mark(model: Callable[..., Any], inputs: Sequence[Any]) -> None:
             torch._dynamo.mark_static(x, [1, 3])
 
 
-def _apart(model: Callable[..., Any]) -> Callable[..., Any]:
+def apart(model: Callable[..., Any]) -> Callable[..., Any]:
     """Returns a function that calls the model, with code of its own: Dynamo keeps few compilations of one."""
 
     def call(*inputs: Any) -> Any:

@@ -10,7 +10,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from lamina.core.layout import Layout
-from lamina.core.sizes import typical
+from lamina.core.sizes import is_symbolic, typical
 from lamina.dialects.graph import TF32
 from lamina.kernels.library import CONVOLUTION_BACKWARD, CONVOLUTIONS
 from lamina.schedules.convolution_layout import ConvolutionShape
@@ -18,6 +18,7 @@ from lamina.schedules.convolution_layout import ConvolutionShape
 from ...ir.extern_calls import declared_strides
 from ...ir.generics import empty, generic, padded, wide, with_body
 from ...ir.reading import element_type, shape_of
+from ...ir.sizes import tensor_type
 
 HALVES = ("f16", "bf16")
 _STRIDES = (1, 2)  # of depthwise convolutions that are direct by default
@@ -92,6 +93,11 @@ class Convolution:
         return ir.RankedTensorType(self.op.results[0].type)
 
     @property
+    def wide(self) -> ir.RankedTensorType:
+        """The type of the first result before rounding: f32."""
+        return tensor_type(shape_of(self.op.results[0]), ir.F32Type.get())
+
+    @property
     def operands(self) -> list[ir.Value]:
         """Image, weight and, if there is one, bias."""
         return [self.image, self.weight, *self.after]
@@ -113,6 +119,11 @@ class Convolution:
         return not self.is_gradient and not self.transposed and len(types) == 1
 
     @property
+    def has_known_channels(self) -> bool:
+        """Whether no call decides the sizes of the weight, nor the image's channels."""
+        return not is_symbolic((*shape_of(self.weight), shape_of(self.image)[1]))
+
+    @property
     def is_depthwise(self) -> bool:
         """Whether there is one filter per channel."""
         return self.groups == shape_of(self.image)[1] == shape_of(self.weight)[0]
@@ -121,13 +132,15 @@ class Convolution:
     def is_direct_by_default(self) -> bool:
         """Whether direct convolution is the default on a GPU where nothing was tuned: depthwise, of the kind that was measured."""
         kernel = shape_of(self.weight)[2:]
+        if not self.has_known_channels:
+            return False
         plain = self.dilation == (1, 1) and all(s in _STRIDES for s in self.stride) and min(kernel) > 1
         return plain and self.is_depthwise and self.groups >= _SMALLEST and _TAPS[0] <= kernel[0] * kernel[1] <= _TAPS[1]
 
     @property
     def suits_planes(self) -> bool:
         """Whether lamina-depthwise computes this on a CPU if its result is row-major: f32, a filter per channel, a small window."""
-        known = self.is_plain and self.element == "f32" and self.is_depthwise
+        known = self.is_plain and self.element == "f32" and self.has_known_channels and self.is_depthwise
         return known and 1 < math.prod(shape_of(self.weight)[1:]) <= _TAPS[1]
 
     @property
@@ -162,10 +175,12 @@ class Convolution:
         )  # fmt: skip
 
     def padded(self, image: ir.Value) -> ir.Value:
-        """Emits the image with zeros around it, up to where the last window ends."""
-        sizes = zip(self.result.shape[2:], self.stride, shape_of(self.weight)[2:], self.dilation, strict=True)
+        """Emits the image with zeros around it, up to where the last window ends, or, if each call decides that, to the end of the
+        padding."""
+        sizes = zip(shape_of(self.op.results[0])[2:], self.stride, shape_of(self.weight)[2:], self.dilation, strict=True)
         reach = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in sizes]
-        after = [max(r - n - b, 0) for r, n, b in zip(reach, shape_of(image)[2:], self.padding, strict=True)]
+        past = [r - n - b for r, n, b in zip(reach, shape_of(image)[2:], self.padding, strict=True)]
+        after = [b if is_symbolic(n) else max(n, 0) for n, b in zip(past, self.padding, strict=True)]
         return padded(image, [0, 0, *self.padding], [0, 0, *after])
 
     def window(self, i: ir.AffineExpr, j: ir.AffineExpr, ki: ir.AffineExpr, kj: ir.AffineExpr) -> list[ir.AffineExpr]:

@@ -17,10 +17,12 @@ a row of the window once, so that it does little besides multiplying and adding.
 import math
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, tensor
+from torch_mlir.dialects import arith
 
 from ...ir.generics import empty, generic, in_parts, sums_of_products, with_body
 from ...ir.reading import Untraceable, shape_of
+from ...ir.reshapes import collapse
+from ...ir.sizes import tensor_type
 from ...space.contraction import Unfit
 from ...space.direct_convolution import WINDOW, direct_convolution_of
 from ..surroundings import Values, copy_body, group_before, reader, replace_by, space_of, strides_of
@@ -37,13 +39,8 @@ class GroupedConvolution(Convolution):
     @property
     def suits(self) -> bool:
         """Whether the kernel can compute this."""
-        known = self.is_plain and not self.relu and self.element in HALVES and self.is_channels_last
+        known = self.is_plain and not self.relu and self.element in HALVES and self.is_channels_last and self.has_known_channels
         return known and self.groups > 1 and math.prod(shape_of(self.weight)[1:]) <= _PRODUCTS
-
-    @property
-    def wide(self) -> ir.RankedTensorType:
-        """The type of the result before rounding."""
-        return ir.RankedTensorType.get(self.result.shape, ir.F32Type.get())
 
     def emit(self, image: ir.Value, weight: ir.Value, *bias: ir.Value) -> ir.Value:
         """Emits the convolution of an image with a weight as `_weight` lays it out: summed in f32, then rounded."""
@@ -58,13 +55,13 @@ class GroupedConvolution(Convolution):
 
     def _sums_of_groups(self, image: ir.Value, weight: ir.Value) -> ir.Value:
         """Emits the sums of a grouped convolution: over the window and the channels of a group, for each feature."""
-        batch, features, *sizes = self.result.shape
+        batch, features, *sizes = shape_of(self.op.results[0])
         n, g, o, i, j, ki, kj, c = (ir.AffineDimExpr.get(d) for d in range(8))
         maps = [[n, g, c, *self.window(i, j, ki, kj)], [ki, kj, c, g, o], [n, g, o, i, j]]
-        type_ = ir.RankedTensorType.get([batch, self.groups, features // self.groups, *sizes], ir.F32Type.get())
+        type_ = tensor_type([batch, self.groups, features // self.groups, *sizes], ir.F32Type.get())
         weight = in_parts(in_parts(weight, 2, shape_of(self.weight)[1]), 3, self.groups)
         sums = sums_of_products(type_, in_parts(image, 1, self.groups), weight, maps, 3)
-        return tensor.collapse_shape(self.wide, sums, [[0], [1, 2], [3], [4]])
+        return collapse(sums, [[0], [1, 2], [3], [4]])
 
 
 def fits_direct(op: ir.Operation) -> bool:
@@ -123,7 +120,7 @@ def _weight(op: ir.Operation, weight: ir.Value) -> ir.Operation:
 
     def transposed(values: Values) -> list[ir.Value]:
         op = generic(type_, [values[weight], empty(type_)], [[o, c, i, j], [i, j, c, o]], 4, [False] * 4)
-        return [tensor.collapse_shape(flat, with_body(op, lambda x, _: arith.extf(f32, x)), [[0], [1], [2, 3]])]
+        return [collapse(with_body(op, lambda x, _: arith.extf(f32, x)), [[0], [1], [2, 3]])]
 
     return group_before(op, (), {weight: weight}, [flat], transposed, "weight")
 
@@ -131,7 +128,7 @@ def _weight(op: ir.Operation, weight: ir.Value) -> ir.Operation:
 def _made(op: ir.Operation, group: ir.Operation | None, convolution: GroupedConvolution, weight: ir.Value) -> ir.Operation:
     """Builds the group that would replace a call and its reader, beside them. Where the reader drops the height of images of one
     row, the group keeps it, so that they get the layout of images. Results that are rows of channels become images."""
-    image = tuple(convolution.result.shape)
+    image = shape_of(op.results[0])
     flat = without_row(image)
     after = [] if group is None else [v for v in group.operands if v != op.results[0]]
     bias = convolution.after

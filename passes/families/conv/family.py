@@ -41,6 +41,6 @@ class DirectFamily(Family):
 
     def problems(self, module: ir.Module) -> Iterator[DirectProblem]:
         """Yields a problem for each call."""
-        for op in calls(module):
+        for op in calls(module, symbolic=True):
             if self.reads(op):
                 yield DirectProblem(op)

@@ -5,53 +5,55 @@ import math
 from collections.abc import Sequence
 
 from torch_mlir import ir
-from torch_mlir.dialects import tensor
+
+from lamina.core.sizes import SizeLike
 
 from ...ir.generics import transposed
 from ...ir.reading import shape_of
+from ...ir.reshapes import collapse, expand
+from ...ir.sizes import sizes_of, tensor_type
 
 _TO_ROWS, _TO_IMAGE = [0, 2, 3, 1], [0, 3, 1, 2]
 
 
-def is_rows(image: Sequence[int], shape: Sequence[int]) -> bool:
+def is_rows(image: Sequence[SizeLike], shape: Sequence[SizeLike]) -> bool:
     """Returns whether `shape` can be that of the rows of an image: a collapse of (batch, height, width, channels)."""
     return _collapsed(_permuted(image, _TO_ROWS), shape) is not None
 
 
-def image_type(image: Sequence[int], rows: ir.Type) -> ir.RankedTensorType:
+def image_type(image: Sequence[SizeLike], rows: ir.Type) -> ir.RankedTensorType:
     """Returns the type of an image of this shape with the element type of `rows`."""
-    return ir.RankedTensorType.get(list(image), ir.RankedTensorType(rows).element_type)
+    return tensor_type(image, ir.RankedTensorType(rows).element_type)
 
 
-def as_image(v: ir.Value, image: Sequence[int]) -> ir.Value:
+def as_image(v: ir.Value, image: Sequence[SizeLike]) -> ir.Value:
     """Emits the image whose rows `v` holds."""
     shape = _permuted(image, _TO_ROWS)
     groups = _collapsed(shape, shape_of(v))
     assert groups is not None, "is_rows holds"
-    type_ = ir.RankedTensorType.get(shape, ir.RankedTensorType(v.type).element_type)
-    whole = v if len(shape_of(v)) == len(shape) else tensor.expand_shape(type_, v, groups, [], shape)
+    whole = v if len(shape_of(v)) == len(shape) else expand(v, shape, groups)
     return transposed(whole, _TO_IMAGE)
 
 
 def as_rows(v: ir.Value, rows: ir.Type) -> ir.Value:
     """Emits the rows of an image, of type `rows`."""
     whole = transposed(v, _TO_ROWS)
-    groups = _collapsed(shape_of(whole), ir.RankedTensorType(rows).shape)
+    groups = _collapsed(shape_of(whole), sizes_of(rows))
     assert groups is not None, "is_rows holds"
-    return whole if whole.type == rows else tensor.collapse_shape(rows, whole, groups)
+    return whole if whole.type == rows else collapse(whole, groups)
 
 
-def _permuted(shape: Sequence[int], order: Sequence[int]) -> list[int]:
+def _permuted(shape: Sequence[SizeLike], order: Sequence[int]) -> list[SizeLike]:
     return [shape[d] for d in order]
 
 
-def _collapsed(shape: Sequence[int], to: Sequence[int]) -> list[list[int]] | None:
+def _collapsed(shape: Sequence[SizeLike], to: Sequence[SizeLike]) -> list[list[int]] | None:
     """Returns the reassociation from `shape` to `to`: adjacent dimensions for each; None where there is none."""
     groups: list[list[int]] = []
     left = list(range(len(shape)))
     for n in to:
         group = [left.pop(0)] if left else []
-        while left and math.prod(shape[d] for d in group) < n:
+        while left and math.prod(shape[d] for d in group) != n:
             group.append(left.pop(0))
         if not group or math.prod(shape[d] for d in group) != n:
             return None

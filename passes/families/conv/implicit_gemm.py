@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 
 from torch_mlir import ir
-from torch_mlir.dialects import tensor
+
+from lamina.core.sizes import SizeLike
 
 from ...ir.generics import in_parts, sums_of_products, tf32_or_half
 from ...ir.reading import shape_of
+from ...ir.reshapes import collapse
+from ...ir.sizes import tensor_type
 from .calls import Convolution
 
 _LEAST = 16  # elements of a window at least: what tensor cores multiply at a time
@@ -20,8 +23,10 @@ class ImplicitGemm(Convolution):
     def suits(self) -> bool:
         """Whether GEMM kernels can compute this."""
         known = self.is_plain and not self.is_direct_by_default and self.uses_tensor_cores and self.is_channels_last
+        if not (known and self.has_known_channels):
+            return False
         _, channels, *kernel = shape_of(self.weight)
-        return known and (self.groups > 1 or channels * kernel[0] * kernel[1] >= _LEAST)
+        return self.groups > 1 or channels * kernel[0] * kernel[1] >= _LEAST
 
     @property
     def channels(self) -> int:
@@ -49,9 +54,9 @@ class ImplicitGemm(Convolution):
         return self.weight
 
     @property
-    def sizes(self) -> tuple[int, int, int, int]:
+    def sizes(self) -> tuple[SizeLike, SizeLike, SizeLike, SizeLike]:
         """The sizes (batch, m, n, k), where k is what split-K may cut: the channels; 1 for grouped convolutions."""
-        n, o, i, j = self.result.shape
+        n, o, i, j = shape_of(self.op.results[0])
         return self.groups, n * i * j, o // self.groups, self.channels if self.groups == 1 else 1
 
     def emit(self, operands: Sequence[ir.Value]) -> ir.Value:
@@ -62,8 +67,8 @@ class ImplicitGemm(Convolution):
 
     def sums_type(self, parts: int = 1) -> ir.RankedTensorType:
         """Returns the type of the sums. With several parts, the features are last, as the kernel has them."""
-        n, o, i, j = self.result.shape
-        return ir.RankedTensorType.get(self.result.shape if parts == 1 else [parts, n, i, j, o], ir.F32Type.get())
+        n, o, i, j = shape_of(self.op.results[0])
+        return self.wide if parts == 1 else tensor_type([parts, n, i, j, o], ir.F32Type.get())
 
     def sums(self, image: ir.Value, weight: ir.Value, parts: int = 1) -> ir.Value:
         """Emits the sums alone, for one group, over kernel height, kernel width and channels: the memory order of a channels-last
@@ -80,11 +85,9 @@ class ImplicitGemm(Convolution):
         return sums_of_products(self.sums_type(parts), image, weight, maps, 3, tf32_or_half)
 
     def _sums_of_groups(self, image: ir.Value, weight: ir.Value) -> ir.Value:
-        n, o, *sizes = self.result.shape
-        type_ = ir.RankedTensorType.get([n, self.groups, o // self.groups, *sizes], ir.F32Type.get())
+        n, o, *sizes = shape_of(self.op.results[0])
+        type_ = tensor_type([n, self.groups, o // self.groups, *sizes], ir.F32Type.get())
         n, g, o, i, j, ki, kj, c = (ir.AffineDimExpr.get(d) for d in range(8))
         maps = [[n, g, c, *self.window(i, j, ki, kj)], [g, o, c, ki, kj], [n, g, o, i, j]]
         image, weight = in_parts(self.padded(image), 1, self.groups), in_parts(weight, 0, self.groups)
-        return tensor.collapse_shape(
-            self.sums_type(), sums_of_products(type_, image, weight, maps, 3, tf32_or_half), [[0], [1, 2], [3], [4]]
-        )
+        return collapse(sums_of_products(type_, image, weight, maps, 3, tf32_or_half), [[0], [1, 2], [3], [4]])

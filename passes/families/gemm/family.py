@@ -13,8 +13,9 @@ from lamina.schedules import convolution_cost, product_cost
 from lamina.schedules.contraction import GemmConfig
 
 from ...ir.reading import producer, shape_of
+from ...ir.sizes import size_attribute
 from ...space.contraction import Unfit
-from ..choice import DIRECT, LIBRARY, Choice, Extent
+from ..choice import DIRECT, LIBRARY, SMALLER, Choice, Extent
 from ..conv.calls import channels_last
 from ..conv.depthwise import fits_direct, replace_by_direct
 from ..conv.implicit_gemm import ImplicitGemm
@@ -101,8 +102,11 @@ class ProductProblem(Problem):
             raise Unfit("symbolic sizes in parts of the inner dimension, or with a prologue")
         if choice.extent == "prologue" and not problem.before:
             raise Unfit("no group makes a factor of the product, and nothing else")
+        fewer = _for_fewer(problem, config, target) if self.of.is_open else None
         group = joined(problem, config) if config.parts == 1 else split_inner(problem, config.parts)
         Choice(config).write(group)
+        if fewer is not None:
+            group.attributes[SMALLER] = fewer
 
 
 class GemmFamily(Family):
@@ -159,6 +163,26 @@ def _of_open(problem: GemmProblem, gpu: Gpu) -> Choice:
     if is_symbolic(rows) and is_symbolic(columns):
         return LIBRARY
     return _or_library(product_cost.for_all_sizes(work, gpu, rows=is_symbolic(rows)))
+
+
+def _for_fewer(problem: GemmProblem, config: GemmConfig, target: Target | None) -> ir.Attribute | None:
+    """Returns the choices for calls with few rows or columns, whichever are symbolic, as `SMALLER` has them; None without any."""
+    work, product = work_of(problem), Product.read(problem.ops[0])
+    if target is None or work is None or product is None:
+        return None
+    _, rows, columns, _ = product.sizes
+    of_rows, context = is_symbolic(rows), problem.ops[0].context
+    found = product_cost.for_fewer(work, target.gpu, config, rows=of_rows)
+    if not found or (of_rows and is_symbolic(columns)):
+        return None
+    i64 = ir.IntegerType.get_signless(64, context)
+
+    def entry(most: int, config: GemmConfig) -> ir.DictAttr:
+        said = {named.name: named.attr for named in Choice(config).attribute(context)}
+        return ir.DictAttr.get({"most": ir.IntegerAttr.get(i64, most), **said}, context)
+
+    size = size_attribute(rows if of_rows else columns)
+    return ir.DictAttr.get({"size": size, "upto": ir.ArrayAttr.get([entry(*pair) for pair in found], context)}, context)
 
 
 def _or_library(config: GemmConfig | None, extent: Extent = "") -> Choice:

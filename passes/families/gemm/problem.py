@@ -188,7 +188,7 @@ def _made(
     try:
         product = product_in(new)
         if problem.is_open:
-            _check_open(product)
+            _check_open(product, WINDOW in new.attributes)
         if any(n not in (0, config.n) for n in product.summed) or any(m not in (0, config.m) for m in product.stacked):
             raise Unfit(f"sums of other than {config.n} columns, or {config.m} rows")
     except (Unfit, Untraceable) as e:
@@ -197,11 +197,15 @@ def _made(
     return MadeProgram(new, product)
 
 
-def _check_open(product: Contraction) -> None:
-    """Raises Unfit for a product of symbolic sizes that blocks cannot compute."""
+def _check_open(product: Contraction, windows: bool) -> None:
+    """Raises Unfit for a product of symbolic sizes that blocks cannot compute. windows: it is a convolution."""
     if is_symbolic((product.batches, extent(product.inner))):
         raise Unfit("a batch of products, or an inner dimension, of symbolic size")
     of_factors = [product.a, *product.bs]
     loads = [e for root in (*of_factors, *(r.expr for r in product.results)) for e in walk(root) if isinstance(e, Load)]
-    if not all(product.merged.is_even(at) for at in (*(e.at for e in loads), *(r.at for r in product.results))):
+    places = [*(e.at for e in loads if not e.guard), *(r.at for r in product.results)]
+    even = [at for at in places if product.merged.is_even(at)]
+    if len(even) < len(places) and not windows:
         raise Unfit("memory of symbolic sizes that is no array along the rows and columns")
+    if any(is_symbolic(at.constant) for at in even):
+        raise Unfit("an array whose first element is in a place that each call decides")

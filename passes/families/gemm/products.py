@@ -16,7 +16,6 @@ from ...ir.reading import shape_of
 from ...ir.sizes import sizes_of, tensor_type
 from ..conv.calls import HALVES
 from ..conv.implicit_gemm import ImplicitGemm
-from ..surroundings import is_open
 
 _FLOAT8 = "f8E4M3FN"
 _FAST = 7  # the position of use_fast_accum among the arguments of _scaled_mm; if true, sums may have less precision
@@ -118,7 +117,7 @@ class Product:
 
 def computed(op: ir.Operation) -> Product | ImplicitGemm | None:
     """Reads the product or convolution that a graph.extern calls, where a GEMM kernel may compute it."""
-    return Product.read(op) or (None if is_open(op) else ImplicitGemm.read(op))
+    return Product.read(op) or ImplicitGemm.read(op)
 
 
 def _scaled_product(op: ir.Operation) -> Product | None:

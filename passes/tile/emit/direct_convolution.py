@@ -12,9 +12,11 @@ from functools import partial, reduce
 from torch_mlir import ir
 from torch_mlir.dialects import arith, math
 
+from lamina.core.sizes import at_most, below, known_part
+
 from ...ir.affine import Affine, Axis
 from ...ir.expressions import Apply, Const, Expr, InBounds, Interner, Load, Reduce, missing
-from ...ir.guards import Bound, Guard
+from ...ir.guards import Bound, Guard, narrowed
 from ...ir.sizes import i64
 from ...space.direct_convolution import DirectConvolution
 from ...space.space import Space
@@ -32,12 +34,13 @@ class WindowBlocks(Blocks):
     def index(self, at: Affine) -> ir.Value:
         """Returns the scalar value of an index; the sum with its constant is marked `nsw`."""
         at = at.rename(self.merged.rename)
-        first = super().index(Affine(0, at.terms))
-        if not at.constant:
+        number = known_part(at.constant)
+        first = super().index(Affine(at.constant - number, at.terms))
+        if not number:
             return first
         flags = ir.Attribute.parse("#arith.overflow<nsw>")
         depth = max((self.bound[t][0] for t, _ in at.terms if isinstance(t, Axis)), default=0)
-        return self.memoized(("moved", at), depth, lambda: arith.addi(first, self.number(at.constant), overflow_flags=flags))
+        return self.memoized(("moved", at), depth, lambda: arith.addi(first, self.number(number), overflow_flags=flags))
 
     def condition(self, guard: Guard, wide: bool) -> ir.Value:
         """Emits only the sides of bounds that can fail."""
@@ -70,6 +73,8 @@ class DirectConvolutionProgram:
         for j, total in enumerate(sums):
             change = {self.plan.column: self._column(j)}
             self.b.stack[-1].memo[self._at(self.plan.product, change)] = total
+            within = self._within(change) if j else ()
+            self.b.stack[-1].mask = self.b.condition(within, True) if within else None
             for r, flat in self.results:
                 self.b.store(self._at(r.expr, change), flat, r.dtype, r.at.rename(change))
 
@@ -79,8 +84,8 @@ class DirectConvolutionProgram:
         b, p, rest = self.b, self.plan, program
         places = []
         for n in (p.inner, p.strips.extent, p.row.extent, p.outer):
-            places.append(arith.remui(rest, b.number(n)) if n > 1 else b.number(0))
-            rest = arith.divui(rest, b.number(n)) if n > 1 else rest
+            places.append(arith.remui(rest, b.number(n)) if n != 1 else b.number(0))
+            rest = arith.divui(rest, b.number(n)) if n != 1 else rest
         inner, strip, row, outer = places
         block = inner if p.outer == 1 else arith.addi(arith.muli(outer, b.number(p.inner)), inner)
         for axis, value in ((p.strips, strip), (p.row, row), (p.batch, rest)):
@@ -117,9 +122,9 @@ class DirectConvolutionProgram:
         if p.height is None:
             return first, last
         top = p.height.at + Affine.of(p.down, -p.tall)  # the image row at which the window begins
-        if top.bounds()[0] < p.height.low:
+        if not at_most(p.height.low, top.bounds()[0]):
             first = self._rows_to(arith.maxsi(first, arith.subi(b.number(p.height.low), b.index(top))))
-        if top.bounds()[1] + (p.down.extent - 1) * p.tall >= p.height.high:
+        if not below(top.bounds()[1] + (p.down.extent - 1) * p.tall, p.height.high):
             within = arith.maxsi(b.number(0), arith.subi(b.number(p.height.high), b.index(top)))
             last = arith.minsi(last, self._rows_to(within))
         return first, last
@@ -200,6 +205,8 @@ class DirectConvolutionProgram:
         match e:
             case Load():
                 guard = self._guard(e.guard, change)
+                if guard is not None and e.at.coefficient(self.plan.column):
+                    guard = narrowed(guard, self._within(change))
                 return make.const(0, e.dtype) if guard is None else make.load(e.tensor, e.at.rename(change), guard, e.dtype)
             case InBounds():
                 guard = self._guard(e.guard, change)
@@ -216,3 +223,9 @@ class DirectConvolutionProgram:
         """Returns the bounds that may fail after the replacement; None where one always does."""
         bounds = [Bound(b.at.rename(change), b.low, b.high) for b in guard if not b.at.coefficient(self.plan.down)]
         return None if any(b.never for b in bounds) else tuple(b for b in bounds if not b.always)
+
+    def _within(self, change: Change) -> Guard:
+        """Returns the bound that a column is one of the row's, where strips may reach past its end."""
+        column = self.plan.column
+        bound = Bound(Affine.of(column).rename(change), 0, column.extent)
+        return () if not self.plan.ragged or bound.always else (bound,)

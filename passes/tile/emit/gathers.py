@@ -16,7 +16,6 @@ from torch_mlir.dialects import arith, vector
 from ...ir.affine import Affine, Axis
 from ...ir.expressions import Load
 from ...ir.guards import Bound, Guard
-from ...lower.buffers import flat
 from . import bounds
 from .scopes import Side, broadcast, filled, joined, shape_of
 
@@ -41,8 +40,11 @@ def write(b: "Blocks", value: ir.Value, memory: ir.Value, at: Affine) -> None:
 
 
 def _flat(b: "Blocks", memory: ir.Value) -> ir.Value:
+    """Returns memory as a memref of rank 1, at the start of the program, or, where its size is symbolic, in front of its loops."""
+    if b.sizes.arguments[memory].symbolic:
+        return b.memoized(("flat", memory), 0, lambda: b.sizes.flat(memory))
     with ir.InsertionPoint.at_block_begin(b.entry):
-        return flat(memory)
+        return b.sizes.flat(memory)
 
 
 def _places(b: "Blocks", at: Affine, guard: Guard, along: Sequence[Side]) -> tuple[ir.Value, ir.Value]:

@@ -84,6 +84,15 @@ class Constant:
 
 
 @dataclass(frozen=True)
+class When:
+    """The calls in which a step runs: those with above < size <= most; most None: any larger one."""
+
+    size: SizeLike
+    above: int
+    most: int | None
+
+
+@dataclass(frozen=True)
 class Launch:
     """Runs a kernel. On the CPU: its programs 0..grid-1, by `void kernel(void *const *bufs, int64_t lo, int64_t hi)`, where bufs[i]
     is the first element of args[i]. On a GPU: `grid` blocks of `threads` threads, with one 64-bit pointer parameter per argument,
@@ -107,6 +116,8 @@ class Launch:
                memory, so it may start before its predecessor on the stream has ended
     grid_yz  on a GPU: blocks along y and z
     threads_yz  on a GPU: threads of a block along y and z
+    when     None: it always runs. Of launches of one computation that follow each other, each by a kernel for a range of sizes, a
+             call makes one: binding drops the others
     """
 
     kernel: str
@@ -126,6 +137,7 @@ class Launch:
     scratch: tuple[Ref, ...] = ()
     grid_yz: tuple[int, int] = (1, 1)
     threads_yz: tuple[int, int] = (1, 1)
+    when: When | None = None
 
 
 @dataclass(frozen=True)

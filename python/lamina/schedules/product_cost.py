@@ -73,6 +73,8 @@ _PASS = 3e-6  # seconds of a pointwise kernel, whatever its size
 _OVERLAP = 0.5  # exposed share of an epilogue where another CTA of the SM multiplies meanwhile
 _HIDDEN = 0.1  # the same for ping-pong schedules
 _CLASSES = (64, 256, 1024, 4096, 16384)  # rows for which schedules of a symbolic number of rows are compared
+_IDLE = 1.6  # times the estimate that ping-pong takes where it does not fill the GPU: 128 to 1500 rows by 768 x 3072, on an H100
+_FEWER = 0.9  # share of the general schedule's time below which calls with few rows have a kernel of their own
 _ROWS, _ACTIVATION = 2048, 8  # rows of the result, and operations per element, from which on ping-pong is the default
 _ORDINARY = 0.4  # share of the f32 peak that epilogues reach: hardly anything in them is a fused multiply-add
 
@@ -247,6 +249,25 @@ def for_all_sizes(work: GemmWork, gpu: Gpu, *, rows: bool) -> GemmConfig | None:
     ratios = {c: prod(time(c, one) / least for one, least in zip(whole, best, strict=True)) for c in (*known, None)}
     chosen = min(known, key=lambda c: ratios[c])
     return chosen if ratios[chosen] < WORTH ** len(whole) * ratios[None] else None
+
+
+def for_fewer(work: GemmWork, gpu: Gpu, general: GemmConfig, *, rows: bool) -> list[tuple[int, GemmConfig]]:
+    """Returns schedules for calls with at most so many rows, or else columns, in order, each where it takes less than _FEWER of the
+    time of the one for more of them. work: with any number of them; general: the schedule for the most."""
+
+    def time(config: GemmConfig, one: GemmWork) -> float:
+        idle = config.ping_pong and not _ping_pong_pays(config, one, gpu)
+        return our_seconds(config, one, gpu) * (_IDLE if idle else 1.0)
+
+    found: list[tuple[int, GemmConfig]] = []
+    larger = general
+    for n in reversed(_CLASSES[:-2]):
+        one = _resized(work, n, rows)
+        fit = [c for c in candidates(one, gpu) if c.parts == 1 and not c.ping_pong and shared_bytes(c, one) <= gpu.shared_bytes]
+        best = min(fit, key=lambda c, one=one: time(c, one), default=larger)  # type: ignore[misc]
+        if time(best, one) < _FEWER * time(larger, one):
+            found, larger = [(n, best), *found], best
+    return found
 
 
 def _resized(work: GemmWork, n: int, rows: bool) -> GemmWork:

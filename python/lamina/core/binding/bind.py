@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
+from itertools import accumulate
 from operator import is_
 from typing import Any, TypeVar
 
 import numpy as np
 
-from ..program import Buffer, Call, Constant, Launch, Program, Ref
+from ..program import Buffer, Call, Constant, Launch, Program, Ref, When
 from ..program_needs import SCRATCH
 from ..sizes import Size, evaluate
 from .arena import ALIGN, ArenaSlot, live_bytes, place
@@ -27,6 +28,7 @@ class Narrow(OverflowError):
 def bound(program: Program, symbols: Mapping[str, int]) -> Program:
     """Returns the program for these values of its symbols. Raises OverflowError where memory would take 2**62 bytes or more, and
     Narrow for sizes that need wider kernels."""
+    program = _chosen(program, symbols)
     numbers = evaluated(replace(program, sizes=(), buffers=(), constants=()), symbols)
     constants = list(program.constants)
     buffers: list[Buffer] = []
@@ -49,6 +51,24 @@ def bound(program: Program, symbols: Mapping[str, int]) -> Program:
         sum_bytes=total,
         lower_bound=bound_bytes,
     )
+
+
+def _chosen(program: Program, symbols: Mapping[str, int]) -> Program:
+    """Returns the program without launches that are for other sizes."""
+
+    def runs(when: When | None) -> bool:
+        if when is None:
+            return True
+        size = evaluate(when.size, symbols)
+        return when.above < size and (when.most is None or size <= when.most)
+
+    kept = [not isinstance(step, Launch) or runs(step.when) for step in program.steps]
+    if all(kept):
+        return program
+    number = list(accumulate(kept, initial=0))  # of a step among those that are kept, and of the next one where it is not
+    steps = tuple(replace(s, when=None) if isinstance(s, Launch) else s for s, k in zip(program.steps, kept, strict=True) if k)
+    buffers = tuple(b if b.last < 0 else replace(b, last=number[b.last + 1] - 1) for b in program.buffers)
+    return replace(program, steps=steps, buffers=buffers)
 
 
 def _constant(values: list[int], item: int) -> Constant:

@@ -7,10 +7,24 @@ facts.py    what reports tell of a symbol
 """
 
 from .factors import LEAST, SizeSymbol, Undecided
-from .size import Size, SizeLike, at_most, below, divisor, evaluate, is_symbolic, least, most, symbols_of, typical, where_elements
+from .size import (
+    Size,
+    SizeLike,
+    at_most,
+    below,
+    divisor,
+    evaluate,
+    is_symbolic,
+    known_part,
+    least,
+    most,
+    symbols_of,
+    typical,
+    where_elements,
+)  # fmt: skip
 from .text import parse, shown, size_from_json, size_to_json, without_hints
 
 __all__ = [
-    "LEAST", "Size", "SizeLike", "SizeSymbol", "Undecided", "at_most", "below", "divisor", "evaluate", "is_symbolic", "least",
-    "most", "parse", "shown", "size_from_json", "size_to_json", "symbols_of", "typical", "where_elements", "without_hints",
+    "LEAST", "Size", "SizeLike", "SizeSymbol", "Undecided", "at_most", "below", "divisor", "evaluate", "is_symbolic", "known_part",
+    "least", "most", "parse", "shown", "size_from_json", "size_to_json", "symbols_of", "typical", "where_elements", "without_hints",
 ]  # fmt: skip

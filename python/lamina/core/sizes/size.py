@@ -148,6 +148,11 @@ def divisor(size: "SizeLike") -> int:
     return math.gcd(*(k for _, k in _terms(size)))
 
 
+def known_part(size: "SizeLike") -> int:
+    """Returns the number that a size is the sum of and of products of symbols."""
+    return next((k for factors, k in _terms(size) if not factors), 0)
+
+
 def below(a: SizeLike, b: SizeLike) -> bool:
     """Returns whether a < b for every value of the symbols."""
     try:

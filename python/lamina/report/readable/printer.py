@@ -142,7 +142,11 @@ class ReadablePrinter:
         values = list(op.operands)
         ins, outs = values[: len(values) - count], values[len(values) - count :]
         kernel, label = ir.FlatSymbolRefAttr(op.attributes["kernel"]).value, ir.StringAttr(op.attributes["label"]).value
-        self._step(op, depth, f"launch @{kernel}({self._operands(ins)})", outs, label if label != kernel else "")
+        note = label if label != kernel else ""
+        if "when" in op.attributes:
+            size, above, most = (literal(bound) for bound in op.attributes["when"])
+            note = f"{note} where {size} > {above}" if most == "-1" else f"{note} where {size} <= {most}"
+        self._step(op, depth, f"launch @{kernel}({self._operands(ins)})", outs, note.strip())
 
     def _call(self, op: ir.Operation, depth: int) -> None:
         """Writes a call with its arguments, tensors in the places of units, or a source kernel, tensors first."""

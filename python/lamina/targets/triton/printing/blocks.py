@@ -5,7 +5,7 @@ from collections.abc import Hashable, Sequence
 
 from torch_mlir import ir
 
-from lamina.core.sizes import Size, SizeLike
+from lamina.core.sizes import Size, SizeLike, divisor
 from lamina.passes.ir.index_ranges import GROWS, Ranges
 from lamina.passes.ir.reading import element_of, nested
 from lamina.passes.ir.sizes import DYNAMIC, KERNEL_SIZES, read_sizes
@@ -47,13 +47,16 @@ class TritonBlocks(Expressions):
         self.sizes: dict[SizeLike, str] = {} if known is None else dict.fromkeys(read_sizes(known), "")
 
     def _size(self, size: SizeLike) -> str:
-        """Returns a size as text: a number, or the name of a symbolic one, loaded before the kernel's loop on first use."""
+        """Returns a size as text: a number, or the name of a symbolic one, loaded before the kernel's loop on first use. Triton is
+        told which power of two divides it."""
         if not isinstance(size, Size):
             return str(size)
         if not self.sizes[size]:
             place = list(self.sizes).index(size)
             self.sizes[size] = f"size{place}"
-            self.head.append(f"{INDENT}size{place} = tl.load({self.names[self.arguments[-1]]} + {place})")
+            known, text = divisor(size), f"tl.load({self.names[self.arguments[-1]]} + {place})"
+            text = f"tl.multiple_of({text}, {known & -known})" if known % 2 == 0 else text
+            self.head.append(f"{INDENT}size{place} = {text}")
         return self.sizes[size]
 
     def _spread(self, op: ir.Operation) -> None:

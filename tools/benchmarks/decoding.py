@@ -1,0 +1,125 @@
+"""Times the decoding of tokens by a model shaped like Llama, compiled once, with a cache that grows or one of fixed length."""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from lamina.tools.benchmarks.symbolic import apart, timed
+
+WIDTH, HEADS, KV_HEADS, INNER = 2048, 32, 8, 8192
+SIZE = WIDTH // HEADS
+TOKENS = 1000
+SAMPLED = (50, 200, 400, 700, 1000)
+"""Lengths at which a static compilation is timed beside the one for all of them."""
+
+Cache = list[tuple[Tensor, Tensor]]
+
+
+class DecoderLayer(nn.Module):
+    """Grouped-query attention with rotary positions, and a gated network, each after an RMS norm and with a residual.
+
+    grows  keys and values are appended to the cache; else they are written into it, at the token's position
+    """
+
+    def __init__(self, grows: bool) -> None:
+        super().__init__()
+        self.grows = grows
+        self.query, self.out = (nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(2))
+        self.key, self.value = (nn.Linear(WIDTH, KV_HEADS * SIZE, bias=False) for _ in range(2))
+        self.gate, self.up = (nn.Linear(WIDTH, INNER, bias=False) for _ in range(2))
+        self.down = nn.Linear(INNER, WIDTH, bias=False)
+        self.norms = nn.ModuleList([nn.RMSNorm(WIDTH) for _ in range(2)])
+
+    def forward(
+        self, x: Tensor, cache: tuple[Tensor, Tensor], at: Tensor, turn: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Takes tokens (batch, new, WIDTH), keys and values (batch, KV_HEADS, length, SIZE) and positions (new,)."""
+        batch, new, _ = x.shape
+        h = self.norms[0](x)
+        query, key, value = (made(h).view(batch, new, -1, SIZE).transpose(1, 2) for made in (self.query, self.key, self.value))
+        query, key = (_rotated(t, *turn) for t in (query, key))
+        if self.grows:
+            keys, values = torch.cat([cache[0], key], 2), torch.cat([cache[1], value], 2)
+            attended = F.scaled_dot_product_attention(query, keys, values, enable_gqa=True)
+        else:
+            keys, values = (held.index_copy_(2, at, t) for held, t in zip(cache, (key, value), strict=True))
+            seen = torch.arange(keys.shape[2], device=x.device) <= at[:, None]
+            attended = F.scaled_dot_product_attention(query, keys, values, attn_mask=seen, enable_gqa=True)
+        x = x + self.out(attended.transpose(1, 2).reshape(batch, new, WIDTH))
+        h = self.norms[1](x)
+        return x + self.down(F.silu(self.gate(h)) * self.up(h)), (keys, values)
+
+
+class Decoder(nn.Module):
+    """Layers that share their rotations."""
+
+    def __init__(self, layers: int, grows: bool) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([DecoderLayer(grows) for _ in range(layers)])
+
+    def forward(self, x: Tensor, cache: Cache, at: Tensor) -> tuple[Tensor, Cache]:
+        """Takes tokens (batch, new, WIDTH), a cache for each layer and positions (new,); returns tokens and caches."""
+        pairs = torch.arange(0, SIZE, 2, device=x.device, dtype=torch.float32)
+        angles = (at[:, None].float() * 10000.0 ** (-pairs / SIZE)).repeat(1, 2)
+        turn = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        caches = []
+        for layer, held in zip(self.layers, cache, strict=True):
+            x, kept = layer(x, held, at, turn)
+            caches.append(kept)
+        return x, caches
+
+
+def _rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    low, high = x.chunk(2, -1)
+    return x * cosine + torch.cat((-high, low), -1) * sine
+
+
+def decoding(device: str, layers: int, grows: bool) -> tuple[list[str], list[list[str]]]:
+    """Returns a table's header and rows: milliseconds of a token at SAMPLED lengths, and the seconds that TOKENS tokens take from
+    the start of compilation on."""
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    model = Decoder(layers, grows).eval().to(device, dtype)
+    runs = {name: torch.compile(apart(model), backend=name, dynamic=True) for name in ("lamina", "inductor")}
+    with torch.no_grad():
+        seconds = [_whole(run, layers, device, dtype, grows) for run in runs.values()]
+        rows, ratios = [], []
+        for length in SAMPLED:
+            given = _at(length, layers, device, dtype, grows)
+            static = torch.compile(apart(model), backend="lamina", dynamic=False)
+            everyone = {"lamina": runs["lamina"], "static": static, "inductor": runs["inductor"]}
+            times, failed = timed({name: _calling(run, given) for name, run in everyone.items()}, device)
+            if failed:
+                raise SystemExit(f"{length}: {failed}")
+            ratios.append((times["lamina"] / times["static"], times["lamina"] / times["inductor"]))
+            rows.append([str(length), *(f"{times[name] * 1e3:.3f}" for name in everyone), *(f"{r:.3f}" for r in ratios[-1])])
+    means = [f"{statistics.geometric_mean(column):.3f}" for column in zip(*ratios, strict=True)]
+    rows.append(["geometric mean", "", "", "", *means])
+    rows.append([f"seconds of {TOKENS} tokens", f"{seconds[0]:.1f}", "", f"{seconds[1]:.1f}", "", f"{seconds[0] / seconds[1]:.3f}"])
+    return ["length", "Lamina, ms", "static Lamina", "TorchInductor", "to static", "to TorchInductor"], rows
+
+
+def _at(length: int, layers: int, device: str, dtype: torch.dtype, grows: bool) -> tuple[Tensor, Cache, Tensor]:
+    """Makes the arguments of a call for token `length`, counted from 0."""
+    held = length if grows else TOKENS + 1
+    cache = [tuple(torch.randn(1, KV_HEADS, held, SIZE, device=device, dtype=dtype) for _ in range(2)) for _ in range(layers)]
+    return torch.randn(1, 1, WIDTH, device=device, dtype=dtype), cache, torch.tensor([length], device=device)  # type: ignore[return-value]
+
+
+def _whole(run: Callable[..., Any], layers: int, device: str, dtype: torch.dtype, grows: bool) -> float:
+    """Decodes TOKENS tokens, from a cache of three; returns the seconds that this takes."""
+    x, cache, at = _at(3, layers, device, dtype, grows)
+    start = time.perf_counter()
+    for _ in range(TOKENS):
+        x, cache = run(x, cache, at)
+        at = at + 1 if grows else (at + 1) % TOKENS
+    float(x.sum())
+    return time.perf_counter() - start
+
+
+def _calling(run: Callable[..., Any], given: Sequence[Any]) -> Callable[[], Any]:
+    return lambda: run(*given)
