@@ -4,6 +4,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from ..ir.generics import empty, generic, with_body
+from ..ir.rewriting import replace_op
 from ..ir.views import VIEWS, is_view
 
 APART = "apart"  # marks calls that may take longer with a bias than without
@@ -58,5 +59,4 @@ def _split(op: ir.Operation) -> None:
         row, column = (ir.AffineDimExpr.get(d) for d in range(2))
         maps = [[row, column], [column], [row, column]]
         added = generic(result, [product, bias, empty(result)], maps, 2, [False, False])
-        op.results[0].replace_all_uses_with(with_body(added, lambda x, y, _: arith.addf(x, y)))
-    op.erase()
+        replace_op(op, with_body(added, lambda x, y, _: arith.addf(x, y)))

@@ -17,13 +17,13 @@ from ..ir.affine import row_major
 from ..ir.extern_calls import memory_strides
 from ..ir.generics import empty
 from ..ir.locations import decomposed_op, fused, model_ops, op_word, where
-from ..ir.reading import Generic, Untraceable, producer, shape_of
+from ..ir.reading import Generic, Untraceable, nested, producer, shape_of
 from ..ir.rewriting import copy_ops
 from ..simplify.matching.rule import PATTERN
 from ..space.space import find_space
 from ..trace.gathered import copy_gathered
 from ..trace.grouping import Group, Grouping
-from ..trace.materialize import OUTSIDE, Materialized, _reads
+from ..trace.materialize import OUTSIDE, Materialized
 from ..trace.nodes import GroupNode, trace_node
 from ..trace.windows_apart import store_pooled
 from .bias_apart import add_apart
@@ -166,11 +166,9 @@ class _Rewrite:
         return self.new[v]
 
     def _clone(self, op: ir.Operation) -> None:
-        operands = [self._value(v) for v in op.operands]
-        copy = op.clone()
-        for i, v in enumerate(operands):
-            copy.operands[i] = v
-        self.new.update(zip(op.results, copy.results, strict=True))
+        for v in op.operands:
+            self._value(v)
+        copy_ops([op], self.new)
 
     def _emit(self, group: Group) -> None:
         """Writes the group as an op; as one op per value where it turns out to have no common iteration space."""
@@ -283,15 +281,6 @@ def _kind(op: ir.Operation) -> str:
 
 def _captured(op: ir.Operation) -> list[ir.Value]:
     """Returns the values from outside that the regions of `op` use."""
-    own: set[ir.Value] = set()
-    used: list[ir.Value] = []
-    for region in op.regions:
-        for block in region.blocks:
-            own.update(block.arguments)
-            for o in block.operations:
-                used += list(o.operation.operands)
-                own.update(o.operation.results)
-    return [v for v in used if v not in own]
-
-
-__all__ = ["Fuse", "_reads", "find_groups"]
+    *inside, _ = nested(op)
+    own = {a for region in op.regions for block in region.blocks for a in block.arguments} | {v for o in inside for v in o.results}
+    return [v for o in inside for v in o.operands if v not in own]

@@ -6,7 +6,8 @@ from torch_mlir.dialects import arith, tensor
 
 from ..ir.generics import generic, with_body
 from ..ir.reading import Generic, neutral, shape_of
-from ..ir.rewriting import copy_ops
+from ..ir.reshapes import sliced
+from ..ir.rewriting import copy_ops, replace_op
 from ..ir.sizes import number_attribute
 
 
@@ -30,8 +31,7 @@ def cut(g: Generic, loop: int, at: int, combine: str) -> Generic:
         init = tensor.empty(list(type_.shape), type_.element_type)
         operands = [*(half.results[0] for half in halves), init]
         total = generic(type_, operands, [whole] * 3, type_.rank, [False] * type_.rank)
-        op.results[0].replace_all_uses_with(with_body(total, lambda a, b, _: _combined(combine, a, b)))
-    op.erase()
+        replace_op(op, with_body(total, lambda a, b, _: _combined(combine, a, b)))
     return Generic.read(halves[0])
 
 
@@ -43,9 +43,7 @@ def _sliced(v: ir.Value, m: tuple, loop: int, start: int, length: int) -> ir.Val
     shape = shape_of(v)
     offsets = [start if w else 0 for w in walks]
     sizes = [length if w else n for w, n in zip(walks, shape, strict=True)]
-    type_ = ir.RankedTensorType.get(sizes, ir.RankedTensorType(v.type).element_type)
-    result: ir.Value = tensor.extract_slice(type_, v, [], [], [], offsets, sizes, [1] * len(shape))
-    return result
+    return sliced(v, offsets, sizes, [1] * len(shape))
 
 
 def split(g: Generic, parts: dict[int, int], combine: str) -> None:
@@ -74,8 +72,7 @@ def split(g: Generic, parts: dict[int, int], combine: str) -> None:
         total = generic(
             op.results[0].type, [partial.results[0], out], [[*first, *keep], keep], rank + new, [*[True] * new, *[False] * rank]
         )
-        op.results[0].replace_all_uses_with(with_body(total, lambda a, b: _combined(combine, a, b)))
-    op.erase()
+        replace_op(op, with_body(total, lambda a, b: _combined(combine, a, b)))
 
 
 def shifted(entry: tuple[int, tuple[tuple[int, int], ...]], by: int) -> ir.AffineExpr:

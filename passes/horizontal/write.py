@@ -10,6 +10,7 @@ from torch_mlir.dialects import arith, func
 
 from ..ir.locations import fused
 from ..ir.reading import integer
+from ..ir.rewriting import replace_op
 from ..ir.sizes import i64
 from ..lower.simt.parts import PART
 from ..plan.outline import pairs_attribute, unique
@@ -162,8 +163,7 @@ def _chosen(kernel: SmallKernel, block: ir.Block, ops: list[ir.Operation], uses:
                 ir.Operation.create("scf.yield", operands=[use[i] for i in several])
     for op in ops:
         if op.name == "tile.program_id":
-            op.results[0].replace_all_uses_with(own)
-            op.erase()
+            replace_op(op, own)
     found = dict(zip(several, choice.results, strict=True))
     return [found.get(i, buffer) for i, buffer in enumerate(uses[0])]
 

@@ -15,6 +15,7 @@ from typing import Union
 
 from torch_mlir import ir
 
+from .rewriting import replace_op
 from .sizes import i64
 
 CMPF = {"oeq": 1, "ogt": 2, "oge": 3, "olt": 4, "ole": 5, "one": 6, "ord": 7, "ueq": 8, "ugt": 9, "uge": 10, "ult": 11}
@@ -120,8 +121,7 @@ def in_f32(op: ir.Operation, widen: Callable[[Num], Num]) -> Num:
 
 def replace(op: ir.Operation, result: Num) -> None:
     """Replaces an op's only result by `result` and erases the op."""
-    op.results[0].replace_all_uses_with(result.value)
-    op.erase()
+    replace_op(op, result.value)
 
 
 def _integer(element: ir.Type, value: int) -> ir.Attribute:

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch_mlir import ir
 
-from lamina.core.sizes import Size
+from lamina.core.sizes import Size, SizeLike
 from lamina.dialects.graph import CALLS
 
 from .affine import row_major
@@ -69,12 +69,17 @@ def encoded(value: Any) -> ir.Attribute:
 
 
 def extern_call(
-    callee: str, args: Sequence[Any], kwargs: Mapping[str, Any], results: Sequence[tuple[ir.Type, Sequence[int]] | None]
+    callee: str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    results: Sequence[tuple[ir.Type, Sequence[SizeLike]] | None],
+    reason: str = "library",
 ) -> ir.Operation:
-    """Creates a graph.extern that calls a routine of a library, at the current insertion point.
+    """Creates a graph.extern that calls a routine which is not Lamina's, at the current insertion point.
 
     args, kwargs  tensors, and what `encoded` takes
     results       type and strides of each; None for one that is not needed
+    reason        why no kernel of Lamina computes it
     """
     operands: list[ir.Value] = []
 
@@ -86,7 +91,7 @@ def extern_call(
 
     attributes = {
         "callee": ir.StringAttr.get(callee),
-        "reason": ir.StringAttr.get("library"),
+        "reason": ir.StringAttr.get(reason),
         "args": ir.ArrayAttr.get([argument(a) for a in args]),
         "kwargs": ir.DictAttr.get({name: argument(a) for name, a in kwargs.items()}),
         "strides": encoded([None if r is None else sizes_attribute(tuple(r[1])) for r in results]),

@@ -1,4 +1,4 @@
-"""Builders for linalg.generic ops at the current insertion point."""
+"""Builders for linalg ops, pads and splits of tensors at the current insertion point."""
 
 from collections.abc import Callable, Sequence
 

@@ -105,17 +105,6 @@ def elements_of(value: ir.Value) -> int:
     return typical(math.prod(shape_of(value)))
 
 
-def ramp_base(value: ir.Value) -> ir.Value | None:
-    """Returns the scalar `base` of a vector base + [0, 1, 2, ...] (vector.broadcast and vector.step); None for other values."""
-    op = producer(value)
-    if op is None or op.name != "arith.addi":
-        return None
-    base, step = (producer(v) for v in op.operands)
-    if base is None or step is None or (base.name, step.name) != ("vector.broadcast", "vector.step"):
-        return None
-    return base.operands[0]
-
-
 def element_of(type_: ir.Type) -> ir.Type:
     """Returns the element type of a tensor, memref or vector type, or a scalar type itself."""
     return type_.element_type if isinstance(type_, ir.ShapedType) else type_

@@ -41,6 +41,13 @@ def unused(op: ir.Operation) -> bool:
     return not any(map(used, op.results))
 
 
+def replace_op(op: ir.Operation, *values: ir.Value) -> None:
+    """Replaces the results of an op by `values`, and erases it."""
+    for old, new in zip(op.results, values, strict=True):
+        old.replace_all_uses_with(new)
+    op.erase()
+
+
 def has_effect(op: ir.Operation, externs: dict[str, ir.Operation]) -> bool:
     """Returns whether `op` is an external call that must run exactly as written (it advances a random state, or checks).
 

@@ -39,6 +39,14 @@ def view_layout(op: ir.Operation, source: Layout) -> Layout | None:
     return source.projected(dims, shape)
 
 
+def layout_through(views: Sequence[ir.Operation], source: Layout) -> Layout | None:
+    """Returns the layout of a chain of views, the last first, over a source; None where strides cannot express one of them."""
+    layout: Layout | None = source
+    for view in reversed(views):
+        layout = view_layout(view, layout) if layout is not None else None
+    return layout
+
+
 def reshaped_memory(
     value: ir.Value, in_memory: Callable[[ir.Value], bool], strides_of: Callable[[ir.Value], tuple[SizeLike, ...]]
 ) -> tuple[ir.Value, tuple[SizeLike, ...]] | None:
@@ -48,9 +56,7 @@ def reshaped_memory(
         chain.append(op)
         value = op.operands[0]
         if in_memory(value):
-            layout: Layout | None = Layout.of(shape_of(value), strides_of(value))
-            while chain and layout is not None:
-                layout = view_layout(chain.pop(), layout)
+            layout = layout_through(chain, Layout.of(shape_of(value), strides_of(value)))
             return None if layout is None else (value, layout.strides)
     return None
 

@@ -1,4 +1,5 @@
-"""Finds what LLVM may rely on of a kernel's buffers: that nothing else points to their memory, and that nothing writes it."""
+"""Finds what LLVM may rely on of a kernel's buffers: that nothing else points to their memory, and that nothing writes it. Sees
+memory as memrefs of rank 1."""
 
 from collections.abc import Mapping, Sequence
 

@@ -3,6 +3,7 @@
 from torch_mlir import ir
 
 from ..ir.emit import Emit, Num
+from ..ir.rewriting import replace_op
 from . import philox
 from .simt.divisors import Divisors
 
@@ -16,8 +17,7 @@ def expand(op: ir.Operation) -> None:
     else:
         e, (seed, index) = Emit.before(op), op.operands
         out = philox.element(e.wrap(seed), e.wrap(index), philox.wide_block).value
-    op.results[0].replace_all_uses_with(out)
-    op.erase()
+    replace_op(op, out)
 
 
 def _in_order(op: ir.Operation, seed: ir.Value, base: ir.Value) -> ir.Value:

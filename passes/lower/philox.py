@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from torch_mlir import ir
 
 from ..ir.emit import Num
-from ..ir.reading import producer, ramp_base
+from ..ir.reading import producer
+from .lane_indices import ramp_base
 
 ROUNDS = 7
 WORDS = 4  # of one block

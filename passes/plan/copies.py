@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from torch_mlir import ir
 
 from lamina.core.sizes import SizeLike
-from lamina.dialects.graph import ExternOp, GroupOp, YieldOp
+from lamina.dialects.graph import GroupOp, YieldOp
 
+from ..ir.extern_calls import extern_call
 from ..ir.generics import copied
-from ..ir.sizes import sizes_attribute
 
 
 def copy_group(source: ir.Value, before: ir.Operation) -> ir.Operation:
@@ -33,20 +33,8 @@ def copy_group(source: ir.Value, before: ir.Operation) -> ir.Operation:
 
 def copy_call(source: ir.Value, before: ir.Operation, strides: Sequence[SizeLike]) -> ir.Operation:
     """Creates a call of aten.clone on `source` in front of `before`, located as in `copy_group`, with a result of these strides."""
-    return ir.Operation.create(
-        ExternOp.OPERATION_NAME,
-        results=[source.type],
-        operands=[source],
-        attributes={
-            "callee": ir.StringAttr.get("aten.clone.default"),
-            "reason": ir.StringAttr.get("fallback"),
-            "args": ir.ArrayAttr.get([ir.UnitAttr.get()]),
-            "kwargs": ir.DictAttr.get({}),
-            "strides": ir.ArrayAttr.get([sizes_attribute(strides)]),
-        },
-        loc=_location(source, before),
-        ip=ir.InsertionPoint(before),
-    )
+    with _location(source, before), ir.InsertionPoint(before):
+        return extern_call("aten.clone.default", [source], {}, [(source.type, strides)], "fallback")
 
 
 def _location(source: ir.Value, before: ir.Operation) -> ir.Location:

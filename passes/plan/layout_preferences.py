@@ -22,7 +22,7 @@ from ..families.conv.calls import channels_last
 from ..ir.affine import in_order, order_of
 from ..ir.reading import Generic, bytes_of, reduced_loops, shape_of
 from ..ir.sizes import SIZE, read_sizes
-from ..ir.views import is_view, source_strides, view_layout
+from ..ir.views import is_view, layout_through, source_strides, view_layout
 from ..space.direct_convolution import WINDOW
 
 Strides = tuple[SizeLike, ...]
@@ -253,10 +253,7 @@ def _is_free(value: ir.Value) -> bool:
     value = _base(value)
     if isinstance(value, ir.BlockArgument) or value.owner.name != "graph.group":
         return False
-    layout: Layout | None = Layout.row_major(shape_of(value))
-    for view in reversed(views):
-        layout = view_layout(view, layout) if layout is not None else None
-    return layout is not None
+    return layout_through(views, Layout.row_major(shape_of(value))) is not None
 
 
 def _feeds_products(value: ir.Value) -> bool:

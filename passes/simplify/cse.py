@@ -10,7 +10,7 @@ from lamina.dialects.graph import CALLS
 
 from ..infra.base import Pass
 from ..ir.reading import producer
-from ..ir.rewriting import Reader, has_effect, marked_functions, tensor_blocks
+from ..ir.rewriting import Reader, has_effect, marked_functions, replace_op, tensor_blocks
 
 _COMMUTATIVE = {
     "arith.addf", "arith.mulf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf", "arith.addi",
@@ -52,9 +52,7 @@ class Cse(Pass):
                     continue
                 first = seen.setdefault(key, op)
                 if first != op:
-                    for old, new in zip(op.results, first.results, strict=True):
-                        old.replace_all_uses_with(new)
-                    op.erase()
+                    replace_op(op, *first.results)
 
 
 def _callee_key(function: ir.Operation) -> Key:

@@ -12,7 +12,7 @@ from torch_mlir import ir
 
 from ..infra.base import Pass
 from ..ir.reading import attributes_of, element_of, producer
-from ..ir.rewriting import calls_of, marked_functions, tensor_blocks
+from ..ir.rewriting import calls_of, marked_functions, replace_op, tensor_blocks
 from ..ir.sizes import sizes_of, tensor_type
 from .evaluate import array_of, attribute_of
 
@@ -66,8 +66,7 @@ def remove_calls(module: ir.Module) -> None:
     """Replaces the calls of functions marked ASKED by their operands, and erases the functions."""
     asked = marked_functions(module, ASKED)
     for call in calls_of(module, asked):
-        call.results[0].replace_all_uses_with(call.operands[0])
-        call.erase()
+        replace_op(call, call.operands[0])
     for function in asked.values():
         function.erase()
 
@@ -226,12 +225,10 @@ class _Rewrite:
         for op, root in flow.ops:
             cast = op.name in ("arith.extf", "arith.truncf") and self.goes(root)
             if cast and op.operands[0].type == op.results[0].type:
-                op.results[0].replace_all_uses_with(op.operands[0])
-                op.erase()
+                replace_op(op, op.operands[0])
         for op in flow.rounded:
             if isinstance(op.results[0].type, ir.F32Type) and _fits(op.operands[0]):
-                op.results[0].replace_all_uses_with(self.single(op.operands[0]))
-                op.erase()
+                replace_op(op, self.single(op.operands[0]))
 
     def demoted(self, type_: ir.Type) -> ir.Type:
         """Returns an f64 type with f32 in its place."""

@@ -11,6 +11,7 @@ from lamina.dialects.graph import ExternOp, KernelOp
 from ..infra.base import Pass
 from ..ir.locations import where
 from ..ir.reading import nested
+from ..ir.rewriting import marked_functions, replace_op
 
 _FIELDS = ("callee", "reason", "args", "kwargs", "strides")
 
@@ -36,44 +37,31 @@ class ExternPass(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Replaces the calls and erases the functions. Raises CompileError for a call without the attributes it needs."""
-        functions = {f.attributes["sym_name"].value: f for f in module.body.operations if f.operation.name == "func.func"}
+        externs = marked_functions(module, "graph.callee")
         with module.context:
             for call in nested(module.operation, "func.call"):
-                self._replace(call, functions)
-        for function in functions.values():
-            if "graph.callee" in function.attributes:
-                function.erase()
+                _replace(call, externs)
+        for function in externs.values():
+            function.erase()
 
-    def _replace(self, call: ir.Operation, functions: dict[str, ir.Operation]) -> None:
-        name = call.attributes["callee"].value
-        function = functions.get(name)
-        if function is None or "graph.callee" not in function.attributes:
-            raise CompileError(
-                f"a call of @{name}, which is not an external function",
-                where=where(call.location),
-                remedy="give the private function the attributes " + ", ".join(f"graph.{field}" for field in _FIELDS),
-            )
-        missing = [field for field in _FIELDS if f"graph.{field}" not in function.attributes]
-        if missing:
-            raise CompileError(
-                f"@{name} lacks graph.{missing[0]}", where=where(call.location), remedy="see dialects/graph.py, Extern"
-            )
-        attributes = {
-            key if key == "graph.effect" else key.removeprefix("graph."): function.attributes[key]
-            for key in function.attributes
-            if key.startswith("graph.")
-        }
-        is_kernel = ir.StringAttr(attributes["reason"]).value == "kernel"
-        if is_kernel:
-            del attributes["reason"], attributes["args"]
-        extern = ir.Operation.create(
-            KernelOp.OPERATION_NAME if is_kernel else ExternOp.OPERATION_NAME,
-            results=[r.type for r in call.results],
-            operands=list(call.operands),
-            attributes=attributes,
-            loc=call.location,
-            ip=ir.InsertionPoint(call),
+
+def _replace(call: ir.Operation, externs: dict[str, ir.Operation]) -> None:
+    name = call.attributes["callee"].value
+    if name not in externs:
+        raise CompileError(
+            f"a call of @{name}, which is not an external function",
+            where=where(call.location),
+            remedy="give the private function the attributes " + ", ".join(f"graph.{field}" for field in _FIELDS),
         )
-        for old, new in zip(call.results, extern.results, strict=True):
-            old.replace_all_uses_with(new)
-        call.erase()
+    given = externs[name].attributes
+    if missing := [field for field in _FIELDS if f"graph.{field}" not in given]:
+        raise CompileError(f"@{name} lacks graph.{missing[0]}", where=where(call.location), remedy="see dialects/graph.py, Extern")
+    graph = (key for key in given if key.startswith("graph."))
+    attributes = {key if key == "graph.effect" else key.removeprefix("graph."): given[key] for key in graph}
+    is_kernel = ir.StringAttr(attributes["reason"]).value == "kernel"
+    if is_kernel:
+        del attributes["reason"], attributes["args"]
+    op, types = KernelOp if is_kernel else ExternOp, [r.type for r in call.results]
+    with call.location, ir.InsertionPoint(call):
+        made = ir.Operation.create(op.OPERATION_NAME, types, list(call.operands), attributes)
+    replace_op(call, *made.results)

@@ -12,7 +12,7 @@ from lamina.core.sizes import SizeLike, is_symbolic
 from ..infra.base import Pass
 from ..ir.locations import where
 from ..ir.reading import nested, terminator
-from ..ir.rewriting import tensor_blocks, used
+from ..ir.rewriting import replace_op, tensor_blocks, used
 from ..ir.sizes import DYNAMIC, SIZE, read_size, read_sizes, size_of, size_value, sizes_of, slice_sizes, tensor_type
 from .sized_moves import MOVES
 
@@ -71,8 +71,7 @@ def restore_sizes(module: ir.Module) -> None:
                 with op.location, ir.InsertionPoint(op):
                     names.visit(op)
                 if op.name == "tensor.cast" and op.operands[0].type == op.results[0].type:
-                    op.results[0].replace_all_uses_with(op.operands[0])
-                    op.erase()
+                    replace_op(op, op.operands[0])
 
 
 def _is_nameless(value: ir.Value) -> bool:
@@ -157,8 +156,7 @@ class _Names:
             made = MOVES[function.attributes[MOVE].value](type_, *args, **kwargs)
         except CompileError as error:
             raise CompileError(error.message, where=where(op.location), remedy=error.remedy) from None
-        op.results[0].replace_all_uses_with(made)
-        op.erase()
+        replace_op(op, made)
 
     def _shapes(self, op: ir.Operation, results: list[ir.Value]) -> list[Shape]:
         """Returns the shapes of an op's results, as far as its operands name them."""

@@ -11,7 +11,7 @@ from lamina.dialects.random import Bits
 
 from ..infra.base import Pass
 from ..ir.generics import empty, generic, with_body
-from ..ir.rewriting import calls_of, marked_functions
+from ..ir.rewriting import calls_of, marked_functions, replace_op
 from ..ir.sizes import size_value, sizes_of
 
 RANDOM = "graph.random"  # on a private function: calls of it are random.bits, not external calls
@@ -43,8 +43,7 @@ class RandomBits(Pass):
         drawn = marked_functions(module, RANDOM)
         for call in calls_of(module, drawn):
             with module.context, call.location, ir.InsertionPoint(call):
-                call.results[0].replace_all_uses_with(_generic(call.operands[0], call.results[0].type))
-            call.erase()
+                replace_op(call, _generic(call.operands[0], call.results[0].type))
         for function in drawn.values():
             function.erase()
 

@@ -208,6 +208,3 @@ def _is_zero_outside(product: Reduce) -> bool:
     """Returns whether the product is 0 outside of the image: one of its factors is a load under the bounds."""
     arg = product.arg
     return isinstance(arg, Apply) and arg.op == "arith.mulf" and any(isinstance(f, Load) and f.guard for f in arg.operands)
-
-
-__all__ = ["WINDOW", "DirectConvolution", "axes_of_windows", "direct_convolution_of"]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
+from lamina.core.sizes import SizeLike, is_symbolic
 from lamina.schedules import cpu
 
 from ..ir.affine import Affine, Axis
@@ -77,7 +78,7 @@ class Planes:
     height: int
 
     @property
-    def grid(self) -> int:
+    def grid(self) -> SizeLike:
         """The number of programs."""
         return self.batch.extent * self.channel.extent * self.chunks.extent
 
@@ -96,6 +97,8 @@ def planes_of(space: Space, window: PlaneWindow, block: ir.Block) -> Planes:
     if len(images) != 3 or depth.extent != 1:
         raise Unfit("sums of several channels")
     channel, row, column = images
+    if is_symbolic((channel.extent, row.extent, column.extent)):
+        raise Unfit("images of a symbolic size")
     image, weight = _factors(product, row, column)
     if any(isinstance(e, Scan) for e in space.expressions) or any(r.at.coefficient(column) != 1 for r in space.results):
         raise Unfit("a scan, or a result whose neighbors in memory are no columns")

@@ -12,7 +12,7 @@ from torch_mlir import ir
 
 from ..ir.affine import Affine, Axis, SplitAxis, offset, refine
 from ..ir.expressions import Expr, InBounds, Load, Position, Reduce, walk
-from ..ir.reading import Generic, Untraceable, element_type, producer, shape_of
+from ..ir.reading import Generic, Untraceable, element_type, shape_of
 from ..trace.trace import Tracer
 
 Strides = dict[ir.Value, tuple[int, ...]]
@@ -222,6 +222,3 @@ def _trace(
         if r.free & inner:
             raise Untraceable(outs[0], "a reduction that has to be computed again for every column")
     return Space(tuple(rows), tuple(columns), tuple(results), tuple(reductions))
-
-
-__all__ = ["Result", "Space", "find_space", "producer", "spread"]

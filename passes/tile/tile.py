@@ -4,7 +4,6 @@ For each function, `programs` chooses what writes its body, over which iteration
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -19,7 +18,7 @@ from lamina.schedules.rows import Triton
 
 from ..infra.base import Pass
 from ..ir.locations import where
-from ..ir.reading import element_type, shape_of
+from ..ir.reading import element_type, integer, shape_of
 from ..ir.sizes import KERNEL_SIZES, size_attribute
 from ..lower.route_to_triton import send
 from ..plan.launches import ALIGNED, alignments, layouts
@@ -64,7 +63,6 @@ class TilePass(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Lowers every function with `graph.kernel`. Raises CompileError for one that has no body or cannot be tiled."""
-        early = _early(self.target)
         launched, starts = layouts(module), alignments(module)
         size_bits = 32 if self.target.is_gpu and not self.wide_sizes else 64
         for op in list(module.body.operations):
@@ -78,27 +76,20 @@ class TilePass(Pass):
                 for g in (*variants(module, f), f):
                     with g.location:
                         new = _lower(Kernel(g, arguments, aligned), self.target, self.round_intermediates, size_bits)
-                    if early(new):
+                    if _is_early(new, self.target):
                         new.attributes["tile.dependent"] = ir.UnitAttr.get()
                     g.erase()
 
 
-def _early(target: Target) -> Callable[[ir.Operation], bool]:
-    """Returns a predicate for kernels that start early and wait by themselves for the work before them (Hopper's programmatic
-    dependent launch). These are the kernels whose CTAs all run at once. Where CTAs follow each other, each of them would pay for
-    the wait: 32768 of them take 43 us instead of 36 on an H200."""
-    if not target.is_gpu:
-        return lambda kernel: False
-    gpu = target.gpu
-
-    def early(kernel: ir.Operation) -> bool:
-        symbolic = isinstance(kernel.attributes["tile.grid"], ir.StringAttr)
-        if gpu.capability < 90 or symbolic or "tile.teams" not in kernel.attributes:
-            return False
-        number = {key: ir.IntegerAttr(kernel.attributes[f"tile.{key}"]).value for key in ("grid", "threads", "teams", "cluster")}
-        return math.prod(number.values()) <= gpu.sm_count * THREADS
-
-    return early
+def _is_early(kernel: ir.Operation, target: Target) -> bool:
+    """Returns whether a kernel starts early and waits by itself for the work before it (Hopper's programmatic dependent launch), as
+    those do whose CTAs all run at once. Where CTAs follow each other, each of them would pay for the wait: 32768 of them take 43 us
+    instead of 36 on an H200."""
+    symbolic = isinstance(kernel.attributes["tile.grid"], ir.StringAttr)
+    if not target.is_gpu or target.gpu.capability < 90 or symbolic or "tile.teams" not in kernel.attributes:
+        return False
+    threads = math.prod(integer(kernel, f"tile.{key}") for key in ("grid", "threads", "teams", "cluster"))
+    return threads <= target.gpu.sm_count * THREADS
 
 
 def _contiguous(f: ir.Operation) -> list[Argument]:

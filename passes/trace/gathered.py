@@ -38,7 +38,7 @@ def copy_gathered(block: ir.Block, read: Read) -> None:
         if source not in copies:
             copies[source] = copy_of(source, block, users[0].location)
         for user in users:
-            _replace(user, source, copies[source])
+            reread(user, source, copies[source])
 
 
 def gathered(ops: Sequence[ir.Operation], read: Read) -> dict[ir.Value, int]:
@@ -127,7 +127,7 @@ def copy_of(source: ir.Value, block: ir.Block, location: ir.Location) -> ir.Valu
         return copied(source)
 
 
-def _replace(user: ir.Operation, source: ir.Value, copy: ir.Value) -> None:
+def reread(user: ir.Operation, source: ir.Value, copy: ir.Value) -> None:
     """Makes an op, and the extracts in its body, read the copy."""
     for op in (user, *(o.operation for region in user.regions for o in region.blocks[0].operations)):
         for i, operand in enumerate(op.operands):

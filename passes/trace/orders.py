@@ -12,7 +12,7 @@ from lamina.dialects.graph import CALLS
 from ..ir.affine import row_major
 from ..ir.reading import Generic, elements_of, producer, shape_of
 from ..ir.sizes import read_sizes
-from ..ir.views import is_view, source_strides, view_layout
+from ..ir.views import is_view, layout_through, source_strides
 from .trace import VIEWS
 
 LARGE = 1 << 16  # elements; smaller tensors stay in caches
@@ -141,7 +141,5 @@ def strides_through_views(v: ir.Value, strides_of: Callable[[ir.Value], tuple[in
     expressed as strides."""
     base = viewed(v)
     strides = strides_of(base)
-    layout: Layout | None = Layout.of(shape_of(base), strides) if strides is not None else None
-    for view in reversed(views_of(v)):
-        layout = view_layout(view, layout) if layout is not None else None
+    layout = None if strides is None else layout_through(views_of(v), Layout.of(shape_of(base), strides))
     return None if layout is None else layout.strides

@@ -8,7 +8,7 @@ from torch_mlir import ir
 
 from ..ir.extern_calls import memory_strides
 from ..ir.reading import producer, shape_of
-from .gathered import copy_of
+from .gathered import copy_of, reread
 from .orders import Read, innermost_of, is_given, map_of, narrowest, strides_through_views, viewed, wanted_images
 
 
@@ -25,9 +25,7 @@ def store_pooled(block: ir.Block, read: Read) -> dict[ir.Value, int]:
             if v not in copies:
                 copies[v] = copy_of(v, block, op.location)
                 found[narrowest(v)] = innermost
-            for i, operand in enumerate(op.operands):
-                if operand == v:
-                    op.operands[i] = copies[v]
+            reread(op, v, copies[v])
     return found
 
 

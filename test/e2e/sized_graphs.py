@@ -87,7 +87,8 @@ torch.manual_seed(0)
 LINEAR, UP, DOWN, QKV = nn.Linear(16, 32), nn.Linear(16, 64), nn.Linear(64, 16), nn.Linear(16, 48)
 CONV, POINTWISE, TABLE = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 50, 1), nn.Embedding(10, 16)
 ENCODER = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, dropout=0.0)
-WEIGHTS = nn.ModuleList([LINEAR, UP, DOWN, QKV, CONV, POINTWISE, TABLE, ENCODER]).requires_grad_(False)
+DEPTHWISE, PIXELS = nn.Conv2d(3, 3, 3, padding=1, groups=3), nn.Embedding(3 * 12, 14)
+WEIGHTS = nn.ModuleList([LINEAR, UP, DOWN, QKV, CONV, POINTWISE, TABLE, ENCODER, DEPTHWISE, PIXELS]).requires_grad_(False)
 """What the graphs below hold: on a GPU these are moved there first."""
 
 
@@ -110,6 +111,10 @@ def parts_of_a_projection(a: Tensor) -> Tensor:
 
 def convolutions(a: Tensor) -> Tensor:
     return F.conv2d(F.conv2d(a, CONV.weight.to(a.dtype)).relu(), POINTWISE.weight.to(a.dtype)).tanh()
+
+
+def depthwise(a: Tensor) -> Tensor:
+    return F.hardswish(F.conv2d(a, DEPTHWISE.weight.to(a.dtype), padding=1, groups=3)) + a
 
 
 def images_norm(a: Tensor) -> Tensor:
@@ -187,6 +192,8 @@ GRAPHS: dict[str, Sized] = {
     "conv": Sized(lambda a: F.conv2d(a, CONV.weight.to(a.dtype), padding=1).relu(), images, compiled=2),
     "conv_tokens": Sized(lambda a: convolutions(a).flatten(2).transpose(1, 2).softmax(1), images, compiled=2),
     "conv_pointwise": Sized(convolutions, images, compiled=2),
+    "conv_depthwise": Sized(depthwise, images, compiled=2),
+    "conv_depthwise_batch": Sized(lambda a: depthwise(a + PIXELS.weight.to(a.dtype).view(3, 12, 14)), images, compiled=2),
     "bf16": Sized(lambda a: (a.bfloat16() * 2).softmax(-1), vectors, exact=True),
     "train_mlp": Sized(mlp, rows, train=True),
     "train_layer_norm": Sized(lambda a: F.layer_norm(a, a.shape[1:]), lambda b, n: (x(b, n + 2),), train=True),

@@ -16,6 +16,8 @@ import lamina
 from lamina.frontend.attention import calls
 from lamina.frontend.attention.op import keeps
 from lamina.frontend.fx.random_bits import draw_seed
+from lamina.passes.families.attention.vendors.cudnn import CudnnKernel
+from lamina.passes.families.attention.vendors.flash import FlashKernel
 
 STRICT = {**NO_CACHE, "strict": True}
 BF16 = torch.bfloat16
@@ -26,7 +28,8 @@ P = 0.3
 @pytest.fixture(autouse=True)
 def _on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(calls, "on_gpu", lambda x: True)
-    monkeypatch.setattr(calls, "DROPPED_BY_TORCH", ())
+    monkeypatch.setattr(FlashKernel, "keeps_dropout", False)
+    monkeypatch.setattr(CudnnKernel, "keeps_dropout", False)
     torch.manual_seed(0)
     torch._dynamo.reset()
     yield

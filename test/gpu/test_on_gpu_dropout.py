@@ -13,11 +13,12 @@ from torch import Tensor, nn
 
 import lamina
 from lamina.core.gpu import Gpu
-from lamina.frontend.attention import calls
 from lamina.frontend.attention.op import ATTENTION, keeps
 from lamina.frontend.fx.random_bits import draw_seed
 from lamina.passes.families.attention.cost import AttentionWork, unmeasured
-from lamina.passes.families.attention.vendor_rules import VENDORS
+from lamina.passes.families.attention.vendors.cudnn import CudnnKernel
+from lamina.passes.families.attention.vendors.flash import FlashKernel
+from lamina.passes.families.attention.vendors.registry import VENDORS
 
 BF16, F16 = torch.bfloat16, torch.float16
 P = 0.2
@@ -168,7 +169,7 @@ def timed(fn: Callable[[], Any], count: int = 10) -> float:
 @pytest.mark.parametrize(("batch", "heads", "length", "size"), [(16, 12, 2048, 64), (4, 16, 4096, 128)])
 def test_beside_the_library(batch: int, heads: int, length: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Prints what both passes take (pytest -s), causal without a mask, as torch has them, and as Lamina kernels: what
-    calls.DROPPED_BY_TORCH is to be decided by."""
+    keeps_dropout of torch's kernels is to be decided by."""
     q, k, v = (random(batch, heads, length, size).requires_grad_() for _ in range(3))
     grad = random(batch, heads, length, size)
 
@@ -176,8 +177,9 @@ def test_beside_the_library(batch: int, heads: int, length: int, size: int, monk
         return F.scaled_dot_product_attention(q, k, v, dropout_p=0.1, is_causal=True)
 
     taken = {}
-    for name, kept in (("torch's", calls.DROPPED_BY_TORCH), ("ours", ())):
-        monkeypatch.setattr(calls, "DROPPED_BY_TORCH", kept)
+    for name, kept in (("torch's", True), ("ours", False)):
+        for kernel in (FlashKernel, CudnnKernel):
+            monkeypatch.setattr(kernel, "keeps_dropout", kept)
         torch._dynamo.reset()
         run = torch.compile(fn, backend="lamina", options={"cache": False, "cuda_graphs": False})
         taken[name] = timed(lambda run=run: torch.autograd.grad(run(q, k, v), (q, k, v), grad))  # type: ignore[misc]

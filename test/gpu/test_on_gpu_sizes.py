@@ -1,5 +1,6 @@
 """On a GPU: one compilation serves all sizes, with eager's values and strides."""
 
+import copy
 from collections.abc import Iterator
 
 import pytest
@@ -7,6 +8,10 @@ import torch
 from sized_attention import ATTENTIONS, AttentionGraph, tokens
 from sized_graphs import GRAPHS, WEIGHTS, Sized, compilations, dynamic, sweep
 from torch import Tensor, nn
+
+from lamina.passes.families.choice import Choice
+from lamina.passes.families.gemm.family import ProductProblem
+from lamina.schedules.contraction import GemmConfig
 
 __all__ = ["compilations"]
 F = torch.nn.functional
@@ -52,6 +57,36 @@ def test_products_with_a_symbolic_number_of_rows(dtype: torch.dtype, train: bool
             off, of_eager = ((t.double() - want).abs().max() for t in (mine, theirs))
             assert off <= 2 * of_eager + 1e-3 * want.abs().max(), f"off by {off:.1e}, eager by {of_eager:.1e}, {rows} rows"
     assert len(compilations) == 1 + train
+
+
+CONVOLUTIONS = {  # features, kernel, how
+    "3x3": (32, 3, {"padding": 1}),
+    "stride": (48, 3, {"padding": 1, "stride": 2}),
+    "1x1": (64, 1, {}),
+    "depthwise": (32, 7, {"padding": 3, "groups": 32}),
+    "depthwise, stride": (32, 3, {"padding": 1, "stride": 2, "groups": 32}),
+    "grouped": (64, 3, {"padding": 1, "groups": 2}),
+}
+
+
+@pytest.mark.parametrize("schedule", ["", "triton{m=64 n=32 k=32 warps=4 stages=3}"], ids=["default", "product"])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions_with_what_follows(name: str, schedule: str, compilations: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batch, height and width are symbolic."""
+    if schedule:
+        choice = Choice.parse(schedule, (GemmConfig,))
+        monkeypatch.setattr(ProductProblem, "default", lambda self, gpu: choice)
+    features, kernel, how = CONVOLUTIONS[name]
+    model = nn.Sequential(nn.Conv2d(32, features, kernel, **how), nn.BatchNorm2d(features), nn.Hardswish())  # type: ignore[arg-type]
+    model = model.eval().cuda().to(torch.bfloat16).to(memory_format=torch.channels_last)
+    run = dynamic(model)
+    for n, h, w in ((2, 9, 10), (3, 56, 57), (16, 14, 28), (5, 7, 112), (33, 15, 13)):
+        image = torch.randn(n, 32, h, w, device="cuda").to(torch.bfloat16).to(memory_format=torch.channels_last)
+        with torch.no_grad():
+            mine, theirs, want = run(image), model(image), copy.deepcopy(model).double()(image.double())
+        assert mine.stride() == theirs.stride()
+        assert (mine.double() - want).norm() <= 1.5 * (theirs.double() - want).norm() + 1e-5 * want.norm()
+    assert len(compilations) == 1
 
 
 @pytest.mark.parametrize("train", [False, True], ids=["inference", "training"])

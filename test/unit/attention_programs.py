@@ -19,7 +19,7 @@ from lamina.frontend.attention.op import ATTENTION
 from lamina.frontend.compiling import stages
 from lamina.frontend.decompositions.table import table
 from lamina.frontend.rewrites.normalize import normalize
-from lamina.passes.families.attention.vendor_rules import VENDORS
+from lamina.passes.families.attention.vendors.registry import VENDORS
 from lamina.passes.infra.pipeline import run
 from lamina.passes.plan.program import program_from
 from lamina.targets.kernel_calls import own as source_kernels

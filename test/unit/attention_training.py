@@ -9,7 +9,7 @@ from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from lamina.frontend.decompositions.table import table
-from lamina.passes.families.attention.vendor_rules import VENDORS
+from lamina.passes.families.attention.vendors.registry import VENDORS
 
 
 def backward(

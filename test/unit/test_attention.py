@@ -10,12 +10,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import lamina
 from lamina.frontend.attention import recognize as recognition
-from lamina.frontend.attention.calls import SDPA, make_whole, settings
+from lamina.frontend.attention.calls import SDPA, make_whole
 from lamina.frontend.attention.mask_flags import flag_masks, kind_of_mask, meaning
 from lamina.frontend.attention.op import ATTENTION
 from lamina.frontend.fx.known import concrete
 from lamina.frontend.fx.reading import value
-from lamina.passes.families.attention.vendor_rules import VENDORS
+from lamina.passes.families.attention.vendors.registry import VENDORS, settings
 
 CPU_CALLEE = "aten._scaled_dot_product_flash_attention_for_cpu.default"
 

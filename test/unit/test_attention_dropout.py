@@ -20,7 +20,7 @@ from lamina.frontend.attention.op import ATTENTION, keeps
 from lamina.passes.families.attention.backward import Gradients
 from lamina.passes.families.attention.cost import AttentionWork, candidates, unmeasured
 from lamina.passes.families.attention.masks.operands import Masks
-from lamina.passes.families.attention.vendor_rules import VENDORS
+from lamina.passes.families.attention.vendors.registry import VENDORS
 from lamina.passes.families.surroundings import calls
 from lamina.report.choices import default
 from lamina.targets.kernel_calls.user import take

@@ -10,10 +10,13 @@ from attention_training import backward, exact_gradients, exact_sums
 from torch import Tensor
 
 from lamina.core.program import Call, Launch, Program, Ref
-from lamina.passes.families.attention.vendor_rules import CPU, CUDNN, EFFICIENT, FLASH, VENDORS, Case, on_cpu, on_gpu
+from lamina.passes.families.attention.vendors.kernel import Case
+from lamina.passes.families.attention.vendors.registry import VENDORS, preferred
 
 aten = torch.ops.aten
 F16, BF16, F32 = torch.float16, torch.bfloat16, torch.float32
+FLASH, EFFICIENT, CUDNN = "flash", "efficient", "cudnn"
+CPU = "_scaled_dot_product_flash_attention_for_cpu"
 
 
 def forward(vendor: str, q: Tensor, k: Tensor, v: Tensor, *rest: Any, scale: float) -> Sequence[Tensor | None]:
@@ -189,6 +192,16 @@ def test_what_no_kernel_computes_is_a_fallback() -> None:
 
 def case(dtype: str = "bf16", size: int = 64, values: int = 0, keys: int = 100, **more: Any) -> Case:
     return Case(dtype, (2, 4, 100, keys), size, values or size, **more)
+
+
+def on_gpu(of: Case, capability: int = 80, allowed: str = VENDORS) -> str | None:
+    found = preferred(of, capability, allowed)
+    return None if found is None else found.name
+
+
+def on_cpu(of: Case, allowed: str = VENDORS) -> str | None:
+    found = preferred(of, None, allowed)
+    return None if found is None else found.callee
 
 
 @pytest.mark.parametrize(

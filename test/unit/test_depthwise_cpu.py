@@ -1,5 +1,7 @@
 """Depthwise convolutions of f32 on a CPU against float64: windows, strides, sizes that leave columns and rows over, epilogues."""
 
+import copy
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -83,3 +85,16 @@ def test_gradients() -> None:
     exact = torch.autograd.grad(double(wide).square().sum(), [wide, *double.parameters()])
     for a, b in zip(found, exact, strict=True):
         _close(a, b, 1000)
+
+
+@pytest.mark.filterwarnings("error")  # such as that it is compiled per size
+def test_any_number_of_images() -> None:
+    block = Block().requires_grad_(False)
+    run = torch.compile(block, backend="lamina", options={"cache": False, "strict": True})
+    for batch in (3, 2, 5):
+        x, y = torch.randn(batch, 6, 14, 19), torch.randn(batch, 6, 14, 19)
+        torch._dynamo.mark_dynamic(x, 0)
+        torch._dynamo.mark_dynamic(y, 0)
+        exact = copy.deepcopy(block).double()(x.double(), y.double())
+        for a, b in zip(run(x, y), exact, strict=True):
+            _close(a, b, 25)

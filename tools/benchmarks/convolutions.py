@@ -16,7 +16,7 @@ import torch
 from rich.progress import track
 from torch import Tensor
 
-from lamina.schedules.convolution_layout import MeasuredConvolution
+from lamina.schedules.convolution_layout import MeasuredConvolution, SquareConvolution
 
 _KINDS = {"dense": 45, "depthwise": 20, "multiplied": 6, "grouped": 17, "transposed": 12, "stem": 8}
 """Maps kinds to how often they are drawn. A stem is the first convolution of a network."""
@@ -29,19 +29,8 @@ _FLOPS = 3e11  # at most
 
 
 @dataclass(frozen=True)
-class DrawnConvolution:
-    """A convolution to measure, of square images and windows."""
-
-    dtype: str
-    batch: int
-    channels: int
-    features: int
-    side: int
-    window: int
-    groups: int
-    stride: int
-    dilation: int
-    transposed: bool
+class DrawnConvolution(SquareConvolution):
+    """A convolution to measure."""
 
     @staticmethod
     def draw(

@@ -134,15 +134,14 @@ def split_seconds(config: Split, work: AttentionWork, gpu: Gpu) -> float:
 def candidates(work: AttentionWork, gpu: Gpu) -> tuple[Config, ...]:
     """Returns the schedules that suit the problem, the most promising first."""
     if work.backward:
-        return _backward(work, gpu)
+        gradients = _of_size(_BACKWARD_HOPPER if gpu.shared_bytes >= _LARGE else _BACKWARD_AMPERE, work)
+        return (*gradients, *_listed(gradients, work))
     if max(work.size, work.values) > MOST:
         return ()
     if work.is_few:
         return _splits(work, gpu)
     size = max(work.size, work.values)
-    known = next(schedules for most, schedules in (_HOPPER if gpu.capability >= _WITH_TMA else _AMPERE) if size <= most)
-    smallest = min(c.m for c in known)
-    fit = [c for c in known if c.m < 2 * work.queries or c.m == smallest]
+    fit = _of_size(_HOPPER if gpu.capability >= _WITH_TMA else _AMPERE, work)
     if work.window:  # smaller blocks of queries meet fewer hidden keys
         fit.sort(key=lambda c: c.m)
     adds = work.masked or work.slopes  # with descriptors, these kernels spill registers
@@ -155,14 +154,11 @@ def candidates(work: AttentionWork, gpu: Gpu) -> tuple[Config, ...]:
     return (*ours, *_listed(fit, work))
 
 
-def _backward(work: AttentionWork, gpu: Gpu) -> tuple[Backward, ...]:
-    """The schedules of the backward pass."""
-    size = max(work.size, work.values)
-    tables = _BACKWARD_HOPPER if gpu.shared_bytes >= _LARGE else _BACKWARD_AMPERE
-    known = next((schedules for most, schedules in tables if size <= most), ())
+def _of_size(tables: Sequence[tuple[int, Sequence[Listing]]], work: AttentionWork) -> list[Listing]:
+    """The schedules for heads of this size whose blocks of queries are not mostly empty."""
+    known = next((schedules for most, schedules in tables if max(work.size, work.values) <= most), ())
     smallest = min((c.m for c in known), default=0)
-    fit = [c for c in known if c.m < 2 * work.queries or c.m == smallest]
-    return (*fit, *_listed(fit, work))
+    return [c for c in known if c.m < 2 * work.queries or c.m == smallest]
 
 
 def _listed(fit: Sequence[Listing], work: AttentionWork) -> list[Listing]:

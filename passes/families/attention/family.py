@@ -8,7 +8,7 @@ from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
 from lamina.core.target import Target
-from lamina.kernels.library import ATTENTION, VENDORS_ATTENTION
+from lamina.kernels.library import ATTENTION
 
 from ...ir.reading import producer
 from ...space.contraction import Unfit
@@ -23,7 +23,8 @@ from .masks.dropped import drop
 from .masks.operands import Masks
 from .masks.parts import Values
 from .schedules import SCHEDULES, Backward, Config, Forward, Specialized, Split
-from .vendor import drops, hand_over
+from .vendors.calls import drops, hand_over
+from .vendors.registry import KERNELS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -100,7 +101,8 @@ class AttentionFamily(Family):
     computes = "attention of f16 and bf16 with heads of up to 256 elements"
     schedules, sources = SCHEDULES, SOURCES
     reported = Reported(
-        "attention op", (*ATTENTION, *VENDORS_ATTENTION), slice(2), ("attention_join", "attention_backward_keys"), drops,
+        "attention op", (*ATTENTION, *(name for kernel in KERNELS for name in kernel.overloads)), slice(2),
+        ("attention_join", "attention_backward_keys"), drops,
         "with dropout, whose random numbers only that knows: both passes are its own",
     )  # fmt: skip
 

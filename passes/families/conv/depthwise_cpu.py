@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from torch_mlir import ir
-from torch_mlir.dialects import tensor
 
 from ...infra.base import Pass
 from ...ir.affine import row_major
 from ...ir.extern_calls import declared_strides
 from ...ir.generics import sums_of_products
 from ...ir.reading import Untraceable, shape_of
+from ...ir.reshapes import collapse
 from ...space.contraction import Unfit
 from ...space.planes import PLANES, PlaneWindow, planes_of
 from ..surroundings import Values, calls, copy_body, group_before, reader, replace_by, space_of
@@ -33,7 +33,7 @@ class Depthwise(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Rewrites the calls."""
-        for op in calls(module):
+        for op in calls(module, symbolic=True):
             if (call := _PlaneConvolution.read(op)) is not None:
                 _replace(call)
 
@@ -48,10 +48,7 @@ class _PlaneConvolution(Convolution):
 
     def emit(self, image: ir.Value, weight: ir.Value, *bias: ir.Value) -> ir.Value:
         """Emits the convolution of a zero-padded image, with the bias if there is one."""
-        features, _, *kernel = shape_of(weight)
-        image = self.padded(image)
-        flat = ir.RankedTensorType.get([features, *kernel], self.result.element_type)
-        weight = tensor.collapse_shape(flat, weight, [[0, 1], [2], [3]])
+        image, weight = self.padded(image), collapse(weight, [[0, 1], [2], [3]])
         n, c, i, j, ki, kj = (ir.AffineDimExpr.get(d) for d in range(6))
         maps = [[n, c, *self.window(i, j, ki, kj)], [c, ki, kj], [n, c, i, j]]
         sums = sums_of_products(self.result, image, weight, maps, 2)

@@ -69,7 +69,7 @@ def take(call: VendorCall | None, problem: Problem) -> None:
     replace_by(made.results, group, problem.ops)
 
 
-def epilogue_of(problem: Problem) -> Expr | None:
+def epilogue_expression(problem: Problem) -> Expr | None:
     """Returns the expression of an element of the epilogue's only result, in terms of the element of the calls' results at the
     same place and of other operands; None without an epilogue, and for other epilogues."""
     group = problem.group

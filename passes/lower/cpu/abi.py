@@ -12,6 +12,7 @@ from lamina.core.errors import CompileError
 
 from ...ir.emit import Emit
 from ...ir.locations import where
+from ...ir.rewriting import replace_op
 from ..buffers import promises
 
 BODY_SUFFIX = ".body"
@@ -71,8 +72,7 @@ def _loop(function: ir.Operation, block: ir.Block, ops: dict[str, list[ir.Operat
         if not list(op.operands):
             op.move_before(loop.operation)
     for op in ops.get("tile.program_id", ()):
-        op.results[0].replace_all_uses_with(loop.induction_variable)
-        op.erase()
+        replace_op(op, loop.induction_variable)
 
 
 def _entry(body: ir.Operation, name: str, types: list[ir.Type]) -> None:

@@ -12,6 +12,7 @@ from lamina.core.errors import CompileError
 
 from ...ir.locations import where
 from ...ir.reading import element_of, nested
+from ...ir.rewriting import replace_op
 from .arithmetic import compute_in_f32
 
 MOVES = {"arith.select", "arith.constant", "arith.bitcast"}
@@ -43,8 +44,7 @@ def store_as_integers(function: ir.Operation) -> None:
                 result.set_type(_as_integer(result.type))
     for op in found:
         if op.name == "arith.bitcast" and op.operands[0].type == op.results[0].type:
-            op.results[0].replace_all_uses_with(op.operands[0])
-            op.erase()
+            replace_op(op, op.operands[0])
 
 
 def _is_bf16(of: ir.Type) -> bool:

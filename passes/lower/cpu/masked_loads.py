@@ -10,6 +10,7 @@ from torch_mlir import ir
 from ...ir.emit import Emit
 from ...ir.index_ranges import Ranges
 from ...ir.reading import number_of, producer, width
+from ...ir.rewriting import replace_op
 from ...ir.sizes import i64
 
 REGISTER = 256  # bits of a register of AVX2
@@ -51,8 +52,7 @@ def narrow(op: ir.Operation, ranges: Ranges) -> None:
             narrowed[-1] = _slice(e, otherwise, start, count)
         return e.op(op.name, [ir.VectorType.get([count], of.element_type)], narrowed, **dict(op.attributes.items())).result
 
-    op.results[0].replace_all_uses_with(part(0, lanes))
-    op.erase()
+    replace_op(op, part(0, lanes))
 
 
 def reach(mask: ir.Value, ranges: Ranges) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Lowers gathers and strided loads; and what all memory lowerings share: strides, flat views and linear indices."""
+"""Lowers tile.gather, and loads whose lanes lie a fixed number of elements apart."""
 
 import numpy as np
 from torch_mlir import ir
@@ -9,7 +9,9 @@ from lamina.core.layout import Layout
 from ...ir.emit import Emit, Num
 from ...ir.locations import where
 from ...ir.reading import number_of
+from ...ir.rewriting import replace_op
 from ..buffers import flat
+from ..lane_indices import lane_stride
 
 FEW = 4  # up to this stride, loading everything and shuffling lanes beats a gather
 
@@ -50,8 +52,7 @@ def lower_gather(op: ir.Operation) -> None:
         for term, factor in terms:
             start = start + scalar.wrap(term) * (factor * step)
         value = strided_load(e, memory, start.value, lane * step, mask, otherwise, result)
-    op.results[0].replace_all_uses_with(value)
-    op.erase()
+    replace_op(op, value)
 
 
 def strided_load(
@@ -74,29 +75,6 @@ def strided_load(
     )
     constant = e.op("arith.constant", [ir.VectorType.get([lanes], i32)], [], value=offsets).result
     return e.op("vector.gather", [result], [memory, start, constant, mask, otherwise]).result
-
-
-def lane_stride(index: ir.Value) -> tuple[list[tuple[ir.Value, int]], int] | None:
-    """Returns a vector of indices as scalars times constants plus a multiple of the lane number: ([(scalar, factor)], stride).
-    None where it is of another form."""
-    owner = index.owner
-    if isinstance(owner, ir.Block):
-        return None
-    if owner.name == "vector.step":
-        return [], 1
-    if owner.name == "vector.broadcast":
-        return ([(owner.operands[0], 1)], 0) if not isinstance(owner.operands[0].type, ir.VectorType) else None
-    if owner.name == "arith.addi":
-        parts = [lane_stride(v) for v in owner.operands]
-        if parts[0] is None or parts[1] is None:
-            return None
-        return parts[0][0] + parts[1][0], parts[0][1] + parts[1][1]
-    if owner.name == "arith.muli":
-        for a, b in (owner.operands, reversed(list(owner.operands))):
-            factor, part = number_of(b), lane_stride(a)
-            if isinstance(factor, int) and part is not None:
-                return [(s, k * factor) for s, k in part[0]], part[1] * factor
-    return None
 
 
 def _widened_mask(e: Emit, mask: ir.Value, step: int) -> ir.Value | None:

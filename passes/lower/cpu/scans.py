@@ -5,6 +5,7 @@ from torch_mlir import ir
 
 from ...ir.emit import Emit
 from ...ir.reading import neutral
+from ...ir.rewriting import replace_op
 
 
 def lower_scan(op: ir.Operation) -> None:
@@ -23,6 +24,4 @@ def lower_scan(op: ir.Operation) -> None:
         reach *= 2
     last = e.op("vector.extract", [of.element_type], [block], static_position=ir.DenseI64ArrayAttr.get([lanes - 1])).result
     start = e.op("vector.broadcast", [of], [carry]).result
-    op.results[0].replace_all_uses_with(e.op(name, [of], [start, block]).result)
-    op.results[1].replace_all_uses_with(scalar.op(name, [of.element_type], [carry, last]).result)
-    op.erase()
+    replace_op(op, e.op(name, [of], [start, block]).result, scalar.op(name, [of.element_type], [carry, last]).result)

@@ -3,6 +3,7 @@
 from torch_mlir import ir
 
 from ...ir.emit import Emit, Num
+from ...ir.rewriting import replace_op
 from ...ir.sizes import i64
 from ..buffers import flat, roots
 from .memory import strided_load, strides
@@ -128,8 +129,7 @@ class Transfer:
 
     def replace(self, value: ir.Value) -> None:
         """Replaces the transfer by `value` and erases it."""
-        self.op.results[0].replace_all_uses_with(value)
-        self.op.erase()
+        replace_op(self.op, value)
 
     def linear_index(self) -> Num:
         """Returns the index of the transfer's first element in the flat view of its memory."""

@@ -7,6 +7,7 @@ from torch_mlir import ir
 
 from ...ir.emit import Emit, Num, replace
 from ...ir.reading import combining_op
+from ...ir.rewriting import replace_op
 from ..gpu_math import LATE, LATE_F64, hardware
 from ..simt.values import elements, joining, together, tree
 
@@ -88,9 +89,7 @@ def lower_product(op: ir.Operation) -> None:
     with op.location, ir.InsertionPoint(op):
         pairs = zip(*(elements(v) if wide else [v] for v in op.operands), strict=True)
         halves = [_halves(e, x, y) for x, y in pairs]
-        for old, lanes in zip(op.results, zip(*halves, strict=True), strict=True):
-            old.replace_all_uses_with(together(list(lanes)) if wide else lanes[0])
-    op.erase()
+        replace_op(op, *(together(list(lanes)) if wide else lanes[0] for lanes in zip(*halves, strict=True)))
 
 
 def _halves(e: Emit, x: ir.Value, y: ir.Value) -> tuple[ir.Value, ir.Value]:
@@ -112,5 +111,4 @@ def lower_reduction(op: ir.Operation) -> None:
     with op.location, ir.InsertionPoint(op):
         join = joining(name)
         result = tree(elements(op.operands[0]), join)
-        op.results[0].replace_all_uses_with(join(op.operands[1], result) if len(op.operands) > 1 else result)
-    op.erase()
+        replace_op(op, join(op.operands[1], result) if len(op.operands) > 1 else result)

@@ -7,7 +7,8 @@ Guards of pads, concatenations and slices, and bounds of rows, are of this kind.
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from ...ir.reading import number_of, ramp_base
+from ...ir.reading import number_of
+from ..lane_indices import ramp_base
 from .divisors import Divisors
 from .threads import Indices
 from .values import WholeMask

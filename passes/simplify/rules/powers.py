@@ -2,6 +2,7 @@
 
 from torch_mlir import ir
 
+from ...ir.rewriting import replace_op
 from ..scalars import ScalarRef
 from ..scope import RewriteScope
 
@@ -91,6 +92,5 @@ def _reciprocal_root(s: RewriteScope, ref: ScalarRef, root: ir.Operation) -> Sca
     made_twin = ir.Operation.create(
         "math.rsqrt", [made.results[0].type], list(made.operands), loc=made.location, ip=ir.InsertionPoint(made)
     )
-    made.results[0].replace_all_uses_with(made_twin.results[0])
-    made.erase()
+    replace_op(made, made_twin.results[0])
     return ScalarRef(twin.results[0], ref.index)

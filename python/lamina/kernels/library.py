@@ -8,7 +8,7 @@ from lamina.core.layout import Layout
 ATTENTION = ("lamina.attention.default", "lamina.attention_backward.default")
 """Lamina's op and its gradients (frontend/attention/op.py)."""
 
-VENDORS_ATTENTION = tuple(
+_VENDORS_ATTENTION = tuple(
     f"aten._scaled_dot_product_{kind}{backward}.default"
     for kind in ("flash_attention", "efficient_attention", "cudnn_attention", "flash_attention_for_cpu")
     for backward in ("", "_backward")
@@ -29,11 +29,11 @@ LIBRARY = frozenset(
         *CONVOLUTIONS,
         CONVOLUTION_BACKWARD,
         *ATTENTION,
-        *VENDORS_ATTENTION,
+        *_VENDORS_ATTENTION,
     }
 )
 """Overloads for which a vendor's library may be the best choice, and Lamina's attention, which lamina-select-kernels and
-lamina-vendor-attention replace. All else that Lamina does not compile is a fallback, except the draw of seeds, which are torch's
+lamina-vendor-calls replace. All else that Lamina does not compile is a fallback, except the draw of seeds, which are torch's
 (frontend/fx/random_bits.py)."""
 
 STRICT = frozenset({SCALED_PRODUCT, "aten._grouped_mm.default"})

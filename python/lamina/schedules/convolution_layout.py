@@ -11,8 +11,7 @@ last 1.27 and channels first 1.35; added up, 1.07, 1.63 and 1.31.
 """
 
 import csv
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -85,9 +84,8 @@ class ConvolutionShape:
 
 
 @dataclass(frozen=True)
-class MeasuredConvolution:
-    """A line of the table: a convolution of square images and windows, and microseconds of each call by layout (0: channels first,
-    1: channels last)."""
+class SquareConvolution:
+    """A 2-D convolution of square images and windows."""
 
     dtype: str
     batch: int
@@ -99,6 +97,20 @@ class MeasuredConvolution:
     stride: int
     dilation: int
     transposed: bool
+
+    @property
+    def shape(self) -> ConvolutionShape:
+        """Returns its shape."""
+        return ConvolutionShape(
+            self.dtype, self.batch, self.channels, self.features, self.side**2, self.window**2, self.groups, self.stride,
+            self.dilation, self.transposed,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class MeasuredConvolution(SquareConvolution):
+    """A line of the table: microseconds of each call by layout (0: channels first, 1: channels last)."""
+
     f0: float
     d0: float
     w0: float
@@ -107,31 +119,23 @@ class MeasuredConvolution:
     w1: float
 
     @property
-    def shape(self) -> ConvolutionShape:
-        """Returns what was measured."""
-        return ConvolutionShape(
-            self.dtype, self.batch, self.channels, self.features, self.side**2, self.window**2, self.groups, self.stride,
-            self.dilation, self.transposed,
-        )  # fmt: skip
-
-    @property
     def seconds(self) -> tuple[tuple[float, float], ...]:
         """Returns seconds with the channels first and last, of each of CALLS."""
-        return tuple((first * 1e-6, last * 1e-6) for first, last in zip(*self._columns, strict=True))
-
-    @property
-    def _columns(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        return (self.f0, self.d0, self.w0), (self.f1, self.d1, self.w1)
+        pairs = ((self.f0, self.f1), (self.d0, self.d1), (self.w0, self.w1))
+        return tuple((first * 1e-6, last * 1e-6) for first, last in pairs)
 
 
 @cache
 def measured() -> tuple[MeasuredConvolution, ...]:
     """Reads the table."""
-    readers: dict[str, Callable[[str], Any]] = {"str": str, "int": int, "float": float, "bool": lambda text: bool(int(text))}
-    kinds = [readers[f.type.__name__ if isinstance(f.type, type) else str(f.type)] for f in fields(MeasuredConvolution)]
     with resources.files(__package__).joinpath("convolution_times.csv").open() as file:
         _, *lines = csv.reader(file)
-    return tuple(MeasuredConvolution(*(read(text) for read, text in zip(kinds, line, strict=True))) for line in lines)
+
+    def read(line: list[str]) -> MeasuredConvolution:
+        rest: list[Any] = [*map(int, line[1:9]), line[9] == "1", *map(float, line[10:])]
+        return MeasuredConvolution(line[0], *rest)
+
+    return tuple(map(read, lines))
 
 
 @cache

@@ -1,6 +1,6 @@
 """Makes each call of scaled_dot_product_attention one op of Lamina's, before gradients are traced.
 
-What no fused kernel computes, by dtype, rank and sizes (families/attention/vendor_rules.py), keeps torch's decomposition. A mask
+What no fused kernel computes, by dtype, rank and sizes (families/attention/vendors/), keeps torch's decomposition. A mask
 that depends on nothing but shapes (transformers' models build theirs of arange and comparisons) is computed at compile time: one
 that hides nothing is dropped, and a causal one becomes the flag, so that kernels skip what it hides.
 
@@ -9,7 +9,6 @@ has a seed, which the gradients read too; all other keeps torch's decomposition.
 """
 
 import operator
-import os
 from collections.abc import Collection
 from typing import Any
 
@@ -18,8 +17,9 @@ from torch import Tensor, fx
 from torch.nn import functional as F
 
 from lamina.core.sizes import is_symbolic, typical
-from lamina.passes.families.attention import vendor_rules as vendors
 from lamina.passes.families.attention.cost import MOST
+from lamina.passes.families.attention.vendors.kernel import Case
+from lamina.passes.families.attention.vendors.registry import OLDEST, preferred, settings
 
 from ..decompositions.ops.library import on_gpu
 from ..fx.dtypes import CODES
@@ -32,14 +32,11 @@ from .op import ATTENTION
 aten = torch.ops.aten
 SDPA = aten.scaled_dot_product_attention.default
 FUNCTIONS = (F.scaled_dot_product_attention, torch._C._nn.scaled_dot_product_attention, SDPA)
-DROPPED_BY_TORCH = (vendors.FLASH, vendors.CUDNN)
-"""torch's kernels that keep a call with dropout and without a mask: Lamina's gradients were not measured against theirs."""
 _HALF = (torch.float16, torch.bfloat16)
 _IN_REGISTERS = 128
 """The largest head size for which torch's memory-efficient kernel keeps a block's results in registers; longer ones it writes and
 reads again for each block of keys. With heads of 512 elements, a model of two attentions and six products took 1.86 times as long
 on an H200 as torch.compile with products and softmaxes."""
-_CUDNN = 91500  # torch prefers cuDNN's attention from later versions on
 
 
 def make_whole(gm: fx.GraphModule, trained: Collection[fx.Node] = ()) -> int:
@@ -116,10 +113,10 @@ def emitted(
         if not _is_dropped(case, query, dropout, scale, by_torch, allowed):
             return None
     else:
-        vendor = vendors.on_gpu(case, allowed=allowed) if on_gpu(query) else vendors.on_cpu(case, allowed)
+        vendor = preferred(case, OLDEST if on_gpu(query) else None, allowed)
         shares = trained and key.shape[1] < query.shape[1]  # the memory-efficient kernel has no gradients of shared heads
         apart = any(sizes(t.stride())[-1] != 1 for t in (query, key, values))
-        if apart or vendor is None or (shares and vendor == vendors.EFFICIENT):
+        if apart or vendor is None or (shares and vendor.repeats):
             return None
     if mask is not None and len(shape(mask)) < 4:
         mask = graft.call(aten.reshape.default, mask, [1] * (4 - len(shape(mask))) + [*shape(mask)])
@@ -167,39 +164,25 @@ def _as_number(graft: Graft, mask: fx.Node, query: Tensor) -> fx.Node:
     return graft.call(aten.where.self, mask, zero, hidden)
 
 
-def case_of(query: Tensor, key: Tensor, values: Tensor, masked: bool, trains_mask: bool, causal: bool) -> vendors.Case:
+def case_of(query: Tensor, key: Tensor, values: Tensor, masked: bool, trains_mask: bool, causal: bool) -> Case:
     """Returns what decides which of torch's kernels compute an attention."""
     batch, heads, queries, size = sizes(query.shape)
     scores = (batch, heads, queries, sizes(key.shape)[2])
-    return vendors.Case(CODES[query.dtype], scores, size, values.shape[3], masked, trains_mask, causal)
+    return Case(CODES[query.dtype], scores, size, values.shape[3], masked, trains_mask, causal)
 
 
-def _is_dropped(case: vendors.Case, query: Tensor, dropout: float, scale: float, by_torch: bool, allowed: str) -> bool:
+def _is_dropped(case: Case, query: Tensor, dropout: float, scale: float, by_torch: bool, allowed: str) -> bool:
     """Returns whether Lamina's kernels draw the random numbers of an attention with dropout."""
     if not on_gpu(query) or query.dtype not in _HALF or max(case.size, case.values) > MOST or case.trains_mask:
         return False
-    return scale > 0 and 0 < dropout <= 1 and not (by_torch and vendors.on_gpu(case, allowed=allowed) in DROPPED_BY_TORCH)
+    vendor = preferred(case, allowed=allowed) if by_torch else None
+    return scale > 0 and 0 < dropout <= 1 and (vendor is None or not vendor.keeps_dropout)
 
 
 def is_fast(query: Tensor, values: Tensor) -> bool:
     """Returns whether fused kernels take less time than products and a softmax, for heads of these sizes."""
     longest = max(query.shape[-1], values.shape[-1])
     return not on_gpu(query) or longest <= (MOST if query.dtype in _HALF else _IN_REGISTERS)
-
-
-def settings() -> str:
-    """Returns the vendors' kernels that torch's settings allow (torch.nn.attention.sdpa_kernel), as `attention_vendors` names
-    them. cuDNN's is one where torch prefers it or has nothing else."""
-    cuda = torch.backends.cuda
-    version = torch.backends.cudnn.version()
-    refused = torch.are_deterministic_algorithms_enabled() or os.environ.get("TORCH_CUDNN_SDPA_DEPRIORITIZED") == "1"
-    preferred = not refused and (version is None or version > _CUDNN)
-    allowed = {
-        vendors.FLASH: cuda.flash_sdp_enabled(),
-        vendors.EFFICIENT: cuda.mem_efficient_sdp_enabled(),
-        vendors.CUDNN: cuda.cudnn_sdp_enabled() and (preferred or not cuda.math_sdp_enabled()),
-    }
-    return " ".join(name for name, is_allowed in allowed.items() if is_allowed)
 
 
 def placed(made: fx.Node, graft: Graft, written: set[int] | None) -> dict[fx.Node, Tensor] | None:

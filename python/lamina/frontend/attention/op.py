@@ -33,7 +33,7 @@ def attention(
     seed         i64, of no dimensions, where weights are dropped: which ones follows from it
     dropout      the probability of a weight to be dropped, 0 without a seed
     causal       query i sees keys 0 to i
-    allowed      the vendors' kernels that torch's settings allow (passes/families/attention/vendor_rules.py)
+    allowed      the vendors' kernels that torch's settings allow (passes/families/attention/vendors/)
     """
     scores = _scores(query, key, mask, causal, scale)
     sums = scores.logsumexp(-1)

@@ -18,7 +18,7 @@ from lamina.core.errors import CompileError
 
 from ..fx.dtypes import CODES
 from .rules import place, suggestion
-from .texts import misfit
+from .texts import by_parameter, misfit, operand_name
 
 _TYPES = {
     torch.float16: "__half", torch.bfloat16: "__nv_bfloat16", torch.float32: "float", torch.float64: "double",
@@ -69,37 +69,16 @@ def _origin(text: str) -> tuple[str, int]:
 
 def parameters(kernel: CustomKernel, values: Any) -> dict[str, Any]:
     """Returns the value of each parameter, by name or number, from the result of the rule `arguments`. Raises CompileError."""
-    written, where = kernel.kernel.parameters, place(kernel.arguments)
-    names = [p.name for p in written or ()]
-    if isinstance(values, Mapping):
-        if written is None:
-            raise CompileError(f"kernel {kernel.name}: its parameters have no names, so arguments must give a tuple", where=where)
-        for name in values:
-            if name not in names:
-                raise CompileError(
-                    f"kernel {kernel.name}: arguments gives parameter {name!r}, which it does not have",
-                    where=where,
-                    remedy=suggestion(str(name), names),
-                )
-        for name in names:
-            if name not in values:
-                raise CompileError(f"kernel {kernel.name}: parameter {name!r} gets no value", where=where)
-        return {name: values[name] for name in names}
-    if not isinstance(values, tuple | list):
-        raise CompileError(
-            f"kernel {kernel.name}: arguments must give a tuple or a dict, {type(values).__name__} given", where=where
-        )
-    if written is not None and len(values) < len(written):
-        name = names[len(values)] or f"number {len(values)}"
-        raise CompileError(f"kernel {kernel.name}: parameter {name!r} gets no value", where=where)
-    if written is not None and len(values) > len(written):
-        raise CompileError(
-            f"kernel {kernel.name}: arguments gives {len(values)} values for {len(written)} parameters",
-            where=where,
-            remedy=f"it takes {', '.join(names)}",
-        )
-    known = [*names, *[""] * len(values)]
-    return {known[number] or f"number {number}": value for number, value in enumerate(values)}
+    written = kernel.kernel.parameters
+    if written is None:
+        if isinstance(values, Mapping):
+            why = f"kernel {kernel.name}: its parameters have no names, so arguments must give a tuple"
+            raise CompileError(why, where=place(kernel.arguments))
+        known = [f"number {number}" for number in range(len(values) if isinstance(values, tuple | list) else 0)]
+    else:
+        known = [p.name or f"number {number}" for number, p in enumerate(written)]
+    found = by_parameter(kernel, values, known, known, {}, "it takes")
+    return {name: found[name] for name in known}
 
 
 def call(kernel: CustomKernel, values: Mapping[str, Any], inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
@@ -132,11 +111,7 @@ def _pointer(
     code = CODES[value.dtype]
     if known is not None and known != code and not (known in _BYTES and code in _BYTES):
         raise misfit(kernel, name, f"is {parameter.type}, but gets a tensor of {value.dtype}")
-    for letter, tensors in (("x", inputs), ("y", outputs)):
-        for i, tensor in enumerate(tensors):
-            if tensor is value:
-                return f"{letter}{i}"
-    raise misfit(kernel, name, "gets a tensor that is neither an argument nor a result of the op")
+    return operand_name(kernel, name, value, inputs, outputs)
 
 
 def _macro(kernel: CustomKernel, name: str, value: Any) -> str:

@@ -33,33 +33,56 @@ _DTYPES = {
 def parameters(kernel: CustomKernel, values: Any) -> dict[str, Any]:
     """Returns the value of each parameter that gets one, from the result of the rule `arguments`. Raises CompileError."""
     names = list(kernel.kernel.arg_names)
-    free = [n for n in names if n not in kernel.constants and n not in kernel.epilogue]
+    taken = {
+        **dict.fromkeys(kernel.constants, "which constants gives already"),
+        **dict.fromkeys(kernel.epilogue, "which Lamina gives"),
+    }
+    free = [n for n in names if n not in taken]
+    needed = [p.name for p in kernel.kernel.params if p.name in free and not p.has_default]
+    found = {**by_parameter(kernel, values, free, needed, taken, "besides constants it takes"), **kernel.constants}
+    return {name: found[name] for name in names if name in found}
+
+
+def by_parameter(
+    kernel: CustomKernel, values: Any, names: Sequence[str], needed: Sequence[str], taken: Mapping[str, str], takes: str
+) -> dict[str, Any]:
+    """Returns the values that the rule `arguments` gives, by parameter. Raises CompileError where it gives others, or not all.
+
+    names   parameters that it may give values, in order
+    needed  those that have no value else
+    taken   why it may not give other parameters values
+    takes   what says before the names what the kernel takes
+    """
     where = place(kernel.arguments)
-    if isinstance(values, Mapping):
-        for name in values:
-            if name not in free:
-                why = "which constants gives already" if name in kernel.constants else "which it does not have"
-                why = "which Lamina gives" if name in kernel.epilogue else why
-                remedy = "" if name in names else suggestion(str(name), free)
-                raise CompileError(f"kernel {kernel.name}: arguments gives parameter {name!r}, {why}", where=where, remedy=remedy)
-        found = dict(values)
-    elif isinstance(values, tuple | list):
-        if len(values) > len(free):
-            raise CompileError(
-                f"kernel {kernel.name}: arguments gives {len(values)} values for {len(free)} parameters",
-                where=where,
-                remedy=f"besides constants it takes {', '.join(free)}",
-            )
-        found = dict(zip(free, values, strict=False))
-    else:
+    if not isinstance(values, Mapping | tuple | list):
         raise CompileError(
             f"kernel {kernel.name}: arguments must give a tuple or a dict, {type(values).__name__} given", where=where
         )
-    found |= kernel.constants
-    for parameter in kernel.kernel.params:
-        if parameter.name not in (*found, *kernel.epilogue) and not parameter.has_default:
-            raise CompileError(f"kernel {kernel.name}: parameter {parameter.name!r} gets no value", where=where)
-    return {name: found[name] for name in names if name in found}
+    if isinstance(values, Mapping):
+        for name in values:
+            if name not in names:
+                why, remedy = taken.get(name, "which it does not have"), "" if name in taken else suggestion(str(name), names)
+                raise CompileError(f"kernel {kernel.name}: arguments gives parameter {name!r}, {why}", where=where, remedy=remedy)
+    elif len(values) > len(names):
+        raise CompileError(
+            f"kernel {kernel.name}: arguments gives {len(values)} values for {len(names)} parameters",
+            where=where,
+            remedy=f"{takes} {', '.join(names)}",
+        )
+    found = dict(values) if isinstance(values, Mapping) else dict(zip(names, values, strict=False))
+    for name in needed:
+        if name not in found:
+            raise CompileError(f"kernel {kernel.name}: parameter {name!r} gets no value", where=where)
+    return found
+
+
+def operand_name(kernel: CustomKernel, name: str, value: Tensor, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
+    """Returns the name by which a launch gives a parameter its tensor: x0 for the first input, y0 for the first output."""
+    for letter, tensors in (("x", inputs), ("y", outputs)):
+        for i, tensor in enumerate(tensors):
+            if tensor is value:
+                return f"{letter}{i}"
+    raise misfit(kernel, name, "gets a tensor that is neither an argument nor a result of the op")
 
 
 def call(kernel: CustomKernel, values: Mapping[str, Any], inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
@@ -82,11 +105,7 @@ def _pointer(kernel: CustomKernel, parameter: Any, value: Tensor, inputs: Sequen
         raise misfit(kernel, parameter.name, "is a tl.constexpr, but gets a tensor")
     if value.dtype not in _DTYPES:
         raise misfit(kernel, parameter.name, f"gets a tensor of {value.dtype}, which Triton has no type for")
-    for letter, tensors in (("x", inputs), ("y", outputs)):
-        for i, tensor in enumerate(tensors):
-            if tensor is value:
-                return f"{letter}{i}"
-    raise misfit(kernel, parameter.name, "gets a tensor that is neither an argument nor a result of the op")
+    return operand_name(kernel, parameter.name, value, inputs, outputs)
 
 
 def _constant(kernel: CustomKernel, name: str, value: Any) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from lamina.core.sizes import at_most
+from lamina.core.sizes import at_most, typical
 
 from ..decompositions.convolutions import FEW
 from ..decompositions.ops.library import on_gpu
@@ -144,15 +144,21 @@ def _has_cudnn() -> bool:
 
 
 def _pays(chain: _Chain) -> bool:
-    """Returns whether the saved pass over the convolution's result takes longer than the epilogue and the scaling of the weight."""
+    """Returns whether the saved pass over the convolution's result takes longer than the epilogue and the scaling of the weight, at
+    typical sizes."""
     if not _is_stored(chain.relu):
         return False
-    weight, out = chain.convolution.args[1], chain.convolution.meta["val"]
-    saved = 2 * out.nbytes / _BANDWIDTH + _LAUNCH
-    spent = _EPILOGUE * 2 * out.nbytes / _BANDWIDTH
+    weight, whole = chain.convolution.args[1], _bytes(chain.convolution)
+    saved = 2 * whole / _BANDWIDTH + _LAUNCH
+    spent = _EPILOGUE * 2 * whole / _BANDWIDTH
     if chain.is_scaled and _is_channels_last(weight):  # else torch copies it for cuDNN in each call
-        spent += 2 * weight.meta["val"].nbytes / _BANDWIDTH
+        spent += 2 * _bytes(weight) / _BANDWIDTH
     return saved > spent
+
+
+def _bytes(node: fx.Node) -> int:
+    value: Tensor = node.meta["val"]
+    return typical(elements(value)) * value.itemsize
 
 
 def _is_stored(node: fx.Node) -> bool:

@@ -6,10 +6,10 @@ import numpy as np
 from torch_mlir import ir
 from torch_mlir.dialects import arith, tensor
 
-from ...ir import generics, reshapes
-from ...ir.reading import shape_of
-from ...ir.sizes import size_operands, static, tensor_type
-from ..surroundings import Values, group_before
+from ....ir import generics, reshapes
+from ....ir.reading import shape_of
+from ....ir.sizes import size_operands, static, tensor_type
+from ...surroundings import Values, group_before
 
 _SPLIT = [[0], [1, 2], [3], [4]]  # heads of keys, and repetitions
 _LAST = [[0], [1], [2, 3]]  # a last dimension of 1

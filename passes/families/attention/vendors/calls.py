@@ -1,0 +1,146 @@
+"""Turns attention that no kernel of Lamina took into calls of torch's fused kernels."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch_mlir import ir
+
+from lamina.core.program import Call
+from lamina.core.target import Target
+from lamina.runtime.resolve import arguments_of
+
+from ....ir.affine import in_order, order_of, row_major
+from ....ir.extern_calls import declared_strides, encoded, extern_call
+from ....ir.reading import element_type, shape_of
+from ....ir.sizes import sizes_attribute, tensor_type
+from ...surroundings import calls
+from ..backward import Gradients
+from ..forward import Attention
+from .kernel import Case, VendorKernel, VendorOperands
+from .operands import padded, repeated, sliced, spread, unread, with_one, without_one
+from .registry import preferred
+
+_SIDE_BY_SIDE = (0, 2, 1, 3)  # dimensions in memory: the heads of a position lie side by side
+Result = tuple[ir.Type, Sequence[int]] | None
+"""Type and strides of a result; None for one that is not needed."""
+
+
+def hand_over(module: ir.Module, target: Target | None) -> None:
+    """Replaces the calls of a module that are left by calls of the kernel that torch prefers, on operands in its form."""
+    rows: dict[ir.Value, ir.Value] = {}
+    for op in calls(module, symbolic=True):
+        found = Attention.read(op) or Gradients.read(op)
+        if found is None:
+            continue
+        kernel = _kernel(found, target)
+        if kernel is None:
+            op.attributes["reason"] = ir.StringAttr.get("fallback", op.context)
+            continue
+        with op.location, ir.InsertionPoint(op):
+            made = _Call(found.of, kernel, rows, isinstance(found, Gradients)).emit(found)
+        for old, new in made.items():
+            old.replace_all_uses_with(new)
+        op.erase()
+
+
+def drops(call: Call) -> bool:
+    """Returns whether a call of an attention kernel has dropout."""
+    given = arguments_of(call)
+    return bool(given.get("dropout_p", given.get("dropout")))
+
+
+def _kernel(found: Attention | Gradients, target: Target | None) -> VendorKernel | None:
+    """Returns the kernel that computes a call; None without one."""
+    of, trains = found.of, len(found.results) > 3
+    size, values = shape_of(of.query)[3], shape_of(of.value)[3]
+    backward = isinstance(found, Gradients)
+    case = Case(element_type(of.query), of.scores, size, values, of.mask is not None, trains, of.causal, backward)
+    if of.seed is not None or (of.mask is not None and not _is_added(of.mask, of.scores)):
+        return None
+    return preferred(case, target.gpu.capability if target is not None and target.is_gpu else None, of.allowed)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """The call of a vendor's kernel for an attention, or for its gradients. rows: masks with aligned rows, by mask."""
+
+    of: Attention
+    kernel: VendorKernel
+    rows: dict[ir.Value, ir.Value]
+    backward: bool
+
+    def emit(self, found: Attention | Gradients) -> dict[ir.Value, ir.Value]:
+        """Emits the call; returns the replacements of the results that have users."""
+        return self._gradients(found) if isinstance(found, Gradients) else self._forward()
+
+    def _forward(self) -> dict[ir.Value, ir.Value]:
+        of, kernel = self.of, self.kernel
+        query, key, value = (self._operand(v) for v in (of.query, of.key, of.value))
+        out = self._result(of.result, (*shape_of(query)[:3], shape_of(value)[3]))
+        operands = VendorOperands(of.causal, self._mask(), of.sums is not None)
+        args = [query, key, value, *kernel.arguments(operands)]
+        made = self._call(args, kernel.named(operands), [out, self._sums(), *[None] * (kernel.results - 2)])
+        found = {of.result: sliced(made[0], shape_of(of.result))}
+        if of.sums is not None:
+            found[of.sums] = sliced(without_one(made[1]) if kernel.column else made[1], shape_of(of.sums))
+        return found
+
+    def _gradients(self, found: Gradients) -> dict[ir.Value, ir.Value]:
+        of, kernel, (queries, keys) = self.of, self.kernel, self.of.scores[2:]
+        grad, query, key, value, out = (self._operand(v) for v in (found.grad, of.query, of.key, of.value, of.result))
+        given, seeds = [grad, query, key, value], [unread(shape) for shape in kernel.seeds]
+        wanted = [None if v is None else self._result(v, shape_of(like)) for v, like in zip(found.results, given[1:], strict=False)]
+        sums = padded(found.sums, 2, -queries % kernel.rows, float("inf"))
+        trained = found.results[3] if len(found.results) > 3 else None
+        if kernel.spreads:
+            rows = row_major((*of.scores[:3], -(-keys // 16) * 16))
+            wanted.append(None if trained is None else (trained.type, rows))
+        sums = with_one(sums) if kernel.column else sums
+        operands = VendorOperands(of.causal, self._mask(), sums, out, seeds, (queries, keys), trained is not None)
+        made = iter(self._call([*given, *kernel.gradient_arguments(operands)], kernel.named(operands), wanted))
+        return {v: sliced(next(made), shape_of(v)) for v in found.results if v is not None}
+
+    def _sums(self) -> Result:
+        """Returns type and strides of the log-sum-exps."""
+        if self.of.sums is None:
+            return None
+        batch, heads, queries, _ = self.of.scores
+        sums = (batch, heads, -(-queries // self.kernel.rows) * self.kernel.rows)
+        strides: tuple[int, ...] = (heads * queries, 1, heads) if self.kernel.heads_inside else row_major(sums)
+        last = (1,) if self.kernel.column else ()
+        return tensor_type([*sums, *last], ir.RankedTensorType(self.of.sums.type).element_type), (*strides, *last)
+
+    def _operand(self, value: ir.Value) -> ir.Value:
+        """Returns an operand in the kernel's form: with longer heads, or more of them."""
+        longer = padded(value, 3, -shape_of(value)[3] % self.kernel.unit)
+        return repeated(longer, self.of.scores[1]) if self.kernel.repeats else longer
+
+    def _mask(self) -> ir.Value | None:
+        """Returns the mask in the kernel's form."""
+        mask, scores = self.of.mask, self.of.scores
+        if mask is None or not self.kernel.spreads:
+            return mask
+        if mask not in self.rows:
+            width = ir.FloatType(ir.RankedTensorType(mask.type).element_type).width
+            self.rows[mask] = padded(mask, 3, -scores[3] % (128 // width))
+        return spread(sliced(self.rows[mask], shape_of(mask)), scores)
+
+    def _result(self, value: ir.Value, shape: Sequence[int]) -> Result:
+        """Returns type and strides of a result of this shape: in the declared order of dimensions, except where the kernel has its
+        own."""
+        order = _SIDE_BY_SIDE if self.kernel.side_by_side[self.backward] else order_of(declared_strides(value))
+        return tensor_type(shape, ir.RankedTensorType(value.type).element_type), in_order(shape, order)
+
+    def _call(self, args: Sequence[Any], named: dict[str, Any], results: Sequence[Result]) -> list[ir.Value]:
+        """Emits the graph.extern."""
+        made = extern_call(self.kernel.overloads[self.backward], args, named | {"scale": self.of.scale}, results)
+        if self.kernel.like_query and not self.backward and results[0] is not None:  # a query in the declared order saves a copy
+            wished = [in_order(shape_of(v), order_of(results[0][1])) for v in list(made.operands)[:3]]
+            made.attributes["prefers"] = encoded(list(map(sizes_attribute, wished)))
+        return list(made.results)
+
+
+def _is_added(mask: ir.Value, scores: Sequence[int]) -> bool:
+    """Returns whether a mask is added to scores, with an element for each key."""
+    return element_type(mask) != "i1" and shape_of(mask)[3] == scores[3]

@@ -1,0 +1,32 @@
+"""torch's flash attention on CPUs, which the settings of the one on GPUs allow."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from .flash import FlashKernel
+from .kernel import HALF, Case, VendorOperands
+
+
+class CpuKernel(FlashKernel):
+    """_scaled_dot_product_flash_attention_for_cpu."""
+
+    callee, results, unit = "_scaled_dot_product_flash_attention_for_cpu", 2, 1
+    seeds: ClassVar[Sequence[Sequence[int]]] = ()
+    heads_inside, side_by_side = True, (False, True)
+
+    def computes(self, case: Case, capability: int | None) -> bool:
+        """Returns whether the heads of keys and values have one size, in any float dtype, and the mask needs no gradient."""
+        known = case.dtype in (*HALF, "f32", "f64") and case.size == case.values and not case.trains_mask
+        return capability is None and known
+
+    def arguments(self, of: VendorOperands) -> Sequence[Any]:
+        """Returns dropout and causal."""
+        return [0.0, of.causal]
+
+    def gradient_arguments(self, of: VendorOperands) -> Sequence[Any]:
+        """Returns the forward pass' results, dropout and causal."""
+        return [of.out, of.sums, 0.0, of.causal]
+
+    def named(self, of: VendorOperands) -> dict[str, Any]:
+        """Returns the mask."""
+        return {} if of.mask is None else {"attn_mask": of.mask}

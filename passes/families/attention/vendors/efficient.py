@@ -1,0 +1,34 @@
+"""The memory-efficient attention on GPUs, of xFormers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .kernel import HALF, Case, VendorKernel, VendorOperands
+
+_ALIGNED = 16  # bytes that heads are a multiple of
+
+
+class EfficientKernel(VendorKernel):
+    """_scaled_dot_product_efficient_attention."""
+
+    name, callee, results = "efficient", "_scaled_dot_product_efficient_attention", 4
+    repeats, spreads, rows, side_by_side = True, True, 32, (True, True)
+
+    def is_allowed(self) -> bool:
+        """Returns whether torch's settings allow the kernel."""
+        return torch.backends.cuda.mem_efficient_sdp_enabled()
+
+    def computes(self, case: Case, capability: int | None) -> bool:
+        """Returns whether heads are multiples of 16 bytes."""
+        unit = _ALIGNED // (2 if case.dtype in HALF else 4)
+        return capability is not None and case.dtype in (*HALF, "f32") and case.size % unit == case.values % unit == 0
+
+    def arguments(self, of: VendorOperands) -> Sequence[Any]:
+        """Returns the mask, whether the log-sum-exps are computed, dropout and causal."""
+        return [of.mask, of.sums, 0.0, of.causal]
+
+    def gradient_arguments(self, of: VendorOperands) -> Sequence[Any]:
+        """Returns the mask, the forward pass' results, dropout's state, dropout, the gradients to compute, and causal."""
+        return [of.mask, of.out, of.sums, *of.seeds, 0.0, [True, True, True, of.trains], of.causal]
