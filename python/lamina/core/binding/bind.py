@@ -21,7 +21,7 @@ class Narrow(OverflowError):
     """Raised for sizes that are too large for kernels that count in 32 bits (Options.wide_sizes)."""
 
 
-class Binding:
+class ProgramBinding:
     """Binds one program to the sizes of a call, and of the next one."""
 
     def __init__(self, program: Program) -> None:
@@ -53,8 +53,8 @@ class Binding:
 
 
 def bound(program: Program, symbols: Mapping[str, int]) -> Program:
-    """Returns a program for these values of its symbols (see Binding)."""
-    return Binding(program)(symbols)
+    """Returns a program for these values of its symbols (see ProgramBinding)."""
+    return ProgramBinding(program)(symbols)
 
 
 def _chosen(program: Program) -> Program:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, fx
 
 from lamina import _native
-from lamina.core.binding.bind import Binding, Narrow
+from lamina.core.binding.bind import Narrow, ProgramBinding
 from lamina.core.binding.template import Template
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
@@ -146,7 +146,7 @@ class _Bindable:
 
     def __init__(self, built: "Built") -> None:
         self._built = built
-        self._program, self._interface = Binding(built.program), Template(built.interface)
+        self._program, self._interface = ProgramBinding(built.program), Template(built.interface)
 
     def __call__(self, symbols: dict[str, int]) -> "Built":
         return replace(self._built, program=self._program(symbols), interface=self._interface(symbols))
