@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from lamina.core.binding.arena import ALIGN, ArenaSlot, live_bytes, place
+from lamina.core.sizes import typical
 
-from ..ir.sizes import i64
+from ..ir.sizes import i64, read_size
 from .steps import PlannedSteps
 
 
@@ -34,7 +35,8 @@ class Packed:
 
 
 def pack(steps: PlannedSteps, bundles: Sequence[Sequence[int]]) -> Packed:
-    """Places the buffers for bundles of steps that run in this order. The steps of one bundle run at the same time."""
+    """Places the buffers for bundles of steps that run in this order, at typical sizes. The steps of one bundle run at the same
+    time."""
     homes: dict[ir.Value, ArenaSlot] = {}
     slots: dict[ir.Value, ArenaSlot] = {}
     for time, bundle in enumerate(bundles):
@@ -44,7 +46,7 @@ def pack(steps: PlannedSteps, bundles: Sequence[Sequence[int]]) -> Packed:
                 slot.last = time
                 if buffer.owner.name == "plan.alloc":
                     slots[buffer] = slot
-                    size = ir.IntegerAttr(buffer.owner.attributes["bytes"]).value
+                    size = typical(read_size(buffer.owner.attributes["bytes"]))
                     slot.bytes = max(slot.bytes, -(-size // ALIGN) * ALIGN)
     placed = list(dict.fromkeys(slots.values()))
     bound = live_bytes(placed)

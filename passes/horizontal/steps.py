@@ -7,8 +7,11 @@ from math import prod
 from torch_mlir import ir
 
 from lamina.core.program import ITEM_BYTES
+from lamina.core.sizes import typical
 from lamina.kernels.library import may_alias
 
+from ..ir.reading import element_type
+from ..ir.sizes import layout_of
 from ..plan.read import DTYPES
 
 STEPS = ("plan.launch", "plan.call", "plan.kernel")
@@ -26,9 +29,9 @@ class PlannedStep:
 
     @cached_property
     def bytes(self) -> int:
-        """The bytes of all operands and results."""
-        types = [ir.MemRefType(v.type) for v in (*self.op.operands, *self.op.results)]
-        return sum(prod(t.shape) * ITEM_BYTES[DTYPES[str(t.element_type)]] for t in types)
+        """The bytes of all operands and results, at typical sizes."""
+        values = [*self.op.operands, *self.op.results]
+        return sum(typical(prod(layout_of(v).shape)) * ITEM_BYTES[DTYPES[element_type(v)]] for v in values)
 
 
 @dataclass
