@@ -1,11 +1,25 @@
-// Launches whose sizes are known join beside one whose sizes the call decides; the arena is placed for typical sizes.
+// A launch whose sizes the call decides joins others: its programs come last, and the memory of its sizes is the last argument.
 // RUN: opt-driver %s --pass-pipeline='lamina-tile{target=nvvm:sm_90a},lamina-horizontal{target=nvvm:sm_90a}' | FileCheck %s
+// RUN: opt-driver %s --pass-pipeline='lamina-tile{target=nvvm:sm_90a},lamina-horizontal{target=nvvm:sm_90a},lamina-distribute' | FileCheck %s --check-prefix=GPU
 
-// CHECK: "plan.launch"({{.*}}) {kernel = @grow, label = "grow", n_out = 1 : i64}
-// CHECK: "plan.launch"({{.*}}) {kernel = @negate_x2, label = "2 x negate", n_out = 2 : i64}
+// The arena is placed for typical sizes.
+// CHECK: "plan.launch"({{.*}}) {kernel = @negate_x2_and_grow, label = "2 x negate, grow", n_out = 3 : i64}
 // CHECK: "plan.return"
 // CHECK: arena_bytes = 8064 : i64
-// CHECK: tile.sizes = [{{.*}}"s0~1000"
+// CHECK: func.func private @negate_x2_and_grow({{.*}}, %[[SIZES:arg6]]: memref<2xi32>)
+// CHECK-SAME: tile.grid = "-((-s0~1000)//(128)) + 4"
+// CHECK-SAME: tile.sizes = ["s0~1000", "-((-s0~1000)//(128))"]
+// CHECK: "tile.part"() ({
+// CHECK: }) {{{.*}}tile.grid = 4 : i64
+// CHECK: "tile.part"() ({
+// CHECK: memref.load %[[SIZES]]
+// CHECK: }) {{{.*}}tile.grid = "-((-s0~1000)//(128))"
+
+// GPU-LABEL: gpu.func @negate_x2_and_grow
+// GPU-SAME: gpu.grid = "-((-s0~1000)//(128)) + 4"
+// GPU: arith.cmpi ult, %{{.*}}, %c4{{.*}} : index
+// GPU: } else {
+// GPU: memref.load %arg6
 #id = affine_map<(d0) -> (d0)>
 "plan.program"() ({
   %x = "plan.input"() {index = 0 : i64} : () -> memref<1000xf32>
