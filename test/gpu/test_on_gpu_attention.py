@@ -35,7 +35,7 @@ def computed(fn: Callable[..., Any], inputs: Sequence[Tensor], schedule: str) ->
     """By a schedule. The function is traced on the CPU, for a GPU."""
     module = graph_level(fn, [torch.empty_like(x, device="cpu") for x in inputs])
     program: Program = program_of(module, schedule)
-    program, ready = take(program, {}, gpu())
+    program, ready = take(program, (), gpu())
     artifact = backend(Target.parse(f"nvvm:{gpu().arch}")).compile(module, ready)
     run = Executable(with_needs(program, artifact.needs), artifact)
     run.load(0)

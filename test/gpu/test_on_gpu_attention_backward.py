@@ -42,7 +42,7 @@ def random(*shape: int, dtype: torch.dtype = BF16) -> Tensor:
 def computed(fn: Callable[..., Any], inputs: Sequence[Tensor], schedule: str) -> list[Tensor]:
     """By a schedule. The function is traced on the CPU, for a GPU."""
     program = program_of(graph_level(fn, [torch.empty_like(x, device="cpu") for x in inputs]), schedule)
-    program, ready = take(program, {}, gpu())
+    program, ready = take(program, (), gpu())
     with ir.Context(), ir.Location.unknown():
         artifact = backend(Target.parse(f"nvvm:{gpu().arch}")).compile(ir.Module.create(), ready)
     run = Executable(with_needs(program, artifact.needs), artifact)

@@ -80,7 +80,7 @@ def by_schedule(schedule: str, *inputs: Tensor) -> Tensor:
     """The expert by a kernel of groups, traced on the CPU."""
     gpu = Gpu.named("sm_90a")
     module, program = tiled(expert, [t.cpu() for t in inputs], products=schedule)
-    program, ready = take(program, {}, gpu)
+    program, ready = take(program, (), gpu)
     artifact = NvvmBackend(Target("nvvm", gpu)).compile(module, ready)
     run = Executable(with_needs(program, artifact.needs), artifact)
     run.load(0)

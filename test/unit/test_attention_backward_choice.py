@@ -68,7 +68,7 @@ def test_both_passes_are_asked_about(store: Store, monkeypatch: pytest.MonkeyPat
     assert [s.callee.rpartition(".")[2] if s.reason == "kernel" else "" for s in program.steps if isinstance(s, Call)] == [
         "", "attention_backward_queries", "attention_backward_keys",
     ]  # fmt: skip
-    assert default(take(program, {}, HOPPER)[0], "cached").startswith("2 attention ops, 1 by the library, by the cost model")
+    assert default(take(program, (), HOPPER)[0], "cached").startswith("2 attention ops, 1 by the library, by the cost model")
 
 
 def test_unmeasured_all_are_the_librarys() -> None:
@@ -97,7 +97,7 @@ def test_code_keeps_all_in_registers(gpu: Gpu, size: int) -> None:
     config, *_ = candidates(AttentionWork(1, 2, 1, 512, 512, size, size, True, backward=True), gpu)
     module = graph_level(lambda q, k, grad: training(q, k, grad)[1:], tensors)
     program = program_of(module, f"forward{{m=64 n=32}}; {config}")
-    program, ready = take(replace(program, steps=program.steps[-2:]), {}, gpu)
+    program, ready = take(replace(program, steps=program.steps[-2:]), (), gpu)
     with ir.Context(), ir.Location.unknown():
         artifact = backend(Target.parse(f"nvvm:{gpu.arch}")).compile(ir.Module.create(), ready)
     assert isinstance(artifact, GpuArtifact) and all(isinstance(s, Launch) for s in program.steps)

@@ -88,7 +88,7 @@ def test_without_measurements_few_queries_that_share_keys_are_ours() -> None:
     q, k = random(2, 8, 1, 64), random(2, 2, 1200, 64)
     program = program_of(graph_level(lambda q, k: masked(q, k, k, None), (q, k)))
     assert [s.callee for s in program.steps if isinstance(s, Call)] == ["lamina.attention_split", "lamina.attention_join"]
-    text = default(take(program, {}, HOPPER)[0], "cached")
+    text = default(take(program, (), HOPPER)[0], "cached")
     assert text.startswith("1 attention op, 0 by the library, by the cost model (untuned)")
 
 
@@ -141,7 +141,7 @@ def test_the_library_may_win(store: Store, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def compiled(program: Program, gpu: Gpu) -> tuple[Program, GpuArtifact]:
-    program, ready = take(program, {}, gpu)
+    program, ready = take(program, (), gpu)
     with ir.Context(), ir.Location.unknown():
         artifact = backend(Target.parse(f"nvvm:{gpu.arch}")).compile(ir.Module.create(), ready)
     assert isinstance(artifact, GpuArtifact)

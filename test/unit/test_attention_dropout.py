@@ -126,7 +126,7 @@ def test_explain_names_what_a_library_drops() -> None:
         dropped = torch.ops.aten._scaled_dot_product_flash_attention(q, q, q, 0.5)[0]
         return dropped, ATTENTION(q, q, q, None, seed, 0.5, False, 0.3, VENDORS)[0]
 
-    program, _ = take(program_of(graph_level(fn, (zeros(1, 1, 40, 16), SEED))), {}, Gpu.named("sm_90a"))
+    program, _ = take(program_of(graph_level(fn, (zeros(1, 1, 40, 16), SEED))), (), Gpu.named("sm_90a"))
     said = default(program, "cached")
     assert said.startswith("2 attention ops, 1 by the library (1 with dropout, whose random numbers only that knows")
 

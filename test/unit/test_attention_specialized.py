@@ -182,7 +182,7 @@ def test_code(size: int, schedule: str, tmp_path: Path) -> None:
     """Registers are handed from the warp of loads to those that multiply; nothing is spilled, nothing waits for one product at a
     time."""
     x = torch.zeros(2, 16, 2048, size, dtype=torch.bfloat16)
-    _, (made,) = take(program_of(graph_level(lambda q, k, v: plain(q, k, v, True), (x, x, x)), schedule), {}, HOPPER)
+    _, (made,) = take(program_of(graph_level(lambda q, k, v: plain(q, k, v, True), (x, x, x)), schedule), (), HOPPER)
     (tmp_path / "kernel.ptx").write_text(made.compiled.ptx)
     command = [str(ptxas(HOPPER.arch)), "-v", f"-arch={HOPPER.arch}", "kernel.ptx", "-o", "kernel.cubin"]
     said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stderr

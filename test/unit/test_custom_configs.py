@@ -19,6 +19,7 @@ from lamina.core.gpu import Gpu
 from lamina.core.options import Options, Tune
 from lamina.core.program import Call, Launch, Program
 from lamina.core.target import Target
+from lamina.dialects import context
 from lamina.frontend.compiling import stages, tuning
 from lamina.frontend.entry.export import inference_graph
 from lamina.frontend.rewrites.normalize import normalize
@@ -142,6 +143,22 @@ def test_memory_of_what_is_measured() -> None:
         assert '{config = "BLOCK=512 num_warps=8", kernel = "custom"}' in str(alone)
     (call,) = calls(alone)
     assert dict(call.kwargs)["warps"] == 8 and "epilogue" in dict(call.kwargs) and len(call.outs) == 2
+
+
+def test_a_part_of_a_tensor_of_symbolic_size() -> None:
+    """The kernel is asked about for memory of its own."""
+    with context(), ir.Location.unknown():
+        module = ir.Module.parse("""
+        func.func @main(%x: tensor<?x8xf32, ["s0~64", 8]>) -> tensor<16x8xf32> {
+          %0 = tensor.extract_slice %x[4, 0] [16, 8] [1, 1] : tensor<?x8xf32, ["s0~64", 8]> to tensor<16x8xf32>
+          %1 = "graph.kernel"(%0) {
+            callee = "lamina.kernel.default", kwargs = {alternatives = "{\\"N=1\\": {}}", hook = "", name = "k"},
+            needs = [array<i64: 8, 1>], strides = [array<i64: 8, 1>]
+          } : (tensor<16x8xf32>) -> tensor<16x8xf32>
+          return %1 : tensor<16x8xf32>
+        }""")
+        part = Subgraph(*problems(module))
+    assert [(element, list(shape)) for element, shape, _ in part.memory] == [("f32", [16, 8])] and "extract_slice" not in part.text
 
 
 def test_a_group_is_asked_about_with_the_last_of_its_kernels() -> None:

@@ -93,7 +93,7 @@ def test_code(schedule: str) -> None:
     inputs = (random(4096, 1024), random(8, 1024, 512), torch.zeros(8, dtype=torch.int32))
     _, program = chosen(lambda x, w, ends: F.silu(torch._grouped_mm(x, w, ends)), inputs, schedule)
     for name in ("sm_90a", "sm_80"):
-        program_, compiled = take(program, {}, Gpu.named(name))
+        program_, compiled = take(program, (), Gpu.named(name))
         assert [type(step) for step in program_.steps] == [Launch]
         (needs,) = assemble(join([k.compiled.ptx for k in compiled]), name).resources
         assert needs.spill_stores + needs.spill_loads == 0

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from functorch.compile import aot_function, make_boxed_func
 from kernel_inputs import BF16, run, x
 from torch import Tensor, fx
+from torch._export.utils import _collect_all_valid_cia_ops, _is_preservable_cia_op
 
 import lamina
 from lamina.frontend.capture.whole import RESIZING, interpolation_whole
@@ -124,6 +125,7 @@ def test_torch_is_left_as_it_was() -> None:
         pass
     assert {op: dict(op.py_kernels) for op in RESIZING} == before
     assert any(torch._C.DispatchKey.Autograd in kernels for kernels in before.values())
+    assert {op for op in RESIZING if _is_preservable_cia_op(op)} <= _collect_all_valid_cia_ops()
 
 
 POOLS: dict[str, tuple[Fn, tuple[int, ...]]] = {

@@ -80,8 +80,8 @@ def _rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
 
 
 def decoding(device: str, layers: int, grows: bool) -> tuple[list[str], list[list[str]]]:
-    """Returns a table's header and rows: milliseconds of a token at SAMPLED lengths, and the seconds that TOKENS tokens take from the
-    start of compilation on."""
+    """Returns a table's header and rows: milliseconds of a token at SAMPLED lengths, and the seconds that TOKENS tokens take from
+    the start of compilation on."""
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     model = Decoder(layers, grows).eval().to(device, dtype)
     runs = {name: torch.compile(apart(model), backend=name, dynamic=True) for name in ("lamina", "inductor")}

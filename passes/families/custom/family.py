@@ -19,7 +19,7 @@ from ...ir.views import is_view, view_layout
 from ...space.contraction import Unfit
 from ..choice import CHOICE, Choice
 from ..problem import Family, Problem, surrounded
-from ..surroundings import kernels
+from ..surroundings import is_open, kernels
 from .epilogue import epilogue_of
 
 _ALTERNATIVES = "alternatives"  # the argument of a graph.kernel that lists its configs (frontend/fx/kernel_op.py)
@@ -151,12 +151,15 @@ def _configs(op: ir.Operation) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _views(value: ir.Value, strides: Sequence[int]) -> list[ir.Operation]:
-    """Returns the views, with their empty tensors, that give a value these strides in memory; [] where there are none."""
+    """Returns the views, with their empty tensors, that give a value these strides in memory; [] where there are none, or they are
+    of a symbolic size."""
     chain: list[ir.Operation] = []
     base = value
     while (op := producer(base)) is not None and is_view(op):
         chain.insert(0, op)
         base = op.operands[0]
+    if any(map(is_open, chain)):
+        return []
     layout: Layout | None = Layout.of(shape_of(base), memory_strides(base))
     for op in chain:
         layout = None if layout is None else view_layout(op, layout)

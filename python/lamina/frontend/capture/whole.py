@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch._decomp import core_aten_decompositions
 
 aten = torch.ops.aten
 
@@ -21,6 +22,9 @@ _PACKETS = (
 )  # fmt: skip
 RESIZING = tuple(getattr(packet, overload) for packet in _PACKETS for overload in ("default", "vec"))
 _KEYS = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
+
+# torch remembers from its first look which ops have Python implementations: that has to come before any are taken away.
+core_aten_decompositions().keys()
 
 _lock = threading.Lock()
 _inside = 0

@@ -69,7 +69,7 @@ def _open_problems(module: ir.Module, backend: Backend, options: Options) -> Ite
     planned = any(op.operation.name == "plan.program" for op in module.body.operations)
     extract: Callable[..., ModulePart] = RowPart if planned else Subgraph
     for problem in row_problems(module, gpu, rounds) if planned else (p for f in FAMILIES for p in f.problems(module)):
-        if CHOICE in problem.ops[0].attributes or any(map(is_open, problem.ops)):
+        if CHOICE in problem.ops[0].attributes or any(map(is_open, (*problem.before, *problem.ops, *problem.after))):
             continue  # chosen already, or without sizes to measure at
         part = extract(problem, rounds)
         if part.key not in asked:

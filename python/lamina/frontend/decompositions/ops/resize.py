@@ -21,6 +21,7 @@ aten = torch.ops.aten
 
 _MOST = 16  # results along one axis that one element's gradient is summed from; with more, ATen computes it
 _SLICES = 8  # copies of an element that are summed as slices; more are summed by a reduction
+_TABLE = 16384  # bytes of a table of positions or weights
 _CUBIC = -0.75
 
 Taps = list[tuple[Any, Any]]  # positions as integral floats, and weights (None: 1)
@@ -229,18 +230,22 @@ def _sum_of_copies(grad: Tensor, axis: _Resized, times: int) -> Tensor:
 
 
 def _sum_of_windows(grad: Tensor, axis: _Resized, window: _Window) -> Tensor:
+    """Sums over the window's results. Tables for several of them are one tensor: as many as lamina-fold-constants still evaluates,
+    so that each result's row is a constant in the end, and tracing takes a fraction of the ops."""
     element = _ramp(axis.size, axis, grad)
     start, total = window.start(element, axis.out), None
-    for k in range(window.length):
-        result = start + k
-        term = _gathered(grad, axis, result, axis.out)
-        taps = [(places == element, weights) for places, weights in axis.taps(result)]
-        if taps[0][1] is None:
-            term = torch.where(_along(taps[0][0], axis), term, 0.0)
-        else:
-            read = sum(torch.where(mine, weights, 0.0) for mine, weights in taps)
-            term = torch.where(_along(read != 0, axis), term * _along(read, axis), 0.0)
-        total = term if total is None else total + term
+    rows = max(1, _TABLE // (axis.size * start.element_size()))
+    for first in range(0, window.length, rows):
+        count = min(rows, window.length - first)
+        results = start + torch.arange(first, first + count, dtype=start.dtype, device=start.device).unsqueeze(1)
+        taps = [(places == element, weights) for places, weights in axis.taps(results)]
+        read = None if taps[0][1] is None else sum(torch.where(mine, weights, 0.0) for mine, weights in taps)
+        is_read = taps[0][0] if read is None else read != 0
+        for k in range(count):
+            term = _gathered(grad, axis, start + (first + k), axis.out)
+            term = term if read is None else term * _along(read[k], axis)
+            term = torch.where(_along(is_read[k], axis), term, 0.0)
+            total = term if total is None else total + term
     assert total is not None
     return total
 
