@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from torch_mlir import ir
 
-from ..ir.extern_calls import memory_strides
+from ..ir.extern_calls import group, memory_strides
 from ..ir.locations import fused, model_ops, op_word
 from ..ir.reading import producer
 from ..ir.rewriting import copy_ops
@@ -80,12 +80,8 @@ def group_before(
     location = fused([op.location for op in ops] or [like.location])
     words = list(dict.fromkeys(op_word(name) for name in model_ops(location))) if ops else []
     with location, ir.InsertionPoint(like):
-        named = {"sym_name": ir.StringAttr.get("_".join(words[:5]) or name)}
-        new = ir.Operation.create("graph.group", results=list(types), operands=list(operands.values()), attributes=named, regions=1)
-        block = new.regions[0].blocks.append(*[v.type for v in operands.values()])
-        with ir.InsertionPoint(block):
-            ir.Operation.create("graph.yield", operands=fill(dict(zip(operands, block.arguments, strict=True))))
-    return new
+        label = "_".join(words[:5]) or name
+        return group(label, list(operands.values()), types, lambda *inner: fill(dict(zip(operands, inner, strict=True))))
 
 
 def replace_by(results: Sequence[ir.Value], group: ir.Operation | None, ops: Sequence[ir.Operation]) -> None:

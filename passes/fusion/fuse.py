@@ -10,10 +10,10 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
-from lamina.dialects import graph
 
 from ..infra.base import Pass
 from ..ir.affine import row_major
+from ..ir.extern_calls import group as graph_group
 from ..ir.extern_calls import memory_strides
 from ..ir.generics import empty
 from ..ir.locations import decomposed_op, fused, model_ops, op_word, where
@@ -196,21 +196,17 @@ class _Rewrite:
         body, ins, unread = self._slice(group, inside)
         outs = [n.value for n in group.nodes if self._escapes(n.value, inside)]
         made = fused(o.location for o in body if o.name not in _NOTHING)
-        op = ir.Operation.create(
-            graph.GroupOp.OPERATION_NAME,
-            results=[v.type for v in outs],
-            operands=[self._value(v) for v in ins],
-            attributes={"sym_name": ir.StringAttr.get("")},
-            regions=1,
-            loc=made,
-        )
-        block = op.regions[0].blocks.append(*[v.type for v in ins], arg_locs=[made] * len(ins))
-        local: dict[ir.Value, ir.Value] = dict(zip(ins, block.arguments, strict=True))
-        with ir.InsertionPoint(block):
+
+        def fill(*arguments: ir.Value) -> list[ir.Value]:
+            local: dict[ir.Value, ir.Value] = dict(zip(ins, arguments, strict=True))
             for v in unread:
                 local[v] = empty(v.type)
             copy_ops(body, local)
-            ir.Operation.create(graph.YieldOp.OPERATION_NAME, operands=[local[v] for v in outs], loc=made)
+            return [local[v] for v in outs]
+
+        operands = [self._value(v) for v in ins]
+        with made:
+            op = graph_group("", operands, [v.type for v in outs], fill)
         return op, outs, body
 
     def _slice(self, group: Group, inside: set[ir.Value]) -> tuple[list[ir.Operation], list[ir.Value], list[ir.Value]]:

@@ -1,12 +1,12 @@
-"""Reads the strides that arguments and calls declare, and builds graph.extern and graph.kernel ops."""
+"""Reads the strides that arguments and calls declare, and builds graph.extern, graph.kernel and graph.group ops."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from torch_mlir import ir
 
 from lamina.core.sizes import Size, SizeLike
-from lamina.dialects.graph import CALLS
+from lamina.dialects.graph import CALLS, GroupOp, YieldOp
 
 from .affine import row_major
 from .reading import shape_of
@@ -116,3 +116,19 @@ def kernel_call(
         "strides": ir.ArrayAttr.get(list(map(sizes_attribute, each))),
     }
     return ir.Operation.create("graph.kernel", results=made, operands=taken, attributes=attributes)
+
+
+def group(
+    name: str, operands: Sequence[ir.Value], types: Sequence[ir.Type], fill: Callable[..., Iterable[ir.Value]]
+) -> ir.Operation:
+    """Creates a graph.group at the current insertion point and location.
+
+    types  of its results
+    fill   emits the body on what stands for the operands there, and returns the results
+    """
+    named = {"sym_name": ir.StringAttr.get(name)}
+    made = ir.Operation.create(GroupOp.OPERATION_NAME, results=list(types), operands=list(operands), attributes=named, regions=1)
+    block = made.regions[0].blocks.append(*[v.type for v in operands])
+    with ir.InsertionPoint(block):
+        ir.Operation.create(YieldOp.OPERATION_NAME, operands=list(fill(*block.arguments)))
+    return made

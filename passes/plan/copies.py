@@ -5,30 +5,16 @@ from collections.abc import Sequence
 from torch_mlir import ir
 
 from lamina.core.sizes import SizeLike
-from lamina.dialects.graph import GroupOp, YieldOp
 
-from ..ir.extern_calls import extern_call
+from ..ir.extern_calls import extern_call, group
 from ..ir.generics import copied
 
 
 def copy_group(source: ir.Value, before: ir.Operation) -> ir.Operation:
     """Creates a group with one linalg.generic that yields its input, in front of `before`. It takes the location of `before`,
     or, if that is the return, of the value's producer."""
-    loc = _location(source, before)
-    tensor = ir.RankedTensorType(source.type)
-    group = ir.Operation.create(
-        GroupOp.OPERATION_NAME,
-        results=[tensor],
-        operands=[source],
-        attributes={"sym_name": ir.StringAttr.get("copy")},
-        regions=1,
-        loc=loc,
-        ip=ir.InsertionPoint(before),
-    )
-    block = ir.Block.create_at_start(group.regions[0], [tensor], [loc])
-    with loc, ir.InsertionPoint(block):
-        ir.Operation.create(YieldOp.OPERATION_NAME, operands=[copied(block.arguments[0])])
-    return group
+    with _location(source, before), ir.InsertionPoint(before):
+        return group("copy", [source], [source.type], lambda x: [copied(x)])
 
 
 def copy_call(source: ir.Value, before: ir.Operation, strides: Sequence[SizeLike]) -> ir.Operation:

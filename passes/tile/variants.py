@@ -4,6 +4,7 @@ where a call has few."""
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
+from lamina.core.sizes import SizeLike
 
 from ..families.choice import CHOICE, SMALLER
 from ..ir.locations import where
@@ -39,6 +40,23 @@ def variants(module: ir.Module, function: ir.Operation) -> list[ir.Operation]:
     for launch in launches:
         launch.attributes["when"] = _range(given["size"], above, -1)
     return found
+
+
+def smaller(module: ir.Module, kernel: ir.Operation, word: str, size: SizeLike, most: int) -> ir.Operation:
+    """Returns a copy of a kernel, its name with `word`, for calls in which a size is at most so large; launches of the kernel
+    itself are for the others. The launches must not have ranges yet."""
+    name = ir.StringAttr(kernel.attributes["sym_name"]).value
+    with ir.InsertionPoint(kernel):
+        copy = kernel.clone()
+    copy.attributes["sym_name"] = ir.StringAttr.get(f"{name}_{word}", module.context)
+    for launch in [op for op in _launches(module) if op.attributes["kernel"].value == name]:
+        with ir.InsertionPoint(launch):
+            made = launch.clone()
+        made.attributes["kernel"] = ir.FlatSymbolRefAttr.get(f"{name}_{word}", module.context)
+        with module.context:
+            made.attributes["when"] = _range(size_attribute(size), -1, most)
+            launch.attributes["when"] = _range(size_attribute(size), most, -1)
+    return copy
 
 
 def _launches(module: ir.Module) -> list[ir.Operation]:

@@ -109,7 +109,7 @@ def test_strips(name: str, pixels: bool, launches: list[Launch], steps: list[Any
             torch._dynamo.mark_dynamic(x, 0)
         agrees(model, run, x)
     assert not [s for s in steps if isinstance(s, Call)]
-    assert len([s for s in steps if isinstance(s, Launch)]) <= 3
+    assert len({s.name for s in steps if isinstance(s, Launch)}) <= 3  # each perhaps by kernels for ranges of sizes
 
 
 class Layer(nn.Module):

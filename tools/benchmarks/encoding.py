@@ -10,8 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lamina.tools.benchmarks.symbolic import apart
-from lamina.tools.benchmarks.timing import interleaved
+from lamina.tools.benchmarks.symbolic import apart, timed
 
 WORDS, LONGEST, WIDTH, HEADS = 30522, 512, 768, 12
 MOST = {"cpu": (8, 128), "cuda": (64, 512)}
@@ -64,8 +63,7 @@ def encoding(device: str, layers: int, count: int, rng: random.Random) -> tuple[
         words = _words(size, device)
         static = torch.compile(apart(model), backend="lamina", dynamic=False)
         runs = {"lamina": dynamic["lamina"], "static": static, "inductor": dynamic["inductor"]}
-        wait = torch.cuda.synchronize if device == "cuda" else lambda: None
-        times, failed = interleaved({name: _calling(run, words) for name, run in runs.items()}, wait=wait)
+        times, failed = timed({name: _calling(run, words) for name, run in runs.items()}, device)
         if failed:
             raise SystemExit(f"{size}: {failed}")
         mine = times["lamina"]

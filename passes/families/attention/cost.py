@@ -15,6 +15,7 @@ _RESIDENT = 2  # CTAs of `split` that an SM holds
 _START = 2e-6  # seconds of a CTA: the latency of its first loads, and its stores
 _JOIN, _JOINED = 3e-6, 2e-8  # seconds of the kernel that joins the parts, and of each part of a row
 _PAYS = 4  # number of parts from which on cuDNN's kernel is not faster
+_GROWN = 4096  # keys for which a symbolic number of them is split at least: a cache is empty when it is compiled for
 LONG = 1024  # keys from which on splitting them, or listing the blocks of a mask first, is worth a second kernel
 _WITH_TMA = 90
 _SPECIALISES = "sm_90a"
@@ -85,6 +86,7 @@ class AttentionWork:
     backward         the gradients are computed
     symbolic         some sizes are those of the call that was traced
     many             so are the queries of a head: there may be any number of them
+    lengths          so are the queries or the keys
     """
 
     batch: int
@@ -107,6 +109,7 @@ class AttentionWork:
     backward: bool = False
     symbolic: bool = False
     many: bool = False
+    lengths: bool = False
 
     @property
     def rows(self) -> int:
@@ -186,6 +189,7 @@ def _splits(work: AttentionWork, gpu: Gpu) -> tuple[Config, ...]:
     """Several numbers of parts for the most promising block, then other blocks for the best number. Where heads share no keys, a
     schedule without the second kernel is among them."""
     n = 64 if max(work.size, work.values) <= 128 else 32
+    work = replace(work, keys=max(work.keys, _GROWN)) if work.lengths else work
     counts = [p for p in (1, 2, 4, 8, 16, 32, 64, 128) if p == 1 or -(-work.keys // p) >= 2 * n]
     parts = sorted((Split(n, p) for p in counts), key=lambda c: split_seconds(c, work, gpu))
     best = parts[0].parts
@@ -211,8 +215,13 @@ def unmeasured(work: AttentionWork, gpu: Gpu) -> Config | None:
     what it hides, too: a window of 1024 of 4096 keys took 283 us with warp specialization, 317 without it in blocks of 64 queries
     (of 128: 338 to 362), the library 1786; sequences of 16 to 496 of 512 keys 46 us, the library 72. Dropout by Lamina's random
     numbers has no library kernel. Other gradients were not measured against the libraries'.
+
+    cuDNN makes a plan for each length that it has not met, in 37 ms on an H100 (47 for gradients). Without warp specialization
+    Lamina's kernels took 0.84 to 1.40 of its time there, flash attention 1.08 to 1.95; a call takes 10 to 190 us. So symbolic
+    lengths have Lamina's kernels, but for training, whose steps are long and whose lengths come again.
     """
-    if work.drops or (work.known and not work.sums and not work.backward):
+    planned = work.lengths and gpu.capability >= _WITH_TMA  # by cuDNN, for each length
+    if work.drops or ((work.known or planned) and not work.sums and not work.backward):
         return next(iter(candidates(work, gpu)), None)
     if work.backward:
         return None

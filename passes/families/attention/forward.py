@@ -120,6 +120,7 @@ class Attention:
             by_head=of.by_head, known=self.mask is not None and not of.rest,
             hides=of.rest and of.hides, drops=self.dropout > 0,
             symbolic=self.is_symbolic, many=is_symbolic(shape_of(self.query)[1:3]),
+            lengths=is_symbolic(self.scores[2:]),
         )  # fmt: skip
 
     @property

@@ -7,7 +7,7 @@ from lamina import _native
 from lamina.core.program import Program
 
 from .gpu import NVIDIA, Driver, gpu_spec_of
-from .loader import Code
+from .loader import loaded
 from .recording.graph_status import Status, status_of
 from .recording.graphs import Recorder
 from .recording.recordable import draws_first, why_not_recorded
@@ -63,7 +63,7 @@ class Executable(_native.Runner):
             recorder = None if self._why_not else recorder
             super().__init__(gpu_spec_of(program, artifact.code, artifact.kernels, artifact.target, driver, recorder))
         else:
-            self._code = Code(artifact.code, artifact.kernels)  # lives as long as its addresses are called
+            self._code = loaded(artifact.code, artifact.kernels)  # lives as long as its addresses are called
             super().__init__(spec_of(program, self._code.addresses, artifact.messages, frozen=frozen))
         self.program = program
         self._boxed_call = True  # on the instance: torch._dynamo.disable copies its attributes, not the class's

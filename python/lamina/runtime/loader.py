@@ -5,11 +5,22 @@ from __future__ import annotations
 import ctypes
 import platform
 from functools import cache
+from weakref import WeakValueDictionary
 
 from lamina.core.errors import CompileError
 
 from .elf import Malformed, read
 from .image import Image
+
+_LOADED: WeakValueDictionary[tuple[bytes, tuple[str, ...]], Code] = WeakValueDictionary()
+
+
+def loaded(code: bytes, kernels: tuple[str, ...]) -> Code:
+    """Returns an object file as `Code`: the same for as long as it is used, as programs that differ in sizes share theirs."""
+    found = _LOADED.get((code, kernels))
+    if found is None:
+        found = _LOADED[code, kernels] = Code(code, kernels)
+    return found
 
 
 class Code:

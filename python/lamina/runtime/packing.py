@@ -38,12 +38,14 @@ def gemm(step: Call, program: Program, frozen: Collection[int]) -> dict[str, Any
         return None
     if {a.dtype, b.dtype, out.dtype} != {"f32"}:
         return None
-    (m, k), n = _ints(a.shape), _ints(b.shape)[1]
+    (m, k), n = a.shape, b.shape[1]
+    if min(m, n) < ROWS or m * n * k < PRODUCTS:
+        return None
     lda, ldc = _row_major(a), _row_major(out)
     ldb, transposed = _row_major(b), False
     if ldb is None:
         ldb, transposed = _row_major(Ref(b.buffer, b.offset, b.dtype, b.shape[::-1], b.strides[::-1])), True
-    if lda is None or ldb is None or ldc is None or min(m, n) < ROWS or m * n * k < PRODUCTS:
+    if lda is None or ldb is None or ldc is None:
         return None
     packed = _packs_products() and _is_frozen(b, program, frozen)
     if not packed and not _native.has_routine("onednn_matmul"):
@@ -67,16 +69,12 @@ def _columns(out: Ref | None) -> tuple[Any, ...]:
 
 def _row_major(r: Ref) -> int | None:
     """Returns the leading dimension of a matrix with contiguous rows; None for any other."""
-    (rows, columns), (outer, inner) = _ints(r.shape), _ints(r.strides)
+    (rows, columns), (outer, inner) = r.shape, r.strides
     if columns > 1 and inner != 1:
         return None
     if rows == 1:
         return max(columns, 1)
     return outer if outer >= max(columns, 1) else None
-
-
-def _ints(sizes: tuple[Any, ...]) -> tuple[int, ...]:
-    return tuple(int(s) for s in sizes)
 
 
 def weight_reorder(step: Call, program: Program, frozen: Collection[int]) -> Callable[[torch.Tensor], Any] | None:
@@ -95,7 +93,7 @@ def weight_reorder(step: Call, program: Program, frozen: Collection[int]) -> Cal
         return None
     if not _is_frozen(weight, program, frozen) or not _is_argument(weight, program):
         return None
-    if not _is_channels_last(out) and prod(_ints(out.shape)) >= prod(_ints(weight.shape)):
+    if not _is_channels_last(out) and prod(out.shape) >= prod(weight.shape):
         return None
 
     def reorder(tensor: torch.Tensor) -> Any:

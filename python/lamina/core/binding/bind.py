@@ -1,20 +1,16 @@
 """Binds a program with symbolic sizes to the sizes of one call: numbers in place of expressions, and the arena placed for them."""
 
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
-from functools import cache
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
-from operator import is_
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from ..program import Buffer, Call, Constant, Launch, Program, Ref, When
 from ..program_needs import SCRATCH
-from ..sizes import Size, evaluate
 from .arena import ALIGN, ArenaSlot, live_bytes, place
-
-T = TypeVar("T")
+from .template import Template
 
 MOST_BYTES = 1 << 62
 MOST_IN_32_BITS = 1 << 30
@@ -25,87 +21,65 @@ class Narrow(OverflowError):
     """Raised for sizes that are too large for kernels that count in 32 bits (Options.wide_sizes)."""
 
 
+class ProgramBinding:
+    """Binds one program to the sizes of a call, and of the next one."""
+
+    def __init__(self, program: Program) -> None:
+        self._constants = program.constants
+        self._template = Template(replace(program, constants=()))
+
+    def __call__(self, symbols: Mapping[str, int]) -> Program:
+        """Returns the program for these values of its symbols. Raises OverflowError where memory would take 2**62 bytes or more,
+        and Narrow for sizes that need wider kernels."""
+        numbers = _chosen(self._template(symbols))
+        constants, buffers = list(self._constants), list(numbers.buffers)
+        for i, buffer in enumerate(buffers):
+            if buffer.kind == "sizes":
+                values = numbers.sizes[buffer.index]
+                constants.append(_constant(values, buffer.bytes // len(values)))
+                buffers[i] = Buffer("constant", len(constants) - 1, 0, buffer.bytes, buffer.last)
+            elif buffer.bytes >= MOST_BYTES:
+                raise OverflowError(f"a tensor of {buffer.bytes} bytes is larger than a program can hold")
+        placed, peak, total, most = _placed(numbers, buffers)
+        return replace(
+            numbers,
+            buffers=tuple(placed),
+            constants=tuple(constants),
+            sizes=(),
+            arena_bytes=peak,
+            sum_bytes=total,
+            lower_bound=most,
+        )
+
+
 def bound(program: Program, symbols: Mapping[str, int]) -> Program:
-    """Returns the program for these values of its symbols. Raises OverflowError where memory would take 2**62 bytes or more, and
-    Narrow for sizes that need wider kernels."""
-    program = _chosen(program, symbols)
-    numbers = evaluated(replace(program, sizes=(), buffers=(), constants=()), symbols)
-    constants = list(program.constants)
-    buffers: list[Buffer] = []
-    for buffer in program.buffers:
-        if buffer.kind == "sizes":
-            values = [evaluate(size, symbols) for size in program.sizes[buffer.index]]
-            constants.append(_constant(values, buffer.bytes // len(values)))
-            buffers.append(Buffer("constant", len(constants) - 1, 0, buffer.bytes, buffer.last))
-            continue
-        size = evaluate(buffer.bytes, symbols)
-        if size >= MOST_BYTES:
-            raise OverflowError(f"a tensor of {size} bytes is larger than a program can hold")
-        buffers.append(replace(buffer, bytes=size))
-    placed, peak, total, bound_bytes = _placed(numbers, buffers)
-    return replace(
-        numbers,
-        buffers=tuple(placed),
-        constants=tuple(constants),
-        arena_bytes=peak,
-        sum_bytes=total,
-        lower_bound=bound_bytes,
-    )
+    """Returns a program for these values of its symbols (see ProgramBinding)."""
+    return ProgramBinding(program)(symbols)
 
 
-def _chosen(program: Program, symbols: Mapping[str, int]) -> Program:
-    """Returns the program without launches that are for other sizes."""
+def _chosen(program: Program) -> Program:
+    """Returns a program of numbers without launches that are for other sizes."""
 
     def runs(when: When | None) -> bool:
-        if when is None:
-            return True
-        size = evaluate(when.size, symbols)
-        return when.above < size and (when.most is None or size <= when.most)
+        return when is None or (when.above < when.size and (when.most is None or when.size <= when.most))
 
     kept = [not isinstance(step, Launch) or runs(step.when) for step in program.steps]
     if all(kept):
         return program
     number = list(accumulate(kept, initial=0))  # of a step among those that are kept, and of the next one where it is not
-    steps = tuple(replace(s, when=None) if isinstance(s, Launch) else s for s, k in zip(program.steps, kept, strict=True) if k)
+    steps = tuple(
+        replace(s, when=None) if isinstance(s, Launch) and s.when else s for s, k in zip(program.steps, kept, strict=True) if k
+    )
     buffers = tuple(b if b.last < 0 else replace(b, last=number[b.last + 1] - 1) for b in program.buffers)
     return replace(program, steps=steps, buffers=buffers)
 
 
-def _constant(values: list[int], item: int) -> Constant:
+def _constant(values: Sequence[int], item: int) -> Constant:
     """Returns the values of sizes as integers of `item` bytes. Raises Narrow for one that is too large for kernels that count in
     32 bits."""
     if item == 4 and max(values) > MOST_IN_32_BITS:
         raise Narrow(f"a size of {max(values)} is larger than a kernel that counts in 32 bits can compute with")
     return Constant(f"i{8 * item}", (len(values),), np.array(values, f"<i{item}").tobytes())
-
-
-def evaluated(value: T, symbols: Mapping[str, int]) -> T:
-    """Returns data (tuples and dataclasses) with every size in it evaluated; parts without sizes are returned as they are."""
-    known: dict[str, int] = {}
-
-    def new(old: Any) -> Any:
-        if isinstance(old, Size):
-            text = str(old)
-            if text not in known:
-                known[text] = evaluate(old, symbols)
-            return known[text]
-        if isinstance(old, tuple):
-            parts = [new(x) for x in old]
-            return old if all(map(is_, parts, old)) else tuple(parts)
-        if (names := _fields_of(old.__class__)) is None:
-            return old
-        values = [getattr(old, name) for name in names]
-        changed = {name: now for name, was in zip(names, values, strict=True) if (now := new(was)) is not was}
-        return replace(old, **changed) if changed else old
-
-    result: T = new(value)
-    return result
-
-
-@cache
-def _fields_of(kind: type[Any]) -> tuple[str, ...] | None:
-    """Returns the names of a dataclass's fields; None for other types."""
-    return tuple([field.name for field in fields(kind)]) if is_dataclass(kind) else None
 
 
 def _placed(program: Program, buffers: list[Buffer]) -> tuple[list[Buffer], int, int, int]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, fx
 
 from lamina import _native
-from lamina.core.binding.bind import Narrow, bound, evaluated
+from lamina.core.binding.bind import Narrow, ProgramBinding
+from lamina.core.binding.template import Template
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 from lamina.core.sizes import Size, SizeLike, SizeSymbol, symbols_of
@@ -112,7 +113,7 @@ class SizedProgram(_native.BySizes):
         self.built = built
         self.sources = sources
         self._captured, self._load, self._names = captured, load, tuple(sources)
-        self._wide = cache(widen)
+        self._narrow, self._wide = _Bindable(built), cache(lambda: _Bindable(widen()))
         self._boxed_call = True  # on the instance: torch._dynamo.disable copies its attributes, not the class's
 
     @property
@@ -134,13 +135,21 @@ class SizedProgram(_native.BySizes):
 
     def _numbers(self, symbols: dict[str, int]) -> "Built":
         """Returns the program for these values of its symbols."""
-        built = self.built
         try:
-            program = bound(built.program, symbols)
+            return self._narrow(symbols)
         except Narrow:
-            built = self._wide()
-            program = bound(built.program, symbols)
-        return replace(built, program=program, interface=evaluated(built.interface, symbols))
+            return self._wide()(symbols)
+
+
+class _Bindable:
+    """A program with its interface, for one set of sizes after the other."""
+
+    def __init__(self, built: "Built") -> None:
+        self._built = built
+        self._program, self._interface = ProgramBinding(built.program), Template(built.interface)
+
+    def __call__(self, symbols: dict[str, int]) -> "Built":
+        return replace(self._built, program=self._program(symbols), interface=self._interface(symbols))
 
 
 def sized_program(

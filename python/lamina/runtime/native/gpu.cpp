@@ -241,21 +241,25 @@ private:
                   "kernel " + kernel.name + " needs " + std::to_string(kernel.shared) + " bytes of shared memory of " + std::to_string(most));
   }
 
+  // All constants in one piece of memory: each copy to the GPU waits for it.
   void upload(Loaded &made) const {
     if (code_.constants.empty()) return;
-    nb::object torch = nb::module_::import_("torch"), u8 = torch.attr("uint8");
+    constexpr size_t unit = 256; // as torch's allocator aligns memory
+    std::vector<size_t> places;
+    std::string whole;
     for (const nb::bytes &bytes : code_.constants) {
-      nb::object tensor;
-      if (bytes.size()) {
-        nb::object memory = nb::module_::import_("builtins").attr("bytearray")(bytes);
-        tensor = torch.attr("frombuffer")(memory, nb::arg("dtype") = u8);
-      } else {
-        tensor = torch.attr("empty")(0, nb::arg("dtype") = u8);
-      }
-      if (code_.cuda) tensor = tensor.attr("to")(torch.attr("device")("cuda", made.index));
-      made.data.push_back(memory_of(tensor.ptr()).data);
-      made.constants.push_back(std::move(tensor));
+      places.push_back(whole.size());
+      whole.append(bytes.c_str(), bytes.size());
+      whole.resize((whole.size() + unit - 1) / unit * unit);
     }
+    whole.resize(std::max(whole.size(), unit));
+    nb::object torch = nb::module_::import_("torch");
+    nb::object memory = nb::module_::import_("builtins").attr("bytearray")(nb::bytes(whole.data(), whole.size()));
+    nb::object tensor = torch.attr("frombuffer")(memory, nb::arg("dtype") = torch.attr("uint8"));
+    if (code_.cuda) tensor = tensor.attr("to")(torch.attr("device")("cuda", made.index));
+    char *data = static_cast<char *>(memory_of(tensor.ptr()).data);
+    for (size_t place : places) made.data.push_back(data + place);
+    made.constants.push_back(std::move(tensor));
   }
 
   const GpuCode code_;
