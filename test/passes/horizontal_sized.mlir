@@ -1,7 +1,8 @@
-// Launches whose sizes are known join beside one whose sizes the call decides; the arena is placed for typical sizes.
+// Launches whose sizes are known join beside one whose sizes the call decides, of which there are two, for ranges of its grid; the
+// arena is placed for typical sizes.
 // RUN: opt-driver %s --pass-pipeline='lamina-tile{target=nvvm:sm_90a},lamina-horizontal{target=nvvm:sm_90a}' | FileCheck %s
 
-// CHECK: "plan.launch"({{.*}}) {kernel = @grow, label = "grow", n_out = 1 : i64}
+// CHECK: "plan.launch"({{.*}}) {kernel = @grow, label = "grow", n_out = 1 : i64, when = {{.*}}} :
 // CHECK: "plan.launch"({{.*}}) {kernel = @negate_x2, label = "2 x negate", n_out = 2 : i64}
 // CHECK: "plan.return"
 // CHECK: arena_bytes = 8064 : i64
