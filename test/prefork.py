@@ -56,6 +56,9 @@ def _forked(connection: socket.socket) -> list[str]:
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
+    # Anew: streams remember whether what they were made for can seek.
+    sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
     command, folder, environment = json.loads(data)
     os.chdir(folder)
     os.environ.clear()

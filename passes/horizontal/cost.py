@@ -7,10 +7,11 @@ from functools import cached_property
 from torch_mlir import ir
 
 from lamina.core.gpu import Gpu
+from lamina.core.sizes import typical
 from lamina.core.target import Target
 
-from ..ir.reading import element_of, integer, nested
-from ..ir.sizes import KERNEL_SIZES
+from ..ir.reading import element_of, nested
+from ..ir.sizes import KERNEL_SIZES, size_on
 from ..lower.simt.threads import Shape
 from ..lower.simt.values import has_blocks
 from ..space.schedule import bits
@@ -30,9 +31,11 @@ SHARED = 40 << 10  # bytes of shared memory at most, of the 48 KB that need no o
 class SmallKernel:
     """A tile program that may be joined with others.
 
-    cta      threads of its CTAs; those of a joined kernel have at least as many
-    seconds  estimated time of a launch: its bytes or its operations at the GPU's peak rates, whichever takes longer
-    alone    why it is never joined, or ""
+    cta       threads of its CTAs; those of a joined kernel have at least as many
+    symbolic  whether it computes with symbolic sizes; a joined kernel has one such at most, whose programs come last
+    grid      its programs, at typical sizes
+    seconds   estimated time of a launch: its bytes or its operations at the GPU's peak rates, whichever takes longer
+    alone     why it is never joined, or ""
     """
 
     def __init__(self, function: ir.Operation, gpu: Gpu, lanes: int) -> None:
@@ -41,13 +44,11 @@ class SmallKernel:
         if "tile.threads" not in function.attributes or "tile.triton" in function.attributes:
             self.alone = "it is not spread over threads by lamina-distribute"
             return
-        if KERNEL_SIZES in function.attributes:
-            self.alone = "its sizes depend on the call"
-            return
+        self.symbolic = KERNEL_SIZES in function.attributes
         self.shape = Shape.of(function, lanes)
-        self.grid = integer(function, "tile.grid")
+        self.grid, bytes_, flops = (typical(size_on(function, name)) for name in ("tile.grid", "tile.bytes", "tile.flops"))
         self.cta = self.shape.cta
-        self.seconds = max(integer(function, "tile.bytes") / gpu.bandwidth, integer(function, "tile.flops") / gpu.peak("f32"))
+        self.seconds = max(bytes_ / gpu.bandwidth, flops / gpu.peak("f32"))
         self.alone = ""
         if self.shape.cluster > 1 or not self.grid:
             self.alone = "it has clusters or no programs"
@@ -112,7 +113,7 @@ class LaunchBundle:
     def add(self, step: int, kernel: SmallKernel, buffers: Iterable[ir.Value]) -> bool:
         """Adds a launch unless that would cost time or exceed a limit; returns whether it did."""
         fresh = {v for v in buffers if v not in self.buffers}
-        if len(self.buffers) + len(fresh) > BUFFERS:
+        if len(self.buffers) + len(fresh) > BUFFERS or (kernel.symbolic and any(k.symbolic for k in self.kernels)):
             return False
         kernels = {**self.kernels, kernel: self.kernels.get(kernel, 0) + 1}
         cta = max(self.cta, kernel.cta)

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from torch_mlir import ir
 from torch_mlir.dialects import arith, func
 
+from lamina.core.sizes import SizeLike
+
 from ..ir.locations import fused
 from ..ir.reading import integer
 from ..ir.rewriting import replace_op
-from ..ir.sizes import i64
+from ..ir.sizes import KERNEL_SIZES, i64, size_attribute, size_on
 from ..lower.simt.parts import PART
 from ..plan.outline import pairs_attribute, unique
 from .cost import SmallKernel
@@ -44,8 +46,8 @@ class Writer:
     def join(self, steps: Sequence[PlannedStep], kernels: Sequence[SmallKernel]) -> ir.Operation:
         """Creates one launch for all of these, beside them; the caller puts it into order and erases them."""
         launches = [_Launch(step.op, kernel) for step, kernel in zip(steps, kernels, strict=True)]
-        # kernels whose CTAs take longest come first, to start first
-        launches.sort(key=lambda x: -x.kernel.seconds / x.kernel.shape.ctas(x.kernel.grid))
+        # kernels whose CTAs take longest come first, to start first, but for one whose number of programs the call decides
+        launches.sort(key=lambda x: (x.kernel.symbolic, -x.kernel.seconds / x.kernel.shape.ctas(x.kernel.grid)))
         ins = dict.fromkeys(v for x in launches for v in list(x.op.operands)[: len(x.op.operands) - x.outputs])
         outs = [v for x in launches for v in list(x.op.operands)[len(x.op.operands) - x.outputs :]]
         buffers = [*ins, *outs]
@@ -95,6 +97,10 @@ def _label(labels: Sequence[str]) -> str:
 
 def _function(name: str, parts: dict[SmallKernel, list[list[int]]], types: list[ir.Type], outputs: int) -> None:
     first = next(iter(parts))
+    if (sized := next((k for k in parts if k.symbolic), None)) is not None:  # the memory of its sizes is the last argument
+        parts = {k: [[*use, len(types)] for use in uses] if k is sized else uses for k, uses in parts.items()}
+        given = {i: a.type for i, a in zip(parts[sized][0], sized.function.regions[0].blocks[0].arguments, strict=True)}
+        types = [given.get(i, type_) for i, type_ in enumerate([*types, given[len(types)]])]
     cta = max(k.cta for k in parts)
     launches = [(k, use) for k, uses in parts.items() for use in uses]
     align = [0] * len(types)
@@ -104,20 +110,22 @@ def _function(name: str, parts: dict[SmallKernel, list[list[int]]], types: list[
             align[i] = max(align[i], n)
         if "tile.alias" in k.function.attributes:
             alias.update(use[i] for i in ir.DenseI64ArrayAttr(k.function.attributes["tile.alias"]))
-    ctas = 0
+    ctas: SizeLike = 0
     with ir.InsertionPoint(first.function):
         new = func.FuncOp(name, (types, []), visibility="private")
     entry = new.add_entry_block()
     with ir.InsertionPoint(entry):
         for k, uses in parts.items():
-            ctas += k.within(cta).ctas(k.grid * len(uses))
+            ctas += k.within(cta).ctas(size_on(k.function, "tile.grid") * len(uses))
             with k.function.location:
                 _part(k, cta, [[entry.arguments[i] for i in use] for use in uses])
         func.ReturnOp([])
-    totals = {key: sum(integer(k.function, f"tile.{key}") for k, _ in launches) for key in ("bytes", "flops")}
+    totals = {key: sum(size_on(k.function, f"tile.{key}") for k, _ in launches) for key in ("bytes", "flops")}
     numbers = {"grid": ctas, "threads": cta, "outputs": outputs, **totals}
     for key, n in {**numbers, **dict.fromkeys(("vec", "chunks", "pack", "teams", "cluster"), 1)}.items():
-        new.attributes[f"tile.{key}"] = i64(n)
+        new.attributes[f"tile.{key}"] = size_attribute(n)
+    if sized is not None:
+        new.attributes[KERNEL_SIZES] = sized.function.attributes[KERNEL_SIZES]
     new.attributes["tile.align"] = ir.DenseI64ArrayAttr.get(align)
     if all("tile.dependent" in k.function.attributes for k in parts):
         new.attributes["tile.dependent"] = ir.UnitAttr.get()
@@ -129,7 +137,8 @@ def _part(kernel: SmallKernel, cta: int, uses: list[list[ir.Value]]) -> None:
     """Writes one tile.part at the insertion point that runs all launches of a kernel. uses: the buffers of each launch."""
     copy = kernel.function.clone()
     kept = {a: copy.attributes[a] for a in copy.attributes if a.startswith("tile.") and a not in _OF_FUNCTIONS}
-    kept |= {"tile.grid": i64(kernel.grid * len(uses)), "tile.pack": i64(kernel.within(cta).pack)}
+    grid = size_on(kernel.function, "tile.grid") * len(uses)
+    kept |= {"tile.grid": size_attribute(grid), "tile.pack": i64(kernel.within(cta).pack)}
     part = ir.Operation.create(PART, regions=1, attributes=kept)
     copy.regions[0].blocks[0].append_to(part.regions[0])
     copy.erase()
@@ -168,4 +177,4 @@ def _chosen(kernel: SmallKernel, block: ir.Block, ops: list[ir.Operation], uses:
     return [found.get(i, buffer) for i, buffer in enumerate(uses[0])]
 
 
-_OF_FUNCTIONS = ("tile.align", "tile.alias", "tile.dependent", "tile.outputs", "tile.bytes", "tile.flops")
+_OF_FUNCTIONS = (KERNEL_SIZES, "tile.align", "tile.alias", "tile.dependent", "tile.outputs", "tile.bytes", "tile.flops")

@@ -121,6 +121,11 @@ def read_size(attribute: ir.Attribute) -> SizeLike:
     return number
 
 
+def size_on(op: ir.Operation, name: str) -> SizeLike:
+    """Returns the size that the attribute of this name holds."""
+    return read_size(op.attributes[name])
+
+
 def size_value(size: SizeLike) -> ir.Value:
     """Creates the index value of a size at the current insertion point."""
     index = ir.IndexType.get()

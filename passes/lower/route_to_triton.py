@@ -10,7 +10,7 @@ from lamina.schedules.contraction import GemmConfig
 
 from ..infra.base import Pass
 from ..ir.reading import integer, nested
-from ..ir.sizes import i64
+from ..ir.sizes import size_attribute, size_on
 from . import gpu_math
 from .expand_math import ExpandMath
 
@@ -56,7 +56,7 @@ def send(function: ir.Operation, warps: int = 0, stages: int = 1) -> None:
     """Marks one tile program for Triton and expands the math functions that Triton lacks. warps: 0 for as many as the program
     has; stages: blocks that its loops have in flight (software pipelining)."""
     parts = [o.operation for o in function.regions[0].blocks[0].operations if o.operation.name == "tile.part"]
-    ctas = sum(integer(p, "tile.grid") for p in parts or [function])
+    ctas = sum(size_on(p, "tile.grid") for p in parts or [function])
     warps = warps or max(1, integer((parts or [function])[0], "tile.threads") // WARP)
     GemmConfig(warps=warps).check()
     _expand(function)
@@ -65,7 +65,7 @@ def send(function: ir.Operation, warps: int = 0, stages: int = 1) -> None:
             del function.attributes[name]
     function.attributes["tile.triton"] = ir.StringAttr.get(f"triton{{warps={warps} stages={stages}}}")
     for name, value in (("tile.grid", ctas), ("tile.ctas", ctas), ("tile.threads", warps * WARP)):
-        function.attributes[name] = i64(value)
+        function.attributes[name] = size_attribute(value)
 
 
 def _expand(function: ir.Operation) -> None:

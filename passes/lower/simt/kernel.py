@@ -6,10 +6,11 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, memref
 
 from lamina.core.errors import CompileError
+from lamina.core.sizes import Size
 
 from ...ir.locations import where
 from ...ir.reading import attributes_of, combining_op, element_of, number_of
-from ...ir.sizes import KERNEL_SIZES, read_size, read_sizes
+from ...ir.sizes import KERNEL_SIZES, read_sizes, size_on
 from ..tile_ops import handlers
 from . import blocks, control
 from .collective.exchange import Exchange
@@ -51,9 +52,7 @@ class ThreadKernel:
         self.at = Indices(entry)
         self.attribution = workgroup.buffer
         self.source = source.regions[0].blocks[0]
-        self.grid: int | None = None
-        if isinstance(source.attributes["tile.grid"], ir.IntegerAttr):
-            self.grid = source.attributes["tile.grid"].value
+        self.grid = size_on(source, "tile.grid")
         self.aligned: dict[ir.Value, int] = {}
         olds = tile.regions[0].blocks[0].arguments
         news = list(entry.arguments)[: len(olds)]  # without shared memory buffers of the parts before
@@ -78,7 +77,7 @@ class ThreadKernel:
             self.vendor.start()
         if shape.pack > 1:
             program = at.add(at.times(program, shape.pack), at.over(self.thread, shape.threads))
-            if self.grid is None:
+            if isinstance(self.grid, Size):
                 grid = self._grid()
                 active, program = at.below(program, grid), arith.minui(program, at.minus(grid, 1))
             elif self.grid % shape.pack:
@@ -98,8 +97,7 @@ class ThreadKernel:
 
     def _grid(self) -> ir.Value:
         """Loads the number of programs, which depends on the call, from the kernel's last argument."""
-        attributes = self.tile.attributes
-        place = read_sizes(attributes[KERNEL_SIZES]).index(read_size(attributes["tile.grid"]))
+        place = read_sizes(self.tile.attributes[KERNEL_SIZES]).index(self.grid)
         *_, sizes = self.tile.regions[0].blocks[0].arguments
         number = memref.load(self.held[sizes], [self.at.number(place)])
         return arith.index_cast(ir.IndexType.get(), number)

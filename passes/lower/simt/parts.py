@@ -5,6 +5,7 @@ from functools import partial
 
 from torch_mlir import ir
 
+from ...ir.sizes import size_on
 from .collective.workgroup import Workgroup
 from .kernel import ThreadKernel
 from .threads import Indices, Shape, block_id, either
@@ -39,7 +40,7 @@ def _parts(tile: ir.Operation, warp: int) -> list[Part]:
     parts, first = [], 0
     for op in (o.operation for o in tile.regions[0].blocks[0].operations if o.operation.name == PART):
         parts.append((op, first))
-        first += Shape.of(op, warp).ctas(ir.IntegerAttr(op.attributes["tile.grid"]).value)
+        first += Shape.of(op, warp).ctas(size_on(op, "tile.grid"))  # a symbolic one is the last
     return parts
 
 

@@ -20,7 +20,7 @@ from lamina.core.errors import CompileError
 from lamina.core.sizes import Size
 from lamina.passes.ir.locations import where
 from lamina.passes.ir.reading import element_of
-from lamina.passes.ir.sizes import kernel_size, read_size
+from lamina.passes.ir.sizes import kernel_size, read_size, size_on
 from lamina.passes.lower.tile_ops import Elsewhere, Refused, TileOps, handlers, refusal
 from lamina.passes.space.contraction import FLOAT8
 
@@ -82,8 +82,9 @@ class Printer(Pairs, Reductions):
             printer._body(printer.block)
             texts.append(printer._text(f"program, {self.parameters}"))
             self.calls.update(printer.calls)
-            last = first + ir.IntegerAttr(part.attributes["tile.grid"]).value
-            cases.append((f"program < {last}", f"{printer.name}(program{f' - {first}' if first else ''}, {self.parameters})"))
+            last = first + size_on(part, "tile.grid")
+            test = "" if isinstance(last, Size) else f"program < {last}"  # a symbolic part is the last
+            cases.append((test, f"{printer.name}(program{f' - {first}' if first else ''}, {self.parameters})"))
             first = last
         return [*texts, dispatch(self.name, self.parameters, self._number(), cases)]
 
