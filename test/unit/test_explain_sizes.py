@@ -99,3 +99,15 @@ def test_sizes_for_people() -> None:
         ("-((-s0~8)//(-((-max(8192//s1~3, 1))//16)))", "ceil(s0 / ceil(max(floor(8192 / s1), 1) / 16))"),
     ):
         assert sorted(shown(parse(text)).split(" + ")) == sorted(wanted.split(" + "))
+
+
+def test_kernels_for_ranges_of_sizes_are_shown() -> None:
+    """The product has kernels for few rows, and the norm one that starts early; figures are of those that the example takes."""
+    model = nn.Sequential(nn.Linear(768, 3072), nn.GELU(), nn.Linear(3072, 768), nn.LayerNorm(768)).to(torch.bfloat16)
+    x = torch.randn(4, 1000, 768, dtype=torch.bfloat16)
+    found = explain(model, (x,), dynamic_shapes=SHAPES, target="null:nvvm:sm_90a")
+    (graph,) = found.graphs
+    product, norm = graph.kernels
+    assert len(product.ranges) > 1 and product.ranges[0].endswith("<= 64") and f"{product.kernel} where" in product.ranges[-1]
+    assert len(norm.ranges) == 2 and norm.ranges[0].startswith(f"{norm.kernel.removesuffix('_early')}_early where")
+    assert f"step {product.step} has kernels for ranges of sizes" in str(found)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import prod
 
 from lamina.core.options import Tune
-from lamina.core.program import Call, Launch, Program, Ref
+from lamina.core.program import Call, Launch, Program, Ref, Step, When
 from lamina.core.sizes import Size, SizeLike, evaluate, shown
 from lamina.runtime.recording.graph_status import Status
 from lamina.tune.choice import TunedChoice
@@ -32,8 +32,8 @@ def graph(
     choices     tuning's answers, asked by the policy `tune`
     sized       the program for all sizes, where `program` is what one call makes of it
     """
-    by_size = sized.steps if sized is not None else program.steps
-    steps = [_step(i, step, all_sizes) for i, (step, all_sizes) in enumerate(zip(program.steps, by_size, strict=True))]
+    all_sizes = _by_computation((sized or program).steps)
+    steps = [_step(i, step, kernels) for i, (step, kernels) in enumerate(zip(program.steps, all_sizes, strict=True))]
     if times:
         steps = [replace(step, seconds=time) for step, time in zip(steps, times, strict=True)]
     return Graph(
@@ -57,9 +57,25 @@ def eager(name: str, calls: Sequence[tuple[str, str, str]]) -> Graph:
     return Graph(name, (), externals, Unfused(0, 0), Memory(0, 0, 0, ()), {})
 
 
-def _step(index: int, step: Launch | Call, by_size: Launch | Call) -> KernelStep | External:
+def _by_computation(steps: Sequence[Step]) -> list[list[Step]]:
+    """Returns the steps of a program for all sizes, together those of which a call makes one."""
+    found: list[list[Step]] = []
+    written: object = None  # by the launches before, where they are for ranges of sizes
+    for step in steps:
+        outs = step.args[-step.n_out :] if isinstance(step, Launch) and step.when is not None else None
+        if outs is not None and outs == written:
+            found[-1].append(step)
+        else:
+            found.append([step])
+        written = outs
+    return found
+
+
+def _step(index: int, step: Step, all_sizes: Sequence[Step]) -> KernelStep | External:
+    """Explains a step. all_sizes: it, and what other calls make in its place."""
     if isinstance(step, Launch):
-        assert isinstance(by_size, Launch)
+        launches = [other for other in all_sizes if isinstance(other, Launch)]
+        by_size = next(other for other in launches if other.kernel == step.kernel)
         return KernelStep(
             step=index,
             kernel=step.kernel,
@@ -71,8 +87,15 @@ def _step(index: int, step: Launch | Call, by_size: Launch | Call) -> KernelStep
             flops=evaluate(step.flops, {}),
             programs_by_size=_expression(by_size.grid * prod(step.grid_yz)),
             bytes_by_size=_expression(by_size.bytes),
+            ranges=tuple(f"{other.kernel} where {_range(other.when)}" for other in launches if other.when is not None),
         )
     return External(index, step.callee, step.reason, step.where, bool(step.outs))
+
+
+def _range(when: When) -> str:
+    size = shown(when.size)
+    above = f"{when.above} < " if when.above >= 0 else ""
+    return f"{above}{size}{'' if when.most is None else f' <= {when.most}'}"
 
 
 def _expression(size: SizeLike) -> str:

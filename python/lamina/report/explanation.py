@@ -46,6 +46,7 @@ class KernelStep:
     bytes     moved in all; flops: operations in all
     seconds   the least of several runs, None when not measured
     programs_by_size, bytes_by_size  these for all sizes, "4*s0*s1", where they depend on the call
+    ranges    where several kernels compute this, for ranges of sizes: each with its range, "mm_to_64 where s0 <= 64"
     """
 
     step: int
@@ -59,6 +60,7 @@ class KernelStep:
     seconds: float | None = None
     programs_by_size: str = ""
     bytes_by_size: str = ""
+    ranges: tuple[str, ...] = ()
 
     @property
     def intensity(self) -> float:

@@ -59,6 +59,9 @@ def _graph(graph: "Graph", p: "Peaks") -> Iterable[RenderableType]:
     yield Text(f"fusion: {_moving(before.kernels, before.bytes)} -> {_moving(len(graph.kernels), after)}{saved}")
     if graph.kernels:
         yield _kernels(graph.kernels, p)
+        for kernel in graph.kernels:
+            if kernel.ranges:
+                yield Text(f"step {kernel.step} has kernels for ranges of sizes: {'; '.join(kernel.ranges)}")
     if graph.externals:
         yield _externals(graph.externals)
     if graph.choices:
