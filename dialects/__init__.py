@@ -20,7 +20,9 @@ _LOADED = "affine arith bufferization cf complex func gpu index irdl linalg llvm
 
 def context() -> ir.Context:
     """Makes an MLIR context with the upstream dialects of the wheel, and graph, plan, random and tile."""
-    ctx = ir.Context(load_on_create_dialects=_LOADED)
+    ctx = ir.Context(load_on_create_dialects=[])
+    for name in _LOADED:
+        ctx.get_dialect_descriptor(name)  # not by the constructor, which would import the bindings of each
     ctx.allow_unregistered_dialects = True  # graph and plan: see variadic.py
     with ctx, ir.Location.unknown():
         Random.load()
