@@ -26,9 +26,9 @@ _SAME = (
 )  # fmt: skip
 _FILLED = {"ones": 1, "zeros": 0, "new_ones": 1, "new_zeros": 0, "ones_like": 1, "zeros_like": 0}
 _COMPARISONS = {"le": "le", "lt": "lt", "ge": "ge", "gt": "gt", "eq": "eq", "ne": "ne", "less_equal": "le", "greater_equal": "ge"}
-_CONJUNCTIONS = ("and", "__and__", "and_", "bitwise_and", "logical_and", "bitwise_and_")
-_DISJUNCTIONS = ("or", "__or__", "or_", "bitwise_or", "logical_or")
-_NEGATIONS = ("invert", "__invert__", "bitwise_not", "logical_not")
+_CONJUNCTIONS = ("and", "and_", "bitwise_and", "logical_and")
+_DISJUNCTIONS = ("or", "or_", "bitwise_or", "logical_or")
+_NEGATIONS = ("invert", "bitwise_not", "logical_not")
 _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "rsub": lambda x, y: y - x,
 }  # fmt: skip
@@ -91,6 +91,7 @@ class _Reader:
 
     def _read(self, node: fx.Node) -> Place | None:
         kind, args = name(node), node.args
+        kind = kind.strip("_") if kind.startswith("__") else kind  # `==` is a method's call before torch 2.13
         if kind == "arange":
             return self._range(node)
         if kind in ("full", "new_full", "full_like"):
