@@ -1,12 +1,15 @@
 """Reads numbers that are linear in the positions of queries and keys, and comparisons of them, in the ops that compute a mask."""
 
 import numpy as np
+from torch_mlir import ir
 
 from ....ir.sizes import size_of
 from ....simplify.scalars import ScalarNode, ScalarRef
 from .meaning import KEY, QUERY
 from .parts import Values, is_tensor
 from .positions import PREDICATES, Linear, Region
+
+_WIDE = 32  # bits of an integer that holds every position
 
 
 def place(part: ScalarRef, values: Values) -> Linear | Region | None:
@@ -28,7 +31,9 @@ def place(part: ScalarRef, values: Values) -> Linear | Region | None:
         axis = at.index[node.op.attributes["dim"].value]
         return Linear(int(axis == QUERY), int(axis == KEY), 0) if axis in (QUERY, KEY) else None
     match node.name.removeprefix("arith."), [place(arg, values) for arg in node.args]:
-        case "index_cast" | "extsi" | "trunci" | "extui", [found]:
+        case "index_cast" | "extsi", [found]:
+            return found
+        case "trunci", [found] if ir.IntegerType(node.op.results[0].type).width >= _WIDE:
             return found
         case "addi", [Linear() as x, Linear() as y]:
             return x + y
