@@ -14,7 +14,7 @@ from lamina.core.sizes import SizeLike, at_most, is_symbolic
 from .meaning import MaskTerms, Meaning
 
 PREDICATES = ("eq", "ne", "lt", "le", "gt", "ge", *["unsigned"] * 4)
-"""Comparisons, by the number of arith.cmpi's predicate. A difference of positions may be negative, so unsigned ones are not read."""
+"""Comparisons, by the number of arith.cmpi's predicate. Differences of positions may be negative: unsigned ones are not read."""
 
 
 @dataclass(frozen=True)
