@@ -117,12 +117,31 @@ class SizeOp(Op):
     @staticmethod
     def faults(op: ir.Operation) -> Iterator[str]:
         """Checks the text and the result's type."""
-        try:
-            parse(op.attributes["size"].value)
-        except ValueError as error:
-            yield f"expects a size: {error}"
+        if (fault := _size_fault(op.attributes["size"].value)) is not None:
+            yield f"expects a size: {fault}"
         if not isinstance(op.results[0].type, ir.IndexType):
             yield f"yields an index, not {op.results[0].type}"
+
+
+class Function(Op):
+    """A func.func whose arguments and results may carry attributes of this dialect: see passes/plan/plan.py.
+
+    graph.strides  in elements, one for each dimension
+    graph.align    bytes
+    graph.dtype    where the type does not tell it
+    """
+
+    OPERATION_NAME = "func.func"
+    REGIONS = 1
+
+    @staticmethod
+    def faults(op: ir.Operation) -> Iterator[str]:
+        """Checks the attributes that are present."""
+        type_ = ir.FunctionType(op.attributes["function_type"].value)
+        for what, types in (("arg", type_.inputs), ("res", type_.results)):
+            if (key := f"{what}_attrs") in op.attributes:
+                for number, (given, value) in enumerate(zip(op.attributes[key], types, strict=True)):
+                    yield from (f"has {fault} on {what} {number}" for fault in _memory_faults(given, value))
 
 
 TF32 = "tf32"
@@ -135,10 +154,43 @@ CALLS = (ExternOp.OPERATION_NAME, KernelOp.OPERATION_NAME)
 """Ops that compute outside of groups, and whose results have declared strides."""
 
 
+def _size_fault(text: str) -> str | None:
+    """Returns what is wrong with the text of a size, or None."""
+    try:
+        parse(text)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
 def _stride_faults(op: ir.Operation) -> Iterator[str]:
-    ranks = [len(s) for s in op.attributes["strides"] if not isinstance(s, ir.TypeAttr)]
-    if ranks != [r.type.rank if isinstance(r.type, ir.RankedTensorType) else -1 for r in op.results]:
+    declared = [s for s in op.attributes["strides"] if not isinstance(s, ir.TypeAttr)]
+    if not all(map(_is_sizes, declared)):
+        yield "expects the strides of a result as an array of i64 or of sizes"
+    elif [len(s) for s in declared] != [r.type.rank if isinstance(r.type, ir.RankedTensorType) else -1 for r in op.results]:
         yield "expects strides for every dimension of every result, which are tensors"
+
+
+def _memory_faults(given: ir.DictAttr, type_: ir.Type) -> Iterator[str]:
+    """Yields what is wrong with the attributes of an argument or result of a type."""
+    if "graph.strides" in given and not (
+        _is_sizes(strides := given["graph.strides"]) and isinstance(type_, ir.RankedTensorType) and len(strides) == type_.rank
+    ):
+        yield f"graph.strides {strides}, which are no sizes for {type_},"
+    for name, kind in (("graph.align", ir.IntegerAttr), ("graph.dtype", ir.StringAttr)):
+        if name in given and not isinstance(given[name], kind):
+            yield f"{name} {given[name]}, which is no {kind.__name__},"
+
+
+def _is_sizes(attribute: ir.Attribute) -> bool:
+    """Whether an attribute is what passes/ir/sizes reads: whole numbers, or texts of sizes among them."""
+    return isinstance(attribute, ir.DenseI64ArrayAttr) or (
+        isinstance(attribute, ir.ArrayAttr) and all(isinstance(n, ir.IntegerAttr) or _is_size(n) for n in attribute)
+    )
+
+
+def _is_size(attribute: ir.Attribute) -> bool:
+    return isinstance(attribute, ir.StringAttr) and _size_fault(attribute.value) is None
 
 
 def _tensors(arguments: Iterable[ir.Attribute]) -> int:
@@ -167,4 +219,4 @@ def captured(op: ir.Operation) -> ir.Value | None:
     return next((v for v in used if v not in own and (isinstance(v, ir.BlockArgument) or len(v.owner.operation.operands))), None)
 
 
-OPS: dict[str, type[Op]] = {op.OPERATION_NAME: op for op in (YieldOp, GroupOp, ExternOp, KernelOp, SizeOp)}
+OPS: dict[str, type[Op]] = {op.OPERATION_NAME: op for op in (YieldOp, GroupOp, ExternOp, KernelOp, SizeOp, Function)}

@@ -288,6 +288,28 @@ func.func @pair(%x: tensor<64x32xf16>, %w: tensor<32x64xf16>, %v: tensor<32x64xf
 
 // -----
 
+// They stay two calls where only one of them has a choice.
+// CHECK-LABEL: func.func @one_chosen
+// CHECK: graph.extern
+// CHECK: "graph.group"
+func.func @one_chosen(%x: tensor<64x32xf16>, %w: tensor<32x64xf16>, %v: tensor<32x64xf16>) -> tensor<64x64xf16> {
+  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = {kernel = "triton", m = 64, n = 32}} : (tensor<64x32xf16>, tensor<32x64xf16>) -> tensor<64x64xf16>
+  %1 = "graph.extern"(%x, %v) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>]} : (tensor<64x32xf16>, tensor<32x64xf16>) -> tensor<64x64xf16>
+  %2 = "graph.group"(%0, %1) ({
+  ^bb0(%a: tensor<64x64xf16>, %b: tensor<64x64xf16>):
+    %o = tensor.empty() : tensor<64x64xf16>
+    %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]} ins(%a, %b : tensor<64x64xf16>, tensor<64x64xf16>) outs(%o : tensor<64x64xf16>) {
+    ^bb0(%p: f16, %q: f16, %u: f16):
+      %s = arith.mulf %p, %q : f16
+      linalg.yield %s : f16
+    } -> tensor<64x64xf16>
+    "graph.yield"(%r) : (tensor<64x64xf16>) -> ()
+  }) {sym_name = "mul"} : (tensor<64x64xf16>, tensor<64x64xf16>) -> tensor<64x64xf16>
+  return %2 : tensor<64x64xf16>
+}
+
+// -----
+
 // Halves of the columns of one product that meet in a group are two, side by side.
 // CHECK-LABEL: func.func @halves
 // CHECK: "graph.group"(%arg0, %arg1)

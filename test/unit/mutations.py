@@ -6,6 +6,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from lamina.core.program import Call
+
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[%@#^!]?[A-Za-z_][\w.$-]*|\d+\.\d+(?:[eE][+-]?\d+)?|\d+|->|\s+|.', re.DOTALL)
 _NUMBERS = (
     "0",
@@ -121,6 +123,10 @@ def damaged(data: bytes, random: Random) -> bytes:
     return bytes(out)
 
 
+# args and kwargs among the fields of a Call (lamina.core.program), which is written as a list
+_ARGUMENTS = frozenset(list(Call.__dataclass_fields__).index(name) for name in ("args", "kwargs"))
+
+
 def restructured(value: Any, random: Random) -> Any:
     """JSON in which one value is of another type, or one field of an object is missing. Arguments of calls stay as they are: they
     may be of any type."""
@@ -136,9 +142,10 @@ def restructured(value: Any, random: Random) -> Any:
     return copy
 
 
-def _places(value: Any) -> Any:
+def _places(value: Any, fixed: frozenset[int] = frozenset()) -> Any:
+    """Yields each (holder, key) but the items numbered `fixed`."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
-        if key not in ("args", "kwargs") or "callee" not in value:
+        if key not in fixed:
             yield value, key
-            yield from _places(inner)
+            yield from _places(inner, _ARGUMENTS if key == "Call" else frozenset())

@@ -86,7 +86,9 @@ def problem_of(op: ir.Operation) -> GemmProblem:
 def _beside(op: ir.Operation, other: ir.Operation, group: ir.Operation) -> bool:
     """Whether `op` may share a kernel with `other`, which `group` reads: both have the same left operand and graph.choice."""
     one, two = Product.read(op), Product.read(other)
-    if one is None or two is None or (reader(op) or op) != group or op.attributes.get(CHOICE) != other.attributes.get(CHOICE):
+    if one is None or two is None or (reader(op) or op) != group:
+        return False
+    if len({str(o.attributes[CHOICE]) if CHOICE in o.attributes else None for o in (op, other)}) > 1:
         return False
     return one.a == two.a and one.b.type == two.b.type
 

@@ -71,3 +71,21 @@ func.func @f() -> i64 {
   %0 = "graph.size"() {size = "s0~8"} : () -> i64
   return %0 : i64
 }
+
+// -----
+// Strides that are no sizes.
+func.func @f(%a: tensor<2xf32>) -> tensor<2xf32> {
+  // expected-error @+1 {{graph.extern expects the strides of a result as an array of i64 or of sizes}}
+  %0 = "graph.extern"(%a) {callee = "aten.relu.default", reason = "library", args = [unit], kwargs = {}, strides = [array<i32: 1>]} : (tensor<2xf32>) -> tensor<2xf32>
+  // expected-error @+1 {{graph.kernel expects the strides of a result as an array of i64 or of sizes}}
+  %1 = "graph.kernel"(%0) {callee = "lamina.kernel.default", kwargs = {}, strides = [["s0*"]]} : (tensor<2xf32>) -> tensor<2xf32>
+  return %1 : tensor<2xf32>
+}
+
+// -----
+// Attributes of arguments and results.
+// expected-error @+2 {{func.func has graph.strides array<i32: 1>, which are no sizes for tensor<2xf32>, on arg 0}}
+// expected-error @+1 {{func.func has graph.align "16", which is no IntegerAttr, on res 0}}
+func.func @f(%a: tensor<2xf32> {graph.strides = array<i32: 1>}) -> (tensor<2xf32> {graph.align = "16"}) {
+  return %a : tensor<2xf32>
+}
