@@ -3,8 +3,7 @@
 torch, numpy and random are seeded before each test, and before each module is imported, from the seed of the session and the id of
 the test or the module. What a test draws therefore depends neither on the tests before it nor on the process that it runs in. Unless
 `--seed` or LAMINA_TEST_SEED gives one, the seed is always the same, so that a test fails for what has changed and not for a draw.
-`--seed=random` draws a new one. It is printed at the start and with each failure. What fuzzes the driver and the cache has a new seed in
-each run, which it prints with what it finds.
+`--seed=random` draws a new one. It is printed at the start and with each failure.
 """
 
 import hashlib
@@ -86,12 +85,6 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 def seed(request: pytest.FixtureRequest) -> int:
     """The seed of the test, for generators of its own."""
     return seed_of(request.node)
-
-
-@pytest.fixture
-def new_seed() -> int:
-    """Another number in each run, for tests that look for what nobody has seen; LAMINA_TEST_SEED repeats one."""
-    return int(os.environ.get("LAMINA_TEST_SEED") or random.SystemRandom().randrange(1 << 32))
 
 
 @pytest.fixture
