@@ -146,6 +146,8 @@ GRAPHS: dict[str, Sized] = {
     "view_flat": Sized(lambda a: a.reshape(-1, 16) * 2, rows),
     "view_whole": Sized(lambda a: a.view(-1) * 2, vectors),
     "view_heads": Sized(lambda a: a.view(a.shape[0], a.shape[1], 4, 4).transpose(1, 2).contiguous(), rows),
+    # what relative positions are shifted by: no factors serve both shapes
+    "view_shifted": Sized(lambda a: (a * 2).view(a.shape[1], a.shape[0])[1:].cos(), lambda b, n: (x(n, n + 1),)),
     "transpose": Sized(lambda a: a.t().contiguous(), vectors),
     "transposed_sum": Sized(lambda a, b: a.t() + b, lambda b, n: (x(b, n), x(n, b))),
     "slice_end": Sized(lambda a: a[:, :-1] * 2, lambda b, n: (x(b, n + 2),)),
