@@ -32,7 +32,7 @@ def exact(size: "int | torch.SymInt") -> SizeLike:
         raise CompileError(f"the size {size} depends on the values of tensors", remedy="see torch.compiler.disable")
     if statically_known_true(size == node.hint):
         return int(node.hint)
-    return _converted(node.shape_env.simplify(node.expr), node.shape_env)
+    return _converted(_fixed(node.shape_env.simplify(node.expr), node.shape_env), node.shape_env)
 
 
 def exact_sizes(sizes: Sequence[Any]) -> tuple[SizeLike, ...]:
@@ -145,6 +145,19 @@ def _place(source: str) -> str:
         return source
     name, rest, kind, dim = found.groups()
     return name + rest + ({None: "", "size": f", dimension {dim}", "stride": f", stride of dimension {dim}"}[kind])
+
+
+def _fixed(expr: sympy.Expr, env: Any) -> sympy.Expr:
+    """Replaces quotients of sizes that a guard sets equal to a number, as in a model with an embedding of each patch of an image:
+    ((s53 - 16)//16) + 1 == 14."""
+    known: dict[sympy.Expr, sympy.Expr] = {}
+    for guard in env.guards if expr.has(functions.FloorDiv) else ():
+        if isinstance(guard.expr, sympy.Eq) and guard.expr.rhs.is_Integer:
+            number, rest = guard.expr.lhs.as_coeff_Add()
+            factor, term = rest.as_coeff_Mul()
+            if not term.is_Symbol:
+                known[term.xreplace(known)] = (guard.expr.rhs - number) / factor
+    return expr.xreplace(known) if known else expr
 
 
 def _converted(expr: sympy.Expr, env: Any) -> SizeLike:
