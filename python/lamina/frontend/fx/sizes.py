@@ -133,16 +133,25 @@ def symbol_of(size: torch.SymInt) -> SizeFacts:
     env, expr = size.node.shape_env, size.node.shape_env.simplify(size.node.expr)
     known = env.var_to_range.get(expr)
     low, high = (known.lower, known.upper) if known is not None else (LEAST, None)
-    sources = [source.name() if callable(source.name) else source.name for source in env.var_to_sources.get(expr, ())]
+    places = [
+        place_of(source) for symbol, sources in env.var_to_sources.items() if env.replace(symbol) == expr for source in sources
+    ]
     most = int(high) if high is not None and high.is_Integer else None
-    return SizeFacts(str(expr), int(size.node.hint), int(low), most, tuple(dict.fromkeys(map(_place, sources))))
+    factors = [int(mod.args[1]) for mod in env.divisible if env.replace(mod.args[0]) == expr and mod.args[1].is_Integer]
+    return SizeFacts(str(expr), int(size.node.hint), int(low), most, tuple(dict.fromkeys(places)), math.lcm(*factors))
 
 
-def _place(source: str) -> str:
-    """Returns "L['x'].size()[0]" as "x, dimension 0"."""
-    found = re.fullmatch(r"L\['(\w+)'\](.*?)(?:\.(size|stride)\(\)\[(\d+)\])?", source)
+def source_text(source: Any) -> str:
+    """Returns a source of Dynamo as Python: "L['x'].size()[0]"."""
+    return source.name() if callable(source.name) else source.name  # type: ignore[no-any-return]
+
+
+def place_of(source: Any) -> str:
+    """Returns where a source of Dynamo is found: "L['x'].size()[0]" as "x, dimension 0"."""
+    text = source_text(source)
+    found = re.fullmatch(r"L\['(\w+)'\](.*?)(?:\.(size|stride)\(\)\[(\d+)\])?", text)
     if not found:
-        return source
+        return text
     name, rest, kind, dim = found.groups()
     return name + rest + ({None: "", "size": f", dimension {dim}", "stride": f", stride of dimension {dim}"}[kind])
 
