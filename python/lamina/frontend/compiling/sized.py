@@ -1,6 +1,6 @@
 """Calls programs with symbolic sizes: one compilation, and for each set of sizes that a call brings its numbers and memory plan."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -123,17 +123,17 @@ class SizedProgram(_native.BySizes):
 
     def typical(self) -> "Built":
         """Returns the program for the sizes of the call that was traced."""
-        return self._numbers({symbol.name: symbol.typical for symbol in self.symbols})
+        return self.at({symbol.name: symbol.typical for symbol in self.symbols})
 
     def bind(self, sizes: Sequence[int]) -> tuple[Run, tuple[int, ...] | None]:
         """Returns what runs the program for these values of its symbols, and the arguments that it takes, None for all."""
-        built = self._numbers(dict(zip(self._names, sizes, strict=True)))
+        built = self.at(dict(zip(self._names, sizes, strict=True)))
         run = self._load(built)
         if built.interface.only_picks():
             return run, built.interface.inputs
         return adapt(run, built.interface, self._captured), None
 
-    def _numbers(self, symbols: dict[str, int]) -> "Built":
+    def at(self, symbols: Mapping[str, int]) -> "Built":
         """Returns the program for these values of its symbols."""
         try:
             return self._narrow(symbols)
@@ -148,7 +148,7 @@ class _Bindable:
         self._built = built
         self._program, self._interface = ProgramBinding(built.program), Template(built.interface)
 
-    def __call__(self, symbols: dict[str, int]) -> "Built":
+    def __call__(self, symbols: Mapping[str, int]) -> "Built":
         return replace(self._built, program=self._program(symbols), interface=self._interface(symbols))
 
 

@@ -61,7 +61,7 @@ class Variant:
         self.traced = traced
         self.arguments = arguments
         self._sizes = sizes
-        self._relations = SizeRelations(traced.program.graph) if sizes.symbolic else None
+        self._relations = SizeRelations.of(traced.program.graph) if sizes.symbolic else None
         self._admitted: set[Hashable] = set()
         self._conditions = 0
         self._state, self._pattern = state, pattern

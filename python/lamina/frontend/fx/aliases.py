@@ -209,7 +209,12 @@ def _memory(node: fx.Node) -> set[int]:
 
 def is_dense(value: Tensor) -> bool:
     """Returns whether the elements fill their memory without gaps or overlaps, in some order of the dimensions."""
-    return Layout.of(exact_sizes(value.shape), exact_sizes(value.stride())).is_dense
+    return dense_order(value) is not None
+
+
+def dense_order(value: Tensor) -> tuple[int, ...] | None:
+    """Returns the dimensions of a dense tensor from the outermost in memory to the innermost; None for others (see `is_dense`)."""
+    return Layout.of(exact_sizes(value.shape), exact_sizes(value.stride())).order
 
 
 def memory_source(node: fx.Node) -> fx.Node | None:

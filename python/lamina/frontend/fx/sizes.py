@@ -32,7 +32,7 @@ def exact(size: "int | torch.SymInt") -> SizeLike:
         raise CompileError(f"the size {size} depends on the values of tensors", remedy="see torch.compiler.disable")
     if statically_known_true(size == node.hint):
         return int(node.hint)
-    return _converted(node.shape_env.simplify(node.expr), node.shape_env)
+    return _converted(_fixed(node.shape_env.simplify(node.expr), node.shape_env), node.shape_env)
 
 
 def exact_sizes(sizes: Sequence[Any]) -> tuple[SizeLike, ...]:
@@ -133,18 +133,40 @@ def symbol_of(size: torch.SymInt) -> SizeFacts:
     env, expr = size.node.shape_env, size.node.shape_env.simplify(size.node.expr)
     known = env.var_to_range.get(expr)
     low, high = (known.lower, known.upper) if known is not None else (LEAST, None)
-    sources = [source.name() if callable(source.name) else source.name for source in env.var_to_sources.get(expr, ())]
+    places = [
+        place_of(source) for symbol, sources in env.var_to_sources.items() if env.replace(symbol) == expr for source in sources
+    ]
     most = int(high) if high is not None and high.is_Integer else None
-    return SizeFacts(str(expr), int(size.node.hint), int(low), most, tuple(dict.fromkeys(map(_place, sources))))
+    factors = [int(mod.args[1]) for mod in env.divisible if env.replace(mod.args[0]) == expr and mod.args[1].is_Integer]
+    return SizeFacts(str(expr), int(size.node.hint), int(low), most, tuple(dict.fromkeys(places)), math.lcm(*factors))
 
 
-def _place(source: str) -> str:
-    """Returns "L['x'].size()[0]" as "x, dimension 0"."""
-    found = re.fullmatch(r"L\['(\w+)'\](.*?)(?:\.(size|stride)\(\)\[(\d+)\])?", source)
+def source_text(source: Any) -> str:
+    """Returns a source of Dynamo as Python: "L['x'].size()[0]"."""
+    return source.name() if callable(source.name) else source.name  # type: ignore[no-any-return]
+
+
+def place_of(source: Any) -> str:
+    """Returns where a source of Dynamo is found: "L['x'].size()[0]" as "x, dimension 0"."""
+    text = source_text(source)
+    found = re.fullmatch(r"L\['(\w+)'\](.*?)(?:\.(size|stride)\(\)\[(\d+)\])?", text)
     if not found:
-        return source
+        return text
     name, rest, kind, dim = found.groups()
     return name + rest + ({None: "", "size": f", dimension {dim}", "stride": f", stride of dimension {dim}"}[kind])
+
+
+def _fixed(expr: sympy.Expr, env: Any) -> sympy.Expr:
+    """Replaces quotients of sizes that a guard sets equal to a number, as in a model with an embedding of each patch of an image:
+    ((s53 - 16)//16) + 1 == 14."""
+    known: dict[sympy.Expr, sympy.Expr] = {}
+    for guard in env.guards if expr.has(functions.FloorDiv) else ():
+        if isinstance(guard.expr, sympy.Eq) and guard.expr.rhs.is_Integer:
+            number, rest = guard.expr.lhs.as_coeff_Add()
+            factor, term = rest.as_coeff_Mul()
+            if not term.is_Symbol:
+                known[term.xreplace(known)] = (guard.expr.rhs - number) / factor
+    return expr.xreplace(known) if known else expr
 
 
 def _converted(expr: sympy.Expr, env: Any) -> SizeLike:
