@@ -40,4 +40,4 @@ def load_torch(ctx: ir.Context) -> None:
 
 def verify(module: ir.Operation) -> list[tuple[ir.Operation, str]]:
     """Verifies ops and attributes of graph and plan, which upstream's verifier does not know. Returns pairs of op and message."""
-    return _verify(module, graph.OPS | plan.OPS, ("graph.", "plan.", graph.Function.OPERATION_NAME))
+    return _verify(module, graph.OPS | plan.OPS, ("graph.", "plan.", graph.FunctionOp.OPERATION_NAME))

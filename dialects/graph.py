@@ -123,7 +123,7 @@ class SizeOp(Op):
             yield f"yields an index, not {op.results[0].type}"
 
 
-class Function(Op):
+class FunctionOp(Op):
     """A func.func whose arguments and results may carry attributes of this dialect: see passes/plan/plan.py.
 
     graph.strides  in elements, one for each dimension
@@ -219,4 +219,4 @@ def captured(op: ir.Operation) -> ir.Value | None:
     return next((v for v in used if v not in own and (isinstance(v, ir.BlockArgument) or len(v.owner.operation.operands))), None)
 
 
-OPS: dict[str, type[Op]] = {op.OPERATION_NAME: op for op in (YieldOp, GroupOp, ExternOp, KernelOp, SizeOp, Function)}
+OPS: dict[str, type[Op]] = {op.OPERATION_NAME: op for op in (YieldOp, GroupOp, ExternOp, KernelOp, SizeOp, FunctionOp)}

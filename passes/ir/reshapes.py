@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
+from operator import mul
 
 from torch_mlir import ir
 from torch_mlir.dialects import tensor
@@ -14,16 +16,29 @@ from .sizes import size_operands, static, tensor_type
 
 
 def reshaped(v: ir.Value, shape: Sequence[SizeLike]) -> ir.Value | None:
-    """Returns `v` in another shape, row-major: it merges and splits dimensions. None where sizes do not show how."""
+    """Returns `v` in another shape, row-major: it splits dimensions and merges them or, where no factors serve both shapes, merges
+    and splits them. None where the sizes are not shown to hold as many elements."""
     wanted = tuple(shape)
     if shape_of(v) == wanted:
         return v
     before, after = (tuple(n for n in s if n != 1) for s in (shape_of(v), wanted))
     factors = refine([before, after]) if before and after else ()
     if factors is None:
-        return None
+        return expanded(collapsed(v, merged), wanted) if (merged := _common(before, after)) else None
     fine = [n for n in factors if n != 1]
     return expanded(collapsed(expanded(collapsed(v, before), fine), after), wanted)
+
+
+def _common(one: Sequence[SizeLike], other: Sequence[SizeLike]) -> list[SizeLike] | None:
+    """Returns the finest shape that both shapes, which have no ones, are merged to; None where they differ in their elements."""
+    found: list[SizeLike] = []
+    ends = {end: at for at, end in enumerate(accumulate(other, mul), 1)}
+    at = done = 0
+    for i, end in enumerate(accumulate(one, mul), 1):
+        if ends.get(end, 0) > done:
+            found.append(math.prod(one[at:i]))
+            at, done = i, ends[end]
+    return found if (at, done) == (len(one), len(other)) else None
 
 
 def collapsed(v: ir.Value, shape: Sequence[SizeLike]) -> ir.Value:

@@ -95,6 +95,7 @@ LINEAR, UP, DOWN, QKV = nn.Linear(16, 32), nn.Linear(16, 64), nn.Linear(64, 16),
 CONV, POINTWISE, TABLE = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 50, 1), nn.Embedding(10, 16)
 ENCODER = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, dropout=0.0)
 DEPTHWISE, PIXELS = nn.Conv2d(3, 3, 3, padding=1, groups=3), nn.Embedding(3 * 12, 14)
+POSITIONS = nn.Parameter(torch.randn(1, 4, 5, 6), requires_grad=False)
 WEIGHTS = nn.ModuleList([LINEAR, UP, DOWN, QKV, CONV, POINTWISE, TABLE, ENCODER, DEPTHWISE, PIXELS]).requires_grad_(False)
 """What the graphs below hold: on a GPU these are moved there first."""
 
@@ -153,6 +154,22 @@ GRAPHS: dict[str, Sized] = {
     "view_flat": Sized(lambda a: a.reshape(-1, 16) * 2, rows),
     "view_whole": Sized(lambda a: a.view(-1) * 2, vectors),
     "view_heads": Sized(lambda a: a.view(a.shape[0], a.shape[1], 4, 4).transpose(1, 2).contiguous(), rows),
+    # what relative positions are shifted by: no factors serve both shapes
+    "view_shifted": Sized(lambda a: (a * 2).view(a.shape[1], a.shape[0])[1:].cos(), lambda b, n: (x(n, n + 1),)),
+    # a guard sets the quotients of the image's sizes equal to those of the embedding of positions
+    "view_patches": Sized(
+        lambda a: (
+            (F.conv2d(a, CONV.weight.to(a.dtype), stride=4) + POSITIONS.to(a.dtype))
+            .flatten(2)
+            .view(a.shape[0], 2, -1, a.shape[2] // 4 * (a.shape[3] // 4))
+            .sum(1)
+        ),
+        lambda b, n: (x(b, 3, 20 + n % 3, 24 + b % 3),),
+    ),
+    "strided_turned": Sized(lambda a: (a * 2).as_strided(a.shape[::-1], a.stride()[::-1]).exp(), vectors),
+    "strided_every_other": Sized(
+        lambda a: (a * 2).as_strided((a.shape[0], a.shape[1] // 2), (a.shape[1], 2), 1).sin(), lambda b, n: (x(b, n + 2),)
+    ),
     "transpose": Sized(lambda a: a.t().contiguous(), vectors),
     "transposed_sum": Sized(lambda a, b: a.t() + b, lambda b, n: (x(b, n), x(n, b))),
     "slice_end": Sized(lambda a: a[:, :-1] * 2, lambda b, n: (x(b, n + 2),)),

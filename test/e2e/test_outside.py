@@ -156,7 +156,7 @@ def test_flex_attention_in_both_passes() -> None:
 
 
 def test_explain_lists_what_runs_between_compiled_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lamina.frontend.entry.explain.peaks", lambda again=False: Peaks("somecpu", 2, 10e9, 100e9))
+    monkeypatch.setattr("lamina.frontend.entry.explain_backend.peaks", lambda again=False: Peaks("somecpu", 2, 10e9, 100e9))
     found = lamina.explain(maps, (normal(4, 3), normal(3)), training=True, show=False)
     names = [f"graph 0, part {i} of 3" for i in (1, 2, 3)]
     assert [g.name for g in found.graphs][:3] == names

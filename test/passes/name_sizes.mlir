@@ -165,3 +165,16 @@ func.func private @flip(tensor<?x?xf32>) -> tensor<?x?xf32> attributes {
   graph.move = "aten.flip.default", graph.args = [unit, [-1]], graph.kwargs = {}, graph.sizes = [["s0~8", "s1~128"]]}
 func.func private @repeat(tensor<?x?xf32>) -> tensor<?x?xf32> attributes {
   graph.move = "aten.repeat.default", graph.args = [unit, [2, 3]], graph.kwargs = {}, graph.sizes = [["2*s0~8", "3*s1~128"]]}
+
+// -----
+
+// A view of which no factors serve both shapes merges dimensions before it splits them.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[FLAT:.*]] = tensor.collapse_shape %arg0 {{\[\[}}0], [1, 2]{{\]}} : {{.*}} into tensor<3x?xf32, [3, "s0~8*s0~8 + s0~8"]>
+// CHECK: tensor.expand_shape %[[FLAT]] {{\[\[}}0], [1, 2]{{\]}} {{.*}} into tensor<3x?x?xf32, [3, "s0~8 + 1", "s0~8"]>
+func.func @main(%x: tensor<3x?x?xf32> {graph.sizes = [3, "s0~8", "s0~8 + 1"]}) -> tensor<3x?x?xf32> {
+  %0 = call @view(%x) : (tensor<3x?x?xf32>) -> tensor<3x?x?xf32>
+  return %0 : tensor<3x?x?xf32>
+}
+func.func private @view(tensor<3x?x?xf32>) -> tensor<3x?x?xf32> attributes {
+  graph.move = "aten.view.default", graph.args = [unit, [3, {size = "s0~8 + 1"}, {size = "s0~8"}]], graph.kwargs = {}, graph.sizes = [[3, "s0~8 + 1", "s0~8"]]}

@@ -11,7 +11,7 @@ import lamina
 from lamina.core.device import host
 from lamina.core.options import Tune
 from lamina.core.program import Buffer, Call, Device, Launch, Program, Ref, TensorSpec
-from lamina.report import roofline, tables
+from lamina.report import roofline
 from lamina.report.amounts import amount
 from lamina.report.collect import graph
 from lamina.report.explanation import Explanation, Peaks, Unfused
@@ -43,7 +43,7 @@ def explain(model: object, inputs: object, **kwargs: object) -> Explanation:
 def peaks() -> object:
     """No time for measurements of the machine."""
     patch = pytest.MonkeyPatch()
-    patch.setattr("lamina.frontend.entry.explain.peaks", lambda again=False: PEAKS)
+    patch.setattr("lamina.frontend.entry.explain_backend.peaks", lambda again=False: PEAKS)
     yield
     patch.undo()
 
@@ -187,7 +187,7 @@ def test_memory_plan_has_lifetimes() -> None:
 
 def test_tables_show_every_part() -> None:
     made = graph("the graph", program(), Unfused(3, 1000), {"lamina-fuse": 0.5, "emit": 0.5}, [1e-6, 2e-6, 3e-6])
-    text = tables.text(Explanation((made,), (), (), (), PEAKS))
+    text = str(Explanation((made,), (), (), (), PEAKS))
     for part in ("the graph", "3 kernels moving 1 kB -> 2 kernels moving 320 B, 68% fewer bytes", "m.py:3", "library", "in place",
                  "arena 128 B", "0 to 2", "lamina-fuse", "50%", "0 graph breaks"):  # fmt: skip
         assert part in text, part
@@ -212,7 +212,7 @@ CHOICES = (
 def test_choices_name_candidates_with_their_times() -> None:
     made = graph("g", product("cuda", "bf16"), Unfused(1, 10), {}, choices=CHOICES)
     assert made.products == ""
-    text = tables.text(Explanation((made,), (), (), (), PEAKS))
+    text = str(Explanation((made,), (), (), (), PEAKS))
     shown = text[text.index("hot op") : text.index("memory:")]
     assert [line.split("  ", 1)[0] for line in shown.splitlines()] == [
         "hot op", CHOICES[0].what, *[""] * 5, CHOICES[1].what, "", CHOICES[2].what,
@@ -251,7 +251,7 @@ def test_choices_have_a_json_form() -> None:
 def test_where_nothing_was_chosen_the_default_is_named(program: Program, tune: Tune, said: str) -> None:
     made = graph("g", program, Unfused(1, 10), {}, tune=tune)
     assert made.products.startswith("1 matrix product, 1 by the library") and said in made.products
-    assert made.products in tables.text(Explanation((made,), (), (), (), PEAKS))
+    assert made.products in str(Explanation((made,), (), (), (), PEAKS))
 
 
 def test_rows_stand_beside_products_that_nothing_is_known_of() -> None:
@@ -259,7 +259,7 @@ def test_rows_stand_beside_products_that_nothing_is_known_of() -> None:
         "softmax 4096x4096 bf16", "triton{n=0 warps=8 stages=1}", (("triton{n=0 warps=8 stages=1}", 1e-5), ("nvvm", 2e-5))
     )
     made = graph("g", product("cuda", "f32"), Unfused(1, 10), {}, tune="quick", choices=(rows,))
-    text = tables.text(Explanation((made,), (), (), (), PEAKS))
+    text = str(Explanation((made,), (), (), (), PEAKS))
     assert "nvvm" in text and "tuning chooses for f16 and bf16 alone" in text
 
 

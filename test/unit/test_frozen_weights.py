@@ -49,6 +49,9 @@ def change(how: str, w: torch.Tensor) -> None:
 
 CHANGES = ["in place", "through data", "by numpy", "new data"]
 SIZES = [(128, 192, 160), (17, 301, 515), (130, 1000, 33), (16, 4097, 127), (1000, 16, 129)]
+# one of each rest of panels, tiles, chunks and blocks of native/product.cpp; the last are copied in several parts
+ODD = [(m, 31 + m, k) for m, k in ((4, 1), (5, 7), (8, 255), (9, 256), (16, 257), (23, 1024), (64, 513), (101, 1025))]
+ODD += [(7, 16, 1024), (24, 97, 4097), (1040, 19, 4099)]
 
 
 class TestProductsThatPackNothing:
@@ -62,6 +65,21 @@ class TestProductsThatPackNothing:
         run = p.executable(program)
         for _ in range(2):
             torch.testing.assert_close(run(*inputs)[0].double(), want, rtol=1e-4, atol=1e-3)
+
+    @pytest.mark.parametrize("transposed", [True, False])
+    @pytest.mark.parametrize("bias", [True, False])
+    @pytest.mark.parametrize("sizes", ODD)
+    def test_as_exact_as_the_library(self, sizes: tuple[int, int, int], bias: bool, transposed: bool) -> None:
+        program, inputs, want = linear(*sizes, bias, transposed)
+        found = p.executable(program)(*inputs)[0].double()
+        assert (found - want).norm() <= 6e-7 * want.norm()
+
+    @pytest.mark.parametrize("transposed", [True, False])
+    def test_values_that_are_no_numbers_stay_in_their_rows_and_columns(self, transposed: bool) -> None:
+        program, (x, w, b), _ = linear(37, 45, 130, True, transposed)
+        x[5, 7], x[36, 129] = float("inf"), float("nan")
+        (w if transposed else w.t())[44, 0] = float("inf")
+        torch.testing.assert_close(p.executable(program)(x, w, b)[0], torch.addmm(b, x, w.t() if transposed else w), equal_nan=True)
 
     @pytest.mark.parametrize("how", CHANGES)
     def test_a_changed_weight_is_read(self, how: str) -> None:

@@ -62,15 +62,24 @@ class Layout:
     @property
     def is_dense(self) -> bool:
         """Tells whether every element of the span belongs to the tensor exactly once: a permutation of a row-major layout."""
+        return self.order is not None
+
+    @property
+    def order(self) -> tuple[int, ...] | None:
+        """The dimensions of a dense layout from the outermost in memory to the innermost, those of length 1 first; None for any
+        other layout."""
         inner: SizeLike = 1
-        left = [(stride, size) for size, stride in zip(self.shape, self.strides, strict=True) if size != 1]
+        ones = [d for d, size in enumerate(self.shape) if size == 1]
+        left = [d for d, size in enumerate(self.shape) if size != 1]
+        found: list[int] = []
         while left:
-            following = next((dim for dim in left if dim[0] == inner), None)
+            following = next((d for d in left if self.strides[d] == inner), None)
             if following is None:
-                return 0 in self.shape
+                return tuple(range(len(self.shape))) if 0 in self.shape else None
             left.remove(following)
-            inner = following[1] * inner
-        return True
+            found.append(following)
+            inner = self.shape[following] * inner
+        return (*ones, *reversed(found))
 
     @property
     def is_injective(self) -> bool:

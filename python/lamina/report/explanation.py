@@ -2,12 +2,15 @@
 
 import dataclasses
 import json
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
-from lamina.core.sizes.facts import SizeFacts
+from lamina.core.sizes.facts import SizeCondition, SizeFacts
 from lamina.runtime.recording.graph_status import Status
 from lamina.tune.choice import TunedChoice
+
+from .at_sizes import AtSizes
 
 
 @dataclass(frozen=True)
@@ -138,8 +141,10 @@ class Graph:
     choices     tuning's answers for its hot ops and large row reductions
     products    how these are computed where tuning has no answer, and how to tune; "" without any
     symbols     the sizes that each call decides
-    bound       for how many sets of sizes its program has been called
+    bound       for how many sets of sizes it has been called, of which the last `kept` are kept
     per_size    why it is compiled for each set of sizes apart; "" where it is not
+    conditions  on sizes, which it rests on
+    specialized  the sets of sizes, by their names, that have programs of their own (Options.specialize)
     """
 
     name: str
@@ -153,7 +158,10 @@ class Graph:
     products: str = ""
     symbols: tuple[SizeFacts, ...] = ()
     bound: int = 0
+    kept: int = 0
     per_size: str = ""
+    conditions: tuple[SizeCondition, ...] = ()
+    specialized: tuple[dict[str, int], ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -207,6 +215,19 @@ class Explanation:
     guards: tuple[Guard, ...]
     recompiles: tuple[Recompile, ...]
     peaks: Peaks
+    forecast: Callable[[Any], AtSizes] | None = field(default=None, repr=False, compare=False)
+
+    def at(self, inputs: Any) -> AtSizes:
+        """Returns what a call with other sizes would do, without making it: whether it compiles, and which kernels run.
+
+        inputs  example inputs as lamina.explain takes them; or sizes by the names of their Dims, or by argument and dimension:
+                `{"batch": 4, "x": {1: 100}}`. Sizes that are not named are those of the first call
+
+        Raises CompileError for a name that is no size's, ValueError for two values of one size.
+        """
+        if self.forecast is None:
+            raise TypeError("only what lamina.explain returned in this process tells of other sizes")
+        return self.forecast(inputs)
 
     @property
     def kernels(self) -> tuple[KernelStep, ...]:
@@ -224,18 +245,19 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the explanation as dicts and lists that JSON can hold."""
-        made = dataclasses.asdict(self)
+        made = dataclasses.asdict(dataclasses.replace(self, forecast=None))
+        del made["forecast"]
         for written, graph in zip(made["graphs"], self.graphs, strict=True):
             written["choices"] = [choice.to_json() for choice in graph.choices]
         return made
 
     def __str__(self) -> str:
-        from .tables import text
+        from .tables import render, text
 
-        return text(self)
+        return text(render(self))
 
     def print(self) -> None:
         """Prints the explanation as tables."""
-        from .tables import show
+        from .tables import render, show
 
-        show(self)
+        show(render(self))

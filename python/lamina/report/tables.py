@@ -12,7 +12,7 @@ from rich.text import Text
 
 from lamina.runtime.recording.graph_status import Status, Times
 
-from . import choices
+from . import choices, sizes
 from .amounts import amount, counted, duration
 from .plain import WIDTH, plain_table, wide_console
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 GUARDS = 12  # kinds and sources shown; all are in the data
 
 
-def text(explanation: "Explanation") -> str:
-    """Returns an explanation as text, WIDTH columns wide."""
+def text(tables: RenderableType) -> str:
+    """Returns tables as text, WIDTH columns wide."""
     out = io.StringIO()
-    Console(file=out, width=WIDTH).print(render(explanation))
+    Console(file=out, width=WIDTH).print(tables)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
-def show(explanation: "Explanation") -> None:
-    """Prints an explanation to the terminal."""
-    wide_console().print(render(explanation))
+def show(tables: RenderableType) -> None:
+    """Prints tables to the terminal."""
+    wide_console().print(tables)
 
 
 def render(explanation: "Explanation") -> RenderableType:
@@ -52,10 +52,7 @@ def _graph(graph: "Graph", p: "Peaks") -> Iterable[RenderableType]:
         yield Text("runs eagerly, between compiled parts")
         yield _externals(graph.externals)
         return
-    if graph.per_size:
-        yield Text(f"compiled once per size, as {graph.per_size}")
-    if graph.symbols:
-        yield from _symbols(graph)
+    yield from sizes.of_graph(graph)
     yield Text(f"fusion: {_moving(before.kernels, before.bytes)} -> {_moving(len(graph.kernels), after)}{saved}")
     if graph.kernels:
         yield _kernels(graph.kernels, p)
@@ -72,15 +69,6 @@ def _graph(graph: "Graph", p: "Peaks") -> Iterable[RenderableType]:
         yield Text(cuda_graph(graph.cuda_graph))
     yield _memory(graph.memory)
     yield _seconds(graph.seconds)
-
-
-def _symbols(graph: "Graph") -> Iterable[RenderableType]:
-    yield Text(f"compiled for all sizes, bound to {counted(graph.bound, 'set')} of them; figures are for the typical ones")
-    rows = []
-    for s in graph.symbols:
-        most = "" if s.most is None else str(s.most)
-        rows.append((s.name, str(s.typical), f"{s.least} to {most}" if most else f"{s.least} and more", ", ".join(s.read)))
-    yield plain_table(("size", "typical", "range", "read from"), rows)
 
 
 def _moving(kernels: int, nbytes: int) -> str:

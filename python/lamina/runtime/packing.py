@@ -13,19 +13,20 @@ import torch
 from lamina import _native
 from lamina.core.program import Call, Program, Ref
 
-# Below this m*n*k, or with few rows or columns, at::mm_out is as fast.
+# Below this m*n*k, or with few rows or columns, at::mm_out is as fast as the libraries' other routines.
 PRODUCTS = 2_000_000
 ROWS = 16
+# Lamina's tiles read the weight of a linear layer once, so they are faster from fewer rows on.
+ROWS_BY_TILES = 4
 
 
 def gemm(step: Call, program: Program, frozen: Collection[int]) -> dict[str, Any] | None:
-    """Describes the step as an f32 matrix product for MKL on a packed weight, or for oneDNN. Returns None where ATen's is as good.
+    """Describes the step as an f32 matrix product for MKL on a packed weight, for Lamina's tiles (native/product.h) or for oneDNN.
+    Returns None where ATen's is as good.
 
     frozen  the inputs of the program whose elements do not change in place
     """
     if step.callee not in ("aten.mm.default", "aten.addmm.default"):
-        return None
-    if not _native.has_routine("onednn_matmul") and not _native.has_routine("packed_gemm"):
         return None
     bias, (a, b), out = None, step.args[-2:], step.outs[0] if step.outs else None
     if step.callee == "aten.addmm.default":
@@ -39,8 +40,6 @@ def gemm(step: Call, program: Program, frozen: Collection[int]) -> dict[str, Any
     if {a.dtype, b.dtype, out.dtype} != {"f32"}:
         return None
     (m, k), n = a.shape, b.shape[1]
-    if min(m, n) < ROWS or m * n * k < PRODUCTS:
-        return None
     lda, ldc = _row_major(a), _row_major(out)
     ldb, transposed = _row_major(b), False
     if ldb is None:
@@ -48,9 +47,12 @@ def gemm(step: Call, program: Program, frozen: Collection[int]) -> dict[str, Any
     if lda is None or ldb is None or ldc is None:
         return None
     packed = _packs_products() and _is_frozen(b, program, frozen)
-    if not packed and not _native.has_routine("onednn_matmul"):
+    large = min(m, n) >= ROWS and m * n * k >= PRODUCTS
+    tiles = _native.has_routine("product_tiles") and n >= ROWS and k > 0 and m >= (ROWS_BY_TILES if transposed else ROWS)
+    if not tiles and not (large and (packed or _native.has_routine("onednn_matmul"))):
         return None
-    return {"sizes": (m, n, k, lda, ldb, ldc), "transposed": transposed, "bias": bias is not None, "packed": packed}
+    sizes = (m, n, k, lda, ldb, ldc)
+    return {"sizes": sizes, "transposed": transposed, "bias": bias is not None, "packed": packed and large, "tiles": tiles}
 
 
 def _packs_products() -> bool:

@@ -1,36 +1,56 @@
 """What a trace found of the sizes of its arguments, for calls with other sizes and for reports."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import re
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy
 import torch
 from torch import Tensor, fx
+from torch.utils._sympy.printers import PythonPrinter
 
+from lamina.core.sizes.facts import SizeCondition, SizeFacts
+
+from ..fx.sizes import typical_values
 from .open_sizes import place_text, range_text
 from .trace_errors import is_users
+
+_DYNAMO = os.path.dirname(torch._dynamo.__file__) + os.sep
+_LAMINA = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
+_LINE = re.compile(r"(?P<code>.*?) *# (?P<where>\S+:\d+) in \S+", re.DOTALL)
+"""How torch tells the user's line of a guard."""
 
 
 class SizeRelations:
     """Which sizes of a graph's arguments are equal, in which range, and what else the graph rests on."""
 
-    def __init__(self, graph: fx.Graph) -> None:
-        self._sizes: list[tuple[sympy.Expr, ...]] = []
-        values = [node.meta.get("val") for node in graph.find_nodes(op="placeholder")]
-        self._sizes = [tuple(map(_expression, value.shape)) if isinstance(value, Tensor) else () for value in values]
+    def __init__(self, values: Sequence[Any]) -> None:
+        """values: of the arguments, in the trace: fake tensors, and ints that may be symbolic."""
+        self._sizes = [_sizes(value) for value in values]
         mode = torch._guards.detect_fake_mode(values)
         self._env: Any = mode.shape_env if mode is not None else None
         self._models = len(self.guards)
+
+    @staticmethod
+    def of(graph: fx.Graph) -> "SizeRelations":
+        """Returns those of a graph's arguments."""
+        return SizeRelations([node.meta.get("val") for node in graph.find_nodes(op="placeholder")])
 
     @property
     def guards(self) -> Sequence[Any]:
         """Returns the conditions on sizes; compiling may add some."""
         return self._env.guards if self._env is not None else ()
 
-    def serve(self, arguments: Mapping[int, tuple[str, Tensor]]) -> bool:
+    def values(self, arguments: Mapping[int, tuple[str, Any]]) -> dict[str, int]:
+        """Returns the values of the symbols for these arguments (see `serve`)."""
+        return {str(e): size for _, e, size in reversed([*self._each(arguments)]) if e.is_Symbol}
+
+    def serve(self, arguments: Mapping[int, tuple[str, Any]]) -> bool:
         """Returns whether the graph serves these sizes: what compiling it has decided by the sizes of its first call holds.
 
-        arguments  by number: the name and the tensor
+        arguments  by number: the name and the tensor or int
 
         Raises ValueError for sizes that the model, as it was traced, does not take. It names arguments, dimensions and values.
         """
@@ -55,33 +75,95 @@ class SizeRelations:
                     f"{named[symbol]} must be {range_text(int(low), int(high) if high.is_Integer else None)}{line}; it is {value}"
                 )
         for number, guard in enumerate(self.guards):
-            expression = self._env.replace(guard.expr)
-            if expression.xreplace(values) == sympy.false:
+            if self._evaluated(guard.expr, values) == sympy.false:
                 if number >= self._models:
                     return False
+                expression = self._env.replace(guard.expr)
                 given = ", ".join(f"{place} is {values[symbol]}" for symbol, place in named.items())
-                raise ValueError(f"the model was compiled for {_shown(expression, named)}{_told(_user_line(guard))}; {given}")
+                raise ValueError(f"the model was compiled for {_shown(expression, named)}{_told(_line(guard.sloc))}; {given}")
         return True
+
+    def symbols(self, names: Mapping[int, str], called: Callable[[str, int], tuple[str, ...]]) -> list[SizeFacts]:
+        """Returns the symbols that are a size of an argument by themselves.
+
+        names   of the arguments, by number
+        called  returns for an argument's name and a dimension what a user may call it
+        """
+        read: dict[sympy.Symbol, list[str]] = {}
+        for i, name in names.items():
+            for d, expression in enumerate(self._sizes[i]):
+                if expression.is_Symbol:
+                    read.setdefault(expression, []).extend(called(name, d))
+        found = []
+        for symbol, places in read.items():
+            known = self._env.var_to_range[symbol]
+            most = int(known.upper) if known.upper.is_Integer else None
+            typical = int(typical_values(self._env)[symbol])
+            found.append(SizeFacts(str(symbol), typical, int(known.lower), most, tuple(dict.fromkeys(places))))
+        return found
+
+    def check(self, values: Mapping[str, int], symbols: Sequence[SizeFacts]) -> None:
+        """Raises ValueError for values of symbols, by name, that the graph does not serve."""
+        told = {symbol.name: symbol.written for symbol in symbols}
+        for symbol in symbols:
+            value = values.get(symbol.name, symbol.least)
+            if value < symbol.least or (symbol.most is not None and value > symbol.most):
+                raise ValueError(f"{symbol.written} must be {range_text(symbol.least, symbol.most)}; it is {value}")
+        found = {symbol: values[str(symbol)] for symbol in (self._env.var_to_range if values else ()) if str(symbol) in values}
+        for guard in self.guards:
+            if self._evaluated(guard.expr, found) == sympy.false:
+                named = {symbol: told[str(symbol)] for symbol in found}
+                raise ValueError(f"the model is compiled for {_shown(guard.expr, named)}{_told(_line(guard.sloc))}")
+
+    def conditions(self, place: Callable[[Any], str]) -> tuple[SizeCondition, ...]:
+        """Returns the conditions on sizes, each once, with the lines that asked for them. place: describes a source of Dynamo."""
+        sources = self._env.var_to_sources if self._env is not None else {}
+        named = {symbol: place(places[0]) for symbol, places in sources.items() if places}
+        return tuple({text: _asked(text, guard.sloc) for guard in self.guards if (text := _shown(guard.expr, named))}.values())
 
     def deciding_line(self) -> str:
         """Returns the model's line that decides by a size; "" where none is known."""
-        lines = [(isinstance(g.expr, sympy.Eq) and g.expr.rhs.is_Integer, _user_line(g)) for g in self.guards]
+        lines = [(isinstance(g.expr, sympy.Eq) and g.expr.rhs.is_Integer, _line(g.sloc)) for g in self.guards]
         return next((line for _, line in sorted(lines, key=lambda x: not x[0]) if line), "")
 
-    def _each(self, arguments: Mapping[int, tuple[str, Tensor]]) -> Iterator[tuple[str, sympy.Expr, int]]:
-        for i, (name, tensor) in arguments.items():
-            for d, (expression, size) in enumerate(zip(self._sizes[i], tensor.shape, strict=True)):
-                yield place_text(name, d), expression, size
+    def _evaluated(self, condition: sympy.Basic, values: Mapping[sympy.Symbol, int]) -> sympy.Basic:
+        """Returns a condition for these values. It is taken as it was asked, as one of equality replaces a symbol for torch."""
+        found = condition.xreplace(values)
+        return self._env.replace(condition).xreplace(values) if found.free_symbols else found
+
+    def _each(self, arguments: Mapping[int, tuple[str, Any]]) -> Iterator[tuple[str, sympy.Expr, int]]:
+        for i, (name, value) in arguments.items():
+            shape = value.shape if isinstance(value, Tensor) else None
+            places = [name] if shape is None else [place_text(name, d) for d in range(len(shape))]
+            yield from zip(places, self._sizes[i], (value,) if shape is None else shape, strict=True)
 
     def _line_of(self, constant: sympy.Expr) -> str:
         """Returns the line that compares a size with a constant."""
-        lines = (_user_line(g) for g in self.guards if constant in g.expr.args)
+        lines = (_line(g.sloc) for g in self.guards if constant in g.expr.args)
         return _told(next(filter(None, lines), ""))
 
 
-def _user_line(guard: Any) -> str:
-    frame = getattr(guard.sloc, "framework_loc", None)
-    return f"{frame.filename}:{frame.lineno}" if frame is not None and is_users(frame.filename) else ""
+def _sizes(value: Any) -> tuple[sympy.Expr, ...]:
+    if isinstance(value, Tensor):
+        return tuple(map(_expression, value.shape))
+    return (_expression(value),) if isinstance(value, int | torch.SymInt) else ()
+
+
+def _asked(text: str, asked: Any) -> SizeCondition:
+    """Returns a condition with who asked for it, as torch tells it."""
+    frame = asked.framework_loc
+    users = _LINE.fullmatch(asked.maybe_user_loc or "")
+    if users is None:
+        return SizeCondition(text, _line(asked))
+    by = ""
+    if isinstance(frame, traceback.FrameSummary) and not frame.filename.startswith(_DYNAMO):
+        by = f"{'lamina' if frame.filename.startswith(_LAMINA) else 'torch'}: {frame.name}"
+    return SizeCondition(text, os.path.basename(users["where"]), users["code"], by)
+
+
+def _line(asked: Any) -> str:
+    frame = asked.framework_loc
+    return f"{frame.filename}:{frame.lineno}" if isinstance(frame, traceback.FrameSummary) and is_users(frame.filename) else ""
 
 
 def _told(line: str) -> str:
@@ -94,7 +176,7 @@ def _expression(size: Any) -> sympy.Expr:
 
 def _shown(expression: sympy.Basic, named: Mapping[sympy.Symbol, str]) -> str:
     """Returns an expression with the places in place of their symbols."""
-    text = str(expression)
+    text = PythonPrinter().doprint(expression)
     for symbol, place in named.items():
-        text = text.replace(str(symbol), f"({place})")
+        text = re.sub(rf"\b{symbol}\b", f"({place})", text)
     return text

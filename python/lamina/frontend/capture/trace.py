@@ -142,7 +142,7 @@ def _deciding_line(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str
     if free == open_dims:
         return ""
     try:
-        return SizeRelations(_exported(module, args, kwargs, free).program.graph).deciding_line()
+        return SizeRelations.of(_exported(module, args, kwargs, free).program.graph).deciding_line()
     except CompileError:
         return ""
 

@@ -3,8 +3,8 @@
 import math
 import re
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -32,7 +32,7 @@ def exact(size: "int | torch.SymInt") -> SizeLike:
         raise CompileError(f"the size {size} depends on the values of tensors", remedy="see torch.compiler.disable")
     if statically_known_true(size == node.hint):
         return int(node.hint)
-    return _converted(node.shape_env.simplify(node.expr), node.shape_env)
+    return _converted(_fixed(node.shape_env.simplify(node.expr), node.shape_env), node.shape_env)
 
 
 def exact_sizes(sizes: Sequence[Any]) -> tuple[SizeLike, ...]:
@@ -93,17 +93,26 @@ def _symbolic(graph: fx.Graph) -> list[torch.SymInt]:
 def raw_sizes() -> Iterator[None]:
     """Silences torch 2.13's warning of symbolic sizes among the arguments of a node, which later stages read there."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Raw Sym", category=UserWarning)
+        silence_raw_sizes()
         yield
+
+
+def silence_raw_sizes() -> None:
+    """Silences it from now on: another thread cannot do so for a while, as warnings.catch_warnings is for all threads."""
+    warnings.filterwarnings("ignore", message="Raw Sym", category=UserWarning)
 
 
 @contextmanager
 def unguarded(graph: fx.Graph) -> Iterator[None]:
     """Raises for a comparison of sizes in its body that would add a guard: it would compile for some sizes only."""
-    env = next((size.node.shape_env for size in _symbolic(graph)), None)
-    refused = nullcontext() if env is None else getattr(env, "error_on_new_guards", partial(_no_new_guards, env))()
-    with raw_sizes(), refused:
+    with raw_sizes(), guards_refused(graph):
         yield
+
+
+def guards_refused(graph: fx.Graph) -> AbstractContextManager[None]:
+    """Returns a context that raises for new guards on the sizes of a graph's arguments."""
+    env = next((size.node.shape_env for size in _symbolic(graph)), None)
+    return nullcontext() if env is None else getattr(env, "error_on_new_guards", partial(_no_new_guards, env))()  # type: ignore[no-any-return]
 
 
 @contextmanager
@@ -133,18 +142,47 @@ def symbol_of(size: torch.SymInt) -> SizeFacts:
     env, expr = size.node.shape_env, size.node.shape_env.simplify(size.node.expr)
     known = env.var_to_range.get(expr)
     low, high = (known.lower, known.upper) if known is not None else (LEAST, None)
-    sources = [source.name() if callable(source.name) else source.name for source in env.var_to_sources.get(expr, ())]
+    places = [
+        place_of(source) for symbol, sources in env.var_to_sources.items() if env.replace(symbol) == expr for source in sources
+    ]
     most = int(high) if high is not None and high.is_Integer else None
-    return SizeFacts(str(expr), int(size.node.hint), int(low), most, tuple(dict.fromkeys(map(_place, sources))))
+    factors = [int(mod.args[1]) for mod in env.divisible if env.replace(mod.args[0]) == expr and mod.args[1].is_Integer]
+    return SizeFacts(str(expr), int(size.node.hint), int(low), most, tuple(dict.fromkeys(places)), math.lcm(*factors))
 
 
-def _place(source: str) -> str:
-    """Returns "L['x'].size()[0]" as "x, dimension 0"."""
-    found = re.fullmatch(r"L\['(\w+)'\](.*?)(?:\.(size|stride)\(\)\[(\d+)\])?", source)
+def symbols_among(values: Sequence[Any]) -> list[SizeFacts]:
+    """Returns what is known of the sizes among the values of a graph's arguments that are one symbol."""
+    sizes = [n for value in values for n in _numbers(value) if isinstance(n, torch.SymInt) and n.node.has_hint()]
+    found = [symbol_of(n) for n in sizes if n.node.shape_env.simplify(n.node.expr).is_Symbol]
+    return list({symbol.name: symbol for symbol in found}.values())
+
+
+def source_text(source: Any) -> str:
+    """Returns a source of Dynamo as Python: "L['x'].size()[0]"."""
+    return source.name() if callable(source.name) else source.name  # type: ignore[no-any-return]
+
+
+def place_of(source: Any) -> str:
+    """Returns where a source of Dynamo is found: "L['x'].size()[0]" as "x, dimension 0"."""
+    text = source_text(source)
+    found = re.fullmatch(r"L\['(\w+)'\](.*?)(?:\.(size|stride)\(\)\[(\d+)\])?", text)
     if not found:
-        return source
+        return text
     name, rest, kind, dim = found.groups()
     return name + rest + ({None: "", "size": f", dimension {dim}", "stride": f", stride of dimension {dim}"}[kind])
+
+
+def _fixed(expr: sympy.Expr, env: Any) -> sympy.Expr:
+    """Replaces quotients of sizes that a guard sets equal to a number, as in a model with an embedding of each patch of an image:
+    ((s53 - 16)//16) + 1 == 14."""
+    known: dict[sympy.Expr, sympy.Expr] = {}
+    for guard in env.guards if expr.has(functions.FloorDiv) else ():
+        if isinstance(guard.expr, sympy.Eq) and guard.expr.rhs.is_Integer:
+            number, rest = guard.expr.lhs.as_coeff_Add()
+            factor, term = rest.as_coeff_Mul()
+            if not term.is_Symbol:
+                known[term.xreplace(known)] = (guard.expr.rhs - number) / factor
+    return expr.xreplace(known) if known else expr
 
 
 def _converted(expr: sympy.Expr, env: Any) -> SizeLike:
@@ -181,8 +219,13 @@ def _converted(expr: sympy.Expr, env: Any) -> SizeLike:
     raise CompileError(f"a size is {expr}, which is no expression that Lamina computes", remedy="report the model's op")
 
 
+def typical_values(env: Any) -> Mapping[sympy.Symbol, sympy.Integer]:
+    """Returns the values of symbols in the call that was traced."""
+    return getattr(env, "backed_var_to_val", None) or env.var_to_val  # type: ignore[no-any-return]
+
+
 def _symbol(symbol: sympy.Symbol, env: Any) -> Size:
-    held = getattr(env, "backed_var_to_val", None) or env.var_to_val
+    held = typical_values(env)
     if symbol not in held:
         raise CompileError(f"the size {symbol} depends on the values of tensors", remedy="see torch.compiler.disable")
     if env.var_to_range[symbol].lower < LEAST:

@@ -1,13 +1,15 @@
 """Rewrites as_strided as ops on values: torch-mlir's tensors have no memory, and its own rewrite assumes that every view is
 row-major."""
 
+from collections.abc import Sequence
+
 import torch
-from torch import Tensor, fx
+from torch import fx
 from torch_mlir.extras.fx_as_strided import rewrite_as_strided
 
-from ..fx.aliases import is_dense, memory_source
+from ..fx.aliases import dense_order, memory_source
 from ..fx.rewriter import insert, replace
-from ..fx.sizes import elements
+from ..fx.sizes import elements, exact, exact_sizes
 
 aten = torch.ops.aten
 
@@ -20,8 +22,9 @@ def rewrite_strided(graph: fx.Graph) -> None:
         base = node.args[0]
         while (source := memory_source(base)) is not None:
             base = source
-        if is_dense(base.meta["val"]) and elements(base.meta["val"]) != 0:
-            made = _Elements(node).of(base)
+        order = dense_order(base.meta["val"])
+        if order is not None and elements(base.meta["val"]) != 0:
+            made = _Elements(node).of(base, order)
             made.meta["val"] = node.meta["val"]  # keeps the strides, which a result of the graph must have
             replace(node, made)
     values = {node.name: node.meta["val"] for node in strided}
@@ -36,13 +39,14 @@ class _Elements:
     def __init__(self, node: fx.Node) -> None:
         self._node, self._value = node, node.meta["val"]
 
-    def of(self, base: fx.Node) -> fx.Node:
-        """Returns the node that reads the elements from `base`: a permutation where they are dense, else an index."""
+    def of(self, base: fx.Node, base_order: Sequence[int]) -> fx.Node:
+        """Returns the node that reads the elements from `base`, whose dimensions lie in this order: a permutation where they are
+        dense, else an index."""
         held, value = base.meta["val"], self._value
-        row = self._view(self._permute(base, _order(held)), [held.numel()])
-        start = int(value.storage_offset()) - int(held.storage_offset())
-        if is_dense(value) and value.numel() == held.numel() and start == 0:
-            order = _order(value)
+        row = self._view(self._permute(base, base_order), [held.numel()])
+        start = value.storage_offset() - held.storage_offset()
+        order = dense_order(value)
+        if order is not None and elements(value) == elements(held) and exact(start) == 0:
             whole = self._view(row, [value.shape[d] for d in order])
             return self._permute(whole, [order.index(d) for d in range(value.dim())])
         return insert(self._node, value, aten.index.Tensor, row, [self._places(start)])
@@ -53,7 +57,7 @@ class _Elements:
         whole = self._value.new_empty(self._value.shape, dtype=torch.int64)
         places = insert(self._node, whole, aten.full.default, list(whole.shape), start, **number)
         for d, (size, stride) in enumerate(zip(whole.shape, self._value.stride(), strict=True)):
-            if size > 1 and stride:
+            if exact(size) != 1 and exact(stride) != 0:
                 along = whole.new_empty(size)
                 steps = insert(self._node, along, aten.arange.start_step, 0, size * stride, stride, **number)
                 steps = self._view(steps, [size] + [1] * (whole.dim() - 1 - d))
@@ -62,14 +66,10 @@ class _Elements:
 
     def _view(self, node: fx.Node, shape: list[int]) -> fx.Node:
         value = node.meta["val"]
-        return node if list(value.shape) == shape else insert(self._node, value.new_empty(shape), aten.view.default, node, shape)
+        same = exact_sizes(value.shape) == exact_sizes(shape)
+        return node if same else insert(self._node, value.new_empty(shape), aten.view.default, node, shape)
 
-    def _permute(self, node: fx.Node, order: list[int]) -> fx.Node:
-        if order == sorted(order):
+    def _permute(self, node: fx.Node, order: Sequence[int]) -> fx.Node:
+        if list(order) == sorted(order):
             return node
-        return insert(self._node, node.meta["val"].permute(order), aten.permute.default, node, order)
-
-
-def _order(value: Tensor) -> list[int]:
-    """The dimensions, slowest in memory first."""
-    return sorted(range(value.dim()), key=lambda d: (value.stride(d), value.shape[d] > 1), reverse=True)
+        return insert(self._node, node.meta["val"].permute(order), aten.permute.default, node, list(order))

@@ -125,6 +125,7 @@ Gemm read_gemm(nb::handle h, const LibraryCall &plain, Plan &plan) {
   auto sizes = get<std::vector<int>>(h, "sizes");
   gemm.m = sizes[0], gemm.n = sizes[1], gemm.k = sizes[2], gemm.lda = sizes[3], gemm.ldb = sizes[4], gemm.ldc = sizes[5];
   gemm.b_transposed = get<bool>(h, "transposed");
+  gemm.tiles = get<bool>(h, "tiles");
   if (!get<bool>(h, "packed")) return gemm;
   gemm.pack = plan.n_packs++;
   if (plan.buffers[plan.tensors[gemm.b].buffer].kind == Kind::input) gemm.weight = weight_of(gemm.b, plan);

@@ -21,6 +21,9 @@ void own_handle(Handle result, int tensor, const Plan &plan, Context &context, c
 // Copies the bias, a row, to every row of a product's result. Does nothing for a product without one.
 void fill_with_bias(const Gemm &gemm, const Plan &plan, Context &context);
 
+// Whether Lamina's own tiles computed the product. Throws std::bad_alloc.
+bool run_by_tiles(const Gemm &gemm, const Plan &plan, Context &context);
+
 // Whether oneDNN computed the product: it writes into the plan's memory, as at::mm_out does.
 bool run_by_onednn(const Gemm &gemm, const Plan &plan, Context &context);
 

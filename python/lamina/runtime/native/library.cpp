@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "calls.h"
+#include "product.h"
 
 namespace lamina {
 namespace {
@@ -138,6 +139,13 @@ void fill_with_bias(const Gemm &g, const Plan &plan, Context &context) {
   auto *out = static_cast<float *>(context.address(plan.tensors[g.plain.outs[0]]));
   const void *row = context.address(plan.tensors[g.bias]);
   for (int i = 0; i < g.m; ++i) std::memcpy(out + int64_t(i) * g.ldc, row, sizeof(float) * size_t(g.n));
+}
+
+bool run_by_tiles(const Gemm &g, const Plan &plan, Context &context) {
+  if (!g.tiles) return false;
+  auto at = [&](int tensor) { return static_cast<float *>(context.address(plan.tensors[tensor])); };
+  multiply({g.m, g.n, g.k, at(g.a), g.lda, at(g.b), g.ldb, g.b_transposed, g.bias < 0 ? nullptr : at(g.bias), at(g.plain.outs[0]), g.ldc});
+  return true;
 }
 
 bool run_by_onednn(const Gemm &g, const Plan &plan, Context &context) {

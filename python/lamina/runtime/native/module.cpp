@@ -4,6 +4,7 @@
 
 #include "build.h"
 #include "by_sizes.h"
+#include "product_tiles.h"
 #include "runner.h"
 #include "runner_type.h"
 #include "watch.h"
@@ -19,7 +20,7 @@ nb::dict info() {
   d["dispatcher"] = t.has_dispatcher();
   d["threads"] = t.has_team() ? "torch's OpenMP team" : "none: this torch's OpenMP runtime has no GOMP_parallel, kernels run serially";
   d["packed_gemm"] = t.has_packed_gemm();
-  d["products"] = t.onednn_matmul ? "oneDNN" : "torch's BLAS";
+  d["products"] = runs_product_tiles() ? "Lamina" : t.onednn_matmul ? "oneDNN" : "torch's BLAS";
   d["profiler"] = t.has_profiler();
   return d;
 }
@@ -42,6 +43,7 @@ bool has_routine(const std::string &name, const std::string &device) {
   if (name == "attention") return t.flash_attention;
   if (name == "packed_convolution") return t.packed_convolution;
   if (name == "packed_gemm") return t.has_packed_gemm();
+  if (name == "product_tiles") return runs_product_tiles();
   if (name == "onednn_matmul") return t.onednn_matmul;
   return false;
 }

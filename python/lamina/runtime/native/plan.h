@@ -126,7 +126,7 @@ struct Gemm {
   LibraryCall plain; // tensors: (bias,) a, b
   int a, b, bias;    // tensors; bias -1 without
   int m, n, k, lda, ldb, ldc;
-  bool b_transposed;
+  bool b_transposed, tiles; // by Lamina's own tiles (see product.h)
   int pack = -1;   // index of its packed weight b, which is frozen (see packed.h); -1 for a product that packs nothing
   int weight = -1; // index into Plan::weights of the argument that b lies in; -1 for a constant
 };

@@ -114,7 +114,8 @@ void Runner::run_steps(PyObject *const *inputs, Context &context, size_t first, 
       }
     } else if (auto *gemm = std::get_if<Gemm>(&step.what)) {
       gil.give();
-      if (!packs_.run(*gemm, context) && !run_by_onednn(*gemm, plan, context)) library(gemm->plain, step.fallback);
+      if (!packs_.run(*gemm, context) && !run_by_tiles(*gemm, plan, context) && !run_by_onednn(*gemm, plan, context))
+        library(gemm->plain, step.fallback);
     } else if (auto *convolution = std::get_if<Convolution>(&step.what)) {
       gil.give();
       bool packed = false;

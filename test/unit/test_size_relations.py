@@ -1,0 +1,41 @@
+"""Which sizes a captured graph serves."""
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+
+from lamina.frontend.capture.size_relations import SizeRelations
+
+
+def fakes(*sizes: int) -> list[torch.Tensor]:
+    """Returns fake tensors of one dimension, whose sizes are symbols of their own."""
+    mode = FakeTensorMode(shape_env=ShapeEnv(duck_shape=False))
+    context = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC])
+    return [mode.from_tensor(torch.empty(n), symbolic_context=context) for n in sizes]
+
+
+def serves(relations: SizeRelations, *sizes: int) -> bool:
+    return relations.serve({i: (f"t{i}", torch.empty(n, device="meta")) for i, n in enumerate(sizes)})
+
+
+def test_what_the_model_asks_is_an_error_elsewhere() -> None:
+    x, y = fakes(8, 8)
+    assert x.shape[0] == y.shape[0] and x.shape[0] < 20
+    relations = SizeRelations([x, y])
+    assert serves(relations, 9, 9)
+    with pytest.raises(
+        ValueError, match="dimension 0 of argument 't0' and dimension 0 of argument 't1' must be equal; they are 9 and 7"
+    ):
+        serves(relations, 9, 7)
+    with pytest.raises(ValueError, match="must be from 2 to 19; it is 20"):
+        serves(relations, 20, 20)
+
+
+def test_what_compiling_asks_is_another_graph_elsewhere() -> None:
+    """Equality, too, though torch replaces one of the symbols by the other then."""
+    x, y = fakes(8, 8)
+    relations = SizeRelations([x, y])
+    assert serves(relations, 9, 7)
+    assert x.shape[0] == y.shape[0]
+    assert serves(relations, 9, 9) and not serves(relations, 9, 7)
