@@ -48,8 +48,8 @@ class _Window:
     def _extent(self, i: int, ceil: bool) -> int:
         span = self.size[i] + 2 * self.pad[i] - self.dilation[i] * (self.kernel[i] - 1) - 1
         n = (span + (self.stride[i] - 1 if ceil else 0)) // self.stride[i] + 1
-        may_start_outside = ceil and self.pad[i] + self.stride[i] >= self.dilation[i] * (self.kernel[i] - 1) + 2
-        if may_start_outside and (n - 1) * self.stride[i] >= self.size[i] + self.pad[i]:
+        may_start_outside = self.pad[i] + self.stride[i] >= self.dilation[i] * (self.kernel[i] - 1) + 2
+        if ceil and may_start_outside and (n - 1) * self.stride[i] >= self.size[i] + self.pad[i]:
             n -= 1
         return n
 
@@ -58,9 +58,9 @@ class _Window:
         widths: list[int] = []
         for i in reversed(range(len(self.size))):
             reach = (self.out[i] - 1) * self.stride[i] + self.dilation[i] * (self.kernel[i] - 1) + 1
-            beyond = reach - self.size[i] - self.pad[i]
-            most = self.pad[i] + (self.stride[i] - 1 if self.ceil else 0)
-            widths += [self.pad[i], max(beyond, 0) if isinstance(beyond, int) else most]
+            after = reach - self.size[i] - self.pad[i]
+            most = self.pad[i] + self.ceil * (self.stride[i] - 1)
+            widths += [self.pad[i], max(after, 0) if isinstance(after, int) else most]
         return torch.constant_pad_nd(x, widths, value) if any(widths) else x
 
     def tap(self, padded: Tensor, at: Sequence[int]) -> Tensor:
@@ -130,8 +130,7 @@ class _Window:
             return [self.kernel[i]]
         if not isinstance(self.out[i], int):
             first = torch.arange(self.out[i], device=device) * self.stride[i] - self.pad[i]
-            size = self.size[i] + (self.pad[i] if include else 0)
-            after = torch.minimum(first + self.kernel[i], torch.full((), size, device=device))
+            after = torch.minimum(first + self.kernel[i], torch.full((), self.size[i] + include * self.pad[i], device=device))
             return after - (first if include else first.clamp(min=0))
         found = []
         for n in range(self.out[i]):
