@@ -39,6 +39,9 @@ class BySizes:
     def programs(self) -> dict[tuple[int, ...], Callable[..., Any]]:
         """The programs that are kept, by the values of the symbols."""
 
+    def forget(self, sizes: tuple[int, ...], /) -> None:
+        """Drops the program that is kept for these values of the symbols, if one is, so that the next call binds anew."""
+
 class Watch:
     """Whether the Python state that a compilation depended on is as it was."""
 

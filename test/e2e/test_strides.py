@@ -127,3 +127,24 @@ def test_a_group_norm_beside_its_input(shape: tuple[int, ...], layout: torch.mem
     for mine, exact in zip(got, want, strict=True):
         assert strides(mine) == strides(x)
         torch.testing.assert_close(mine.double(), exact, rtol=1e-4, atol=1e-4)
+
+
+class Normalized(torch.nn.Module):
+    """The gradient of a convolution's weight, in another order for rows of length 1, on its way to an op that reads it as rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        convolution = torch.nn.Conv1d(8, 8, 4, padding=2, groups=4)
+        self.convolution = torch.nn.utils.parametrizations.weight_norm(convolution, dim=2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.convolution(x.transpose(1, 2))
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_fallbacks_get_the_strides_of_eager(door: str) -> None:
+    model, x = Normalized(), torch.randn(2, 1, 8)
+    parameters = list(model.parameters())
+    right = torch.autograd.grad(model(x).square().sum(), parameters)
+    got = torch.autograd.grad(DOORS[door](model, (x,))(x).square().sum(), parameters)
+    torch.testing.assert_close(got, right)

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 from .custom_kernel import CustomKernel
 from .errors import CompileError
+from .sizes.facts import NamedSizes, named_sizes
 
 CudaGraphs = bool | Literal["auto"]
 Tune = Literal["off", "cached", "quick", "full"]
@@ -43,6 +44,9 @@ class Options:
     graph_limit          CUDA graphs that the process may hold while this program records one; the least recently used go first
     tune                 how implementations of hot ops are chosen: "off" by the cost model, "cached" from the tuning store,
                          "quick" by measuring the three likeliest where the store has no entry, "full" by measuring all
+    specialize           sets of sizes worth a program of their own, whose numbers are constants: by the names of Dims, or by
+                         argument and dimension, `[{"batch": 8}, {"x": {0: 8, 1: 128}}]`. Sizes that a set does not name stay
+                         symbols. The program for all sizes serves until theirs is compiled on another thread. Not in the cache key
     kernels              user kernels (lamina.custom_kernel), considered before those of lamina.register_kernel. Not in the cache
                          key: those that a program uses are part of its graph
     """
@@ -57,6 +61,7 @@ class Options:
     cuda_graphs: CudaGraphs = "auto"
     graph_limit: int = 64
     tune: Tune = "cached"
+    specialize: tuple[NamedSizes, ...] = field(default=(), repr=False)
     kernels: tuple[CustomKernel, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
@@ -72,6 +77,7 @@ class Options:
         if self.tune not in get_args(Tune):
             known = ", ".join(f'"{policy}"' for policy in get_args(Tune))
             raise CompileError(f"option 'tune' must be one of {known}, {self.tune!r} given")
+        object.__setattr__(self, "specialize", _sets_of_sizes(self.specialize))
         for kernel in self.kernels:
             if not isinstance(kernel, CustomKernel):
                 raise CompileError(f"option 'kernels' takes what lamina.custom_kernel gives, {kernel!r} given")
@@ -100,3 +106,16 @@ class Options:
             kernels = values["kernels"]
             values["kernels"] = (kernels,) if isinstance(kernels, CustomKernel) else tuple(kernels)
         return Options(**values)
+
+
+def _sets_of_sizes(given: Any) -> tuple[NamedSizes, ...]:
+    sets = (given,) if isinstance(given, Mapping) else given
+    try:
+        found = [named_sizes(dict(sizes)) for sizes in sets]  # those that have been read before are pairs
+    except (TypeError, ValueError):
+        found = [None]
+    if any(not sizes for sizes in found):
+        raise CompileError(
+            f"option 'specialize' takes sets of sizes, {given!r} given", remedy='as in [{"batch": 8}, {"x": {0: 8, 1: 128}}]'
+        )
+    return tuple(sizes for sizes in found if sizes)

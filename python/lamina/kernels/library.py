@@ -37,8 +37,8 @@ lamina-vendor-calls replace. All else that Lamina does not compile is a fallback
 (frontend/fx/random_bits.py)."""
 
 STRICT = frozenset({SCALED_PRODUCT, "aten._grouped_mm.default"})
-"""Overloads that need operands in the memory order that eager gives them: cuBLASLt multiplies 8-bit matrices by transposed ones
-only."""
+"""Library overloads that, as all fallbacks do, need operands in the memory order that eager gives them: cuBLASLt multiplies 8-bit
+matrices by transposed ones only."""
 
 _MATRIX_OUT = frozenset({"aten.mm.default", "aten.addmm.default", "aten._addmm_activation.default"})
 _BATCH_OUT = frozenset({"aten.bmm.default", "aten.baddbmm.default"})

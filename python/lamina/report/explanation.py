@@ -144,6 +144,7 @@ class Graph:
     bound       for how many sets of sizes it has been called, of which the last `kept` are kept
     per_size    why it is compiled for each set of sizes apart; "" where it is not
     conditions  on sizes, which it rests on
+    specialized  the sets of sizes, by their names, that have programs of their own (Options.specialize)
     """
 
     name: str
@@ -160,6 +161,7 @@ class Graph:
     kept: int = 0
     per_size: str = ""
     conditions: tuple[SizeCondition, ...] = ()
+    specialized: tuple[dict[str, int], ...] = ()
 
     @property
     def bytes(self) -> int:

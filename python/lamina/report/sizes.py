@@ -34,6 +34,8 @@ def of_graph(graph: "Graph") -> Iterable[RenderableType]:
             f"compiled for all sizes, bound to {counted(graph.bound, 'set')} of them{kept}; figures are for the typical ones"
         )
         yield plain_table(("size", "typical", "range", "read from"), map(_symbol, graph.symbols))
+    for sizes in graph.specialized:
+        yield Text(f"a program of its own serves {', '.join(f'{name} = {size}' for name, size in sizes.items())}")
     if graph.conditions and (graph.symbols or graph.per_size):
         yield Text("sizes that break one of these conditions are compiled anew or refused:")
         rows = ((c.text, f"{c.where} {c.code}".strip() or "unknown", c.by) for c in graph.conditions)

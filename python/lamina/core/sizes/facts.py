@@ -1,6 +1,11 @@
 """What is known of the sizes that each call decides, for reports."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
+
+NamedSizes = tuple[tuple[str, int], ...]
+"""Sizes by the names of their Dims, of symbols, or by place, "x, dimension 0"."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,17 @@ class SizeFacts:
     factor: int = 1
     called: str = ""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Returns what a user may call it."""
+        return (self.name, *self.read, *filter(None, (self.called,)))
+
+    @property
+    def written(self) -> str:
+        """Returns how a user names it: "batch", or "{'x': {1: ...}}"."""
+        name, _, d = self.read[0].partition(", dimension ")
+        return self.called or (f"{{{name!r}: {{{d}: ...}}}}" if d else name)
+
 
 @dataclass(frozen=True)
 class SizeCondition:
@@ -37,3 +53,32 @@ class SizeCondition:
     where: str = ""
     code: str = ""
     by: str = ""
+
+
+def named_sizes(given: Any) -> NamedSizes | None:
+    """Reads sizes as users write them, `{"batch": 4, "x": {1: 30}}`. Returns None for anything else."""
+    if not isinstance(given, Mapping):
+        return None
+    found: list[tuple[Any, Any]] = []
+    for name, value in given.items():
+        dims = value.items() if isinstance(value, Mapping) else ((None, value),)
+        found += [(name if d is None else f"{name}, dimension {d}", size) for d, size in dims]
+    return tuple(found) if all(isinstance(name, str) and type(size) is int for name, size in found) else None
+
+
+def values_of(wanted: NamedSizes, symbols: Iterable[SizeFacts]) -> dict[str, int]:
+    """Returns the values of the symbols that are named, by symbol. Raises ValueError for two values of one size."""
+    sizes, values = dict(wanted), {}
+    for symbol in symbols:
+        asked = {name: sizes[name] for name in symbol.names if name in sizes}
+        if len(set(asked.values())) > 1:
+            raise ValueError(f"these are one size: {', '.join(f'{name} = {size}' for name, size in asked.items())}")
+        if asked:
+            values[symbol.name] = next(iter(asked.values()))
+    return values
+
+
+def unknown(wanted: NamedSizes, symbols: Iterable[SizeFacts]) -> list[str]:
+    """Returns the names that are none of these symbols'."""
+    known = {name for symbol in symbols for name in symbol.names}
+    return sorted(name for name, _ in wanted if name not in known)

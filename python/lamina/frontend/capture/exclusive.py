@@ -6,6 +6,7 @@ its end, and searching these and everything else that the process has loaded can
 """
 
 import gc
+import threading
 
 from torch._dynamo.convert_frame import compile_lock
 
@@ -31,3 +32,7 @@ class _Compiling:
 
 
 COMPILING = _Compiling()
+
+BUILDING = threading.RLock()
+"""Held while MLIR compiles a graph that has been captured: all that a compilation on another thread needs. Who wants both takes
+COMPILING first."""

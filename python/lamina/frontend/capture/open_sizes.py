@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import sympy
@@ -12,6 +13,7 @@ from torch.export.dynamic_shapes import _check_dynamic_shapes, _tree_map_with_pa
 
 from lamina.core.errors import CompileError
 from lamina.core.sizes import LEAST
+from lamina.core.sizes.facts import NamedSizes
 
 OpenDims = Mapping[int, Any]
 """The dimensions of a tensor that calls may vary, each with what torch.export is told of it: a Dim, Dim.AUTO or Dim.DYNAMIC."""
@@ -86,6 +88,35 @@ class OpenSizes:
     def _each(self, tensors: Mapping[str, Tensor]) -> list[tuple[str, Any, int]]:
         opened = [(name, d, dim) for name, dims in self.dims.items() for d, dim in dims.items()]
         return [(place_text(name, d), dim, tensors[name].shape[d]) for name, d, dim in opened]
+
+    def names(self, name: str, dim: int) -> tuple[str, ...]:
+        """Returns what a user may call a dimension of an argument: its place, and the name of its Dim."""
+        declared = self.dims.get(name, {}).get(dim)
+        return (f"{name}, dimension {dim}", *((declared.__name__,) if isinstance(declared, Dim) else ()))
+
+    def check_named(self, sets: Sequence[NamedSizes]) -> None:
+        """Raises CompileError for a name that is no open size's, and for a size outside its range."""
+        known: dict[str, Any] = {}
+        for name, dims in self.dims.items():
+            for d, dim in dims.items():
+                known.update(dict.fromkeys(self.names(name, d), dim))
+        for name, size in chain.from_iterable(sets):
+            if (dim := known.get(name)) is None:
+                named = ", ".join(sorted(known))
+                raise CompileError(f"options.specialize: no size is called {name!r}", remedy=f"those that calls vary are {named}")
+            if hasattr(dim, "root"):
+                raise CompileError(f"options.specialize: {name!r} is {dim.__name__}", remedy=f"name {dim.root.__name__!r}")
+            low, high = bounds(dim)
+            if size < low or (high is not None and size > high):
+                raise CompileError(f"options.specialize: {name!r} must be {range_text(low, high)}; {size} given")
+
+    def wanted(self, name: str, dim: int, size: int, sizes: Mapping[str, int]) -> int:
+        """Returns the size of a dimension for named sizes: `size` where they do not name it."""
+        declared: Any = self.dims.get(name, {}).get(dim)
+        root = getattr(declared, "root", None)
+        if root is not None and root.__name__ in sizes:
+            return int(declared.fn(sizes[root.__name__]))
+        return next((sizes[n] for n in self.names(name, dim) if n in sizes), size)
 
     def symbolic(self, tensors: Mapping[str, Tensor]) -> dict[str, OpenDims]:
         """Returns the dimensions that are symbols for a call. Those of size 0 or 1, and those of the same Dim, are constants."""

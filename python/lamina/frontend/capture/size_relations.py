@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, fx
 from torch.utils._sympy.printers import PythonPrinter
 
-from lamina.core.sizes.facts import SizeCondition
+from lamina.core.sizes.facts import SizeCondition, SizeFacts
 
+from ..fx.sizes import typical_values
 from .open_sizes import place_text, range_text
 from .trace_errors import is_users
 
@@ -81,6 +82,38 @@ class SizeRelations:
                 given = ", ".join(f"{place} is {values[symbol]}" for symbol, place in named.items())
                 raise ValueError(f"the model was compiled for {_shown(expression, named)}{_told(_line(guard.sloc))}; {given}")
         return True
+
+    def symbols(self, names: Mapping[int, str], called: Callable[[str, int], tuple[str, ...]]) -> list[SizeFacts]:
+        """Returns the symbols that are a size of an argument by themselves.
+
+        names   of the arguments, by number
+        called  returns for an argument's name and a dimension what a user may call it
+        """
+        read: dict[sympy.Symbol, list[str]] = {}
+        for i, name in names.items():
+            for d, expression in enumerate(self._sizes[i]):
+                if expression.is_Symbol:
+                    read.setdefault(expression, []).extend(called(name, d))
+        found = []
+        for symbol, places in read.items():
+            known = self._env.var_to_range[symbol]
+            most = int(known.upper) if known.upper.is_Integer else None
+            typical = int(typical_values(self._env)[symbol])
+            found.append(SizeFacts(str(symbol), typical, int(known.lower), most, tuple(dict.fromkeys(places))))
+        return found
+
+    def check(self, values: Mapping[str, int], symbols: Sequence[SizeFacts]) -> None:
+        """Raises ValueError for values of symbols, by name, that the graph does not serve."""
+        told = {symbol.name: symbol.written for symbol in symbols}
+        for symbol in symbols:
+            value = values.get(symbol.name, symbol.least)
+            if value < symbol.least or (symbol.most is not None and value > symbol.most):
+                raise ValueError(f"{symbol.written} must be {range_text(symbol.least, symbol.most)}; it is {value}")
+        found = {symbol: values[str(symbol)] for symbol in (self._env.var_to_range if values else ()) if str(symbol) in values}
+        for guard in self.guards:
+            if self._evaluated(guard.expr, found) == sympy.false:
+                named = {symbol: told[str(symbol)] for symbol in found}
+                raise ValueError(f"the model is compiled for {_shown(guard.expr, named)}{_told(_line(guard.sloc))}")
 
     def conditions(self, place: Callable[[Any], str]) -> tuple[SizeCondition, ...]:
         """Returns the conditions on sizes, each once, with the lines that asked for them. place: describes a source of Dynamo."""

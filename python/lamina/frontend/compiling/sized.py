@@ -94,6 +94,7 @@ class SizedProgram(_native.BySizes):
     """Takes a graph's arguments, boxed or one by one, and runs its program with the numbers for their sizes, found in native
     code for sizes that it has met before.
 
+    specialized  programs for some values of its symbols
     built     its program and code
     captured  the tensors that the graph holds
     sources   where the symbols' values are found
@@ -112,8 +113,10 @@ class SizedProgram(_native.BySizes):
         super().__init__([(s.argument, s.dim, s.of_stride) for s in sources.values()], self.bind, BOUND)
         self.built = built
         self.sources = sources
-        self._captured, self._load, self._names = captured, load, tuple(sources)
-        self._narrow, self._wide = _Bindable(built), cache(lambda: _Bindable(widen()))
+        self.specialized: dict[frozenset[tuple[str, int]], Bindable] = {}
+        self._names = tuple(sources)
+        self._narrow = Bindable(built, captured, load)
+        self._wide = cache(lambda: Bindable(widen(), captured, load))
         self._boxed_call = True  # on the instance: torch._dynamo.disable copies its attributes, not the class's
 
     @property
@@ -125,31 +128,60 @@ class SizedProgram(_native.BySizes):
         """Returns the program for the sizes of the call that was traced."""
         return self.at({symbol.name: symbol.typical for symbol in self.symbols})
 
-    def bind(self, sizes: Sequence[int]) -> tuple[Run, tuple[int, ...] | None]:
-        """Returns what runs the program for these values of its symbols, and the arguments that it takes, None for all."""
-        built = self.at(dict(zip(self._names, sizes, strict=True)))
-        run = self._load(built)
-        if built.interface.only_picks():
-            return run, built.interface.inputs
-        return adapt(run, built.interface, self._captured), None
-
     def at(self, symbols: Mapping[str, int]) -> "Built":
         """Returns the program for these values of its symbols."""
-        try:
-            return self._narrow(symbols)
-        except Narrow:
-            return self._wide()(symbols)
+        return self._bound(symbols)[0]
+
+    def made_of(self, bound: "Built") -> "Built":
+        """Returns the program that was bound: that for all sizes, or for some of Options.specialize."""
+        return next((c.built for c in self.specialized.values() if c.built.code is bound.code), self.built)
+
+    def bind(self, sizes: Sequence[int]) -> tuple[Run, tuple[int, ...] | None]:
+        """Returns what runs the program for these values of its symbols, and the arguments that it takes, None for all."""
+        while True:
+            known = len(self.specialized)
+            built, compiled = self._bound(dict(zip(self._names, sizes, strict=True)))
+            run = compiled.load(built)
+            if known == len(self.specialized):  # another thread may have added one meanwhile
+                break
+        if built.interface.only_picks():
+            return run, built.interface.inputs
+        return adapt(run, built.interface, compiled.captured), None
+
+    def specialize(self, sizes: Mapping[str, int], compiled: "Bindable") -> None:
+        """Serves the calls in which symbols have these values by a program of their own from now on."""
+        self.specialized[frozenset(sizes.items())] = compiled
+        for key in self.programs():
+            if sizes.items() <= dict(zip(self._names, key, strict=True)).items():
+                self.forget(key)
+
+    def _bound(self, symbols: Mapping[str, int]) -> "tuple[Built, Bindable]":
+        """Returns the program for these values of its symbols, and what it was made of: that for most of these sizes."""
+        fitting = [(len(sizes), compiled) for sizes, compiled in self.specialized.items() if sizes <= symbols.items()]
+        for compiled in (*(c for _, c in sorted(fitting, key=lambda of: -of[0])), self._narrow):
+            try:
+                return compiled(symbols), compiled
+            except Narrow:
+                continue
+        return self._wide()(symbols), self._wide()
 
 
-class _Bindable:
-    """A program with its interface, for one set of sizes after the other."""
+class Bindable:
+    """A compiled program, bound to one set of sizes after the other.
 
-    def __init__(self, built: "Built") -> None:
-        self._built = built
+    built     the program
+    captured  the tensors that its graph holds
+    load      makes a program with numbers callable
+    """
+
+    def __init__(self, built: "Built", captured: tuple[Tensor, ...], load: Callable[["Built"], Run]) -> None:
+        self.captured, self.load = captured, load
+        self.built = built
         self._program, self._interface = ProgramBinding(built.program), Template(built.interface)
 
     def __call__(self, symbols: Mapping[str, int]) -> "Built":
-        return replace(self._built, program=self._program(symbols), interface=self._interface(symbols))
+        """Returns the program for these values of its symbols. Raises Narrow for sizes that its kernels cannot count."""
+        return replace(self.built, program=self._program(symbols), interface=self._interface(symbols))
 
 
 def sized_program(

@@ -22,7 +22,7 @@ from lamina.runtime.cache import Cache, cache_key
 
 from ..calls.interface import with_outputs
 from ..calls.saved import report, with_strides
-from ..capture.exclusive import COMPILING
+from ..capture.exclusive import BUILDING, COMPILING
 from ..custom.patterns import with_patterns
 from ..custom.substitute import with_kernels
 from ..decompositions.table import table
@@ -33,13 +33,13 @@ from ..rewrites.normalize import Normalized, normalize
 from . import stored
 from .fingerprint import fingerprint
 from .null import Null
-from .sized import SizedProgram, sized_program
+from .sized import Bindable, SizedProgram, sized_program
+from .specialized import compile_apart
 from .stored import Stored
 from .tuning import UNSEEN, Session, choose_kernels, may_choose, tuning_state
 
 if TYPE_CHECKING:
     from torch_mlir import ir
-
 
 ONE_BY_ONE = Options(cuda_graphs=False)
 
@@ -80,6 +80,7 @@ def compile_graph(
         given = options or Options()
         compiled = partial(build, gm, example_inputs, target=target, watch=watch)
         run = sized_program(gm, given, compiled, partial(_captured, gm), lambda of: _loaded(of, given, ()))
+        compile_apart(run, gm, given, partial(_built_apart, target=target, frozen=frozen))
         if listener is not None:
             listener(run)
         return run
@@ -96,6 +97,13 @@ def compile_graph(
     if listener is not None:
         listener(built)
     return adapt(executable, built.interface, _captured(gm, built))
+
+
+def _built_apart(gm: fx.GraphModule, options: Options, target: str | None, frozen: Collection[int]) -> Bindable:
+    """Compiles a graph on another thread, beside one that captures."""
+    with BUILDING, unset_fake_temporarily():
+        built = _build(gm, options, target, None, UNSEEN)
+    return Bindable(built, _captured(gm, built), lambda of: _loaded(of, options, frozen if not is_sized(gm.graph) else ()))
 
 
 def _captured(gm: fx.GraphModule, built: Built) -> tuple[Tensor, ...]:
@@ -123,7 +131,7 @@ def build(
 ) -> Built:
     """Returns the program and code of a graph, from the cache or by compiling it. session: of tuning, where there is something to
     tune."""
-    with COMPILING, unset_fake_temporarily():
+    with COMPILING, BUILDING, unset_fake_temporarily():
         return _build(gm, options or Options(), target, watch, session)
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 from lamina.core.sizes import LEAST
-from lamina.core.sizes.facts import SizeFacts
+from lamina.core.sizes.facts import NamedSizes, SizeFacts, named_sizes, unknown, values_of
 from lamina.core.target import Target
 from lamina.report.at_sizes import AtSizes, GraphAtSizes, Outcome
 
@@ -17,7 +17,7 @@ from ..capture.open_sizes import bounds, place_text, range_text
 from ..compiling.per_size import VARIANTS, PerSize
 from ..compiling.sized import SizedProgram
 from ..compiling.stages import Built
-from ..fx.sizes import source_text, symbol_of
+from ..fx.sizes import source_text, symbols_among
 from .explain_backend import Captured, ExplainBackend, Part
 from .export import split_inputs
 
@@ -32,56 +32,26 @@ def at_sizes(recorder: ExplainBackend, bind: Any, given: Any) -> AtSizes:
     given  example inputs, or sizes
     """
     graphs = recorder.captured
-    if not _are_sizes(given):
+    wanted = named_sizes(given)
+    if wanted is None:
         scope = bind(*split_inputs(given))
         return AtSizes(tuple(_graph(recorder, of, _arguments(recorder, of, scope)) for of in graphs))
     symbols = [_symbols(recorder, of) for of in graphs]
-    known = {name for facts in symbols for fact in facts for name in _names(fact)}
-    wanted = dict(_flat(given))
-    if unknown := sorted(wanted.keys() - known):
-        named = sorted({fact.called or _written(fact.read[0]) for facts in symbols for fact in facts})
-        raise CompileError(f"no size is called {unknown[0]!r}", remedy=f"those that calls vary are {', '.join(named)}")
+    known = [symbol for of_graph in symbols for symbol in of_graph]
+    if names := unknown(wanted, known):
+        named = sorted({symbol.written for symbol in known})
+        raise CompileError(f"no size is called {names[0]!r}", remedy=f"those that calls vary are {', '.join(named)}")
     wished = [_of_sizes(recorder, of, facts, wanted) for of, facts in zip(graphs, symbols, strict=True)]
     return AtSizes(tuple(_graph(recorder, of, arguments) for of, arguments in zip(graphs, wished, strict=True)))
 
 
-def _are_sizes(given: Any) -> bool:
-    def sizes(value: Any) -> bool:
-        return type(value) is int or (isinstance(value, Mapping) and all(type(n) is int for n in value.values()))
-
-    return isinstance(given, Mapping) and all(map(sizes, given.values()))
-
-
-def _flat(given: Mapping[str, Any]) -> Sequence[tuple[str, int]]:
-    """Returns {"batch": 4, "x": {1: 30}} as batch and "x, dimension 1"."""
-    dims = [(name, value.items() if isinstance(value, Mapping) else [(None, value)]) for name, value in given.items()]
-    return [(name if d is None else f"{name}, dimension {d}", size) for name, sizes in dims for d, size in sizes]
-
-
-def _written(place: str) -> str:
-    """Returns "x, dimension 1" as {'x': {1: ...}}."""
-    name, _, d = place.partition(", dimension ")
-    return f"{{{name!r}: {{{d}: ...}}}}" if d else name
-
-
-def _names(fact: SizeFacts) -> tuple[str, ...]:
-    return (fact.name, *fact.read, *filter(None, (fact.called,)))
-
-
 def _symbols(recorder: ExplainBackend, of: Captured) -> list[SizeFacts]:
-    sizes = [n for v in of.values for n in (v.shape if isinstance(v, Tensor) else (v,)) if isinstance(n, torch.SymInt)]
-    facts = {str(n): recorder.named(symbol_of(n)) for n in sizes if n.node.expr.is_Symbol and n.node.has_hint()}
-    return list(facts.values())
+    return [recorder.named(symbol) for symbol in symbols_among(of.values)]
 
 
-def _of_sizes(recorder: ExplainBackend, of: Captured, facts: Sequence[SizeFacts], wanted: Mapping[str, int]) -> Arguments:
+def _of_sizes(recorder: ExplainBackend, of: Captured, symbols: Sequence[SizeFacts], wanted: NamedSizes) -> Arguments:
     """Returns arguments of the wanted sizes; symbols that are not named have those of the first call."""
-    values: dict[str, int] = {}
-    for fact in facts:
-        asked = {name: wanted[name] for name in _names(fact) if name in wanted}
-        if len(set(asked.values())) > 1:
-            raise ValueError(f"these are one size: {', '.join(f'{name} = {size}' for name, size in asked.items())}")
-        values[fact.name] = next(iter(asked.values()), fact.typical)
+    values = {symbol.name: symbol.typical for symbol in symbols} | values_of(wanted, symbols)
 
     def value(size: Any) -> int:
         if not isinstance(size, torch.SymInt):

@@ -1,6 +1,7 @@
 """Implements the torch.compile backend: `torch.compile(model, backend="lamina")`."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from ..calls.padded import leave_room
 from ..calls.saved import release, take_strides
 from ..capture.whole import interpolation_whole
 from ..compiling.per_size import per_size
+from ..compiling.specialized import at_sizes
 from ..compiling.split import compile_graph
 from ..custom.substitute import with_kernels, with_registered
 from ..decompositions.table import table
@@ -26,7 +28,9 @@ from ..fx.random_bits import recompute_from_seeds
 from ..fx.rewriter import copied
 from ..rewrites.branches import any_layout
 from ..rewrites.instance_norms import open_instance_norms
+from ..rewrites.numbers import keep_floats
 from .backend_error import passed_on
+from .specialize import for_captured, specialization
 
 _MODES: dict[str | None, dict[str, Any]] = {None: {}, "default": {}, "reduce-overhead": {"cuda_graphs": True}}
 
@@ -50,12 +54,20 @@ def backend(
             )
         given = dict(options) if isinstance(options, Mapping) else options
         target = given.pop("target", None) if isinstance(given, dict) else None
-        chosen = with_registered(Options.of(_MODES[mode] or given))
+        chosen = for_captured(with_registered(Options.of(_MODES[mode] or given)), gm)
+        if (sizes := specialization(gm)) is not None:
+            example_inputs = [node.meta["example_value"] for node in gm.graph.find_nodes(op="placeholder")]
+            keep_floats(gm)
 
         def trace(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-            return unwrapped(autograd(gm, inputs, options=chosen, target=target))
+            return unwrapped(autograd(gm, inputs, options=chosen, target=target, compile=partial(_compile_at, sizes)))
 
         return per_size(gm, trace, example_inputs)
+
+
+def _compile_at(sizes: Mapping[str, int] | None, gm: fx.GraphModule, inputs: Sequence[Any], **kwargs: Any) -> Callable[..., Any]:
+    """Compiles a graph for these values of its symbols, where some are given."""
+    return compile_graph(at_sizes(gm, sizes) if sizes else gm, inputs, **kwargs)
 
 
 def autograd(

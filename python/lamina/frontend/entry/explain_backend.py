@@ -24,11 +24,13 @@ from lamina.runtime.recording.graph_status import Status
 from ..capture.size_relations import SizeRelations
 from ..compiling.per_size import VARIANTS, PerSize, per_size
 from ..compiling.sized import BOUND, SizedProgram
+from ..compiling.specialized import finish
 from ..compiling.split import Outside, compile_graph
 from ..compiling.stages import Built, load
 from ..fx.sizes import place_of
 from .backend_error import passed_on
 from .dynamo import autograd
+from .specialize import for_captured
 
 _FUSION = ("lamina-split-reductions", "lamina-fuse")
 """The passes that divide the work into kernels; the first of them sees the graph as it would run without fusion."""
@@ -89,7 +91,9 @@ class ExplainBackend:
         captured = Captured(name, gm)
         self.captured.append(captured)
         compile_one = functools.partial(self.compile, name)
-        trace = functools.partial(autograd, options=self.options, target=self.target, compile=compile_one)
+        trace = functools.partial(
+            autograd, options=for_captured(self.options, gm, self.named), target=self.target, compile=compile_one
+        )
         with passed_on():
             run = per_size(gm, trace, inputs)
         if isinstance(run, PerSize) and run.reason:
@@ -97,7 +101,7 @@ class ExplainBackend:
             self.parts = [part for part in self.parts if part.captured != name]
         return run
 
-    def compile(self, name: str, gm: fx.GraphModule, inputs: Sequence[Any], **_: Any) -> Callable[..., Any]:
+    def compile(self, name: str, gm: fx.GraphModule, inputs: Sequence[Any], *, options: Options, **_: Any) -> Callable[..., Any]:
         """Compiles a forward or a backward graph, and keeps its parts with their ops before fusion."""
         parts: list[Compiled] = []
         before: dict[int, Unfused] = {}
@@ -106,7 +110,7 @@ class ExplainBackend:
             if len(parts) not in before and path.startswith(_FUSION):
                 before[len(parts)] = count(module)
 
-        run = compile_graph(gm, inputs, options=self.options, target=self.target, listener=parts.append, watch=watch)
+        run = compile_graph(gm, inputs, options=options, target=self.target, listener=parts.append, watch=watch)
         whole = name + (" backward" if any(n.op == "placeholder" and n.name.startswith("tangents") for n in gm.graph.nodes) else "")
         for i, part in enumerate(parts):
             named = f"{whole}, part {i + 1} of {len(parts)}" if len(parts) > 1 else whole
@@ -129,6 +133,7 @@ class ExplainBackend:
 
     def graphs(self, measure: bool) -> Iterator[Graph]:
         """Yields the report of each part."""
+        finish()
         for part in self.parts:
             program = part.program
             built = program.typical() if isinstance(program, SizedProgram) else program
@@ -161,12 +166,14 @@ class ExplainBackend:
             status,
             choices=built.choices,
             tune=self.options.tune,
-            sized=None if sized is None else sized.built.program,
+            sized=None if sized is None else sized.made_of(built).program,
         )
         captured = next(c for c in self.captured if c.name == part.captured)
         found = replace(found, conditions=captured.relations.conditions(self.place))
         if sized is not None:
-            return replace(found, symbols=tuple(map(self.named, sized.symbols)), bound=len(sized.programs()), kept=BOUND)
+            symbols = {symbol.name: self.named(symbol) for symbol in sized.symbols}
+            named = tuple({symbols[name].written: size for name, size in sorted(sizes)} for sizes in sized.specialized)
+            return replace(found, symbols=tuple(symbols.values()), bound=len(sized.programs()), kept=BOUND, specialized=named)
         if captured.per_size is not None:
             run = captured.per_size
             return replace(found, per_size=run.reason, bound=len(run.variants), kept=VARIANTS)

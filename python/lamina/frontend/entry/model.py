@@ -11,6 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 from lamina.core.options import Options
+from lamina.core.sizes import LEAST
 
 from ..capture.as_module import StandIn, as_module, signature_of
 from ..capture.exclusive import COMPILING
@@ -18,6 +19,7 @@ from ..capture.module_state import ModuleState, autocast_state, has_global_hooks
 from ..capture.open_sizes import OpenSizes
 from ..capture.trace import trace
 from .arguments import Arguments, made
+from .specialize import examples
 from .variant import Variant
 from .variant_sizes import VariantSizes
 
@@ -74,8 +76,12 @@ class CompiledModel(StandIn):
         with COMPILING, torch.set_grad_enabled(torch.is_grad_enabled() and (trains or not owns)):
             leaves = self._arguments.flatten(args, kwargs)
             self._arguments.checked(leaves)
-            self._current = self._variant(self._arguments, leaves)
-            self._current.prepare([leaves[i] for i in self._arguments.tensors])
+            self._arguments.open.check_named(options.specialize)
+            # No program for other sizes can serve in the place of those for 0 and 1.
+            ahead = [dict(wanted) for wanted in options.specialize if any(size < LEAST for _, size in wanted)]
+            for given in (*(examples(leaves, self._arguments.names, self._arguments.open, sizes) for sizes in ahead), leaves):
+                self._current = self._variant(self._arguments, given)
+                self._current.prepare([given[i] for i in self._arguments.tensors])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Computes the model by the variant for these arguments, which is compiled if it is new."""

@@ -29,6 +29,7 @@ from ..rewrites.numbers import faked, symbolic
 from .arguments import Arguments
 from .binding import Binding
 from .dynamo import autograd
+from .specialize import for_traced
 from .variant_sizes import VariantSizes
 
 _requires_grad = operator.attrgetter("requires_grad")
@@ -72,6 +73,10 @@ class Variant:
         self._mutated: tuple[int | None, ...] = ()
         self._everything = Binding(traced.slots, traced.constants)
         self._binding = self._everything
+        if self._relations is not None and options.specialize:
+            names = self._everything.calls([arguments.names[i] for i in arguments.tensors])
+            fixed = {name: size for of, d, size in sizes.fixed for name in arguments.open.names(of, d)}
+            self._options = for_traced(options, arguments.open, self._relations, names, fixed)
         self._by_autograd: dict[Hashable, Run] = {}
         self._writes = _writes_to_arguments(traced.program.graph_module.graph)
         self._views = returned_views(traced.program.graph)

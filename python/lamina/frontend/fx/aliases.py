@@ -277,8 +277,7 @@ def view_of(graph: fx.Graph, base: fx.Node, held: Tensor, value: Tensor) -> fx.N
     node = flip(base, held.is_conj(), held.is_neg())
     ratio = max(1, value.element_size() // held.element_size())
     extent = 1 + sum((n - 1) * stride for n, stride in zip(held.shape, held.stride(), strict=True))
-    node = call(aten.as_strided.default, node, [extent // ratio * ratio], [1], first)
-    node = call(aten.view.dtype, node, value.dtype)
+    node = call(aten.view.dtype, call(aten.as_strided.default, node, [extent // ratio * ratio], [1], first), value.dtype)
     start = node.meta["val"].storage_offset() + offset
     return flip(call(aten.as_strided.default, node, shape, strides, start), value.is_conj(), value.is_neg())
 

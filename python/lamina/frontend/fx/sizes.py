@@ -3,8 +3,8 @@
 import math
 import re
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -93,17 +93,26 @@ def _symbolic(graph: fx.Graph) -> list[torch.SymInt]:
 def raw_sizes() -> Iterator[None]:
     """Silences torch 2.13's warning of symbolic sizes among the arguments of a node, which later stages read there."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Raw Sym", category=UserWarning)
+        silence_raw_sizes()
         yield
+
+
+def silence_raw_sizes() -> None:
+    """Silences it from now on: another thread cannot do so for a while, as warnings.catch_warnings is for all threads."""
+    warnings.filterwarnings("ignore", message="Raw Sym", category=UserWarning)
 
 
 @contextmanager
 def unguarded(graph: fx.Graph) -> Iterator[None]:
     """Raises for a comparison of sizes in its body that would add a guard: it would compile for some sizes only."""
-    env = next((size.node.shape_env for size in _symbolic(graph)), None)
-    refused = nullcontext() if env is None else getattr(env, "error_on_new_guards", partial(_no_new_guards, env))()
-    with raw_sizes(), refused:
+    with raw_sizes(), guards_refused(graph):
         yield
+
+
+def guards_refused(graph: fx.Graph) -> AbstractContextManager[None]:
+    """Returns a context that raises for new guards on the sizes of a graph's arguments."""
+    env = next((size.node.shape_env for size in _symbolic(graph)), None)
+    return nullcontext() if env is None else getattr(env, "error_on_new_guards", partial(_no_new_guards, env))()  # type: ignore[no-any-return]
 
 
 @contextmanager
@@ -139,6 +148,13 @@ def symbol_of(size: torch.SymInt) -> SizeFacts:
     most = int(high) if high is not None and high.is_Integer else None
     factors = [int(mod.args[1]) for mod in env.divisible if env.replace(mod.args[0]) == expr and mod.args[1].is_Integer]
     return SizeFacts(str(expr), int(size.node.hint), int(low), most, tuple(dict.fromkeys(places)), math.lcm(*factors))
+
+
+def symbols_among(values: Sequence[Any]) -> list[SizeFacts]:
+    """Returns what is known of the sizes among the values of a graph's arguments that are one symbol."""
+    sizes = [n for value in values for n in _numbers(value) if isinstance(n, torch.SymInt) and n.node.has_hint()]
+    found = [symbol_of(n) for n in sizes if n.node.shape_env.simplify(n.node.expr).is_Symbol]
+    return list({symbol.name: symbol for symbol in found}.values())
 
 
 def source_text(source: Any) -> str:
@@ -203,8 +219,13 @@ def _converted(expr: sympy.Expr, env: Any) -> SizeLike:
     raise CompileError(f"a size is {expr}, which is no expression that Lamina computes", remedy="report the model's op")
 
 
+def typical_values(env: Any) -> Mapping[sympy.Symbol, sympy.Integer]:
+    """Returns the values of symbols in the call that was traced."""
+    return getattr(env, "backed_var_to_val", None) or env.var_to_val  # type: ignore[no-any-return]
+
+
 def _symbol(symbol: sympy.Symbol, env: Any) -> Size:
-    held = getattr(env, "backed_var_to_val", None) or env.var_to_val
+    held = typical_values(env)
     if symbol not in held:
         raise CompileError(f"the size {symbol} depends on the values of tensors", remedy="see torch.compiler.disable")
     if env.var_to_range[symbol].lower < LEAST:

@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from ..fx.rewriter import replace
-from ..fx.sizes import SYMBOLIC
+from ..fx.sizes import SYMBOLIC, typical_values
 
 
 def inline_sizes(graph: fx.Graph) -> None:
@@ -86,6 +86,13 @@ def specialize(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
     if new := names - TensorifyState.force_specializations:
         TensorifyState.force_specializations |= new
         raise TensorifyScalarRestartAnalysis
+
+
+def keep_floats(gm: fx.GraphModule) -> None:
+    """Has torch take a graph's floats as they are, where Dynamo compiles again what it has captured: it cannot start anew."""
+    values = [node.meta.get("example_value") for node in gm.graph.find_nodes(op="placeholder")]
+    held = typical_values(torch._guards.detect_fake_mode(values).shape_env)
+    TensorifyState.force_specializations |= {str(symbol) for symbol, value in held.items() if not value.is_Integer}
 
 
 def _is_attribute(number: fx.Node) -> bool:

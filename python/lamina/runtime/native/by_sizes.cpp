@@ -194,6 +194,22 @@ PyObject *programs(PyObject *self, PyObject *) {
   return found.release().ptr();
 }
 
+// Drops the program kept for some sizes, so that the next call at them binds anew.
+PyObject *forget(PyObject *self, PyObject *sizes) {
+  State *state = reinterpret_cast<Object *>(self)->state;
+  try {
+    nb::object dropped; // freed once the table is whole again
+    if (state)
+      if (auto found = state->targets.find(nb::cast<Key>(nb::handle(sizes))); found != state->targets.end()) {
+        dropped = std::move(found->second.run);
+        state->targets.erase(found);
+      }
+  } catch (const std::exception &) {
+    return PyErr_SetString(PyExc_TypeError, "sizes are a tuple of ints"), nullptr;
+  }
+  Py_RETURN_NONE;
+}
+
 PyMemberDef members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Object, call), READONLY, nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Object, weak), READONLY, nullptr},
@@ -208,6 +224,7 @@ PyGetSetDef fields[] = {
 
 PyMethodDef methods[] = {
     {"programs", programs, METH_NOARGS, "The programs that are kept, by their sizes, as a dict."},
+    {"forget", forget, METH_O, "Drops the program kept for some sizes, so that the next call at them binds anew."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -1,0 +1,166 @@
+"""Compiles programs whose sizes are constants for the sets of sizes that Options.specialize names, on a thread of their own.
+
+The thread compiles what has been captured already: it rewrites the FX graph for the sizes, and holds the lock for MLIR alone, so
+that calls of the program for all sizes, and captures of other graphs, go on beside it.
+"""
+
+import copy
+import threading
+import warnings
+import weakref
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import sympy
+import torch
+from torch import Tensor, fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.sym_node import SymNode
+
+from lamina.core.options import Options
+
+from ..fx.aliases import storage
+from ..fx.rewriter import copied
+from ..fx.sizes import guards_refused, silence_raw_sizes, typical_values
+from ..rewrites.numbers import inline_sizes
+from .sized import Bindable, SizedProgram
+
+_MEASURED = ("quick", "full")
+
+Build = Callable[[fx.GraphModule, Options], Bindable]
+
+
+class _Worker:
+    """Runs tasks one after the other on a thread, which ends when there are none left, or with the main thread."""
+
+    def __init__(self) -> None:
+        self._tasks: deque[Callable[[], None]] = deque()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def add(self, task: Callable[[], None]) -> None:
+        with self._lock:
+            self._tasks.append(task)
+            if self._thread is None or not self._thread.is_alive():  # in a forked process it is not
+                self._thread = threading.Thread(target=self._run, name="lamina-specialize")
+                self._thread.start()
+
+    def _run(self) -> None:
+        while threading.main_thread().is_alive():
+            with self._lock:
+                if not self._tasks:
+                    self._thread = None
+                    return
+                task = self._tasks.popleft()
+            task()
+
+    def finish(self) -> None:
+        """Waits until all tasks are done."""
+        while (thread := self._thread) is not None:
+            thread.join()
+
+
+_WORKER = _Worker()
+
+
+def finish() -> None:
+    """Waits until the programs that Options.specialize has asked for are compiled."""
+    _WORKER.finish()
+
+
+def compile_apart(program: SizedProgram, gm: fx.GraphModule, options: Options, build: Build) -> None:
+    """Has programs compiled for the sets of sizes in `options.specialize`, by symbol, as far as the graph has these symbols."""
+    found = {tuple((name, size) for name, size in wanted if name in program.sources) for wanted in options.specialize}
+    owner = weakref.ref(program)
+    for sizes in sorted(found - {()}):
+        silence_raw_sizes()
+        # Measurements beside running calls would be wrong.
+        chosen = replace(options, specialize=(), tune="cached" if options.tune in _MEASURED else options.tune)
+        _WORKER.add(partial(_compile, owner, gm, dict(sizes), chosen, build))
+
+
+def _compile(
+    owner: "weakref.ref[SizedProgram]", gm: fx.GraphModule, sizes: Mapping[str, int], options: Options, build: Build
+) -> None:
+    if owner() is None:
+        return
+    try:
+        graph = at_sizes(gm, sizes)
+        with guards_refused(graph.graph):
+            compiled = build(graph, options)
+    except Exception as error:  # the program for all sizes goes on serving
+        told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+        warnings.warn(f"lamina compiled no program for {told}: {error}", stacklevel=1)
+        return
+    if (program := owner()) is not None:
+        program.specialize(sizes, compiled)
+
+
+def at_sizes(gm: fx.GraphModule, sizes: Mapping[str, int]) -> fx.GraphModule:
+    """Returns a copy of a functional aten graph in which these symbols are numbers; its arguments stay, also those that are numbers
+    now. Raises NotImplementedError where arguments share memory."""
+    whole = copied(gm)
+    _AtSizes(whole, sizes).run()
+    inline_sizes(whole.graph)
+    whole.recompile()
+    return whole
+
+
+class _AtSizes(fx.Interpreter):
+    """Computes the values of a graph's nodes again, with fake tensors of a mode of their own: the graph's is in use."""
+
+    def __init__(self, gm: fx.GraphModule, sizes: Mapping[str, int]) -> None:
+        super().__init__(gm)
+        values = [node.meta.get("val") for node in gm.graph.find_nodes(op="placeholder")]
+        self._sizes = {sympy.Symbol(name, integer=True, positive=True): size for name, size in sizes.items()}
+        mode = torch._guards.detect_fake_mode(values)
+        self._env = _forked(mode.shape_env)
+        self._mode = FakeTensorMode(shape_env=self._env, allow_non_fake_inputs=True)
+        memory = [storage(value) for value in values if isinstance(value, Tensor)]
+        if len(set(memory)) < len(memory):
+            raise NotImplementedError("arguments share memory")
+        self._arguments = [self._made(value) for value in values]
+
+    def run(self) -> Any:
+        """Computes all nodes."""
+        with self._mode:
+            return super().run(*self._arguments)
+
+    def run_node(self, n: fx.Node) -> Any:
+        """Computes a node, and keeps its value."""
+        n.args, n.kwargs = fx.node.map_aggregate(
+            (n.args, n.kwargs), lambda a: self._number(a) if isinstance(a, torch.SymInt) else a
+        )
+        found = super().run_node(n)
+        if "val" in n.meta:
+            n.meta = {key: value for key, value in n.meta.items() if key != "tensor_meta"} | {"val": found}
+        return found
+
+    def _number(self, size: Any) -> Any:
+        """Returns a size with numbers in place of symbols."""
+        if not isinstance(size, torch.SymInt):
+            return size
+        node = size.node
+        expression = node.shape_env.replace(node.expr).subs(self._sizes)
+        if expression.is_Integer:
+            return int(expression)
+        return torch.SymInt(SymNode(expression, self._env, int, int(expression.subs(typical_values(self._env)))))
+
+    def _made(self, value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return self._number(value)
+        shape, strides = map(self._number, value.shape), map(self._number, value.stride())
+        with self._mode:
+            return torch.empty_strided([*shape], [*strides], dtype=value.dtype, device=value.device)
+
+
+def _forked(env: Any) -> Any:
+    """Returns a copy of a ShapeEnv: what one thread finds out does not reach the other's."""
+    forked = copy.copy(env)
+    for name, held in vars(env).items():
+        if isinstance(held, dict | list | set):
+            setattr(forked, name, copy.copy(held))
+    return forked
