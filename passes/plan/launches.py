@@ -32,7 +32,8 @@ class Argument:
         if self.symbolic:
             return ir.MemRefType.get([], self.element)
         shape, strides = self.layout.shape, self.layout.strides
-        plain = Layout.row_major(shape).strides == strides
+        # MLIR does not know the strides of a type whose inner sizes are 0.
+        plain = Layout.row_major(shape).strides == strides and 0 not in shape[1:]
         return ir.MemRefType.get(list(shape), self.element, layout=None if plain else ir.StridedLayoutAttr.get(0, list(strides)))
 
 

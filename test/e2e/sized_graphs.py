@@ -17,6 +17,8 @@ Make = Callable[[int, int], tuple[Any, ...]]
 SIZES = ((6, 11), (2, 13), (33, 2), (3, 127), (128, 4), (5, 129), (7, 1000))
 """The first ones are the hints: no two symbols that a graph does not tie have one hint, nor a constant that it names."""
 ONCE, TRAINED = 1, 2
+PARITIES = 4 if torch.__version__ < "2.12" else 1
+"""torch 2.11 asks whether the height and the width of a pool's image are even."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,11 @@ def two(b: int, n: int) -> tuple[Any, ...]:
 
 def images(b: int, _: int) -> tuple[Any, ...]:
     return (x(b, 3, 12, 14),)
+
+
+def areas(b: int, n: int) -> tuple[Any, ...]:
+    """Images of any size, of which each window is inside."""
+    return (x(2, 3, b + 9, n + 9),)
 
 
 def heads(b: int, n: int) -> tuple[Any, ...]:
@@ -159,6 +166,8 @@ GRAPHS: dict[str, Sized] = {
         ),
         lambda b, n: (x(b, 3, 20 + n % 3, 24 + b % 3),),
     ),
+    # a quotient of two numbers is a tensor
+    "divided_size": Sized(lambda a: a * torch.div(a.shape[1], 2, rounding_mode="trunc"), vectors),
     "strided_turned": Sized(lambda a: (a * 2).as_strided(a.shape[::-1], a.stride()[::-1]).exp(), vectors),
     "strided_every_other": Sized(
         lambda a: (a * 2).as_strided((a.shape[0], a.shape[1] // 2), (a.shape[1], 2), 1).sin(), lambda b, n: (x(b, n + 2),)
@@ -205,6 +214,11 @@ GRAPHS: dict[str, Sized] = {
     "sums_of_steps": Sized(lambda a: a[:, :, ::2].exp().mean(-1, keepdim=True).mean((1, 2)), lambda b, n: (x(b, 3, n + 2),)),
     "max_pool": Sized(lambda a: F.max_pool2d(a, 2), images),
     "avg_pool": Sized(lambda a: F.avg_pool2d(a, 2), images),
+    "max_pool_places": Sized(lambda a: F.max_pool2d(a, 3, 2, 1, ceil_mode=True), areas, compiled=PARITIES),
+    "avg_pool_places": Sized(lambda a: F.avg_pool2d(a, 3, 2, 1, ceil_mode=True, count_include_pad=False), areas, compiled=PARITIES),
+    "train_pools": Sized(
+        lambda a: F.avg_pool2d(F.max_pool2d(a, 2), 3, 1, 1, count_include_pad=False), areas, train=True, compiled=2 * PARITIES
+    ),
     # torch itself guards whether a batch has 16 images, from which on oneDNN computes.
     "conv": Sized(lambda a: F.conv2d(a, CONV.weight.to(a.dtype), padding=1).relu(), images, compiled=2),
     "conv_tokens": Sized(lambda a: convolutions(a).flatten(2).transpose(1, 2).softmax(1), images, compiled=2),
@@ -252,11 +266,16 @@ def sweep(graph: Sized, compiled: Callable[..., Any], device: str = "cpu") -> No
             if not isinstance(theirs, Tensor):
                 assert mine == theirs and type(mine) is type(theirs)
                 continue
-            assert mine.shape == theirs.shape and mine.dtype == theirs.dtype
             assert mine.stride() == theirs.stride() or mine.numel() < 2, f"strides at {sizes}"
-            if not mine.numel():
-                continue
-            off = (mine.double() - want.double()).abs().max()
-            of_eager = (theirs.double() - want.double()).abs().max()
-            bound = 1e-2 if theirs.dtype == torch.bfloat16 else 3e-6
-            assert off <= 4 * of_eager + bound * max(1, want.double().abs().max()), f"off by {off:.1e} at {sizes}"
+            precise_enough(mine, theirs, want, f"at {sizes}")
+
+
+def precise_enough(mine: Tensor, theirs: Tensor, want: Tensor, told: str) -> None:
+    """Compares a result and eager's with f64."""
+    assert mine.shape == theirs.shape and mine.dtype == theirs.dtype, told
+    if not mine.numel():
+        return
+    off = (mine.double() - want.double()).abs().max()
+    of_eager = (theirs.double() - want.double()).abs().max()
+    bound = 1e-2 if theirs.dtype == torch.bfloat16 else 3e-6
+    assert off <= 4 * of_eager + bound * max(1, want.double().abs().max()), f"off by {off:.1e} {told}"

@@ -125,3 +125,14 @@ func.func private @row_maximum(%x: tensor<64x96xf32>) -> tensor<64xf32> attribut
   } -> tensor<64xf32>
   return %r : tensor<64xf32>
 }
+
+// A result without elements has strides that LLVM's bare pointers can be made of.
+// CHECK-LABEL: func.func private @empty
+// CHECK-SAME: memref<1x0xf32, strided<[1, 1]>>
+// CHECK-SAME: tile.grid = 0
+func.func private @empty() -> tensor<1x0xf32> attributes {graph.kernel} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<1x0xf32>
+  %r = linalg.fill ins(%zero : f32) outs(%e : tensor<1x0xf32>) -> tensor<1x0xf32>
+  return %r : tensor<1x0xf32>
+}

@@ -48,16 +48,19 @@ class _Window:
     def _extent(self, i: int, ceil: bool) -> int:
         span = self.size[i] + 2 * self.pad[i] - self.dilation[i] * (self.kernel[i] - 1) - 1
         n = (span + (self.stride[i] - 1 if ceil else 0)) // self.stride[i] + 1
-        if ceil and (n - 1) * self.stride[i] >= self.size[i] + self.pad[i]:
+        may_start_outside = self.pad[i] + self.stride[i] >= self.dilation[i] * (self.kernel[i] - 1) + 2
+        if ceil and may_start_outside and (n - 1) * self.stride[i] >= self.size[i] + self.pad[i]:
             n -= 1
         return n
 
     def padded(self, x: Tensor, value: float) -> Tensor:
-        """Returns `x`, padded for every tap."""
+        """Returns `x`, padded for every tap; where a size is symbolic, for the most that taps may read at any size."""
         widths: list[int] = []
         for i in reversed(range(len(self.size))):
             reach = (self.out[i] - 1) * self.stride[i] + self.dilation[i] * (self.kernel[i] - 1) + 1
-            widths += [self.pad[i], max(reach - self.size[i] - self.pad[i], 0)]
+            after = reach - self.size[i] - self.pad[i]
+            most = self.pad[i] + self.ceil * (self.stride[i] - 1)
+            widths += [self.pad[i], max(after, 0) if isinstance(after, int) else most]
         return torch.constant_pad_nd(x, widths, value) if any(widths) else x
 
     def tap(self, padded: Tensor, at: Sequence[int]) -> Tensor:
@@ -120,10 +123,15 @@ class _Window:
         assert number is not None
         return number.to(torch.int8)
 
-    def counts(self, i: int, include: bool) -> list[int]:
-        """Returns how many elements each window of dimension `i` averages over; one number where it is the same for all."""
+    def counts(self, i: int, include: bool, device: torch.device) -> list[int] | Tensor:
+        """Returns how many elements each window of dimension `i` averages over: one number where it is the same for all, and a
+        tensor where the dimension is symbolic."""
         if not self.ceil and (include or not self.pad[i]):
             return [self.kernel[i]]
+        if not isinstance(self.out[i], int):
+            first = torch.arange(self.out[i], device=device) * self.stride[i] - self.pad[i]
+            after = torch.minimum(first + self.kernel[i], torch.full((), self.size[i] + include * self.pad[i], device=device))
+            return after - (first if include else first.clamp(min=0))
         found = []
         for n in range(self.out[i]):
             start = n * self.stride[i] - self.pad[i]
@@ -234,10 +242,11 @@ def _averaged(window: _Window, total: Tensor, count_include_pad: bool, divisor: 
     """Divides the windows' sums by how many elements each counts, or by `divisor`."""
     if divisor is not None:
         return total / divisor
-    counts = [window.counts(i, count_include_pad) for i in range(len(window.size))]
-    if all(len(set(c)) == 1 for c in counts):
+    counts = [window.counts(i, count_include_pad, total.device) for i in range(len(window.size))]
+    if all(isinstance(c, list) and len(set(c)) == 1 for c in counts):
         return total / math.prod(c[0] for c in counts)
-    over, *rest = (window.along(_piecewise(c, total), i) for i, c in enumerate(counts))
+    parts = (c.to(total.dtype) if isinstance(c, Tensor) else _piecewise(c, total) for c in counts)
+    over, *rest = (window.along(part, i) for i, part in enumerate(parts))
     for one in rest:
         over = over * one
     return total / over
