@@ -117,6 +117,13 @@ def parts_of_a_projection(a: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(b, n, 16)
 
 
+def blocks(a: Tensor, length: int = 8) -> Tensor:
+    """Attention within blocks: rows are padded to a multiple of a number, an argument that is no size."""
+    padded = F.pad(a, (0, 0, 0, -a.shape[1] % length))
+    taken = padded.view(a.shape[0], padded.shape[1] // length, length, a.shape[2])
+    return (taken @ taken.transpose(-1, -2)).softmax(-1).flatten(1, 2)[:, : a.shape[1]] * 2
+
+
 def convolutions(a: Tensor) -> Tensor:
     return F.conv2d(F.conv2d(a, CONV.weight.to(a.dtype)).relu(), POINTWISE.weight.to(a.dtype)).tanh()
 
@@ -168,6 +175,8 @@ GRAPHS: dict[str, Sized] = {
     ),
     # a quotient of two numbers is a tensor
     "divided_size": Sized(lambda a: a * torch.div(a.shape[1], 2, rounding_mode="trunc"), vectors),
+    # torch guards on there being one block, and on how many where their number is not told from their length
+    "blocks_of_rows": Sized(blocks, rows, compiled=3),
     "strided_turned": Sized(lambda a: (a * 2).as_strided(a.shape[::-1], a.stride()[::-1]).exp(), vectors),
     "strided_every_other": Sized(
         lambda a: (a * 2).as_strided((a.shape[0], a.shape[1] // 2), (a.shape[1], 2), 1).sin(), lambda b, n: (x(b, n + 2),)

@@ -26,6 +26,7 @@ from lamina.core.sizes import (
     symbols_of,
     typical,
 )  # fmt: skip
+from lamina.core.sizes.solved import replaced, solved
 
 HINTS = {"s0": 8, "s1": 128, "s2": 3}
 A, B, C = (Size.of(name, hint) for name, hint in HINTS.items())
@@ -236,3 +237,22 @@ def test_texts_that_are_no_sizes(text: str) -> None:
 def test_data_that_are_no_sizes(data: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         size_from_json(data)
+
+
+def test_what_is_rounded_up_is_a_multiple() -> None:
+    s = parse("s0~12")
+    for padded, by in ((s + -s % 128, 128), (s + (7 - s % 7) % 7, 7), (s - s % 16, 16)):
+        assert padded % by == 0 and by * (padded // by) == padded
+        assert [evaluate(padded, {"s0": n}) % by for n in (2, 13, 127, 4097)] == [0] * 4
+    assert at_most(128, s + -s % 128) and at_most(s, s + (7 - s % 7) % 7)
+    assert at_most(0, s % 16) and below(s % 16, 16)
+
+
+def test_guards_fix_quotients() -> None:
+    patches = (parse("s0~224") - 16) // 16 + 1
+    for equation in (patches - 14, patches * patches - 196, 3 * patches * patches + patches - 602):
+        known = solved(equation)
+        assert replaced(patches * 8 + 1, known) == 113 and replaced(patches // 2 + parse("s1~3"), known) == parse("s1~3 + 7")
+    below_zero = parse("s0~12") // 4 - 5
+    assert solved(below_zero * below_zero - 4) == {}  # 3 and 7 are solutions
+    assert solved(parse("s0~12 + s0~12//4 - 15")) == {} and solved(3) == {}

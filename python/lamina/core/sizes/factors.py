@@ -96,20 +96,22 @@ def _bounding(f: Opaque, *, from_below: bool) -> Iterator[tuple[int, Any]]:
 
 @lru_cache(4096)
 def _bounds(size: Any) -> tuple[float, float]:
-    """Returns bounds of a size: each factor is written as its least value plus something that is not negative."""
+    """Returns bounds of a size: each factor is written as its least value plus something that is not negative, or where it has none
+    as its largest value minus that."""
     if isinstance(size, int):
         return size, size
     total: dict[tuple[Factor, ...], float] = {}
     for factors, k in size.terms:
         parts: dict[tuple[Factor, ...], float] = {(): k}
         for f in factors:
-            low, _ = _range(f)
-            if low == -math.inf:
+            low, high = _range(f)
+            end, sign = (low, 1) if low != -math.inf else (high, -1)
+            if end == math.inf:
                 return -math.inf, math.inf
             grown: dict[tuple[Factor, ...], float] = {}
             for key, v in parts.items():
-                grown[key] = grown.get(key, 0) + v * low
-                grown[product(key, (f,))] = grown.get(product(key, (f,)), 0) + v
+                grown[key] = grown.get(key, 0) + v * end
+                grown[product(key, (f,))] = grown.get(product(key, (f,)), 0) + v * sign
             parts = grown
         for key, v in parts.items():
             total[key] = total.get(key, 0) + v
@@ -132,7 +134,18 @@ def _range(f: Factor) -> tuple[float, float]:
         return max(a, c), max(b, d)
     if f.op == "%":
         return (0, d - 1) if c > 0 else (-math.inf, math.inf)
-    if c <= 0 or a == -math.inf:
+    if c <= 0:
         return -math.inf, math.inf
-    ends = [0 if y == math.inf else x // y for x in (a, b) if x != math.inf for y in (c, d)]
-    return min(0 if a >= 0 and d == math.inf else math.inf, *ends), math.inf if b == math.inf else max(ends)
+    return min(_quotient(a, c), _quotient(a, d)), max(_quotient(b, c), _quotient(b, d))
+
+
+def lower_end(f: Factor) -> float:
+    """Returns the least value of a factor, -inf without one."""
+    return _range(f)[0]
+
+
+def _quotient(a: float, b: float) -> float:
+    """Returns a // b for a positive b, where either may be without limit."""
+    if math.isinf(a):
+        return a
+    return a // b if b != math.inf else 0 if a >= 0 else -1

@@ -49,6 +49,11 @@ class Size(_Number):
             out += "*".join(number + parts)
         return out
 
+    @property
+    def is_opaque(self) -> bool:
+        """Returns whether a quotient, remainder, minimum or maximum is a part of it."""
+        return any(isinstance(f, Opaque) for factors, _ in self.terms for f in factors)
+
     def __hash__(self) -> int:
         return hash(self._text)
 
@@ -181,13 +186,13 @@ def most(*sizes: "SizeLike") -> "SizeLike":
 
 def where_elements(size: "SizeLike", shape: "Sequence[SizeLike]") -> "SizeLike":
     """Returns a stride of a tensor of this shape that has elements: torch counts sizes that may be 0 as max(1, size)."""
-    if isinstance(size, int) or not any(isinstance(f, Opaque) for factors, _ in size.terms for f in factors):
+    if isinstance(size, int) or not size.is_opaque:
         return size
     guarded = {most(1, n): n for n in shape if isinstance(n, Size)}
     out: int | Size = 0
     for factors, k in size.terms:
         part: int | Size = k
-        for f in map(_factor, factors):
+        for f in map(factor_of, factors):
             part = part * guarded.get(f, f)
         out = out + part
     return out
@@ -200,11 +205,12 @@ def chosen(op: str, sizes: "tuple[SizeLike, ...]") -> "SizeLike":
         try:
             out = (min if op == "min" else max)(out, size)
         except Undecided:
-            out = _factor(Opaque(op, out, size))
+            out = factor_of(Opaque(op, out, size))
     return out
 
 
-def _factor(f: Factor) -> Size:
+def factor_of(f: Factor) -> Size:
+    """Returns the size that is one factor."""
     return Size((((f,), 1),))
 
 
@@ -266,7 +272,9 @@ def _divmod(whole: "SizeLike", by: "SizeLike") -> "tuple[SizeLike, SizeLike]":
         return quotient + rest // by, rest % by
     if rest == 0 or (at_most(0, rest) and below(rest, by)):
         return quotient, rest
-    return quotient + _factor(Opaque("//", rest, by)), _factor(Opaque("%", rest, by))
+    part = factor_of(Opaque("//", rest, by))
+    # what is rounded up to a multiple of a number is that number times a quotient: s + -s % 8 == -8 * (-s // 8)
+    return quotient + part, rest - part * by if isinstance(by, int) else factor_of(Opaque("%", rest, by))
 
 
 def _without(f: tuple[Factor, ...], taken: tuple[Factor, ...]) -> tuple[Factor, ...] | None:

@@ -13,7 +13,7 @@ from torch.utils._sympy.printers import PythonPrinter
 
 from lamina.core.sizes.facts import SizeCondition, SizeFacts
 
-from ..fx.sizes import typical_values
+from ..fx.size_expressions import typical_values
 from .open_sizes import place_text, range_text
 from .trace_errors import is_users
 

@@ -24,7 +24,8 @@ from lamina.core.options import Options
 
 from ..fx.aliases import storage
 from ..fx.rewriter import copied
-from ..fx.sizes import guards_refused, silence_raw_sizes, typical_values
+from ..fx.size_expressions import typical_values
+from ..fx.sizes import guards_refused, silence_raw_sizes
 from ..rewrites.numbers import inline_sizes
 from .sized import Bindable, SizedProgram
 

@@ -111,6 +111,8 @@ def same_elements(node: object) -> fx.Node | None:
     cast = mine.dtype is not other.dtype
     if cast and (name(node) in _RESHAPES or not (mine.dtype.is_floating_point and other.dtype.is_floating_point)):
         return None
+    if not is_sized(mine) or not is_sized(other):
+        return None
     return source if prod(sizes(mine.shape)) == prod(sizes(other.shape)) else None
 
 

@@ -3,22 +3,21 @@
 import math
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
-import sympy
 import torch
 from torch import Tensor, fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
-from torch.utils._sympy import functions
 
 from lamina.core.errors import CompileError
-from lamina.core.sizes import LEAST, Size, SizeLike, least, most
+from lamina.core.sizes import LEAST, SizeLike
 from lamina.core.sizes.facts import SizeFacts
 
-_ROUNDED = (functions.CeilToInt, functions.FloorToInt, functions.TruncToInt)
+from .size_expressions import size_of
+
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -32,7 +31,7 @@ def exact(size: "int | torch.SymInt") -> SizeLike:
         raise CompileError(f"the size {size} depends on the values of tensors", remedy="see torch.compiler.disable")
     if statically_known_true(size == node.hint):
         return int(node.hint)
-    return _converted(_fixed(node.shape_env.simplify(node.expr), node.shape_env), node.shape_env)
+    return size_of(node.expr, node.shape_env)
 
 
 def exact_sizes(sizes: Sequence[Any]) -> tuple[SizeLike, ...]:
@@ -43,6 +42,15 @@ def exact_sizes(sizes: Sequence[Any]) -> tuple[SizeLike, ...]:
 def is_open(value: Any) -> bool:
     """Returns whether a value is symbolic, or a tensor with a symbol among its sizes, strides or offset."""
     return any(isinstance(n, SYMBOLIC) for n in _numbers(value))
+
+
+def may_be_no_size(value: Any) -> bool:
+    """Returns whether a value is a symbol of an int that each call decides, and that may be less than a size that is a symbol."""
+    if not isinstance(value, torch.SymInt) or not value.node.has_hint() or not value.node.expr.is_Symbol:
+        return False
+    env = value.node.shape_env
+    known = env.var_to_range.get(env.simplify(value.node.expr))
+    return known is not None and bool(known.lower < LEAST)
 
 
 def elements(value: Tensor) -> SizeLike:
@@ -170,64 +178,3 @@ def place_of(source: Any) -> str:
         return text
     name, rest, kind, dim = found.groups()
     return name + rest + ({None: "", "size": f", dimension {dim}", "stride": f", stride of dimension {dim}"}[kind])
-
-
-def _fixed(expr: sympy.Expr, env: Any) -> sympy.Expr:
-    """Replaces quotients of sizes that a guard sets equal to a number, as in a model with an embedding of each patch of an image:
-    ((s53 - 16)//16) + 1 == 14."""
-    known: dict[sympy.Expr, sympy.Expr] = {}
-    for guard in env.guards if expr.has(functions.FloorDiv) else ():
-        if isinstance(guard.expr, sympy.Eq) and guard.expr.rhs.is_Integer:
-            number, rest = guard.expr.lhs.as_coeff_Add()
-            factor, term = rest.as_coeff_Mul()
-            if not term.is_Symbol:
-                known[term.xreplace(known)] = (guard.expr.rhs - number) / factor
-    return expr.xreplace(known) if known else expr
-
-
-def _converted(expr: sympy.Expr, env: Any) -> SizeLike:
-    if expr.is_Integer:
-        return int(expr)
-    if expr.is_Symbol:
-        return _symbol(expr, env)
-    args = [_converted(a, env) for a in expr.args] if not isinstance(expr, (sympy.Pow, *_ROUNDED)) else []
-    if isinstance(expr, sympy.Add):
-        return sum(args)
-    if isinstance(expr, sympy.Mul):
-        out: SizeLike = 1
-        for a in args:
-            out = out * a
-        return out
-    if isinstance(expr, sympy.Pow) and expr.exp.is_Integer and expr.exp > 0:
-        base, out = _converted(expr.base, env), 1
-        for _ in range(int(expr.exp)):
-            out = out * base
-        return out
-    if isinstance(expr, _ROUNDED) and isinstance(expr.args[0], functions.IntTrueDiv):
-        over, by = (_converted(a, env) for a in expr.args[0].args)
-        return -(-over // by) if isinstance(expr, functions.CeilToInt) else over // by  # sizes are not negative
-    if isinstance(expr, functions.FloorDiv | functions.CleanDiv | functions.IntTrueDiv):  # as a size, each is whole
-        return args[0] // args[1]
-    if isinstance(expr, functions.Mod | functions.PythonMod):
-        return args[0] % args[1]
-    if isinstance(expr, functions.Max | sympy.Max):
-        return most(*args)
-    if isinstance(expr, functions.Min | sympy.Min):
-        return least(*args)
-    if isinstance(expr, functions.Identity):
-        return args[0]
-    raise CompileError(f"a size is {expr}, which is no expression that Lamina computes", remedy="report the model's op")
-
-
-def typical_values(env: Any) -> Mapping[sympy.Symbol, sympy.Integer]:
-    """Returns the values of symbols in the call that was traced."""
-    return getattr(env, "backed_var_to_val", None) or env.var_to_val  # type: ignore[no-any-return]
-
-
-def _symbol(symbol: sympy.Symbol, env: Any) -> Size:
-    held = typical_values(env)
-    if symbol not in held:
-        raise CompileError(f"the size {symbol} depends on the values of tensors", remedy="see torch.compiler.disable")
-    if env.var_to_range[symbol].lower < LEAST:
-        raise CompileError(f"{symbol} may be less than {LEAST}", remedy="pass it as a tensor")
-    return Size.of(str(symbol), int(held[symbol]))

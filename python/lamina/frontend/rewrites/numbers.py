@@ -20,7 +20,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from ..fx.rewriter import replace
-from ..fx.sizes import SYMBOLIC, typical_values
+from ..fx.size_expressions import typical_values
+from ..fx.sizes import SYMBOLIC
 
 
 def inline_sizes(graph: fx.Graph) -> None:

@@ -1,0 +1,88 @@
+"""Converts torch's expressions of sizes (sympy) to Lamina's."""
+
+from collections.abc import Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import sympy
+from torch.utils._sympy import functions
+
+from lamina.core.errors import CompileError
+from lamina.core.sizes import LEAST, Size, SizeLike, least, most
+from lamina.core.sizes.solved import Solved, replaced, solved
+
+_ROUNDED = (functions.CeilToInt, functions.FloorToInt, functions.TruncToInt)
+
+
+def size_of(expr: sympy.Expr, env: Any) -> SizeLike:
+    """Returns an expression of a ShapeEnv's symbols as a size: a number where the guards that stand fix it. Raises CompileError for
+    a symbol that may be 0 or 1, or that has no value yet, and for an expression of another kind."""
+    size = _converted(env.simplify(expr), env)
+    return replaced(size, _fixed(env)) if isinstance(size, Size) and size.is_opaque else size
+
+
+_FIXED: WeakKeyDictionary[Any, tuple[int, Solved]] = WeakKeyDictionary()
+"""How many guards of each ShapeEnv are read, and what they fix."""
+
+
+def _fixed(env: Any) -> Solved:
+    """Returns the quotients, remainders and so on that guards set equal to numbers. A model with an embedding of each patch of an
+    image, for one, has torch compare ((s53 - 16)//16) + 1 with 14."""
+    read, known = _FIXED.get(env, (0, {}))
+    for guard in env.guards[read:]:
+        if isinstance(guard.expr, sympy.Eq) and guard.expr.rhs.is_Integer:
+            try:
+                difference = replaced(_converted(guard.expr.lhs, env), known) - int(guard.expr.rhs)
+            except CompileError:
+                continue
+            known = known | solved(difference)
+    _FIXED[env] = len(env.guards), known
+    return known
+
+
+def _converted(expr: sympy.Expr, env: Any) -> SizeLike:
+    if expr.is_Integer:
+        return int(expr)
+    if expr.is_Symbol:
+        return _symbol(expr, env)
+    args = [_converted(a, env) for a in expr.args] if not isinstance(expr, (sympy.Pow, *_ROUNDED)) else []
+    if isinstance(expr, sympy.Add):
+        return sum(args)
+    if isinstance(expr, sympy.Mul):
+        out: SizeLike = 1
+        for a in args:
+            out = out * a
+        return out
+    if isinstance(expr, sympy.Pow) and expr.exp.is_Integer and expr.exp > 0:
+        base, out = _converted(expr.base, env), 1
+        for _ in range(int(expr.exp)):
+            out = out * base
+        return out
+    if isinstance(expr, _ROUNDED) and isinstance(expr.args[0], functions.IntTrueDiv):
+        over, by = (_converted(a, env) for a in expr.args[0].args)
+        return -(-over // by) if isinstance(expr, functions.CeilToInt) else over // by  # sizes are not negative
+    if isinstance(expr, functions.FloorDiv | functions.CleanDiv | functions.IntTrueDiv):  # as a size, each is whole
+        return args[0] // args[1]
+    if isinstance(expr, functions.Mod | functions.PythonMod):
+        return args[0] % args[1]
+    if isinstance(expr, functions.Max | sympy.Max):
+        return most(*args)
+    if isinstance(expr, functions.Min | sympy.Min):
+        return least(*args)
+    if isinstance(expr, functions.Identity):
+        return args[0]
+    raise CompileError(f"a size is {expr}, which is no expression that Lamina computes", remedy="report the model's op")
+
+
+def typical_values(env: Any) -> Mapping[sympy.Symbol, sympy.Integer]:
+    """Returns the values of symbols in the call that was traced."""
+    return getattr(env, "backed_var_to_val", None) or env.var_to_val  # type: ignore[no-any-return]
+
+
+def _symbol(symbol: sympy.Symbol, env: Any) -> Size:
+    held = typical_values(env)
+    if symbol not in held:
+        raise CompileError(f"the size {symbol} depends on the values of tensors", remedy="see torch.compiler.disable")
+    if env.var_to_range[symbol].lower < LEAST:
+        raise CompileError(f"{symbol} may be less than {LEAST}", remedy="pass it as a tensor")
+    return Size.of(str(symbol), int(held[symbol]))
