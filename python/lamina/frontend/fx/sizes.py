@@ -24,7 +24,7 @@ SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 def exact(size: "int | torch.SymInt") -> SizeLike:
     """Returns a size of a fake tensor: a number where the guards that stand already fix it, else an expression of symbols. Raises
-    CompileError for a symbol that may be 0 or 1, or that has no value yet, and for an expression of another kind."""
+    CompileError for a symbol that may be negative, or that has no value yet, and for an expression of another kind."""
     if not isinstance(size, torch.SymInt):
         return int(size)
     node = size.node
@@ -228,6 +228,7 @@ def _symbol(symbol: sympy.Symbol, env: Any) -> Size:
     held = typical_values(env)
     if symbol not in held:
         raise CompileError(f"the size {symbol} depends on the values of tensors", remedy="see torch.compiler.disable")
-    if env.var_to_range[symbol].lower < LEAST:
-        raise CompileError(f"{symbol} may be less than {LEAST}", remedy="pass it as a tensor")
-    return Size.of(str(symbol), int(held[symbol]))
+    low = env.var_to_range[symbol].lower
+    if low < 0:
+        raise CompileError(f"{symbol} may be negative", remedy="pass it as a tensor")
+    return Size.of(str(symbol), int(held[symbol]), min(int(low), LEAST))
