@@ -1,7 +1,7 @@
 """Describes launches of Lamina's kernels that are written in source: their arguments, constants and grid, from a call's tensors."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,12 +35,14 @@ def launch(
     warps: int = 4,
     stages: int = 1,
     flops: SizeLike = 0,
+    reached: Sequence[SizeLike] = (),
 ) -> dict[str, Any]:
     """Describes the launch for a call by the keys that frontend/fx/kernel_op.py uses, but for `arguments` in place of `call`, and
     `sizes`: the symbolic sizes among the constants, which the arguments call n0, n1, ...
 
     tensors    parameters that are tensors, with the names of the launch's: x0 is its first operand, y0 its first result
     constants  other parameters: numbers, names, sizes and tuples of these; those that the kernel does not have are left out
+    reached    products of sizes that the kernel computes in 32 bits: they are among the sizes, as binding checks these
     """
     given: dict[SizeLike, str] = {}
 
@@ -50,6 +52,8 @@ def launch(
         return given.setdefault(x, f"n{len(given)}") if isinstance(x, Size) else repr(x)
 
     arguments = {**tensors, **{name: shown(x) for name, x in constants.items()}}
+    for size in reached:
+        shown(size)
     said = {"of": dict(call.kwargs)["of"], "arguments": arguments, "grid": (programs, 1, 1), "sizes": tuple(given)}
     return {**said, "warps": warps, "stages": stages, "flops": flops}
 

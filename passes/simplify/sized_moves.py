@@ -31,8 +31,8 @@ def view(type_: ir.RankedTensorType, x: ir.Value, *_: Any) -> ir.Value:
 
 
 def expand(type_: ir.RankedTensorType, x: ir.Value, *_: Any, **__: Any) -> ir.Value:
-    """Expands a broadcast: a generic that reads dimensions of size 1 again."""
-    return spread(x, type_)
+    """Expands a broadcast: a generic that reads dimensions of size 1 again. Without such a dimension it is its operand."""
+    return x if shape_of(x) == sizes_of(type_) else spread(x, type_)
 
 
 def slice_(

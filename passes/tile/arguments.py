@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref
 
-from lamina.core.sizes import Size, SizeLike
+from lamina.core.sizes import Size, SizeLike, at_most, is_symbolic
 
+from ..ir.affine import Affine, Axis
 from ..ir.sizes import KERNEL_SIZES, size_attribute
 from ..plan.launches import Argument
 
@@ -25,6 +26,7 @@ class KernelSizes:
     bits       of a value in memory; with 32, indices may have as many
     spans      elements from the first to the last of each flat memref
     values     the index value of each size, loaded at the start of the block
+    reached    the least and largest positions that the function computes, which need as many bits as sizes do
     """
 
     entry: ir.Block
@@ -32,6 +34,7 @@ class KernelSizes:
     bits: int = 64
     spans: dict[ir.Value, SizeLike] = field(default_factory=dict)
     values: dict[Size, ir.Value] = field(default_factory=dict)
+    reached: dict[Size, None] = field(default_factory=dict)
     _memory: ir.Value | None = None
 
     def value(self, size: Size) -> ir.Value:
@@ -43,6 +46,14 @@ class KernelSizes:
                 place = arith.constant(ir.IndexType.get(), len(self.values))
                 self.values[size] = arith.index_cast(ir.IndexType.get(), memref.load(self._memory, [place]))
         return self.values[size]
+
+    def reach(self, at: Affine) -> None:
+        """Notes that the function computes the index `at`. Indices that were read from memory count as 0: they address memory,
+        whose span is among the sizes."""
+        axes = [(t, c) for t, c in at.terms if isinstance(t, Axis)]
+        if self.bits == 32 and is_symbolic([at.constant, *(n for t, c in axes for n in (t.extent, c))]):
+            low, high = Affine(at.constant, tuple(axes)).bounds()
+            self.reached.update(dict.fromkeys(n for n in (high, -low) if isinstance(n, Size)))
 
     def flat(self, memory: ir.Value) -> ir.Value:
         """Returns an argument as a contiguous memref of rank 1 from its first to its last element."""
@@ -67,9 +78,14 @@ class KernelSizes:
 
     def finish(self, function: ir.Operation) -> None:
         """Gives a function the type and the attribute of its sizes."""
-        if self._memory is None:
+        unknown = [n for n in self.reached if not any(at_most(n, known) for known in (0, *self.values))]
+        largest = [n for n in unknown if not any(n is not other and at_most(n, other) for other in unknown)]
+        sizes = [*self.values, *largest]  # no one reads the last ones, but binding checks all of them
+        if not sizes:
             return
-        self._memory.set_type(self._type(len(self.values)))
+        if self._memory is None:
+            self._memory = self.entry.add_argument(self._type(1), ir.Location.current)
+        self._memory.set_type(self._type(len(sizes)))
         kind = ir.FunctionType.get([a.type for a in self.entry.arguments], [])
         function.attributes["function_type"] = ir.TypeAttr.get(kind)
-        function.attributes[KERNEL_SIZES] = ir.ArrayAttr.get(list(map(size_attribute, self.values)))
+        function.attributes[KERNEL_SIZES] = ir.ArrayAttr.get(list(map(size_attribute, sizes)))

@@ -1,6 +1,6 @@
 """Types of the native runtime (runtime/native/module.cpp)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -62,6 +62,23 @@ class Watch:
 
     def holds(self, arguments: tuple[Any, ...]) -> bool:
         """Whether all is as it was, for a call with these arguments."""
+
+class SeenSizes:
+    """A set of sizes and strides of tensors."""
+
+    def __init__(self, places: Sequence[int], limit: int) -> None:
+        """places  which tensors of a call count
+        limit   how many sets of sizes are kept, before all are dropped
+        """
+
+    def holds(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Whether the sizes and strides of these tensors were added."""
+
+    def add(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Adds the sizes and strides of these tensors."""
+
+    def clear(self) -> None:
+        """Drops all."""
 
 def info() -> dict[str, Any]:
     """What of torch the runtime found and uses."""

@@ -166,6 +166,8 @@ GRAPHS: dict[str, Sized] = {
         ),
         lambda b, n: (x(b, 3, 20 + n % 3, 24 + b % 3),),
     ),
+    # a quotient of two numbers is a tensor
+    "divided_size": Sized(lambda a: a * torch.div(a.shape[1], 2, rounding_mode="trunc"), vectors),
     "strided_turned": Sized(lambda a: (a * 2).as_strided(a.shape[::-1], a.stride()[::-1]).exp(), vectors),
     "strided_every_other": Sized(
         lambda a: (a * 2).as_strided((a.shape[0], a.shape[1] // 2), (a.shape[1], 2), 1).sin(), lambda b, n: (x(b, n + 2),)

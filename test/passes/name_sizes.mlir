@@ -178,3 +178,15 @@ func.func @main(%x: tensor<3x?x?xf32> {graph.sizes = [3, "s0~8", "s0~8 + 1"]}) -
 }
 func.func private @view(tensor<3x?x?xf32>) -> tensor<3x?x?xf32> attributes {
   graph.move = "aten.view.default", graph.args = [unit, [3, {size = "s0~8 + 1"}, {size = "s0~8"}]], graph.kwargs = {}, graph.sizes = [[3, "s0~8 + 1", "s0~8"]]}
+
+// -----
+
+// What matmul expands to the sizes that it has stays as it is.
+// CHECK-LABEL: func.func @main
+// CHECK-NEXT: return %arg0
+func.func @main(%x: tensor<?x?xf32> {graph.sizes = ["s0~8", "s1~128"]}) -> tensor<?x?xf32> {
+  %0 = call @expand(%x) : (tensor<?x?xf32>) -> tensor<?x?xf32>
+  return %0 : tensor<?x?xf32>
+}
+func.func private @expand(tensor<?x?xf32>) -> tensor<?x?xf32> attributes {
+  graph.move = "aten.expand.default", graph.args = [unit, [{size = "s0~8"}, {size = "s1~128"}]], graph.kwargs = {}, graph.sizes = [["s0~8", "s1~128"]]}

@@ -98,3 +98,38 @@ def test_width_of_indices(wide: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     run = torch.compile(lambda x, y: x.t().reshape(-1) + y, backend="lamina", dynamic=True, options=options)
     run(torch.randn(6, 11), torch.randn(66))
     assert ("div.u64" in texts[0] or "rem.u64" in texts[0]) == wide
+
+
+def positions(x: Tensor, y: Tensor) -> Tensor:
+    """Numbers as many elements as x and y have together, in no tensor."""
+    n, m = x.shape[0], y.shape[0]
+    return torch.arange(n * m).view(n, m).remainder(7).sum(1) + x
+
+
+def sums_of_positions(x: Tensor, y: Tensor) -> Tensor:
+    return (torch.arange(x.shape[0])[:, None] * y.shape[0] + torch.arange(y.shape[0])).double().sum(1) + x
+
+
+def draws(x: Tensor, y: Tensor) -> Tensor:
+    """Draws by positions: where these wrapped, numbers would repeat."""
+    return torch.rand(x.shape[0], y.shape[0]).sum(1) + x
+
+
+@pytest.mark.parametrize("kernel", [positions, sums_of_positions, draws])
+def test_positions_that_no_tensor_has_count_too(kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a kernel computes of positions may need 64 bits where no tensor does: the wide variant serves such calls."""
+    texts: list[str] = []
+    to_ptx = NvvmBackend.to_ptx
+
+    def kept(self: NvvmBackend, llvm: str) -> str:
+        texts.append(to_ptx(self, llvm))
+        return texts[-1]
+
+    monkeypatch.setattr(NvvmBackend, "to_ptx", kept)
+    torch._dynamo.reset()
+    run = torch.compile(kernel, backend="lamina", dynamic=True, options={"target": "null:nvvm:sm_90a", "cache": False})
+    run(torch.randn(6), torch.randn(11))
+    run(torch.randn(1 << 14), torch.randn(1 << 15))
+    assert len(texts) == 1 and "mad.lo.s64" not in texts[0]
+    run(torch.randn(1 << 15), torch.randn((1 << 15) + 1))
+    assert len(texts) == 2 and "mad.lo.s64" in texts[1]

@@ -1,5 +1,6 @@
 """Pipeline text, typed options, the registry and running mixed pipelines from Python."""
 
+import re
 import resource
 import subprocess
 import sys
@@ -250,6 +251,13 @@ def test_registered_pass(name: str) -> None:
     assert summary and len(summary) < 130 and "(self" not in summary
     file = name.removeprefix("lamina-").replace("-", "_")
     assert [*ROOT.glob(f"passes/{file}*.mlir"), *ROOT.glob(f"targets/{file}*.mlir")], f"no test/passes/{file}.mlir"
+
+
+@pytest.mark.parametrize("name", registry.PASSES)
+def test_registered_pass_has_a_case_with_symbols(name: str) -> None:
+    """A lit test with symbolic sizes runs it; tests of levels run it too, but do not say so."""
+    texts = [file.read_text() for file in ROOT.glob("passes/*.mlir")]
+    assert any(re.search(r'"[^"]*s0~\d', text) and re.search(rf"RUN:.*\b{name}\b", text) for text in texts)
 
 
 def test_upstream_list_is_that_of_the_toolchain() -> None:

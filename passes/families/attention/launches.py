@@ -14,6 +14,7 @@ from .forward import FORWARD, SPECIALIZED
 from .launch_operands import Operands
 from .schedules import Backward, Forward, Specialized, Split
 
+_BLOCK = 256  # the most rows or columns of a block, whose places the kernels count in 32 bits
 _ALIGNED = 16  # alignment in bytes of a descriptor's base and strides
 
 
@@ -57,7 +58,7 @@ def _many(call: Call, of: Operands, own: dict[str, Any], programs: SizeLike, war
     seen = least(keys, window or keys)
     flops = 2 * batch * heads * queries * seen * sum(of.elements) // (2 if given["causal"] and not window else 1)
     names = {**of.names(), "out": "y0", "sums": "y1" if asked else "x0"}
-    return launch(call, names, constants, programs, warps, stages, flops)
+    return launch(call, names, constants, programs, warps, stages, flops, _reached(constants))
 
 
 def _split(call: Call) -> dict[str, Any]:
@@ -67,7 +68,9 @@ def _split(call: Call) -> dict[str, Any]:
     constants = {**of.constants, "PARTS": config.parts, "M": power(rows), "N": config.n}
     flops = 2 * batch * heads * queries * keys * sum(of.elements)
     names = {**of.names(), "parts": "y0", "logs": "y1"}
-    return launch(call, names, constants, batch * of.kv_heads * config.parts, config.warps, config.stages, flops)
+    return launch(
+        call, names, constants, batch * of.kv_heads * config.parts, config.warps, config.stages, flops, _reached(constants)
+    )
 
 
 def _join(call: Call) -> dict[str, Any]:
@@ -111,7 +114,14 @@ def _gradients(
     """Describes a launch of the backward pass. products: multiplications for each score."""
     config, (batch, heads, queries, keys) = Backward.read(_schedule(call)), of.scores
     flops = 2 * batch * heads * queries * keys * products // (2 if of.given["causal"] else 1)
-    return launch(call, names, of.constants | constants, programs, config.warps, config.stages, flops)
+    constants = of.constants | constants
+    return launch(call, names, constants, programs, config.warps, config.stages, flops, _reached(constants))
+
+
+def _reached(constants: dict[str, Any]) -> list[SizeLike]:
+    """Returns how far a block reaches along rows and columns, and how far a mask's keys do."""
+    blocks = [_BLOCK * stride for name in ("Q", "K", "V", "OUT", "GRAD") for stride in constants.get(name, ())[2:]]
+    return [*blocks, constants["KEYS"] * constants["MASK"][3]]
 
 
 def _bounds(call: Call) -> dict[str, Any]:

@@ -96,6 +96,7 @@ class Blocks(Scopes):
         """Returns the scalar value of an index; for the vector axis, that of the block's first lane. Terms known in outer scopes
         are added there."""
         at = at.rename(self.merged.rename)
+        self.sizes.reach(at)
         terms = []
         for t, c in at.terms:
             if isinstance(t, Axis):

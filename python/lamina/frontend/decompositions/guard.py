@@ -23,7 +23,7 @@ def guarded(op: torch._ops.OpOverload, decomposition: Callable[..., Any]) -> Cal
     def call(*args: Any, **kwargs: Any) -> Any:
         if any(_is_complex(a) for a in (*args, *kwargs.values())):
             return NotImplemented
-        if takes_tensor and args and isinstance(args[0], int | float):
+        if takes_tensor and args and isinstance(args[0], int | float | torch.SymInt | torch.SymFloat):
             args = (_tensor(args[0], args[1:]), *args[1:])
         return decomposition(*args, **kwargs)
 

@@ -10,6 +10,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import Tensor, fx
 
+from lamina import _native
 from lamina.core.options import Options
 
 from ..calls.returned import returned_views
@@ -63,7 +64,7 @@ class Variant:
         self.arguments = arguments
         self._sizes = sizes
         self._relations = SizeRelations.of(traced.program.graph) if sizes.symbolic else None
-        self._admitted: set[Hashable] = set()
+        self._admitted = _native.SeenSizes(sizes.opened, _ADMITTED)
         self._conditions = 0
         self._state, self._pattern = state, pattern
         self._options, self._target = options, target
@@ -173,16 +174,14 @@ class Variant:
 
     def admits(self, tensors: Sequence[Tensor]) -> bool:
         """Returns whether a call's sizes are known to be served, where some are open."""
-        return self._relations is None or self._sizes.open_shapes(tensors) in self._admitted
+        return self._relations is None or self._admitted.holds(tensors)
 
     def admit(self, tensors: Sequence[Tensor]) -> bool:
         """Returns whether a call's sizes are served, where some are open: see SizeRelations.serve, also for errors."""
         if not self.admits(tensors):
             if not self._serves(tensors):
                 return False
-            if len(self._admitted) >= _ADMITTED:
-                self._admitted.clear()
-            self._admitted.add(self._sizes.open_shapes(tensors))
+            self._admitted.add(tensors)
         return True
 
     def _serves(self, tensors: Sequence[Tensor]) -> bool:

@@ -44,10 +44,6 @@ class VariantSizes:
         """Returns whether tensors of sizes that the variant serves have its layouts."""
         return _layouts(tensors, self.opened) == self.layouts
 
-    def open_shapes(self, tensors: Sequence[Tensor]) -> Hashable:
-        """Returns the sizes and strides of the tensors with symbols, as a key."""
-        return tuple([(tensors[i].shape, tensors[i].stride()) for i in self.opened])
-
 
 def _sizes(form: Arguments, leaves: Sequence[Any], symbolic: Mapping[int, OpenDims]) -> VariantSizes:
     opened = tuple(n for n, i in enumerate(form.tensors) if i in symbolic)

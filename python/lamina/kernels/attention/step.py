@@ -8,6 +8,8 @@ only after the maximum is subtracted: a row of a type's lowest number, times log
 import triton
 import triton.language as tl
 
+from .symbolic import is_far
+
 _LOG2_E = tl.constexpr(1.4426950408889634)
 _LN_2 = tl.constexpr(0.6931471805599453)
 
@@ -100,6 +102,8 @@ def rows_of(
     """Loads rows `at` to at + N of a matrix of these strides and sizes, in a block of D columns; zero outside. EDGE: some rows may
     be outside."""
     i, j = tl.arange(0, N)[:, None], tl.arange(0, D)[None, :]
+    if is_far(ROW, N) or is_far(COLUMN, D):
+        i, j = i.to(tl.int64), j.to(tl.int64)
     places = x + at * tl.full((), ROW, tl.int64) + i * ROW + j * COLUMN
     if EDGE and COLUMNS != D:
         return tl.load(places, mask=(at + i < ROWS) & (j < COLUMNS), other=0.0)

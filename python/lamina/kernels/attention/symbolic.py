@@ -15,3 +15,10 @@ def may_end_inside(size: Any, block: int) -> bool:
 def is_zero(stride: Any) -> bool:
     """Returns whether a stride is known to be zero."""
     return isinstance(stride, int) and stride == 0
+
+
+@constexpr_function  # type: ignore[untyped-decorator]
+def is_far(stride: Any, count: int) -> bool:
+    """Returns whether so many steps of a stride need 64 bits. For a stride that each call decides, binding sees to it that they do
+    not."""
+    return isinstance(stride, int) and stride * count >= 1 << 31

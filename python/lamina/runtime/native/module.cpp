@@ -7,6 +7,7 @@
 #include "product_tiles.h"
 #include "runner.h"
 #include "runner_type.h"
+#include "seen_sizes.h"
 #include "watch.h"
 
 namespace lamina {
@@ -73,6 +74,7 @@ NB_MODULE(_native, m) {
   m.def("set_pack_limit", [](size_t bytes) { pack_memory().limit = bytes; }, nb::arg("bytes"), "Bytes that packed weights may take.");
   m.def("pack_bytes", [] { return pack_memory().used.load(); }, "Bytes that packed weights take.");
   add_watch(m);
+  add_seen_sizes(m);
   m.attr("Runner") = nb::steal(make_runner_type());
   m.attr("BySizes") = nb::steal(make_by_sizes_type());
 }

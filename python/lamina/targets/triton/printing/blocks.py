@@ -38,12 +38,13 @@ class TritonBlocks(Expressions):
         self.arguments = list(function.regions[0].blocks[0].arguments)
         self.config = config_of(function).plain
         self.multiplies = bool(nested(function, "vector.contract"))
-        far = any(is_wide(ir.MemRefType(a.type)) for a in self.arguments) or _counts_far(function)
+        known = function.attributes.get(KERNEL_SIZES)
+        unbounded = known is not None and str(element_of(self.arguments[-1].type)) == "i64"
+        far = unbounded or any(is_wide(ir.MemRefType(a.type)) for a in self.arguments) or _counts_far(function)
         self.wide = far and not self.multiplies
         self.numbers: set[ir.Value] = set()
         self.groups: dict[int, str] = {}
         self.head: list[str] = []
-        known = function.attributes.get(KERNEL_SIZES)
         self.sizes: dict[SizeLike, str] = {} if known is None else dict.fromkeys(read_sizes(known), "")
 
     def _size(self, size: SizeLike) -> str:
