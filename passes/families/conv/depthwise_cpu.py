@@ -43,7 +43,7 @@ class _PlaneConvolution(Convolution):
 
     @property
     def suits(self) -> bool:
-        """Tells whether the kernel can compute it and its result lies row-major."""
+        """Whether the kernel can compute it and its result lies row-major."""
         return self.suits_planes and declared_strides(self.op.results[0]) == row_major(shape_of(self.op.results[0]))
 
     def emit(self, image: ir.Value, weight: ir.Value, *bias: ir.Value) -> ir.Value:

@@ -84,11 +84,11 @@ def tune(
     identity, known = Identity.of_gpu(index), dict[str, Answer]()
     asking, watch, again = seen.get("asking", ignored), seen.get("watch", ignored), seen.get("again", False)
     clock, device = clock or CudaClock(index), torch.device("cuda", index)
-    of = len({one.question.key for one in found})
+    count = len({one.question.key for one in found})
     for one in found:
         question = one.question
         if question.key not in known:
-            asking(question, len(known) + 1, of)
+            asking(question, len(known) + 1, count)
             make = partial(_built, one, device, [], threading.Lock())
             answer = decide(question, identity, store, policy, make, clock=clock, again=again, watch=watch)
             if answer.winner not in question.candidates:

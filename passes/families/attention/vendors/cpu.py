@@ -24,7 +24,7 @@ class CpuKernel(FlashKernel):
         return [0.0, of.causal]
 
     def gradient_arguments(self, of: VendorOperands) -> Sequence[Any]:
-        """Returns the forward pass' results, dropout and causal."""
+        """Returns the forward pass's results, dropout and causal."""
         return [of.out, of.sums, 0.0, of.causal]
 
     def named(self, of: VendorOperands) -> dict[str, Any]:

@@ -41,5 +41,5 @@ class CudnnKernel(VendorKernel):
         return [of.mask, of.sums, 0.0, of.causal, False]
 
     def gradient_arguments(self, of: VendorOperands) -> Sequence[Any]:
-        """Returns the forward pass' results, dropout's state, the mask, no sequences' ends, the lengths, dropout and causal."""
+        """Returns the forward pass's results, dropout's state, the mask, no sequences' ends, the lengths, dropout and causal."""
         return [of.out, of.sums, *of.seeds, of.mask, None, None, *of.lengths, 0.0, of.causal]

@@ -30,5 +30,5 @@ class EfficientKernel(VendorKernel):
         return [of.mask, of.sums, 0.0, of.causal]
 
     def gradient_arguments(self, of: VendorOperands) -> Sequence[Any]:
-        """Returns the mask, the forward pass' results, dropout's state, dropout, the gradients to compute, and causal."""
+        """Returns the mask, the forward pass's results, dropout's state, dropout, the gradients to compute, and causal."""
         return [of.mask, of.out, of.sums, *of.seeds, 0.0, [True, True, True, of.trains], of.causal]

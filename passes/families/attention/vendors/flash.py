@@ -35,5 +35,5 @@ class FlashKernel(VendorKernel):
         return [0.0, of.causal, False]
 
     def gradient_arguments(self, of: VendorOperands) -> Sequence[Any]:
-        """Returns the forward pass' results, no sequences' ends, the lengths, dropout, causal, and dropout's state."""
+        """Returns the forward pass's results, no sequences' ends, the lengths, dropout, causal, and dropout's state."""
         return [of.out, of.sums, None, None, *of.lengths, 0.0, of.causal, *of.seeds]

@@ -150,7 +150,7 @@ class SizedProgram(_native.BySizes):
 
     def specialize(self, sizes: Mapping[str, int], compiled: "Bindable") -> None:
         """Serves the calls in which symbols have these values by a program of their own from now on."""
-        self.specialized[frozenset(sizes.items())] = compiled
+        self.specialized = {**self.specialized, frozenset(sizes.items()): compiled}  # calls may be going through the old one
         for key in self.programs():
             if sizes.items() <= dict(zip(self._names, key, strict=True)).items():
                 self.forget(key)

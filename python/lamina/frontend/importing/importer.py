@@ -35,9 +35,9 @@ from .torch_mlir_workarounds import repair
 from .uniform import fold_comparisons
 
 
-class _Locations(ContextCache):
-    """Gives every op `loc("aten.x"("file.py":line:0))`. A node that came from a decomposed op of the model has that op's name
-    around it: `loc("aten.gelu.default"("aten.erf.default"("file.py":line:0)))`.
+class _TypesAndLocations(ContextCache):
+    """Makes the types of tensors and the locations of ops: `loc("aten.x"("file.py":line:0))`. A node that came from a decomposed op
+    of the model has that op's name around it: `loc("aten.gelu.default"("aten.erf.default"("file.py":line:0)))`.
 
     u64, which torch-mlir lacks, gets the type of i64: it is only passed from call to call (see externs).
     """
@@ -143,7 +143,7 @@ class _Importer(FxImporter):
 
     def __init__(self, ctx: ir.Context, reasons: dict[fx.Node, str]) -> None:
         super().__init__(context=ctx, graph_node_importer_cls=_Nodes, hooks=_Literals())
-        self._cc = _Locations(ctx, py_attr_tracker=self._py_attr_tracker)
+        self._cc = _TypesAndLocations(ctx, py_attr_tracker=self._py_attr_tracker)
         self.reasons = reasons
         self.count = 0
 
