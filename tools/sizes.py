@@ -40,11 +40,14 @@ def main() -> int:
     parser.add_argument("--sizes", type=int, default=8, help="how many pairs of batch and length (default: 8)")
     parser.add_argument("--seed", type=int, help="of the sizes (default: a new one, printed)")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="workloads whose names contain this")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of a CPU; 1: by the thread's CPU time")
     parser.add_argument("--store", action="store_true", help="write docs/figures-sizes-DEVICE.md")
     given = parser.parse_args()
     seed = random.SystemRandom().randrange(1 << 16) if given.seed is None else given.seed
     warnings.filterwarnings("ignore")
-    machine = torch.cuda.get_device_name() if given.device == "cuda" else f"{host().processor}, {host().cores} cores"
+    torch.set_num_threads(given.threads)
+    cores = f"{given.threads} of {host().cores} cores"
+    machine = torch.cuda.get_device_name() if given.device == "cuda" else f"{host().processor}, {cores}"
     lines = ["# Symbolic sizes", "", f"{machine}, torch {torch.__version__}, by `python tools/sizes.py`."]
     for title, header, rows in measured(given, seed):
         table = Table(*header, title=title)

@@ -1,21 +1,41 @@
 """Times workloads compiled once for all sizes beside static compilations, and beside TorchInductor's dynamic ones."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from lamina.tools.benchmarks.timing import Timed, call_by_call, interleaved
+from lamina.tools.benchmarks.timing import Sampler, Timed, call_by_call, in_turns, interleaved
 from lamina.tools.benchmarks.workloads import Workload
 
 SECONDS = 0.6
 """How long a workload's contestants are timed on a GPU."""
+ROUNDS = 11
+"""How often they are called on one thread of a CPU."""
 
 
 def timed(runs: Mapping[str, Callable[[], Any]], device: str) -> Timed:
-    """Returns the median seconds of a call of each, and why others failed."""
-    return call_by_call(runs, SECONDS) if device == "cuda" else interleaved(runs)
+    """Returns the median seconds of a call of each, and why others failed. On a CPU with one thread these are the thread's own
+    seconds, which other load disturbs less than the wall clock's."""
+    if device == "cuda":
+        return call_by_call(runs, SECONDS)
+    if torch.get_num_threads() > 1:
+        return interleaved(runs)
+    return in_turns({name: _own_time(run) for name, run in runs.items()}, ROUNDS)
+
+
+def _own_time(run: Callable[[], Any]) -> Sampler:
+    """Returns what samples the CPU time of a call on this thread. Calls it once before."""
+    run()
+
+    def sample() -> Sequence[float]:
+        start = time.thread_time()
+        run()
+        return [time.thread_time() - start]
+
+    return sample
 
 
 def of_workloads(
