@@ -92,7 +92,8 @@ def _images(op: ir.Operation) -> list[ir.Value]:
 
 def _library_wishes(op: ir.Operation) -> list[tuple[ir.Value, Strides]]:
     if "needs" in op.attributes:
-        return [(v, read_sizes(s)) for v, s in zip(op.operands, ir.ArrayAttr(op.attributes["needs"]), strict=True)]
+        needs = [(v, read_sizes(s)) for v, s in zip(op.operands, ir.ArrayAttr(op.attributes["needs"]), strict=True)]
+        return [(v, strides) for v, strides in needs if Layout.of(shape_of(v), strides).is_injective]
     if images := _images(op):
         return [(image, channels_last(shape_of(image))) for image in images]
     if "prefers" in op.attributes:

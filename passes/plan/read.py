@@ -10,7 +10,7 @@ from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
 from lamina.core.program import ITEM_BYTES
 from lamina.core.sizes import SizeLike
-from lamina.dialects.graph import CALLS, IN_PLACE, KernelOp
+from lamina.dialects.graph import CALLS, IN_PLACE, ExternOp, KernelOp
 from lamina.kernels.library import may_alias, writes_in_place
 
 from ..families.choice import CHOICE
@@ -211,6 +211,8 @@ class _Reader:
         if place.layout.strides == needed.strides:
             return place
         if not needed.is_injective:
+            if user.name == ExternOp.OPERATION_NAME:  # it takes an expanded tensor, and so any
+                return place
             raise CompileError(f"{user.name} needs strides {needed.strides}, whose elements overlap", where=where(user.location))
         return self._copy(value, user, needed)
 

@@ -117,10 +117,10 @@ def parts_of_a_projection(a: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(b, n, 16)
 
 
-def blocks(a: Tensor, length: int = 8) -> Tensor:
-    """Attention within blocks: rows are padded to a multiple of a number, an argument that is no size."""
-    padded = F.pad(a, (0, 0, 0, -a.shape[1] % length))
-    taken = padded.view(a.shape[0], padded.shape[1] // length, length, a.shape[2])
+def blocks(a: Tensor) -> Tensor:
+    """Attention within blocks of eight rows, for which they are padded."""
+    padded = F.pad(a, (0, 0, 0, -a.shape[1] % 8))
+    taken = padded.view(a.shape[0], padded.shape[1] // 8, 8, a.shape[2])
     return (taken @ taken.transpose(-1, -2)).softmax(-1).flatten(1, 2)[:, : a.shape[1]] * 2
 
 

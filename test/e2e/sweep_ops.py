@@ -1,10 +1,12 @@
 """Checks Lamina against eager on PyTorch's samples of operators and higher-order ops, through torch.compile, forward and backward.
 
-    python test/e2e/sweep_ops.py [--db op|hop] [--dtype float32] [--samples 1] [--part 0/1] [--layout plain] [NAME ...]
+    python test/e2e/sweep_ops.py [--db op|hop] [--dtype float32] [--samples 1] [--part 0/1] [--layout plain] [--dynamic] [NAME ...]
 
 Prints a sample as BAD where Lamina differs from eager and backend="aot_eager" does not, as "both" where both differ. Compares
-values, dtypes and strides of results and of the arguments' `.grad`. `--layout` sets the memory layout of the arguments. The samples
-are those of torch.testing._internal, which needs the package expecttest. Ops that draw random numbers are left out.
+values, dtypes and strides of results and of the arguments' `.grad`. `--layout` sets the memory layout of the arguments. With
+`--dynamic` sizes and numbers are symbols, and samples that are compiled for their own sizes all the same are printed as "sizes", with
+the reason. The samples are those of torch.testing._internal, which needs the package expecttest. Ops that draw random numbers are
+left out.
 """
 
 import argparse
@@ -18,6 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
+
+from lamina.frontend.compiling import per_size
 
 _RANDOM = (
     "bernoulli", "normal", "uniform", "rand", "dropout", "multinomial", "exponential", "cauchy", "geometric", "empty", "rrelu",
@@ -39,15 +43,35 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     torch._logging.set_logs(all=logging.CRITICAL)
     part, parts = map(int, given.part.split("/"))
-    dtype, counts = getattr(torch, given.dtype), {"ok": 0, "BAD": 0, "both": 0}
+    dtype, counts = getattr(torch, given.dtype), {"ok": 0, "BAD": 0, "both": 0, "sizes": 0}
+    reasons = _reasons()
     infos = [info for info in _database(given.db) if not given.names or info.name in given.names]
     for info in infos[part::parts]:
         for number, sample, grad in _samples(info, dtype, given.samples):
             kind, message = _judge(info.op, _arranged(sample, given.layout), grad, given.dynamic)
             counts[kind] += 1
+            if reasons:
+                counts["sizes"] += 1
+                print(f"sizes {info.name} {info.variant_test_name}[{number}]: {'; '.join(dict.fromkeys(reasons))}", flush=True)
+                reasons.clear()
             if message:
                 print(f"{kind} {info.name} {info.variant_test_name}[{number}]: {message}", flush=True)
     print(", ".join(f"{count} {kind}" for kind, count in counts.items()))
+
+
+def _reasons() -> list[str]:
+    """Returns a list that grows by the reason with each graph that cannot be compiled once for all sizes."""
+    found: list[str] = []
+    compile_ = per_size._all_sizes
+
+    def kept(*args: Any) -> Any:
+        run = compile_(*args)
+        if isinstance(run, per_size.PerSize):
+            found.append(run.reason)
+        return run
+
+    per_size._all_sizes = kept
+    return found
 
 
 def _database(kind: str) -> list[Any]:

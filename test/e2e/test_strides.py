@@ -148,3 +148,12 @@ def test_fallbacks_get_the_strides_of_eager(door: str) -> None:
     right = torch.autograd.grad(model(x).square().sum(), parameters)
     got = torch.autograd.grad(DOORS[door](model, (x,))(x).square().sum(), parameters)
     torch.testing.assert_close(got, right)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("door", DOORS)
+def test_fallbacks_take_expanded_tensors(door: str) -> None:
+    x = (torch.randn(5, 5) + 5 * torch.eye(5),)
+    functions: tuple[Function, ...] = (torch.trace, lambda x: torch.linalg.solve(x, (x[:, 0] * 2).expand(5, 5)))
+    for function in functions:
+        torch.testing.assert_close(DOORS[door](function, x)(*x), function(*x), rtol=1e-4, atol=1e-5)

@@ -58,6 +58,30 @@ def test_the_sign_of_an_index_is_guarded(compilations: list[int]) -> None:
         same(compiled(*args), after(*args))
 
 
+INTS: dict[str, Callable[[Tensor, int], Tensor]] = {
+    "arange": lambda a, n: torch.arange(n) * 2.0 + a.sum(),
+    "expand": lambda a, n: a[:1].expand(n, a.shape[1]) * 2,
+    "narrow": lambda a, n: a[:n].sum(0),
+    "mean": lambda a, n: a[:n].softmax(0).mean(0),
+    "cat": lambda a, n: torch.cat([a, a.new_zeros(n, a.shape[1])]).cumsum(0),
+    "columns": lambda a, n: a[:, :n].exp().t().contiguous(),
+    "pad": lambda a, n: F.pad(a, (0, n)) + 1,
+    "topk": lambda a, n: a.topk(n, 0).values * 2,
+    "view": lambda a, n: a.reshape(-1)[: n * 3].view(n, 3).amax(1),
+    "product": lambda a, n: a.t() @ a[:, :n],
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("function", INTS.values(), ids=INTS.keys())
+def test_an_int_that_becomes_a_size_may_be_0_or_1(function: Callable[..., Tensor], compilations: list[int]) -> None:
+    compiled = dynamic(function)
+    for rows, n in ((12, 4), (9, 7), (12, 0), (31, 1), (9, 2), (17, 9)):
+        a = x(rows, rows)
+        same(compiled(a, n), function(a, n))
+    assert len(compilations) <= 3  # Dynamo itself compiles most of them apart for 0 and 1
+
+
 def test_plans_of_sizes_are_bounded(compilations: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Of more than BOUND sizes the plan used longest ago is dropped, and made anew where it is needed."""
     made: list[tuple[SizedProgram, tuple[int, ...]]] = []

@@ -25,8 +25,10 @@ from lamina.core.sizes import (
     size_to_json,
     symbols_of,
     typical,
+    without_hints,
 )  # fmt: skip
 from lamina.core.sizes.solved import replaced, solved
+from lamina.core.sizes.text import as_python, shown
 
 HINTS = {"s0": 8, "s1": 128, "s2": 3}
 A, B, C = (Size.of(name, hint) for name, hint in HINTS.items())
@@ -199,6 +201,14 @@ def test_texts_and_json_round_trip(seed: int) -> None:
         again = parse(str(size))
         assert again == size and hash(again) == hash(size) and str(again) == str(size)
         assert size_from_json(size_to_json(size)) == size and type(size_from_json(size_to_json(size))) is type(size)
+
+
+def test_a_symbol_may_have_another_least_value() -> None:
+    n = Size.of("n", 8, 0)
+    assert str(n * 2 + A) == "2*n~8>=0 + s0~8" and parse("2*n~8>=0 + s0~8") == n * 2 + A
+    assert n >= 0 and n + 1 > 0 and n * A >= 0 and not at_most(1, n) and not below(0, n)
+    assert without_hints(n) == Size.of("n", LEAST, 0) and as_python(n * A) == "n*s0" and shown(n - 1) == "n - 1"
+    assert most(n, 1) != n and evaluate(most(n, 1), {"n": 0}) == 1
 
 
 def test_texts() -> None:

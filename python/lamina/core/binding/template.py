@@ -1,6 +1,5 @@
 """Evaluates data of symbolic sizes for one call after the other: what does not change is found once."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -8,11 +7,11 @@ from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 from ..sizes import Size, symbols_of
+from ..sizes.text import as_python
 
 T = TypeVar("T")
 Make = Callable[[Sequence[int]], Any]
 """Makes data of the values of all sizes in it."""
-_HINT = re.compile(r"~\d+")
 
 
 class Template(Generic[T]):
@@ -21,14 +20,14 @@ class Template(Generic[T]):
 
     def __init__(self, data: T) -> None:
         self._data = data
-        self._numbers: dict[str, int] = {}
+        self._numbers: dict[int | Size, int] = {}
         self._known: dict[int, Make | None] = {}
         found: set[str] = set()
         self._symbols = found
         self._make = self._of(data)
         self._names = sorted(found)
-        text = "".join(f"{_HINT.sub('', number)}, " for number in self._numbers)
-        self._values: Callable[..., Sequence[int]] = eval(f"lambda {', '.join(self._names)}: ({text})")  # sizes print as Python
+        text = "".join(f"{as_python(number)}, " for number in self._numbers)
+        self._values: Callable[..., Sequence[int]] = eval(f"lambda {', '.join(self._names)}: ({text})")
 
     def __call__(self, symbols: Mapping[str, int]) -> T:
         """Returns the data for these values of its symbols."""
@@ -82,9 +81,8 @@ class Template(Generic[T]):
         return made
 
     def _number(self, x: "int | Size") -> int:
-        if isinstance(x, Size):
-            self._symbols.update(symbols_of(x))
-        return self._numbers.setdefault(str(x), len(self._numbers))
+        self._symbols.update(symbols_of(x))
+        return self._numbers.setdefault(x, len(self._numbers))
 
 
 def _once(make: Make) -> Make:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 LEAST = 2
-"""The least value of a symbol: graphs are captured apart for sizes 0 and 1."""
+"""The least value of a symbol for a size of an argument: graphs are captured apart for sizes 0 and 1."""
 
 
 _DEEPEST = 3  # opaque factors that a proof replaces
@@ -19,13 +19,17 @@ class Undecided(ValueError):
 
 @dataclass(frozen=True)
 class SizeSymbol:
-    """A size that each call decides, and its value (`hint`) in the call for which the graph was captured."""
+    """A size that each call decides, its value (`hint`) in the call for which the graph was captured, and its least value.
+
+    Its text is "s0~8", or "n~8>=0" where the least value is not LEAST: an int argument may be 0 or 1.
+    """
 
     name: str
     hint: int
+    least: int = LEAST
 
     def __str__(self) -> str:
-        return f"{self.name}~{self.hint}"
+        return f"{self.name}~{self.hint}" + (f">={self.least}" if self.least != LEAST else "")
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,7 @@ def _bounds(size: Any) -> tuple[float, float]:
 def _range(f: Factor) -> tuple[float, float]:
     """Returns the least and the largest value of a factor."""
     if isinstance(f, SizeSymbol):
-        return LEAST, math.inf
+        return f.least, math.inf
     (a, b), (c, d) = _bounds(f.left), _bounds(f.right)
     if f.op == "min":
         return min(a, c), min(b, d)

@@ -30,9 +30,9 @@ class Size(_Number):
     terms: Terms
 
     @staticmethod
-    def of(symbol: str, hint: int = LEAST) -> "Size":
+    def of(symbol: str, hint: int = LEAST, least: int = LEAST) -> "Size":
         """Returns the size that is one symbol."""
-        return Size((((SizeSymbol(symbol, hint),), 1),))
+        return Size((((SizeSymbol(symbol, hint, least),), 1),))
 
     def __str__(self) -> str:
         return self._text

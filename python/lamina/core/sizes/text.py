@@ -9,7 +9,7 @@ from typing import Any
 from .factors import LEAST, Factor, SizeSymbol
 from .size import Size, SizeLike, chosen
 
-_SYMBOL = re.compile(r"([A-Za-z_]\w*)~(\d+)")
+_SYMBOL = re.compile(r"([A-Za-z_]\w*)~(\d+)(?:>=(\d+))?")
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b, ast.FloorDiv: lambda a, b: a // b,
     ast.Mod: lambda a, b: a % b,
@@ -24,8 +24,8 @@ def parse(text: str) -> SizeLike:
         match node:
             case ast.Constant(value=value) if type(value) is int:
                 return value
-            case ast.Subscript(value=ast.Name(id=symbol), slice=ast.Constant(value=int() as hint)):
-                return Size.of(symbol, hint)
+            case ast.Subscript(ast.Name(id=symbol), ast.Slice(ast.Constant(int() as hint), ast.Constant(int() as low))):
+                return Size.of(symbol, hint, low)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return -read(operand)
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
@@ -36,14 +36,24 @@ def parse(text: str) -> SizeLike:
         raise ValueError(f"{text!r} is no size")
 
     try:
-        return read(ast.parse(_SYMBOL.sub(r"\1[\2]", text.replace("[", "?")), mode="eval").body)
+        return read(ast.parse(_SYMBOL.sub(_subscript, text.replace("[", "?")), mode="eval").body)
     except (SyntaxError, ZeroDivisionError) as error:
         raise ValueError(f"{text!r} is no size") from error
 
 
+def _subscript(symbol: re.Match[str]) -> str:
+    name, hint, low = symbol.groups(str(LEAST))
+    return f"{name}[{hint}:{low}]"
+
+
 def without_hints(size: SizeLike) -> SizeLike:
     """Returns a size that equals that of another compilation, which has met other values of the symbols."""
-    return size if isinstance(size, int) else parse(_SYMBOL.sub(rf"\1~{LEAST}", str(size)))
+    return size if isinstance(size, int) else parse(re.sub(r"~\d+", f"~{LEAST}", str(size)))
+
+
+def as_python(size: SizeLike) -> str:
+    """Returns a size as a Python expression over the names of its symbols."""
+    return _SYMBOL.sub(r"\1", str(size))
 
 
 def size_to_json(size: SizeLike) -> Any:

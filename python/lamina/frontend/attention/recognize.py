@@ -15,12 +15,12 @@ from torch import fx
 from lamina.core.sizes import typical
 
 from ..fx.aliases import storage
-from ..fx.products import Operand, traced_back
 from ..fx.reading import is_sized, name, same_elements, shape, sizes, users, value, without_dropout, writes_to
 from ..fx.rewriter import Graft, fake_mode, store, written_memory
 from .calls import emitted, is_fast, make_whole, placed
 from .encoder_layers import open_layers
 from .mask_flags import flag_masks, form_of, meaning
+from .products import Operand, traced_back
 from .score_masks import Shown, added, is_exact, known
 from .written_chain import Written, read
 

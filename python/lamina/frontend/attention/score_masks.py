@@ -15,10 +15,10 @@ from lamina.passes.families.attention.masks.meaning import HIDES
 from lamina.passes.families.attention.masks.positions import Region
 
 from ..fx.known import concrete
-from ..fx.ranges import bounds, constant
 from ..fx.reading import given, is_in_place, name, shape, value
 from ..fx.rewriter import Graft
 from .positions import Two, place
+from .ranges import bounds, constant
 
 aten = torch.ops.aten
 

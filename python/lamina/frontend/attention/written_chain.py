@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 from torch import fx
 
-from ..fx.products import FxProduct, product
 from ..fx.reading import drop, is_softmax, same_elements, scaled, shape, users, value, without_dropout
+from .products import FxProduct, product
 from .score_masks import Term, terms
 
 

@@ -13,7 +13,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ..capture.exclusive import COMPILING
 from ..fx.aliases import sharing
-from ..fx.sizes import is_open, may_be_no_size
+from ..fx.sizes import is_open
 from ..rewrites.numbers import (
     device_of,
     faked,
@@ -65,11 +65,9 @@ def _per_size(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) -
 def _all_sizes(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) -> Run:
     """Compiles `gm` once for all sizes; per size where that cannot be done.
 
-    Floats stay arguments where torch can trace them as tensors; others are constants, until they change, as are ints that are no
-    sizes: they may be 0, or negative."""
+    Floats stay arguments where torch can trace them as tensors; others are constants, until they change."""
     try:
         numbers = {i: example_inputs[i].item() for i in floats(gm, example_inputs) if not stays_argument(gm, i)}
-        numbers |= {i: value.node.hint for i, value in enumerate(example_inputs) if may_be_no_size(value)}
         run = _traced(gm, trace, example_inputs, numbers)
     except RestartAnalysis:
         raise
@@ -77,7 +75,7 @@ def _all_sizes(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) 
         return PerSize(gm, trace, example_inputs, reason=(str(error).splitlines() or [type(error).__name__])[0])
     if not numbers and not writes_to_arguments():
         return run
-    other = PerSize(gm, trace, example_inputs, reason="a number changed, or arguments share memory", seen=numbers)
+    other = PerSize(gm, trace, example_inputs, reason="a float changed, or arguments share memory", seen=numbers)
     return AllSizes(run, [i for i in range(len(example_inputs)) if i not in numbers], numbers, other)
 
 
@@ -95,28 +93,20 @@ def _traced(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any], num
 
 
 class AllSizes:
-    """Calls the program for all sizes; per size where a number among the arguments has another value, or memory is shared that the
+    """Calls the program for all sizes; per size where a float among the arguments has another value, or memory is shared that the
     graph writes to."""
 
     def __init__(self, run: Run, taken: Sequence[int], numbers: Mapping[int, float], per_size: "PerSize") -> None:
         self._run, self._per_size = run, per_size
         self._taken = tuple(taken)
-        self._numbers = tuple((i, _bits(number)) for i, number in numbers.items())
+        self._numbers = tuple((i, number.hex()) for i, number in numbers.items())
         self._writes = writes_to_arguments()
 
     def __call__(self, *args: Any) -> Any:
         """Calls the variant for the arguments."""
-        if any(_bits(args[i]) != number for i, number in self._numbers) or (self._writes and sharing(args) is not None):
+        if any(args[i].item().hex() != number for i, number in self._numbers) or (self._writes and sharing(args) is not None):
             return self._per_size(*args)
         return self._run(*[args[i] for i in self._taken]) if self._numbers else self._run(*args)
-
-
-def _bits(number: Any) -> int | str:
-    """Returns what tells numbers apart: an int, and the bits of a float, which arrives as a tensor."""
-    if isinstance(number, int):
-        return number
-    value: float = number if isinstance(number, float) else number.item()
-    return value.hex()
 
 
 class PerSize:
@@ -148,7 +138,7 @@ class PerSize:
         self.fixed = floats(gm, example_inputs)
         self.variants: OrderedDict[tuple[Any, ...], Run] = OrderedDict()
         self._writes = True  # whether the graph writes to its arguments; assumed until it is traced
-        self._seen = {i: _bits(value) for i, value in (seen or {}).items() if isinstance(value, float)}
+        self._seen = {i: value.hex() for i, value in (seen or {}).items()}
         self._changing: set[int] = set()
         self._branches: set[int] = set()
         if apart is not None:
@@ -165,7 +155,7 @@ class PerSize:
     def _key(self, args: Sequence[Any]) -> tuple[Any, ...]:
         """Sizes, the values of floats that are constants, and which arguments share memory, where the graph writes to some."""
         shared = sharing(args) if self._writes else None
-        return (*[_size(args[i]) for i in self.open], *[_bits(args[i]) for i in self.fixed], shared)
+        return (*[_size(args[i]) for i in self.open], *[args[i].item().hex() for i in self.fixed], shared)
 
     def _add(self, args: Sequence[Any]) -> Run:
         with COMPILING:
@@ -182,7 +172,7 @@ class PerSize:
 
     def _release(self, args: Sequence[Any]) -> None:
         """Turns floats whose value has changed into arguments."""
-        values = {i: _bits(args[i]) for i in self.fixed}
+        values = {i: args[i].item().hex() for i in self.fixed}
         changed = {i for i, value in values.items() if self._seen.setdefault(i, value) != value} - self._branches
         if changed:
             self._set_changing(self._changing | changed)

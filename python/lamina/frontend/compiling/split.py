@@ -22,7 +22,7 @@ from lamina.core.options import Options
 
 from ..calls.interface import unboxed
 from ..fx import support
-from ..rewrites.effects import WITH_EFFECTS
+from ..fx.effects import WITH_EFFECTS
 from ..fx.locations import where
 from ..fx.sizes import is_sized
 from ..importing.outside import why_outside, why_value

@@ -16,7 +16,7 @@ _ROUNDED = (functions.CeilToInt, functions.FloorToInt, functions.TruncToInt)
 
 def size_of(expr: sympy.Expr, env: Any) -> SizeLike:
     """Returns an expression of a ShapeEnv's symbols as a size: a number where the guards that stand fix it. Raises CompileError for
-    a symbol that may be 0 or 1, or that has no value yet, and for an expression of another kind."""
+    a symbol that may be negative, or that has no value yet, and for an expression of another kind."""
     size = _converted(env.simplify(expr), env)
     return replaced(size, _fixed(env)) if isinstance(size, Size) and size.is_opaque else size
 
@@ -83,6 +83,7 @@ def _symbol(symbol: sympy.Symbol, env: Any) -> Size:
     held = typical_values(env)
     if symbol not in held:
         raise CompileError(f"the size {symbol} depends on the values of tensors", remedy="see torch.compiler.disable")
-    if env.var_to_range[symbol].lower < LEAST:
-        raise CompileError(f"{symbol} may be less than {LEAST}", remedy="pass it as a tensor")
-    return Size.of(str(symbol), int(held[symbol]))
+    low = env.var_to_range[symbol].lower
+    if low < 0:
+        raise CompileError(f"{symbol} may be negative", remedy="pass it as a tensor")
+    return Size.of(str(symbol), int(held[symbol]), min(int(low), LEAST))

@@ -23,7 +23,7 @@ SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 def exact(size: "int | torch.SymInt") -> SizeLike:
     """Returns a size of a fake tensor: a number where the guards that stand already fix it, else an expression of symbols. Raises
-    CompileError for a symbol that may be 0 or 1, or that has no value yet, and for an expression of another kind."""
+    CompileError for a symbol that may be negative, or that has no value yet, and for an expression of another kind."""
     if not isinstance(size, torch.SymInt):
         return int(size)
     node = size.node
@@ -42,15 +42,6 @@ def exact_sizes(sizes: Sequence[Any]) -> tuple[SizeLike, ...]:
 def is_open(value: Any) -> bool:
     """Returns whether a value is symbolic, or a tensor with a symbol among its sizes, strides or offset."""
     return any(isinstance(n, SYMBOLIC) for n in _numbers(value))
-
-
-def may_be_no_size(value: Any) -> bool:
-    """Returns whether a value is a symbol of an int that each call decides, and that may be less than a size that is a symbol."""
-    if not isinstance(value, torch.SymInt) or not value.node.has_hint() or not value.node.expr.is_Symbol:
-        return False
-    env = value.node.shape_env
-    known = env.var_to_range.get(env.simplify(value.node.expr))
-    return known is not None and bool(known.lower < LEAST)
 
 
 def elements(value: Tensor) -> SizeLike:

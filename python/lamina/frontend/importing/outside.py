@@ -10,7 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from ..fx import support
 from ..fx.aliases import covers, memory_source
-from ..rewrites.effects import WITH_EFFECTS
+from ..fx.effects import WITH_EFFECTS
 from ..fx.sizes import SYMBOLIC, is_known
 
 _COND = torch.ops.higher_order.cond

@@ -1,1 +1,1 @@
-"""Rewrites of FX graphs before import: convolution epilogues, branches, numbers, instance norms, effect tokens."""
+"""Rewrites of FX graphs before import: convolution epilogues, branches, numbers, instance norms."""

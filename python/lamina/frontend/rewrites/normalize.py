@@ -17,7 +17,7 @@ from ..calls.saved import free_results, own_results, shared_results
 from ..fx import support
 from ..fx.aliases import classify
 from ..fx.destination import moved
-from .effects import drop_tokens
+from ..fx.effects import drop_tokens
 from ..fx.locations import where
 from ..fx.random_bits import draw_together
 from ..fx.rewriter import copied, insert, replace, substitute

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from .known import concrete
-from .reading import given, name, value
+from ..fx.known import concrete
+from ..fx.reading import given, name, value
 
 _VIEWS = (
     "to", "float", "half", "bfloat16", "double", "type", "type_as", "contiguous", "clone", "alias", "view", "reshape", "unsqueeze",

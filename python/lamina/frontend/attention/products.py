@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import fx
 
-from .reading import given, is_in_place, name, number, same_elements, scaled, shape, transposed, value
+from ..fx.reading import given, is_in_place, name, number, same_elements, scaled, shape, transposed, value
 
 
 @dataclass(frozen=True)
