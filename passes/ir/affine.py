@@ -95,11 +95,15 @@ class Affine:
         return any(not isinstance(t, Axis) for t, _ in self.terms)
 
     def bounds(self) -> tuple[SizeLike, SizeLike]:
-        """Returns the smallest and largest value over all iterations. Only for expressions that are not opaque."""
+        """Returns the smallest and largest value over all iterations, of which there are some. Only for expressions that are not
+        opaque."""
         low = high = self.constant
         for axis, c in self.terms:
             reach = (axis.extent - 1) * c
-            low, high = least(reach, 0) + low, most(reach, 0) + high
+            if at_most(0, c):
+                high = high + reach
+            else:
+                low, high = least(reach, 0) + low, most(reach, 0) + high
         return low, high
 
     def divmod(self, k: SizeLike) -> tuple["Affine", "Affine"]:
@@ -121,7 +125,7 @@ class Affine:
             return Affine(q, tuple(whole)), remainder
         for axis, c in sorted(rest, key=lambda x: -typical(x[1])):
             fits = k % c == 0 and axis.extent % (k // c) == 0
-            if fits and below(0, c) and below(c, k) and below(k, axis.extent * c):
+            if fits and below(0, c) and not at_most(k, c) and not at_most(axis.extent * c, k):
                 raise SplitAxis(axis, k // c)
         raise NotAffine
 

@@ -128,6 +128,12 @@ def convolutions(a: Tensor) -> Tensor:
     return F.conv2d(F.conv2d(a, CONV.weight.to(a.dtype)).relu(), POINTWISE.weight.to(a.dtype)).tanh()
 
 
+def group_norm_of_a_convolution(a: Tensor) -> Tensor:
+    """The convolution's result may have no rows, for all that the sizes show."""
+    y = F.conv2d(a, CONV.weight.to(a.dtype), stride=2)
+    return F.group_norm(y, 1) + y
+
+
 def depthwise(a: Tensor) -> Tensor:
     return F.hardswish(F.conv2d(a, DEPTHWISE.weight.to(a.dtype), padding=1, groups=3)) + a
 
@@ -177,6 +183,7 @@ GRAPHS: dict[str, Sized] = {
     "divided_size": Sized(lambda a: a * torch.div(a.shape[1], 2, rounding_mode="trunc"), vectors),
     # torch guards on there being one block, and on how many where their number is not told from their length
     "blocks_of_rows": Sized(blocks, rows, compiled=3),
+    "group_norm_of_a_convolution": Sized(group_norm_of_a_convolution, lambda b, n: (x(b, 3, 9 + b % 7, 20 + n % 5),)),
     "strided_turned": Sized(lambda a: (a * 2).as_strided(a.shape[::-1], a.stride()[::-1]).exp(), vectors),
     "strided_every_other": Sized(
         lambda a: (a * 2).as_strided((a.shape[0], a.shape[1] // 2), (a.shape[1], 2), 1).sin(), lambda b, n: (x(b, n + 2),)
