@@ -12,6 +12,7 @@ from lamina.core.sizes import LEAST, Size, SizeLike, least, most
 from lamina.core.sizes.solved import Solved, replaced, solved
 
 _ROUNDED = (functions.CeilToInt, functions.FloorToInt, functions.TruncToInt)
+_OPAQUE = (functions.FloorDiv, functions.Mod, functions.PythonMod, functions.Max, functions.Min)
 
 
 def size_of(expr: sympy.Expr, env: Any) -> SizeLike:
@@ -45,6 +46,8 @@ def _converted(expr: sympy.Expr, env: Any) -> SizeLike:
         return int(expr)
     if expr.is_Symbol:
         return _symbol(expr, env)
+    if isinstance(expr, _OPAQUE) and (found := env.bound_sympy(expr)).is_singleton():  # by the ranges of its symbols
+        return int(found.lower)
     args = [_converted(a, env) for a in expr.args] if not isinstance(expr, (sympy.Pow, *_ROUNDED)) else []
     if isinstance(expr, sympy.Add):
         return sum(args)
