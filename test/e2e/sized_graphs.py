@@ -179,8 +179,6 @@ GRAPHS: dict[str, Sized] = {
         ),
         lambda b, n: (x(b, 3, 20 + n % 3, 24 + b % 3),),
     ),
-    # a quotient of two numbers is a tensor
-    "divided_size": Sized(lambda a: a * torch.div(a.shape[1], 2, rounding_mode="trunc"), vectors),
     # torch guards on there being one block, and on how many where their number is not told from their length
     "blocks_of_rows": Sized(blocks, rows, compiled=3),
     "group_norm_of_a_convolution": Sized(group_norm_of_a_convolution, lambda b, n: (x(b, 3, 9 + b % 7, 20 + n % 5),)),

@@ -120,3 +120,12 @@ def test_interpolation_is_compiled_for_each_size(compilations: list[int]) -> Non
         a = x(b, 3, n)
         same(compiled(a), F.interpolate(a, scale_factor=2))
     assert len(compilations) >= 3
+
+
+@pytest.mark.skipif(torch.__version__ < "2.12", reason="torch breaks the graph at a tensor made of a size")
+def test_a_quotient_of_two_sizes_is_a_tensor(compilations: list[int]) -> None:
+    compiled = dynamic(lambda a: a * torch.div(a.shape[1], 2, rounding_mode="trunc"))
+    for b, n in ((6, 11), (3, 130)):
+        a = x(b, n)
+        same(compiled(a), a * (n // 2))
+    assert len(compilations) == 1
