@@ -82,18 +82,24 @@ def test_larger_tensors_than_32_bits_count(launches: list[Launch], monkeypatch: 
     assert compiled_with == [False, True]
 
 
-@pytest.mark.parametrize("wide", [False, True])
-def test_width_of_indices(wide: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A division of indices, which symbolic sizes need most, is several times as long in 64 bits."""
-    texts: list[str] = []
+@pytest.fixture
+def texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The PTX of kernels, in the order in which they are compiled."""
+    found: list[str] = []
     to_ptx = NvvmBackend.to_ptx
 
     def kept(self: NvvmBackend, llvm: str) -> str:
-        texts.append(to_ptx(self, llvm))
-        return texts[-1]
+        found.append(to_ptx(self, llvm))
+        return found[-1]
 
     monkeypatch.setattr(NvvmBackend, "to_ptx", kept)
     torch._dynamo.reset()
+    return found
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_width_of_indices(wide: bool, texts: list[str]) -> None:
+    """A division of indices, which symbolic sizes need most, is several times as long in 64 bits."""
     options = {"target": "null:nvvm:sm_90a", "cache": False, "wide_sizes": wide}
     run = torch.compile(lambda x, y: x.t().reshape(-1) + y, backend="lamina", dynamic=True, options=options)
     run(torch.randn(6, 11), torch.randn(66))
@@ -116,17 +122,8 @@ def draws(x: Tensor, y: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("kernel", [positions, sums_of_positions, draws])
-def test_positions_that_no_tensor_has_count_too(kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_positions_that_no_tensor_has_count_too(kernel: Any, texts: list[str]) -> None:
     """What a kernel computes of positions may need 64 bits where no tensor does: the wide variant serves such calls."""
-    texts: list[str] = []
-    to_ptx = NvvmBackend.to_ptx
-
-    def kept(self: NvvmBackend, llvm: str) -> str:
-        texts.append(to_ptx(self, llvm))
-        return texts[-1]
-
-    monkeypatch.setattr(NvvmBackend, "to_ptx", kept)
-    torch._dynamo.reset()
     run = torch.compile(kernel, backend="lamina", dynamic=True, options={"target": "null:nvvm:sm_90a", "cache": False})
     run(torch.randn(6), torch.randn(11))
     run(torch.randn(1 << 14), torch.randn(1 << 15))

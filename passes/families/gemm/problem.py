@@ -88,7 +88,8 @@ def _beside(op: ir.Operation, other: ir.Operation, group: ir.Operation) -> bool:
     one, two = Product.read(op), Product.read(other)
     if one is None or two is None or (reader(op) or op) != group:
         return False
-    if len({str(o.attributes[CHOICE]) if CHOICE in o.attributes else None for o in (op, other)}) > 1:
+    mine, its = (str(o.attributes[CHOICE]) if CHOICE in o.attributes else "" for o in (op, other))
+    if mine != its:
         return False
     return one.a == two.a and one.b.type == two.b.type
 

@@ -22,7 +22,7 @@ from .explain_backend import Captured, ExplainBackend, Part
 from .export import split_inputs
 
 Arguments = Mapping[int, tuple[str, Any]]
-"""Of a captured graph, by number: the name and the tensor or int."""
+"""Arguments of a captured graph, by number: the name and the tensor or int."""
 
 
 def at_sizes(recorder: ExplainBackend, bind: Any, given: Any) -> AtSizes:
