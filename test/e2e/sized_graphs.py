@@ -172,7 +172,7 @@ GRAPHS: dict[str, Sized] = {
     # a guard sets the quotients of the image's sizes equal to those of the embedding of positions
     "view_patches": Sized(
         lambda a: (
-            (F.conv2d(a, CONV.weight.to(a.dtype), stride=4) + POSITIONS.to(a.dtype))
+            (F.conv2d(a, CONV.weight.to(a.dtype), stride=4) + POSITIONS.to(a))
             .flatten(2)
             .view(a.shape[0], 2, -1, a.shape[2] // 4 * (a.shape[3] // 4))
             .sum(1)
