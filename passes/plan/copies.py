@@ -1,13 +1,16 @@
-"""Creates copies where no view will do: ordinary groups, or calls for complex values, which kernels do not support."""
+"""Creates copies where no view will do: ordinary groups, or calls for complex values, which kernels do not support. Clones constants
+into the groups that use them."""
 
 from collections.abc import Sequence
 
 from torch_mlir import ir
 
+from lamina.core.layout import Layout
 from lamina.core.sizes import SizeLike
 
 from ..ir.extern_calls import extern_call, group
 from ..ir.generics import copied
+from ..ir.reshapes import sliced
 
 
 def copy_group(source: ir.Value, before: ir.Operation) -> ir.Operation:
@@ -21,6 +24,37 @@ def copy_call(source: ir.Value, before: ir.Operation, strides: Sequence[SizeLike
     """Creates a call of aten.clone on `source` in front of `before`, located as in `copy_group`, with a result of these strides."""
     with _location(source, before), ir.InsertionPoint(before):
         return extern_call("aten.clone.default", [source], {}, [(source.type, strides)], "fallback")
+
+
+def once(value: ir.Value, layout: Layout, before: ir.Operation) -> tuple[ir.Value, Layout]:
+    """Creates, in front of `before`, the view of a value that leaves out what its layout repeats, but for the last dimension.
+    Returns it with its layout."""
+    repeats = [stride == 0 for stride in layout.strides[:-1]]
+    sizes = [*(1 if r else n for r, n in zip(repeats, layout.shape, strict=False)), layout.shape[-1]]
+    with _location(value, before), ir.InsertionPoint(before):
+        piece = sliced(value, [0] * len(sizes), sizes, [1] * len(sizes))
+    return piece, Layout.of(sizes, layout.strides, layout.offset)
+
+
+def repeated(layout: Layout, shape: Sequence[SizeLike]) -> Layout:
+    """Returns a layout of this shape that repeats another along the dimensions in which that has size 1."""
+    strides = [0 if one != n else stride for one, n, stride in zip(layout.shape, shape, layout.strides, strict=True)]
+    return Layout.of(shape, strides, layout.offset)
+
+
+def sink(constant: ir.Operation) -> None:
+    """Clones a constant or size of @main (canonicalization hoists them) into every group that uses it."""
+    inside: dict[ir.Operation, list[ir.OpOperand]] = {}
+    for use in constant.results[0].uses:
+        owner = use.owner.operation
+        while owner.block != constant.block:
+            owner = owner.parent.operation
+        if owner != use.owner.operation:
+            inside.setdefault(owner, []).append(use)
+    for group, uses in inside.items():
+        copy = constant.clone(ip=ir.InsertionPoint.at_block_begin(group.regions[0].blocks[0]))
+        for use in uses:
+            use.owner.operation.operands[use.operand_number] = copy.results[0]
 
 
 def _location(source: ir.Value, before: ir.Operation) -> ir.Location:

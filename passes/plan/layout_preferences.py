@@ -16,7 +16,7 @@ from torch_mlir import ir
 from lamina.core.layout import Layout
 from lamina.core.sizes import SizeLike, typical
 from lamina.dialects.graph import CALLS
-from lamina.kernels.library import CONVOLUTIONS, PRODUCTS
+from lamina.kernels.library import CONVOLUTIONS, PRODUCTS, READS_ROWS
 
 from ..families.conv.calls import channels_last
 from ..ir.affine import in_order, order_of
@@ -26,8 +26,6 @@ from ..ir.views import is_view, layout_through, source_strides, view_layout
 from ..space.direct_convolution import WINDOW
 
 Strides = tuple[SizeLike, ...]
-
-_HEADS = "_scaled_dot_product_"  # routines that need heads whose elements are contiguous, as in eager
 
 
 @dataclass
@@ -99,8 +97,9 @@ def _library_wishes(op: ir.Operation) -> list[tuple[ir.Value, Strides]]:
     if "prefers" in op.attributes:
         wishes = ir.ArrayAttr(op.attributes["prefers"])
         return [(v, read_sizes(s)) for v, s in zip(op.operands, wishes, strict=False)]
-    heads = _HEADS in ir.StringAttr(op.attributes["callee"]).value
-    return [(v, Layout.row_major(shape_of(v)).strides) for v in map(_base, op.operands)] if heads else []
+    if ir.StringAttr(op.attributes["callee"]).value not in READS_ROWS:
+        return []
+    return [(v, Layout.row_major(shape_of(v)).strides) for v in map(_with_rows, op.operands)]
 
 
 def _views(value: ir.Value) -> list[ir.Operation]:
@@ -116,6 +115,18 @@ def _base(value: ir.Value) -> ir.Value:
     """Returns the value behind a chain of views."""
     views = _views(value)
     return views[-1].operands[0] if views else value
+
+
+def _with_rows(value: ir.Value) -> ir.Value:
+    """Returns the first of the values behind a chain of views whose row-major memory gives the last of them contiguous rows."""
+    chain = _views(value)
+    for first in range(len(chain), 0, -1):
+        layout: Layout | None = Layout.row_major(shape_of(chain[first - 1].operands[0]))
+        for view in reversed(chain[:first]):
+            layout = None if layout is None else view_layout(view, layout)
+        if layout is not None and layout.strides and layout.strides[-1] == 1:
+            return chain[first - 1].operands[0]
+    return value
 
 
 def _kernel_wishes(op: ir.Operation, found: Wants) -> list[tuple[ir.Value, Strides]]:

@@ -8,10 +8,10 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
-from lamina.core.program import ITEM_BYTES
-from lamina.core.sizes import SizeLike
+from lamina.core.program import ALIGNED, ITEM_BYTES
+from lamina.core.sizes import SizeLike, divisor
 from lamina.dialects.graph import CALLS, IN_PLACE, ExternOp, KernelOp
-from lamina.kernels.library import may_alias, writes_in_place
+from lamina.kernels.library import READS_ROWS, may_alias, writes_in_place
 
 from ..families.choice import CHOICE
 from ..families.conv.calls import channels_last
@@ -23,7 +23,7 @@ from ..ir.sizes import SIZE, read_sizes
 from ..ir.views import is_view, view_layout
 from ..space.contraction import Unfit
 from ..space.direct_convolution import WINDOW
-from .copies import copy_call, copy_group
+from .copies import copy_call, copy_group, once, repeated, sink
 from .layout_preferences import Strides, Wants, like_siblings, wants
 from .model import CallStep, GroupStep, Kind, Model, Root, Step, ValuePlace
 
@@ -48,6 +48,7 @@ class _Reader:
         self.places: dict[ir.Value, ValuePlace] = {}
         self.constants: dict[ir.Attribute, Root] = {}
         self.copies: dict[ir.Value, ValuePlace] = {}
+        self.rows: dict[ir.Value, ValuePlace] = {}
         self.steps: list[Step] = []
         self.wants = Wants()
 
@@ -101,14 +102,14 @@ class _Reader:
         elif op.name in CALLS:
             self._call(op)
         elif op.name == "arith.constant":
-            _sink(op)
+            sink(op)
             if isinstance(op.results[0].type, ir.RankedTensorType):
                 self._constant(op)
         elif op.name == "tensor.empty":
-            _sink(op)
+            sink(op)
             self._root("arena", op.results[0], self.wants.layout(op.results[0])).first = len(self.steps)
         elif op.name == SIZE:
-            _sink(op)  # the types of other users name the size
+            sink(op)  # the types of other users name the size
         elif is_view(op):
             self._view(op)
         else:
@@ -199,6 +200,8 @@ class _Reader:
         ins = [self._place(value, op) for value in op.operands]
         if "needs" in op.attributes:
             ins = [self._with_strides(v, read_sizes(s), op) for v, s in zip(op.operands, op.attributes["needs"], strict=True)]
+        if callee in READS_ROWS:
+            ins = [self._with_rows(value, op) for value in op.operands]
         if layouts is None and may_alias(callee):
             for root in outs:
                 root.keeps = [place.root for place in ins]
@@ -215,6 +218,19 @@ class _Reader:
                 return place
             raise CompileError(f"{user.name} needs strides {needed.strides}, whose elements overlap", where=where(user.location))
         return self._copy(value, user, needed)
+
+    def _with_rows(self, value: ir.Value, user: ir.Operation) -> ValuePlace:
+        """Returns a value in aligned memory whose last dimension is contiguous, copied once, without repetitions, if it is not."""
+        place = self._place(value, user)
+        aligned = divisor(place.layout.offset * ITEM_BYTES[place.root.dtype]) % ALIGNED == 0
+        if not place.layout.shape or (place.layout.strides[-1] == 1 and aligned):
+            return place
+        if value not in self.rows:
+            piece, layout = once(value, place.layout, user)
+            self.places[piece] = ValuePlace(place.root, layout)
+            copied = self._copied(piece, user)
+            self.rows[value] = ValuePlace(copied.root, repeated(copied.layout, place.layout.shape))
+        return self.rows[value]
 
     def _place(self, value: ir.Value, user: ir.Operation) -> ValuePlace:
         if value not in self.places:
@@ -257,21 +273,6 @@ class _Reader:
         if not layout.is_injective:
             raise CompileError(f"a result with strides {layout.strides}, whose elements overlap", where=where(op.location))
         return layout
-
-
-def _sink(constant: ir.Operation) -> None:
-    """Clones a constant or size of @main (canonicalization hoists them) into every group that uses it."""
-    inside: dict[ir.Operation, list[ir.OpOperand]] = {}
-    for use in constant.results[0].uses:
-        owner = use.owner.operation
-        while owner.block != constant.block:
-            owner = owner.parent.operation
-        if owner != use.owner.operation:
-            inside.setdefault(owner, []).append(use)
-    for group, uses in inside.items():
-        copy = constant.clone(ip=ir.InsertionPoint.at_block_begin(group.regions[0].blocks[0]))
-        for use in uses:
-            use.owner.operation.operands[use.operand_number] = copy.results[0]
 
 
 def _strides(attributes: dict[str, ir.Attribute]) -> Strides | None:

@@ -21,6 +21,7 @@ CPU = "_scaled_dot_product_flash_attention_for_cpu"
 
 def forward(vendor: str, q: Tensor, k: Tensor, v: Tensor, *rest: Any, scale: float) -> Sequence[Tensor | None]:
     bias, asked, dropout, causal = (None, True, *rest[:2]) if vendor == FLASH else rest[:4]
+    assert all(t is None or t.stride(-1) == 1 or t.shape[-1] == 1 for t in (q, k, v, bias))
     assert dropout == 0 and q.shape[3] == k.shape[3] and (vendor != EFFICIENT or q.shape[1] == k.shape[1] == v.shape[1])
     assert vendor != FLASH or (q.shape[3] % 8 == 0 and q.shape[3] == v.shape[3])
     assert bias is None or (bias.dtype is q.dtype and (vendor != EFFICIENT or bias.shape == (*q.shape[:3], k.shape[2])))
@@ -45,6 +46,7 @@ def gradients(vendor: str, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *rest:
         sums = sums[..., 0]
     assert vendor == EFFICIENT or (queries, keys) == (q.shape[2], k.shape[2])
     assert dropout == 0 and all(seed.dtype is torch.int64 for seed in seeds)
+    assert all(t is None or t.stride(-1) == 1 or t.shape[-1] == 1 for t in (grad, q, k, v, out, bias))
     torch.testing.assert_close(out.double(), exact(q, k, v, bias, causal, scale), rtol=1e-2, atol=1e-2)
     torch.testing.assert_close(sums.double(), exact_sums(q, k, bias, causal, scale), rtol=1e-3, atol=1e-3)
     found: list[Tensor | None] = [t.to(q.dtype) for t in exact_gradients(grad, q, k, v, bias, causal, scale)]
@@ -148,6 +150,31 @@ def test_rows_of_biases_are_aligned(keys: int, dtype: torch.dtype) -> None:
     assert isinstance(bias, Ref) and bias.shape == (4, 3, 5, keys) and bias.strides[3] == 1
     assert all(s * dtype.itemsize % 16 == 0 for s in bias.strides[:3] if isinstance(s, int)) and bias.strides[0] == 0
     near(run_program(module, program, (q, k, mask))[0][0], exact(q, k, k, mask * 2))
+
+
+@pytest.mark.parametrize("vendor", [CUDNN, EFFICIENT])
+def test_rows_are_contiguous_and_aligned(vendor: str) -> None:
+    """Also those of views, for the kernels read them without looking: of heads whose elements do not lie side by side, of a table of
+    positions by heads, and of memory that begins at an odd place."""
+    grad, q, k, table = random(2, 4, 5, 16), random(2, 4, 16, 5), random(2, 4, 9, 17), random(5, 9, 4)
+
+    def views(q: Tensor, k: Tensor, table: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return q.mT, k[..., 1:], table.permute(2, 0, 1)[None]
+
+    def fn(grad: Tensor, q: Tensor, k: Tensor, table: Tensor) -> tuple[Tensor, ...]:
+        query, key, mask = views(q, k, table)
+        made = attention(query, key, key, mask, False, 0.3, vendor)
+        return (made[0], *backward(grad, query, key, key, made, mask, False, 0.3, vendor))
+
+    module = graph_level(fn, (grad, q, k, table))
+    program = program_of(module, "library")
+    (found, *grads), _ = run_program(module, program, (grad, q, k, table))
+    query, key, mask = views(q, k, table)
+    near(found, exact(query, key, key, mask, False, 0.3))
+    for one, want in zip(grads, exact_gradients(grad, query, key, key, mask, False, 0.3), strict=True):
+        near(one, want)
+    read = [a for c in calls(program) for a in c.args if isinstance(a, Ref) and a.shape]
+    assert all(a.strides[-1] == 1 and a.offset % 16 == 0 for a in read if a.shape[-1] != 1)
 
 
 def test_heads_are_repeated_for_the_efficient_kernel() -> None:

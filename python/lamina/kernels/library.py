@@ -14,6 +14,9 @@ _VENDORS_ATTENTION = tuple(
     for backward in ("", "_backward")
 )
 
+READS_ROWS = frozenset(_VENDORS_ATTENTION)
+"""Overloads that read operands without looking at the stride of the last dimension, which has to be 1."""
+
 SCALED_PRODUCT = "aten._scaled_mm.default"
 PRODUCTS = (SCALED_PRODUCT, *(f"aten.{name}.default" for name in ("mm", "addmm", "bmm", "baddbmm")))
 """Matrix products that Lamina may compute, too."""
