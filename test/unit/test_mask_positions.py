@@ -17,6 +17,19 @@ def _ranges(x: Tensor) -> tuple[Tensor, Tensor]:
     return torch.arange(x.shape[0])[:, None], torch.arange(x.shape[1])
 
 
+def _numbered(x: Tensor) -> tuple[Tensor, ...]:
+    """Returns numbers of positions, those of packed sequences, of which there is one, and indices of queries and keys."""
+    places = torch.arange(x.shape[1])[None].expand(x.shape[0], -1)
+    packed = (torch.diff(places, prepend=places[:, :1] - 1, dim=-1) != 1).cumsum(-1)
+    return places, packed, torch.arange(x.shape[0])[:, None], torch.arange(x.shape[1])
+
+
+def _by_index(x: Tensor) -> Tensor:
+    places, packed, rows, columns = _numbered(x)
+    queries = torch.arange(x.shape[0])[:, None]
+    return (places[rows * 0, columns] <= queries) & (packed[rows * 0, columns] == packed[rows * 0, columns])
+
+
 READ: dict[str, Callable[[Tensor], Tensor]] = {
     "lower": lambda x: torch.ones(x.shape[0], x.shape[1], dtype=torch.bool).tril(),
     "upper, inverted": lambda x: ~torch.ones(x.shape[0], x.shape[1], dtype=torch.bool).triu(2),
@@ -34,6 +47,11 @@ READ: dict[str, Callable[[Tensor], Tensor]] = {
     "transposed": lambda x: (torch.arange(x.shape[1])[:, None] <= torch.arange(x.shape[0])).mT,
     "a range with a start": lambda x: torch.arange(3, 3 + x.shape[1]) < 9,
     "either side": lambda x: (_ranges(x)[1] > _ranges(x)[0] + 1) | (_ranges(x)[1] < _ranges(x)[0] - 1),
+    "by index": _by_index,
+    "a slice": lambda x: torch.arange(x.shape[1] + 3)[3:] <= _ranges(x)[0],
+    "its only position, repeated": lambda x: torch.arange(x.shape[1] + 1)[:1] + 2 <= _ranges(x)[0] + 0 * _ranges(x)[1],
+    "steps of a range": lambda x: torch.diff(torch.arange(x.shape[1] + 1)) == 1,
+    "steps of another range": lambda x: torch.diff(2 * torch.arange(x.shape[1] + 1)) == 1,
     "everything": lambda x: torch.ones(x.shape[0], x.shape[1], dtype=torch.bool),
 }
 UNREAD: dict[str, Callable[[Tensor], Tensor]] = {
@@ -41,6 +59,10 @@ UNREAD: dict[str, Callable[[Tensor], Tensor]] = {
     "values and positions": lambda x: (x > 0) & (_ranges(x)[1] <= _ranges(x)[0]),
     "written to": lambda x: torch.ones(x.shape[0], x.shape[1], dtype=torch.bool).tril().fill_(False),
     "equal": lambda x: _ranges(x)[1] == _ranges(x)[0],
+    "steps with another first one": lambda x: torch.diff(torch.arange(x.shape[1]), prepend=torch.arange(x.shape[1])[:1]) == 1,
+    "by an index from the end": lambda x: torch.arange(x.shape[1])[torch.arange(x.shape[1]) - 1] <= _ranges(x)[0],
+    "by values": lambda x: torch.arange(x.shape[1])[x[0].long()] <= _ranges(x)[0],
+    "a slice from the end": lambda x: torch.arange(x.shape[1] + 3)[-3:] <= _ranges(x)[0],
     "blocks": lambda x: _ranges(x)[1] // 4 <= _ranges(x)[0] // 4,
 }
 

@@ -32,6 +32,11 @@ class Linear:
         """Returns the product with a number."""
         return Linear(self.query * factor, self.key * factor, self.constant * factor)
 
+    @property
+    def is_natural(self) -> bool:
+        """Whether it is certainly not negative."""
+        return self.query >= 0 and self.key >= 0 and at_most(0, self.constant)
+
     def compared(self, predicate: str, other: "Linear") -> "Region | None":
         """Returns where a comparison of whole numbers holds; None for one that is no single inequality."""
         ahead = self + other.times(-1)

@@ -5,8 +5,8 @@ The last two dimensions of a mask are those of queries and keys. A tensor is rea
 """
 
 import operator
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,11 +19,8 @@ from lamina.passes.families.attention.masks.positions import Linear, Region
 from ..fx.aliases import storage
 from ..fx.reading import given, is_in_place, name, shape, sizes, value
 from ..fx.rewriter import written_memory
+from .dimensions import SAME, order_of, parts_of, starts_of
 
-_SAME = (
-    "to", "float", "half", "bfloat16", "double", "long", "int", "type", "contiguous", "clone", "alias", "_to_copy", "detach",
-    "expand", "expand_as", "broadcast_to",
-)  # fmt: skip
 _FILLED = {"ones": 1, "zeros": 0, "new_ones": 1, "new_zeros": 0, "ones_like": 1, "zeros_like": 0}
 _COMPARISONS = {"le": "le", "lt": "lt", "ge": "ge", "gt": "gt", "eq": "eq", "ne": "ne", "less_equal": "le", "greater_equal": "ge"}
 _CONJUNCTIONS = ("and", "and_", "bitwise_and", "logical_and")
@@ -98,10 +95,15 @@ class _Reader:
             return self.of(args[-1] if kind != "new_full" else args[2]) if len(args) > 1 else self.of(node.kwargs.get("fill_value"))
         if kind in _FILLED:
             return _number(_FILLED[kind])
-        if kind == "getitem" or kind in ("unsqueeze", "view", "reshape", "transpose", "T", "t", "mT", *_SAME):
+        if kind == "getitem" or kind in ("unsqueeze", "view", "reshape", "transpose", "T", "t", "mT", *SAME):
             return self._moved(node)
         if kind in ("tril", "triu"):
             return self._triangle(node, kind)
+        if kind == "diff":
+            return self._difference(node)
+        if kind == "cumsum":
+            found = self.of(args[0])
+            return _number(0) if isinstance(found, Two) and not found.region.bounds and found.inside == 0 else None
         if kind in _NEGATIONS:
             found = self.of(args[0])
             return found.mapped(lambda x: not x) if isinstance(found, Two) else None
@@ -115,7 +117,9 @@ class _Reader:
         names = ("start", "end", "step") if len(node.args) > 1 else ("end",)
         asked = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
         start, step = _linear(self.of(asked.get("start", 0))), asked.get("step", 1)
-        return start + Linear(0, step, 0) if start is not None and isinstance(step, int) else None
+        if start is None or not isinstance(step, int):
+            return None
+        return start if shape(node) == (1,) else start + Linear(0, step, 0)
 
     def _triangle(self, node: fx.Node, kind: str) -> Two | None:
         asked = given(node, "input", "diagonal")
@@ -135,30 +139,76 @@ class _Reader:
             return None
         return where.mapped(lambda x: taken.inside if x else left.inside)
 
+    def _difference(self, node: fx.Node) -> Place | None:
+        """Reads the differences of neighbors along the last dimension, where all are the same number."""
+        asked = given(node, "input", "n", "dim", "prepend", "append")
+        of, before = _linear(self.of(asked.get("input"))), asked.get("prepend")
+        rank = len(shape(node.args[0]))
+        if of is None or asked.get("n", 1) != 1 or asked.get("dim", -1) not in (-1, rank - 1) or asked.get("append") is not None:
+            return None
+        if before is not None:
+            first = _linear(self.of(before))
+            if first is None or shape(before)[-1] != 1:
+                return None
+            step = replace(of, key=0) + replace(first, key=0).times(-1)
+            if step != Linear(0, 0, of.key):
+                return None
+        return _number(of.key)
+
+    def _indexed(self, node: fx.Node) -> Place | None:
+        """Reads a tensor that is indexed by tensors of positions, one for each of its dimensions."""
+        source, index = node.args[0], node.args[1]
+        parts = parts_of(index)
+        found, dtypes = self.of(source), [told.dtype for part in parts if (told := value(part)) is not None]
+        if found is None or len(parts) != len(shape(source)) or len(dtypes) < len(parts) or torch.bool in dtypes:
+            return None
+        rows, columns = (_linear(self.of(part)) if part is not None else None for part in [None, *parts][-2:])
+
+        def at(of: Linear) -> Linear | None:
+            total = Linear(0, 0, of.constant)
+            for factor, position in ((of.query, rows), (of.key, columns)):
+                if factor and (position is None or not position.is_natural):
+                    return None
+                total += position.times(factor) if factor and position is not None else Linear(0, 0, 0)
+            return total
+
+        return _mapped(found, at)
+
     def _moved(self, node: fx.Node) -> Place | None:
-        """Reads an op that moves, adds or drops dimensions of size 1, or repeats a tensor along others."""
+        """Reads an op that moves, adds or drops dimensions of size 1, repeats a tensor along others, or takes a slice of it."""
         source = node.args[0]
-        found, order = self.of(source), _order(node)
+        if name(node) == "getitem" and any(isinstance(part, fx.Node) for part in parts_of(node.args[1])):
+            return self._indexed(node)
+        found, order = self.of(source), order_of(node)
         if found is None or order is None:
             return None
-        rank, old = len(order), len(shape(source))
-        to = {old + last: order.index(old + last) - rank if old + last in order else None for last in (-2, -1) if old + last >= 0}
+        rank, old, starts = len(order), len(shape(source)), starts_of(node)
 
         def moved(of: Linear) -> Linear | None:
-            where = {-2: 0, -1: 0}
+            where, constant = {-2: 0, -1: 0}, of.constant
             for last, factor in ((-2, of.query), (-1, of.key)):
-                if factor:
-                    at = to.get(old + last)
-                    if at not in where:
-                        return None
-                    where[at] = factor
-            return Linear(where[-2], where[-1], of.constant)
+                dim = old + last
+                if not factor:
+                    continue
+                constant += factor * starts.get(dim, 0)
+                if shape(source)[dim] == 1 or (dim in order and shape(node)[order.index(dim)] == 1):
+                    continue  # there is one position, which may be repeated
+                at = order.index(dim) - rank if dim in order else None
+                if at not in where:
+                    return None
+                where[at] = factor
+            return Linear(where[-2], where[-1], constant)
 
-        if isinstance(found, Linear):
-            return moved(found)
-        bounds = [moved(b) for b in found.region.bounds]
-        kept = tuple(b for b in bounds if b is not None)
-        return Two(Region(kept), found.inside, found.outside) if len(kept) == len(bounds) else None
+        return _mapped(found, moved)
+
+
+def _mapped(found: Place, change: Callable[[Linear], Linear | None]) -> Place | None:
+    """Returns a place whose linear functions of positions are changed; None where one cannot be."""
+    if isinstance(found, Linear):
+        return change(found)
+    bounds = [change(b) for b in found.region.bounds]
+    kept = tuple(b for b in bounds if b is not None)
+    return Two(Region(kept), found.inside, found.outside) if len(kept) == len(bounds) else None
 
 
 def _number(x: float) -> Place:
@@ -194,59 +244,16 @@ def _combined(kind: str, one: Place | None, other: Place | None) -> Place | None
     if first is None or second is None:
         return None
     if kind in _COMPARISONS:
+        apart = first + second.times(-1)
+        if (apart.query, apart.key) == (0, 0) and isinstance(apart.constant, int):
+            return _number(getattr(operator, _COMPARISONS[kind])(apart.constant, 0))
         region = first.compared(_COMPARISONS[kind], second)
         return None if region is None else Two(region, True, False)
+    if kind == "mul":
+        by, of = (first, second) if isinstance(one, Two) else (second, first)
+        return of.times(by.constant) if (by.query, by.key) == (0, 0) and isinstance(by.constant, int) else None
     return {"add": first + second, "sub": first + second.times(-1)}.get(kind)
 
 
 def _is(wanted: bool, x: float) -> bool:
     return bool(x) is wanted
-
-
-def _order(node: fx.Node) -> Sequence[int | None] | None:
-    """Returns for each dimension of a result the dimension of the first argument that it is, None for new ones; None where that is
-    not known."""
-    kind, source = name(node), node.args[0]
-    rank = len(shape(source))
-    if value(source) is None:
-        return None
-    if kind in _SAME:
-        return [*[None] * (len(shape(node)) - rank), *range(rank)]
-    if kind in ("T", "t", "mT", "transpose"):
-        dims = [d % rank for d in node.args[1:] if isinstance(d, int)] if kind == "transpose" else [rank - 2, rank - 1]
-        if rank < 2 or len(dims) != 2:
-            return None
-        order: list[int | None] = list(range(rank))
-        order[dims[0]], order[dims[1]] = dims[1], dims[0]
-        return order
-    if kind == "unsqueeze":
-        dim = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
-        if not isinstance(dim, int):
-            return None
-        order = list(range(rank))
-        order.insert(dim % (rank + 1), None)
-        return order
-    if kind == "getitem":
-        return _indexed(node.args[1], rank)
-    mine, other = shape(node), shape(source)  # a view or reshape
-    long = [d for d, n in enumerate(other) if n != 1]
-    if [n for n in mine if n != 1] != [other[d] for d in long]:
-        return None
-    left = iter(long)
-    return [next(left) if n != 1 else None for n in mine]
-
-
-def _indexed(index: object, rank: int) -> Sequence[int | None] | None:
-    """Returns the order of dimensions of `x[index]`, where that takes all elements."""
-    parts = index if isinstance(index, tuple) else (index,)
-    whole = slice(None)
-    if any(p is not None and p is not Ellipsis and not (isinstance(p, slice) and p == whole) for p in parts):
-        return None
-    named = sum(isinstance(p, slice) for p in parts)
-    order: list[int | None] = []
-    at = 0
-    for part in parts:
-        count = rank - named if part is Ellipsis else int(isinstance(part, slice))
-        order += [None] if part is None else range(at, at + count)
-        at += count
-    return [*order, *range(at, rank)]
