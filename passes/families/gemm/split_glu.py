@@ -7,6 +7,8 @@ from torch_mlir import ir
 from torch_mlir.dialects import tensor
 
 from ...ir.reading import shape_of
+from ...ir.reshapes import sliced
+from ...ir.sizes import sizes_of, tensor_type
 from .products import Product
 
 
@@ -18,8 +20,8 @@ def may_meet(product: Product, group: ir.Operation) -> bool:
 
 def in_halves(product: Product, operands: Sequence[ir.Value]) -> ir.Value:
     """Emits the product as the concatenation of its column halves. operands: the values to use for the product's operands."""
-    *outer, n = product.result.shape
-    half = replace(product, result=ir.RankedTensorType.get([*outer, n // 2], product.result.element_type))
+    *outer, n = sizes_of(product.result)
+    half = replace(product, result=tensor_type([*outer, n // 2], product.result.element_type))
     factor = product.operands.index(product.a)
     made = []
     for first in (0, n // 2):
@@ -30,8 +32,5 @@ def in_halves(product: Product, operands: Sequence[ir.Value]) -> ir.Value:
 
 def _columns(v: ir.Value, first: int, count: int) -> ir.Value:
     """Slices `count` columns of a tensor, starting at column `first`."""
-    type_ = ir.RankedTensorType(v.type)
-    *outer, _ = type_.shape
-    sizes, rank = [*outer, count], type_.rank
-    result = ir.RankedTensorType.get(sizes, type_.element_type)
-    return tensor.ExtractSliceOp(result, v, [], [], [], [*[0] * (rank - 1), first], sizes, [1] * rank).result
+    *outer, _ = shape_of(v)
+    return sliced(v, [*[0] * len(outer), first], [*outer, count], [1] * (len(outer) + 1))
