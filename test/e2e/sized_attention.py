@@ -71,6 +71,21 @@ def window(at: Tensor, _: Tensor) -> Tensor:
     return (at <= at[:, None]) & (at > at[:, None] - 100)
 
 
+def packed(at: Tensor, lengths: Tensor) -> Tensor:
+    """Keys of the query's own sequence among several that are packed into one, up to its own position: there is one sequence, which
+    shows in no value but in how positions are numbered."""
+    places = at[None].expand(lengths.shape[0], -1)
+    number = (torch.diff(places, prepend=places[:, :1] - 1, dim=-1) != 1).cumsum(-1)
+    batch, queries, keys = torch.arange(lengths.shape[0], device=at.device)[:, None, None, None], at[:, None], at
+    same = number[batch, queries] == number[batch, keys]
+    return (places[batch, keys] <= places[batch, queries]) & same
+
+
+def packed_window(at: Tensor, lengths: Tensor) -> Tensor:
+    """The same without the keys that are 100 or more before the query."""
+    return packed(at, lengths) & (at > at[:, None] - 100)
+
+
 def there(at: Tensor, lengths: Tensor) -> Tensor:
     """Keys within the sequence's length."""
     return (at < lengths[:, None])[:, None, None, :]
@@ -89,6 +104,8 @@ ATTENTIONS = {
     "earlier": AttentionGraph(fused(earlier), causal=True),
     "triangle": AttentionGraph(fused(triangle), causal=True),
     "window": AttentionGraph(fused(window)),
+    "packed": AttentionGraph(fused(packed), causal=True),
+    "packed window": AttentionGraph(fused(packed_window)),
     "lengths": AttentionGraph(fused(there)),
     "lengths and earlier": AttentionGraph(fused(lambda at, n: there(at, n) & earlier(at, n))),
     "written": AttentionGraph(written(None)),

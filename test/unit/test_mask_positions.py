@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, fx
 
+from lamina.frontend.attention.mask_flags import flag_masks
 from lamina.frontend.attention.positions import Two, place
 
 SIZES = (2, 3, 7, 31)
@@ -54,6 +55,16 @@ READ: dict[str, Callable[[Tensor], Tensor]] = {
     "steps of another range": lambda x: torch.diff(2 * torch.arange(x.shape[1] + 1)) == 1,
     "everything": lambda x: torch.ones(x.shape[0], x.shape[1], dtype=torch.bool),
 }
+
+
+def _packed(x: Tensor) -> Tensor:
+    places, packed, rows, columns = _numbered(x)
+    batch = torch.arange(1)[:, None, None]
+    near = places[batch, columns] > rows - 3
+    return ((places[batch, columns] <= rows) & near & (packed[batch, rows] == packed[batch, columns])).expand(3, -1, -1)
+
+
+MASKS = READ | {"packed": _packed}
 UNREAD: dict[str, Callable[[Tensor], Tensor]] = {
     "values": lambda x: x > 0,
     "values and positions": lambda x: (x > 0) & (_ranges(x)[1] <= _ranges(x)[0]),
@@ -95,6 +106,31 @@ def test_region_is_where_the_mask_has_its_values(name: str) -> None:
                 inside &= bound.query * q + bound.key * k + constant >= 0
             want = torch.where(inside, float(found.inside), float(found.outside)).to(mask.dtype)
             assert bool((want == mask).all()), (rows, columns)
+
+
+@pytest.mark.parametrize("name", ["window", "packed", "filled", "either side"])
+def test_other_regions_are_computed_anew(name: str) -> None:
+    """Once for all sequences, from positions, without what the model made them of."""
+    graphs: list[fx.GraphModule] = []
+
+    def attend(x: Tensor, of: Tensor) -> Tensor:
+        mask = MASKS[name](of)
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+
+    def backend(gm: fx.GraphModule, _: object) -> Any:
+        assert flag_masks(gm) == 1
+        gm.graph.eliminate_dead_code()
+        gm.recompile()
+        graphs.append(gm)
+        return gm.forward
+
+    torch._dynamo.reset()
+    compiled = torch.compile(attend, backend=backend, dynamic=True)
+    for rows in (5, 9, 130):
+        x, of = torch.randn(2, 3, rows, 8), torch.zeros(rows, rows)
+        torch.testing.assert_close(compiled(x, of), attend(x, of))
+    (graph,) = graphs
+    assert not any(getattr(n.target, "__name__", n.target) in ("cumsum", "diff", "expand") for n in graph.graph.nodes)
 
 
 @pytest.mark.parametrize("name", UNREAD)

@@ -1,4 +1,5 @@
-"""Replaces masks of attention that follow from shapes by the causal flag, or by nothing where they hide nothing."""
+"""Replaces masks of attention that follow from shapes by the causal flag, or by nothing where they hide nothing. Other masks of
+symbolic sizes that show a region of positions are computed from positions anew, for every sequence and head at once."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,16 +15,21 @@ from lamina.passes.families.attention.masks.positions import CAUSAL, Region
 from ..fx.dtypes import CODES
 from ..fx.known import concrete
 from ..fx.reading import shape, value
+from ..fx.rewriter import Graft, fake_mode
 from .calls import FUNCTIONS, positional
 from .positions import Two, place
 
+aten = torch.ops.aten
 _HALF = (torch.float16, torch.bfloat16)
+_FORMS = ((1, -1), (-1, 1), (0, 1), (0, -1))
+"""Factors of the query's and the key's position in a bound: a key before or after the query's place, or before or after a fixed
+one."""
 
 
 def flag_masks(gm: fx.GraphModule) -> int:
-    """Replaces, in place, known masks of attention that hide nothing, or just later positions, by the causal flag. Returns how
-    many."""
-    found = 0
+    """Replaces, in place, known masks of attention that hide nothing, or just later positions, by the causal flag, and other
+    regions of positions by masks of two dimensions. Returns how many."""
+    found, fake, made = 0, fake_mode(gm), dict[fx.Node, fx.Node | None]()
     for node in gm.graph.nodes:
         if node.op != "call_function" or node.target not in FUNCTIONS:
             continue
@@ -33,7 +39,35 @@ def flag_masks(gm: fx.GraphModule) -> int:
             rest = {name: arg for name, arg in node.kwargs.items() if name in ("scale", "enable_gqa")}
             node.args, node.kwargs = (*tensors, None, dropout, kind == "causal"), rest
             found += 1
+        elif isinstance(mask, fx.Node) and fake is not None and is_symbolic(shape(mask)):
+            if mask not in made:
+                made[mask] = _anew(mask, gm, Graft(node, (), fake))
+            if (other := made[mask]) is not None:
+                node.replace_input_with(mask, other)
+                found += 1
     return found
+
+
+def _anew(mask: fx.Node, gm: fx.GraphModule, graft: Graft) -> fx.Node | None:
+    """Computes a mask of two dimensions that has the same values; None where these depend on more than positions."""
+    found, told = place(mask, gm), value(mask)
+    if not isinstance(found, Two) or not found.region.bounds or told is None or told.dim() < 2:
+        return None
+    if any(form not in _FORMS or not isinstance(b.constant, int) for b in found.region.bounds for form in [(b.query, b.key)]):
+        return None
+    rows, columns = (graft.call(aten.arange.default, n, device=told.device) for n in shape(mask)[-2:])
+    rows = graft.call(aten.unsqueeze.default, rows, 1)
+    inside = None
+    for b in found.region.bounds:
+        sign, relative = b.key, b.query != 0
+        edge = graft.call(aten.add.Tensor, rows, -sign * b.constant) if relative else -sign * b.constant
+        target = {(-1, True): aten.le.Tensor, (1, True): aten.ge.Tensor, (-1, False): aten.le.Scalar, (1, False): aten.ge.Scalar}
+        part = graft.call(target[sign, relative], columns, edge)
+        inside = part if inside is None else graft.call(aten.bitwise_and.Tensor, inside, part)
+    if told.dtype is torch.bool:
+        return inside if found.inside else graft.call(aten.bitwise_not.default, inside)
+    chosen = graft.call(aten.where.Scalar, inside, float(found.inside), float(found.outside))
+    return chosen if told.dtype is torch.float32 else graft.call(aten._to_copy.default, chosen, dtype=told.dtype)
 
 
 def kind_of_mask(node: fx.Node, gm: fx.GraphModule) -> str:
