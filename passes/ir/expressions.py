@@ -113,7 +113,7 @@ class Scan(Expr):
     dtype: str
 
     def __post_init__(self) -> None:
-        self.args, self.free = (self.arg,), self.arg.free
+        self.args, self.free = (self.arg,), self.arg.free | {self.axis}
 
 
 def _reads(at: Affine, guard: Guard) -> tuple[frozenset[Axis], tuple[Expr, ...]]:

@@ -177,3 +177,28 @@ def test_what_the_assembler_says() -> None:
     module, _ = tiled(adamw, [torch.rand(s) for _ in range(4) for s in SIZES])
     (used,) = NvvmBackend(Target.parse("nvvm:sm_90a")).compile(module).resources
     assert used.registers <= 40 and used.spill_stores == used.spill_loads == used.stack == 0
+
+
+ROWS: dict[str, Callable[[Tensor], Tensor]] = {
+    "sums": lambda x: x.sum(-1),
+    "running sums": lambda x: x.cumsum(-1),
+    "running sums of a constant": lambda x: torch.ones_like(x).cumsum(-1),
+    "softmax": lambda x: x.softmax(-1),
+    "positions of the largest": lambda x: x.argmax(-1),
+    "variances": lambda x: x.var(-1),
+    "transposed": lambda x: x.mT.contiguous(),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("columns", [40, 300, 600])
+def test_rows_beside_a_kernel_with_larger_ctas(name: str, columns: int) -> None:
+    """Programs whose threads exchange values have the CTA to themselves, or all fit in warps of their own."""
+
+    def both(x: Tensor, y: Tensor) -> list[Tensor]:
+        return [ROWS[name](x), y * 2 + 1]
+
+    inputs = [torch.randn(4, columns), torch.randn(2400)]
+    module, program = distributed(both, inputs)
+    for mine, right in zip(Simulated(module, program)(*inputs), both(*(t.double() for t in inputs)), strict=True):
+        torch.testing.assert_close(mine.double(), right.double(), rtol=1e-5, atol=1e-5)
