@@ -80,7 +80,7 @@ _PRIM_VIEWS = frozenset(
 
 def may_alias(callee: str) -> bool:
     """Tells whether a result of `callee` may share memory with one of its tensor arguments. Custom operators may not do that (torch
-    forbids it), so this is a list of ATen's own views."""
+    forbids it), so these are ATen's own views, and its ops that write in place."""
     namespace, _, rest = callee.partition(".")
     base = rest.partition(".")[0]
-    return (namespace == "aten" and base in _VIEWS) or (namespace == "prims" and base in _PRIM_VIEWS)
+    return (namespace == "aten" and (base in _VIEWS or base.endswith("_"))) or (namespace == "prims" and base in _PRIM_VIEWS)

@@ -29,7 +29,7 @@ def spec_of(
     """
     if any(is_symbolic(spec.shape) for spec in program.inputs) or program.sizes:
         raise CompileError(f"program {program.name} has sizes that depend on the call", remedy="bind it to the call's sizes")
-    tensors = _Tensors()
+    tensors, updated = _Tensors(), _updated(program)
     steps = [
         _launch(step, kernels) if isinstance(step, Launch) else _call(number, step, program, tensors, on, frozen)
         for number, step in enumerate(program.steps)
@@ -38,7 +38,7 @@ def spec_of(
         "name": program.name,
         "arena_bytes": program.arena_bytes,
         "messages": list(messages),
-        "inputs": [(i.dtype, i.shape, i.strides, i.align) for i in program.inputs],
+        "inputs": [(i.dtype, i.shape, i.strides, i.align, n in updated) for n, i in enumerate(program.inputs)],
         "buffers": [(b.kind, b.index, b.offset, b.bytes, b.last) for b in program.buffers],
         "constants": [c.data for c in program.constants],
         "outputs": [_ref(r) for r in program.outputs],
@@ -46,6 +46,18 @@ def spec_of(
         "tensors": tensors.refs,
         "gpu": None,
     }
+
+
+def _updated(program: Program) -> set[int]:
+    """Returns the inputs that calls write to."""
+    written: list[Ref] = []
+    for step in program.steps:
+        if isinstance(step, Call):
+            arguments = zip(overload(step.callee, step.where)._schema.arguments, step.args, strict=False)
+            named = [a for of, a in arguments if of.alias_info is not None and of.alias_info.is_write]
+            written += [a for a in named if isinstance(a, Ref)]
+    buffers = [program.buffers[ref.buffer] for ref in written]
+    return {buffer.index for buffer in buffers if buffer.kind == "input"}
 
 
 class _Tensors:

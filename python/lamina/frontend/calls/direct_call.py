@@ -62,6 +62,14 @@ class Watched:
         return self.compiled[0] if len(self.compiled) == 1 and self.compiled[0].metadata is not None else None
 
 
+def mutated_arguments() -> tuple[int, ...]:
+    """Returns for each of the first outputs of the graph that AOTAutograd compiles the number of the argument whose new value it
+    is."""
+    context = torch._guards.TracingContext.try_get()
+    metadata = context.fw_metadata if context is not None else None
+    return tuple(getattr(metadata, "mutated_inp_runtime_indices", ()))
+
+
 def direct(watched: Watched, wrapped: Run, arguments: int) -> Run:
     """Returns the compiler's own result for a graph without gradients where AOTAutograd's `wrapped` only passes `arguments` tensors
     on to it; else `wrapped`."""

@@ -13,7 +13,7 @@ from lamina.core.errors import CompileError
 from lamina.core.options import Options
 
 from ..attention.recognize import recognize
-from ..calls.direct_call import Watched, direct, unwrapped
+from ..calls.direct_call import Watched, direct, mutated_arguments, unwrapped
 from ..calls.direct_training import WatchedTraining
 from ..calls.padded import leave_room
 from ..calls.saved import release, take_strides
@@ -29,6 +29,7 @@ from ..fx.rewriter import copied
 from ..rewrites.branches import any_layout
 from ..rewrites.instance_norms import open_instance_norms
 from ..rewrites.numbers import keep_floats
+from ..rewrites.updates import update_in_place
 from .backend_error import passed_on
 from .specialize import for_captured, specialization
 
@@ -97,7 +98,8 @@ def autograd(
 
     def without_gradients(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         given = {"frozen": _weights()} if options.freeze_weights else {}
-        return compile(leave_room(graph), inputs, options=options, target=target, **given)
+        updated = update_in_place(leave_room(graph), mutated_arguments())
+        return compile(updated, inputs, options=options, target=target, **given)
 
     def partition(joint: fx.GraphModule, *args: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
         recompute_from_seeds(joint)

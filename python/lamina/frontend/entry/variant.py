@@ -26,6 +26,7 @@ from ..fx.aliases import storage
 from ..fx.reading import writes_to
 from ..rewrites.normalize import fold_weights
 from ..rewrites.numbers import faked, symbolic
+from ..rewrites.updates import update_in_place
 from .arguments import Arguments
 from .binding import Binding
 from .dynamo import autograd
@@ -124,6 +125,7 @@ class Variant:
             if self._run is None:
                 with torch.no_grad():
                     graph = inference(self.traced, with_kernels(table(), self._options.kernels, self._target))
+                update_in_place(graph.gm, graph.mutated)
                 gm = fold_weights(graph.gm, self._foldable(graph)) if self._options.fold_weights else graph.gm
                 self._compiled = compile_graph(gm, options=self._options, target=self._target, frozen=self._frozen(graph))
                 self._mutated = graph.mutated

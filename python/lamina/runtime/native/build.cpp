@@ -236,7 +236,8 @@ std::unique_ptr<Plan> build_plan(nb::dict spec) {
   plan->arena_bytes = get<int64_t>(spec, "arena_bytes");
   plan->messages = get<std::vector<std::string>>(spec, "messages");
   for (nb::handle i : nb::borrow(spec["inputs"]))
-    plan->inputs.push_back({&dtype_named(nb::cast<std::string>(i[0])), nb::cast<Sizes>(i[1]), nb::cast<Sizes>(i[2]), nb::cast<size_t>(i[3])});
+    plan->inputs.push_back({&dtype_named(nb::cast<std::string>(i[0])), nb::cast<Sizes>(i[1]), nb::cast<Sizes>(i[2]), nb::cast<size_t>(i[3]),
+                            nb::cast<bool>(i[4])});
   for (nb::handle c : nb::borrow(spec["constants"])) plan->constants.push_back(nb::cast<nb::bytes>(c));
   for (nb::handle b : nb::borrow(spec["buffers"])) {
     Buffer buffer{kind_named(nb::cast<std::string>(b[0])), nb::cast<int>(b[1]), nb::cast<int64_t>(b[2]), nb::cast<int64_t>(b[3])};

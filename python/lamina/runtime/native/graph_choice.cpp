@@ -108,7 +108,9 @@ bool GraphChoice::record(Context &context, const Steps &steps) {
   for (Argument &a : called_) {
     called.push_back(a.buffer);
     a.settled |= a.moves >= kMoves && !a.is_moving();
-    if (a.is_moving()) staged.push_back(a.buffer);
+    const Buffer &buffer = plan_.buffers[size_t(a.buffer)];
+    bool updated = buffer.kind == Kind::input && plan_.inputs[size_t(buffer.index)].updated; // where it lies
+    if (a.is_moving() && !updated) staged.push_back(a.buffer);
   }
   size_t memory = 0;
   cuda::DeviceId device = 0;

@@ -50,6 +50,7 @@ struct Input {
   const DType *dtype;
   std::vector<int64_t> shape, strides;
   size_t align; // bytes that kernels of a GPU count on
+  bool updated; // calls write to it: a new value that lies elsewhere, as it had to be copied, is the caller's to copy back
   bool opaque = false;
 };
 

@@ -115,7 +115,12 @@ PyObject *wrap_outputs(const Plan &plan, PyObject *const *inputs, Context &conte
     PyObject *result = plan.shared[i] ? shared.result(r, buffer) : nullptr;
     if (!result) switch (buffer.kind) {
     case Kind::output: result = result_over(context.outputs[buffer.index], r, context.address(r), context.on); break;
-    case Kind::input: result = view_of(inputs[buffer.index], r, memory_of(inputs[buffer.index])); break;
+    case Kind::input: {
+      dlpack::Tensor given = memory_of(inputs[buffer.index]);
+      bool elsewhere = plan.inputs[size_t(buffer.index)].updated && context.base(r.buffer) != static_cast<char *>(given.data) + given.byte_offset;
+      result = elsewhere ? copy_of(r, context) : view_of(inputs[buffer.index], r, given);
+      break;
+    }
     case Kind::owned: result = result_over(context.owned(r.buffer), r, context.address(r), context.on); break;
     case Kind::arena:
     case Kind::constant: result = copy_of(r, context); break;

@@ -1,0 +1,97 @@
+"""Has routines that write to a part of a tensor write into the argument whose new value they make.
+
+AOTAutograd turns `cache.index_copy_(2, at, keys)` into the result of a functional op, which copies the whole cache, and copies it
+back after the call. Where nothing else reads the old value, the routine may write into the argument itself.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from ..fx.aliases import storage, tensors
+from ..fx.sizes import exact_sizes
+
+aten = torch.ops.aten
+
+_IN_PLACE = {
+    aten.index_put.default: aten.index_put_.default,
+    aten._unsafe_index_put.default: aten.index_put_.default,
+    aten.scatter.src: aten.scatter_.src,
+    aten.scatter.value: aten.scatter_.value,
+    aten.scatter.reduce: aten.scatter_.reduce,
+    aten.scatter.value_reduce: aten.scatter_.value_reduce,
+    aten.scatter_add.default: aten.scatter_add_.default,
+    aten.scatter_reduce.two: aten.scatter_reduce_.two,
+    aten.masked_scatter.default: aten.masked_scatter_.default,
+}
+"""Ops that leave most of a tensor as it is, with their in-place variants. None of them is computed by a kernel of Lamina."""
+_SAME = (aten.slice.Tensor, aten.expand.default, aten.alias.default, aten.clone.default, aten.view.default)
+"""Ops whose result has the elements of their operand where it has its sizes and strides."""
+
+
+def update_in_place(gm: fx.GraphModule, mutated: Sequence[int | None]) -> fx.GraphModule:
+    """Replaces, in place, functional ops that make the new value of an argument by their in-place variants. Returns the graph.
+
+    mutated  for each of the first outputs, the number of the argument whose new value it is; None for one that is no new value
+    """
+    arguments, (outputs,) = gm.graph.find_nodes(op="placeholder"), gm.graph.output_node().args
+    changed = False
+    for number, index in enumerate(mutated):
+        if index is not None and index < len(arguments) and isinstance(outputs, list | tuple):
+            others = [output for other, output in enumerate(outputs) if other != number]
+            changed |= _update(outputs[number], arguments[index], others)
+    if changed:
+        gm.recompile()
+    return gm
+
+
+def _update(last: Any, argument: fx.Node, others: Sequence[Any]) -> bool:
+    """Has an output, the new value of an argument, be written into it. others: the other outputs, which may not lie there. Returns
+    whether it did."""
+    chain = _chain(last, argument)
+    updates = [node for node in chain if node.target in _IN_PLACE]
+    memory = {storage(value) for node in chain for value in tensors(node)} | {storage(argument.meta["val"])} if updates else set()
+    if not updates or any(storage(v) in memory for other in others if isinstance(other, fx.Node) for v in tensors(other)):
+        return False
+    old = argument
+    for node in reversed(updates):
+        node.target, node.args = _IN_PLACE[node.target], (old, *node.args[1:])
+        node.meta["val"] = argument.meta["val"]
+        old = node
+    for node in chain[: chain.index(updates[0])]:
+        node.replace_all_uses_with(updates[0])
+    return True
+
+
+def _chain(last: Any, argument: fx.Node) -> list[fx.Node]:
+    """Returns the ops, the last first, that make a new value of an argument from its old one and nothing else, where each that is
+    updated is read by the update alone; none where there are others between."""
+    found: list[fx.Node] = []
+    at, updates = last, False
+    while at is not argument:
+        if not isinstance(at, fx.Node) or at.target not in (*_IN_PLACE, *_SAME) or not _alike(at, argument):
+            return []
+        found.append(at)
+        updates |= at.target in _IN_PLACE
+        before, *more = _inputs(at)
+        if updates and (len(before.users) > 1 or before in more):
+            return []
+        at = before
+    return found
+
+
+def _inputs(node: fx.Node) -> list[fx.Node]:
+    """Returns the nodes among the arguments of a call, in order and with repetition."""
+    found: list[fx.Node] = []
+    fx.map_arg((node.args, node.kwargs), found.append)
+    return found
+
+
+def _alike(node: fx.Node, argument: fx.Node) -> bool:
+    """Returns whether a node has the dtype, sizes and strides of an argument."""
+    made, given = node.meta.get("val"), argument.meta.get("val")
+    if not isinstance(made, Tensor) or not isinstance(given, Tensor) or made.dtype is not given.dtype:
+        return False
+    return all(exact_sizes(f(made)) == exact_sizes(f(given)) for f in (Tensor.size, Tensor.stride))

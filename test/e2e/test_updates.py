@@ -1,0 +1,171 @@
+"""Arguments of which a part is written: by a routine that writes into the argument itself, where nothing else reads its old value."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import lamina
+from lamina.frontend.compiling import stages
+
+Update = Callable[[Tensor, Tensor, Tensor], Any]
+
+
+def _wide(at: Tensor, c: Tensor) -> Tensor:
+    return at.view(1, -1, 1).expand(c.shape[0], -1, c.shape[2])
+
+
+def _set(c: Tensor, at: Tensor, v: Tensor) -> Tensor:
+    c[:, at] = v
+    return c.sum(-1)
+
+
+def _twice(c: Tensor, at: Tensor, v: Tensor) -> Tensor:
+    c.index_copy_(1, at, v)
+    c.scatter_(1, _wide(at + 1, c), v * 2)
+    return c * 2
+
+
+def _part_later(c: Tensor, at: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    c.index_copy_(1, at, v)
+    return c[:, 1:] + 1, c.mT.relu()
+
+
+def _old_value(c: Tensor, at: Tensor, v: Tensor) -> Tensor:
+    before = c * 3
+    c.index_copy_(1, at, v)
+    return before + c
+
+
+def _old_part(c: Tensor, at: Tensor, v: Tensor) -> Tensor:
+    before = c[:, :1]
+    c.index_copy_(1, at, v + before)
+    return c.amax(1)
+
+
+def _of_itself(c: Tensor, at: Tensor, v: Tensor) -> Tensor:
+    c.index_copy_(1, at, c[:, at + 1])
+    return c + 1
+
+
+def _returned(c: Tensor, at: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    c.index_copy_(1, at, v)
+    return c, c.clone()
+
+
+def _both(c: Tensor, at: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    new = c.index_copy(1, at, v)
+    c.copy_(new)
+    return new.mT, new
+
+
+IN_PLACE: dict[str, Update] = {
+    "index_copy_": lambda c, at, v: c.index_copy_(1, at, v).sum(),
+    "set": _set,
+    "index_add_": lambda c, at, v: c.index_add_(1, at, v, alpha=0.5).sum(),
+    "added to one place twice": lambda c, at, v: c.index_put_((torch.zeros_like(at),), v[:, :1], accumulate=True).sum(),
+    "scatter_": lambda c, at, v: c.scatter_(1, _wide(at, c), v).sum(),
+    "scatter_ a number": lambda c, at, v: c.scatter_(1, _wide(at, c), 2.5).sum(),
+    "scatter_add_": lambda c, at, v: c.scatter_add_(1, _wide(at, c), v).sum(),
+    "scatter_reduce_": lambda c, at, v: c.scatter_reduce_(1, _wide(at, c), v, "amax").sum(),
+    "masked_scatter_": lambda c, at, v: c.masked_scatter_(c.new_ones(c.shape[1], 1).bool(), v.repeat(1, 40, 1)).sum(),
+    "two in a row": _twice,
+    "read later": _part_later,
+}
+COPIED: dict[str, Update] = {
+    "returned": _returned,
+    "another tensor is returned, too": _both,
+    "the old value is read": _old_value,
+    "a part of it is": _old_part,
+    "for the new one": _of_itself,
+}
+
+
+def cache(kind: str) -> Tensor:
+    """A tensor (3, 40, 8) in some memory."""
+    if kind == "transposed":
+        return torch.randn(40, 3, 8).transpose(0, 1)
+    if kind == "in larger memory":
+        return torch.randn(4, 45, 9)[1:, 5:, 1:]
+    if kind == "of negative bits":
+        return torch.randn(3, 40, 8, dtype=torch.complex64).conj().imag
+    return torch.randn(3, 40, 8)
+
+
+@pytest.fixture
+def callees(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the programs that are compiled call."""
+    found: list[str] = []
+    compile_ = stages._compile
+
+    def kept(*args: Any, **kwargs: Any) -> stages.Built:
+        built = compile_(*args, **kwargs)
+        found.extend(step.callee for step in built.program.steps if hasattr(step, "callee"))
+        return built
+
+    monkeypatch.setattr(stages, "_compile", kept)
+    monkeypatch.setenv("LAMINA_CACHE", "0")
+    return found
+
+
+def compiled(door: str, fn: Update, given: tuple[Tensor, ...]) -> Update:
+    torch._dynamo.reset()
+    options = {"cache": False}
+    if door == "lamina.compile":
+        return lamina.compile(lambda *args: fn(*args), tuple(t.clone() for t in given), options=options)  # type: ignore[no-any-return]
+    return torch.compile(lambda *args: fn(*args), backend="lamina", dynamic=door == "dynamic", options=options)
+
+
+@pytest.mark.parametrize("door", ["torch.compile", "dynamic", "lamina.compile"])
+@pytest.mark.parametrize("name", [*IN_PLACE, *COPIED])
+def test_the_argument_has_its_new_value(name: str, door: str, callees: list[str]) -> None:
+    fn, at = (IN_PLACE | COPIED)[name], torch.tensor([5, 0, 31])
+    run = compiled(door, fn, (cache(""), at, torch.randn(3, 3, 8)))
+    for _ in range(3):
+        c, v = cache(""), torch.randn(3, 3, 8)
+        own, version, place = c.clone(), c._version, c.data_ptr()
+        want, found = fn(own, at, v), run(c, at, v)
+        for mine, theirs in zip(torch.utils._pytree.tree_leaves(found), torch.utils._pytree.tree_leaves(want), strict=True):
+            torch.testing.assert_close(mine, theirs)
+        assert torch.equal(c, own) and c._version > version and c.data_ptr() == place
+        c.zero_()  # what is returned beside it shows this where it does in eager
+        own.zero_()
+        for mine, theirs in zip(torch.utils._pytree.tree_leaves(found), torch.utils._pytree.tree_leaves(want), strict=True):
+            torch.testing.assert_close(mine, theirs)
+    if name != "returned":
+        assert any(c.split(".")[1].endswith("_") for c in callees) == (name in IN_PLACE)
+
+
+@pytest.mark.parametrize("kind", ["transposed", "in larger memory", "of negative bits"])
+def test_memory_of_any_kind(kind: str) -> None:
+    fn, at = _part_later, torch.tensor([5, 0, 31])
+    run = compiled("torch.compile", fn, (cache(kind), at, torch.randn(3, 3, 8)))
+    for _ in range(3):
+        c, v = cache(kind), torch.randn(3, 3, 8)
+        own = c.clone()
+        for mine, theirs in zip(run(c, at, v), fn(own, at, v), strict=True):
+            torch.testing.assert_close(mine, theirs)
+        assert torch.equal(c, own)
+
+
+def test_gradients_of_what_was_saved_before() -> None:
+    """What a backward pass needs keeps its value when the argument is written again."""
+
+    def fn(c: Tensor, w: Tensor, at: Tensor, v: Tensor) -> Tensor:
+        c.index_copy_(1, at, v)
+        return (c * w).sin().sum()
+
+    torch._dynamo.reset()
+    run, at = torch.compile(fn, backend="lamina"), torch.tensor([1])
+    c, w = cache(""), torch.randn(8, requires_grad=True)
+    own, weight = c.clone(), w.detach().clone().requires_grad_()
+    first, second = torch.randn(3, 1, 8), torch.randn(3, 1, 8)
+    total = run(c, w, at, first)
+    with torch.no_grad():
+        run(c, w, at, second)
+    total.backward()
+    own.index_copy_(1, at, first)
+    (own * weight).sin().sum().backward()
+    torch.testing.assert_close(w.grad, weight.grad)
