@@ -158,3 +158,24 @@ def test_several_blocks_of_queries_a_program(causal: bool) -> None:
     q, k, v = (random(1, 70, 1000, 128) for _ in range(3))
     for schedule in ("specialized{n=128 groups=2 stages=2}", "specialized{n=64 groups=3 stages=3}"):
         near(computed(lambda q, k, v: plain(q, k, v, causal), (q, k, v), schedule), exact(q, k, v, causal=causal))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_trained_table_of_positions_is_added(dynamic: bool) -> None:
+    """The library reads masks without looking at their strides, nor at where they begin."""
+
+    def attend(q: Tensor, table: Tensor) -> Tensor:
+        bias = table.permute(2, 0, 1)[None]
+        return F.scaled_dot_product_attention(q, q, q, attn_mask=bias)
+
+    for length in (250, 64, 131) if dynamic else (250,):
+        q, table = random(3, 4, length, 64), random(length, length, 4)
+        results = []
+        for fn, dtype in ((torch.compile(attend, backend="lamina", dynamic=dynamic), q.dtype), (attend, torch.float64)):
+            given = [t.detach().to(dtype).requires_grad_() for t in (q, table)]
+            with torch.enable_grad():
+                out = fn(*given)
+                out.square().sum().backward()
+            results.append([out, *(t.grad for t in given)])
+        for mine, right in zip(*results, strict=True):
+            assert float((mine.double() - right).norm()) <= 2e-2 * float(right.norm())
