@@ -2,6 +2,7 @@
 
 factors.py  symbols, quotients and the like, and bounds of products of them
 size.py     Size, a polynomial of factors, its arithmetic and comparisons
+strides.py  strides where a size may be 0
 text.py     their text
 facts.py    what reports tell of a symbol
 """
@@ -20,8 +21,8 @@ from .size import (
     most,
     symbols_of,
     typical,
-    where_elements,
 )  # fmt: skip
+from .strides import where_elements
 from .text import parse, shown, size_from_json, size_to_json, without_hints
 
 __all__ = [

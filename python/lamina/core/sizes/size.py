@@ -10,7 +10,7 @@ the symbols, or raise `Undecided`. A choice that is only about speed compares `t
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -184,29 +184,19 @@ def most(*sizes: "SizeLike") -> "SizeLike":
     return chosen("max", sizes)
 
 
-def where_elements(size: "SizeLike", shape: "Sequence[SizeLike]") -> "SizeLike":
-    """Returns a stride of a tensor of this shape that has elements: torch counts sizes that may be 0 as max(1, size)."""
-    if isinstance(size, int) or not size.is_opaque:
-        return size
-    guarded = {most(1, n): n for n in shape if isinstance(n, Size)}
-    out: int | Size = 0
-    for factors, k in size.terms:
-        part: int | Size = k
-        for f in map(factor_of, factors):
-            part = part * guarded.get(f, f)
-        out = out + part
-    return out
-
-
 def chosen(op: str, sizes: "tuple[SizeLike, ...]") -> "SizeLike":
     """Returns the minimum ("min") or maximum ("max") of sizes, opaque where it is not known before the call."""
     out = sizes[0]
     for size in sizes[1:]:
-        try:
-            out = (min if op == "min" else max)(out, size)
-        except Undecided:
-            out = factor_of(Opaque(op, out, size))
+        if at_most(out, size) or at_most(size, out):
+            out = size if at_most(out, size) == (op == "max") else out
+        else:
+            out = factor_of(Opaque(op, *sorted((out, size), key=_order)))
     return out
+
+
+def _order(size: "SizeLike") -> tuple[bool, str]:
+    return isinstance(size, Size), str(size)
 
 
 def factor_of(f: Factor) -> Size:

@@ -10,7 +10,7 @@ Solved = dict[Opaque, int]
 def solved(difference: SizeLike) -> Solved:
     """Returns the value of the one quotient, remainder, minimum or maximum that a difference is a polynomial of where it is 0;
     nothing where a value other than the hints' may be a solution, too."""
-    if not isinstance(difference, Size):
+    if not isinstance(difference, Size) or typical(difference) != 0:
         return {}
     factors = {f for product, _ in difference.terms for f in product}
     (one, *more) = factors

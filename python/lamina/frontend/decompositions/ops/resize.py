@@ -16,6 +16,7 @@ from torch import Tensor
 from torch._decomp.decompositions import upsample_compute_output_size
 
 from ..half import in_f32, wide_dtype
+from ..undecided import surely
 
 aten = torch.ops.aten
 
@@ -155,7 +156,7 @@ def _nearest(dims: int, kind: str) -> Callable[..., Any]:
     """Decomposes nearest interpolation: a broadcast copy where all elements repeat equally often, else a gather."""
 
     def run(x: Tensor, output_size: Sequence[int], *scales: float | None, **named: float | None) -> Any:
-        if x.numel() == 0 or 0 in output_size:
+        if surely(x.numel() == 0) or 0 in output_size:
             return NotImplemented
         axes = _axes(x.shape[-dims:], output_size, kind, False, _scales(dims, scales, named))
         for axis in axes:
@@ -179,7 +180,7 @@ def _smooth(dims: int, kind: str) -> Callable[..., Any]:
     """
 
     def run(x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: float | None, **named: float | None) -> Any:
-        if not x.dtype.is_floating_point or x.numel() == 0 or 0 in output_size:
+        if not x.dtype.is_floating_point or surely(x.numel() == 0) or 0 in output_size:
             return NotImplemented
         axes = _axes(x.shape[-dims:], output_size, kind, align_corners, _scales(dims, scales, named))
         for axis in axes:
@@ -210,7 +211,7 @@ def _scales(dims: int, scales: Sequence[float | None], named: dict[str, float | 
 
 def _gradient(grad: Tensor, before: Sequence[int], axes: Sequence[_Resized]) -> Any:
     """Returns the gradient of an input of sizes `before`; NotImplemented where the sum would be too long."""
-    if not grad.dtype.is_floating_point or grad.numel() == 0 or 0 in before:
+    if not grad.dtype.is_floating_point or surely(grad.numel() == 0) or 0 in before:
         return NotImplemented
     copies = [axis.repeats(grad.device) if axis.kind.startswith("nearest") else 0 for axis in axes]
     windows = [None if times else _Window.of(axis, grad.dtype, grad.device) for axis, times in zip(axes, copies, strict=True)]
