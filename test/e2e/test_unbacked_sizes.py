@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -62,8 +62,22 @@ CASES = (
 )  # fmt: skip
 
 
+BEFORE_2_12 = torch.__version__ < "2.12"
+"""torch 2.11 gives most slices a size of their own, and asks more."""
+NEWER = {
+    "view_shifted", "blocks_of_rows", "group_norm_of_a_convolution", "slice_both", "slice_half", "differences", "pad_negative",
+    "train_pools", "next_tokens", "cross_entropy",
+}  # fmt: skip
+
+
+def named(names: Iterable[str]) -> list[Any]:
+    """Returns the names as parameters, without those that torch 2.11 does not take."""
+    skip = pytest.mark.skipif(BEFORE_2_12, reason="torch 2.11 cannot capture it with such sizes, or tells less of them")
+    return [pytest.param(name, marks=skip if name in NEWER else ()) for name in names]
+
+
 @pytest.mark.filterwarnings("error:lamina")
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", named(CASES))
 def test_one_compilation_serves_all_sizes(name: str, compilations: list[int]) -> None:
     graph = GRAPHS[name]
     sweep(graph, unbacked(graph.function, varying(graph.make)), all_sizes=MADE_OF.get(name, SIZES))
@@ -95,6 +109,7 @@ torch.manual_seed(0)
 NET, QKV, TABLE, HEAD = Images().eval(), nn.Linear(16, 48), nn.Embedding(50, 16), nn.Linear(16, 50)
 for weights in (NET, QKV, TABLE, HEAD):
     weights.requires_grad_(False)
+PLACES = x(1200, 16)
 
 
 def causal(a: Tensor) -> Tensor:
@@ -125,6 +140,7 @@ MODELS = {
     "next_tokens": Sized(next_tokens, lambda b, n: (torch.randint(0, 50, (b + 1, n + 1)),), exact=True),
     "convolution_net": Sized(positive(NET), image, exact=True),
     "train_convolution_net": Sized(positive(NET), image, train=True, exact=True),
+    "positions": Sized(lambda a: a + PLACES[: a.shape[1]].to(a.dtype), rows),
     "roll": Sized(positive(lambda a: a.roll(1, 0)), vectors),
     "cross_entropy": Sized(
         lambda a, t: F.cross_entropy(a, t), lambda b, n: (x(b + 1, n), torch.randint(0, n, (b + 1,))), train=True
@@ -139,7 +155,7 @@ HAS_ELEMENTS = ("causal", "train_causal", "convolution_net", "train_convolution_
 
 
 @pytest.mark.filterwarnings("error:lamina")
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", named(MODELS))
 def test_one_compilation_of_a_model_serves_all_sizes(name: str, compilations: list[int]) -> None:
     graph = MODELS[name]
     sweep(graph, unbacked(graph.function, varying(graph.make)), all_sizes=ROWS if name in HAS_ELEMENTS else SIZES)
@@ -157,17 +173,17 @@ def test_undefined_values_are_eagers(compilations: list[int]) -> None:
 
 
 def test_rows_without_elements_are_captured_apart(compilations: list[int]) -> None:
-    compiled = unbacked(lambda a: a.softmax(-1) * 2, [[0, 1]])
+    compiled = unbacked(lambda a: a.exp().sum(-1), [[0, 1]])
     for sizes in ((4, 7), (4, 0), (3, 9), (0, 0)):
         a = x(*sizes)
-        same(compiled(a), a.softmax(-1) * 2)
+        same(compiled(a), a.exp().sum(-1))
     assert len(compilations) == 2
 
 
 def checked(a: Tensor) -> Tensor:
     torch._check(a.shape[0] <= 512)
     torch._check(a.shape[1] % 4 == 0)
-    return a.softmax(-1)
+    return a.exp().sum(-1)
 
 
 @pytest.mark.parametrize(
@@ -186,11 +202,22 @@ def test_a_size_that_the_model_refuses_is_named(sizes: tuple[int, int], told: st
     compiled = unbacked(checked, [[0, 1]])
     for fitting in () if first else ((6, 12), (512, 4), (0, 4)):
         a = x(*fitting)
-        same(compiled(a), a.softmax(-1))
+        same(compiled(a), a.exp().sum(-1))
     with pytest.raises((lamina.CompileError, RuntimeError), match=told):
         compiled(x(*sizes))
     a = x(1, 20)
-    same(compiled(a), a.softmax(-1))
+    same(compiled(a), a.exp().sum(-1))
+
+
+def test_a_slice_beyond_its_tensor_is_refused() -> None:
+    """torch has the sum of a tensor and the first rows of another demand that there be as many."""
+    torch._dynamo.reset()
+    compiled = unbacked(MODELS["positions"].function, [[0, 1]])
+    with pytest.raises(Exception, match="1200"):
+        compiled(x(2, 1201, 16))
+    compiled(x(2, 1200, 16))
+    with pytest.raises(Exception, match="1200"):
+        compiled(x(2, 1201, 16))
 
 
 def test_sizes_that_must_be_equal_are_named() -> None:
