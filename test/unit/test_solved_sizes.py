@@ -31,7 +31,7 @@ def test_equations_say_what_divides() -> None:
     assert replaced(patches, even) >= 1
     by_another = solved(s % t)
     assert replaced(s, by_another) == t * replaced(s // t, by_another) and replaced(s // t, by_another) >= 1
-    assert solved(s * t - s * t // 4 * 4) == {} and replaced(s + 1, solved(s + 1 - (s + 1) // 4 * 4)) % 4 == 0
+    assert solved(s * t - s * t // 4 * 4) == {} and replaced(s + 4, solved(s + 4 - (s + 4) // 7 * 7)) % 7 == 0
 
 
 def test_a_remainder_and_a_quotient_make_a_multiple() -> None:

@@ -177,11 +177,15 @@ def chosen(op: str, sizes: "tuple[SizeLike, ...]") -> "SizeLike":
     """Returns the minimum ("min") or maximum ("max") of sizes, opaque where it is not known before the call."""
     out = sizes[0]
     for size in sizes[1:]:
-        try:
-            out = (min if op == "min" else max)(out, size)
-        except Undecided:
-            out = factor_of(Opaque(op, out, size))
+        if at_most(out, size) or at_most(size, out):
+            out = size if at_most(out, size) == (op == "max") else out
+        else:
+            out = factor_of(Opaque(op, *sorted((out, size), key=_order)))
     return out
+
+
+def _order(size: "SizeLike") -> tuple[bool, str]:
+    return isinstance(size, Size), str(size)
 
 
 def factor_of(f: Factor) -> Size:

@@ -29,7 +29,7 @@ def solved(difference: SizeLike) -> Solved:
     """Returns the value of the one symbol, quotient, remainder, minimum or maximum that a difference is a polynomial of where it is
     0; nothing where a value other than the hints' may be a solution, too. Where it says that a size divides another one, returns
     that as the product of the divisor and the quotient."""
-    if not isinstance(difference, Size):
+    if not isinstance(difference, Size) or typical(difference) != 0:
         return {}
     difference = _without_common(difference)
     factors = {f for product, _ in difference.terms for f in product}

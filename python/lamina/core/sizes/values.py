@@ -1,11 +1,11 @@
 """What sizes are at a call, and which symbols they depend on."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .factors import Factor, Opaque, SizeSymbol
-from .size import Size, SizeLike, factor_of, most
+from .size import Size, SizeLike, factor_of
 
 
 def typical(size: SizeLike) -> int:
@@ -43,20 +43,6 @@ def symbol_name(size: SizeLike) -> str | None:
         return factors[0].name
     quotients = (f for f in factors if isinstance(f, Opaque) and f.op == "/" and factor_of(f) * f.right == size)
     return next((symbol_name(f.left) for f in quotients), None)
-
-
-def where_elements(size: SizeLike, shape: Sequence[SizeLike]) -> SizeLike:
-    """Returns a stride of a tensor of this shape that has elements: torch counts sizes that may be 0 as max(1, size)."""
-    if isinstance(size, int) or not size.is_opaque:
-        return size
-    guarded = {most(1, n): n for n in shape if isinstance(n, Size)}
-    out: int | Size = 0
-    for factors, k in size.terms:
-        part: int | Size = k
-        for f in map(factor_of, factors):
-            part = part * guarded.get(f, f)
-        out = out + part
-    return out
 
 
 def _value(size: Size, of: Callable[[SizeSymbol], int]) -> int:

@@ -16,6 +16,7 @@ from lamina.core.sizes import SizeLike, symbol_name, symbols_of
 from lamina.core.sizes.facts import SizeFacts
 
 from ..calls.call import adapt
+from ..capture.size_relations import SizeRelations
 from ..fx.sizes import exact, exact_sizes, is_open, symbol_of, unguarded
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ class SizedProgram(_native.BySizes):
     sources   where the symbols' values are found
     load      makes a program with numbers callable
     widen     compiles the graph with Options.wide_sizes, for calls with tensors that its kernels do not count
+    check     raises for sizes that the graph does not take, where no guard has kept them off
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class SizedProgram(_native.BySizes):
         sources: dict[str, SizeSource],
         load: Callable[["Built"], Run],
         widen: Callable[[], "Built"],
+        check: Callable[[Mapping[str, int], Sequence[SizeFacts]], None],
     ) -> None:
         super().__init__([(s.argument, s.dim, s.of_stride) for s in sources.values()], self.bind, BOUND)
         self.built = built
@@ -108,6 +111,7 @@ class SizedProgram(_native.BySizes):
         self.specialized: dict[frozenset[tuple[str, int]], Bindable] = {}
         self._names = tuple(sources)
         self._narrow = Bindable(built, captured, load)
+        self._check = check
         self._wide = cache(lambda: Bindable(widen(), captured, load))
         self._boxed_call = True  # on the instance: torch._dynamo.disable copies its attributes, not the class's
 
@@ -130,9 +134,11 @@ class SizedProgram(_native.BySizes):
 
     def bind(self, sizes: Sequence[int]) -> tuple[Run, tuple[int, ...] | None]:
         """Returns what runs the program for these values of its symbols, and the arguments that it takes, None for all."""
+        symbols = dict(zip(self._names, sizes, strict=True))
+        self._check(symbols, self.symbols)
         while True:
             known = len(self.specialized)
-            built, compiled = self._bound(dict(zip(self._names, sizes, strict=True)))
+            built, compiled = self._bound(symbols)
             run = compiled.load(built)
             if known == len(self.specialized):  # another thread may have added one meanwhile
                 break
@@ -197,4 +203,5 @@ def sized_program(
     with unguarded(gm.graph):
         sources = sources_of(gm)
     made = built(options)
-    return SizedProgram(made, captured(made), sources, load, lambda: built(replace(options, wide_sizes=True)))
+    check = SizeRelations.of(gm.graph).check_unguarded
+    return SizedProgram(made, captured(made), sources, load, lambda: built(replace(options, wide_sizes=True)), check)

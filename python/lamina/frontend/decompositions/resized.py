@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from ..fx.sizes import typical_size
 from .half import wide_dtype
+from .undecided import surely
 
 _CUBIC = -0.75
 
@@ -108,7 +110,7 @@ def resized_axes(
     for d, (n, out, given) in enumerate(zip(before, after, scales, strict=True)):
         scale = 1 / given if given is not None and given > 0 else _ratio(n, out)
         if align:
-            scale = _ratio(n - 1, out - 1) if out > 1 else 0.0
+            scale = 0.0 if surely(out <= 1) else _ratio(n - 1, out - 1)
         if not statically_known_true(n == out) or not statically_known_true(scale == 1):
             made.append(ResizedAxis(d - len(before), n, out, scale, kind, align))
     return made
@@ -119,11 +121,7 @@ def _ratio(n: Any, out: Any) -> Any:
     if isinstance(n, int) and isinstance(out, int):
         return n / out
     for one, other in ((n, out), (out, n)):
-        times = max(1, _typical(one) // max(1, _typical(other)))
+        times = max(1, typical_size(one) // max(1, typical_size(other)))
         if statically_known_true(one == times * other):
             return float(times) if one is n else 1 / times
     return n / out
-
-
-def _typical(size: Any) -> int:
-    return size if isinstance(size, int) else int(size.node.hint)

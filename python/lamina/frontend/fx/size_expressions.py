@@ -25,20 +25,21 @@ def size_of(expr: sympy.Expr, env: Any) -> SizeLike:
     return replaced(_converted(env.simplify(expr), env), _fixed(env))
 
 
-_FIXED: WeakKeyDictionary[Any, tuple[int, Solved]] = WeakKeyDictionary()
-"""How many guards of each ShapeEnv are read, and what they fix."""
+_FIXED: WeakKeyDictionary[Any, tuple[int, int, Solved]] = WeakKeyDictionary()
+"""How many guards and demands (`torch._check`) of each ShapeEnv are read, and what they say."""
 
 
 def _fixed(env: Any) -> Solved:
-    """Returns the quotients, remainders and so on that guards set equal to numbers, and what they say divides sizes.
-    A model with an embedding of each patch of an image, for one, has torch compare ((s53 - 16)//16) + 1 with 14, a group norm
-    s1 % 4 with 0."""
-    read, known = _FIXED.get(env, (0, {}))
-    for guard in env.guards[read:]:
-        if isinstance(guard.expr, sympy.Eq):
+    """Returns the quotients, remainders and so on that guards or a `torch._check` of the model set equal to numbers, and what these
+    say divides sizes. A model with an embedding of each patch of an image, for one, has torch compare ((s53 - 16)//16) + 1 with 14,
+    a group norm s1 % 4 with 0."""
+    demands = [demand for of_symbol in env.deferred_runtime_asserts.values() for demand in of_symbol]
+    read, met, known = _FIXED.get(env, (0, 0, {}))
+    for condition in (*env.guards[read:], *(demands if len(demands) != met else ())):
+        if isinstance(condition.expr, sympy.Eq):
             with suppress(CompileError):
-                known = learned(known, *(_converted(side, env) for side in guard.expr.args))
-    _FIXED[env] = len(env.guards), known
+                known = learned(known, *(_converted(side, env) for side in condition.expr.args))
+    _FIXED[env] = len(env.guards), len(demands), known
     return known
 
 
@@ -51,7 +52,7 @@ def _converted(expr: sympy.Expr, env: Any) -> SizeLike:
         return int(found.lower)
     args = [_converted(a, env) for a in expr.args] if not isinstance(expr, (sympy.Pow, *_ROUNDED)) else []
     if isinstance(expr, sympy.Add):
-        return sum(args)
+        return _at_least(expr, env) or sum(args)
     if isinstance(expr, sympy.Mul):
         out: SizeLike = 1
         for a in args:
@@ -78,6 +79,16 @@ def _converted(expr: sympy.Expr, env: Any) -> SizeLike:
     raise CompileError(f"a size is {expr}, which is no expression that Lamina computes", remedy="report the model's op")
 
 
+def _at_least(expr: sympy.Add, env: Any) -> SizeLike:
+    """Returns a sum `n - min(n, m)`, which is the length of a slice, as `max(0, n - m)`; 0 for others."""
+    for least_of in (-arg for arg in expr.args if isinstance(-arg, functions.Min | sympy.Min)):
+        rest = expr + least_of
+        if rest in least_of.args and len(least_of.args) == 2:
+            other = next((arg for arg in least_of.args if arg != rest), rest)
+            return most(0, _converted(rest - other, env))
+    return 0
+
+
 def _fraction(expr: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr] | None:
     """Returns a quotient of sizes, or a size times a number of few digits, as numerator and denominator; None for what floats may
     round."""
@@ -100,16 +111,37 @@ def _fraction(expr: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr] | None:
     return None
 
 
-def typical_values(env: Any) -> Mapping[sympy.Symbol, sympy.Integer]:
-    """Returns the values of symbols in the call that was traced."""
-    return getattr(env, "backed_var_to_val", None) or env.var_to_val  # type: ignore[no-any-return]
+def backed_values(env: Any) -> Mapping[sympy.Symbol, sympy.Integer]:
+    """Returns the values, in the call that was traced, of symbols that torch may guard on."""
+    found: Mapping[sympy.Symbol, sympy.Integer] | None = getattr(env, "backed_var_to_val", None)
+    return env.var_to_val if found is None else found  # type: ignore[no-any-return]
+
+
+def typical_value(symbol: sympy.Symbol, env: Any) -> int | None:
+    """Returns the value of a symbol in the call that was traced, as far as choices about speed go by it; None for one that the
+    values of tensors decide. The size of an argument that torch may not guard on (`mark_unbacked`) has one as well."""
+    known = backed_values(env).get(symbol)
+    if known is None and symbol in env.unbacked_inputs:
+        known = env.var_to_hint_override.get(symbol, _UNTOLD)
+    return None if known is None else int(known)
+
+
+_UNTOLD = 64
+"""The typical value of a symbol whose size nobody tells."""
+
+
+def tell_typical(symbol: sympy.Symbol, env: Any, size: int) -> None:
+    """Notes a size as the typical value of a symbol that torch may not guard on, unless its user has told one
+    (`mark_unbacked(hint_override=...)`). One of 0 or 1 says nothing of others."""
+    if symbol in env.unbacked_inputs and size >= LEAST:
+        env.var_to_hint_override.setdefault(symbol, size)
 
 
 def _symbol(symbol: sympy.Symbol, env: Any) -> Size:
-    held = typical_values(env)
-    if symbol not in held:
+    typical = typical_value(symbol, env)
+    if typical is None:
         raise CompileError(f"the size {symbol} depends on the values of tensors", remedy="see torch.compiler.disable")
     low = env.var_to_range[symbol].lower
     if low < 0:
         raise CompileError(f"{symbol} may be negative", remedy="pass it as a tensor")
-    return Size.of(str(symbol), int(held[symbol]), min(int(low), LEAST))
+    return Size.of(str(symbol), typical, min(int(low), LEAST))

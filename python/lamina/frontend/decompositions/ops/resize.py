@@ -17,6 +17,7 @@ from torch._decomp.decompositions import upsample_compute_output_size
 
 from ..half import in_f32
 from ..resized import ResizedAxis, floor, resized_axes, within
+from ..undecided import surely
 
 aten = torch.ops.aten
 
@@ -55,6 +56,10 @@ class _Window:
         return (floor(i * self.step) - self.back).clip(0, out - self.length)
 
 
+def _is_empty(shape: Sequence[int]) -> bool:
+    return any(surely(n == 0) for n in shape)
+
+
 def _ramp(n: int, axis: ResizedAxis, like: Tensor) -> Tensor:
     return torch.arange(n, dtype=axis.floats(like.dtype, like.device), device=like.device)
 
@@ -75,7 +80,7 @@ def _nearest(dims: int, kind: str) -> Callable[..., Any]:
     """Decomposes nearest interpolation: a broadcast copy where all elements repeat equally often, else a gather."""
 
     def run(x: Tensor, output_size: Sequence[int], *scales: float | None, **named: float | None) -> Any:
-        if x.numel() == 0 or 0 in output_size:
+        if _is_empty(x.shape) or _is_empty(output_size):
             return NotImplemented
         axes = resized_axes(x.shape[-dims:], output_size, kind, False, _scales(dims, scales, named))
         for axis in axes:
@@ -99,7 +104,7 @@ def _smooth(dims: int, kind: str) -> Callable[..., Any]:
     """
 
     def run(x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: float | None, **named: float | None) -> Any:
-        if not x.dtype.is_floating_point or x.numel() == 0 or 0 in output_size:
+        if not x.dtype.is_floating_point or _is_empty(x.shape) or _is_empty(output_size):
             return NotImplemented
         axes = resized_axes(x.shape[-dims:], output_size, kind, align_corners, _scales(dims, scales, named))
         for axis in axes:
@@ -130,7 +135,7 @@ def _scales(dims: int, scales: Sequence[float | None], named: dict[str, float | 
 
 def _gradient(grad: Tensor, before: Sequence[int], axes: Sequence[ResizedAxis]) -> Any:
     """Returns the gradient of an input of sizes `before`; NotImplemented where the sum would be too long."""
-    if not grad.dtype.is_floating_point or grad.numel() == 0 or 0 in before:
+    if not grad.dtype.is_floating_point or _is_empty(grad.shape) or _is_empty(before):
         return NotImplemented
     copies = [axis.repeats(grad.device) if axis.kind.startswith("nearest") else 0 for axis in axes]
     windows = [
