@@ -9,6 +9,7 @@ import pytest
 import torch
 from doors import BACKEND, NO_CACHE, same
 from sized_graphs import GRAPHS, Sized, compilations, rows, sweep, vectors, x
+from sized_images import IMAGES
 from torch import Tensor, nn
 from torch._dynamo.decorators import mark_unbacked
 
@@ -58,7 +59,7 @@ CASES = (
     "strided_every_other", "transposed_sum", "slice_both", "slice_half", "slice_step", "differences", "select", "chunk", "cat_rows",
     "cat_columns", "stack", "pad_negative", "repeat", "arange", "rounded", "tril", "sizes_as_numbers", "masked", "embedding",
     "gather", "index", "matmul", "bmm", "linear", "attention", "sums_of_steps", "max_pool", "conv_tokens", "conv_depthwise_batch",
-    "bf16", "train_mlp", "train_layer_norm", "train_attention", "train_cat", "train_pools",
+    "bf16", "resize_bilinear", "resize_like", "train_mlp", "train_layer_norm", "train_attention", "train_cat", "train_pools",
 )  # fmt: skip
 
 
@@ -79,7 +80,7 @@ def named(names: Iterable[str]) -> list[Any]:
 @pytest.mark.filterwarnings("error:lamina")
 @pytest.mark.parametrize("name", named(CASES))
 def test_one_compilation_serves_all_sizes(name: str, compilations: list[int]) -> None:
-    graph = GRAPHS[name]
+    graph = (GRAPHS | IMAGES)[name]
     sweep(graph, unbacked(graph.function, varying(graph.make)), all_sizes=MADE_OF.get(name, SIZES))
     assert len(compilations) == 1 + graph.train
 

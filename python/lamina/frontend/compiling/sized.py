@@ -12,7 +12,7 @@ from lamina.core.binding.bind import Narrow, ProgramBinding
 from lamina.core.binding.template import Template
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
-from lamina.core.sizes import Size, SizeLike, SizeSymbol, symbols_of
+from lamina.core.sizes import SizeLike, symbol_name, symbols_of
 from lamina.core.sizes.facts import SizeFacts
 
 from ..calls.call import adapt
@@ -52,7 +52,7 @@ def sources_of(gm: fx.GraphModule) -> dict[str, SizeSource]:
         value = node.meta.get("val")
         for d, size in enumerate(sizes):
             needed |= symbols_of(size)
-            if (name := _name(size)) is None:
+            if (name := symbol_name(size)) is None:
                 continue
             told.setdefault(name, symbol_of(value if not isinstance(value, Tensor) else (*value.shape, *value.stride())[d]))
             source = SizeSource(i, d % value.dim(), d >= value.dim()) if isinstance(value, Tensor) else SizeSource(i, None)
@@ -81,14 +81,6 @@ def _sizes(argument: fx.Node) -> tuple[SizeLike, ...]:
 def _rank(source: SizeSource) -> tuple[bool, bool]:
     """Orders sources: an int before a size before a stride."""
     return source.dim is not None, source.of_stride
-
-
-def _name(size: Any) -> str | None:
-    """Returns the name of a size that is one symbol."""
-    if not isinstance(size, Size) or len(size.terms) != 1:
-        return None
-    factors, k = size.terms[0]
-    return factors[0].name if k == 1 and len(factors) == 1 and isinstance(factors[0], SizeSymbol) else None
 
 
 class SizedProgram(_native.BySizes):

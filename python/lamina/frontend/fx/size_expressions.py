@@ -1,6 +1,7 @@
 """Converts torch's expressions of sizes (sympy) to Lamina's."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -9,39 +10,36 @@ from torch.utils._sympy import functions
 
 from lamina.core.errors import CompileError
 from lamina.core.sizes import LEAST, Size, SizeLike, least, most
-from lamina.core.sizes.solved import Solved, replaced, solved
+from lamina.core.sizes.solved import Solved, learned, replaced
 
 _ROUNDED = (functions.CeilToInt, functions.FloorToInt, functions.TruncToInt)
+_FEW = 1 << 20
+"""Numerators and denominators up to this one leave room for sizes among the digits of a float."""
 _OPAQUE = (functions.FloorDiv, functions.Mod, functions.PythonMod, functions.Max, functions.Min)
 
 
 def size_of(expr: sympy.Expr, env: Any) -> SizeLike:
-    """Returns an expression of a ShapeEnv's symbols as a size: a number where the guards that stand fix it. Raises CompileError for
-    a symbol that may be negative, or that has no value yet, and for an expression of another kind."""
-    size = _converted(env.simplify(expr), env)
-    return replaced(size, _fixed(env)) if isinstance(size, Size) and size.is_opaque else size
+    """Returns an expression of a ShapeEnv's symbols as a size: a number where the guards that stand fix it, and a multiple where
+    they say that a number divides it. Raises CompileError for a symbol that may be negative, or that has no value yet, and for an
+    expression of another kind."""
+    return replaced(_converted(env.simplify(expr), env), _fixed(env))
 
 
-_FIXED: WeakKeyDictionary[Any, tuple[int, Solved]] = WeakKeyDictionary()
-"""How many conditions of each ShapeEnv are read, and what they fix."""
+_FIXED: WeakKeyDictionary[Any, tuple[int, int, Solved]] = WeakKeyDictionary()
+"""How many guards and demands (`torch._check`) of each ShapeEnv are read, and what they say."""
 
 
 def _fixed(env: Any) -> Solved:
-    """Returns the quotients, remainders and so on that guards or a `torch._check` of the model set equal to numbers. A model with
-    an embedding of each patch of an image, for one, has torch compare ((s53 - 16)//16) + 1 with 14."""
+    """Returns the quotients, remainders and so on that guards or a `torch._check` of the model set equal to numbers, and what these
+    say divides sizes. A model with an embedding of each patch of an image, for one, has torch compare ((s53 - 16)//16) + 1 with 14,
+    a group norm s1 % 4 with 0."""
     demands = [demand for of_symbol in env.deferred_runtime_asserts.values() for demand in of_symbol]
-    conditions = [condition.expr for condition in (*env.guards, *demands)]
-    read, known = _FIXED.get(env, (0, {}))
-    if read == len(conditions):
-        return known
-    for expr in conditions:
-        if isinstance(expr, sympy.Eq) and expr.rhs.is_Integer:
-            try:
-                difference = replaced(_converted(expr.lhs, env), known) - int(expr.rhs)
-            except CompileError:
-                continue
-            known = known | solved(difference)
-    _FIXED[env] = len(conditions), known
+    read, met, known = _FIXED.get(env, (0, 0, {}))
+    for condition in (*env.guards[read:], *(demands if len(demands) != met else ())):
+        if isinstance(condition.expr, sympy.Eq):
+            with suppress(CompileError):
+                known = learned(known, *(_converted(side, env) for side in condition.expr.args))
+    _FIXED[env] = len(env.guards), len(demands), known
     return known
 
 
@@ -65,8 +63,8 @@ def _converted(expr: sympy.Expr, env: Any) -> SizeLike:
         for _ in range(int(expr.exp)):
             out = out * base
         return out
-    if isinstance(expr, _ROUNDED) and isinstance(expr.args[0], functions.IntTrueDiv):
-        over, by = (_converted(a, env) for a in expr.args[0].args)
+    if isinstance(expr, _ROUNDED) and (fraction := _fraction(expr.args[0])):
+        over, by = (_converted(a, env) for a in fraction)
         return -(-over // by) if isinstance(expr, functions.CeilToInt) else over // by  # sizes are not negative
     if isinstance(expr, functions.FloorDiv | functions.CleanDiv | functions.IntTrueDiv):  # as a size, each is whole
         return args[0] // args[1]
@@ -89,6 +87,28 @@ def _at_least(expr: sympy.Add, env: Any) -> SizeLike:
             other = next((arg for arg in least_of.args if arg != rest), rest)
             return most(0, _converted(rest - other, env))
     return 0
+
+
+def _fraction(expr: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr] | None:
+    """Returns a quotient of sizes, or a size times a number of few digits, as numerator and denominator; None for what floats may
+    round."""
+    match expr:
+        case functions.IntTrueDiv():
+            return expr.args  # type: ignore[no-any-return]
+        case functions.ToFloat():
+            return expr.args[0], sympy.Integer(1)
+        case functions.FloatTrueDiv():
+            over, by = map(_fraction, expr.args)
+            return (over[0], by[0]) if over and by and over[1] == by[1] == 1 else None
+        case sympy.Float():
+            over, by = map(sympy.Integer, float(expr).as_integer_ratio())
+            return (over, by) if max(abs(over), by) <= _FEW else None
+        case sympy.Mul():
+            parts: list[Any] = list(map(_fraction, expr.args))
+            if None in parts or any(isinstance(part, functions.IntTrueDiv | functions.FloatTrueDiv) for part in expr.args):
+                return None
+            return tuple(map(sympy.Mul, *parts))
+    return None
 
 
 def backed_values(env: Any) -> Mapping[sympy.Symbol, sympy.Integer]:

@@ -95,7 +95,8 @@ def move_attributes(node: fx.Node, template: externs.Template) -> dict[str, ir.A
     """Returns the attributes of a move's private function. Raises CompileError for an index of unknown sign: torch has asked for
     those of others."""
     args, kwargs = template
-    for index in (arg for arg in node.args if isinstance(arg, torch.SymInt) and not arg.node.has_hint()):
+    starts = node.args[2:3] if node.target in (aten.slice.Tensor, aten.select.int) else ()
+    for index in (arg for arg in starts if isinstance(arg, torch.SymInt) and not arg.node.has_hint()):
         if not at_most(0, exact(index)) and not below(exact(index), 0):
             raise CompileError(f"the sign of {index} depends on the call", where=where(node), remedy="compile per concrete size")
     return {
