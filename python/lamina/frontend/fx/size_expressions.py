@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -22,24 +23,50 @@ def size_of(expr: sympy.Expr, env: Any) -> SizeLike:
     """Returns an expression of a ShapeEnv's symbols as a size: a number where the guards that stand fix it, and a multiple where
     they say that a number divides it. Raises CompileError for a symbol that may be negative, or that has no value yet, and for an
     expression of another kind."""
-    return replaced(_converted(env.simplify(expr), env), _fixed(env))
+    sizes_read(env)
+    return replaced(_converted(env.simplify(expr), env), _READ[env].fixed)
 
 
-_FIXED: WeakKeyDictionary[Any, tuple[int, int, Solved]] = WeakKeyDictionary()
-"""How many guards and demands (`torch._check`) of each ShapeEnv are read, and what they say."""
+@dataclass
+class _Reading:
+    """What is read of a ShapeEnv.
+
+    guards, demands  how many guards and demands (`torch._check`) of it
+    fixed            what they say
+    told             how many typical values of symbols its user or a call has told
+    sizes            the sizes that expressions are, for all of this
+    """
+
+    guards: int = 0
+    demands: int = 0
+    fixed: Solved = field(default_factory=dict)
+    told: int = 0
+    sizes: dict[sympy.Expr, SizeLike] = field(default_factory=dict)
 
 
-def _fixed(env: Any) -> Solved:
+_READ: WeakKeyDictionary[Any, _Reading] = WeakKeyDictionary()
+
+
+def sizes_read(env: Any) -> dict[sympy.Expr, SizeLike]:
+    """Returns the sizes that expressions of a ShapeEnv are, as far as any have been read since it last learned something: reading
+    one, with sympy, takes a millisecond, and a graph has the same ones in every node."""
+    demands, told = sum(map(len, env.deferred_runtime_asserts.values())), len(getattr(env, "var_to_hint_override", ()))
+    read = _READ.setdefault(env, _Reading())
+    if (read.guards, read.demands, read.told) != (len(env.guards), demands, told):
+        _READ[env] = _Reading(len(env.guards), demands, _fixed(env, read), told)
+    return _READ[env].sizes
+
+
+def _fixed(env: Any, read: _Reading) -> Solved:
     """Returns the quotients, remainders and so on that guards or a `torch._check` of the model set equal to numbers, and what these
     say divides sizes. A model with an embedding of each patch of an image, for one, has torch compare ((s53 - 16)//16) + 1 with 14,
     a group norm s1 % 4 with 0."""
     demands = [demand for of_symbol in env.deferred_runtime_asserts.values() for demand in of_symbol]
-    read, met, known = _FIXED.get(env, (0, 0, {}))
-    for condition in (*env.guards[read:], *(demands if len(demands) != met else ())):
+    known = read.fixed
+    for condition in (*env.guards[read.guards :], *(demands if len(demands) != read.demands else ())):
         if isinstance(condition.expr, sympy.Eq):
             with suppress(CompileError):
                 known = learned(known, *(_converted(side, env) for side in condition.expr.args))
-    _FIXED[env] = len(env.guards), len(demands), known
     return known
 
 

@@ -16,7 +16,7 @@ from lamina.core.errors import CompileError
 from lamina.core.sizes import LEAST, SizeLike, typical
 from lamina.core.sizes.facts import SizeFacts
 
-from .size_expressions import size_of, typical_value
+from .size_expressions import size_of, sizes_read, typical_value
 from .unbacked import asserts, symbol_sources
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -28,9 +28,11 @@ def exact(size: "int | torch.SymInt") -> SizeLike:
     if not isinstance(size, torch.SymInt):
         return int(size)
     node = size.node
-    if node.has_hint() and statically_known_true(size == node.hint):
-        return int(node.hint)
-    return size_of(node.expr, node.shape_env)
+    known = sizes_read(node.shape_env)
+    if node.expr not in known:
+        fixed = node.has_hint() and statically_known_true(size == node.hint)
+        known[node.expr] = int(node.hint) if fixed else size_of(node.expr, node.shape_env)
+    return known[node.expr]
 
 
 def exact_sizes(sizes: Sequence[Any]) -> tuple[SizeLike, ...]:
