@@ -25,7 +25,7 @@ from .grouped_products import GroupedFamily
 from .problem import Family, Problem
 from .surroundings import calls, kernels
 from .vendor.registry import ROUTINES
-from .vendor.routine import VendorSchedule
+from .vendor.routine import Routine, VendorCall, VendorSchedule, covers
 from .vendor.routine import take as take_vendor
 
 FAMILIES: tuple[Family, ...] = (AttentionFamily(), GroupedFamily(), GemmFamily(), DirectFamily(), CustomFamily())
@@ -59,7 +59,7 @@ class SelectKernels(Pass):
     - "direct": a depthwise or grouped convolution becomes a direct convolution, the default for most depthwise ones
       (families/conv/depthwise.py).
     - "vendor{routine=NAME}": the calls, and the epilogue if the routine computes that, become a call of a vendor's routine
-      (families/vendor/).
+      (families/vendor/). This is the default where the library's call would be and the routine's cost model prefers it.
     - A grouped GEMM (_grouped_mm) becomes a graph.kernel with a hook for the epilogue.
     - A user's kernel (a graph.kernel) that has several configs is compiled with the chosen one, by default the first.
     - A kernel in source with a hook, and the pointwise group that first reads its result, become one graph.kernel
@@ -96,36 +96,52 @@ class SelectKernels(Pass):
         op, place = problem.ops[0], where(problem.ops[0].location)
         if (chosen := Choice.of(op, _SCHEDULES)) is not None:
             try:
-                _take(problem, chosen, self.target)
+                self._take(problem, chosen)
             except Unfit as e:
                 raise CompileError(f"{chosen} cannot compute this: {e}", where=place, remedy="drop graph.choice") from None
             return
-        if self.wide_sizes and any(_is_symbolic(v) for call in problem.ops for v in (*call.operands, *call.results)):
-            return
-        default = problem.default(None if self.target is None else self.target.gpu)
-        for choice in (default,) if given is None else (given, default):
+        wide = self.wide_sizes and any(_is_symbolic(v) for call in problem.ops for v in (*call.operands, *call.results))
+        usual = default(problem, self.target, self.round_intermediates, library=wide)
+        for choice in (usual,) if given is None or wide else (given, usual):
             with suppress(Unfit):
-                _take(problem, choice, self.target)
+                self._take(problem, choice)
                 return
 
+    def _take(self, problem: Problem, choice: Choice) -> None:
+        """Rewrites a problem's calls. Raises Unfit, with nothing changed, where the choice cannot compute them."""
+        if not isinstance(choice.kernel, VendorSchedule):
+            if choice != LIBRARY:
+                problem.take(choice, self.target)
+            return
+        found = _vendors(problem, self.target, self.round_intermediates)
+        take_vendor(next((call for routine, call in found if routine.name == choice.kernel.routine), None), problem)
 
-def candidates(problem: Problem, target: Target) -> list[Choice]:
+
+def candidates(problem: Problem, target: Target, rounds: bool = False) -> list[Choice]:
     """Returns the choices that compete with the call that the model names: Lamina's kernels, the most promising first by the cost
-    model, then vendors' routines."""
-    vendors = [Choice(VendorSchedule(routine.name)) for routine in ROUTINES if routine.call(problem, target) is not None]
+    model, then vendors' routines. rounds: values that eager would store in a half type are rounded to it."""
+    vendors = [Choice(VendorSchedule(routine.name)) for routine, _ in _vendors(problem, target, rounds)]
     return [*problem.candidates(target.gpu), *vendors]
+
+
+def default(problem: Problem, target: Target | None, rounds: bool = False, library: bool = False) -> Choice:
+    """Returns what is taken where nothing was measured: the family's choice, or instead of the library's call that the model names
+    a routine that pays. library: no kernel of Lamina may be chosen."""
+    chosen = LIBRARY if library else problem.default(None if target is None else target.gpu)
+    if chosen != LIBRARY or target is None:
+        return chosen
+    paying = (routine for routine, _ in _vendors(problem, target, rounds) if routine.pays(problem, target))
+    return next((Choice(VendorSchedule(routine.name)) for routine in paying), LIBRARY)
+
+
+def _vendors(problem: Problem, target: Target | None, rounds: bool) -> list[tuple[Routine, VendorCall]]:
+    """Returns the routines that compute a problem, with their calls. One that covers the epilogue rounds once, at its end."""
+    found = [(routine, routine.call(problem, target)) for routine in ROUTINES] if target is not None else []
+    return [(routine, call) for routine, call in found if call is not None and not (rounds and covers(call, problem))]
 
 
 def _is_symbolic(value: ir.Value) -> bool:
     return isinstance(value.type, ir.RankedTensorType) and not value.type.has_static_shape
-
-
-def _take(problem: Problem, choice: Choice, target: Target | None) -> None:
-    if isinstance(choice.kernel, VendorSchedule):
-        routine = next((r for r in ROUTINES if r.name == choice.kernel.routine), None)
-        take_vendor(None if routine is None or target is None else routine.call(problem, target), problem)
-    elif choice != LIBRARY:
-        problem.take(choice, target)
 
 
 def _check(op: ir.Operation) -> None:

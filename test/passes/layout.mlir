@@ -3,10 +3,10 @@
 // RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-layout,lamina-fuse,lamina-plan)' | FileCheck %s --check-prefix=PLAN
 // RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-layout{slow=true})' | FileCheck %s --check-prefix=COPIED
 
-// COPIED-LABEL: func.func @with_relu
+// COPIED-LABEL: func.func @with_bias
 // COPIED: %[[IMAGE:.*]] = linalg.generic {{.*}} ins(%arg0
 // COPIED: %[[WEIGHT:.*]] = linalg.generic {{.*}} ins(%arg1
-// COPIED: "graph.extern"(%[[IMAGE]], %[[WEIGHT]], %arg2) {{.*}}callee = "aten.cudnn_convolution_relu.default"{{.*}}strides = [array<i64: 512, 1, 64, 8>]
+// COPIED: "graph.extern"(%[[IMAGE]], %[[WEIGHT]], %arg2) {{.*}}callee = "aten.convolution.default"{{.*}}strides = [array<i64: 512, 1, 64, 8>]
 // COPIED-LABEL: func.func @given
 // COPIED-NOT: linalg.generic
 // COPIED: "graph.extern"(%arg0, %arg1)
@@ -59,9 +59,9 @@ func.func @main(%x: tensor<1x4x8x8xf32>, %w: tensor<8x4x1x1xf32>, %v: tensor<4x8
   return %d : tensor<1x4x8x8xf32>
 }
 
-// cuDNN's call with a ReLU, which has no flag for transposed convolutions.
-func.func @with_relu(%x: tensor<1x4x8x8xf32>, %w: tensor<8x4x3x3xf32>, %b: tensor<8xf32>) -> tensor<1x8x8x8xf32> {
-  %c = "graph.extern"(%x, %w, %b) {callee = "aten.cudnn_convolution_relu.default", reason = "library", args = [unit, unit, unit, [1, 1], [1, 1], [1, 1], 1], kwargs = {}, strides = [array<i64: 512, 64, 8, 1>]} : (tensor<1x4x8x8xf32>, tensor<8x4x3x3xf32>, tensor<8xf32>) -> tensor<1x8x8x8xf32>
+// A convolution with a bias.
+func.func @with_bias(%x: tensor<1x4x8x8xf32>, %w: tensor<8x4x3x3xf32>, %b: tensor<8xf32>) -> tensor<1x8x8x8xf32> {
+  %c = "graph.extern"(%x, %w, %b) {callee = "aten.convolution.default", reason = "library", args = [unit, unit, unit, [1, 1], [1, 1], [1, 1], false, [0, 0], 1], kwargs = {}, strides = [array<i64: 512, 64, 8, 1>]} : (tensor<1x4x8x8xf32>, tensor<8x4x3x3xf32>, tensor<8xf32>) -> tensor<1x8x8x8xf32>
   return %c : tensor<1x8x8x8xf32>
 }
 

@@ -8,6 +8,6 @@
 !x = tensor<?x4x?x8xf32, ["s0~2", 4, "s1~8", 8]>
 !y = tensor<?x8x?x8xf32, ["s0~2", 8, "s1~8", 8]>
 func.func @main(%x: !x, %w: tensor<8x4x3x3xf32>, %b: tensor<8xf32>) -> !y {
-  %c = "graph.extern"(%x, %w, %b) {callee = "aten.cudnn_convolution_relu.default", reason = "library", args = [unit, unit, unit, [1, 1], [1, 1], [1, 1], 1], kwargs = {}, strides = [["64*s1~8", "8*s1~8", 8, 1]]} : (!x, tensor<8x4x3x3xf32>, tensor<8xf32>) -> !y
+  %c = "graph.extern"(%x, %w, %b) {callee = "aten.convolution.default", reason = "library", args = [unit, unit, unit, [1, 1], [1, 1], [1, 1], false, [0, 0], 1], kwargs = {}, strides = [["64*s1~8", "8*s1~8", 8, 1]]} : (!x, tensor<8x4x3x3xf32>, tensor<8xf32>) -> !y
   return %c : !y
 }

@@ -27,17 +27,19 @@
 // TILE: vector.contract
 // TILE: vector.transfer_write {{.*}} : vector<64x64xbf16>, memref<200x128xbf16
 func.func @main(%x: tensor<1x32x20x40xbf16> {graph.strides = array<i64: 25600, 1, 1280, 32>}, %w: tensor<128x32x3x3xbf16> {graph.strides = array<i64: 288, 1, 96, 32>}, %bias: tensor<128xbf16>) -> (tensor<1x128x10x20xbf16> {graph.strides = array<i64: 25600, 1, 2560, 128>}) {
-  %0 = "graph.extern"(%x, %w, %bias) {args = [unit, unit, unit, [2, 2], [1, 3], [1, 3], 1], callee = "aten.cudnn_convolution_relu.default", graph.choice = {kernel = "triton", m = 64, n = 64, k = 32}, kwargs = {}, reason = "library", strides = [array<i64: 25600, 1, 2560, 128>]} : (tensor<1x32x20x40xbf16>, tensor<128x32x3x3xbf16>, tensor<128xbf16>) -> tensor<1x128x10x20xbf16>
+  %0 = "graph.extern"(%x, %w, %bias) {args = [unit, unit, unit, [2, 2], [1, 3], [1, 3], false, [0, 0], 1], callee = "aten.convolution.default", graph.choice = {kernel = "triton", m = 64, n = 64, k = 32}, kwargs = {}, reason = "library", strides = [array<i64: 25600, 1, 2560, 128>]} : (tensor<1x32x20x40xbf16>, tensor<128x32x3x3xbf16>, tensor<128xbf16>) -> tensor<1x128x10x20xbf16>
   %1 = "graph.group"(%0) ({
   ^bb0(%a: tensor<1x128x10x20xbf16>):
     %o = tensor.empty() : tensor<1x128x10x20xbf16>
     %r = linalg.generic {indexing_maps = [affine_map<(n, c, i, j) -> (n, c, i, j)>, affine_map<(n, c, i, j) -> (n, c, i, j)>], iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%a : tensor<1x128x10x20xbf16>) outs(%o : tensor<1x128x10x20xbf16>) {
     ^bb0(%p: bf16, %u: bf16):
-      %s = arith.negf %p : bf16
+      %zero = arith.constant 0.0 : bf16
+      %m = arith.maximumf %p, %zero : bf16
+      %s = arith.negf %m : bf16
       linalg.yield %s : bf16
     } -> tensor<1x128x10x20xbf16>
     "graph.yield"(%r) : (tensor<1x128x10x20xbf16>) -> ()
-  }) {sym_name = "neg"} : (tensor<1x128x10x20xbf16>) -> tensor<1x128x10x20xbf16>
+  }) {sym_name = "relu_neg"} : (tensor<1x128x10x20xbf16>) -> tensor<1x128x10x20xbf16>
   return %1 : tensor<1x128x10x20xbf16>
 }
 

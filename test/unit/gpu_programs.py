@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from gpu_simulator import Result, poison, simulate, storage
 from torch import Tensor, nn
 from torch.func import functionalize
@@ -36,8 +37,8 @@ DTYPES = {code: dtype for dtype, code in CODES.items()}
 def tiled(
     fn: Callable[..., Any], inputs: Sequence[Tensor], options: Options | None = None, products: str = "", last: str = ""
 ) -> tuple[ir.Module, Program]:
-    """The kernels of `fn` as block programs, and the program that launches them. products: by which schedule they are Lamina's; last: a
-    pass at the tile level."""
+    """The kernels of `fn` as block programs, and the program that launches them. products: by which schedule they are Lamina's, "model" for
+    the cost model's choices; last: a pass at the tile level."""
 
     def flat(*tensors: Tensor) -> list[Tensor]:
         out = fn(*tensors)
@@ -47,8 +48,9 @@ def tiled(
         gm = make_fx(functionalize(flat), decomposition_table=table(), tracing_mode="fake")(*inputs)
     graph = normalize(gm)
     module = stages.import_linalg(graph, options or Options(strict=True))
-    choose = f"lamina-select-kernels{{target={TARGET} schedule='{products}'}}" if products else "lamina-select-kernels"
-    run(pipeline("linalg", "tile", target=TARGET).replace(f"lamina-select-kernels{{target={TARGET}}}", choose), module)
+    usual = f"lamina-select-kernels{{target={TARGET}}}"
+    given = f"lamina-select-kernels{{target={TARGET} schedule='{products}'}}" if products else "lamina-select-kernels"
+    run(pipeline("linalg", "tile", target=TARGET).replace(usual, usual if products == "model" else given), module)
     if last:
         run(f"builtin.module({last})", module)
     with module.context:
@@ -58,10 +60,10 @@ def tiled(
 
 
 def distributed(
-    fn: Callable[..., Any], inputs: Sequence[Tensor], options: Options | None = None, lanes: int = 32
+    fn: Callable[..., Any], inputs: Sequence[Tensor], options: Options | None = None, lanes: int = 32, products: str = ""
 ) -> tuple[ir.Module, Program]:
     """The same, the kernels as the code of one thread."""
-    module, program = tiled(fn, inputs, options)
+    module, program = tiled(fn, inputs, options, products)
     distribute(module, lanes)
     return module, program
 
@@ -166,7 +168,24 @@ class Simulated:
         return torch.as_strided(flat, ref.shape, ref.strides).to(dtype)
 
 
-def errors(model: nn.Module, x: Tensor) -> tuple[float, float, Simulated]:
+@contextmanager
+def cudnn_by_definition() -> Iterator[None]:
+    """Lets torch run cuDNN's convolution with a ReLU on the CPU: in f32, rounded once."""
+
+    def defined(x: Tensor, w: Tensor, b: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int) -> Tensor:
+        return (
+            F.conv2d(x.float(), w.float(), None if b is None else b.float(), stride, padding, dilation, groups).relu().to(x.dtype)
+        )
+
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("cudnn_convolution_relu", defined, "CPU")
+    try:
+        yield
+    finally:
+        library._destroy()
+
+
+def errors(model: nn.Module, x: Tensor, products: str = "") -> tuple[float, float, Simulated]:
     """Lamina's and eager's, relative to float64, and the program that ran."""
     state = dict(model.named_parameters()) | dict(model.named_buffers())
 
@@ -175,7 +194,7 @@ def errors(model: nn.Module, x: Tensor) -> tuple[float, float, Simulated]:
 
     inputs = (x, *state.values())
     with torch.no_grad():
-        program = Simulated(*distributed(fn, inputs))
+        program = Simulated(*distributed(fn, inputs, products=products))
         (mine,), eager = program(*inputs), fn(*inputs)
         exact = fn(*(t.double() if t.is_floating_point() else t for t in inputs))
     assert mine.stride() == eager.stride()

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from lamina.core.program import Call, Launch
 from lamina.frontend.compiling import stages
 from lamina.frontend.decompositions.ops import library as decompositions_library
-from lamina.frontend.rewrites import epilogues
 from lamina.passes.families.choice import Choice
 from lamina.passes.families.gemm.family import ProductProblem
 from lamina.schedules.contraction import GemmConfig
@@ -158,7 +157,6 @@ def test_products(name: str, pixels: bool, launches: list[Launch], monkeypatch: 
 @pytest.mark.filterwarnings("error")  # such as that it is compiled per size
 def test_norm_and_relu_of_a_library_s_convolution(steps: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """cuDNN's call computes both, as it does where sizes are known."""
-    monkeypatch.setattr(epilogues, "on_gpu", lambda x: True)
     torch._dynamo.reset()
     model = nn.Sequential(nn.Conv2d(64, 64, 3, padding=1, bias=False), nn.BatchNorm2d(64), nn.ReLU())
     model = model.eval().to(BF16).to(memory_format=LAST)

@@ -1,8 +1,11 @@
 """Which convolutions take what follows them, without a GPU, and what they compute then."""
 
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import gpu_programs
 import pytest
 import torch
 import torch.nn.functional as F
@@ -10,19 +13,27 @@ from oracle import compare
 from torch import Tensor, fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch_mlir import ir
 
+from lamina.core.errors import CompileError
+from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import Call, Launch, Program, Ref
-from lamina.frontend.compiling.stages import build
+from lamina.core.target import Target
+from lamina.frontend.compiling.stages import build, import_linalg
 from lamina.frontend.decompositions.ops import library as decompositions_library
 from lamina.frontend.decompositions.table import table
-from lamina.frontend.rewrites import epilogues
-from lamina.frontend.rewrites.epilogues import FUSED
 from lamina.frontend.rewrites.normalize import normalize
+from lamina.passes.families import select
 from lamina.passes.families.conv.calls import channels_last
+from lamina.passes.families.surroundings import calls as calls_of
+from lamina.passes.families.vendor.routine import VendorSchedule
+from lamina.passes.infra.pipeline import run
+from lamina.targets.levels import pipeline
 
-aten = torch.ops.aten
+FUSED, PLAIN = "aten.cudnn_convolution_relu.default", "aten.convolution.default"
 BF16, F16 = torch.bfloat16, torch.float16
+GPU = "nvvm:sm_90a"
 Function = Callable[..., Any]
 IMAGE, WEIGHT, CHANNELS = (2, 16, 14, 14), (32, 16, 3, 3), (32,)
 NORM = (IMAGE, WEIGHT, CHANNELS, CHANNELS, CHANNELS, CHANNELS)
@@ -40,9 +51,28 @@ def traced(fn: Function, *shapes: tuple[int, ...], dtype: torch.dtype = BF16, de
         return make_fx(fn, decomposition_table=table())(*given(*shapes, dtype=dtype, device=device))
 
 
-def calls(fn: Function, *shapes: tuple[int, ...], dtype: torch.dtype = BF16, device: str = "cuda") -> list[fx.Node]:
-    nodes = normalize(traced(fn, *shapes, dtype=dtype, device=device)).gm.graph.nodes
-    return [n for n in nodes if n.target in (FUSED, aten.convolution.default, aten.mm.default)]
+def graph_level(gm: fx.GraphModule, target: str = GPU, **options: Any) -> ir.Module:
+    """The module before kernels are selected."""
+    module = import_linalg(normalize(gm), Options(strict=True, **options))
+    run(pipeline("linalg", "graph", target=target, **options), module)
+    return module
+
+
+def selected(fn: Function, *shapes: tuple[int, ...], dtype: torch.dtype = BF16, device: str = "cuda", **options: Any) -> ir.Module:
+    """The module after kernels were selected."""
+    module = graph_level(traced(fn, *shapes, dtype=dtype, device=device), GPU if device == "cuda" else "cpu", **options)
+    text = f"lamina-select-kernels{{target={GPU} round-intermediates={str(bool(options)).lower()}}}"
+    run(f"builtin.module({text if device == 'cuda' else 'lamina-select-kernels'})", module)
+    return module
+
+
+def names(module: ir.Module) -> list[str]:
+    """The libraries' routines that are called."""
+    return [ir.StringAttr(op.attributes["callee"]).value for op in calls_of(module)]
+
+
+def is_channels_last(op: ir.Operation) -> bool:
+    return list(ir.DenseI64ArrayAttr(op.attributes["strides"][0]))[1] == 1
 
 
 def norm(x: Tensor, mean: Tensor, var: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -91,29 +121,61 @@ TAKEN: dict[str, tuple[Function, tuple[tuple[int, ...], ...]]] = {
         lambda x, w, b, v: F.conv2d(x, w, b).relu().permute(0, 2, 3, 1).reshape(-1, 32) @ v,
         (IMAGE, WEIGHT, CHANNELS, (32, 8)),
     ),
+    "groups elsewhere": (
+        lambda x, w, b, v: F.conv2d(F.conv2d(x, w, b).relu(), v, groups=2),
+        (IMAGE, WEIGHT, CHANNELS, (32, 16, 1, 1)),
+    ),
 }
 
 
 @pytest.mark.parametrize("name", TAKEN)
 def test_a_convolution_takes_what_follows(name: str) -> None:
     fn, shapes = TAKEN[name]
-    first, *_ = calls(fn, *shapes)
-    assert first.target is FUSED
-    assert (
-        first.meta["val"].stride()
-        == traced(fn, *shapes).graph.find_nodes(op="call_function", target=aten.convolution.default)[0].meta["val"].stride()
-    )
+    module = selected(fn, *shapes)
+    first, *rest = names(module)
+    assert first == FUSED and FUSED not in rest and is_channels_last(calls_of(module)[0])
 
 
-def test_nothing_is_taken_where_values_are_to_be_rounded_as_eager_does() -> None:
-    gm = normalize(traced(biased, IMAGE, WEIGHT, CHANNELS), round_intermediates=True).gm
-    assert not gm.graph.find_nodes(op="call_function", target=FUSED)
+@pytest.mark.parametrize("name", TAKEN)
+def test_nothing_is_taken_where_values_are_to_be_rounded_as_eager_does(name: str) -> None:
+    fn, shapes = TAKEN[name]
+    assert FUSED not in names(selected(fn, *shapes, round_intermediates=True))
+
+
+def test_tuning_measures_it() -> None:
+    """Beside Lamina's kernels and the library's call alone, which are no default."""
+    module, target = graph_level(traced(biased, IMAGE, WEIGHT, CHANNELS)), Target.parse(GPU)
+    with module.context, ir.Location.unknown():
+        problem = next(p for family in select.FAMILIES for p in family.problems(module))
+        found = [str(c) for c in select.candidates(problem, target)]
+        assert found.count("vendor{routine=cudnn}") == 1 < len(found)
+        assert str(select.default(problem, target)) == "vendor{routine=cudnn}" != str(select.default(problem, target, rounds=True))
+        assert "vendor{routine=cudnn}" not in map(str, select.candidates(problem, target, rounds=True))
+        select.LIBRARY.write(problem.ops[0])
+    run(f"builtin.module(lamina-select-kernels{{target={GPU}}})", module)
+    assert FUSED not in names(module)
+
+
+def test_a_choice_is_followed_or_refused() -> None:
+    """Also where the call is no default: what follows rounds the result once more, in another layout."""
+    for options, message in (({}, ""), ({"round_intermediates": True}, "vendor{routine=cudnn} cannot compute this")):
+        module = graph_level(traced(lambda x, w, b: F.conv2d(x, w, b).relu(), IMAGE, WEIGHT, CHANNELS), **options)
+        with module.context:
+            select.Choice(VendorSchedule("cudnn")).write(calls_of(module)[0])
+        text = f"builtin.module(lamina-select-kernels{{target={GPU} round-intermediates={str(bool(options)).lower()}}})"
+        if message:
+            with pytest.raises(CompileError, match=re.escape(message)):
+                run(text, module)
+        else:
+            run(text, module)
+            assert names(module) == [FUSED]
 
 
 def test_a_bias_is_taken_as_it_is_given() -> None:
-    (first, _) = calls(biased, IMAGE, WEIGHT, CHANNELS)
-    assert [a.op for a in first.args[:3]] == ["placeholder"] * 3
-    assert first.args[3:] == ([2, 2], [1, 1], [1, 1], 1)
+    module = selected(biased, IMAGE, WEIGHT, CHANNELS)
+    first, _ = calls_of(module)
+    assert isinstance(bias := first.operands[2], ir.BlockArgument) and bias.arg_number == 2
+    assert str(first.attributes["args"]) == "[unit, unit, unit, [2, 2], [1, 1], [1, 1], 1]"
 
 
 def residual(x: Tensor, w: Tensor, *of: Tensor) -> Tensor:
@@ -141,9 +203,6 @@ LEFT: dict[str, tuple[Function, tuple[tuple[int, ...], ...], torch.dtype, str]] 
     ),
     "transposed": (lambda x, w, b: after(F.conv_transpose2d(x, w, b).relu()), (IMAGE, (16, 32, 3, 3), CHANNELS), BF16, "cuda"),
     "groups": (lambda x, w, b: after(F.conv2d(x, w, b, groups=2).relu()), (IMAGE, (32, 8, 3, 3), CHANNELS), BF16, "cuda"),
-    "groups elsewhere": (
-        lambda x, w, b, v: F.conv2d(F.conv2d(x, w, b).relu(), v, groups=2), (IMAGE, WEIGHT, CHANNELS, (32, 16, 1, 1)), BF16, "cuda",
-    ),
     "a number per pixel": (lambda x, w, p: after((F.conv2d(x, w) + p).relu()), (IMAGE, WEIGHT, (12, 12)), BF16, "cuda"),
     "batch statistics": (
         lambda x, w: after(F.relu(F.batch_norm(F.conv2d(x, w), None, None, training=True))), (IMAGE, WEIGHT), BF16, "cuda",
@@ -154,8 +213,8 @@ LEFT: dict[str, tuple[Function, tuple[tuple[int, ...], ...], torch.dtype, str]] 
 @pytest.mark.parametrize("name", LEFT)
 def test_what_stays(name: str) -> None:
     fn, shapes, dtype, device = LEFT[name]
-    found = calls(fn, *shapes, dtype=dtype, device=device)
-    assert found and all(n.target is not FUSED for n in found)
+    found = names(selected(fn, *shapes, dtype=dtype, device=device))
+    assert found and FUSED not in found
 
 
 def test_what_is_returned_with_channels_last_is_taken() -> None:
@@ -164,8 +223,10 @@ def test_what_is_returned_with_channels_last_is_taken() -> None:
         value = node.meta.get("val")
         if isinstance(value, Tensor) and value.dim() == 4:
             node.meta["val"] = value.new_empty_strided(value.shape, channels_last(tuple(value.shape)))
-    (only,) = (n for n in normalize(gm).gm.graph.nodes if n.target in (FUSED, aten.convolution.default))
-    assert only.target is FUSED and only.meta["val"].is_contiguous(memory_format=torch.channels_last)
+    module = graph_level(gm)
+    run(f"builtin.module(lamina-select-kernels{{target={GPU}}})", module)
+    (only,) = calls_of(module)
+    assert names(module) == [FUSED] and is_channels_last(only)
 
 
 def test_a_large_weight_is_not_scaled_for_a_small_image() -> None:
@@ -174,34 +235,27 @@ def test_a_large_weight_is_not_scaled_for_a_small_image() -> None:
 
     channels = (2048,)
     shapes = (1, 2048, 7, 7), (2048, 2048, 1, 1), channels, channels, channels, channels
-    assert calls(last, *shapes)[0].target is aten.convolution.default
-    assert calls(last, (64, *shapes[0][1:]), *shapes[1:])[0].target is FUSED
-
-
-class _Defined(fx.Interpreter):
-    """Runs a graph on the CPU, cuDNN's call by its definition: in f32, rounded once."""
-
-    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        if target is not FUSED:
-            return super().call_function(target, args, kwargs)
-        x, w, b, stride, padding, dilation, groups = args
-        bias = None if b is None else b.float()
-        return F.conv2d(x.float(), w.float(), bias, stride, padding, dilation, groups).relu().to(x.dtype)
+    assert names(selected(last, *shapes))[0] == PLAIN
+    many = (64, *shapes[0][1:]), *shapes[1:]
+    assert names(selected(last, *many))[0] == FUSED
+    gpu, module = Target.parse(GPU), graph_level(traced(last, *shapes))
+    slow = replace(gpu, model=replace(Gpu.named("sm_90a"), launch=1e-3))  # where each launch costs, one fewer pays
+    with module.context, ir.Location.unknown():
+        problem = next(p for family in select.FAMILIES for p in family.problems(module))
+        assert [str(select.default(problem, target)) for target in (gpu, slow)] == ["library", "vendor{routine=cudnn}"]
 
 
 @pytest.mark.parametrize("dtype", [BF16, F16])
 @pytest.mark.parametrize("name", TAKEN)
 def test_numbers(monkeypatch: pytest.MonkeyPatch, name: str, dtype: torch.dtype) -> None:
-    for module in (decompositions_library, epilogues):
-        monkeypatch.setattr(module, "on_gpu", lambda x: True)
+    monkeypatch.setattr(decompositions_library, "on_gpu", lambda x: True)
     torch.manual_seed(0)
     fn, shapes = TAKEN[name]
     inputs = given(*shapes, dtype=dtype)
-    gm = make_fx(fn, decomposition_table=table(), tracing_mode="fake")(*inputs)
-    found = normalize(gm)
-    assert any(n.target is FUSED for n in found.gm.graph.nodes) or dtype is F16
-    captured = found.interface.tensors(gm)
-    compare(fn, inputs, _Defined(found.gm).run(*inputs, *captured))
+    program = gpu_programs.Simulated(*gpu_programs.distributed(fn, inputs, products="model"))
+    assert any(isinstance(s, Call) and s.callee == FUSED for s in program.program.steps) or dtype is F16
+    with gpu_programs.cudnn_by_definition():
+        compare(fn, inputs, program(*inputs))
 
 
 class Block(nn.Module):
@@ -226,7 +280,7 @@ def compiled(model: nn.Module, *shape: int) -> Program:
         inputs = [torch.empty(shape, dtype=BF16, device="cuda")]
         inputs += [torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device="cuda") for v in state.values()]
         gm = make_fx(fn, decomposition_table=table())(*inputs)
-    return build(gm, options=Options(strict=True, cache=False, tune="off"), target="nvvm:sm_90a").program
+    return build(gm, options=Options(strict=True, cache=False, tune="off"), target=GPU).program
 
 
 def test_what_is_left_of_a_model() -> None:

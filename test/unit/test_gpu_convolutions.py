@@ -11,26 +11,17 @@ from torch import Tensor, nn
 
 from lamina.core.program import Call
 from lamina.frontend.decompositions.ops import library as decompositions_library
-from lamina.frontend.rewrites import epilogues
 
 BF16 = torch.bfloat16
 FUSED, PLAIN, ADDMM = "aten.cudnn_convolution_relu.default", "aten.convolution.default", "aten.addmm.default"
 
 
-def defined(x: Tensor, w: Tensor, b: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int) -> Tensor:
-    bias = None if b is None else b.float()
-    return F.conv2d(x.float(), w.float(), bias, stride, padding, dilation, groups).relu().to(x.dtype)
-
-
 @pytest.fixture(autouse=True)
 def _as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.manual_seed(0)
-    for module in (decompositions_library, epilogues):
-        monkeypatch.setattr(module, "on_gpu", lambda x: True)
-    library = torch.library.Library("aten", "IMPL")
-    library.impl("cudnn_convolution_relu", defined, "CPU")
-    yield
-    library._destroy()
+    monkeypatch.setattr(decompositions_library, "on_gpu", lambda x: True)
+    with gpu_programs.cudnn_by_definition():
+        yield
 
 
 def conv(*sizes: int, norm: bool = True, **how: Any) -> nn.Sequential:
@@ -71,7 +62,7 @@ class Patches(nn.Module):
 
 def errors(model: nn.Module, x: Tensor) -> tuple[float, float, list[Call]]:
     """Lamina's and eager's, relative to float64, and the calls that ran."""
-    mine, eager, ran = gpu_programs.errors(model.eval().to(x.dtype), x)
+    mine, eager, ran = gpu_programs.errors(model.eval().to(x.dtype), x, "model")
     return mine, eager, [s for s in ran.program.steps if isinstance(s, Call)]
 
 

@@ -12,7 +12,7 @@ from torch_mlir.dialects import arith
 from lamina.core.layout import Layout
 from lamina.core.sizes import is_symbolic, typical
 from lamina.dialects.graph import TF32
-from lamina.kernels.library import CONVOLUTION_BACKWARD, CONVOLUTIONS
+from lamina.kernels.library import CONVOLUTION, CONVOLUTION_BACKWARD
 from lamina.schedules.convolution_layout import ConvolutionShape
 
 from ...ir.extern_calls import declared_strides
@@ -36,7 +36,6 @@ class Convolution:
     images  the operands with channels: image (batch, channels, height, width) and weight (features, channels of a group, kernel
             height, kernel width); for gradients, that of the result before them
     bias    is None for gradients, too
-    relu    whether a ReLU follows
     computes  letters of `schedules.convolution_layout.CALLS`
     """
 
@@ -48,7 +47,6 @@ class Convolution:
     dilation: Pair
     transposed: bool
     groups: int
-    relu: bool
     computes: str
 
     @classmethod
@@ -56,7 +54,7 @@ class Convolution:
         """Reads the call; None for other ops, and for calls that do not suit the class."""
         callee = ir.StringAttr(op.attributes["callee"]).value if op.name == "graph.extern" else ""
         gradient = callee == CONVOLUTION_BACKWARD
-        if not gradient and callee not in CONVOLUTIONS:
+        if not gradient and callee != CONVOLUTION:
             return None
         images = tuple(op.operands)[: 3 if gradient else 2]
         shapes = [shape_of(v) for v in (*images, op.results[0])]
@@ -64,12 +62,11 @@ class Convolution:
             return None
         numbers = list(ir.ArrayAttr(op.attributes["args"]))[4 if gradient else 3 :]
         stride, padding, dilation = (_pair(a) for a in numbers[:3])
-        relu = callee == CONVOLUTIONS[1]  # this has no arguments for transposition
-        transposed, groups = (False, numbers[3]) if relu else (ir.BoolAttr(numbers[3]).value, numbers[5])
+        transposed, groups = ir.BoolAttr(numbers[3]).value, ir.IntegerAttr(numbers[5]).value
         bias = op.operands[2] if not gradient and len(op.operands) > 2 else None
         wanted = [ir.BoolAttr(a).value for a in ir.ArrayAttr(numbers[6])] if gradient else []
         computes = "d" * wanted[0] + "w" * wanted[1] if gradient else "f"
-        found = cls(op, images, bias, stride, padding, dilation, transposed, ir.IntegerAttr(groups).value, relu, computes)
+        found = cls(op, images, bias, stride, padding, dilation, transposed, groups, computes)
         return found if found.suits else None
 
     @property
@@ -199,7 +196,6 @@ class Convolution:
         def whole(*elements: ir.Value) -> ir.Value:
             value = reduce(arith.addf, elements[:parts])
             value = arith.addf(value, wide(elements[parts])) if bias else value
-            value = arith.maximumf(value, arith.constant(value.type, 0.0)) if self.relu else value
             narrow = self.result.element_type
             return value if value.type == narrow else arith.truncf(narrow, value)
 

@@ -39,7 +39,7 @@ class GroupedConvolution(Convolution):
     @property
     def suits(self) -> bool:
         """Whether the kernel can compute this."""
-        known = self.is_plain and not self.relu and self.element in HALVES and self.is_channels_last and self.has_known_channels
+        known = self.is_plain and self.element in HALVES and self.is_channels_last and self.has_known_channels
         return known and self.groups > 1 and math.prod(shape_of(self.weight)[1:]) <= _PRODUCTS
 
     def emit(self, image: ir.Value, weight: ir.Value, *bias: ir.Value) -> ir.Value:

@@ -3,22 +3,33 @@ that, such as the rows of a sequence. For channels-last images both are views of
 
 import math
 from collections.abc import Sequence
+from typing import TypeVar
 
 from torch_mlir import ir
 
 from lamina.core.sizes import SizeLike
 
+from ...ir.affine import Affine, offset, row_major
 from ...ir.generics import transposed
 from ...ir.reading import shape_of
 from ...ir.reshapes import collapse, expand
 from ...ir.sizes import sizes_of, tensor_type
 
+T = TypeVar("T")
 _TO_ROWS, _TO_IMAGE = [0, 2, 3, 1], [0, 3, 1, 2]
 
 
 def is_rows(image: Sequence[SizeLike], shape: Sequence[SizeLike]) -> bool:
     """Returns whether `shape` can be that of the rows of an image: a collapse of (batch, height, width, channels)."""
     return _collapsed(_permuted(image, _TO_ROWS), shape) is not None
+
+
+def rows_index(image: Sequence[SizeLike], shape: Sequence[SizeLike], index: Sequence[Affine]) -> tuple[Affine, ...]:
+    """Returns the place in the rows, of this shape, of an image's element at `index`."""
+    sizes, places = _permuted(image, _TO_ROWS), _permuted(index, _TO_ROWS)
+    groups = _collapsed(sizes, shape)
+    assert groups is not None, "is_rows holds"
+    return tuple(offset(tuple(places[d] for d in g), row_major(tuple(sizes[d] for d in g))) for g in groups)
 
 
 def image_type(image: Sequence[SizeLike], rows: ir.Type) -> ir.RankedTensorType:
@@ -43,7 +54,7 @@ def as_rows(v: ir.Value, rows: ir.Type) -> ir.Value:
     return whole if whole.type == rows else collapse(whole, groups)
 
 
-def _permuted(shape: Sequence[SizeLike], order: Sequence[int]) -> list[SizeLike]:
+def _permuted(shape: Sequence[T], order: Sequence[int]) -> list[T]:
     return [shape[d] for d in order]
 
 

@@ -21,7 +21,6 @@ from ...ir.extern_calls import memory_strides
 from ...ir.reading import elements_of, shape_of
 from .calls import HALVES, Convolution, channels_last
 
-_LAUNCH = 2e-6  # seconds that launching a kernel of its own adds to a transposition
 _FUSED = 0.3  # cost of a transposition fused into a kernel, as a share of the time to read and write its bytes
 _SMALL = 16  # the search from an image back to calls skips operands with at most 1/16 of its elements (biases, scales)
 _DIRECT = 1.5  # time of Lamina's direct convolution, as a multiple of the lower bound
@@ -87,7 +86,7 @@ def _seconds(call: Convolution, gpu: Gpu) -> tuple[float, float]:
     if call.element in HALVES and call.is_plain and call.is_direct_by_default:
         last = min(last, _DIRECT * call.shape.floor(gpu))
     if not call.is_gradient:
-        last = _PREFERRED * last - _LAUNCH
+        last = _PREFERRED * last - gpu.launch
     return first, last + 2 * _bytes(call.images[-1]) / gpu.bandwidth
 
 
@@ -133,7 +132,7 @@ def _sources(image: ir.Value) -> Iterator[tuple[ir.Value, bool]]:
 
 def _transposition(image: ir.Value, fused: bool, gpu: Gpu) -> float:
     moved = 2 * _bytes(image) / gpu.bandwidth
-    return _FUSED * moved if fused else _LAUNCH + moved
+    return _FUSED * moved if fused else gpu.launch + moved
 
 
 def _is_last(value: ir.Value) -> bool:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Protocol
 
 from torch_mlir import ir
 
+from lamina.core.sizes import SizeLike
 from lamina.core.target import Target
 from lamina.dialects.graph import IN_PLACE
 from lamina.schedules.text import KernelSchedule
@@ -14,9 +15,10 @@ from ...ir.affine import Affine, Axis, SplitAxis, offset, row_major
 from ...ir.expressions import Expr, Load, walk
 from ...ir.extern_calls import extern_call
 from ...ir.locations import fused
-from ...ir.reading import Untraceable, shape_of, terminator
+from ...ir.reading import Untraceable, producer, shape_of, terminator
 from ...space.contraction import Unfit
 from ...trace.trace import Tracer
+from ..conv.image_rows import as_rows, is_rows, rows_index
 from ..problem import Problem
 from ..surroundings import replace_by, strides_of
 
@@ -33,9 +35,10 @@ class VendorSchedule(KernelSchedule):
 class VendorCall:
     """A call of an overload in the place of a problem's calls, and of the epilogue that it covers.
 
-    args, kwargs  values of the module, numbers, text, None and lists of these
+    args, kwargs  values of the module, functions that emit one, numbers, text, None and lists of these
     results       the values that its results are, in order: those of the problem's group, or of its calls if the group stays
     in_place      the overload has an `out` variant that writes into given memory, without a copy inside
+    made          types and strides of the call's own results, of images where `results` may be their rows; (): those of `results`
     """
 
     callee: str
@@ -43,6 +46,22 @@ class VendorCall:
     results: Sequence[ir.Value]
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     in_place: bool = False
+    made: Sequence[tuple[ir.Type, Sequence[SizeLike]]] = ()
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """What a problem's group with one result computes of an element of the calls' results.
+
+    element  the result's element as an expression, which loads the calls' results at the same place only; of the rows of an image,
+             that for the same pixel and channel
+    index    that place in the calls' results
+    given    values of the module, by the values that are loaded
+    """
+
+    element: Expr
+    index: Sequence[Affine]
+    given: Mapping[ir.Value, ir.Value]
 
 
 class Routine(Protocol):
@@ -54,34 +73,56 @@ class Routine(Protocol):
         """Returns the call that computes a problem; None where the routine does not. Nothing changes in the module."""
         ...
 
+    def pays(self, problem: Problem, target: Target) -> bool:
+        """Returns whether the call is better than the library's that the model names, by the cost model."""
+        return False
+
+
+def covers(call: VendorCall, problem: Problem) -> bool:
+    """Returns whether a call computes a problem's epilogue, too."""
+    return problem.group is not None and call.results[0] in list(problem.group.results)
+
 
 def take(call: VendorCall | None, problem: Problem) -> None:
     """Replaces a problem's calls, and the epilogue if it is covered, by a routine's call. Raises Unfit without one."""
     if call is None:
         raise Unfit("the routine is for other calls")
-    group = problem.group if problem.group is not None and call.results[0] in list(problem.group.results) else None
+    group = problem.group if covers(call, problem) else None
     covered = [*problem.ops, *([group] if group is not None else [])]
-    types = [(v.type, strides_of(v)) for v in call.results]
+    types = call.made or [(v.type, strides_of(v)) for v in call.results]
+    feeding = [made for op in problem.ops for v in op.operands if (made := producer(v)) is not None]
     with fused([op.location for op in covered]), ir.InsertionPoint(covered[-1]):
-        made = extern_call(call.callee, call.args, call.kwargs, types)
+        args, kwargs = [_value(a) for a in call.args], {name: _value(a) for name, a in call.kwargs.items()}
+        made = extern_call(call.callee, args, kwargs, types)
+        results = [v if v.type == old.type else as_rows(v, old.type) for v, old in zip(made.results, call.results, strict=True)]
     if call.in_place:
         made.attributes[IN_PLACE] = ir.UnitAttr.get(made.context)
-    replace_by(made.results, group, problem.ops)
+    replace_by(results, group, problem.ops)
+    for op in feeding:
+        if op.name == "graph.group" and not any(list(v.uses) for v in op.results):
+            op.erase()
 
 
-def epilogue_expression(problem: Problem) -> Expr | None:
-    """Returns the expression of an element of the epilogue's only result, in terms of the element of the calls' results at the
-    same place and of other operands; None without an epilogue, and for other epilogues."""
+def _value(given: Any) -> Any:
+    return given() if callable(given) else given
+
+
+def epilogue(problem: Problem) -> Epilogue | None:
+    """Returns the epilogue of a problem; None without one, and for one that is not element by element."""
     group = problem.group
     if group is None or len(group.results) != 1:
         return None
     block = group.regions[0].blocks[0]
     made = [op.results[0] for op in problem.ops]
-    own = [a for a, v in zip(block.arguments, group.operands, strict=True) if v in made]
-    index = tuple(Affine.of(Axis(n)) for n in shape_of(group.results[0]))
-    here = offset(index, row_major(shape_of(group.results[0])))
+    given = dict(zip(block.arguments, group.operands, strict=True))
+    image, shape = shape_of(made[0]), shape_of(group.results[0])
+    index = tuple(Affine.of(Axis(n)) for n in image)
+    here, rows = offset(index, row_major(image)), shape != image and len(image) == 4
+    if (shape != image and not rows) or (rows and not is_rows(image, shape)):
+        return None
     try:
-        found = Tracer().element(terminator(block).operands[0], index)
+        found = Tracer().element(terminator(block).operands[0], rows_index(image, shape, index) if rows else index)
     except (Untraceable, SplitAxis):
         return None
-    return found if all(e.at == here for e in walk(found) if isinstance(e, Load) and e.tensor in own) else None
+    own = [e for e in walk(found) if isinstance(e, Load) and given[e.tensor] in made]
+    return Epilogue(found, index, given) if own and all(e.at == here for e in own) else None

@@ -30,6 +30,7 @@ class Gpu:
     bandwidth     bytes per second between the chip and its memory, read and write together
     peaks         (dtype, FLOP per second) for f64, f32, tf32, f16, bf16
     source        where the figures come from
+    launch        seconds that a kernel takes besides moving its bytes
     """
 
     arch: str
@@ -41,6 +42,7 @@ class Gpu:
     bandwidth: float
     peaks: tuple[tuple[str, float], ...]
     source: str
+    launch: float = 2e-6
 
     @staticmethod
     def named(arch: str) -> Gpu:

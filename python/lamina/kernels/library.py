@@ -21,7 +21,7 @@ SCALED_PRODUCT = "aten._scaled_mm.default"
 PRODUCTS = (SCALED_PRODUCT, *(f"aten.{name}.default" for name in ("mm", "addmm", "bmm", "baddbmm")))
 """Matrix products that Lamina may compute, too."""
 
-CONVOLUTIONS = ("aten.convolution.default", "aten.cudnn_convolution_relu.default")
+CONVOLUTION, CONVOLUTION_RELU = CONVOLUTIONS = ("aten.convolution.default", "aten.cudnn_convolution_relu.default")
 CONVOLUTION_BACKWARD = "aten.convolution_backward.default"
 
 LIBRARY = frozenset(

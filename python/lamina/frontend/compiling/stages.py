@@ -150,7 +150,7 @@ def _build(gm: fx.GraphModule, options: Options, target: str | None, watch: Watc
             return Built(**vars(found), gpu=goal.gpu, cached=True, key=key, seconds=seconds)
         if entry is not None:
             cache.drop(key)
-    built = _compile(normalize(gm, round_intermediates=options.round_intermediates), options, goal, watch, session)
+    built = _compile(normalize(gm), options, goal, watch, session)
     if cache is not None and built.interface.is_storable():
         cache.put(_key(graph, options, goal), stored.entry_of(built))
     return built

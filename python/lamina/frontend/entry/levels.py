@@ -65,7 +65,7 @@ def _lowered(gm: fx.GraphModule, target: str | None, options: Options) -> Iterat
     from ..importing.importer import import_torch
 
     goal = destination(target, gm)
-    graph = normalize(with_users_patterns(gm, options, goal), round_intermediates=options.round_intermediates)
+    graph = normalize(with_users_patterns(gm, options, goal))
     yield "aten", lambda: graph.gm.print_readable(print_output=False)
     yield "torch", lambda: _text(import_torch(graph.gm))
     backend = goal.backend()

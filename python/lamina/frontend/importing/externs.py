@@ -8,7 +8,7 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.dialects.graph import TF32
-from lamina.kernels.library import CONVOLUTION_BACKWARD, CONVOLUTIONS, PRODUCTS, STRICT
+from lamina.kernels.library import CONVOLUTION, CONVOLUTION_BACKWARD, PRODUCTS, STRICT
 from lamina.passes.fusion.bias_apart import APART
 from lamina.passes.ir.extern_calls import encoded
 from lamina.passes.ir.sizes import sizes_attribute
@@ -103,7 +103,7 @@ def _may_round(called: str) -> bool:
     """Returns whether torch allows an op to round its f32 factors to tf32."""
     if called in PRODUCTS:
         return rounds_to_tf32()
-    return called in (*CONVOLUTIONS, CONVOLUTION_BACKWARD) and convolutions_round_to_tf32()
+    return called in (CONVOLUTION, CONVOLUTION_BACKWARD) and convolutions_round_to_tf32()
 
 
 def callee(node: fx.Node) -> str:

@@ -1,1 +1,1 @@
-"""Rewrites of FX graphs before import: convolution epilogues, branches, numbers, instance norms."""
+"""Rewrites of FX graphs before import: branches, numbers."""

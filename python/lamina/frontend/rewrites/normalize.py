@@ -23,14 +23,16 @@ from ..fx.random_bits import draw_together
 from ..fx.rewriter import copied, insert, replace, substitute
 from ..fx.sizes import elements, is_sized
 from .branches import inline
-from .epilogues import take_epilogues
 from .numbers import inline_sizes, place_numbers
 
 aten = torch.ops.aten
 
 WEIGHT = "lamina.weight"  # on a get_attr node: a weight that counts as a constant, whatever its size
-# Checks of what the graph was traced for, which static shapes have settled.
-SETTLED = (aten._assert_tensor_metadata.default,)
+# Checks of what the graph was traced for, which static shapes have settled, or which programs of symbolic sizes make themselves.
+SETTLED = (
+    aten._assert_tensor_metadata.default, aten._assert_scalar.default, aten.sym_constrain_range.default,
+    aten.sym_constrain_range_for_size.default,
+)  # fmt: skip
 # Identities on values: `aliases` has read off what they alias in eager.
 _IDENTITIES = (aten.alias.default, aten.detach.default, aten.lift_fresh.default, aten.lift_fresh_copy.default, aten.lift.default)
 # Constants with more elements become arguments; smaller ones are part of the module.
@@ -70,9 +72,9 @@ def fold_weights(gm: fx.GraphModule, values: Mapping[int, Tensor]) -> fx.GraphMo
     return folded
 
 
-def normalize(gm: fx.GraphModule, *, round_intermediates: bool = False) -> Normalized:
+def normalize(gm: fx.GraphModule) -> Normalized:
     """Returns `gm` normalized; `gm` is not changed. Raises CompileError for sizes that depend on values, and for dtypes that have
-    no code. round_intermediates: does not fuse epilogues into library calls, as these would round once for both ops."""
+    no code."""
     graph = fx.Graph()
     returned = graph.graph_copy(gm.graph, {})
     end = graph.output(tuple(returned) if isinstance(returned, list | tuple) else (returned,))
@@ -110,8 +112,6 @@ def normalize(gm: fx.GraphModule, *, round_intermediates: bool = False) -> Norma
             graph.erase_node(node)
         elif node.target is aten.as_strided.default:
             _expand_scalar(node)
-    if not round_intermediates:
-        take_epilogues(graph)
     for node in graph.nodes:
         _check_dtype(node)
     result = _LazyGraphModule(gm, graph)  # generates its Python code, half the cost of this function, only when asked for it

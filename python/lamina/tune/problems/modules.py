@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from torch_mlir import ir
 
-from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.passes.families.choice import CHOICE, Choice
-from lamina.passes.families.select import FAMILIES, candidates
+from lamina.passes.families.select import FAMILIES, candidates, default
 from lamina.passes.families.surroundings import is_open
+from lamina.passes.families.vendor.routine import VendorSchedule
 from lamina.passes.tile.row_programs import row_problems
 from lamina.targets import Backend
 
@@ -73,17 +73,20 @@ def _open_problems(module: ir.Module, backend: Backend, options: Options) -> Ite
             continue  # chosen already, or without sizes to measure at
         part = extract(problem, rounds)
         if part.key not in asked:
-            listed = problem.candidates(gpu) if planned else candidates(problem, backend.target)
-            asked[part.key] = _question(part, listed, gpu)
+            listed = problem.candidates(gpu) if planned else candidates(problem, backend.target, rounds)
+            usual = problem.default(gpu) if planned else default(problem, backend.target, rounds)
+            asked[part.key] = _question(part, usual, listed)
         if (known := asked[part.key]) is not None:
             yield _OpenProblem(part, *known, backend, options, module.context)
 
 
-def _question(part: ModulePart, listed: Sequence[Choice], gpu: Gpu) -> tuple[Question, Mapping[str, Choice]] | None:
+def _question(part: ModulePart, usual: Choice, listed: Sequence[Choice]) -> tuple[Question, Mapping[str, Choice]] | None:
     """Returns the question which candidate is fastest: first what is used if nothing is measured, then the reference, then the most
-    promising. None without candidates, or where there are no random numbers for the inputs."""
+    promising. None without candidates, or where there are no random numbers for the inputs. A vendor's routine that is used if
+    nothing is measured is the reference, too."""
     if not listed or any(dtype_of(element) is None for element, *_ in part.memory):
         return None
-    reference = part.problem.reference
-    choices = {str(c): c for c in (part.problem.default(gpu), reference, *listed)}
+    library = part.problem.reference
+    reference = usual if isinstance(usual.kernel, VendorSchedule) else library
+    choices = {str(c): c for c in (usual, reference, *listed, library)}
     return Question(part.key, part.what, tuple(choices), str(reference)), choices

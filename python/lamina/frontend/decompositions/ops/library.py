@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ..convolutions import across, in_another_form, is_of_rows, of_rows
+from ..undecided import surely
 
 aten = torch.ops.aten
 
@@ -67,7 +68,7 @@ def _of_pixels(
 ) -> bool:
     """Returns whether a convolution's images and weights have one pixel."""
     plain = not any(padding) and not transposed and groups == 1 and x.dim() == 4
-    return plain and x.numel() > 0 and tuple(x.shape[2:]) == tuple(weight.shape[2:]) == (1, 1)
+    return plain and not surely(x.numel() == 0) and tuple(x.shape[2:]) == tuple(weight.shape[2:]) == (1, 1)
 
 
 def mm(a: Tensor, b: Tensor) -> Any:
