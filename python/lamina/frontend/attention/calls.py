@@ -118,6 +118,8 @@ def emitted(
         apart = any(sizes(t.stride())[-1] != 1 for t in (query, key, values))
         if apart or vendor is None or (shares and vendor.repeats):
             return None
+        if trains_mask:
+            allowed = vendor.name  # computes both passes, as in eager: few have gradients of a mask
     if mask is not None and len(shape(mask)) < 4:
         mask = graft.call(aten.reshape.default, mask, [1] * (4 - len(shape(mask))) + [*shape(mask)])
     if trains_mask and shape(mask) != case.scores:
