@@ -44,6 +44,8 @@ TORCH_REFUSES = {
 PER_SIZE = {
     # no guard sets quotients of sizes equal, or says what divides a size
     "view_patches", "blocks_of_a_size", "windows", "windows_of_a_convolution", "pixel_unshuffle",
+    # torch's partition drops sizes that no saved tensor has
+    "adaptive_pool", "adaptive_pool_of_rows", "train_adaptive_pool",
     # torch asks whether there are results
     "resize_nearest", "resize_nearest_three", "resize_nearest_exact", "train_resize_nearest",
     "slice_from_the_end",  # torch gives the slice a size of its own
