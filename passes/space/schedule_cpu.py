@@ -52,7 +52,7 @@ def schedule_cpu(space: Space) -> Schedule:
         config = CpuConfig(lanes=SCAN_LANES)
     rows = [a for a in merged.rows if a is not vector] + ([vector] if vector in merged.rows else [])
     elements = math.prod(a.extent for a in merged.columns)
-    work = 1 if elements == 0 else most(config.work // elements, 1)
+    work = 1 if elements == 0 else most(config.work // most(elements, 1), 1)
     inner: list[Axis] = []
     covered: SizeLike = 1
     chunked: Axis | None = None

@@ -1,7 +1,7 @@
 """Graphs for sweeps over sizes: each is compiled once, and called with many."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,6 @@ Make = Callable[[int, int], tuple[Any, ...]]
 SIZES = ((6, 11), (2, 13), (33, 2), (3, 127), (128, 4), (5, 129), (7, 1000))
 """The first ones are the hints: no two symbols that a graph does not tie have one hint, nor a constant that it names."""
 ONCE, TRAINED = 1, 2
-PARITIES = 4 if torch.__version__ < "2.12" else 1
-"""torch 2.11 asks whether the height and the width of a pool's image are even."""
 
 
 @dataclass(frozen=True)
@@ -77,26 +75,15 @@ def two(b: int, n: int) -> tuple[Any, ...]:
     return x(b, n), x(b, n)
 
 
-def images(b: int, _: int) -> tuple[Any, ...]:
-    return (x(b, 3, 12, 14),)
-
-
-def areas(b: int, n: int) -> tuple[Any, ...]:
-    """Images of any size, of which each window is inside."""
-    return (x(2, 3, b + 9, n + 9),)
-
-
 def heads(b: int, n: int) -> tuple[Any, ...]:
     return x(b, 2, n, 8), x(b, 2, n, 8), x(b, 2, n, 8)
 
 
 torch.manual_seed(0)
 LINEAR, UP, DOWN, QKV = nn.Linear(16, 32), nn.Linear(16, 64), nn.Linear(64, 16), nn.Linear(16, 48)
-CONV, POINTWISE, TABLE = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 50, 1), nn.Embedding(10, 16)
+TABLE = nn.Embedding(10, 16)
 ENCODER = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, dropout=0.0)
-DEPTHWISE, PIXELS = nn.Conv2d(3, 3, 3, padding=1, groups=3), nn.Embedding(3 * 12, 14)
-POSITIONS = nn.Parameter(torch.randn(1, 4, 5, 6), requires_grad=False)
-WEIGHTS = nn.ModuleList([LINEAR, UP, DOWN, QKV, CONV, POINTWISE, TABLE, ENCODER, DEPTHWISE, PIXELS]).requires_grad_(False)
+WEIGHTS = nn.ModuleList([LINEAR, UP, DOWN, QKV, TABLE, ENCODER]).requires_grad_(False)
 """What the graphs below hold: on a GPU these are moved there first."""
 
 
@@ -122,24 +109,6 @@ def blocks(a: Tensor) -> Tensor:
     padded = F.pad(a, (0, 0, 0, -a.shape[1] % 8))
     taken = padded.view(a.shape[0], padded.shape[1] // 8, 8, a.shape[2])
     return (taken @ taken.transpose(-1, -2)).softmax(-1).flatten(1, 2)[:, : a.shape[1]] * 2
-
-
-def convolutions(a: Tensor) -> Tensor:
-    return F.conv2d(F.conv2d(a, CONV.weight.to(a.dtype)).relu(), POINTWISE.weight.to(a.dtype)).tanh()
-
-
-def group_norm_of_a_convolution(a: Tensor) -> Tensor:
-    """The convolution's result may have no rows, for all that the sizes show."""
-    y = F.conv2d(a, CONV.weight.to(a.dtype), stride=2)
-    return F.group_norm(y, 1) + y
-
-
-def depthwise(a: Tensor) -> Tensor:
-    return F.hardswish(F.conv2d(a, DEPTHWISE.weight.to(a.dtype), padding=1, groups=3)) + a
-
-
-def images_norm(a: Tensor) -> Tensor:
-    return F.relu(F.batch_norm(F.conv2d(a, CONV.weight.to(a.dtype)), None, None, training=True))
 
 
 def places(a: Tensor, dim: int) -> Tensor:
@@ -169,19 +138,11 @@ GRAPHS: dict[str, Sized] = {
     "view_heads": Sized(lambda a: a.view(a.shape[0], a.shape[1], 4, 4).transpose(1, 2).contiguous(), rows),
     # what relative positions are shifted by: no factors serve both shapes
     "view_shifted": Sized(lambda a: (a * 2).view(a.shape[1], a.shape[0])[1:].cos(), lambda b, n: (x(n, n + 1),)),
-    # a guard sets the quotients of the image's sizes equal to those of the embedding of positions
-    "view_patches": Sized(
-        lambda a: (
-            (F.conv2d(a, CONV.weight.to(a.dtype), stride=4) + POSITIONS.to(a.dtype))
-            .flatten(2)
-            .view(a.shape[0], 2, -1, a.shape[2] // 4 * (a.shape[3] // 4))
-            .sum(1)
-        ),
-        lambda b, n: (x(b, 3, 20 + n % 3, 24 + b % 3),),
-    ),
     # torch guards on there being one block, and on how many where their number is not told from their length
     "blocks_of_rows": Sized(blocks, rows, compiled=3),
-    "group_norm_of_a_convolution": Sized(group_norm_of_a_convolution, lambda b, n: (x(b, 3, 9 + b % 7, 20 + n % 5),)),
+    "blocks_of_a_size": Sized(
+        lambda a, c: a.view(a.shape[0] // c.shape[0], c.shape[0], a.shape[1]).softmax(1), lambda b, n: (x(3 * b, n), x(b))
+    ),
     "strided_turned": Sized(lambda a: (a * 2).as_strided(a.shape[::-1], a.stride()[::-1]).exp(), vectors),
     "strided_every_other": Sized(
         lambda a: (a * 2).as_strided((a.shape[0], a.shape[1] // 2), (a.shape[1], 2), 1).sin(), lambda b, n: (x(b, n + 2),)
@@ -226,19 +187,6 @@ GRAPHS: dict[str, Sized] = {
     "sdpa": Sized(F.scaled_dot_product_attention, heads),
     "sdpa_causal": Sized(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), heads),
     "sums_of_steps": Sized(lambda a: a[:, :, ::2].exp().mean(-1, keepdim=True).mean((1, 2)), lambda b, n: (x(b, 3, n + 2),)),
-    "max_pool": Sized(lambda a: F.max_pool2d(a, 2), images),
-    "avg_pool": Sized(lambda a: F.avg_pool2d(a, 2), images),
-    "max_pool_places": Sized(lambda a: F.max_pool2d(a, 3, 2, 1, ceil_mode=True), areas, compiled=PARITIES),
-    "avg_pool_places": Sized(lambda a: F.avg_pool2d(a, 3, 2, 1, ceil_mode=True, count_include_pad=False), areas, compiled=PARITIES),
-    "train_pools": Sized(
-        lambda a: F.avg_pool2d(F.max_pool2d(a, 2), 3, 1, 1, count_include_pad=False), areas, train=True, compiled=2 * PARITIES
-    ),
-    # torch itself guards whether a batch has 16 images, from which on oneDNN computes.
-    "conv": Sized(lambda a: F.conv2d(a, CONV.weight.to(a.dtype), padding=1).relu(), images, compiled=2),
-    "conv_tokens": Sized(lambda a: convolutions(a).flatten(2).transpose(1, 2).softmax(1), images, compiled=2),
-    "conv_pointwise": Sized(convolutions, images, compiled=2),
-    "conv_depthwise": Sized(depthwise, images, compiled=2),
-    "conv_depthwise_batch": Sized(lambda a: depthwise(a + PIXELS.weight.to(a.dtype).view(3, 12, 14)), images, compiled=2),
     "bf16": Sized(lambda a: (a.bfloat16() * 2).softmax(-1), vectors, exact=True),
     "train_mlp": Sized(mlp, rows, train=True),
     "train_layer_norm": Sized(lambda a: F.layer_norm(a, a.shape[1:]), lambda b, n: (x(b, n + 2),), train=True),
@@ -247,8 +195,6 @@ GRAPHS: dict[str, Sized] = {
     "train_projection": Sized(parts_of_a_projection, rows, train=True),
     "train_cat": Sized(lambda a, b: torch.cat([a, b], 1).sin(), lambda b, n: (x(b, n), x(b, 5)), train=True),
     "train_mse": Sized(F.mse_loss, two, train=True),
-    # torch's 16 images, and 256 pixels for the variance.
-    "train_conv": Sized(images_norm, images, train=True, compiled=6),
 }
 
 
@@ -269,9 +215,9 @@ def observed(function: Callable[..., Any], args: list[Any], train: bool) -> list
     return results
 
 
-def sweep(graph: Sized, compiled: Callable[..., Any], device: str = "cpu") -> None:
-    """Compares a compiled function with eager's and, unless the graph is `exact`, with f64, for all SIZES."""
-    for sizes in SIZES:
+def sweep(graph: Sized, compiled: Callable[..., Any], device: str = "cpu", all_sizes: Sequence[tuple[int, int]] = SIZES) -> None:
+    """Compares a compiled function with eager's and, unless the graph is `exact`, with f64, for all sizes."""
+    for sizes in all_sizes:
         args = tuple(a.to(device) for a in graph.make(*sizes))
         got = observed(compiled, leaves(args), graph.train)
         eager = observed(graph.function, leaves(args), graph.train)
@@ -280,8 +226,14 @@ def sweep(graph: Sized, compiled: Callable[..., Any], device: str = "cpu") -> No
             if not isinstance(theirs, Tensor):
                 assert mine == theirs and type(mine) is type(theirs)
                 continue
-            assert mine.stride() == theirs.stride() or mine.numel() < 2, f"strides at {sizes}"
+            assert same_strides(mine, theirs), f"strides at {sizes}"
             precise_enough(mine, theirs, want, f"at {sizes}")
+
+
+def same_strides(mine: Tensor, theirs: Tensor) -> bool:
+    """Returns whether tensors have equal strides where they have more than one element."""
+    pairs = zip(theirs.shape, mine.stride(), theirs.stride(), strict=True)
+    return theirs.numel() < 2 or all(n == 1 or a == b for n, a, b in pairs)
 
 
 def precise_enough(mine: Tensor, theirs: Tensor, want: Tensor, told: str) -> None:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from sized_attention import ATTENTIONS, AttentionGraph, tokens
 from sized_graphs import GRAPHS, WEIGHTS, Sized, compilations, dynamic, sweep
+from sized_images import IMAGE_WEIGHTS, IMAGES
 from torch import Tensor, nn
 
 from lamina.passes.families.choice import Choice
@@ -21,12 +22,14 @@ ROWS = ((37, 3), (2, 2), (128, 5), (129, 31), (1000, 4), (4097, 2))
 @pytest.fixture(scope="module")
 def weights() -> Iterator[None]:
     """The graphs' weights are on the GPU."""
-    WEIGHTS.to("cuda")
+    for held in (WEIGHTS, IMAGE_WEIGHTS):
+        held.to("cuda")
     yield
-    WEIGHTS.to("cpu")
+    for held in (WEIGHTS, IMAGE_WEIGHTS):
+        held.to("cpu")
 
 
-@pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS.keys())
+@pytest.mark.parametrize("graph", [*GRAPHS.values(), *IMAGES.values()], ids=[*GRAPHS, *IMAGES])
 def test_one_compilation_serves_all_sizes(graph: Sized, compilations: list[int], weights: None) -> None:
     torch.backends.cudnn.allow_tf32 = False  # torch's default, which eager and Lamina may follow for different convolutions
     sweep(graph, dynamic(graph.function), "cuda")

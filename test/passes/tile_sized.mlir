@@ -40,7 +40,7 @@ func.func private @relu(%x: tensor<?x?xf32, ["s0~8", "s1~128"]>) -> tensor<?x?xf
 
 // A row's sum: whole vectors first, in parts that are added up in f64, then the masked rest.
 // CHECK-LABEL: func.func private @sum(%arg0: memref<f32>, %arg1: memref<f32>, %arg2: memref<5xi64>)
-// CHECK-SAME: tile.grid = "-((-s0~8)//(max(((8192)//(s1~128)), 1)))"
+// CHECK-SAME: tile.grid = "-((-s0~8)//(max(1, ((8192)//(s1~128)))))"
 // CHECK: scf.for {{.*}} step %c1024
 // CHECK: scf.for {{.*}} step %c64
 // CHECK-NOT: create_mask

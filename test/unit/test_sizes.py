@@ -23,11 +23,12 @@ from lamina.core.sizes import (
     parse,
     size_from_json,
     size_to_json,
+    symbol_name,
     symbols_of,
     typical,
     without_hints,
 )  # fmt: skip
-from lamina.core.sizes.solved import replaced, solved
+from lamina.core.sizes.size import exactly
 from lamina.core.sizes.text import as_python, shown
 
 HINTS = {"s0": 8, "s1": 128, "s2": 3}
@@ -216,6 +217,9 @@ def test_texts() -> None:
     assert parse("s0~8*16") == A * 16 and parse("3") == 3 and parse("max(s0~8, s1~128)") == most(A, B)
     assert parse("a_1~5") == Size.of("a_1", 5) and str(parse("a_1~5")) == "a_1~5"
     assert size_to_json(3) == 3 and size_to_json(A) == "s0~8"
+    half = parse("(s0~8)/(2)")
+    assert str(half * 2) == "2*((s0~8)/(2))" and shown(half * 2) == "s0" and shown(half + 1) == "s0/2 + 1"
+    assert parse(str(half)) == half and as_python(half) == "((s0)//(2))"
 
 
 @pytest.mark.parametrize(
@@ -233,6 +237,10 @@ def test_texts() -> None:
         "max(s0~8)",
         "abs(s0~8)",
         "s0~8//0",
+        "s0~8/0",
+        "3/2",
+        "s0~8/0",
+        "3/2",
         "True",
         "'a'",
         "s0~8\0",
@@ -258,11 +266,13 @@ def test_what_is_rounded_up_is_a_multiple() -> None:
     assert at_most(0, s % 16) and below(s % 16, 16)
 
 
-def test_guards_fix_quotients() -> None:
-    patches = (parse("s0~224") - 16) // 16 + 1
-    for equation in (patches - 14, patches * patches - 196, 3 * patches * patches + patches - 602):
-        known = solved(equation)
-        assert replaced(patches * 8 + 1, known) == 113 and replaced(patches // 2 + parse("s1~3"), known) == parse("s1~3 + 7")
-    below_zero = parse("s0~12") // 4 - 5
-    assert solved(below_zero * below_zero - 4) == {}  # 3 and 7 are solutions
-    assert solved(parse("s0~12 + s0~12//4 - 15")) == {} and solved(3) == {}
+def test_a_size_that_is_one_symbol() -> None:
+    s, t = parse("s0~24"), parse("s1~8")
+    named = [s, 4 * exactly(s, 4), t * exactly(s, t), 4 * exactly(t, 4) * exactly(s, 4 * exactly(t, 4))]
+    assert {symbol_name(size) for size in named} == {"s0"}
+    assert not any(map(symbol_name, (s + 1, 2 * s, s * t, 2 * exactly(s, 4), s // 2 * 2, exactly(s, 4), 3)))
+
+
+def test_quotients_have_the_smallest_divisors() -> None:
+    s = parse("s0~24")
+    assert (2 * s + 2) // 8 == (s + 1) // 4 and (s // 4 + 1) // 2 == (s + 4) // 8 and (6 * s) // 4 % 7 == (3 * s // 2) % 7

@@ -8,6 +8,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from lamina.core.gpu import Gpu
+from lamina.core.sizes import below
 from lamina.core.target import Target
 from lamina.dialects.graph import TF32
 from lamina.kernels.library import CONVOLUTION, CONVOLUTION_BACKWARD
@@ -191,7 +192,7 @@ def _of_patches(call: _Call, bias: ir.Value | None) -> ir.Value:
     n, c, *size = shape_of(call.image)
     features, _, kh, kw = shape_of(call.weight)
     h, w = sizes_of(call.op.results[0].type)[2:]
-    few = c < FEW
+    few = below(c, FEW)
     inside = [n, c, h * kh, w * kw]
     whole = call.image if inside[2:] == size else sliced(call.image, [0] * 4, inside, [1] * 4)
     patches = transposed(

@@ -47,7 +47,7 @@ def widened(
     result  the shape of the convolution's result
     """
     channels, kernel = shape_of(image)[1], shape_of(weight)[2:]
-    if not isinstance(channels, int) or channels >= FEW or not all(at_most(_SMALLEST, k) for k in kernel):
+    if not isinstance(channels, int) or channels >= FEW or not all(isinstance(k, int) and k >= _SMALLEST for k in kernel):
         return None
     if channels <= _FED // 4 and window.stride == (2, 2) and window.dilation == (1, 1):
         found = of_blocks(image, weight, window.padding, result[2:])

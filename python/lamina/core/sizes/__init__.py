@@ -2,29 +2,21 @@
 
 factors.py  symbols, quotients and the like, and bounds of products of them
 size.py     Size, a polynomial of factors, its arithmetic and comparisons
+strides.py  strides where a size may be 0
+values.py   their values at a call
+solved.py   what equations of them say
 text.py     their text
 facts.py    what reports tell of a symbol
 """
 
 from .factors import LEAST, SizeSymbol, Undecided
-from .size import (
-    Size,
-    SizeLike,
-    at_most,
-    below,
-    divisor,
-    evaluate,
-    is_symbolic,
-    known_part,
-    least,
-    most,
-    symbols_of,
-    typical,
-    where_elements,
-)  # fmt: skip
+from .size import Size, SizeLike, at_most, below, divisor, known_part, least, most
+from .strides import where_elements
 from .text import parse, shown, size_from_json, size_to_json, without_hints
+from .values import evaluate, is_symbolic, symbol_name, symbols_of, typical
 
 __all__ = [
     "LEAST", "Size", "SizeLike", "SizeSymbol", "Undecided", "at_most", "below", "divisor", "evaluate", "is_symbolic", "known_part",
-    "least", "most", "parse", "shown", "size_from_json", "size_to_json", "symbols_of", "typical", "where_elements", "without_hints",
+    "least", "most", "parse", "shown", "size_from_json", "size_to_json", "symbol_name", "symbols_of", "typical", "where_elements",
+    "without_hints",
 ]  # fmt: skip

@@ -34,14 +34,15 @@ class SizeSymbol:
 
 @dataclass(frozen=True)
 class Opaque:
-    """A quotient ("//"), remainder ("%"), "min" or "max" of two sizes that is no polynomial."""
+    """A quotient ("//"), remainder ("%"), "min" or "max" of two sizes that is no polynomial; "/" is a quotient without
+    remainder at any call."""
 
     op: str
     left: Any
     right: Any
 
     def __str__(self) -> str:
-        if self.op in ("//", "%"):
+        if self.op in ("//", "/", "%"):
             return f"({self.left}){self.op}({self.right})"
         return f"{self.op}({self.left}, {self.right})"
 
@@ -92,6 +93,8 @@ def _bounding(f: Opaque, *, from_below: bool) -> Iterator[tuple[int, Any]]:
     if (f.op == "max") if from_below else (f.op == "min"):
         yield 1, f.left
         yield 1, f.right
+    elif f.op == "/" and isinstance(f.right, int):
+        yield f.right, f.left
     elif f.op == "//" and isinstance(f.right, int) and f.right > 0:
         yield f.right, f.left - (f.right - 1 if from_below else 0)
     elif f.op == "%" and not from_below and _bounds(f.right)[0] > 0:
@@ -140,6 +143,8 @@ def _range(f: Factor) -> tuple[float, float]:
         return (0, d - 1) if c > 0 else (-math.inf, math.inf)
     if c <= 0:
         return -math.inf, math.inf
+    if f.op == "/":
+        return -_quotient(-a, d if a >= 0 else c), max(0, _quotient(b, c))
     return min(_quotient(a, c), _quotient(a, d)), max(_quotient(b, c), _quotient(b, d))
 
 

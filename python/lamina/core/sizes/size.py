@@ -6,14 +6,13 @@
 
 A constant size is a plain `int` everywhere. A `Size` takes part in arithmetic like one, with int and Size alike; quotients,
 remainders, minima and maxima that are no polynomials become opaque factors. Comparisons are proofs: they hold for every value of
-the symbols, or raise `Undecided`. A choice that is only about speed compares `typical` values instead.
+the symbols, or raise `Undecided`. A choice that is only about speed compares `typical` values instead (values.py).
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .factors import LEAST, Factor, Opaque, SizeSymbol, Terms, Undecided, positive, product
 
@@ -43,7 +42,7 @@ class Size(_Number):
     def _text(self) -> str:
         out = ""
         for factors, k in self.terms:
-            parts = [f"({f})" if isinstance(f, Opaque) and f.op in "//%" else str(f) for f in factors]
+            parts = [f"({f})" if isinstance(f, Opaque) and f.op in ("//", "/", "%") else str(f) for f in factors]
             number = [str(abs(k))] if abs(k) != 1 or not parts else []
             out += (" - " if k < 0 else " + ") if out else ("-" if k < 0 else "")
             out += "*".join(number + parts)
@@ -122,32 +121,6 @@ else:
     SizeLike = int | Size
 
 
-def typical(size: "SizeLike") -> int:
-    """Returns the value of a size in the call for which the graph was captured: for choices that are only about speed."""
-    return size if isinstance(size, int) else _value(size, lambda symbol: symbol.hint)
-
-
-def evaluate(size: "SizeLike", symbols: Mapping[str, int]) -> int:
-    """Returns the value of a size. Raises KeyError for a symbol without a value."""
-    return size if isinstance(size, int) else _value(size, lambda symbol: symbols[symbol.name])
-
-
-def is_symbolic(sizes: Any) -> bool:
-    """Returns whether a size, or any of several, depends on the call."""
-    return any(map(is_symbolic, sizes)) if isinstance(sizes, tuple | list) else isinstance(sizes, Size)
-
-
-def symbols_of(size: "SizeLike") -> set[str]:
-    """Returns the names of the symbols that a size depends on."""
-    if isinstance(size, int):
-        return set()
-    found: set[str] = set()
-    for factors, _ in size.terms:
-        for f in factors:
-            found |= {f.name} if isinstance(f, SizeSymbol) else symbols_of(f.left) | symbols_of(f.right)
-    return found
-
-
 def divisor(size: "SizeLike") -> int:
     """Returns a number that divides a size for every value of its symbols: the largest that its coefficients show; 0 for 0."""
     return math.gcd(*(k for _, k in _terms(size)))
@@ -184,29 +157,35 @@ def most(*sizes: "SizeLike") -> "SizeLike":
     return chosen("max", sizes)
 
 
-def where_elements(size: "SizeLike", shape: "Sequence[SizeLike]") -> "SizeLike":
-    """Returns a stride of a tensor of this shape that has elements: torch counts sizes that may be 0 as max(1, size)."""
-    if isinstance(size, int) or not size.is_opaque:
-        return size
-    guarded = {most(1, n): n for n in shape if isinstance(n, Size)}
-    out: int | Size = 0
-    for factors, k in size.terms:
-        part: int | Size = k
-        for f in map(factor_of, factors):
-            part = part * guarded.get(f, f)
-        out = out + part
-    return out
+def exactly(whole: "SizeLike", by: "SizeLike") -> "SizeLike":
+    """Returns the quotient of a size that another one divides at every call."""
+    quotient, rest = _divmod(whole, by)
+    if rest == 0:
+        return quotient
+    if isinstance(rest, int) and isinstance(by, int):
+        raise ValueError(f"{by} does not divide {whole}")
+    if isinstance(whole, Size) and isinstance(by, int) and (common := math.gcd(divisor(whole), by)) > 1:
+        return exactly(whole // common, by // common)
+    (factors, k), *more = _terms(whole)
+    f = factors[0] if len(factors) == 1 and k == 1 and not more else None
+    if isinstance(f, Opaque) and f.op == "/":
+        return exactly(f.left, f.right * by)
+    return factor_of(Opaque("/", whole, by))
 
 
 def chosen(op: str, sizes: "tuple[SizeLike, ...]") -> "SizeLike":
     """Returns the minimum ("min") or maximum ("max") of sizes, opaque where it is not known before the call."""
     out = sizes[0]
     for size in sizes[1:]:
-        try:
-            out = (min if op == "min" else max)(out, size)
-        except Undecided:
-            out = factor_of(Opaque(op, out, size))
+        if at_most(out, size) or at_most(size, out):
+            out = size if at_most(out, size) == (op == "max") else out
+        else:
+            out = factor_of(Opaque(op, *sorted((out, size), key=_order)))
     return out
+
+
+def _order(size: "SizeLike") -> tuple[bool, str]:
+    return isinstance(size, Size), str(size)
 
 
 def factor_of(f: Factor) -> Size:
@@ -272,9 +251,23 @@ def _divmod(whole: "SizeLike", by: "SizeLike") -> "tuple[SizeLike, SizeLike]":
         return quotient + rest // by, rest % by
     if rest == 0 or (at_most(0, rest) and below(rest, by)):
         return quotient, rest
-    part = factor_of(Opaque("//", rest, by))
+    part = factor_of(_opaque_quotient(rest, by))
     # what is rounded up to a multiple of a number is that number times a quotient: s + -s % 8 == -8 * (-s // 8)
     return quotient + part, rest - part * by if isinstance(by, int) else factor_of(Opaque("%", rest, by))
+
+
+def _opaque_quotient(whole: "SizeLike", by: "SizeLike") -> Opaque:
+    """Returns a quotient that is no polynomial, by one number: (2*s + 2)//8 is (s + 1)//4, and (s//4 + 1)//2 is (s + 4)//8."""
+    if not isinstance(by, int) or not isinstance(whole, Size):
+        return Opaque("//", whole, by)
+    if (common := math.gcd(divisor(whole), by)) > 1:
+        return _opaque_quotient(whole // common, by // common)
+    plus = known_part(whole)
+    terms = _terms(whole - plus)
+    (f, *more), k = terms[0]
+    if len(terms) == 1 and k == 1 and not more and isinstance(f, Opaque) and f.op == "//" and isinstance(f.right, int):
+        return _opaque_quotient(f.left + plus * f.right, by * f.right)
+    return Opaque("//", whole, by)
 
 
 def _without(f: tuple[Factor, ...], taken: tuple[Factor, ...]) -> tuple[Factor, ...] | None:
@@ -284,16 +277,3 @@ def _without(f: tuple[Factor, ...], taken: tuple[Factor, ...]) -> tuple[Factor, 
             return None
         left.remove(x)
     return tuple(left)
-
-
-def _value(size: Size, of: Callable[[SizeSymbol], int]) -> int:
-    def factor(f: Factor) -> int:
-        if isinstance(f, SizeSymbol):
-            return of(f)
-        left, right = (x if isinstance(x, int) else _value(x, of) for x in (f.left, f.right))
-        return _OPS[f.op](left, right)
-
-    return sum(k * math.prod(map(factor, factors)) for factors, k in size.terms)
-
-
-_OPS: dict[str, Callable[[Any, Any], Any]] = {"//": lambda a, b: a // b, "%": lambda a, b: a % b, "min": min, "max": max}

@@ -1,49 +1,130 @@
-"""Solves equations of sizes for what is no polynomial, and puts the solutions in its place."""
+"""Solves equations of sizes for what is no polynomial, or for what a number divides, and puts the solutions in its place."""
 
-from .factors import Factor, Opaque, lower_end
-from .size import Size, SizeLike, chosen, factor_of, typical
+import math
+from collections import Counter
+from collections.abc import Callable
 
-Solved = dict[Opaque, int]
-"""The values of quotients, remainders, minima and maxima."""
+from .factors import Factor, Opaque, SizeSymbol, lower_end
+from .size import Size, SizeLike, below, chosen, exactly, factor_of, known_part
+from .values import symbols_of, typical
+
+Solved = dict[Factor, SizeLike]
+"""What quotients, remainders, minima and maxima are, and symbols that a number divides."""
+
+
+def learned(known: Solved, equal: SizeLike, other: SizeLike) -> Solved:
+    """Returns what is known after an equation of two sizes."""
+    found = solved(replaced(equal - other, known))
+    if not found:
+        return known
+    known = {f: replaced(size, found) for f, size in known.items()} | found
+    for f in [f for f in found if isinstance(f, Opaque) and f.op in ("//", "%")]:
+        rest, quotient = (known.get(Opaque(op, f.left, f.right)) for op in ("%", "//"))
+        if rest is not None and quotient is not None:
+            known = known | solved(f.left - quotient * f.right - rest)
+    return known
 
 
 def solved(difference: SizeLike) -> Solved:
-    """Returns the value of the one quotient, remainder, minimum or maximum that a difference is a polynomial of where it is 0;
-    nothing where a value other than the hints' may be a solution, too."""
-    if not isinstance(difference, Size):
+    """Returns the value of the one symbol, quotient, remainder, minimum or maximum that a difference is a polynomial of where it is
+    0; nothing where a value other than the hints' may be a solution, too. Where it says that a size divides another one, returns
+    that as the product of the divisor and the quotient."""
+    if not isinstance(difference, Size) or typical(difference) != 0:
         return {}
+    difference = _without_common(difference)
     factors = {f for product, _ in difference.terms for f in product}
-    (one, *more) = factors
-    if more or not isinstance(one, Opaque):
-        return {}
+    if len(factors) > 1:
+        return next(filter(None, (_whole(difference, *term) for term in difference.terms)), {})
+    (one,) = factors
     degrees = {len(product): k for product, k in difference.terms if product}
     rises = lower_end(one) >= 0 and len({k > 0 for k in degrees.values()}) == 1  # then no two values have one result
-    return {one: typical(factor_of(one))} if rises or set(degrees) == {1} else {}
+    if not rises and set(degrees) != {1}:
+        return {}
+    value = typical(factor_of(one))
+    if isinstance(one, Opaque) and one.op == "%" and value == 0:
+        return {one: 0} | _multiple(one.left, one.right)
+    return {one: value}
+
+
+def _without_common(difference: Size) -> Size:
+    """Divides by the number and by the factors above 0 that are in every term."""
+    common = Counter(difference.terms[0][0])
+    for product, _ in difference.terms:
+        common &= Counter(product)
+    by: SizeLike = math.gcd(*(k for _, k in difference.terms))
+    for f in common.elements():
+        by = by * factor_of(f) if lower_end(f) > 0 else by
+    whole = difference // by
+    return whole if isinstance(whole, Size) else difference
+
+
+def _whole(difference: Size, product: tuple[Factor, ...], k: int) -> Solved:
+    """Solves `whole - by * (whole // by) == 0`: a factor of a term is the quotient, k times its other factors the divisor."""
+    term = Size(((product, abs(k)),))
+    whole = term - difference if k > 0 else difference + term
+    for f in product:
+        by = term // factor_of(f)
+        if isinstance(f, Opaque) and f.op == "//" and by != 1 and whole // by == factor_of(f) and (found := _multiple(whole, by)):
+            return found
+    return {}
+
+
+def _multiple(whole: SizeLike, by: SizeLike) -> Solved:
+    """Returns what a factor is where a sum of it and a number, or a multiple of it, is divided without a rest."""
+    plus = known_part(whole)
+    terms = whole.terms if isinstance(whole, Size) else ()
+    products = [(product, k) for product, k in terms if product]
+    if len(products) != 1 or len(products[0][0]) != 1 or symbols_of(whole) & symbols_of(by):
+        return {}
+    ((f,), times) = products[0]
+    if times == 1:
+        return {f: exactly(whole, by) * by - plus} if below(0, by) else {}
+    alone = not plus and isinstance(by, int) and math.gcd(times, by) == 1
+    return {f: exactly(factor_of(f), by) * by} if alone else {}
 
 
 def replaced(size: SizeLike, known: Solved) -> SizeLike:
     """Returns a size with these values in the place of its factors, and of what they are made of."""
-    if not isinstance(size, Size) or not known:
+    return _each(size, lambda f: _replaced(f, known)) if known else size
+
+
+def _each(size: SizeLike, of: Callable[[Factor], SizeLike]) -> SizeLike:
+    if not isinstance(size, Size):
         return size
     total: SizeLike = 0
     for factors, k in size.terms:
         part: SizeLike = k
         for f in factors:
-            part = part * _replaced(f, known)
+            part = part * of(f)
         total = total + part
     return total
 
 
 def _replaced(f: Factor, known: Solved) -> SizeLike:
-    if not isinstance(f, Opaque):
-        return factor_of(f)
     if f in known:
         return known[f]
+    if isinstance(f, SizeSymbol):
+        return factor_of(f)
     left, right = replaced(f.left, known), replaced(f.right, known)
     match f.op:
         case "//":
-            return left // right
+            by_known = _of_quotient(f, known)
+            made = left // right if by_known is None else by_known
+        case "/":
+            made = exactly(left, right)
         case "%":
-            return left % right
+            made = left % right
         case _:
-            return chosen(f.op, (left, right))
+            made = chosen(f.op, (left, right))
+    return _each(made, lambda g: known.get(g, factor_of(g)))
+
+
+def _of_quotient(f: Opaque, known: Solved) -> SizeLike | None:
+    """Returns a quotient by a multiple of a known quotient's divisor: (n + 16)//32 is (n//16 + 1)//2."""
+    for g, value in known.items():
+        if not isinstance(g, Opaque) or g.op != "//" or not isinstance(g.right, int) or not isinstance(f.right, int):
+            continue
+        more = f.left - g.left
+        if isinstance(more, int) and more % g.right == f.right % g.right == 0:
+            return (value + more // g.right) // (f.right // g.right)
+    return None

@@ -7,12 +7,12 @@ from functools import lru_cache
 from typing import Any
 
 from .factors import LEAST, Factor, SizeSymbol
-from .size import Size, SizeLike, chosen
+from .size import Size, SizeLike, chosen, exactly
 
 _SYMBOL = re.compile(r"([A-Za-z_]\w*)~(\d+)(?:>=(\d+))?")
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b, ast.FloorDiv: lambda a, b: a // b,
-    ast.Mod: lambda a, b: a % b,
+    ast.Mod: lambda a, b: a % b, ast.Div: exactly,
 }  # fmt: skip
 
 
@@ -37,7 +37,7 @@ def parse(text: str) -> SizeLike:
 
     try:
         return read(ast.parse(_SYMBOL.sub(_subscript, text.replace("[", "?")), mode="eval").body)
-    except (SyntaxError, ZeroDivisionError) as error:
+    except (SyntaxError, ZeroDivisionError, ValueError) as error:
         raise ValueError(f"{text!r} is no size") from error
 
 
@@ -53,7 +53,7 @@ def without_hints(size: SizeLike) -> SizeLike:
 
 def as_python(size: SizeLike) -> str:
     """Returns a size as a Python expression over the names of its symbols."""
-    return _SYMBOL.sub(r"\1", str(size))
+    return _SYMBOL.sub(r"\1", str(size)).replace(")/(", ")//(")
 
 
 def size_to_json(size: SizeLike) -> Any:
@@ -78,6 +78,10 @@ def shown(size: SizeLike) -> str:
     for factors, k in size.terms:
         parts = []
         for f in factors:
+            if not isinstance(f, SizeSymbol) and f.op == "/" and isinstance(f.right, int) and k % f.right == 0:
+                k = k // f.right
+                parts.append(_grouped(f.left, " "))
+                continue
             up = k < 0 and not isinstance(f, SizeSymbol) and f.op == "//" and _is_negative(f.left)
             parts.append(_factor(f, up))
             k = -k if up else k
@@ -91,12 +95,18 @@ def _factor(f: Factor, up: bool) -> str:
     """up: as a quotient of the negative numerator, rounded up."""
     if isinstance(f, SizeSymbol):
         return f.name
-    left, right = shown(-f.left if up else f.left), shown(f.right)
     if f.op in ("min", "max"):
-        return f"{f.op}({left}, {right})"
-    left = f"({left})" if " " in _outside(left) else left
-    right = f"({right})" if set(" *") & set(_outside(right)) else right
+        return f"{f.op}({shown(f.left)}, {shown(f.right)})"
+    left, right = _grouped(-f.left if up else f.left, " "), _grouped(f.right, " */")
+    if f.op == "/":
+        return f"{left}/{right}"
     return f"({left} % {right})" if f.op == "%" else f"{'ceil' if up else 'floor'}({left} / {right})"
+
+
+def _grouped(size: SizeLike, operators: str) -> str:
+    """Returns a size for people, in parentheses where it has one of these operators outside of others."""
+    text = shown(size)
+    return f"({text})" if set(operators) & set(_outside(text)) else text
 
 
 def _outside(text: str) -> str:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, fx
 
 from ..fx.aliases import memory_source
+from ..fx.sizes import typical_size
 
 aten = torch.ops.aten
 
@@ -80,4 +81,4 @@ def _on_meta(node: fx.Node) -> Any:
 
 def _hint(value: Any) -> Any:
     """Returns the value of a symbolic size in the call that was traced: which tensor an op returns does not depend on it."""
-    return value.node.hint if isinstance(value, torch.SymInt) else value
+    return typical_size(value) if isinstance(value, torch.SymInt) else value

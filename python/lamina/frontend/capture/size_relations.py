@@ -13,7 +13,8 @@ from torch.utils._sympy.printers import PythonPrinter
 
 from lamina.core.sizes.facts import SizeCondition, SizeFacts
 
-from ..fx.size_expressions import typical_values
+from ..fx.size_expressions import typical_value
+from ..fx.unbacked import asserts, symbol_sources
 from .open_sizes import place_text, range_text
 from .trace_errors import is_users
 
@@ -81,6 +82,8 @@ class SizeRelations:
                 expression = self._env.replace(guard.expr)
                 given = ", ".join(f"{place} is {values[symbol]}" for symbol, place in named.items())
                 raise ValueError(f"the model was compiled for {_shown(expression, named)}{_told(_line(guard.sloc))}; {given}")
+        if told := self._broken(values, named):
+            raise ValueError(told)
         return True
 
     def symbols(self, names: Mapping[int, str], called: Callable[[str, int], tuple[str, ...]]) -> list[SizeFacts]:
@@ -98,8 +101,8 @@ class SizeRelations:
         for symbol, places in read.items():
             known = self._env.var_to_range[symbol]
             most = int(known.upper) if known.upper.is_Integer else None
-            typical = int(typical_values(self._env)[symbol])
-            found.append(SizeFacts(str(symbol), typical, int(known.lower), most, tuple(dict.fromkeys(places))))
+            typical = typical_value(symbol, self._env)
+            found.append(SizeFacts(str(symbol), typical or 0, int(known.lower), most, tuple(dict.fromkeys(places))))
         return found
 
     def check(self, values: Mapping[str, int], symbols: Sequence[SizeFacts]) -> None:
@@ -115,11 +118,37 @@ class SizeRelations:
                 named = {symbol: told[str(symbol)] for symbol in found}
                 raise ValueError(f"the model is compiled for {_shown(guard.expr, named)}{_told(_line(guard.sloc))}")
 
+    def check_unguarded(self, values: Mapping[str, int], symbols: Sequence[SizeFacts]) -> None:
+        """Raises RuntimeError for values of symbols, by name, that break what the model demands and torch leaves to the call (see
+        fx.unbacked)."""
+        demands = self._demands
+        if not demands:
+            return
+        known = {symbol.name: symbol for symbol in symbols}
+        found = {symbol: values[str(symbol)] for symbol in self._env.var_to_range if str(symbol) in values}
+        if told := self._broken(found, {symbol: _place(known[str(symbol)]) for symbol in found}):
+            raise RuntimeError(told)
+
+    @property
+    def _demands(self) -> Sequence[Any]:
+        return asserts(self._env) if self._env is not None else ()
+
+    def _broken(self, values: Mapping[sympy.Symbol, int], named: Mapping[sympy.Symbol, str]) -> str:
+        """Returns which `torch._check` of the model these values break; "" where none."""
+        for demand in self._demands:
+            expression = self._env.replace(demand.expr)
+            if self._evaluated(demand.expr, values) == sympy.false:
+                given = ", ".join(f"{named[s]} is {values[s]}" for s in named if s in expression.free_symbols)
+                return f"the model demands {_shown(expression, named)}{_told(_users_line(demand.stack))}; {given}"
+        return ""
+
     def conditions(self, place: Callable[[Any], str]) -> tuple[SizeCondition, ...]:
         """Returns the conditions on sizes, each once, with the lines that asked for them. place: describes a source of Dynamo."""
-        sources = self._env.var_to_sources if self._env is not None else {}
-        named = {symbol: place(places[0]) for symbol, places in sources.items() if places}
-        return tuple({text: _asked(text, guard.sloc) for guard in self.guards if (text := _shown(guard.expr, named))}.values())
+        sources = symbol_sources(self._env) if self._env is not None else ()
+        named = {symbol: place(places[0]) for symbol, places in sources if places}
+        found = {text: _asked(text, guard.sloc) for guard in self.guards if (text := _shown(guard.expr, named))}
+        found |= {text: SizeCondition(text, _users_line(a.stack)) for a in self._demands if (text := _shown(a.expr, named))}
+        return tuple(found.values())
 
     def deciding_line(self) -> str:
         """Returns the model's line that decides by a size; "" where none is known."""
@@ -139,7 +168,8 @@ class SizeRelations:
 
     def _line_of(self, constant: sympy.Expr) -> str:
         """Returns the line that compares a size with a constant."""
-        lines = (_line(g.sloc) for g in self.guards if constant in g.expr.args)
+        lines = [_line(g.sloc) for g in self.guards if constant in g.expr.args]
+        lines += [_users_line(demand.stack) for demand in self._demands if constant in demand.expr.args]
         return _told(next(filter(None, lines), ""))
 
 
@@ -164,6 +194,18 @@ def _asked(text: str, asked: Any) -> SizeCondition:
 def _line(asked: Any) -> str:
     frame = asked.framework_loc
     return f"{frame.filename}:{frame.lineno}" if isinstance(frame, traceback.FrameSummary) and is_users(frame.filename) else ""
+
+
+def _users_line(stack: Any) -> str:
+    """Returns the line of the model in a stack that torch has kept; "" without one."""
+    frames = [frame for frame in stack.summary() if is_users(frame.filename)]
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+
+
+def _place(symbol: SizeFacts) -> str:
+    """Returns how errors name a size that each call decides."""
+    name, _, dim = (symbol.read or (symbol.name,))[0].partition(", dimension ")
+    return place_text(name, int(dim)) if dim.isdecimal() else symbol.name
 
 
 def _told(line: str) -> str:

@@ -6,12 +6,14 @@ where the table does not, ATen computes it.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch._decomp import core_aten_decompositions
+from torch._decomp.decompositions import upsample_compute_output_size
 
 aten = torch.ops.aten
 
@@ -31,9 +33,20 @@ _inside = 0
 _taken: dict[torch._ops.OpOverload, dict[Any, Any]] = {}
 
 
+def _of_sizes(op: torch._ops.OpOverload) -> Callable[..., Any]:
+    """Returns an implementation of an overload that takes sizes or scale factors, by the one that takes sizes."""
+
+    def run(x: Tensor, output_size: Sequence[int] | None, *args: Any) -> Any:
+        *rest, factors = args
+        return op.overloadpacket.default(x, upsample_compute_output_size(x.size(), output_size, factors), *rest, *(factors or []))
+
+    return run
+
+
 @contextmanager
 def interpolation_whole() -> Iterator[None]:
-    """Removes torch's Python implementations from the interpolation ops while gradients are traced; C++'s take their place.
+    """Removes torch's Python implementations from the interpolation ops while gradients are traced; C++'s take their place, and for
+    overloads that take scale factors, whose C++ knows no symbolic sizes, calls of those that take sizes.
 
     Traces in other threads meanwhile give the same values.
     """
@@ -43,6 +56,8 @@ def interpolation_whole() -> Iterator[None]:
         if _inside == 1:
             for op in RESIZING:
                 _taken[op] = {key: op.py_kernels.pop(key) for key in _KEYS if key in op.py_kernels}
+                if op._overloadname == "vec":
+                    op.py_kernels.update(dict.fromkeys(_taken[op], _of_sizes(op)))
                 op._dispatch_cache.clear()
     try:
         yield

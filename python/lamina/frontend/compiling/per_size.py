@@ -11,9 +11,13 @@ from torch._dynamo.exc import RestartAnalysis
 from torch._dynamo.symbolic_convert import TensorifyState
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
+from lamina.core.errors import CompileError
+
 from ..capture.exclusive import COMPILING
+from ..capture.size_relations import SizeRelations
 from ..fx.aliases import sharing
-from ..fx.sizes import is_open
+from ..fx.sizes import is_open, place_of
+from ..fx.unbacked import has_unbacked, note_sizes
 from ..rewrites.numbers import (
     device_of,
     faked,
@@ -43,9 +47,27 @@ def per_size(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) ->
     """Compiles `gm` by `trace`: now where all sizes and numbers are known, else at each call with new ones. A graph that writes to
     its arguments is also compiled at each call where other arguments share memory."""
     specialize(gm, example_inputs)
+    note_sizes(gm, example_inputs)
+    _check(gm, example_inputs)
     run = _per_size(gm, trace, example_inputs)
     TensorifyState.clear()  # Dynamo would go by it in frames whose floats have the same names
     return run
+
+
+def _check(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
+    """Raises CompileError for sizes that a model does not take, where torch may not guard on them (`mark_unbacked`): it would find
+    after the compilation that its guards fail for the call that it has captured."""
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    values = [node.meta.get("example_value") for node in placeholders]
+    if not has_unbacked(values):
+        return
+    sources = [getattr(node.meta.get("grapharg"), "source", None) for node in placeholders]
+    named = enumerate(zip(sources, example_inputs, strict=True))
+    arguments = {i: (place_of(source), given) for i, (source, given) in named if source is not None and isinstance(given, Tensor)}
+    try:
+        SizeRelations(values).serve(arguments)
+    except ValueError as error:
+        raise CompileError(str(error)) from None
 
 
 def _per_size(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) -> Run:

@@ -12,10 +12,11 @@ from lamina.core.binding.bind import Narrow, ProgramBinding
 from lamina.core.binding.template import Template
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
-from lamina.core.sizes import Size, SizeLike, SizeSymbol, symbols_of
+from lamina.core.sizes import SizeLike, symbol_name, symbols_of
 from lamina.core.sizes.facts import SizeFacts
 
 from ..calls.call import adapt
+from ..capture.size_relations import SizeRelations
 from ..fx.sizes import exact, exact_sizes, is_open, symbol_of, unguarded
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def sources_of(gm: fx.GraphModule) -> dict[str, SizeSource]:
         value = node.meta.get("val")
         for d, size in enumerate(sizes):
             needed |= symbols_of(size)
-            if (name := _name(size)) is None:
+            if (name := symbol_name(size)) is None:
                 continue
             told.setdefault(name, symbol_of(value if not isinstance(value, Tensor) else (*value.shape, *value.stride())[d]))
             source = SizeSource(i, d % value.dim(), d >= value.dim()) if isinstance(value, Tensor) else SizeSource(i, None)
@@ -82,14 +83,6 @@ def _rank(source: SizeSource) -> tuple[bool, bool]:
     return source.dim is not None, source.of_stride
 
 
-def _name(size: Any) -> str | None:
-    """Returns the name of a size that is one symbol."""
-    if not isinstance(size, Size) or len(size.terms) != 1:
-        return None
-    factors, k = size.terms[0]
-    return factors[0].name if k == 1 and len(factors) == 1 and isinstance(factors[0], SizeSymbol) else None
-
-
 class SizedProgram(_native.BySizes):
     """Takes a graph's arguments, boxed or one by one, and runs its program with the numbers for their sizes, found in native
     code for sizes that it has met before.
@@ -100,6 +93,7 @@ class SizedProgram(_native.BySizes):
     sources   where the symbols' values are found
     load      makes a program with numbers callable
     widen     compiles the graph with Options.wide_sizes, for calls with tensors that its kernels do not count
+    check     raises for sizes that the graph does not take, where no guard has kept them off
     """
 
     def __init__(
@@ -109,6 +103,7 @@ class SizedProgram(_native.BySizes):
         sources: dict[str, SizeSource],
         load: Callable[["Built"], Run],
         widen: Callable[[], "Built"],
+        check: Callable[[Mapping[str, int], Sequence[SizeFacts]], None],
     ) -> None:
         super().__init__([(s.argument, s.dim, s.of_stride) for s in sources.values()], self.bind, BOUND)
         self.built = built
@@ -116,6 +111,7 @@ class SizedProgram(_native.BySizes):
         self.specialized: dict[frozenset[tuple[str, int]], Bindable] = {}
         self._names = tuple(sources)
         self._narrow = Bindable(built, captured, load)
+        self._check = check
         self._wide = cache(lambda: Bindable(widen(), captured, load))
         self._boxed_call = True  # on the instance: torch._dynamo.disable copies its attributes, not the class's
 
@@ -138,9 +134,11 @@ class SizedProgram(_native.BySizes):
 
     def bind(self, sizes: Sequence[int]) -> tuple[Run, tuple[int, ...] | None]:
         """Returns what runs the program for these values of its symbols, and the arguments that it takes, None for all."""
+        symbols = dict(zip(self._names, sizes, strict=True))
+        self._check(symbols, self.symbols)
         while True:
             known = len(self.specialized)
-            built, compiled = self._bound(dict(zip(self._names, sizes, strict=True)))
+            built, compiled = self._bound(symbols)
             run = compiled.load(built)
             if known == len(self.specialized):  # another thread may have added one meanwhile
                 break
@@ -205,4 +203,5 @@ def sized_program(
     with unguarded(gm.graph):
         sources = sources_of(gm)
     made = built(options)
-    return SizedProgram(made, captured(made), sources, load, lambda: built(replace(options, wide_sizes=True)))
+    check = SizeRelations.of(gm.graph).check_unguarded
+    return SizedProgram(made, captured(made), sources, load, lambda: built(replace(options, wide_sizes=True)), check)

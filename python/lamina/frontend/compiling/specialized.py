@@ -24,7 +24,7 @@ from lamina.core.options import Options
 
 from ..fx.aliases import storage
 from ..fx.rewriter import copied
-from ..fx.size_expressions import typical_values
+from ..fx.size_expressions import backed_values
 from ..fx.sizes import guards_refused, silence_raw_sizes
 from ..rewrites.numbers import inline_sizes
 from .sized import Bindable, SizedProgram
@@ -148,7 +148,8 @@ class _AtSizes(fx.Interpreter):
         expression = node.shape_env.replace(node.expr).subs(self._sizes)
         if expression.is_Integer:
             return int(expression)
-        return torch.SymInt(SymNode(expression, self._env, int, int(expression.subs(typical_values(self._env)))))
+        known = expression.subs(backed_values(self._env))
+        return torch.SymInt(SymNode(expression, self._env, int, int(known) if known.is_Integer else None))
 
     def _made(self, value: Any) -> Any:
         if not isinstance(value, Tensor):

@@ -12,10 +12,14 @@ import torch
 import torch.utils._pytree as pytree
 from torch import Tensor
 from torch._dispatch.python import no_python_dispatcher
-from torch._prims_common import suggest_memory_format
+from torch._prims_common import is_contiguous_or_false, suggest_memory_format
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 
+from lamina.core.sizes import where_elements
+
 from ..fx.aliases import is_dense, storage
+from ..fx.sizes import exact, exact_sizes
+from .undecided import guess, surely
 
 aten = torch.ops.aten
 
@@ -100,10 +104,10 @@ def laid_out(value: Any, like: Any) -> Any:
     with disable_proxy_modes_tracing():  # the graph does not compute the sizes of `like`
         if value.shape != like.shape or has_strides(value, like):
             return value
-        order = sorted(range(like.dim()), key=like.stride, reverse=True)
+        order = sorted(range(like.dim()), key=lambda d: guess(like.stride(d)), reverse=True)
         dense = is_dense(like)
     if not dense:
-        return _with_gaps(value, like, [d for d in order if like.shape[d] > 1])
+        return _with_gaps(value, like, [d for d in order if not surely(like.shape[d] <= 1)])
     turned = value.permute(order).clone(memory_format=torch.contiguous_format)
     return turned.permute([order.index(d) for d in range(like.dim())])
 
@@ -125,11 +129,16 @@ def _with_gaps(value: Tensor, like: Tensor, order: Sequence[int]) -> Tensor:
 def has_strides(value: Tensor, like: Tensor) -> bool:
     """Returns whether the strides that matter are equal: those of dimensions with more than one element. True for empty tensors."""
     pairs = zip(value.shape, value.stride(), like.stride(), strict=True)
-    return value.numel() == 0 or all(n == 1 or a == b for n, a, b in pairs)
+    return surely(value.numel() == 0) or all(surely(n == 1) or _same_stride(a, b, value.shape) for n, a, b in pairs)
+
+
+def _same_stride(a: Any, b: Any, shape: Sequence[Any]) -> bool:
+    """Returns whether strides are equal where a tensor of this shape has elements."""
+    return surely(a == b) or where_elements(exact(a), exact_sizes(shape)) == where_elements(exact(b), exact_sizes(shape))
 
 
 def _is_row_major(leaf: Any) -> bool:
-    return not isinstance(leaf, Tensor) or leaf.is_contiguous()
+    return not isinstance(leaf, Tensor) or is_contiguous_or_false(leaf)
 
 
 def _is_fresh(value: Any, held: set[int]) -> bool:

@@ -1,6 +1,8 @@
 """Converts torch's expressions of sizes (sympy) to Lamina's."""
 
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -9,35 +11,62 @@ from torch.utils._sympy import functions
 
 from lamina.core.errors import CompileError
 from lamina.core.sizes import LEAST, Size, SizeLike, least, most
-from lamina.core.sizes.solved import Solved, replaced, solved
+from lamina.core.sizes.solved import Solved, learned, replaced
 
 _ROUNDED = (functions.CeilToInt, functions.FloorToInt, functions.TruncToInt)
+_FEW = 1 << 20
+"""Numerators and denominators up to this one leave room for sizes among the digits of a float."""
 _OPAQUE = (functions.FloorDiv, functions.Mod, functions.PythonMod, functions.Max, functions.Min)
 
 
 def size_of(expr: sympy.Expr, env: Any) -> SizeLike:
-    """Returns an expression of a ShapeEnv's symbols as a size: a number where the guards that stand fix it. Raises CompileError for
-    a symbol that may be negative, or that has no value yet, and for an expression of another kind."""
-    size = _converted(env.simplify(expr), env)
-    return replaced(size, _fixed(env)) if isinstance(size, Size) and size.is_opaque else size
+    """Returns an expression of a ShapeEnv's symbols as a size: a number where the guards that stand fix it, and a multiple where
+    they say that a number divides it. Raises CompileError for a symbol that may be negative, or that has no value yet, and for an
+    expression of another kind."""
+    sizes_read(env)
+    return replaced(_converted(env.simplify(expr), env), _READ[env].fixed)
 
 
-_FIXED: WeakKeyDictionary[Any, tuple[int, Solved]] = WeakKeyDictionary()
-"""How many guards of each ShapeEnv are read, and what they fix."""
+@dataclass
+class _Reading:
+    """What is read of a ShapeEnv.
+
+    guards, demands  how many guards and demands (`torch._check`) of it
+    fixed            what they say
+    told             how many typical values of symbols its user or a call has told
+    sizes            the sizes that expressions are, for all of this
+    """
+
+    guards: int = 0
+    demands: int = 0
+    fixed: Solved = field(default_factory=dict)
+    told: int = 0
+    sizes: dict[sympy.Expr, SizeLike] = field(default_factory=dict)
 
 
-def _fixed(env: Any) -> Solved:
-    """Returns the quotients, remainders and so on that guards set equal to numbers. A model with an embedding of each patch of an
-    image, for one, has torch compare ((s53 - 16)//16) + 1 with 14."""
-    read, known = _FIXED.get(env, (0, {}))
-    for guard in env.guards[read:]:
-        if isinstance(guard.expr, sympy.Eq) and guard.expr.rhs.is_Integer:
-            try:
-                difference = replaced(_converted(guard.expr.lhs, env), known) - int(guard.expr.rhs)
-            except CompileError:
-                continue
-            known = known | solved(difference)
-    _FIXED[env] = len(env.guards), known
+_READ: WeakKeyDictionary[Any, _Reading] = WeakKeyDictionary()
+
+
+def sizes_read(env: Any) -> dict[sympy.Expr, SizeLike]:
+    """Returns the sizes that expressions of a ShapeEnv are, as far as any have been read since it last learned something: reading
+    one, with sympy, takes a millisecond, and a graph has the same ones in every node."""
+    demands, told = sum(map(len, env.deferred_runtime_asserts.values())), len(getattr(env, "var_to_hint_override", ()))
+    read = _READ.setdefault(env, _Reading())
+    if (read.guards, read.demands, read.told) != (len(env.guards), demands, told):
+        _READ[env] = _Reading(len(env.guards), demands, _fixed(env, read), told)
+    return _READ[env].sizes
+
+
+def _fixed(env: Any, read: _Reading) -> Solved:
+    """Returns the quotients, remainders and so on that guards or a `torch._check` of the model set equal to numbers, and what these
+    say divides sizes. A model with an embedding of each patch of an image, for one, has torch compare ((s53 - 16)//16) + 1 with 14,
+    a group norm s1 % 4 with 0."""
+    demands = [demand for of_symbol in env.deferred_runtime_asserts.values() for demand in of_symbol]
+    known = read.fixed
+    for condition in (*env.guards[read.guards :], *(demands if len(demands) != read.demands else ())):
+        if isinstance(condition.expr, sympy.Eq):
+            with suppress(CompileError):
+                known = learned(known, *(_converted(side, env) for side in condition.expr.args))
     return known
 
 
@@ -50,7 +79,7 @@ def _converted(expr: sympy.Expr, env: Any) -> SizeLike:
         return int(found.lower)
     args = [_converted(a, env) for a in expr.args] if not isinstance(expr, (sympy.Pow, *_ROUNDED)) else []
     if isinstance(expr, sympy.Add):
-        return sum(args)
+        return _at_least(expr, env) or sum(args)
     if isinstance(expr, sympy.Mul):
         out: SizeLike = 1
         for a in args:
@@ -61,8 +90,8 @@ def _converted(expr: sympy.Expr, env: Any) -> SizeLike:
         for _ in range(int(expr.exp)):
             out = out * base
         return out
-    if isinstance(expr, _ROUNDED) and isinstance(expr.args[0], functions.IntTrueDiv):
-        over, by = (_converted(a, env) for a in expr.args[0].args)
+    if isinstance(expr, _ROUNDED) and (fraction := _fraction(expr.args[0])):
+        over, by = (_converted(a, env) for a in fraction)
         return -(-over // by) if isinstance(expr, functions.CeilToInt) else over // by  # sizes are not negative
     if isinstance(expr, functions.FloorDiv | functions.CleanDiv | functions.IntTrueDiv):  # as a size, each is whole
         return args[0] // args[1]
@@ -77,16 +106,69 @@ def _converted(expr: sympy.Expr, env: Any) -> SizeLike:
     raise CompileError(f"a size is {expr}, which is no expression that Lamina computes", remedy="report the model's op")
 
 
-def typical_values(env: Any) -> Mapping[sympy.Symbol, sympy.Integer]:
-    """Returns the values of symbols in the call that was traced."""
-    return getattr(env, "backed_var_to_val", None) or env.var_to_val  # type: ignore[no-any-return]
+def _at_least(expr: sympy.Add, env: Any) -> SizeLike:
+    """Returns a sum `n - min(n, m)`, which is the length of a slice, as `max(0, n - m)`; 0 for others."""
+    for least_of in (-arg for arg in expr.args if isinstance(-arg, functions.Min | sympy.Min)):
+        rest = expr + least_of
+        if rest in least_of.args and len(least_of.args) == 2:
+            other = next((arg for arg in least_of.args if arg != rest), rest)
+            return most(0, _converted(rest - other, env))
+    return 0
+
+
+def _fraction(expr: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr] | None:
+    """Returns a quotient of sizes, or a size times a number of few digits, as numerator and denominator; None for what floats may
+    round."""
+    match expr:
+        case functions.IntTrueDiv():
+            return expr.args  # type: ignore[no-any-return]
+        case functions.ToFloat():
+            return expr.args[0], sympy.Integer(1)
+        case functions.FloatTrueDiv():
+            over, by = map(_fraction, expr.args)
+            return (over[0], by[0]) if over and by and over[1] == by[1] == 1 else None
+        case sympy.Float():
+            over, by = map(sympy.Integer, float(expr).as_integer_ratio())
+            return (over, by) if max(abs(over), by) <= _FEW else None
+        case sympy.Mul():
+            parts: list[Any] = list(map(_fraction, expr.args))
+            if None in parts or any(isinstance(part, functions.IntTrueDiv | functions.FloatTrueDiv) for part in expr.args):
+                return None
+            return tuple(map(sympy.Mul, *parts))
+    return None
+
+
+def backed_values(env: Any) -> Mapping[sympy.Symbol, sympy.Integer]:
+    """Returns the values, in the call that was traced, of symbols that torch may guard on."""
+    found: Mapping[sympy.Symbol, sympy.Integer] | None = getattr(env, "backed_var_to_val", None)
+    return env.var_to_val if found is None else found  # type: ignore[no-any-return]
+
+
+def typical_value(symbol: sympy.Symbol, env: Any) -> int | None:
+    """Returns the value of a symbol in the call that was traced, as far as choices about speed go by it; None for one that the
+    values of tensors decide. The size of an argument that torch may not guard on (`mark_unbacked`) has one as well."""
+    known = backed_values(env).get(symbol)
+    if known is None and symbol in env.unbacked_inputs:
+        known = env.var_to_hint_override.get(symbol, _UNTOLD)
+    return None if known is None else int(known)
+
+
+_UNTOLD = 64
+"""The typical value of a symbol whose size nobody tells."""
+
+
+def tell_typical(symbol: sympy.Symbol, env: Any, size: int) -> None:
+    """Notes a size as the typical value of a symbol that torch may not guard on, unless its user has told one
+    (`mark_unbacked(hint_override=...)`). One of 0 or 1 says nothing of others."""
+    if symbol in env.unbacked_inputs and size >= LEAST:
+        env.var_to_hint_override.setdefault(symbol, size)
 
 
 def _symbol(symbol: sympy.Symbol, env: Any) -> Size:
-    held = typical_values(env)
-    if symbol not in held:
+    typical = typical_value(symbol, env)
+    if typical is None:
         raise CompileError(f"the size {symbol} depends on the values of tensors", remedy="see torch.compiler.disable")
     low = env.var_to_range[symbol].lower
     if low < 0:
         raise CompileError(f"{symbol} may be negative", remedy="pass it as a tensor")
-    return Size.of(str(symbol), int(held[symbol]), min(int(low), LEAST))
+    return Size.of(str(symbol), typical, min(int(low), LEAST))

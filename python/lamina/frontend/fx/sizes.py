@@ -13,10 +13,11 @@ from torch import Tensor, fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from lamina.core.errors import CompileError
-from lamina.core.sizes import LEAST, SizeLike
+from lamina.core.sizes import LEAST, SizeLike, typical
 from lamina.core.sizes.facts import SizeFacts
 
-from .size_expressions import size_of
+from .size_expressions import size_of, sizes_read, typical_value
+from .unbacked import symbol_sources
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -27,16 +28,21 @@ def exact(size: "int | torch.SymInt") -> SizeLike:
     if not isinstance(size, torch.SymInt):
         return int(size)
     node = size.node
-    if not node.has_hint():
-        raise CompileError(f"the size {size} depends on the values of tensors", remedy="see torch.compiler.disable")
-    if statically_known_true(size == node.hint):
-        return int(node.hint)
-    return size_of(node.expr, node.shape_env)
+    known = sizes_read(node.shape_env)
+    if node.expr not in known:
+        fixed = node.has_hint() and statically_known_true(size == node.hint)
+        known[node.expr] = int(node.hint) if fixed else size_of(node.expr, node.shape_env)
+    return known[node.expr]
 
 
 def exact_sizes(sizes: Sequence[Any]) -> tuple[SizeLike, ...]:
     """Returns sizes or strides of a fake tensor (see `exact`)."""
     return tuple(map(exact, sizes))
+
+
+def typical_size(size: "int | torch.SymInt") -> int:
+    """Returns the value of a size of a fake tensor in the call that was traced, for choices that are only about speed."""
+    return typical(exact(size))
 
 
 def is_open(value: Any) -> bool:
@@ -51,7 +57,10 @@ def elements(value: Tensor) -> SizeLike:
 
 def is_known(size: Any) -> bool:
     """Returns whether a number is one, or a size that each call decides; not one that depends on the values of tensors."""
-    return not isinstance(size, SYMBOLIC) or bool(size.node.has_hint())
+    if not isinstance(size, SYMBOLIC) or size.node.has_hint():
+        return True
+    env = size.node.shape_env
+    return all(typical_value(symbol, env) is not None for symbol in size.node.expr.free_symbols)
 
 
 def is_sized(graph: fx.Graph) -> bool:
@@ -65,7 +74,7 @@ def is_sized(graph: fx.Graph) -> bool:
 
 
 def _is_size(value: Any) -> bool:
-    return isinstance(value, torch.SymInt) and value.node.has_hint()
+    return isinstance(value, torch.SymInt) and is_known(value)
 
 
 def _names_size(node: fx.Node) -> bool:
@@ -141,17 +150,15 @@ def symbol_of(size: torch.SymInt) -> SizeFacts:
     env, expr = size.node.shape_env, size.node.shape_env.simplify(size.node.expr)
     known = env.var_to_range.get(expr)
     low, high = (known.lower, known.upper) if known is not None else (LEAST, None)
-    places = [
-        place_of(source) for symbol, sources in env.var_to_sources.items() if env.replace(symbol) == expr for source in sources
-    ]
+    places = [place_of(source) for symbol, sources in symbol_sources(env) if env.replace(symbol) == expr for source in sources]
     most = int(high) if high is not None and high.is_Integer else None
     factors = [int(mod.args[1]) for mod in env.divisible if env.replace(mod.args[0]) == expr and mod.args[1].is_Integer]
-    return SizeFacts(str(expr), int(size.node.hint), int(low), most, tuple(dict.fromkeys(places)), math.lcm(*factors))
+    return SizeFacts(str(expr), typical_size(size), int(low), most, tuple(dict.fromkeys(places)), math.lcm(*factors))
 
 
 def symbols_among(values: Sequence[Any]) -> list[SizeFacts]:
     """Returns what is known of the sizes among the values of a graph's arguments that are one symbol."""
-    sizes = [n for value in values for n in _numbers(value) if isinstance(n, torch.SymInt) and n.node.has_hint()]
+    sizes = [n for value in values for n in _numbers(value) if _is_size(n)]
     found = [symbol_of(n) for n in sizes if n.node.shape_env.simplify(n.node.expr).is_Symbol]
     return list({symbol.name: symbol for symbol in found}.values())
 

@@ -28,8 +28,11 @@ from .numbers import inline_sizes, place_numbers
 aten = torch.ops.aten
 
 WEIGHT = "lamina.weight"  # on a get_attr node: a weight that counts as a constant, whatever its size
-# Checks of what the graph was traced for, which static shapes have settled.
-SETTLED = (aten._assert_tensor_metadata.default,)
+# Checks of what the graph was traced for, which static shapes have settled, or which programs of symbolic sizes make themselves.
+SETTLED = (
+    aten._assert_tensor_metadata.default, aten._assert_scalar.default, aten.sym_constrain_range.default,
+    aten.sym_constrain_range_for_size.default,
+)  # fmt: skip
 # Identities on values: `aliases` has read off what they alias in eager.
 _IDENTITIES = (aten.alias.default, aten.detach.default, aten.lift_fresh.default, aten.lift_fresh_copy.default, aten.lift.default)
 # Constants with more elements become arguments; smaller ones are part of the module.

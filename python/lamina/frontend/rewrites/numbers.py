@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from ..fx.rewriter import replace
-from ..fx.size_expressions import typical_values
+from ..fx.size_expressions import backed_values
 from ..fx.sizes import SYMBOLIC
 
 
@@ -92,7 +92,7 @@ def specialize(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
 def keep_floats(gm: fx.GraphModule) -> None:
     """Has torch take a graph's floats as they are, where Dynamo compiles again what it has captured: it cannot start anew."""
     values = [node.meta.get("example_value") for node in gm.graph.find_nodes(op="placeholder")]
-    held = typical_values(torch._guards.detect_fake_mode(values).shape_env)
+    held = backed_values(torch._guards.detect_fake_mode(values).shape_env)
     TensorifyState.force_specializations |= {str(symbol) for symbol, value in held.items() if not value.is_Integer}
 
 

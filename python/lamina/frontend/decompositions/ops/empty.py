@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..undecided import guess, surely
 from .random import turned_back
 
 aten = torch.ops.aten
@@ -24,10 +25,10 @@ def empty_permuted(size: Sequence[int], physical: Sequence[int], **kwargs: Any) 
 
 def empty_strided(size: Sequence[int], strides: Sequence[int], **kwargs: Any) -> Any:
     """Returns zeros with these strides; NotImplemented where they leave gaps."""
-    physical = sorted(range(len(size)), key=lambda d: (-strides[d], d))
+    physical = sorted(range(len(size)), key=lambda d: (-guess(strides[d]), d))
     step = 1
     for d in reversed(physical):
-        if strides[d] != step and size[d] != 1:
+        if not surely(strides[d] == step) and not surely(size[d] == 1):
             return NotImplemented
         step *= size[d]
     return empty_permuted(size, physical, **kwargs)

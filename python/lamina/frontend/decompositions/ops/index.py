@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch._decomp import decomposition_table
 
+from ..undecided import greater, lesser, surely
 from .random import memory_order, turned_back
 
 aten = torch.ops.aten
@@ -15,8 +16,8 @@ aten = torch.ops.aten
 def _bounds(size: int, start: int | None, end: int | None) -> tuple[int, int]:
     start = 0 if start is None else start
     end = size if end is None else end
-    start = min(max(start + size if start < 0 else start, 0), size)
-    end = min(max(end + size if end < 0 else end, start), size)
+    start = lesser(greater(start + size if start < 0 else start, 0), size)
+    end = lesser(greater(end + size if end < 0 else end, start), size)
     return start, end
 
 
@@ -56,9 +57,9 @@ def slice_scatter(x: Tensor, src: Tensor, dim: int = 0, start: int | None = None
     dim %= x.dim()
     src = src.to(x.dtype)
     first, last = _bounds(x.shape[dim], start, end)
-    if last == first:
+    if surely(last == first):
         return x.clone()
-    if (first, last) == (0, x.shape[dim]):
+    if surely(first == 0) and surely(last == x.shape[dim]):
         return src.expand(x.shape).clone()
     at = position(x, dim)
     shape = [*x.shape]

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import guard_or_true
 
 from ..half import wide
+from ..undecided import guess, surely
 
 SHORT = 256  # elements below which the roundings of f32 do not average out
 LONG = 131072  # elements beyond which rows do not stay in a cache, or in the registers of a GPU
@@ -53,12 +55,12 @@ def moments(x: Tensor, dims: Sequence[int], exact_mean: bool = True) -> Moments:
     exact_mean  on a CPU, take the mean of f32 from a sum in f64, as eager does, so that it holds where elements cancel
     """
     n = count(x, dims)
-    if _in_f64(x) and n < SHORT:
+    if _in_f64(x) and guard_or_true(n < SHORT):
         w = x.double()
         mean = w.sum(dims, True) / n
         d = w - mean
         return Moments(mean, (d * d).sum(dims, True))
-    if not on_cpu(x) and x.numel() >= SPREAD and (0 in dims or is_long(x, dims)):
+    if not on_cpu(x) and surely(x.numel() >= SPREAD) and (0 in dims or is_long(x, dims)):
         return _shifted(x, dims, n)
     return _joined([_moments(piece, inner, over, exact_mean) for piece, inner, over in _pieces(x, dims)], n)
 
@@ -82,8 +84,8 @@ def is_long(x: Tensor, dims: Sequence[int]) -> bool:
     On a GPU, columns are left to lamina-split-reductions, which knows how many programs there is room for.
     """
     if _along_memory(x, dims):
-        return count(x, dims) > LONG
-    return on_cpu(x) and count(x, dims) >= LONG_COLUMN
+        return surely(count(x, dims) > LONG)
+    return on_cpu(x) and surely(count(x, dims) >= LONG_COLUMN)
 
 
 def on_cpu(x: Tensor) -> bool:
@@ -103,7 +105,8 @@ def count(x: Tensor, dims: Sequence[int]) -> int:
 
 def _along_memory(x: Tensor, dims: Sequence[int]) -> bool:
     """Returns whether adjacent elements in memory belong to one row."""
-    sides = [(s, -d) for d, (s, n) in enumerate(zip(x.stride(), x.shape, strict=True)) if s and n > 1]
+    sizes = [(guess(s), guess(n)) for s, n in zip(x.stride(), x.shape, strict=True)]
+    sides = [(s, -d) for d, (s, n) in enumerate(sizes) if s and n > 1]
     return not sides or -min(sides)[1] in dims
 
 

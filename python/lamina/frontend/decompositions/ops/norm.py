@@ -13,6 +13,7 @@ from torch._decomp import decomposition_table
 from torch._prims_common import suggest_memory_format
 
 from ..half import wide, wide_dtype
+from ..undecided import greater
 from .moments import count, is_long, moments, on_cpu
 
 aten = torch.ops.aten
@@ -58,7 +59,7 @@ def group_norm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Normalizes over groups of channels. Returns the result, and the mean and rstd as (n, group)."""
     # On a GPU dimensions stay apart: an image may lie with its channels last, where a merged row has no order of its own.
-    rows = wide(x).reshape(n, group, -1) if on_cpu(x) else wide(x).reshape(n, group, c // group, *x.shape[2:])
+    rows = wide(x).reshape(n, group, c // group * hxw) if on_cpu(x) else wide(x).reshape(n, group, c // group, *x.shape[2:])
     y, mean, rstd = _normalize(rows, list(range(2, rows.dim())), eps)
     layout = suggest_memory_format(x) if on_cpu(x) else torch.contiguous_format
     y = _affine(y.reshape(x.shape), x, weight, bias).contiguous(memory_format=layout)
@@ -118,7 +119,7 @@ def batch_norm_training(
     if running_mean is not None:
         new_mean = (momentum * flat_mean + (1 - momentum) * running_mean).to(running_mean.dtype)
     if running_var is not None:
-        new_var = (momentum * (flat_var * (n / max(n - 1, 1))) + (1 - momentum) * running_var).to(running_var.dtype)
+        new_var = (momentum * (flat_var * (n / greater(n - 1, 1))) + (1 - momentum) * running_var).to(running_var.dtype)
     saved = _statistics(x, weight, bias, running_mean)
     return out, flat_mean.to(saved), flat_rstd.to(saved), new_mean, new_var
 
@@ -179,7 +180,7 @@ def instance_norm(
     dims = list(range(2, x.dim()))
     w = wide(x)
     found = moments(x, dims)
-    variance = (found.squares / max(x.shape[2:].numel(), 1)).to(w.dtype)
+    variance = (found.squares / greater(x.shape[2:].numel(), 1)).to(w.dtype)
     return _affine((w - found.mean.to(w.dtype)) * torch.rsqrt(variance + eps), x, weight, bias)
 
 

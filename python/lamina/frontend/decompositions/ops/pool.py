@@ -13,11 +13,11 @@ from torch import Tensor
 from torch._decomp import decomposition_table
 
 from ..half import in_f32, wide_dtype
+from ..undecided import surely
 
 aten = torch.ops.aten
 
-# Windows of more taps would unroll into too many slices.
-_MAX_TAPS = 64
+_MAX_TAPS = 64  # windows of more would unroll into too many slices
 
 
 def _each(value: Any, dims: int, default: tuple[int, ...] = ()) -> tuple[int, ...]:
@@ -152,7 +152,7 @@ def _max_pool(dims: int) -> Callable[..., Any]:
 
     def run(x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> Any:
         window = _Window(dims, x, kernel, stride, padding, dilation, ceil_mode)
-        if len(window.taps) > _MAX_TAPS or not x.dtype.is_floating_point or x.numel() == 0:
+        if len(window.taps) > _MAX_TAPS or not x.dtype.is_floating_point or surely(x.numel() == 0):
             return NotImplemented
         padded = window.padded(x, float("-inf"))
         best = window.tap(padded, window.taps[0])
@@ -171,7 +171,7 @@ def _max_pool_backward(dims: int) -> Callable[..., Any]:
 
     def run(grad: Tensor, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, places: Tensor) -> Any:
         window = _Window(dims, x, kernel, stride, padding, dilation, ceil_mode)
-        if math.prod(window.covering) > _MAX_TAPS or not x.dtype.is_floating_point or x.numel() == 0:
+        if math.prod(window.covering) > _MAX_TAPS or not x.dtype.is_floating_point or surely(x.numel() == 0):
             return NotImplemented
         return _over_windows(window, grad, window.numbers(places)).to(grad.dtype)
 
@@ -191,7 +191,7 @@ def _avg_pool(dims: int) -> Callable[..., Any]:
         divisor_override: int | None = None,
     ) -> Any:
         window = _Window(dims, x, kernel, stride, padding, 1, ceil_mode)
-        if len(window.taps) > _MAX_TAPS or not x.dtype.is_floating_point or x.numel() == 0:
+        if len(window.taps) > _MAX_TAPS or not x.dtype.is_floating_point or surely(x.numel() == 0):
             return NotImplemented
         padded = window.padded(x, 0.0)
         first, *others = (window.tap(padded, at) for at in window.taps)
@@ -208,7 +208,7 @@ def _avg_pool_backward(dims: int) -> Callable[..., Any]:
         grad: Tensor, x: Tensor, kernel: Any, stride: Any, padding: Any, ceil: bool, count_include_pad: bool, divisor: int | None
     ) -> Any:
         window = _Window(dims, x, kernel, stride, padding, 1, ceil)
-        if math.prod(window.covering) > _MAX_TAPS or not x.dtype.is_floating_point or x.numel() == 0:
+        if math.prod(window.covering) > _MAX_TAPS or not x.dtype.is_floating_point or surely(x.numel() == 0):
             return NotImplemented
         shares = _averaged(window, grad.to(wide_dtype(grad.dtype)), count_include_pad, divisor)
         return _over_windows(window, shares).to(grad.dtype)
@@ -267,7 +267,7 @@ def _piecewise(counts: list[int], x: Tensor) -> Tensor:
 def adaptive_avg_pool2d(x: Tensor, size: Sequence[int]) -> Any:
     """Averages equal blocks where the output size divides the input's; other sizes use torch's decomposition."""
     (h, w), (oh, ow) = x.shape[-2:], size
-    if x.numel() == 0 or 0 in size:
+    if surely(x.numel() == 0) or 0 in size:
         return NotImplemented
     if h % oh or w % ow:
         return decomposition_table[aten._adaptive_avg_pool2d.default](x, size)

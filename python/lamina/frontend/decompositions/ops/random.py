@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ...fx.random_bits import bits, draw_seed
 from ..half import in_f32
+from ..undecided import guess, surely
 
 aten = torch.ops.aten
 
@@ -36,7 +37,9 @@ def _kept(x: Tensor, probability: float) -> Tensor:
 def memory_order(x: Tensor) -> list[int]:
     """Returns the dimensions, the slowest in memory first; in their own order where elements share memory."""
     dims = range(x.dim())
-    return list(dims) if 0 in x.stride() else sorted(dims, key=x.stride, reverse=True)
+    if any(surely(s == 0) for s in x.stride()):
+        return list(dims)
+    return sorted(dims, key=lambda d: guess(x.stride(d)), reverse=True)
 
 
 def turned_back(x: Tensor, order: Sequence[int]) -> Tensor:
@@ -68,7 +71,7 @@ def native_dropout_backward(grad: Tensor, mask: Tensor, scale: float) -> Any:
 
 def dropout(x: Tensor, p: float, train: bool) -> Tensor:
     """Drops elements; returns the argument itself where nothing is dropped, as in eager."""
-    if not train or p == 0 or x.numel() == 0:
+    if not train or p == 0 or surely(x.numel() == 0):
         return x
     kept: Tensor = aten.native_dropout.default(x, p, train)[0]
     return kept

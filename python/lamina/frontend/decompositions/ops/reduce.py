@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ..half import HALF, wide_dtype
+from ..undecided import greater, guess, surely
 from .index import pad, position
 from .moments import count, moments, on_cpu
 
@@ -47,7 +48,7 @@ def mean(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtyp
     dtype = dtype or x.dtype
     dims = _dims(x, dim)
     n = count(x, dims)
-    wide = torch.float64 if dtype is torch.float32 and on_cpu(x) and n >= _OUTSIDE_CACHES else wide_dtype(dtype)
+    wide = torch.float64 if dtype is torch.float32 and on_cpu(x) and guess(n) >= _OUTSIDE_CACHES else wide_dtype(dtype)
     return (x.to(wide).sum(dims, keepdim) / n).to(dtype)
 
 
@@ -58,8 +59,9 @@ def _spread(root: bool, with_mean: bool) -> Callable[..., Any]:
         if x.dtype.is_complex:
             return NotImplemented
         dims = _dims(x, dim)
-        found, divisor = moments(x, dims, with_mean), max(count(x, dims) - (1 if correction is None else correction), 0)
-        variance = found.squares / (divisor or 0.0)
+        found, less = moments(x, dims, with_mean), 1 if correction is None else correction
+        divisor = greater(count(x, dims) - (int(less) if less == int(less) else less), 0)
+        variance = found.squares / (0.0 if surely(divisor == 0) else divisor)
         results = [torch.sqrt(variance) if root else variance, found.mean]
         spread, mean = ((t if keepdim or not x.dim() else t.squeeze(dims)).to(x.dtype) for t in results)
         return (spread, mean) if with_mean else spread
@@ -110,7 +112,7 @@ def extreme_of_one(x: Tensor, dim: Any = (), keepdim: bool = False) -> Any:
 def all_dims(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """Computes the minimum of the truth values as 8-bit integers."""
     dims = _dims(x, dim)
-    if x.dtype is torch.uint8 or not dims or count(x, list(range(x.dim()))) == 0:
+    if x.dtype is torch.uint8 or not dims or surely(x.numel() == 0):
         return NotImplemented
     return torch.amin((x != 0).to(torch.int8), dims, keepdim) != 0
 
@@ -150,13 +152,13 @@ def _scanned(x: Tensor, dim: int) -> Tensor:
 def _part_of_scan(x: Tensor, dim: int) -> int:
     """Returns the number of elements in one part of a scan; 0 where the scan is left whole."""
     n = x.shape[dim]
-    if on_cpu(x) or not x.numel():
+    if on_cpu(x) or surely(x.numel() == 0):
         return 0
     rows = x.numel() // n
-    along = all(s >= x.stride(dim) for s, m in zip(x.stride(), x.shape, strict=True) if m > 1)
+    along = all(guess(s) >= guess(x.stride(dim)) for s, m in zip(x.stride(), x.shape, strict=True) if guess(m) > 1)
     if along:
-        return ROW_PART if n >= 4 * ROW_PART and rows < MANY_ROWS else 0
-    return COLUMN_PART if n >= 4 * COLUMN_PART and rows < MANY_COLUMNS else 0
+        return ROW_PART if surely(n >= 4 * ROW_PART) and guess(rows) < MANY_ROWS else 0
+    return COLUMN_PART if surely(n >= 4 * COLUMN_PART) and guess(rows) < MANY_COLUMNS else 0
 
 
 REDUCTIONS: dict[Any, Callable[..., Any]] = {

@@ -1,9 +1,9 @@
 """Decomposes interpolation and its gradients, one axis after another, with the sampled positions fixed at compile time.
 
 Nearest neighbors at integer factors are copies of a view, and their gradients are sums of slices. All other kinds read through
-per-axis tables of positions and weights, which are constants of the program. A gradient is a sum too: for each element, over the
-window of results that may have read it, with the weights that they read it by, so nothing is scattered. Where that takes too many
-terms, ATen computes it.
+per-axis tables of positions and weights, which are constants of the program, or computed for the sizes of a call where these are
+symbolic. A gradient is a sum too: for each element, over the window of results that may have read it, with the weights that they
+read it by, so nothing is scattered unless sizes are symbolic. Where that takes too many terms, ATen computes it.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,68 +15,15 @@ import torch
 from torch import Tensor
 from torch._decomp.decompositions import upsample_compute_output_size
 
-from ..half import in_f32, wide_dtype
+from ..half import in_f32
+from ..resized import ResizedAxis, floor, resized_axes, within
+from ..undecided import surely
 
 aten = torch.ops.aten
 
 _MOST = 16  # results along one axis that one element's gradient is summed from; with more, ATen computes it
 _SLICES = 8  # copies of an element that are summed as slices; more are summed by a reduction
 _TABLE = 16384  # bytes of a table of positions or weights
-_CUBIC = -0.75
-
-Taps = list[tuple[Any, Any]]  # positions as integral floats, and weights (None: 1)
-
-
-@dataclass(frozen=True)
-class _Resized:
-    """One axis that is resized.
-
-    dim        its number, counted from the last
-    size, out  its length before and after
-    scale      input elements per result element
-    kind       nearest, nearest-exact, linear or cubic
-    align      whether corners are aligned
-    """
-
-    dim: int
-    size: int
-    out: int
-    scale: float
-    kind: str
-    align: bool
-
-    def taps(self, j: Any) -> Taps:
-        """Returns the elements that results `j`, a tensor or array of floats, read."""
-        last = self.size - 1
-        if self.kind.startswith("nearest"):
-            return [(_floor((j + 0.5 if self.kind == "nearest-exact" else j) * self.scale).clip(0, last), None)]
-        at = j * self.scale if self.align else (j + 0.5) * self.scale - 0.5
-        if self.kind == "linear":
-            at = at.clip(0, last)
-            low = _floor(at)
-            part = at - low
-            return [(low, 1 - part), ((low + 1).clip(0, last), part)]
-        low = _floor(at)
-        part = (at - low).clip(0, 1)
-        weights = [_far(part + 1), _near(part), _near(1 - part), _far(2 - part)]
-        return [((low + (k - 1)).clip(0, last), w) for k, w in enumerate(weights)]
-
-    def floats(self, dtype: torch.dtype, device: torch.device) -> torch.dtype:
-        """Returns the dtype of positions, as in eager: f64 for nearest-exact on a CPU, f32 for other nearest kinds."""
-        if self.kind.startswith("nearest"):
-            return torch.float64 if self.kind == "nearest-exact" and device.type == "cpu" else torch.float32
-        return wide_dtype(dtype)
-
-    def read(self, dtype: torch.dtype, device: torch.device) -> Taps:
-        """Returns the taps of all results, as arrays."""
-        kind = np.float64 if self.floats(dtype, device) is torch.float64 else np.float32
-        return self.taps(np.arange(self.out, dtype=kind))
-
-    def repeats(self, device: torch.device) -> int:
-        """Returns how many adjacent results copy each element; 0 where the number differs between elements."""
-        times, rest = self.out // self.size, self.out % self.size
-        ((places, _),) = self.read(torch.float32, device)
-        return times if not rest and np.array_equal(places, np.arange(self.out) // times) else 0
 
 
 @dataclass(frozen=True)
@@ -88,7 +35,7 @@ class _Window:
     length: int
 
     @staticmethod
-    def of(axis: _Resized, dtype: torch.dtype, device: torch.device) -> "_Window":
+    def of(axis: ResizedAxis, dtype: torch.dtype, device: torch.device) -> "_Window":
         """Finds the smallest window that covers every reader of every element."""
         taps = axis.read(dtype, device)
         results = np.arange(axis.out)
@@ -99,55 +46,33 @@ class _Window:
             np.minimum.at(first, read, by)
             np.maximum.at(last, read, by)
         step = 1 / axis.scale if axis.scale else 0.0
-        base = _floor(np.arange(axis.size, dtype=taps[0][0].dtype) * step).astype(np.int64)
+        base = floor(np.arange(axis.size, dtype=taps[0][0].dtype) * step).astype(np.int64)
         is_read = last >= 0
         back = int((base - first)[is_read].max())
         return _Window(step, back, min(int((last - base + back)[is_read].max()) + 1, axis.out))
 
     def start(self, i: Tensor, out: int) -> Tensor:
         """Returns the first result that reads element i, where `out` results exist."""
-        return (_floor(i * self.step) - self.back).clip(0, out - self.length)
+        return (floor(i * self.step) - self.back).clip(0, out - self.length)
 
 
-def _floor(x: Any) -> Any:
-    return x.floor() if isinstance(x, Tensor) else np.floor(x)
+def _is_empty(shape: Sequence[int]) -> bool:
+    return any(surely(n == 0) for n in shape)
 
 
-def _near(x: Any) -> Any:
-    """Returns the cubic convolution's weight at a distance of at most 1."""
-    return ((_CUBIC + 2) * x - (_CUBIC + 3)) * x * x + 1
-
-
-def _far(x: Any) -> Any:
-    """Returns the cubic convolution's weight at a distance from 1 to 2."""
-    return ((_CUBIC * x - 5 * _CUBIC) * x + 8 * _CUBIC) * x - 4 * _CUBIC
-
-
-def _axes(before: Sequence[int], after: Sequence[int], kind: str, align: bool, scales: Sequence[float | None]) -> list[_Resized]:
-    """Returns the axes that are resized."""
-    made = []
-    for d, (n, out, given) in enumerate(zip(before, after, scales, strict=True)):
-        scale = 1 / given if given is not None and given > 0 else n / out
-        if align:
-            scale = (n - 1) / (out - 1) if out > 1 else 0.0
-        if n != out or scale != 1:
-            made.append(_Resized(d - len(before), n, out, scale, kind, align))
-    return made
-
-
-def _ramp(n: int, axis: _Resized, like: Tensor) -> Tensor:
+def _ramp(n: int, axis: ResizedAxis, like: Tensor) -> Tensor:
     return torch.arange(n, dtype=axis.floats(like.dtype, like.device), device=like.device)
 
 
-def _gathered(x: Tensor, axis: _Resized, places: Tensor, size: int) -> Tensor:
+def _gathered(x: Tensor, axis: ResizedAxis, places: Tensor, size: int) -> Tensor:
     """Selects positions along an axis of length `size`.
 
     All are in range; the clamp proves it for tables that are not constant-folded.
     """
-    return x.index_select(x.dim() + axis.dim, places.to(torch.int32).clamp(0, size - 1))
+    return x.index_select(x.dim() + axis.dim, within(places.to(torch.int32), size - 1))
 
 
-def _along(weights: Tensor, axis: _Resized) -> Tensor:
+def _along(weights: Tensor, axis: ResizedAxis) -> Tensor:
     return weights.view(-1, *[1] * (-axis.dim - 1))
 
 
@@ -155,9 +80,9 @@ def _nearest(dims: int, kind: str) -> Callable[..., Any]:
     """Decomposes nearest interpolation: a broadcast copy where all elements repeat equally often, else a gather."""
 
     def run(x: Tensor, output_size: Sequence[int], *scales: float | None, **named: float | None) -> Any:
-        if x.numel() == 0 or 0 in output_size:
+        if _is_empty(x.shape) or _is_empty(output_size):
             return NotImplemented
-        axes = _axes(x.shape[-dims:], output_size, kind, False, _scales(dims, scales, named))
+        axes = resized_axes(x.shape[-dims:], output_size, kind, False, _scales(dims, scales, named))
         for axis in axes:
             dim, times = x.dim() + axis.dim, axis.repeats(x.device)
             if times:
@@ -179,9 +104,9 @@ def _smooth(dims: int, kind: str) -> Callable[..., Any]:
     """
 
     def run(x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: float | None, **named: float | None) -> Any:
-        if not x.dtype.is_floating_point or x.numel() == 0 or 0 in output_size:
+        if not x.dtype.is_floating_point or _is_empty(x.shape) or _is_empty(output_size):
             return NotImplemented
-        axes = _axes(x.shape[-dims:], output_size, kind, align_corners, _scales(dims, scales, named))
+        axes = resized_axes(x.shape[-dims:], output_size, kind, align_corners, _scales(dims, scales, named))
         for axis in axes:
             taps = axis.taps(_ramp(axis.out, axis, x))
             first, *others = (_gathered(x, axis, places, axis.size) * _along(weights, axis) for places, weights in taps)
@@ -197,7 +122,7 @@ def _backward(dims: int, kind: str) -> Callable[..., Any]:
 
     def run(grad: Tensor, output_size: Sequence[int], input_size: Sequence[int], *rest: Any, **named: float | None) -> Any:
         align, *scales = rest if smooth else (False, *rest)
-        return _gradient(grad, input_size, _axes(input_size[-dims:], output_size, kind, align, _scales(dims, scales, named)))
+        return _gradient(grad, input_size, resized_axes(input_size[-dims:], output_size, kind, align, _scales(dims, scales, named)))
 
     return in_f32(run)
 
@@ -208,20 +133,35 @@ def _scales(dims: int, scales: Sequence[float | None], named: dict[str, float | 
     return [given.get(name) for name in names]
 
 
-def _gradient(grad: Tensor, before: Sequence[int], axes: Sequence[_Resized]) -> Any:
+def _gradient(grad: Tensor, before: Sequence[int], axes: Sequence[ResizedAxis]) -> Any:
     """Returns the gradient of an input of sizes `before`; NotImplemented where the sum would be too long."""
-    if not grad.dtype.is_floating_point or grad.numel() == 0 or 0 in before:
+    if not grad.dtype.is_floating_point or _is_empty(grad.shape) or _is_empty(before):
         return NotImplemented
     copies = [axis.repeats(grad.device) if axis.kind.startswith("nearest") else 0 for axis in axes]
-    windows = [None if times else _Window.of(axis, grad.dtype, grad.device) for axis, times in zip(axes, copies, strict=True)]
+    windows = [
+        None if times or not axis.is_fixed else _Window.of(axis, grad.dtype, grad.device)
+        for axis, times in zip(axes, copies, strict=True)
+    ]
     if any(window is not None and window.length > _MOST for window in windows):
         return NotImplemented
     for axis, times, window in zip(axes, copies, windows, strict=True):
-        grad = _sum_of_copies(grad, axis, times) if window is None else _sum_of_windows(grad, axis, window)
+        if window is not None:
+            grad = _sum_of_windows(grad, axis, window)
+        else:
+            grad = _sum_of_copies(grad, axis, times) if times else _scattered(grad, axis)
     return grad if axes else grad.clone()
 
 
-def _sum_of_copies(grad: Tensor, axis: _Resized, times: int) -> Tensor:
+def _scattered(grad: Tensor, axis: ResizedAxis) -> Tensor:
+    """Adds each result's gradient to the elements that it read, where the windows of symbolic sizes are not known."""
+    dim = grad.dim() + axis.dim
+    total = grad.new_zeros(*grad.shape[:dim], axis.size, *grad.shape[dim + 1 :])
+    for places, weights in axis.taps(_ramp(axis.out, axis, grad)):
+        total = total.index_add(dim, places.to(torch.int64), grad if weights is None else grad * _along(weights, axis))
+    return total
+
+
+def _sum_of_copies(grad: Tensor, axis: ResizedAxis, times: int) -> Tensor:
     dim = grad.dim() + axis.dim
     if times > _SLICES:
         return grad.reshape(*grad.shape[:dim], axis.size, times, *grad.shape[dim + 1 :]).sum(dim + 1)
@@ -229,7 +169,7 @@ def _sum_of_copies(grad: Tensor, axis: _Resized, times: int) -> Tensor:
     return sum(others, start=first)
 
 
-def _sum_of_windows(grad: Tensor, axis: _Resized, window: _Window) -> Tensor:
+def _sum_of_windows(grad: Tensor, axis: ResizedAxis, window: _Window) -> Tensor:
     """Sums over the window's results. Tables for several of them are one tensor: as many as lamina-fold-constants still evaluates,
     so that each result's row is a constant in the end, and tracing takes a fraction of the ops."""
     element = _ramp(axis.size, axis, grad)

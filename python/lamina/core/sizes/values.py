@@ -1,0 +1,60 @@
+"""What sizes are at a call, and which symbols they depend on."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .factors import Factor, Opaque, SizeSymbol
+from .size import Size, SizeLike, factor_of
+
+
+def typical(size: SizeLike) -> int:
+    """Returns the value of a size in the call for which the graph was captured: for choices that are only about speed."""
+    return size if isinstance(size, int) else _value(size, lambda symbol: symbol.hint)
+
+
+def evaluate(size: SizeLike, symbols: Mapping[str, int]) -> int:
+    """Returns the value of a size. Raises KeyError for a symbol without a value."""
+    return size if isinstance(size, int) else _value(size, lambda symbol: symbols[symbol.name])
+
+
+def is_symbolic(sizes: Any) -> bool:
+    """Returns whether a size, or any of several, depends on the call."""
+    return any(map(is_symbolic, sizes)) if isinstance(sizes, tuple | list) else isinstance(sizes, Size)
+
+
+def symbols_of(size: SizeLike) -> set[str]:
+    """Returns the names of the symbols that a size depends on."""
+    if isinstance(size, int):
+        return set()
+    found: set[str] = set()
+    for factors, _ in size.terms:
+        for f in factors:
+            found |= {f.name} if isinstance(f, SizeSymbol) else symbols_of(f.left) | symbols_of(f.right)
+    return found
+
+
+def symbol_name(size: SizeLike) -> str | None:
+    """Returns the name of the symbol that a size is, which may be written as a divisor times the quotient; None for others."""
+    if not isinstance(size, Size) or len(size.terms) > 1:
+        return None
+    ((factors, k),) = size.terms
+    if k == 1 and len(factors) == 1 and isinstance(factors[0], SizeSymbol):
+        return factors[0].name
+    quotients = (f for f in factors if isinstance(f, Opaque) and f.op == "/" and factor_of(f) * f.right == size)
+    return next((symbol_name(f.left) for f in quotients), None)
+
+
+def _value(size: Size, of: Callable[[SizeSymbol], int]) -> int:
+    def factor(f: Factor) -> int:
+        if isinstance(f, SizeSymbol):
+            return of(f)
+        left, right = (x if isinstance(x, int) else _value(x, of) for x in (f.left, f.right))
+        return _OPS[f.op](left, right)
+
+    return sum(k * math.prod(map(factor, factors)) for factors, k in size.terms)
+
+
+_OPS: dict[str, Callable[[Any, Any], Any]] = {
+    "//": lambda a, b: a // b, "/": lambda a, b: a // b, "%": lambda a, b: a % b, "min": min, "max": max,
+}  # fmt: skip

@@ -1,0 +1,62 @@
+"""Sizes of arguments on which torch may not guard (`torch._dynamo.decorators.mark_unbacked`): symbols without a value in torch.
+
+Lamina compiles them like others, and checks at a call's first sizes what torch would have guarded: ranges, and what the model says
+by `torch._check`.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import sympy
+import torch
+from torch import Tensor, fx
+from torch._dynamo.source import TensorProperty, TensorPropertySource
+from torch.fx.experimental.symbolic_shapes import RuntimeAssert
+
+from .size_expressions import tell_typical, typical_value
+
+_SOURCES: WeakKeyDictionary[Any, dict[sympy.Symbol, Any]] = WeakKeyDictionary()
+"""Where Dynamo finds the symbols of each ShapeEnv, which tells it of others alone."""
+
+
+def note_sizes(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
+    """Notes for a graph that Dynamo has captured which sizes the unbacked symbols of its arguments have, as typical ones, and where
+    they are found."""
+    for node, given in zip(gm.graph.find_nodes(op="placeholder"), example_inputs, strict=True):
+        told, source = node.meta.get("example_value"), getattr(node.meta.get("grapharg"), "source", None)
+        if not isinstance(told, Tensor) or not isinstance(given, Tensor):
+            continue
+        for d, (size, n) in enumerate(zip(told.shape, given.shape, strict=True)):
+            if isinstance(size, torch.SymInt) and size.node._expr in size.node.shape_env.unbacked_inputs:
+                _note(size.node, n, None if source is None else TensorPropertySource(source, TensorProperty.SIZE, d))
+
+
+def _note(node: Any, size: Any, source: Any) -> None:
+    env = node.shape_env
+    if source is not None:
+        _SOURCES.setdefault(env, {})[node._expr] = source
+    if isinstance(size, int) and node.expr.is_Symbol:
+        tell_typical(node.expr, env, size)
+
+
+def symbol_sources(env: Any) -> Iterator[tuple[sympy.Symbol, Sequence[Any]]]:
+    """Yields the symbols of arguments with the sources of Dynamo at which they are found."""
+    yield from env.var_to_sources.items()
+    yield from ((symbol, [source]) for symbol, source in _SOURCES.get(env, {}).items())
+
+
+def has_unbacked(values: Sequence[Any]) -> bool:
+    """Returns whether the values of a graph's arguments have sizes on which torch may not guard."""
+    mode = torch._guards.detect_fake_mode(values)
+    return mode is not None and bool(getattr(mode.shape_env, "unbacked_inputs", ()))
+
+
+def asserts(env: Any) -> list[RuntimeAssert]:
+    """Returns what a model demands of the sizes of its arguments (`torch._check`), as far as torch leaves that to the call."""
+    return [
+        found
+        for of_symbol in env.deferred_runtime_asserts.values()
+        for found in of_symbol
+        if all(typical_value(symbol, env) is not None for symbol in found.expr.free_symbols)
+    ]

@@ -1,0 +1,113 @@
+"""Graphs of images for sweeps over sizes: convolutions, pools, interpolation, windows and groups of channels."""
+
+from typing import Any
+
+import torch
+from sized_graphs import Sized, x
+from torch import Tensor, nn
+
+F = torch.nn.functional
+PARITIES = 4 if torch.__version__ < "2.12" else 1
+"""torch 2.11 asks whether the height and the width of a pool's image are even."""
+
+
+def images(b: int, _: int) -> tuple[Any, ...]:
+    return (x(b, 3, 12, 14),)
+
+
+def areas(b: int, n: int) -> tuple[Any, ...]:
+    """Images of any size, of which each window is inside."""
+    return (x(2, 3, b + 9, n + 9),)
+
+
+def pairs(b: int, n: int) -> tuple[Any, ...]:
+    """Two images of different sizes."""
+    return x(2, 3, b + 3, n + 9), x(2, 3, b + 9, n + 20)
+
+
+torch.manual_seed(1)
+CONV, POINTWISE, DEPTHWISE = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 50, 1), nn.Conv2d(3, 3, 3, padding=1, groups=3)
+PIXELS, POSITIONS = nn.Embedding(3 * 12, 14), nn.Embedding(4 * 5, 6)
+IMAGE_WEIGHTS = nn.ModuleList([CONV, POINTWISE, DEPTHWISE, PIXELS, POSITIONS]).requires_grad_(False)
+"""What the graphs below hold: on a GPU these are moved there first."""
+
+
+def windows(a: Tensor) -> Tensor:
+    """Weights among the pixels of each window of 4 by 4."""
+    b, h, w, c = a.shape
+    return a.view(b, h // 4, 4, w // 4, 4, c).permute(0, 1, 3, 2, 4, 5).reshape(-1, 16, c).softmax(1)
+
+
+def convolutions(a: Tensor) -> Tensor:
+    return F.conv2d(F.conv2d(a, CONV.weight.to(a.dtype)).relu(), POINTWISE.weight.to(a.dtype)).tanh()
+
+
+def group_norm_of_a_convolution(a: Tensor) -> Tensor:
+    """The convolution's result may have no rows, for all that the sizes show."""
+    y = F.conv2d(a, CONV.weight.to(a.dtype), stride=2)
+    return F.group_norm(y, 1) + y
+
+
+def depthwise(a: Tensor) -> Tensor:
+    return F.hardswish(F.conv2d(a, DEPTHWISE.weight.to(a.dtype), padding=1, groups=3)) + a
+
+
+def images_norm(a: Tensor) -> Tensor:
+    return F.relu(F.batch_norm(F.conv2d(a, CONV.weight.to(a.dtype)), None, None, training=True))
+
+
+def resized_positions(a: Tensor) -> Tensor:
+    """Adds an embedding of each position, which is resized to the image."""
+    learned = POSITIONS.weight.to(a.dtype).view(1, 4, 5, 6)
+    return F.conv2d(a, CONV.weight.to(a.dtype)) + F.interpolate(learned, size=(a.shape[2] - 2, a.shape[3] - 2), mode="bicubic")
+
+
+IMAGES: dict[str, Sized] = {
+    # a guard sets the quotients of the image's sizes equal to those of the embedding of positions
+    "view_patches": Sized(
+        lambda a: (
+            (F.conv2d(a, CONV.weight.to(a.dtype), stride=4) + POSITIONS.weight.to(a.dtype).view(1, 4, 5, 6))
+            .flatten(2)
+            .view(a.shape[0], 2, -1, a.shape[2] // 4 * (a.shape[3] // 4))
+            .sum(1)
+        ),
+        lambda b, n: (x(b, 3, 20 + n % 3, 24 + b % 3),),
+    ),
+    "group_norm_of_a_convolution": Sized(group_norm_of_a_convolution, lambda b, n: (x(b, 3, 9 + b % 7, 20 + n % 5),)),
+    # torch guards on what divides a size
+    "group_norm": Sized(lambda a: F.group_norm(a, 4), lambda b, n: (x(b, 4 * b, n + 3),)),
+    "train_group_norm": Sized(lambda a: F.group_norm(a, 4), lambda b, n: (x(3, 4 * b, b + 5, n + 3),), train=True),
+    "windows": Sized(windows, lambda b, n: (x(2, 4 * b, 4 * n, 3),)),
+    "windows_of_a_convolution": Sized(
+        lambda a: windows(F.conv2d(a, CONV.weight.to(a.dtype), stride=2).permute(0, 2, 3, 1)),
+        lambda b, n: (x(2, 3, 8 * b + 2, 8 * n + 1),),
+    ),
+    "pixel_unshuffle": Sized(lambda a: F.pixel_unshuffle(a, 2), lambda b, n: (x(2, 3, 2 * b + 8, 2 * n + 8),)),
+    "resize_nearest": Sized(lambda a: F.interpolate(a, scale_factor=2), areas),
+    "resize_nearest_three": Sized(lambda a: F.interpolate(a, scale_factor=3), areas),
+    "resize_nearest_exact": Sized(lambda a: F.interpolate(a, scale_factor=0.75, mode="nearest-exact"), areas),
+    "resize_linear": Sized(lambda a: F.interpolate(a, scale_factor=1.5, mode="linear"), lambda b, n: (x(b, 3, n),)),
+    "resize_bilinear": Sized(lambda a: F.interpolate(a, scale_factor=2, mode="bilinear"), areas),
+    "resize_aligned": Sized(lambda a: F.interpolate(a, scale_factor=0.5, mode="bilinear", align_corners=True), areas),
+    "resize_to_a_number": Sized(lambda a: F.interpolate(a, size=(14, 9), mode="bilinear"), areas),
+    "resize_like": Sized(lambda a, b: F.interpolate(a, b.shape[-2:], mode="bilinear"), pairs),
+    "resize_bicubic": Sized(lambda a: F.interpolate(a, size=(a.shape[2] * 2, a.shape[3] + 3), mode="bicubic"), areas),
+    "resize_positions": Sized(resized_positions, areas),
+    "train_resize_nearest": Sized(lambda a: F.interpolate(a, scale_factor=2), areas, train=True),
+    "train_resize_like": Sized(lambda a, b: F.interpolate(a, b.shape[-2:], mode="bilinear") * b, pairs, train=True),
+    "max_pool": Sized(lambda a: F.max_pool2d(a, 2), images),
+    "avg_pool": Sized(lambda a: F.avg_pool2d(a, 2), images),
+    "max_pool_places": Sized(lambda a: F.max_pool2d(a, 3, 2, 1, ceil_mode=True), areas, compiled=PARITIES),
+    "avg_pool_places": Sized(lambda a: F.avg_pool2d(a, 3, 2, 1, ceil_mode=True, count_include_pad=False), areas, compiled=PARITIES),
+    "train_pools": Sized(
+        lambda a: F.avg_pool2d(F.max_pool2d(a, 2), 3, 1, 1, count_include_pad=False), areas, train=True, compiled=2 * PARITIES
+    ),
+    # torch itself guards whether a batch has 16 images, from which on oneDNN computes.
+    "conv": Sized(lambda a: F.conv2d(a, CONV.weight.to(a.dtype), padding=1).relu(), images, compiled=2),
+    "conv_tokens": Sized(lambda a: convolutions(a).flatten(2).transpose(1, 2).softmax(1), images, compiled=2),
+    "conv_pointwise": Sized(convolutions, images, compiled=2),
+    "conv_depthwise": Sized(depthwise, images, compiled=2),
+    "conv_depthwise_batch": Sized(lambda a: depthwise(a + PIXELS.weight.to(a.dtype).view(3, 12, 14)), images, compiled=2),
+    # torch's 16 images, and 256 pixels for the variance.
+    "train_conv": Sized(images_norm, images, train=True, compiled=6),
+}

@@ -1,0 +1,42 @@
+"""What equations of sizes say: guards fix quotients, and what divides a size."""
+
+from lamina.core.sizes import evaluate, parse, typical
+from lamina.core.sizes.solved import learned, replaced, solved
+
+
+def test_guards_fix_quotients() -> None:
+    patches = (parse("s0~224") - 16) // 16 + 1
+    for equation in (patches - 14, patches * patches - 196, 3 * patches * patches + patches - 602):
+        known = solved(equation)
+        assert replaced(patches * 8 + 1, known) == 113 and replaced(patches // 2 + parse("s1~3"), known) == parse("s1~3 + 7")
+        assert replaced((parse("s0~224") + 16) // 32, known) == 7
+    below_zero = parse("s0~12") // 4 - 5
+    assert solved(below_zero * below_zero - 4) == {}  # 3 and 7 are solutions
+    assert solved(parse("s0~12 + s0~12//4 - 15")) == {} and solved(3) == {}
+
+
+def test_equations_say_what_divides() -> None:
+    s, t = parse("s0~24"), parse("s1~8")
+    known = solved(s * t - 4 * (s // 4) * t)
+    assert known == solved(s - s // 4 * 4) and replaced(s + 1, known) == parse("4*((s0~24)/(4)) + 1")
+    assert [replaced(n, known) for n in (s % 4, s // 4 * 4 - s, -s % 4)] == [0, 0, 0]
+    quarter = replaced(s // 4, known)
+    assert 4 * quarter == replaced(s, known) and quarter >= 1 and typical(quarter) == 6 and evaluate(quarter, {"s0": 40}) == 10
+    both = solved(replaced(s - s // 6 * 6, known))  # by 4 and by 6
+    assert replaced(4 * quarter, both) == parse("12*((s0~24)/(12))") and replaced(quarter, both) == parse("3*((s0~24)/(12))")
+    assert replaced(quarter, known) == quarter
+    patches = (s - 1) // 16
+    even = solved(patches + 1 - (patches + 1) // 2 * 2)
+    assert replaced(patches + 1, even) % 2 == 0 and replaced((patches + 1) // 2, even) * 2 == replaced(patches + 1, even)
+    assert replaced(patches, even) >= 1
+    by_another = solved(s % t)
+    assert replaced(s, by_another) == t * replaced(s // t, by_another) and replaced(s // t, by_another) >= 1
+    assert solved(s * t - s * t // 4 * 4) == {} and replaced(s + 4, solved(s + 4 - (s + 4) // 7 * 7)) % 7 == 0
+
+
+def test_a_remainder_and_a_quotient_make_a_multiple() -> None:
+    """As torch asks for the shapes of a view that splits rows into windows."""
+    rows = (parse("s0~50") - 3) // 2 + 1
+    windows = rows // 4
+    known = learned(learned({}, rows % windows, 0), rows // windows, 4)
+    assert replaced(rows, known) == 4 * replaced(windows, known) and replaced(rows % 4, known) == 0
