@@ -14,7 +14,7 @@ from torch.utils._sympy.printers import PythonPrinter
 from lamina.core.sizes.facts import SizeCondition, SizeFacts
 
 from ..fx.size_expressions import typical_value
-from ..fx.unbacked import asserts, symbol_sources
+from ..fx.unbacked import asserts, line_of, symbol_sources
 from .open_sizes import place_text, range_text
 from .trace_errors import is_users
 
@@ -130,6 +130,11 @@ class SizeRelations:
             raise RuntimeError(told)
 
     @property
+    def unguarded(self) -> set[str]:
+        """Returns the names of the symbols on which torch may not guard (see fx.unbacked)."""
+        return {str(symbol) for symbol in self._env.unbacked_inputs} if self._env is not None else set()
+
+    @property
     def _demands(self) -> Sequence[Any]:
         return asserts(self._env) if self._env is not None else ()
 
@@ -139,7 +144,7 @@ class SizeRelations:
             expression = self._env.replace(demand.expr)
             if self._evaluated(demand.expr, values) == sympy.false:
                 given = ", ".join(f"{named[s]} is {values[s]}" for s in named if s in expression.free_symbols)
-                return f"the model demands {_shown(expression, named)}{_told(_users_line(demand.stack))}; {given}"
+                return f"the model demands {_shown(expression, named)}{_told(line_of(demand, self._env))}; {given}"
         return ""
 
     def conditions(self, place: Callable[[Any], str]) -> tuple[SizeCondition, ...]:
@@ -147,7 +152,7 @@ class SizeRelations:
         sources = symbol_sources(self._env) if self._env is not None else ()
         named = {symbol: place(places[0]) for symbol, places in sources if places}
         found = {text: _asked(text, guard.sloc) for guard in self.guards if (text := _shown(guard.expr, named))}
-        found |= {text: SizeCondition(text, _users_line(a.stack)) for a in self._demands if (text := _shown(a.expr, named))}
+        found |= {text: SizeCondition(text, line_of(a, self._env)) for a in self._demands if (text := _shown(a.expr, named))}
         return tuple(found.values())
 
     def deciding_line(self) -> str:
@@ -169,7 +174,7 @@ class SizeRelations:
     def _line_of(self, constant: sympy.Expr) -> str:
         """Returns the line that compares a size with a constant."""
         lines = [_line(g.sloc) for g in self.guards if constant in g.expr.args]
-        lines += [_users_line(demand.stack) for demand in self._demands if constant in demand.expr.args]
+        lines += [line_of(demand, self._env) for demand in self._demands if constant in demand.expr.args]
         return _told(next(filter(None, lines), ""))
 
 
@@ -194,12 +199,6 @@ def _asked(text: str, asked: Any) -> SizeCondition:
 def _line(asked: Any) -> str:
     frame = asked.framework_loc
     return f"{frame.filename}:{frame.lineno}" if isinstance(frame, traceback.FrameSummary) and is_users(frame.filename) else ""
-
-
-def _users_line(stack: Any) -> str:
-    """Returns the line of the model in a stack that torch has kept; "" without one."""
-    frames = [frame for frame in stack.summary() if is_users(frame.filename)]
-    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
 
 
 def _place(symbol: SizeFacts) -> str:

@@ -16,18 +16,19 @@ holds, too."""
 
 def guess(size: Any) -> Any:
     """Returns a size, or the typical value of one on which torch may not guard: for choices of which any is right."""
-    return typical_size(size) if _is_unbacked(size) else size
+    return typical_size(size) if is_unbacked(size) else size
 
 
 def lesser(a: Any, b: Any) -> Any:
     """Returns the minimum of two sizes."""
-    return torch.sym_min(a, b) if _is_unbacked(a) or _is_unbacked(b) else min(a, b)
+    return torch.sym_min(a, b) if is_unbacked(a) or is_unbacked(b) else min(a, b)
 
 
 def greater(a: Any, b: Any) -> Any:
     """Returns the maximum of two sizes, one of which may be a float."""
-    return torch.sym_max(a, b) if _is_unbacked(a) or _is_unbacked(b) else max(a, b)
+    return torch.sym_max(a, b) if is_unbacked(a) or is_unbacked(b) else max(a, b)
 
 
-def _is_unbacked(size: Any) -> bool:
+def is_unbacked(size: Any) -> bool:
+    """Returns whether a size is one on which torch may not guard."""
     return isinstance(size, torch.SymInt | torch.SymFloat) and not size.node.has_hint()

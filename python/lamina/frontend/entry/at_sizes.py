@@ -89,14 +89,15 @@ def _arguments(recorder: ExplainBackend, of: Captured, scope: Mapping[str, Any])
 def _graph(recorder: ExplainBackend, of: Captured, arguments: Arguments | None) -> GraphAtSizes:
     if arguments is None:
         return GraphAtSizes(of.name, "unknown", {}, "the model makes its arguments between graphs: give sizes by name")
-    fails: Outcome = "refused" if recorder.declared else "compiled"
+    unguarded = of.relations.unguarded
+    fails: Outcome = "refused" if recorder.declared or unguarded else "compiled"
     if why := _other_kind(of, arguments):
         return GraphAtSizes(of.name, fails, {}, why)
     sizes = of.relations.values(arguments)
     shown = {fact.called or fact.read[0]: sizes[fact.name] for fact in _symbols(recorder, of)}
     if why := _out_of_range(recorder, arguments):
         return GraphAtSizes(of.name, "refused", shown, why)
-    if any(size < LEAST for size in sizes.values()):
+    if any(size < LEAST for name, size in sizes.items() if name not in unguarded):
         return GraphAtSizes(of.name, "compiled", shown, "graphs for sizes of 0 and 1 are compiled apart")
     try:
         served = of.relations.serve(arguments)

@@ -1,5 +1,6 @@
 """Implements `lamina.explain`: compiles a model through the torch.compile entry point, recording what it became."""
 
+import copy
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -125,7 +126,7 @@ def _scope(model: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str
 def _call(
     run: Callable[..., Any], model: Callable[..., Any], inputs: Any, training: bool, dynamic_shapes: Any, declared: dict[str, Any]
 ) -> None:
-    args, kwargs = pytree.tree_map_only(Tensor, lambda t: t.detach().clone().requires_grad_(t.requires_grad), split_inputs(inputs))
+    args, kwargs = pytree.tree_map_only(Tensor, _copied, split_inputs(inputs))
     if dynamic_shapes is not None:
         declared.update(_mark(model, args, kwargs, dynamic_shapes))
     with torch.set_grad_enabled(training):
@@ -137,6 +138,17 @@ def _call(
         leaves = [t for t in (*own, *pytree.tree_leaves((args, kwargs))) if isinstance(t, Tensor) and t.requires_grad]
         if isinstance(loss, Tensor) and leaves:
             torch.autograd.grad(loss, leaves, allow_unused=True)
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    """Returns a copy of an input, with what Dynamo is told of its sizes (`mark_dynamic`, `mark_unbacked`)."""
+    made = tensor.detach().clone().requires_grad_(tensor.requires_grad)
+    told = {name: value for name, value in vars(tensor).items() if name.startswith("_dynamo_") or name in _TOLD}
+    vars(made).update(copy.deepcopy(told))
+    return made
+
+
+_TOLD = ("_specialize_on", "_specialized_on", "_has_dynamo_dim_marking")
 
 
 @contextmanager

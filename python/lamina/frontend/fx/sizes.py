@@ -17,7 +17,7 @@ from lamina.core.sizes import LEAST, SizeLike, typical
 from lamina.core.sizes.facts import SizeFacts
 
 from .size_expressions import size_of, sizes_read, typical_value
-from .unbacked import symbol_sources
+from .unbacked import asserts, symbol_sources
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -135,14 +135,15 @@ def _no_new_guards(env: Any) -> Iterator[None]:
 
 
 def what_is_known(graph: fx.Graph) -> tuple[list[str], list[str]]:
-    """Returns what torch knows of the symbolic sizes of a graph's arguments: the sizes with their ranges, and the guards."""
+    """Returns what torch knows of the symbolic sizes of a graph's arguments: the sizes with their ranges, and the conditions."""
     sizes = _symbolic(graph)
     if not sizes:
         return [], []
     env = sizes[0].node.shape_env
     exprs = {env.simplify(size.node.expr) for size in sizes}
     symbols = set().union(*(expr.free_symbols for expr in exprs))
-    return sorted(f"{s} {env.var_to_range.get(s)}" for s in symbols), sorted({str(guard.expr) for guard in env.guards})
+    ranges = (f"{s} {env.var_to_range.get(s)}" for s in symbols)
+    return sorted(ranges), sorted({str(condition.expr) for condition in (*env.guards, *asserts(env))})
 
 
 def symbol_of(size: torch.SymInt) -> SizeFacts:

@@ -14,15 +14,18 @@ from torch import Tensor, fx
 from torch._dynamo.source import TensorProperty, TensorPropertySource
 from torch.fx.experimental.symbolic_shapes import RuntimeAssert
 
+from .locations import where
 from .size_expressions import tell_typical, typical_value
 
 _SOURCES: WeakKeyDictionary[Any, dict[sympy.Symbol, Any]] = WeakKeyDictionary()
 """Where Dynamo finds the symbols of each ShapeEnv, which tells it of others alone."""
+_LINES: WeakKeyDictionary[Any, dict[sympy.Basic, str]] = WeakKeyDictionary()
+"""The lines of the model that demand something of sizes: torch keeps the stack of its own capture."""
 
 
 def note_sizes(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
-    """Notes for a graph that Dynamo has captured which sizes the unbacked symbols of its arguments have, as typical ones, and where
-    they are found."""
+    """Notes for a graph that Dynamo has captured which sizes its unbacked symbols have, as typical ones, where they are found, and
+    which lines demand something of them."""
     for node, given in zip(gm.graph.find_nodes(op="placeholder"), example_inputs, strict=True):
         told, source = node.meta.get("example_value"), getattr(node.meta.get("grapharg"), "source", None)
         if not isinstance(told, Tensor) or not isinstance(given, Tensor):
@@ -30,6 +33,10 @@ def note_sizes(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
         for d, (size, n) in enumerate(zip(told.shape, given.shape, strict=True)):
             if isinstance(size, torch.SymInt) and size.node._expr in size.node.shape_env.unbacked_inputs:
                 _note(size.node, n, None if source is None else TensorPropertySource(source, TensorProperty.SIZE, d))
+    for node in gm.graph.find_nodes(op="call_function", target=torch.ops.aten._assert_scalar.default):
+        condition = node.args[0].meta.get("example_value") if isinstance(node.args[0], fx.Node) else None
+        if isinstance(condition, torch.SymBool):
+            _LINES.setdefault(condition.node.shape_env, {}).setdefault(condition.node._expr, where(node.args[0]))
 
 
 def _note(node: Any, size: Any, source: Any) -> None:
@@ -44,6 +51,11 @@ def symbol_sources(env: Any) -> Iterator[tuple[sympy.Symbol, Sequence[Any]]]:
     """Yields the symbols of arguments with the sources of Dynamo at which they are found."""
     yield from env.var_to_sources.items()
     yield from ((symbol, [source]) for symbol, source in _SOURCES.get(env, {}).items())
+
+
+def line_of(demand: RuntimeAssert, env: Any) -> str:
+    """Returns the line of the model that demands something of sizes, "model.py:7"; "" where it is not known."""
+    return _LINES.get(env, {}).get(demand.expr, "")
 
 
 def has_unbacked(values: Sequence[Any]) -> bool:

@@ -16,13 +16,14 @@ from torch.utils._sympy import functions
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
+from lamina.core.sizes import at_most, below
 from lamina.passes.ir.sizes import sizes_attribute
 from lamina.passes.simplify.name_sizes import MOVE, SIZES
 from lamina.passes.simplify.sized_moves import MOVES
 
 from ..fx.locations import where
 from ..fx.rewriter import insert
-from ..fx.sizes import SYMBOLIC, exact_sizes, is_open
+from ..fx.sizes import SYMBOLIC, exact, exact_sizes, is_open
 from . import externs
 
 aten = torch.ops.aten
@@ -91,8 +92,13 @@ _FLOATS: dict[Any, Any] = {
 
 
 def move_attributes(node: fx.Node, template: externs.Template) -> dict[str, ir.Attribute]:
-    """Returns the attributes of a move's private function."""
+    """Returns the attributes of a move's private function. Raises CompileError for an index of unknown sign: torch has asked for
+    those of others."""
     args, kwargs = template
+    starts = node.args[2:3] if node.target in (aten.slice.Tensor, aten.select.int) else ()
+    for index in (arg for arg in starts if isinstance(arg, torch.SymInt) and not arg.node.has_hint()):
+        if not at_most(0, exact(index)) and not below(exact(index), 0):
+            raise CompileError(f"the sign of {index} depends on the call", where=where(node), remedy="compile per concrete size")
     return {
         MOVE: ir.StringAttr.get(str(node.target)),
         "graph.args": ir.ArrayAttr.get([externs.attribute(a) for a in args]),

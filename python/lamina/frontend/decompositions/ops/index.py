@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch._decomp import decomposition_table
 
-from ..undecided import greater, lesser, surely
+from ..undecided import greater, is_unbacked, lesser, surely
 from .random import memory_order, turned_back
 
 aten = torch.ops.aten
@@ -122,6 +122,9 @@ def roll(x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
         return roll(x.reshape(-1), shifts, [0]).reshape(x.shape)
     for shift, dim in zip(shifts, dims, strict=True):
         n = x.shape[dim]
+        if is_unbacked(n):
+            x = x.index_select(dim, (torch.arange(n, device=x.device) - shift) % n)
+            continue
         k = shift % n if n else 0
         if k:
             x = torch.cat([aten.slice.Tensor(x, dim, n - k, n), aten.slice.Tensor(x, dim, 0, n - k)], dim)
