@@ -3,23 +3,24 @@
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
+from lamina.dialects.graph import TF32
+
 from ..ir.generics import empty, generic, with_body
+from ..ir.reading import element_type
 from ..ir.rewriting import replace_op
 from ..ir.views import VIEWS, is_view
 
-APART = "apart"  # marks calls that may take longer with a bias than without
 _WITH_BIAS, _WITHOUT = "aten.addmm.default", "aten.mm.default"
 _TILE, _MULTIPROCESSORS = 64, 128  # assumed side of a library's output tile, and multiprocessors of the GPU
 _LONG = 256  # split-K pays from this inner dimension on
 
 
 def add_apart(block: ir.Block) -> None:
-    """Splits products with a bias that are marked `apart` into a product and an addition, in either of two cases. Only ops that
-    become Lamina's kernels read the product: there the addition is free. Or the result has so few tiles that the library would use
-    split-K, which it does only without a bias."""
+    """Splits products of f32 with a bias, which take cuBLASLt twice as long with few rows as cuBLAS without one, into a product and
+    an addition, in either of two cases. Only ops that become Lamina's kernels read the product: there the addition is free. Or the
+    result has so few tiles that the library would use split-K, which it does only without a bias."""
     for op in [o.operation for o in block.operations]:
-        apart = op.name == "graph.extern" and APART in op.attributes and _has_bias(op)
-        if apart and (_feeds_kernels(op.results[0]) or _has_few_tiles(op)):
+        if op.name == "graph.extern" and _has_bias(op) and (_feeds_kernels(op.results[0]) or _has_few_tiles(op)):
             _split(op)
 
 
@@ -30,8 +31,11 @@ def _has_few_tiles(op: ir.Operation) -> bool:
 
 
 def _has_bias(op: ir.Operation) -> bool:
-    """Returns whether a call is an addmm with one bias per column, where neither bias nor product is scaled."""
+    """Returns whether a call is an addmm of f32, not rounded to tf32, with one bias per column, where neither bias nor product is
+    scaled."""
     if ir.StringAttr(op.attributes["callee"]).value != _WITH_BIAS or len(op.operands) != 3 or len(op.attributes["kwargs"]):
+        return False
+    if TF32 in op.attributes or element_type(op.results[0]) != "f32":
         return False
     bias, result = (ir.RankedTensorType(v.type) for v in (op.operands[0], op.results[0]))
     return bias.rank == 1 and bias.shape[0] == result.shape[1] and bias.element_type == result.element_type
@@ -52,7 +56,7 @@ def _is_computed(user: ir.Operation, value: ir.Value) -> bool:
 def _split(op: ir.Operation) -> None:
     bias, a, b = op.operands
     result = ir.RankedTensorType(op.results[0].type)
-    kept = {name: op.attributes[name] for name in op.attributes if name != APART}
+    kept = {name: op.attributes[name] for name in op.attributes}
     own = {"callee": ir.StringAttr.get(_WITHOUT), "args": ir.ArrayAttr.get([ir.UnitAttr.get()] * 2)}
     with op.location, ir.InsertionPoint(op):
         product = ir.Operation.create("graph.extern", results=[result], operands=[a, b], attributes=kept | own).results[0]

@@ -39,10 +39,10 @@ class Fuse(Pass):
     these or the return. Vertical (chains, producers into reductions, epilogues over the same rows), horizontal (ops that read the
     same input) and multi-output fusion are one rule: merge what runs over the same rows and columns when that saves bytes. Values
     that are cheaper to compute again than to store are computed again. A group is named by the model's first five ops in it, where
-    a decomposed op or a matched pattern counts as one: "add_layer_norm", "gelu_mul". A product with a bias that is marked `apart`
-    becomes one without and an addition, where only groups read it: these then compute the addition, too. On a GPU, an image that is
-    gathered from, or concatenated, for a library call that takes channels last is copied to channels last first. On a CPU, an image
-    that is pooled for such a call is stored in the order in which it is read, and transposed by a kernel of its own.
+    a decomposed op or a matched pattern counts as one: "add_layer_norm", "gelu_mul". On a GPU, a product of f32 with a
+    bias becomes one without and an addition, where only groups read it: these then compute the addition, too. There, an image
+    that is gathered from, or concatenated, for a library call that takes channels last is copied to channels last first. On a CPU,
+    an image that is pooled for such a call is stored in the order in which it is read, and transposed by a kernel of its own.
 
         %0 = linalg.generic (exp) ; %1 = linalg.generic (sum of %0)   ->   "graph.group"(%x) ({ exp; sum })
 
@@ -63,8 +63,8 @@ class Fuse(Pass):
         for op in module.body.operations:
             if op.operation.name == "func.func" and op.operation.regions[0].blocks:
                 block = op.operation.regions[0].blocks[0]
-                add_apart(block)
                 if self.balance:
+                    add_apart(block)
                     copy_gathered(block, Generic.read_affine)
                 _Rewrite(block, self, {} if self.balance else store_pooled(block, Generic.read_affine)).run()
 

@@ -18,6 +18,7 @@ PASSES: dict[str, str] = {
     "lamina-dce": "lamina.passes.simplify.dce:Dce",
     "lamina-split-reductions": "lamina.passes.fusion.split_reductions:SplitReductions",
     "lamina-fuse": "lamina.passes.fusion.fuse:Fuse",
+    "lamina-convolution-forms": "lamina.passes.families.conv.convolution_forms:ConvolutionForms",
     "lamina-layout": "lamina.passes.families.conv.layout:ChooseLayout",
     "lamina-select-kernels": "lamina.passes.families.select:SelectKernels",
     "lamina-vendor-calls": "lamina.passes.families.vendor_calls:VendorCalls",

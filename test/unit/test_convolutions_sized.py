@@ -9,9 +9,8 @@ import torch
 from sized_programs import OPTIONS, compiled, launches
 from torch import Tensor, nn
 
-from lamina.core.program import Call, Launch
+from lamina.core.program import Call, Launch, Ref
 from lamina.frontend.compiling import stages
-from lamina.frontend.decompositions.ops import library as decompositions_library
 from lamina.passes.families.choice import Choice
 from lamina.passes.families.gemm.family import ProductProblem
 from lamina.schedules.contraction import GemmConfig
@@ -24,9 +23,8 @@ BF16, LAST = torch.bfloat16, torch.channels_last
 
 
 @pytest.fixture(autouse=True)
-def _on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def _same_numbers() -> None:
     torch.manual_seed(0)
-    monkeypatch.setattr(decompositions_library, "on_gpu", lambda x: True)
 
 
 @pytest.fixture
@@ -152,6 +150,28 @@ def test_products(name: str, pixels: bool, launches: list[Launch], monkeypatch: 
             torch._dynamo.mark_dynamic(x, 0)
         agrees(model, run, x)
     assert len(launches) == 3
+
+
+STEMS: dict[str, Callable[[], nn.Module]] = {
+    "few channels": lambda: nn.Conv2d(3, 16, 7, 2, 3),
+    "few channels, even": lambda: nn.Conv2d(3, 16, 4, 2, bias=False),
+    "zeros": lambda: nn.Conv2d(3, 128, 3, 1, 1),
+    "patches": lambda: nn.Conv2d(3, 16, 4, 4),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.usefixtures("not_compiled")
+@pytest.mark.parametrize("name", STEMS)
+def test_stems(name: str, launches: list[Launch], steps: list[Any]) -> None:
+    """One program has 16 channels, or patches as rows, at all sizes: what is left of an image, too."""
+    model = nn.Sequential(STEMS[name](), nn.Hardswish()).eval().to(BF16).to(memory_format=LAST)
+    run = compiled(model)
+    for n, h, w in ((2, 20, 24), (3, 21, 27), (2, 23, 22)):
+        agrees(model, run, images(n, 3, h, w))
+    (call,) = (s for s in steps if isinstance(s, Call))
+    inner = [a.shape[1] for a in call.args if isinstance(a, Ref) and len(a.shape) > 1]
+    assert inner == ([48, 16] if name == "patches" else [16, 16]) and not launches
 
 
 @pytest.mark.filterwarnings("error")  # such as that it is compiled per size

@@ -6,7 +6,6 @@ from gpu_programs import errors
 from torch import Tensor, nn
 
 from lamina.core.program import Call, Launch
-from lamina.frontend.decompositions.ops import library as decompositions_library
 
 pytestmark = pytest.mark.usefixtures("channels_last")
 
@@ -15,9 +14,8 @@ torch.manual_seed(0)  # of the weights of the models below
 
 
 @pytest.fixture(autouse=True)
-def _on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def _same_numbers() -> None:
     torch.manual_seed(0)
-    monkeypatch.setattr(decompositions_library, "on_gpu", lambda x: True)
 
 
 def images(*shape: int, dtype: torch.dtype = BF16) -> Tensor:

@@ -21,7 +21,6 @@ from lamina.core.options import Options
 from lamina.core.program import Call, Launch, Program, Ref
 from lamina.core.target import Target
 from lamina.frontend.compiling.stages import build, import_linalg
-from lamina.frontend.decompositions.ops import library as decompositions_library
 from lamina.frontend.decompositions.table import table
 from lamina.frontend.rewrites.normalize import normalize
 from lamina.passes.families import select
@@ -247,8 +246,7 @@ def test_a_large_weight_is_not_scaled_for_a_small_image() -> None:
 
 @pytest.mark.parametrize("dtype", [BF16, F16])
 @pytest.mark.parametrize("name", TAKEN)
-def test_numbers(monkeypatch: pytest.MonkeyPatch, name: str, dtype: torch.dtype) -> None:
-    monkeypatch.setattr(decompositions_library, "on_gpu", lambda x: True)
+def test_numbers(name: str, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     fn, shapes = TAKEN[name]
     inputs = given(*shapes, dtype=dtype)

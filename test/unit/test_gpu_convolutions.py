@@ -10,16 +10,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lamina.core.program import Call
-from lamina.frontend.decompositions.ops import library as decompositions_library
 
 BF16 = torch.bfloat16
 FUSED, PLAIN, ADDMM = "aten.cudnn_convolution_relu.default", "aten.convolution.default", "aten.addmm.default"
 
 
 @pytest.fixture(autouse=True)
-def _as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _cudnn() -> Iterator[None]:
     torch.manual_seed(0)
-    monkeypatch.setattr(decompositions_library, "on_gpu", lambda x: True)
     with gpu_programs.cudnn_by_definition():
         yield
 

@@ -20,7 +20,6 @@ from torch_mlir import ir
 from lamina.core.gpu import Gpu
 from lamina.core.program import Call, Launch
 from lamina.core.target import Target
-from lamina.frontend.decompositions.ops import library as decompositions_library
 from lamina.passes.families.choice import DIRECT
 from lamina.passes.infra.pipeline import run
 from lamina.passes.plan.program import program_from
@@ -43,9 +42,8 @@ Shape = tuple[int, ...]
 
 
 @pytest.fixture(autouse=True)
-def _on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def _same_numbers() -> None:
     torch.manual_seed(0)
-    monkeypatch.setattr(decompositions_library, "on_gpu", lambda x: True)
 
 
 def check_strips(fn: Callable[..., Tensor], *inputs: Tensor) -> Simulated:

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from lamina.core.gpu import Gpu
 from lamina.core.program import Call, Launch
-from lamina.frontend.decompositions.ops import library as decompositions_library
 from lamina.schedules.convolution_cost import SCHEDULES, candidates
 from lamina.schedules.product_cost import GemmWork
 from lamina.targets.ptx import assemble
@@ -26,9 +25,8 @@ SMALL_BLOCKS = "triton{m=64 n=32 k=32 warps=4 stages=2}"
 
 
 @pytest.fixture(autouse=True)
-def _on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def _same_numbers() -> None:
     torch.manual_seed(0)
-    monkeypatch.setattr(decompositions_library, "on_gpu", lambda x: True)
 
 
 def random(*shape: int, dtype: torch.dtype = BF16) -> Tensor:

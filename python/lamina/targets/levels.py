@@ -54,6 +54,7 @@ def pipeline(
         "lamina-random-bits",
         "lamina-demote-f64",
         "lamina-extern",
+        *steps.forms,
         f"lamina-fold-constants{options(max_bytes=fold_bytes)}",
         f"lamina-simplify{options(fast_math=','.join(fast_math))}",
         "lamina-merge-views",

@@ -8,6 +8,7 @@ class Steps:
     """Passes of one target, as pipeline text.
 
     layout  lamina-layout, with the target's preferences
+    forms   passes that rewrite library calls as soon as they are ops
     split   options of lamina-split-reductions
     fuse    options of lamina-fuse
     tile    options of lamina-tile
@@ -16,6 +17,7 @@ class Steps:
     """
 
     layout: str
+    forms: tuple[str, ...] = ()
     split: str = ""
     fuse: str = ""
     tile: str = ""

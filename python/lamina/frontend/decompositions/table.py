@@ -20,6 +20,7 @@ from .dtypes import TYPES
 from .eager_layout import as_eager, is_composed_by_torch
 from .guard import guarded
 from .ops.activation import ACTIVATIONS
+from .ops.adaptive_pool import ADAPTIVE_POOLS
 from .ops.empty import EMPTY
 from .ops.foreach import FOREACH
 from .ops.index import INDEXING
@@ -80,7 +81,7 @@ def own() -> Table:
     """Returns the table's decompositions that Lamina wrote or chose."""
     found: Table = {op: decomposition_table[op] for op in FROM_TORCH}
     for part in (
-        TYPES, EMPTY, POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, POOLS, RESIZES, RANDOM,
+        TYPES, EMPTY, POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, POOLS, ADAPTIVE_POOLS, RESIZES, RANDOM,
         FOREACH, AROUND_LIBRARIES,
     ):  # fmt: skip
         found |= part

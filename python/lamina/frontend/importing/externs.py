@@ -9,11 +9,9 @@ from torch_mlir import ir
 from lamina.core.errors import CompileError
 from lamina.dialects.graph import TF32
 from lamina.kernels.library import CONVOLUTION, CONVOLUTION_BACKWARD, PRODUCTS, STRICT
-from lamina.passes.fusion.bias_apart import APART
 from lamina.passes.ir.extern_calls import encoded
 from lamina.passes.ir.sizes import sizes_attribute
 
-from ..decompositions.ops.library import on_gpu
 from ..fx import support
 from ..fx.destination import convolutions_round_to_tf32, rounds_to_tf32
 from ..fx.dtypes import CODES, NAMED
@@ -92,8 +90,6 @@ def _attributes(node: fx.Node, reason: str, args: list[Any], kwargs: dict[str, A
         found["dtypes"] = ir.ArrayAttr.get([ir.StringAttr.get(CODES[t.dtype]) for t in tensors])
     if tensors and tensors[0].dtype == torch.float32 and _may_round(found["callee"].value):
         found[TF32] = ir.UnitAttr.get()
-    elif tensors and tensors[0].dtype == torch.float32 and node.target is torch.ops.aten.addmm.default and on_gpu(tensors[0]):
-        found[APART] = ir.UnitAttr.get()  # with few rows, cuBLASLt's kernels with a bias take twice as long as cuBLAS's without
     if support.has_effect(node):
         found["effect"] = ir.UnitAttr.get()
     return found

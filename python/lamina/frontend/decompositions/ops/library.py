@@ -6,69 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..convolutions import across, in_another_form, is_of_rows, of_rows
-from ..undecided import surely
-
 aten = torch.ops.aten
 
 ALIGNED = 8  # half-precision numbers in 16 bytes, the unit in which tensor cores are fed
 _SLOW, _FAST = 95e12, 700e12  # FLOP/s of cuBLAS's products with and without unaligned sizes, on an H200
 _BANDWIDTH = 4e12  # bytes a second
-
-
-def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Any:
-    """Takes the bias out of a convolution, where torch adds it in a kernel of its own: an addition fuses with its users.
-
-    On images of one pixel (squeeze and excitation) the convolution is a matrix product, and cuBLAS adds the bias. NotImplemented
-    where nothing is gained.
-    """
-    if not on_gpu(x):
-        return NotImplemented
-    if _of_pixels(x, weight, *rest):
-        a, b = x.flatten(1), aten.t.default(weight.flatten(1))
-        product = aten.mm.default(a, b) if bias is None else aten.addmm.default(bias, a, b)
-        return product.view(*product.shape, 1, 1)
-    if is_of_rows(x, weight, *rest):
-        return of_rows(x, weight, bias, *rest)
-    other = in_another_form(x, weight, bias, *rest)
-    if other is not None:
-        return other
-    if bias is None:
-        return NotImplemented
-    out = aten.convolution.default(x, weight, None, *rest)
-    return (out + bias.reshape(-1, *(1,) * (out.dim() - 2))).to(out.dtype)
-
-
-def convolution_backward(
-    grad: Tensor, x: Tensor, weight: Tensor, bias_sizes: list[int] | None, *rest: Any
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Takes the gradient of the bias, which torch sums in a kernel of its own, out of the call.
-
-    Gradients of 1-D convolutions become those of images of one row. NotImplemented where nothing is gained.
-    """
-    *how, mask = rest
-    if not on_gpu(x) or 0 in (*x.shape, *weight.shape, *grad.shape):
-        return NotImplemented
-    rows = is_of_rows(x, weight, *how)
-    if not mask[2] and not rows:
-        return NotImplemented
-    bias = grad.sum([0, *range(2, grad.dim())]) if mask[2] else None
-    if not mask[0] and not mask[1]:
-        return None, None, bias
-    if rows:
-        grad, x, weight = (t.contiguous().unsqueeze(2) for t in (grad, x, weight))
-        how = across(*how)
-    found = aten.convolution_backward.default(grad, x, weight, None, *how, [*mask[:2], False])
-    to_x, to_weight = (g.squeeze(2) if rows and g is not None else g for g in found[:2])
-    return to_x, to_weight, bias
-
-
-def _of_pixels(
-    x: Tensor, weight: Tensor, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int
-) -> bool:
-    """Returns whether a convolution's images and weights have one pixel."""
-    plain = not any(padding) and not transposed and groups == 1 and x.dim() == 4
-    return plain and not surely(x.numel() == 0) and tuple(x.shape[2:]) == tuple(weight.shape[2:]) == (1, 1)
 
 
 def mm(a: Tensor, b: Tensor) -> Any:
@@ -138,8 +80,6 @@ def on_gpu(x: Tensor) -> bool:
 
 
 AROUND_LIBRARIES: dict[Any, Callable[..., Any]] = {
-    aten.convolution.default: convolution,
-    aten.convolution_backward.default: convolution_backward,
     aten.mm.default: mm,
     aten.addmm.default: addmm,
 }

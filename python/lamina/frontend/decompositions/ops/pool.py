@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._decomp import decomposition_table
 
 from ..half import in_f32, wide_dtype
 from ..undecided import surely
@@ -263,29 +262,6 @@ def _piecewise(counts: list[int], x: Tensor) -> Tensor:
     return out
 
 
-@in_f32
-def adaptive_avg_pool2d(x: Tensor, size: Sequence[int]) -> Any:
-    """Averages equal blocks where the output size divides the input's; other sizes use torch's decomposition."""
-    (h, w), (oh, ow) = x.shape[-2:], size
-    if surely(x.numel() == 0) or 0 in size:
-        return NotImplemented
-    if h % oh or w % ow:
-        return decomposition_table[aten._adaptive_avg_pool2d.default](x, size)
-    if (oh, ow) == (1, 1):
-        return x.mean([-2, -1], True)
-    return x.reshape(*x.shape[:-2], oh, h // oh, ow, w // ow).mean([-3, -1])
-
-
-def adaptive_avg_pool2d_backward(grad: Tensor, x: Tensor) -> Any:
-    """Spreads each gradient evenly over its block; NotImplemented where blocks are not equal."""
-    (h, w), (oh, ow) = x.shape[-2:], grad.shape[-2:]
-    if h % oh or w % ow:
-        return NotImplemented
-    kh, kw = h // oh, w // ow
-    spread = (grad / (kh * kw)).unsqueeze(-1).unsqueeze(-3)
-    return spread.expand(*grad.shape[:-2], oh, kh, ow, kw).reshape(x.shape)
-
-
 POOLS: dict[Any, Callable[..., Any]] = {
     aten.max_pool2d_with_indices.default: _max_pool(2),
     aten.max_pool3d_with_indices.default: _max_pool(3),
@@ -295,6 +271,4 @@ POOLS: dict[Any, Callable[..., Any]] = {
     aten.avg_pool3d.default: _avg_pool(3),
     aten.avg_pool2d_backward.default: _avg_pool_backward(2),
     aten.avg_pool3d_backward.default: _avg_pool_backward(3),
-    aten._adaptive_avg_pool2d.default: adaptive_avg_pool2d,
-    aten._adaptive_avg_pool2d_backward.default: adaptive_avg_pool2d_backward,
 }

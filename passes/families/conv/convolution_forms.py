@@ -1,0 +1,222 @@
+"""lamina-convolution-forms: gives convolutions the forms that a GPU's libraries and Lamina's kernels compute fastest."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith
+
+from lamina.core.gpu import Gpu
+from lamina.core.sizes import below
+from lamina.core.target import Target
+from lamina.dialects.graph import TF32
+from lamina.kernels.library import CONVOLUTION, CONVOLUTION_BACKWARD
+
+from ...infra.base import Pass
+from ...ir.affine import row_major
+from ...ir.extern_calls import encoded, extern_call
+from ...ir.generics import empty, filled, generic, spread, transposed, wide, with_body
+from ...ir.reading import element_type, shape_of
+from ...ir.reshapes import collapse, expand, sliced
+from ...ir.rewriting import replace_op
+from ...ir.sizes import sizes_attribute, sizes_of, tensor_type
+from ..surroundings import calls
+from .calls import HALVES
+from .few_channels import FEW, Window, widened
+from .one_row import row_added, row_dropped, with_row
+
+_BIAS = 3  # the position of the bias's sizes among the arguments of gradients, and their number in front of it
+
+
+@dataclass(frozen=True)
+class ConvolutionForms(Pass):
+    """Rewrite convolutions, and their gradients, into forms that a GPU's libraries compute faster.
+
+    Before: what lamina-extern made of the model's calls. After:
+
+    - No convolution has a bias: torch adds it in a kernel of its own, and here it fuses with what reads it. Its gradient is a sum.
+    - 1-D convolutions of half types, and of f32 that may be rounded to tf32, are those of images of one row.
+    - Images of one pixel, and windows of half types that do not overlap, are rows of a matrix product.
+    - Half-precision images of few channels have 16 (few_channels.py).
+
+        %0 = "graph.extern"(%x, %w, %b) {callee = "aten.convolution.default", ...}
+     -> %1 = "graph.extern"(%x, %w) {callee = "aten.convolution.default", ...} ; %0 = linalg.generic (%1 + %b)
+
+    target  the GPU
+    """
+
+    name: ClassVar[str] = "lamina-convolution-forms"
+    target: Target
+
+    def run(self, module: ir.Module) -> None:
+        """Rewrites the calls."""
+        for op in calls(module, symbolic=True):
+            callee = ir.StringAttr(op.attributes["callee"]).value
+            if callee not in (CONVOLUTION, CONVOLUTION_BACKWARD):
+                continue
+            with op.location, ir.InsertionPoint(op):
+                made = _forward(op, self.target.gpu) if callee == CONVOLUTION else _backward(op)
+            if made is not None:
+                replace_op(op, *made)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A convolution's image, weight and numbers. how: stride, padding, dilation, transposed, padding of the output, groups."""
+
+    op: ir.Operation
+    image: ir.Value
+    weight: ir.Value
+    how: tuple[ir.Attribute, ...]
+
+    @property
+    def window(self) -> Window:
+        """The numbers for height and width; torch accepts one number for both."""
+        each = [[ir.IntegerAttr(n).value for n in ir.ArrayAttr(numbers)] for numbers in self.how[:3]]
+        return Window(*(tuple(numbers) * (2 // len(numbers)) for numbers in each))
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether this is not transposed, and has one group."""
+        return not ir.BoolAttr(self.how[3]).value and ir.IntegerAttr(self.how[5]).value == 1
+
+    @property
+    def is_of_rows(self) -> bool:
+        """Whether this is 1-D, not transposed, and may be an image of one row."""
+        types = {element_type(v) for v in (self.image, self.weight)}
+        rounded = types <= set(HALVES) or (types == {"f32"} and TF32 in self.op.attributes)
+        one = len(types) == 1 and len(shape_of(self.image)) == 3
+        return one and rounded and not ir.BoolAttr(self.how[3]).value and not _is_empty(self.image, self.weight)
+
+    def as_image(self) -> "_Call":
+        """Emits the images of one row of a 1-D convolution."""
+        numbers = [[n, *ir.ArrayAttr(given)] for n, given in zip((1, 0, 1), self.how[:3], strict=True)]
+        transposed_, output, groups = self.how[3:]
+        how = (*map(encoded, numbers), transposed_, encoded([0, *ir.ArrayAttr(output)]), groups)
+        return replace(self, image=row_added(self.image), weight=row_added(self.weight), how=how)
+
+    def call(self, type_: ir.Type, strides: ir.Attribute) -> ir.Value:
+        """Emits the convolution without a bias."""
+        args = [ir.UnitAttr.get(), ir.UnitAttr.get(), None, *self.how]
+        return _called(self.op, [self.image, self.weight], args, [type_], [strides])[0]
+
+
+def _forward(op: ir.Operation, gpu: Gpu) -> list[ir.Value] | None:
+    """Emits another form of a convolution; None where there is none."""
+    image, weight, *biases = op.operands
+    call = _Call(op, image, weight, tuple(op.attributes["args"])[3:])
+    bias, type_, strides = biases[0] if biases else None, op.results[0].type, op.attributes["strides"][0]
+    half = element_type(image) in HALVES and element_type(image) == element_type(weight)
+    plain = len(shape_of(image)) == 4 and call.is_dense and not _is_empty(image, weight)
+    if plain and _is_of_pixels(call):
+        return [
+            expand(_product(call, collapse(image, [[0], [1, 2, 3]]), _columns(weight), bias), sizes_of(type_), [[0], [1, 2, 3]])
+        ]
+    if plain and half and call.window.is_apart(shape_of(weight)[2:]):
+        return [_of_patches(call, bias)]
+    if call.is_of_rows:
+        row = with_row(type_)
+        out = row_dropped(call.as_image().call(row, sizes_attribute(row_major(sizes_of(row)))))
+    elif plain and half and (wider := widened(image, weight, call.window, sizes_of(type_), gpu)) is not None:
+        image, weight, window = wider
+        out = replace(call, image=image, weight=weight, how=(*map(encoded, window), *call.how[3:])).call(type_, strides)
+    elif bias is not None:
+        out = call.call(type_, strides)
+    else:
+        return None
+    return [out if bias is None else _added(out, bias)]
+
+
+def _backward(op: ir.Operation) -> list[ir.Value] | None:
+    """Emits another form of a convolution's gradients; None where there is none."""
+    grad, image, weight = op.operands
+    *how, wanted = list(ir.ArrayAttr(op.attributes["args"]))[_BIAS + 1 :]
+    call, mask = _Call(op, image, weight, tuple(how)), [ir.BoolAttr(m).value for m in ir.ArrayAttr(wanted)]
+    if _is_empty(grad, image, weight) or not (mask[2] or call.is_of_rows):
+        return None
+    bias = [_sum_of_channels(grad, op.results[len(op.results) - 1].type)] if mask[2] else []
+    given = [
+        (r.type, s)
+        for r, s in zip(op.results, (s for s in op.attributes["strides"] if not isinstance(s, ir.TypeAttr)), strict=True)
+    ]
+    given = given[: sum(mask[:2])]
+    if not given:
+        return bias
+    rows = call.is_of_rows
+    if rows:
+        call, grad = call.as_image(), row_added(grad)
+        given = [(row := with_row(type_), sizes_attribute(row_major(sizes_of(row)))) for type_, _ in given]
+    args = [*[ir.UnitAttr.get()] * 3, None, *call.how, [*mask[:2], False]]
+    found = iter(given)
+    strides = [next(found)[1] if m else None for m in mask[:2]]
+    made = _called(op, [grad, call.image, call.weight], args, [type_ for type_, _ in given], [*strides, None])
+    return [*(map(row_dropped, made) if rows else made), *bias]
+
+
+def _called(
+    op: ir.Operation, operands: Sequence[ir.Value], args: Sequence[Any], types: Sequence[ir.Type], strides: Sequence[Any]
+) -> list[ir.Value]:
+    """Emits a call of the same routine."""
+    own = {"args": encoded(args), "strides": encoded(strides)}
+    kept = {name: op.attributes[name] for name in op.attributes}
+    return list(ir.Operation.create(op.name, list(types), list(operands), kept | own).results)
+
+
+def _is_empty(*values: ir.Value) -> bool:
+    return any(0 in shape_of(v) for v in values)
+
+
+def _is_of_pixels(call: _Call) -> bool:
+    """Returns whether images and weights have one pixel."""
+    return not any(call.window.padding) and shape_of(call.image)[2:] == shape_of(call.weight)[2:] == (1, 1)
+
+
+def _columns(weight: ir.Value) -> ir.Value:
+    """Emits a weight as the right operand of a product: a column for each feature."""
+    return transposed(collapse(weight, [[0], [1, 2, 3]]), [1, 0])
+
+
+def _product(call: _Call, left: ir.Value, right: ir.Value, bias: ir.Value | None) -> ir.Value:
+    """Emits the library's matrix product, to which it adds a bias."""
+    type_ = tensor_type([shape_of(left)[0], shape_of(right)[1]], ir.RankedTensorType(call.op.results[0].type).element_type)
+    name, args = ("mm", [left, right]) if bias is None else ("addmm", [bias, left, right])
+    return extern_call(f"aten.{name}.default", args, {}, [(type_, row_major(sizes_of(type_)))]).results[0]
+
+
+def _of_patches(call: _Call, bias: ir.Value | None) -> ir.Value:
+    """Emits a matrix product whose rows are the patches: the kernel that produces the image writes them, and cuBLAS adds the bias.
+
+    Patches are laid out as the image is: channel by channel where there are few channels, else channels last.
+    """
+    n, c, *size = shape_of(call.image)
+    features, _, kh, kw = shape_of(call.weight)
+    h, w = sizes_of(call.op.results[0].type)[2:]
+    few = below(c, FEW)
+    inside = [n, c, h * kh, w * kw]
+    whole = call.image if inside[2:] == size else sliced(call.image, [0] * 4, inside, [1] * 4)
+    patches = transposed(
+        expand(whole, [n, c, h, kh, w, kw], [[0], [1], [2, 3], [4, 5]]), [0, 2, 4, *([1, 3, 5] if few else [3, 5, 1])]
+    )
+    kernels = _columns(call.weight if few else transposed(call.weight, [0, 2, 3, 1]))
+    rows = _product(call, collapse(patches, [[0, 1, 2], [3, 4, 5]]), kernels, bias)
+    return transposed(expand(rows, [n, h, w, features], [[0, 1, 2], [3]]), [0, 3, 1, 2])
+
+
+def _added(out: ir.Value, bias: ir.Value) -> ir.Value:
+    """Emits the sum of a convolution and a bias."""
+    type_ = ir.RankedTensorType(out.type)
+    dims = [ir.AffineDimExpr.get(d) for d in range(type_.rank)]
+    op = generic(type_, [out, bias, empty(type_)], [dims, dims[1:2], dims], type_.rank, [False] * type_.rank)
+    return with_body(op, lambda x, b, _: arith.addf(x, b))
+
+
+def _sum_of_channels(grad: ir.Value, type_: ir.Type) -> ir.Value:
+    """Emits the sum of each channel, in f32 at least."""
+    rank, of = len(shape_of(grad)), ir.RankedTensorType(type_)
+    half = element_type(grad) in HALVES
+    dims = [ir.AffineDimExpr.get(d) for d in range(rank)]
+    single = tensor_type(sizes_of(of), ir.F32Type.get()) if half else of
+    op = generic(single, [grad, filled(single, 0.0)], [dims, dims[1:2]], rank, [d != 1 for d in range(rank)])
+    total = with_body(op, lambda x, s: arith.addf(s, wide(x) if half else x))
+    return spread(total, of, make=lambda x: arith.truncf(of.element_type, x)) if half else total
