@@ -10,64 +10,32 @@ that there are as few stages as possible.
 
 import operator
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, fx
+from torch import fx
 
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 
-from ..calls.interface import unboxed
 from ..fx import support
 from ..fx.effects import WITH_EFFECTS
 from ..fx.locations import where
 from ..fx.sizes import is_sized
+from ..fx.unbacked import makes_sizes, sizes_made
 from ..importing.outside import why_outside, why_value
 from . import stages
+from .parts import Conforming, GraphPart, Outside, Parts, run_eagerly
 from .sized import SizedProgram
 
 aten = torch.ops.aten
 
 Run = Callable[..., Any]
 
-
-@dataclass(frozen=True)
-class Outside:
-    """A call that runs eagerly between compiled parts.
-
-    callee  the overload or higher-order op
-    why     the reason that no program can hold it
-    where   its source line
-    """
-
-    callee: str
-    why: str
-    where: str
-
-
-@dataclass(frozen=True)
-class GraphPart:
-    """Consecutive nodes that are all compiled or all run eagerly.
-
-    gm       its nodes as a graph: placeholders are `inputs`, results are `outputs`
-    inputs   nodes of the whole graph
-    outputs  nodes of the whole graph that later parts or the caller read
-    outside  the calls that no program can hold; none in a compiled part
-    eager    it is run as FX
-    """
-
-    gm: fx.GraphModule
-    inputs: tuple[fx.Node, ...]
-    outputs: tuple[fx.Node, ...]
-    outside: tuple[Outside, ...]
-    eager: bool
-
-
-Listener = Callable[["stages.Built | SizedProgram | tuple[Outside, ...]"], None]
-"""Called with each part in order: the built program, the one for all sizes, or the calls that run eagerly."""
+Listener = Callable[["stages.Built | SizedProgram | tuple[Outside, ...] | None"], None]
+"""Called with each part in order: the built program, the one for all sizes, or the calls that run eagerly. None: what came before
+is compiled anew."""
 
 
 def compile_graph(
@@ -86,13 +54,37 @@ def compile_graph(
 
     frozen  the arguments whose elements do not change in place
     """
+    compile_whole = partial(_compile, gm, example_inputs, options, target, listener, watch, frozen)
+    made = False
+    try:
+        with sizes_made(gm.graph) as made:
+            return compile_whole(made)
+    except Exception:  # whatever unknown sizes meet, calls that run eagerly do not
+        if not made or (options is not None and options.strict):
+            raise
+    if listener is not None:
+        listener(None)
+    return compile_whole(False)
+
+
+def _compile(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    options: Options | None,
+    target: str | None,
+    listener: Listener | None,
+    watch: stages.Watch | None,
+    frozen: Collection[int],
+    made: bool,
+) -> Run:
+    """Compiles a graph (see compile_graph). made: the sizes that its calls make are known, so that parts may have them."""
     compile_one = partial(stages.compile_graph, options=options, target=target, listener=listener, watch=watch)
     parts = split(gm)
     if parts is None:
         return compile_one(gm, example_inputs, frozen=frozen)
     if options is not None and options.strict:
         _refuse(parts)
-    if is_sized(gm.graph):
+    if is_sized(gm.graph) and not made:
         call = next((call for part in parts for call in part.outside), None)
         raise CompileError(
             f"{call.callee if call else 'a part'} runs eagerly: {call.why if call else 'it only moves tensors'}",
@@ -104,11 +96,11 @@ def compile_graph(
     for part in parts:
         if not part.eager:
             compiled = compile_one(part.gm, frozen=[i for i, n in enumerate(part.inputs) if n in unchanging])
-            runs.append(_Conforming(compiled, part.inputs))
+            runs.append(Conforming(compiled, part.inputs))
             continue
         if listener is not None and part.outside:
             listener(part.outside)
-        runs.append(partial(_run_eagerly, part.gm))
+        runs.append(partial(run_eagerly, part.gm))
     return Parts(gm, parts, runs)
 
 
@@ -125,6 +117,9 @@ def _refuse(parts: Sequence[GraphPart]) -> None:
 def split(gm: fx.GraphModule) -> list[GraphPart] | None:
     """Returns the parts of a graph in order; None where one program holds all of it."""
     reasons = {node: why for node in gm.graph.nodes if (why := why_outside(node, gm)) is not None}
+    reasons |= {
+        node: "a size that depends on tensors' values" for node in gm.graph.nodes if makes_sizes(node) and node not in reasons
+    }
     odd = any(why_value(node.meta.get("val")) is not None for node in gm.graph.nodes if node.op == "placeholder")
     if not reasons and not odd:
         return None
@@ -201,78 +196,3 @@ def _part(gm: fx.GraphModule, nodes: Sequence[fx.Node], kept: Sequence[fx.Node],
     outside = tuple(Outside(str(n.target), reasons[n], where(n)) for n in nodes if n in reasons)
     eager = bool(outside) or all(n.op == "get_attr" or n.target is operator.getitem or _is_free(n) for n in nodes)
     return GraphPart(fx.GraphModule(gm, graph), inputs, tuple(kept), outside, eager)
-
-
-class Parts:
-    """Calls the parts of a graph in order. Each value is kept until the last part that reads it."""
-
-    def __init__(self, gm: fx.GraphModule, parts: Sequence[GraphPart], runs: Sequence[Run]) -> None:
-        self._boxed_call = True
-        arguments = [n for n in gm.graph.nodes if n.op == "placeholder"]
-        slots = {n: i for i, n in enumerate(arguments)}
-        for part in parts:
-            for n in part.outputs:
-                slots.setdefault(n, len(slots))
-        (returned,) = gm.graph.output_node().args
-        self._returned = [(slots.get(o), _constant(o)) for o in returned]  # type: ignore[union-attr]
-        self._size, self._steps = len(slots), []
-        needed = {slot for slot, _ in self._returned}
-        for part, run in reversed(list(zip(parts, runs, strict=True))):
-            inputs = [slots[n] for n in part.inputs]
-            done = [slot for slot in inputs if slot not in needed]
-            needed.update(inputs)
-            self._steps.append((run, inputs, [slots[n] for n in part.outputs], done))
-        self._steps.reverse()
-
-    def __call__(self, *args: Any) -> tuple[Any, ...]:
-        """Runs the parts in order. args: the graph's arguments, or one list of them, which is emptied."""
-        given = unboxed(args)
-        values: list[Any] = [*given, *[None] * (self._size - len(given))]
-        del given, args
-        for run, inputs, outputs, done in self._steps:
-            taken = [values[i] for i in inputs]
-            for i in done:
-                values[i] = None
-            for i, result in zip(outputs, run(taken), strict=True):
-                values[i] = result
-        return tuple([constant if slot is None else values[slot] for slot, constant in self._returned])
-
-
-def _constant(output: Any) -> Any:
-    return None if isinstance(output, fx.Node) else output
-
-
-def _run_eagerly(gm: fx.GraphModule, values: list[Any]) -> Sequence[Any]:
-    """Runs a graph as FX, on the values of one list."""
-    with torch.no_grad():
-        results: Sequence[Any] = gm.forward(*values)
-    return results
-
-
-class _Conforming:
-    """A compiled part. Arguments computed eagerly are copied to the layout that it was compiled for, as an op's meta function may
-    report another layout than its kernel produces."""
-
-    def __init__(self, run: Run, inputs: Sequence[fx.Node]) -> None:
-        self._run = run
-        self._made = [(i, n.meta["val"].stride()) for i, n in enumerate(inputs) if n.op != "placeholder" and _is_tensor(n)]
-
-    def __call__(self, values: list[Any]) -> Sequence[Any]:
-        for i, strides in self._made:
-            value = values[i]
-            if not _has_layout(value, strides):
-                with torch.no_grad():
-                    values[i] = torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device).copy_(value)
-        results: Sequence[Any] = self._run(values)
-        return results
-
-
-def _is_tensor(node: fx.Node) -> bool:
-    return isinstance(node.meta.get("val"), Tensor)
-
-
-def _has_layout(value: Tensor, strides: Sequence[int]) -> bool:
-    if value.is_conj() or value.is_neg():
-        return False
-    given = value.stride()
-    return given == strides or all(n < 2 or a == b for n, a, b in zip(value.shape, given, strides, strict=True))

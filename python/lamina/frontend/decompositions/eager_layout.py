@@ -8,17 +8,16 @@ from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from typing import Any
 
+import sympy
 import torch
 import torch.utils._pytree as pytree
 from torch import Tensor
 from torch._dispatch.python import no_python_dispatcher
 from torch._prims_common import is_contiguous_or_false, suggest_memory_format
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
-
-from lamina.core.sizes import where_elements
+from torch.utils._sympy import functions
 
 from ..fx.aliases import is_dense, storage
-from ..fx.sizes import exact, exact_sizes
 from .undecided import guess, surely
 
 aten = torch.ops.aten
@@ -129,12 +128,21 @@ def _with_gaps(value: Tensor, like: Tensor, order: Sequence[int]) -> Tensor:
 def has_strides(value: Tensor, like: Tensor) -> bool:
     """Returns whether the strides that matter are equal: those of dimensions with more than one element. True for empty tensors."""
     pairs = zip(value.shape, value.stride(), like.stride(), strict=True)
-    return surely(value.numel() == 0) or all(surely(n == 1) or _same_stride(a, b, value.shape) for n, a, b in pairs)
+    return surely(value.numel() == 0) or all(surely(n == 1) or _same_stride(a, b) for n, a, b in pairs)
 
 
-def _same_stride(a: Any, b: Any, shape: Sequence[Any]) -> bool:
-    """Returns whether strides are equal where a tensor of this shape has elements."""
-    return surely(a == b) or where_elements(exact(a), exact_sizes(shape)) == where_elements(exact(b), exact_sizes(shape))
+def _same_stride(a: Any, b: Any) -> bool:
+    """Returns whether strides are equal where their tensor has elements: torch counts sizes that may be 0 as max(1, size)."""
+    return surely(a == b) or _where_elements(a) == _where_elements(b)
+
+
+def _where_elements(stride: Any) -> Any:
+    if not isinstance(stride, torch.SymInt):
+        return sympy.Integer(stride)
+    return stride.node.expr.replace(
+        lambda e: isinstance(e, functions.Max | sympy.Max) and len(e.args) == 2 and 1 in e.args,
+        lambda e: next(size for size in e.args if size != 1),
+    )
 
 
 def _is_row_major(leaf: Any) -> bool:

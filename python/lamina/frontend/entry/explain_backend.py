@@ -110,7 +110,13 @@ class ExplainBackend:
             if len(parts) not in before and path.startswith(_FUSION):
                 before[len(parts)] = count(module)
 
-        run = compile_graph(gm, inputs, options=options, target=self.target, listener=parts.append, watch=watch)
+        def listen(part: Compiled | None) -> None:
+            if part is not None:
+                return parts.append(part)
+            parts.clear()
+            before.clear()
+
+        run = compile_graph(gm, inputs, options=options, target=self.target, listener=listen, watch=watch)
         whole = name + (" backward" if any(n.op == "placeholder" and n.name.startswith("tangents") for n in gm.graph.nodes) else "")
         for i, part in enumerate(parts):
             named = f"{whole}, part {i + 1} of {len(parts)}" if len(parts) > 1 else whole

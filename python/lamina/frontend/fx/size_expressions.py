@@ -157,6 +157,12 @@ _UNTOLD = 64
 """The typical value of a symbol whose size nobody tells."""
 
 
+def typical_number(expr: sympy.Expr, env: Any) -> int:
+    """Returns the typical value of an expression, also of symbols that the values of tensors decide."""
+    found = env.simplify(expr)
+    return int(found.xreplace({s: sympy.Integer(typical_value(s, env) or _UNTOLD) for s in found.free_symbols}))
+
+
 def tell_typical(symbol: sympy.Symbol, env: Any, size: int) -> None:
     """Notes a size as the typical value of a symbol that torch may not guard on, unless its user has told one
     (`mark_unbacked(hint_override=...)`). One of 0 or 1 says nothing of others."""

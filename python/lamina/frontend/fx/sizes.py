@@ -13,11 +13,11 @@ from torch import Tensor, fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from lamina.core.errors import CompileError
-from lamina.core.sizes import LEAST, SizeLike, typical
+from lamina.core.sizes import LEAST, SizeLike
 from lamina.core.sizes.facts import SizeFacts
 
-from .size_expressions import size_of, sizes_read, typical_value
-from .unbacked import asserts, symbol_sources
+from .size_expressions import size_of, sizes_read, typical_number, typical_value
+from .unbacked import asserts, numbers_of, symbol_sources
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -42,12 +42,12 @@ def exact_sizes(sizes: Sequence[Any]) -> tuple[SizeLike, ...]:
 
 def typical_size(size: "int | torch.SymInt") -> int:
     """Returns the value of a size of a fake tensor in the call that was traced, for choices that are only about speed."""
-    return typical(exact(size))
+    return int(size) if not isinstance(size, torch.SymInt) else typical_number(size.node.expr, size.node.shape_env)
 
 
 def is_open(value: Any) -> bool:
     """Returns whether a value is symbolic, or a tensor with a symbol among its sizes, strides or offset."""
-    return any(isinstance(n, SYMBOLIC) for n in _numbers(value))
+    return any(isinstance(n, SYMBOLIC) for n in numbers_of(value))
 
 
 def elements(value: Tensor) -> SizeLike:
@@ -67,7 +67,7 @@ def is_sized(graph: fx.Graph) -> bool:
     """Returns whether an argument of a graph has a symbolic size that each call decides, not one that the values of tensors do."""
     placeholders = graph.find_nodes(op="placeholder")
     values = [node.meta.get("val") for node in placeholders]
-    if any(map(_is_size, (n for value in values if isinstance(value, Tensor) for n in _numbers(value)))):
+    if any(map(_is_size, (n for value in values if isinstance(value, Tensor) for n in numbers_of(value)))):
         return True
     numbers = [node for node, value in zip(placeholders, values, strict=True) if _is_size(value)]
     return any(node.users for node in numbers) or (bool(numbers) and any(map(_names_size, graph.nodes)))
@@ -84,17 +84,10 @@ def _names_size(node: fx.Node) -> bool:
     return any(map(_is_size, found))
 
 
-def _numbers(value: Any) -> Sequence[Any]:
-    """Returns the sizes, strides and offset of a tensor, or what else was given."""
-    if not isinstance(value, Tensor):
-        return (value,)
-    return (*value.shape, *value.stride(), value.storage_offset()) if value.layout is torch.strided else value.shape
-
-
 def _symbolic(graph: fx.Graph) -> list[torch.SymInt]:
     """Returns the symbolic sizes of a graph's arguments."""
     values = [node.meta.get("val") for node in graph.find_nodes(op="placeholder")]
-    return [n for value in values for n in _numbers(value) if isinstance(n, torch.SymInt)]
+    return [n for value in values for n in numbers_of(value) if isinstance(n, torch.SymInt)]
 
 
 @contextmanager
@@ -159,7 +152,7 @@ def symbol_of(size: torch.SymInt) -> SizeFacts:
 
 def symbols_among(values: Sequence[Any]) -> list[SizeFacts]:
     """Returns what is known of the sizes among the values of a graph's arguments that are one symbol."""
-    sizes = [n for value in values for n in _numbers(value) if _is_size(n)]
+    sizes = [n for value in values for n in numbers_of(value) if _is_size(n)]
     found = [symbol_of(n) for n in sizes if n.node.shape_env.simplify(n.node.expr).is_Symbol]
     return list({symbol.name: symbol for symbol in found}.values())
 

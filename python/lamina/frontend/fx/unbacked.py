@@ -5,6 +5,7 @@ by `torch._check`.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -51,6 +52,37 @@ def symbol_sources(env: Any) -> Iterator[tuple[sympy.Symbol, Sequence[Any]]]:
     """Yields the symbols of arguments with the sources of Dynamo at which they are found."""
     yield from env.var_to_sources.items()
     yield from ((symbol, [source]) for symbol, source in _SOURCES.get(env, {}).items())
+
+
+def makes_sizes(node: fx.Node) -> bool:
+    """Returns whether a call's result has sizes that depend on the values of tensors."""
+    return bool(node.meta.get("unbacked_bindings"))
+
+
+@contextmanager
+def sizes_made(graph: fx.Graph) -> Iterator[bool]:
+    """Makes the sizes known that calls of a graph make, as they are once these have run. Yields whether there are any; forgets them
+    where its body raises."""
+    made: list[tuple[Any, sympy.Symbol]] = []
+    for node in filter(makes_sizes, graph.nodes):
+        for size in filter(lambda n: isinstance(n, torch.SymInt), numbers_of(node.meta.get("val"))):
+            env, expr = size.node.shape_env, size.node.expr
+            made += [(env, s) for s in expr.free_symbols if typical_value(s, env) is None and env.var_to_range[s].lower >= 0]
+    for env, symbol in made:
+        env.unbacked_inputs.add(symbol)
+    try:
+        yield bool(made)
+    except BaseException:
+        for env, symbol in made:
+            env.unbacked_inputs.discard(symbol)
+        raise
+
+
+def numbers_of(value: Any) -> Sequence[Any]:
+    """Returns the sizes, strides and offset of a tensor, or what else was given."""
+    if not isinstance(value, Tensor):
+        return (value,)
+    return (*value.shape, *value.stride(), value.storage_offset()) if value.layout is torch.strided else value.shape
 
 
 def line_of(demand: RuntimeAssert, env: Any) -> str:
