@@ -97,7 +97,7 @@ def test_sizes_for_people() -> None:
         ("(s0~8 + 1)//(2*s1~3)", "floor((s0 + 1) / (2*s1))"),
         ("s0~8%16 + min(s0~8, s1~3)", "-16*floor(s0 / 16) + s0 + min(s0, s1)"),
         ("s0~8%s1~3", "(s0 % s1)"),
-        ("-((-s0~8)//(-((-max(8192//s1~3, 1))//16)))", "ceil(s0 / ceil(max(floor(8192 / s1), 1) / 16))"),
+        ("-((-s0~8)//(-((-max(8192//s1~3, 1))//16)))", "ceil(s0 / ceil(max(1, floor(8192 / s1)) / 16))"),
     ):
         assert sorted(shown(parse(text)).split(" + ")) == sorted(wanted.split(" + "))
 
