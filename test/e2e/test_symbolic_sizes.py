@@ -83,6 +83,19 @@ def test_an_int_that_becomes_a_size_may_be_0_or_1(function: Callable[..., Tensor
     assert len(compilations) <= 3  # Dynamo itself compiles most of them apart for 0 and 1
 
 
+@pytest.mark.filterwarnings("error")
+def test_an_int_divides_a_size_that_is_rounded_to_its_multiple(compilations: list[int]) -> None:
+    def blocks(a: Tensor, n: int) -> tuple[Tensor, Tensor]:
+        whole = a[: a.shape[0] - a.shape[0] % n].view(-1, n, a.shape[1])
+        return whole.sum(1), F.pad(a, (0, 0, 0, -a.shape[0] % n)).view(-1, n, a.shape[1]).sum(1)
+
+    compiled = dynamic(blocks)
+    for rows, n in ((12, 4), (15, 3), (31, 5), (17, 7)):
+        a = x(rows, 11)
+        same(compiled(a, n), blocks(a, n))
+    assert len(compilations) <= 2  # torch asks whether there is a rest
+
+
 def test_plans_of_sizes_are_bounded(compilations: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Of more than BOUND sizes the plan used longest ago is dropped, and made anew where it is needed."""
     made: list[tuple[SizedProgram, tuple[int, ...]]] = []

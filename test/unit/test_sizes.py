@@ -259,6 +259,9 @@ def test_data_that_are_no_sizes(data: Any) -> None:
 
 def test_what_is_rounded_up_is_a_multiple() -> None:
     s = parse("s0~12")
+    k = parse("k~4")
+    assert at_most(0, s % k) and below(s % k, k) and (s - s % k) % k == 0 and (s + -s % k) % k == 0 and at_most(s, s + -s % k)
+    assert (s - s % k) // k == s // k and [evaluate(s % k, {"s0": n, "k": 5}) for n in (2, 5, 9)] == [2, 0, 4]
     for padded, by in ((s + -s % 128, 128), (s + (7 - s % 7) % 7, 7), (s - s % 16, 16)):
         assert padded % by == 0 and by * (padded // by) == padded
         assert [evaluate(padded, {"s0": n}) % by for n in (2, 13, 127, 4097)] == [0] * 4

@@ -84,8 +84,22 @@ def _lower(size: Any) -> Iterator[Any]:
             if not isinstance(f, Opaque) or any(_range(g)[0] < 0 for g in others):
                 continue
             rest = of(((others, 1),)) if others else 1
+            symbol = one_symbol(f.right)
+            if f.op == "//" and symbol is not None and symbol in others:  # n // s * s is from n - s + 1 to n
+                at = others.index(symbol)
+                left = (*others[:at], *others[at + 1 :])
+                bound = f.left - (f.right - 1 if k > 0 else 0)
+                yield size - of(((factors, k),)) + (of(((left, k),)) if left else k) * bound
             for by, bound in _bounding(f, from_below=k > 0):
                 yield size * by + k * rest * (bound - of((((f,), 1),)) * by)
+
+
+def one_symbol(size: Any) -> SizeSymbol | None:
+    """Returns the symbol that a size is; None for others."""
+    terms: Terms = () if isinstance(size, int) else size.terms
+    factors = [f for product, _ in terms for f in product]
+    f = factors[0] if len(terms) == len(factors) == 1 and terms[0][1] == 1 else None
+    return f if isinstance(f, SizeSymbol) else None
 
 
 def _bounding(f: Opaque, *, from_below: bool) -> Iterator[tuple[int, Any]]:

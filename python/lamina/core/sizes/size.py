@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from .factors import LEAST, Factor, Opaque, SizeSymbol, Terms, Undecided, positive, product
+from .factors import LEAST, Factor, Opaque, SizeSymbol, Terms, Undecided, one_symbol, positive, product
 
 if TYPE_CHECKING:
     _Number = int  # a Size takes part in arithmetic like an int, and most code does not care which it is
@@ -252,8 +252,8 @@ def _divmod(whole: "SizeLike", by: "SizeLike") -> "tuple[SizeLike, SizeLike]":
     if rest == 0 or (at_most(0, rest) and below(rest, by)):
         return quotient, rest
     part = factor_of(_opaque_quotient(rest, by))
-    # what is rounded up to a multiple of a number is that number times a quotient: s + -s % 8 == -8 * (-s // 8)
-    return quotient + part, rest - part * by if isinstance(by, int) else factor_of(Opaque("%", rest, by))
+    # what is rounded up to a multiple of a size is that size times a quotient: s + -s % 8 == -8 * (-s // 8)
+    return quotient + part, rest - part * by if isinstance(by, int) or one_symbol(by) else factor_of(Opaque("%", rest, by))
 
 
 def _opaque_quotient(whole: "SizeLike", by: "SizeLike") -> Opaque:
