@@ -21,17 +21,16 @@ from lamina.core.program import ITEM_BYTES, Arg, Call, Launch, Program, Ref
 from lamina.frontend.calls.interface import with_outputs
 from lamina.frontend.compiling import stages
 from lamina.frontend.decompositions.table import table
-from lamina.frontend.fx.dtypes import CODES
 from lamina.frontend.rewrites.normalize import normalize
 from lamina.passes.infra.pipeline import run
 from lamina.passes.plan.program import program_from
+from lamina.runtime.dtypes import DTYPES
 from lamina.targets.levels import pipeline
 from lamina.targets.triton.printing.printed import Printed
 
 TARGET = "nvvm:sm_90a"
 FLOAT8 = {"f8E4M3FN": torch.float8_e4m3fn, "f8E5M2": torch.float8_e5m2}  # whose bits memory has
 STORED = {"f16": torch.float16, "bf16": torch.bfloat16}
-DTYPES = {code: dtype for dtype, code in CODES.items()}
 
 
 def tiled(

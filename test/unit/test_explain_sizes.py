@@ -99,7 +99,7 @@ def test_sizes_for_people() -> None:
         ("s0~8%s1~3", "-floor(s0 / s1)*s1 + s0"),
         ("s0~8%(s1~3*s2~4)", "(s0 % (s1*s2))"),
         ("4*((s0~8)/(4)) + 2", "s0 + 2"),
-        ("-((-s0~8)//(-((-max(8192//s1~3, 1))//16)))", "ceil(s0 / ceil(max(floor(8192 / s1), 1) / 16))"),
+        ("-((-s0~8)//(-((-max(8192//s1~3, 1))//16)))", "ceil(s0 / ceil(max(1, floor(8192 / s1)) / 16))"),
     ):
         assert sorted(shown(parse(text)).split(" + ")) == sorted(wanted.split(" + "))
 

@@ -28,11 +28,6 @@ def feeding(ops: Sequence[ir.Operation]) -> tuple[ir.Operation, ...]:
     return tuple(sorted(found, key=lambda op: place[op]))
 
 
-def names_of(before: Sequence[ir.Operation]) -> tuple[str, ...]:
-    """Returns the names of the groups of a prologue."""
-    return tuple(ir.StringAttr(op.attributes["sym_name"]).value for op in before if op.name == "graph.group")
-
-
 def read_before(before: Sequence[ir.Operation]) -> list[ir.Value]:
     """Returns the values that a prologue reads."""
     made = {r for op in before for r in op.results}

@@ -9,7 +9,8 @@ from torch.profiler import ProfilerActivity, profile
 
 from lamina.core.program import Program
 from lamina.core.program_needs import fixed
-from lamina.tune.problems.inputs import DTYPES, random_tensors
+from lamina.runtime.dtypes import DTYPES
+from lamina.tune.problems.inputs import random_tensors
 
 
 def step_seconds(run: Callable[..., Any], program: Program, *, repeat: int = 10) -> list[float]:

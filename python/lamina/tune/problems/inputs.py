@@ -5,12 +5,8 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-DTYPES = {
-    "bool": torch.bool, "u8": torch.uint8, "i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64,
-    "u64": torch.uint64, "f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64,
-    "c64": torch.complex64, "c128": torch.complex128, "f8e4m3fn": torch.float8_e4m3fn, "f8e5m2": torch.float8_e5m2,
-}  # fmt: skip
-"""By their names in programs."""
+from lamina.runtime.dtypes import DTYPES
+
 _RANGES = {torch.bool: (0, 2), torch.int8: (-127, 128)}
 
 Memory = tuple[torch.dtype, Sequence[int], Sequence[int]]
