@@ -96,8 +96,10 @@ def test_sizes_for_people() -> None:
         ("-2*((-s0~8)//(5))*s1~3", "2*ceil(s0 / 5)*s1"),
         ("(s0~8 + 1)//(2*s1~3)", "floor((s0 + 1) / (2*s1))"),
         ("s0~8%16 + min(s0~8, s1~3)", "-16*floor(s0 / 16) + s0 + min(s0, s1)"),
-        ("s0~8%s1~3", "(s0 % s1)"),
-        ("-((-s0~8)//(-((-max(8192//s1~3, 1))//16)))", "ceil(s0 / ceil(max(floor(8192 / s1), 1) / 16))"),
+        ("s0~8%s1~3", "-floor(s0 / s1)*s1 + s0"),
+        ("s0~8%(s1~3*s2~4)", "(s0 % (s1*s2))"),
+        ("4*((s0~8)/(4)) + 2", "s0 + 2"),
+        ("-((-s0~8)//(-((-max(8192//s1~3, 1))//16)))", "ceil(s0 / ceil(max(1, floor(8192 / s1)) / 16))"),
     ):
         assert sorted(shown(parse(text)).split(" + ")) == sorted(wanted.split(" + "))
 

@@ -23,7 +23,7 @@ from ..fx import support
 from ..fx.effects import WITH_EFFECTS
 from ..fx.locations import where
 from ..fx.sizes import is_sized
-from ..fx.unbacked import makes_sizes, sizes_made
+from ..fx.unbacked import sizes_made
 from ..importing.outside import why_outside, why_value
 from . import stages
 from .parts import Conforming, GraphPart, Outside, Parts, run_eagerly
@@ -55,7 +55,7 @@ def compile_graph(
     frozen  the arguments whose elements do not change in place
     """
     compile_whole = partial(_compile, gm, example_inputs, options, target, listener, watch, frozen)
-    made = False
+    made: Sequence[fx.Node] = ()
     try:
         with sizes_made(gm.graph) as made:
             return compile_whole(made)
@@ -64,7 +64,7 @@ def compile_graph(
             raise
     if listener is not None:
         listener(None)
-    return compile_whole(False)
+    return compile_whole(())
 
 
 def _compile(
@@ -75,16 +75,16 @@ def _compile(
     listener: Listener | None,
     watch: stages.Watch | None,
     frozen: Collection[int],
-    made: bool,
+    makers: Collection[fx.Node],
 ) -> Run:
-    """Compiles a graph (see compile_graph). made: the sizes that its calls make are known, so that parts may have them."""
+    """Compiles a graph (see compile_graph). makers: calls that make sizes, which later parts may have."""
     compile_one = partial(stages.compile_graph, options=options, target=target, listener=listener, watch=watch)
-    parts = split(gm)
+    parts = split(gm, makers)
     if parts is None:
         return compile_one(gm, example_inputs, frozen=frozen)
     if options is not None and options.strict:
         _refuse(parts)
-    if is_sized(gm.graph) and not made:
+    if is_sized(gm.graph) and not makers:
         call = next((call for part in parts for call in part.outside), None)
         raise CompileError(
             f"{call.callee if call else 'a part'} runs eagerly: {call.why if call else 'it only moves tensors'}",
@@ -114,12 +114,11 @@ def _refuse(parts: Sequence[GraphPart]) -> None:
             )
 
 
-def split(gm: fx.GraphModule) -> list[GraphPart] | None:
-    """Returns the parts of a graph in order; None where one program holds all of it."""
+def split(gm: fx.GraphModule, makers: Collection[fx.Node] = ()) -> list[GraphPart] | None:
+    """Returns the parts of a graph in order; None where one program holds all of it. makers: calls that run eagerly, as they make
+    sizes."""
     reasons = {node: why for node in gm.graph.nodes if (why := why_outside(node, gm)) is not None}
-    reasons |= {
-        node: "a size that depends on tensors' values" for node in gm.graph.nodes if makes_sizes(node) and node not in reasons
-    }
+    reasons |= dict.fromkeys(makers, "a size that depends on tensors' values")
     odd = any(why_value(node.meta.get("val")) is not None for node in gm.graph.nodes if node.op == "placeholder")
     if not reasons and not odd:
         return None

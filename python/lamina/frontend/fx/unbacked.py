@@ -54,24 +54,35 @@ def symbol_sources(env: Any) -> Iterator[tuple[sympy.Symbol, Sequence[Any]]]:
     yield from ((symbol, [source]) for symbol, source in _SOURCES.get(env, {}).items())
 
 
-def makes_sizes(node: fx.Node) -> bool:
-    """Returns whether a call's result has sizes that depend on the values of tensors."""
-    return bool(node.meta.get("unbacked_bindings"))
+def makers(graph: fx.Graph) -> list[fx.Node]:
+    """Returns the calls whose results have sizes that neither an argument brings nor an earlier call has made."""
+    known: set[sympy.Symbol] = set()
+    found = []
+    for node in graph.nodes:
+        if new := _symbols(node) - known if node.op == "placeholder" or node.meta.get("unbacked_bindings") else set():
+            known |= new
+            found += [node] if node.op != "placeholder" else []
+    return found
+
+
+def _symbols(node: fx.Node) -> set[sympy.Symbol]:
+    sizes = (n for n in numbers_of(node.meta.get("val")) if isinstance(n, torch.SymInt))
+    return {symbol for n in sizes for symbol in n.node.expr.free_symbols}
 
 
 @contextmanager
-def sizes_made(graph: fx.Graph) -> Iterator[bool]:
-    """Makes the sizes known that calls of a graph make, as they are once these have run. Yields whether there are any; forgets them
-    where its body raises."""
+def sizes_made(graph: fx.Graph) -> Iterator[list[fx.Node]]:
+    """Makes the sizes known that calls of a graph make, as they are once these have run. Yields the calls; forgets the sizes where
+    its body raises."""
+    calls = makers(graph)
     made: list[tuple[Any, sympy.Symbol]] = []
-    for node in filter(makes_sizes, graph.nodes):
-        for size in filter(lambda n: isinstance(n, torch.SymInt), numbers_of(node.meta.get("val"))):
-            env, expr = size.node.shape_env, size.node.expr
-            made += [(env, s) for s in expr.free_symbols if typical_value(s, env) is None and env.var_to_range[s].lower >= 0]
+    for size in (n for node in calls for n in numbers_of(node.meta.get("val")) if isinstance(n, torch.SymInt)):
+        env, expr = size.node.shape_env, size.node.expr
+        made += [(env, s) for s in expr.free_symbols if typical_value(s, env) is None and env.var_to_range[s].lower >= 0]
     for env, symbol in made:
         env.unbacked_inputs.add(symbol)
     try:
-        yield bool(made)
+        yield calls
     except BaseException:
         for env, symbol in made:
             env.unbacked_inputs.discard(symbol)
