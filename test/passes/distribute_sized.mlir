@@ -4,7 +4,7 @@
 // RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-distribute,lamina-gpu-to-nvvm)' | FileCheck %s --check-prefix=NVVM
 
 // CHECK: gpu.func @logs(%arg0: memref<f32>, %arg1: memref<f32>, %[[SIZES:.*]]: memref<2xi32>) kernel
-// CHECK-SAME: gpu.grid = "-((((-s0~800)//(32)))//(4))", known_block_size = array<i32: 128, 1, 1>
+// CHECK-SAME: gpu.grid = "-((-s0~800)//(128))", known_block_size = array<i32: 128, 1, 1>
 // CHECK: %[[LOADED:.*]] = memref.load %[[SIZES]][%c1]
 // CHECK: %[[PROGRAMS:.*]] = arith.index_cast %[[LOADED]] : i32 to index
 // CHECK: %[[THERE:.*]] = arith.cmpi ult, %{{.*}}, %[[PROGRAMS]] : index

@@ -17,7 +17,7 @@ func.func @main(%x: tensor<?xf32> {graph.sizes = ["s0~8"]}, %shape: tensor<2xind
 
 // Whether 6 rows of s0 can be 4 rows depends on the call.
 func.func @main(%x: tensor<6x?xf32> {graph.sizes = [6, "s0~8"]}) -> tensor<4x?xf32> {
-  // expected-error @+1 {{a view of [6, s0~8] as [4, ((6*s0~8)//(4))] depends on the call}}
+  // expected-error @+1 {{a view of [6, s0~8] as [4, ((3*s0~8)//(2))] depends on the call}}
   %0 = call @view(%x) : (tensor<6x?xf32>) -> tensor<4x?xf32>
   return %0 : tensor<4x?xf32>
 }
