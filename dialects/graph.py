@@ -62,7 +62,7 @@ class ExternOp(Op):
             strings such as "torch.float32"
     kwargs  the same, by name
     strides of every result in elements, an array of dense i64 arrays
-    needs   strides that every operand must have, where the routine relies on them
+    needs   strides that every operand must have, where the routine relies on them; `none` for one that may have any
     prefers strides that the first operands had best have
     tf32    an f32 product may round its factors to tf32
     in_place  the routine can write into given memory, in the strides that are declared

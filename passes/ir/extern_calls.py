@@ -22,6 +22,11 @@ def declared_strides(result: ir.Value) -> tuple[int, ...]:
     return read_sizes(declared[ir.OpResult(result).result_number])
 
 
+def needed_strides(op: ir.Operation) -> list[tuple[SizeLike, ...] | None]:
+    """Returns the strides that a call needs each of its operands to have, None for one that may have any; empty where all may."""
+    return [None if isinstance(s, ir.TypeAttr) else read_sizes(s) for s in op.attributes["needs"]] if "needs" in op.attributes else []
+
+
 def memory_strides(value: ir.Value) -> tuple[int, ...]:
     """Returns the strides of a value in memory, in elements: those in `graph.strides` of an argument, those that a call declares,
     else row-major ones."""

@@ -19,7 +19,8 @@ from lamina.dialects.graph import CALLS
 from lamina.kernels.library import CONVOLUTIONS, PRODUCTS, READS_ROWS
 
 from ..families.conv.calls import channels_last
-from ..ir.affine import in_order, order_of
+from ..ir.affine import in_order, order_of, row_major
+from ..ir.extern_calls import needed_strides
 from ..ir.reading import Generic, bytes_of, reduced_loops, shape_of
 from ..ir.sizes import SIZE, read_sizes
 from ..ir.views import is_view, layout_through, source_strides, view_layout
@@ -89,8 +90,8 @@ def _images(op: ir.Operation) -> list[ir.Value]:
 
 
 def _library_wishes(op: ir.Operation) -> list[tuple[ir.Value, Strides]]:
-    if "needs" in op.attributes:
-        needs = [(v, read_sizes(s)) for v, s in zip(op.operands, ir.ArrayAttr(op.attributes["needs"]), strict=True)]
+    needs = [(v, s) for v, s in zip(op.operands, needed_strides(op), strict=False) if s is not None]
+    if len(needs) == len(op.operands):
         return [(v, strides) for v, strides in needs if Layout.of(shape_of(v), strides).is_injective]
     if images := _images(op):
         return [(image, channels_last(shape_of(image))) for image in images]
@@ -99,7 +100,8 @@ def _library_wishes(op: ir.Operation) -> list[tuple[ir.Value, Strides]]:
         return [(v, read_sizes(s)) for v, s in zip(op.operands, wishes, strict=False)]
     if ir.StringAttr(op.attributes["callee"]).value not in READS_ROWS:
         return []
-    return [(v, Layout.row_major(shape_of(v)).strides) for v in map(_with_rows, op.operands)]
+    given = dict(needs)
+    return [(v, given[v]) if v in given else (base, row_major(shape_of(base))) for v in op.operands for base in [_with_rows(v)]]
 
 
 def _views(value: ir.Value) -> list[ir.Operation]:

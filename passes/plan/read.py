@@ -17,6 +17,7 @@ from ..families.choice import CHOICE
 from ..families.conv.calls import channels_last
 from ..families.gemm.contractions import product_on
 from ..families.surroundings import strides_of
+from ..ir.extern_calls import needed_strides
 from ..ir.locations import where
 from ..ir.reading import Untraceable, shape_of
 from ..ir.sizes import SIZE, read_sizes
@@ -197,11 +198,9 @@ class _Reader:
             self._root("owned" if layouts is None else "arena", result, layout, attributes)
             for result, layout, attributes in zip(op.results, layouts or declared, dtypes, strict=True)
         ]
-        ins = [self._place(value, op) for value in op.operands]
-        if "needs" in op.attributes:
-            ins = [self._with_strides(v, read_sizes(s), op) for v, s in zip(op.operands, op.attributes["needs"], strict=True)]
-        if callee in READS_ROWS:
-            ins = [self._with_rows(value, op) for value in op.operands]
+        free = self._with_rows if callee in READS_ROWS else self._place
+        needs = needed_strides(op) or [None] * len(op.operands)
+        ins = [free(v, op) if s is None else self._with_strides(v, s, op) for v, s in zip(op.operands, needs, strict=True)]
         if layouts is None and may_alias(callee):
             for root in outs:
                 root.keeps = [place.root for place in ins]

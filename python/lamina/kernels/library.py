@@ -83,4 +83,10 @@ def may_alias(callee: str) -> bool:
     forbids it), so these are ATen's own views, and its ops that write in place."""
     namespace, _, rest = callee.partition(".")
     base = rest.partition(".")[0]
-    return (namespace == "aten" and (base in _VIEWS or base.endswith("_"))) or (namespace == "prims" and base in _PRIM_VIEWS)
+    is_view = (namespace == "aten" and base in _VIEWS) or (namespace == "prims" and base in _PRIM_VIEWS)
+    return is_view or writes_first(callee)
+
+
+def writes_first(callee: str) -> bool:
+    """Tells whether `callee` is an op of ATen's that writes to its first argument and returns it, such as index_put_."""
+    return callee.startswith("aten.") and callee.split(".")[1].endswith("_")

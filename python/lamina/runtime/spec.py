@@ -10,6 +10,7 @@ from typing import Any
 from lamina.core.errors import CompileError
 from lamina.core.program import Arg, Call, Launch, Program, Ref
 from lamina.core.sizes import is_symbolic
+from lamina.kernels.library import writes_first
 
 from .dispatcher import dispatcher_call
 from .library import library_call
@@ -50,13 +51,8 @@ def spec_of(
 
 def _updated(program: Program) -> set[int]:
     """Returns the inputs that calls write to."""
-    written: list[Ref] = []
-    for step in program.steps:
-        if isinstance(step, Call):
-            arguments = zip(overload(step.callee, step.where)._schema.arguments, step.args, strict=False)
-            named = [a for of, a in arguments if of.alias_info is not None and of.alias_info.is_write]
-            written += [a for a in named if isinstance(a, Ref)]
-    buffers = [program.buffers[ref.buffer] for ref in written]
+    written = [step.args[0] for step in program.steps if isinstance(step, Call) and writes_first(step.callee)]
+    buffers = [program.buffers[ref.buffer] for ref in written if isinstance(ref, Ref)]
     return {buffer.index for buffer in buffers if buffer.kind == "input"}
 
 

@@ -98,7 +98,11 @@ class _Call:
             wanted.append(None if trained is None else (trained.type, rows))
         sums = with_one(sums) if kernel.column else sums
         operands = VendorOperands(of.causal, self._mask(), sums, out, seeds, (queries, keys), trained is not None)
-        made = iter(self._call([*given, *kernel.gradient_arguments(operands)], kernel.named(operands), wanted))
+        results = self._call([*given, *kernel.gradient_arguments(operands)], kernel.named(operands), wanted)
+        if kernel.result_side_by_side:
+            call, needed = results[0].owner, sizes_attribute(in_order(shape_of(out), _SIDE_BY_SIDE))
+            call.attributes["needs"] = ir.ArrayAttr.get([needed if v == out else encoded(None) for v in call.operands])
+        made = iter(results)
         return {v: sliced(next(made), shape_of(v)) for v in found.results if v is not None}
 
     def _sums(self) -> Result:

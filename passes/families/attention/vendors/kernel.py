@@ -64,6 +64,7 @@ class VendorKernel:
     column         log-sum-exps have a last dimension of size 1
     heads_inside   the heads of log-sum-exps lie innermost
     side_by_side   the heads of a position lie side by side in results: of the forward pass, of gradients
+    result_side_by_side  gradients read the result as if the heads of a position lay side by side
     like_query     the result has the query's order of dimensions
     seeds          shapes of what stands for dropout's state
     keeps_dropout  calls with dropout and without a mask stay torch's: Lamina's gradients were not measured against the kernel's
@@ -79,6 +80,7 @@ class VendorKernel:
     column: ClassVar[bool] = False
     heads_inside: ClassVar[bool] = False
     side_by_side: ClassVar[tuple[bool, bool]] = (False, False)
+    result_side_by_side: ClassVar[bool] = False
     like_query: ClassVar[bool] = False
     seeds: ClassVar[Sequence[Sequence[int]]] = ((), ())
     keeps_dropout: ClassVar[bool] = False
