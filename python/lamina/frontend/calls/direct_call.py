@@ -62,12 +62,19 @@ class Watched:
         return self.compiled[0] if len(self.compiled) == 1 and self.compiled[0].metadata is not None else None
 
 
-def mutated_arguments() -> tuple[int, ...]:
+def mutated_arguments() -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Returns for each of the first outputs of the graph that AOTAutograd compiles the number of the argument whose new value it
-    is."""
+    is, and the numbers of the outputs in whose place AOTAutograd returns arguments or views of them."""
+    from torch._functorch._aot_autograd.schemas import OutputType
+
     context = torch._guards.TracingContext.try_get()
     metadata = context.fw_metadata if context is not None else None
-    return tuple(getattr(metadata, "mutated_inp_runtime_indices", ()))
+    mutated = tuple(getattr(metadata, "mutated_inp_runtime_indices", ()))
+    kinds, given = (
+        [info.output_type for info in getattr(metadata, "output_info", ())],
+        (OutputType.alias_of_input, OutputType.is_input),
+    )
+    return mutated, tuple(len(mutated) + i for i, kind in enumerate(kinds) if kind in given)
 
 
 def direct(watched: Watched, wrapped: Run, arguments: int) -> Run:

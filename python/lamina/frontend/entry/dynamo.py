@@ -98,7 +98,7 @@ def autograd(
 
     def without_gradients(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         given = {"frozen": _weights()} if options.freeze_weights else {}
-        updated = update_in_place(leave_room(graph), mutated_arguments())
+        updated = update_in_place(leave_room(graph), *mutated_arguments())
         return compile(updated, inputs, options=options, target=target, **given)
 
     def partition(joint: fx.GraphModule, *args: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:

@@ -4,7 +4,7 @@ AOTAutograd turns `cache.index_copy_(2, at, keys)` into the result of a function
 back after the call. Where nothing else reads the old value, the routine may write into the argument itself.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -31,16 +31,17 @@ _SAME = (aten.slice.Tensor, aten.expand.default, aten.alias.default, aten.clone.
 """Ops whose result has the elements of their operand where it has its sizes and strides."""
 
 
-def update_in_place(gm: fx.GraphModule, mutated: Sequence[int | None]) -> fx.GraphModule:
+def update_in_place(gm: fx.GraphModule, mutated: Sequence[int | None], unused: Collection[int] = ()) -> fx.GraphModule:
     """Replaces, in place, functional ops that make the new value of an argument by their in-place variants. Returns the graph.
 
     mutated  for each of the first outputs, the number of the argument whose new value it is; None for one that is no new value
+    unused   outputs in whose place the caller returns arguments, or views of them
     """
     arguments, (outputs,) = gm.graph.find_nodes(op="placeholder"), gm.graph.output_node().args
     changed = False
     for number, index in enumerate(mutated):
         if index is not None and index < len(arguments) and isinstance(outputs, list | tuple):
-            others = [output for other, output in enumerate(outputs) if other != number]
+            others = [output for other, output in enumerate(outputs) if other != number and other not in unused]
             changed |= _update(outputs[number], arguments[index], others)
     if changed:
         gm.recompile()
