@@ -138,6 +138,16 @@ GRAPHS: dict[str, Sized] = {
     "view_heads": Sized(lambda a: a.view(a.shape[0], a.shape[1], 4, 4).transpose(1, 2).contiguous(), rows),
     # what relative positions are shifted by: no factors serve both shapes
     "view_shifted": Sized(lambda a: (a * 2).view(a.shape[1], a.shape[0])[1:].cos(), lambda b, n: (x(n, n + 1),)),
+    # neighbors of each position: a pad's gradient cuts what was added; torch guards on there being two positions
+    "shifted_and_joined": Sized(
+        lambda a: (
+            torch.cat([F.pad(a[:, 1:], [0, 0, 0, 1]), a, F.pad(a[:, :-1], [0, 0, 1, 0])], 2)
+            @ LINEAR.weight.to(a.dtype).repeat(1, 3).T
+        ),
+        rows,
+        train=True,
+        compiled=4,
+    ),
     # torch guards on there being one block, and on how many where their number is not told from their length
     "blocks_of_rows": Sized(blocks, rows, compiled=3),
     "blocks_of_a_size": Sized(

@@ -37,6 +37,8 @@ _CHANNELS_LAST_OR_ROW_MAJOR = (
     aten._native_batch_norm_legit_no_training, aten._batch_norm_with_update, aten._batch_norm_with_update_functional,
 )  # fmt: skip
 _CHANNELS_LAST_ON_CPU = (aten.max_unpool2d, aten.channel_shuffle, aten.native_channel_shuffle)
+_REFERENCES = {aten.constant_pad_nd.default: torch._refs.constant_pad_nd}
+"""Ops whose kernel reads what symbolic tensors do not tell, with torch's reference implementations."""
 _AS_PRODUCTS = (aten.copysign.Tensor, aten.div.Tensor_mode, aten.floor_divide.default)
 
 
@@ -72,6 +74,8 @@ def _in_eager(op: torch._ops.OpOverload) -> Callable[..., Any]:
     """
     if op in _AS_PRODUCTS:
         return lambda a, b, **_: torch.mul(a, b)
+    if op in _REFERENCES:
+        return _REFERENCES[op]
     return partial(op._op_dk, _COMPOSITE) if is_composed_by_torch(op) else op
 
 
