@@ -11,7 +11,7 @@ from lamina.core.layout import Layout
 from lamina.core.program import ALIGNED, ITEM_BYTES
 from lamina.core.sizes import SizeLike, divisor
 from lamina.dialects.graph import CALLS, IN_PLACE, ExternOp, KernelOp
-from lamina.kernels.library import READS_ROWS, may_alias, writes_in_place
+from lamina.kernels.library import READS_ALIGNED, READS_ROWS, may_alias, writes_in_place
 
 from ..families.choice import CHOICE
 from ..families.conv.calls import channels_last
@@ -219,9 +219,10 @@ class _Reader:
         return self._copy(value, user, needed)
 
     def _with_rows(self, value: ir.Value, user: ir.Operation) -> ValuePlace:
-        """Returns a value in aligned memory whose last dimension is contiguous, copied once, without repetitions, if it is not."""
+        """Returns a value in memory whose last dimension is contiguous, and which is aligned where its user counts on that: copied once,
+        without repetitions, if it is not."""
         place = self._place(value, user)
-        aligned = divisor(place.layout.offset * ITEM_BYTES[place.root.dtype]) % ALIGNED == 0
+        aligned = divisor(place.layout.offset * ITEM_BYTES[place.root.dtype]) % ALIGNED == 0 or user.attributes["callee"].value not in READS_ALIGNED
         if not place.layout.shape or (place.layout.strides[-1] == 1 and aligned):
             return place
         if value not in self.rows:

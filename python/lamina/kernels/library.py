@@ -16,6 +16,8 @@ _VENDORS_ATTENTION = tuple(
 
 READS_ROWS = frozenset(_VENDORS_ATTENTION)
 """Overloads that read operands without looking at the stride of the last dimension, which has to be 1."""
+READS_ALIGNED = frozenset(name for name in READS_ROWS if "_for_cpu" not in name)
+"""Those of them whose operands have to begin at multiples of 16 bytes."""
 
 SCALED_PRODUCT = "aten._scaled_mm.default"
 PRODUCTS = (SCALED_PRODUCT, *(f"aten.{name}.default" for name in ("mm", "addmm", "bmm", "baddbmm")))
