@@ -25,9 +25,11 @@ from ..plan.launches import ALIGNED, alignments, layouts
 from .arguments import Argument, KernelSizes
 from .emit.blocks import Frame
 from .programs import Kernel, TileProgram, program_of
-from .variants import smaller, variants
+from .row_ranges import row_ranges
+from .variants import copied, variants
 
 THREADS = 2048  # that an SM holds
+LATER = "tile.later"
 _OFTEN = 8  # times the blocks that run at once that a symbolic grid may have in the call that was traced, to be small in others
 SPREAD = {"threads", "vec", "chunks", "pack", "teams", "cluster", "resident", "ctas"}
 
@@ -48,7 +50,8 @@ class TilePass(Pass):
     CTAs of one program, and `tile.align`, the alignment of each argument in bytes. With `tile.dependent` the kernel itself waits
     for the work before it (sm_90 and newer), so that it may be launched before that has ended.
 
-    A function with `graph.smaller` becomes several, for ranges of a symbolic size, and so does each of its launches (`when`).
+    A function with `graph.smaller` becomes several, for ranges of a symbolic size, and so does each of its launches (`when`). On GPUs
+    so does one that reduces rows of symbolic length; what the call that was traced does not need is marked `tile.later`.
     A function that reduces rows takes the schedule in its `graph.rows` (schedules/rows.py) instead of the cost model's:
     {kernel = "nvvm", threads = 256, cluster = 2}, or {kernel = "triton", n = 4096, warps = 8}, as lamina-route-to-triton marks it.
 
@@ -74,11 +77,16 @@ class TilePass(Pass):
                     raise CompileError(f"kernel @{name} has no body", where=where(f.location))
                 arguments = launched.get(name) or _contiguous(f)
                 aligned = starts.get(name, [ALIGNED] * len(arguments))
+                gpu = self.target.gpu if self.target.is_gpu else None
                 for g in (*variants(module, f), f):
-                    with g.location:
-                        new = _lower(Kernel(g, arguments, aligned), self.target, self.round_intermediates, size_bits)
-                    _mark_early(module, new, self.target)
-                    g.erase()
+                    for kernel in row_ranges(module, Kernel(g, arguments, aligned), gpu, self.round_intermediates):
+                        with kernel.function.location:
+                            new = _lower(kernel, self.target, self.round_intermediates, size_bits)
+                        if kernel.later:
+                            new.attributes[LATER] = ir.UnitAttr.get()
+                        if not kernel.stands_in:
+                            _mark_early(module, new, self.target)
+                        kernel.function.erase()
 
 
 def _mark_early(module: ir.Module, kernel: ir.Operation, target: Target) -> None:
@@ -90,7 +98,7 @@ def _mark_early(module: ir.Module, kernel: ir.Operation, target: Target) -> None
     grid = read_size(kernel.attributes["tile.grid"])
     most = target.gpu.sm_count * THREADS // math.prod(integer(kernel, f"tile.{key}") for key in ("threads", "teams", "cluster"))
     if isinstance(grid, Size) and typical(grid) <= _OFTEN * most:
-        kernel = smaller(module, kernel, "early", grid, most)
+        (kernel,) = copied(module, kernel, ["early"], [[(grid, most)]])
     elif isinstance(grid, Size) or grid > most:
         return
     kernel.attributes["tile.dependent"] = ir.UnitAttr.get()
