@@ -55,14 +55,12 @@ class Kernel:
     arguments  memory that it is launched with, inputs then outputs
     aligned    bytes that this is aligned to
     later      whether it is compiled when a call first needs it
-    stands_in  whether it is for calls for which there is no other kernel yet
     """
 
     function: ir.Operation
     arguments: list[Argument]
     aligned: list[int]
     later: bool = False
-    stands_in: bool = False
 
     @property
     def name(self) -> str:

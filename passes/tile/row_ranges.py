@@ -74,7 +74,7 @@ def row_ranges(module: ir.Module, kernel: Kernel, gpu: Gpu | None, round_half: b
     functions = [*copied(module, kernel.function, [r.word for r in ranges], [r.when for r in ranges]), kernel.function]
     found = [_narrowed(kernel, f, {form.symbol.name: r.symbol}) for f, r in zip(functions, (*ranges, whole), strict=True)]
     first = next(i for i, r in enumerate((*ranges, whole)) if r.typical)
-    return [replace(k, later=i != first) for i, k in enumerate(found[:-1])] + [replace(found[-1], stands_in=True)]
+    return [*(replace(k, later=i != first) for i, k in enumerate(found[:-1])), found[-1]]
 
 
 def _row_length(kernel: Kernel, round_half: bool) -> Size | None:

@@ -3,7 +3,6 @@
 For each function, `programs` chooses what writes its body, over which iteration space (space/space.py) and by which schedule.
 """
 
-import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -12,25 +11,24 @@ from torch_mlir.dialects import func
 
 from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
-from lamina.core.sizes import Size, SizeLike, typical
+from lamina.core.sizes import Size, SizeLike
 from lamina.core.target import Target
 from lamina.schedules.rows import Triton
 
 from ..infra.base import Pass
 from ..ir.locations import where
-from ..ir.reading import element_type, integer, shape_of
-from ..ir.sizes import KERNEL_SIZES, read_size, size_attribute
+from ..ir.reading import element_type, shape_of
+from ..ir.sizes import KERNEL_SIZES, size_attribute
 from ..lower.route_to_triton import send
 from ..plan.launches import ALIGNED, alignments, layouts
 from .arguments import Argument, KernelSizes
 from .emit.blocks import Frame
 from .programs import Kernel, TileProgram, program_of
 from .row_ranges import row_ranges
-from .variants import copied, variants
+from .start_early import mark_early
+from .variants import variants
 
-THREADS = 2048  # that an SM holds
 LATER = "tile.later"
-_OFTEN = 8  # times the blocks that run at once that a symbolic grid may have in the call that was traced, to be small in others
 SPREAD = {"threads", "vec", "chunks", "pack", "teams", "cluster", "resident", "ctas"}
 
 
@@ -50,8 +48,8 @@ class TilePass(Pass):
     CTAs of one program, and `tile.align`, the alignment of each argument in bytes. With `tile.dependent` the kernel itself waits
     for the work before it (sm_90 and newer), so that it may be launched before that has ended.
 
-    A function with `graph.smaller` becomes several, for ranges of a symbolic size, and so does each of its launches (`when`). On GPUs
-    so does one that reduces rows of symbolic length; what the call that was traced does not need is marked `tile.later`.
+    A function with `graph.smaller` becomes several, for ranges of a symbolic size, and so does each of its launches (`when`). On
+    GPUs so does one that reduces rows of symbolic length; what the traced call does not need is marked `tile.later`.
     A function that reduces rows takes the schedule in its `graph.rows` (schedules/rows.py) instead of the cost model's:
     {kernel = "nvvm", threads = 256, cluster = 2}, or {kernel = "triton", n = 4096, warps = 8}, as lamina-route-to-triton marks it.
 
@@ -84,24 +82,8 @@ class TilePass(Pass):
                             new = _lower(kernel, self.target, self.round_intermediates, size_bits)
                         if kernel.later:
                             new.attributes[LATER] = ir.UnitAttr.get()
-                        if not kernel.stands_in:
-                            _mark_early(module, new, self.target)
+                        mark_early(new, self.target)
                         kernel.function.erase()
-
-
-def _mark_early(module: ir.Module, kernel: ir.Operation, target: Target) -> None:
-    """Marks a kernel that starts early and waits by itself for the work before it (Hopper's programmatic dependent launch), as
-    those do whose CTAs all run at once. Where CTAs follow each other, each of them would pay for the wait: 32768 of them take 43 us
-    instead of 36 on an H200. Of a kernel with a symbolic grid that may be small there are both, for ranges of the grid."""
-    if not target.is_gpu or target.gpu.capability < 90 or "tile.teams" not in kernel.attributes:
-        return
-    grid = read_size(kernel.attributes["tile.grid"])
-    most = target.gpu.sm_count * THREADS // math.prod(integer(kernel, f"tile.{key}") for key in ("threads", "teams", "cluster"))
-    if isinstance(grid, Size) and typical(grid) <= _OFTEN * most:
-        (kernel,) = copied(module, kernel, ["early"], [[(grid, most)]])
-    elif isinstance(grid, Size) or grid > most:
-        return
-    kernel.attributes["tile.dependent"] = ir.UnitAttr.get()
 
 
 def _contiguous(f: ir.Operation) -> list[Argument]:

@@ -56,6 +56,13 @@ def copied(
     return found
 
 
+def stands_in(module: ir.Module, kernel: ir.Operation) -> bool:
+    """Returns whether a kernel is the last one of several that compute the same."""
+    name = ir.StringAttr(kernel.attributes["sym_name"]).value
+    launches = [op for op in _launches(module) if op.attributes["kernel"].value == name]
+    return any("when" in op.attributes and not len(op.attributes["when"]) for op in launches)
+
+
 def _conditions(launch: ir.Operation, more: Sequence[Condition]) -> ir.Attribute:
     """Returns the conditions of a launch and others."""
     before = list(launch.attributes["when"]) if "when" in launch.attributes else []

@@ -1,5 +1,5 @@
 // Rows of symbolic length: kernels for ranges of lengths, which hold the row in registers, and one for any, which walks over it.
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-tile{target=nvvm:sm_90a})' | FileCheck %s
+// RUN: opt-driver %s --pass-pipeline='lamina-tile{target=nvvm:sm_90a},lamina-start-early{target=nvvm:sm_90a}' | FileCheck %s
 
 // Of these launches a call makes the first whose conditions hold; the last one has none.
 // CHECK: "plan.launch"({{.*}}) {kernel = @softmax_to_256_early, {{.*}}when = {{\[\[}}"s1~4000", 256], ["s0~64", 1056]]}

@@ -23,8 +23,8 @@ def fill_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decompositions_library, "_SLOW", 1.0)
 
 
-def graph(fn: Callable[..., object], *inputs: Tensor) -> fx.GraphModule:
-    return leave_room(make_fx(fn, decomposition_table=table(), tracing_mode="fake")(*inputs))
+def graph(fn: Callable[..., object], *inputs: Tensor, mode: str = "fake") -> fx.GraphModule:
+    return leave_room(make_fx(fn, decomposition_table=table(), tracing_mode=mode)(*inputs))
 
 
 def copies(gm: fx.GraphModule) -> int:
@@ -47,6 +47,16 @@ def test_a_result_keeps_the_strides_of_its_product(bias: bool) -> None:
     assert result.meta["val"].stride() == got.stride()
     exact = F.linear(*(t.double() for t in inputs))
     torch.testing.assert_close(got.double(), exact, rtol=4e-3, atol=4e-3)
+
+
+def test_views_of_symbolic_sizes_are_repeated() -> None:
+    gm = graph(lambda x, w: [F.linear(x, w)], X, W, mode="symbolic")
+    assert copies(gm) == 0
+    for batch, length in ((2, 5), (3, 7)):
+        x = torch.randn(batch, length, 8, dtype=torch.float16)
+        (got,) = gm(x, W)
+        assert got.shape == (batch, length, WIDTH) and got.stride() == (length * WIDE, WIDE, 1)
+        torch.testing.assert_close(got, F.linear(x, W), rtol=4e-3, atol=4e-3)
 
 
 def test_what_else_reads_it_reads_the_copy() -> None:

@@ -72,5 +72,6 @@ def _again(views: list[fx.Node]) -> fx.Node:
     found, *rest = views
     for view in rest:
         target: Any = aten.unsqueeze.default if view.target is aten.unsqueeze.default else aten.view.default
-        found = insert(view, target(found.meta["val"], *view.args[1:]), target, found, *view.args[1:])
+        sizes = fx.map_arg(view.args[1:], lambda node: node.meta["val"])
+        found = insert(view, target(found.meta["val"], *sizes), target, found, *view.args[1:])
     return found
