@@ -21,7 +21,6 @@ from lamina.passes.families.attention.cost import MOST
 from lamina.passes.families.attention.vendors.kernel import Case
 from lamina.passes.families.attention.vendors.registry import OLDEST, preferred, settings
 
-from ..decompositions.ops.library import on_gpu
 from ..fx.dtypes import CODES
 from ..fx.random_bits import RANGE, SEED
 from ..fx.reading import is_sized, number, shape, sizes, value
@@ -185,6 +184,11 @@ def is_fast(query: Tensor, values: Tensor) -> bool:
     """Returns whether fused kernels take less time than products and a softmax, for heads of these sizes."""
     longest = max(query.shape[-1], values.shape[-1])
     return not on_gpu(query) or longest <= (MOST if query.dtype in _HALF else _IN_REGISTERS)
+
+
+def on_gpu(x: Tensor) -> bool:
+    """Returns whether a tensor is on a CUDA device."""
+    return x.device.type == "cuda"
 
 
 def placed(made: fx.Node, graft: Graft, written: set[int] | None) -> dict[fx.Node, Tensor] | None:

@@ -19,7 +19,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from lamina.core.errors import CompileError
 
 from ..attention.recognize import recognize
-from ..calls.padded import leave_room
+from ..calls.saved import with_room
 from ..decompositions.table import Table, table
 from ..fx.aliases import storage, view_of
 from ..fx.sizes import raw_sizes
@@ -194,7 +194,7 @@ def _inference(traced: Traced, decompositions: Table) -> Inference:
         raise explain(error) from error
     if gm is not None:
         _restore_aliases(gm, traced.program, _names(traced.program), 0)
-        return Inference(leave_room(gm), traced.slots, ())
+        return Inference(with_room(gm), traced.slots, ())
     gm, specs = functional.graph_module, functional.graph_signature.output_specs
     slots = _slots(functional, traced.module, traced.foreign)
     names = _names(functional)
@@ -203,7 +203,7 @@ def _inference(traced: Traced, decompositions: Table) -> Inference:
     places = {OutputKind.USER_INPUT_MUTATION: names, OutputKind.BUFFER_MUTATION: targets, OutputKind.PARAMETER_MUTATION: targets}
     mutated = tuple(places[s.kind][s.target] if s.kind in places else None for s in changes)
     _restore_aliases(gm, traced.program, names, len(changes))
-    return Inference(leave_room(gm), slots, mutated)
+    return Inference(with_room(gm), slots, mutated)
 
 
 def _names(program: ExportedProgram) -> dict[str, int]:
