@@ -17,6 +17,7 @@ from lamina.core.layout import Layout
 from lamina.core.program import Program
 
 from ..fx.aliases import Outputs, ViewResult, storage
+from ..fx.effects import tokens
 from ..fx.rewriter import insert
 from ..fx.sizes import exact_sizes, is_open, is_sized
 from .interface import Interface
@@ -131,11 +132,12 @@ def with_strides(interface: Interface, program: Program, free: Sequence[int]) ->
 
 
 def report(gm: fx.GraphModule, interface: Interface) -> None:
-    """Reports the strides of all results of a graph to AOTAutograd, where some of them may have any."""
+    """Reports the strides of all results of a graph but its effect tokens to AOTAutograd, where some of them may have any."""
     if free_results(gm):
         strides = torch._guards.TracingContext.get().output_strides
         assert strides is not None
-        strides.extend(output.strides if isinstance(output, ViewResult) else None for output in interface.outputs)
+        kept = interface.outputs[len(tokens(gm.graph)) :]
+        strides.extend(output.strides if isinstance(output, ViewResult) else None for output in kept)
 
 
 def take_strides(gm: fx.GraphModule, inputs: Sequence[Any]) -> None:
