@@ -17,6 +17,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
 from lamina.core.errors import CompileError
+from lamina.core.target import Target
 
 from ..attention.recognize import recognize
 from ..calls.saved import with_room
@@ -174,20 +175,21 @@ def _check_hooks(module: nn.Module, grad: bool) -> None:
             )
 
 
-def inference(traced: Traced, decompositions: Table | None = None) -> Inference:
+def inference(traced: Traced, decompositions: Table | None = None, target: str | Target | None = None) -> Inference:
     """Functionalizes and decomposes `traced`, with eager's aliases of inputs restored.
 
     decompositions  the table; Lamina's unless another is given
+    target          what it is compiled for; None for the device of its tensors
     """
     with _quiet():
-        return _inference(traced, table() if decompositions is None else decompositions)
+        return _inference(traced, table() if decompositions is None else decompositions, target)
 
 
-def _inference(traced: Traced, decompositions: Table) -> Inference:
+def _inference(traced: Traced, decompositions: Table, target: str | Target | None) -> Inference:
     try:
         with torch.no_grad():
             program = without_grad_modes(traced.program)
-            recognize(program.graph_module)
+            recognize(program.graph_module, target=target)
             gm = decomposed(program.graph_module, decompositions)
             functional = program.run_decompositions(decompositions) if gm is None else program
     except Exception as error:  # a decomposition may refuse what the op's meta function accepts

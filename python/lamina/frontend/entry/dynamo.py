@@ -87,7 +87,7 @@ def autograd(
 
     with_grad = torch.is_grad_enabled()
     arguments = zip((node for node in gm.graph.nodes if node.op == "placeholder"), example_inputs, strict=False)
-    recognize(gm, {node for node, value in arguments if with_grad and getattr(value, "requires_grad", False)})
+    recognize(gm, {node for node, value in arguments if with_grad and getattr(value, "requires_grad", False)}, target)
     if not with_grad:
         open_instance_norms(gm)
 
