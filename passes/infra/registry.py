@@ -27,6 +27,7 @@ PASSES: dict[str, str] = {
     "lamina-plan": "lamina.passes.plan.plan:PlanPass",
     "lamina-tile": "lamina.passes.tile.tile:TilePass",
     "lamina-horizontal": "lamina.passes.horizontal.horizontal:Horizontal",
+    "lamina-start-early": "lamina.passes.tile.start_early:StartEarly",
     "lamina-route-to-triton": "lamina.passes.lower.route_to_triton:RouteToTriton",
     "lamina-expand-math": "lamina.passes.lower.expand_math:ExpandMath",
     "lamina-distribute": "lamina.passes.lower.distribute:Distribute",

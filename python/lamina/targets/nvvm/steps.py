@@ -22,5 +22,5 @@ def steps(target: Target, *, round_intermediates: bool, freeze_weights: bool, wi
             f"lamina-select-kernels{options(target=target, wide_sizes=wide_sizes, round_intermediates=round_intermediates)}",
             f"lamina-vendor-calls{for_target}",
         ),
-        launch=(f"lamina-horizontal{for_target}",),
+        launch=(f"lamina-horizontal{for_target}", f"lamina-start-early{for_target}"),
     )
