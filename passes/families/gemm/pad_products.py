@@ -34,9 +34,9 @@ _SLOW, _FAST = 0.096, 0.71  # cuBLAS's shares of the peak with and without unali
 class PadProducts(Pass):
     """Pad the operands of half-precision products with zeros where their rows in memory are no multiples of 16 bytes.
 
-    A vocabulary of 50257 words keeps a product off the fast path. The rows of operands and results are padded, in the order in which
-    they lie in memory, where the product saves more time than the copies take, by the target's peaks. What follows reads a slice of
-    the product. A result that is one, or a reshape of one, stays in the product's memory where it has `graph.room`: its
+    A vocabulary of 50257 words keeps a product off the fast path. The rows of operands and results are padded, in the order in
+    which they lie in memory, where the product saves more time than the copies take, by the target's peaks. What follows reads a
+    slice of the product. A result that is one, or a reshape of one, stays in the product's memory where it has `graph.room`: its
     `graph.strides` become those of the slice.
 
         %0 = "graph.extern"(%a, %b) {callee = "aten.mm.default", ...} : (tensor<8192x768xbf16>, tensor<768x50257xbf16>) -> ...
@@ -93,7 +93,7 @@ def _pays(product: Product, short: Sequence[int], gpu: Gpu) -> bool:
 
 def _padded(op: ir.Operation, product: Product, rows: int, last: int, inner: int) -> ir.Value:
     """Emits the first rows and columns of a product with as many more rows, columns and terms."""
-    _, m, n, k = product.sizes
+    _, m, n, _ = product.sizes
     given = [_in_memory(product.a, rows, inner), _in_memory(product.b, inner, last)]
     if (bias := product.added) is not None:
         more = [rows if size == m != 1 else 0 for size in shape_of(bias)[:-1]]
