@@ -19,6 +19,7 @@ PASSES: dict[str, str] = {
     "lamina-split-reductions": "lamina.passes.fusion.split_reductions:SplitReductions",
     "lamina-fuse": "lamina.passes.fusion.fuse:Fuse",
     "lamina-convolution-forms": "lamina.passes.families.conv.convolution_forms:ConvolutionForms",
+    "lamina-pad-products": "lamina.passes.families.gemm.pad_products:PadProducts",
     "lamina-layout": "lamina.passes.families.conv.layout:ChooseLayout",
     "lamina-select-kernels": "lamina.passes.families.select:SelectKernels",
     "lamina-vendor-calls": "lamina.passes.families.vendor_calls:VendorCalls",
