@@ -229,10 +229,13 @@ class _Reader:
         return self._copy(value, user, needed)
 
     def _with_rows(self, value: ir.Value, user: ir.Operation) -> ValuePlace:
-        """Returns a value in memory whose last dimension is contiguous, and which is aligned where its user counts on that: copied once,
-        without repetitions, if it is not."""
+        """Returns a value in memory whose last dimension is contiguous, and which is aligned where its user counts on that: copied
+        once, without repetitions, if it is not."""
         place = self._place(value, user)
-        aligned = divisor(place.layout.offset * ITEM_BYTES[place.root.dtype]) % ALIGNED == 0 or user.attributes["callee"].value not in READS_ALIGNED
+        aligned = (
+            divisor(place.layout.offset * ITEM_BYTES[place.root.dtype]) % ALIGNED == 0
+            or user.attributes["callee"].value not in READS_ALIGNED
+        )
         if not place.layout.shape or (place.layout.strides[-1] == 1 and aligned):
             return place
         if value not in self.rows:
