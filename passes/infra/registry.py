@@ -17,6 +17,7 @@ PASSES: dict[str, str] = {
     "lamina-cse": "lamina.passes.simplify.cse:Cse",
     "lamina-dce": "lamina.passes.simplify.dce:Dce",
     "lamina-split-reductions": "lamina.passes.fusion.split_reductions:SplitReductions",
+    "lamina-scatter": "lamina.passes.fusion.scatter:ScatterPass",
     "lamina-fuse": "lamina.passes.fusion.fuse:Fuse",
     "lamina-convolution-forms": "lamina.passes.families.conv.convolution_forms:ConvolutionForms",
     "lamina-pad-products": "lamina.passes.families.gemm.pad_products:PadProducts",

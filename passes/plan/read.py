@@ -26,12 +26,8 @@ from ..space.contraction import Unfit
 from ..space.direct_convolution import WINDOW
 from .copies import copy_call, copy_group, once, repeated, sink
 from .layout_preferences import Strides, Wants, like_siblings, wants
-from .model import CallStep, GroupStep, Kind, Model, Root, Step, ValuePlace
-
-DTYPES = {
-    "i1": "bool", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64",
-    "complex<f32>": "c64", "complex<f64>": "c128", "f8E4M3FN": "f8e4m3fn", "f8E5M2": "f8e5m2",
-}  # fmt: skip
+from .model import DTYPES, CallStep, GroupStep, Kind, Model, Root, Step, ValuePlace
+from .scatters import changed_operand, may_change
 
 
 def read(main: ir.Operation) -> Model:
@@ -170,8 +166,17 @@ class _Reader:
                 if len(shape_of(image)) == 4:
                     ins[i] = self._with_strides(image, channels_last(shape_of(image)), op)
             layouts = [Layout.of(x.shape, channels_last(x.shape)) if len(x.shape) == 4 else x for x in layouts]
-        outs = [self._root("arena", result, layout) for result, layout in zip(op.results, layouts, strict=True)]
-        self._step(GroupStep(op, ins, outs))
+        outs, inplace = [], []
+        for result, layout in zip(op.results, layouts, strict=True):
+            if (changed := changed_operand(result)) is None:
+                outs.append(self._root("arena", result, layout))
+                continue
+            if not may_change(op, changed, ins[changed]):
+                ins[changed] = self._copy(op.operands[changed], op, self._fresh(ins[changed].layout, {}, op))
+            self.places[result] = ins[changed]
+            inplace.append((changed, len(ins) + len(outs)))
+            outs.append(ins[changed].root)
+        self._step(GroupStep(op, ins, outs, inplace))
 
     def _for_product(self, op: ir.Operation, ins: list[ValuePlace], outs: list[Layout]) -> tuple[list[ValuePlace], list[Layout]]:
         """Returns the layouts of the operands and results of a product with its epilogue. They must leave its rows one axis, and
@@ -242,7 +247,8 @@ class _Reader:
 
     def _step(self, step: Step) -> None:
         for root in step.outs:
-            root.first = len(self.steps)
+            if all(place.root is not root for place in step.ins):
+                root.first = len(self.steps)
         self.steps.append(step)
 
     def _returns(self, op: ir.Operation, attributes: Sequence[dict[str, ir.Attribute]]) -> list[ValuePlace]:

@@ -106,4 +106,4 @@ def with_users_patterns(gm: fx.GraphModule, options: Options, goal: Destination)
     """Returns the graph with users' kernels in place of patterns that they implement."""
     if goal.device == "cpu":
         return gm
-    return with_patterns(gm, options.kernels, with_kernels(table(), options.kernels, goal.target))
+    return with_patterns(gm, options.kernels, with_kernels(table(), options.kernels, goal.target), goal.target)
