@@ -246,6 +246,7 @@ class Printer(Pairs, Reductions):
         "tile.part": Elsewhere("run: a function for each part"),
         "tile.check": _check,
         "tile.gather": Pairs._tile_gather,
+        "tile.scatter": Pairs._tile_scatter,
         "tile.read_runs": Pairs._read_runs,
         "tile.read_shared": Refused("Triton has no loads that the lanes of a run share", "leave lamina-route-to-triton out"),
         "tile.write_runs": Pairs._write_runs,
