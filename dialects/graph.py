@@ -104,6 +104,31 @@ class KernelOp(Op):
         yield from _stride_faults(op)
 
 
+class ScatterTensorOp(Op):
+    """Overwrites elements of a tensor: result[indices[0][p], indices[1][p], ...] = values[p] for every position p of `values`.
+
+    The order is undefined. All other elements are those of `into`. An index outside of it is the user's error.
+
+    operands  into, values, and for each dimension of `into` a tensor of i64 in the shape of `values`
+    in_place  `into` is an argument, whose memory changes, or the result of another such op
+    """
+
+    OPERATION_NAME = "graph.scatter"
+    RESULTS = 1
+
+    @staticmethod
+    def faults(op: ir.Operation) -> Iterator[str]:
+        """Checks the types of operands and result."""
+        if len(op.operands) < 2 or not all(isinstance(v.type, ir.RankedTensorType) for v in op.operands):
+            yield "expects two tensors and indices"
+            return
+        into, values, *indices = (v.type for v in op.operands)
+        if op.results[0].type != into or into.element_type != values.element_type:
+            yield "expects a result like the tensor that it changes, and values of its element type"
+        if len(indices) != into.rank or any(i.shape != values.shape or str(i.element_type) != "i64" for i in indices):
+            yield f"expects {into.rank} indices of i64 in the shape of the values"
+
+
 class SizeOp(Op):
     """Yields a size that each call decides, as an index, where an op takes one as an operand.
 
@@ -219,4 +244,6 @@ def captured(op: ir.Operation) -> ir.Value | None:
     return next((v for v in used if v not in own and (isinstance(v, ir.BlockArgument) or len(v.owner.operation.operands))), None)
 
 
-OPS: dict[str, type[Op]] = {op.OPERATION_NAME: op for op in (YieldOp, GroupOp, ExternOp, KernelOp, SizeOp, FunctionOp)}
+OPS: dict[str, type[Op]] = {
+    op.OPERATION_NAME: op for op in (YieldOp, GroupOp, ExternOp, KernelOp, ScatterTensorOp, SizeOp, FunctionOp)
+}

@@ -54,6 +54,15 @@ class GatherOp(Tile.Operation, name="gather"):
     pass_through: ext.Operand[Any]
 
 
+class ScatterOp(Tile.Operation, name="scatter"):
+    """Stores lanes to a flat memref: mem[index[i]] = value[i] where mask[i]. index: a vector of index."""
+
+    value: ext.Operand[Any]
+    mem: ext.Operand[Any]
+    index: ext.Operand[Any]
+    mask: ext.Operand[Any]
+
+
 def _runs_match(op: ir.Operation) -> bool:
     """Verifies that `lengths`, which are at least 1, and `jumps` are integers, as many of one as of the other."""
     arrays = [list(op.attributes[name]) for name in ("lengths", "jumps")]

@@ -10,6 +10,7 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
+from lamina.dialects.graph import IN_PLACE
 
 from ..infra.base import Pass
 from ..ir.affine import row_major
@@ -17,7 +18,7 @@ from ..ir.extern_calls import group as graph_group
 from ..ir.extern_calls import memory_strides
 from ..ir.generics import empty
 from ..ir.locations import decomposed_op, fused, model_ops, op_word, where
-from ..ir.reading import Generic, Untraceable, nested, producer, shape_of
+from ..ir.reading import SCATTER, Generic, Untraceable, nested, producer, shape_of
 from ..ir.rewriting import copy_ops
 from ..simplify.matching.rule import PATTERN
 from ..space.space import find_space
@@ -101,7 +102,8 @@ class _Rewrite:
         self.block = block
         self.real, self.groups = find_groups(block, given, apart)
         self.old = list(self.real.ops)
-        self.called = set(self.real.bases.values())  # memory that calls and results read
+        self.called = set(self.real.bases.values())  # memory that calls and results read, or that the caller sees change
+        self.called |= {op.results[0] for op in self.old if IN_PLACE in op.attributes and op.name == SCATTER}
         self.readers: dict[ir.Value, list[ir.Value]] = {}
         for node in (n for g in self.groups for n in g.nodes):
             for v in node.reads:
@@ -196,15 +198,18 @@ class _Rewrite:
         body, ins, unread = self._slice(group, inside)
         outs = [n.value for n in group.nodes if self._escapes(n.value, inside)]
         made = fused(o.location for o in body if o.name not in _NOTHING)
+        changed = [op for op in body if op.name == SCATTER]  # what is changed is an operand of its own: it may be a copy
 
         def fill(*arguments: ir.Value) -> list[ir.Value]:
-            local: dict[ir.Value, ir.Value] = dict(zip(ins, arguments, strict=True))
+            local: dict[ir.Value, ir.Value] = dict(zip(ins, arguments, strict=False))
             for v in unread:
                 local[v] = empty(v.type)
             copy_ops(body, local)
+            for op, argument in zip(changed, arguments[len(ins) :], strict=True):
+                local[op.results[0]].owner.operands[0] = argument
             return [local[v] for v in outs]
 
-        operands = [self._value(v) for v in ins]
+        operands = [self._value(v) for v in (*ins, *(op.operands[0] for op in changed))]
         with made:
             op = graph_group("", operands, [v.type for v in outs], fill)
         return op, outs, body
@@ -228,7 +233,7 @@ class _Rewrite:
                 stack += [op, *reversed(waiting)]
                 continue
             body[op] = None
-            for v in outside:
+            for v in outside if op.name != SCATTER else outside[1:]:
                 (ins if v in read or not self._is_given(v, inside) else unread)[v] = None
         return list(body), list(ins), list(unread)
 

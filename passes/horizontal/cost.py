@@ -15,10 +15,10 @@ from ..ir.sizes import KERNEL_SIZES, size_on
 from ..lower.simt.threads import Shape
 from ..lower.simt.values import has_blocks
 from ..space.schedule import bits
+from ..tile.start_early import THREADS
 
 LAUNCH = 2.5e-6  # seconds between the ends of two kernels that do nothing
 SMALL = 8  # times LAUNCH: a kernel that lasts longer gains nothing by joining others
-THREADS = 2048  # per SM
 BASE = 24  # registers of a thread, besides those that hold elements of its blocks
 LOSS = 1.34  # where not all CTAs fit at once: factor by which the threads on an SM may decrease
 BUFFERS = 480  # of a joined kernel, at most: arguments may take 4 KB
@@ -33,7 +33,7 @@ class SmallKernel:
     """A tile program that may be joined with others.
 
     cta       threads of its CTAs; those of a joined kernel have at least as many
-    symbolic  whether it computes with symbolic sizes; a joined kernel has one such at most, whose programs come last
+    symbolic  whether it computes with symbolic sizes; the programs of such come last in a joined kernel
     grid      its programs, at typical sizes
     seconds   estimated time of a launch: its bytes or its operations at the GPU's peak rates, whichever takes longer
     alone     why it is never joined, or ""
@@ -114,7 +114,7 @@ class LaunchBundle:
     def add(self, step: int, kernel: SmallKernel, buffers: Iterable[ir.Value]) -> bool:
         """Adds a launch unless that would cost time or exceed a limit; returns whether it did."""
         fresh = {v for v in buffers if v not in self.buffers}
-        if len(self.buffers) + len(fresh) > BUFFERS or (kernel.symbolic and any(k.symbolic for k in self.kernels)):
+        if len(self.buffers) + len(fresh) > BUFFERS:
             return False
         kernels = {**self.kernels, kernel: self.kernels.get(kernel, 0) + 1}
         cta = max(self.cta, kernel.cta)

@@ -28,7 +28,8 @@ class Horizontal(Pass):
 
     Before: a plan.program and its tile programs for a GPU. After: launches that would not fill the machine, or end before the next
     one has begun, become one launch of a function made of tile.part, one for each kernel. Where a kernel comes several times, its
-    part has the programs of all, and the buffers are chosen by the program's number.
+    part has the programs of all, and the buffers are chosen by the program's number. The symbolic sizes of all parts are one list
+    (`tile.sizes`), from which parts also read where they start.
 
         "plan.launch"(%x, %y) {kernel = @relu, n_out = 1}
         "plan.launch"(%a, %b) {kernel = @relu, n_out = 1}

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from torch_mlir import ir
 from torch_mlir.dialects import arith, func
 
-from lamina.core.sizes import SizeLike
+from lamina.core.sizes import Size, SizeLike
 
 from ..ir.locations import fused
-from ..ir.reading import integer
+from ..ir.reading import element_of, integer, number_of
 from ..ir.rewriting import replace_op
-from ..ir.sizes import KERNEL_SIZES, i64, size_attribute, size_on
+from ..ir.sizes import KERNEL_SIZES, i64, kernel_size, load_size, read_sizes, size_attribute, size_on
 from ..lower.simt.parts import PART
 from ..plan.outline import pairs_attribute, unique
 from .cost import SmallKernel
@@ -46,7 +46,7 @@ class Writer:
     def join(self, steps: Sequence[PlannedStep], kernels: Sequence[SmallKernel]) -> ir.Operation:
         """Creates one launch for all of these, beside them; the caller puts it into order and erases them."""
         launches = [_Launch(step.op, kernel) for step, kernel in zip(steps, kernels, strict=True)]
-        # kernels whose CTAs take longest come first, to start first, but for one whose number of programs the call decides
+        # kernels whose CTAs take longest come first, to start first, but for those whose number of programs the call decides
         launches.sort(key=lambda x: (x.kernel.symbolic, -x.kernel.seconds / x.kernel.shape.ctas(x.kernel.grid)))
         ins = dict.fromkeys(v for x in launches for v in list(x.op.operands)[: len(x.op.operands) - x.outputs])
         outs = [v for x in launches for v in list(x.op.operands)[len(x.op.operands) - x.outputs :]]
@@ -97,9 +97,12 @@ def _label(labels: Sequence[str]) -> str:
 
 def _function(name: str, parts: dict[SmallKernel, list[list[int]]], types: list[ir.Type], outputs: int) -> None:
     first = next(iter(parts))
-    if (sized := next((k for k in parts if k.symbolic), None)) is not None:  # the memory of its sizes is the last argument
-        parts = {k: [[*use, len(types)] for use in uses] if k is sized else uses for k, uses in parts.items()}
-        given = {i: a.type for i, a in zip(parts[sized][0], sized.function.regions[0].blocks[0].arguments, strict=True)}
+    sizes = _sizes(parts)
+    if sizes:  # their memory is the last argument
+        parts = {k: [[*use, len(types)] for use in uses] if k.symbolic else uses for k, uses in parts.items()}
+        symbolic = [(k.function.regions[0].blocks[0].arguments, use) for k, uses in parts.items() if k.symbolic for use in uses]
+        given = {i: a.type for arguments, use in symbolic for i, a in zip(use, arguments, strict=True)}
+        given[len(types)] = ir.MemRefType.get([len(sizes)], element_of(given[len(types)]))
         types = [given.get(i, type_) for i, type_ in enumerate([*types, given[len(types)]])]
     cta = max(k.cta for k in parts)
     launches = [(k, use) for k, uses in parts.items() for use in uses]
@@ -113,19 +116,19 @@ def _function(name: str, parts: dict[SmallKernel, list[list[int]]], types: list[
     ctas: SizeLike = 0
     with ir.InsertionPoint(first.function):
         new = func.FuncOp(name, (types, []), visibility="private")
+    if sizes:
+        new.attributes[KERNEL_SIZES] = ir.ArrayAttr.get(list(map(size_attribute, sizes)))
     entry = new.add_entry_block()
     with ir.InsertionPoint(entry):
         for k, uses in parts.items():
             ctas += k.within(cta).ctas(size_on(k.function, "tile.grid") * len(uses))
             with k.function.location:
-                _part(k, cta, [[entry.arguments[i] for i in use] for use in uses])
+                _part(k, cta, [[entry.arguments[i] for i in use] for use in uses], new.operation)
         func.ReturnOp([])
     totals = {key: sum(size_on(k.function, f"tile.{key}") for k, _ in launches) for key in ("bytes", "flops")}
     numbers = {"grid": ctas, "threads": cta, "outputs": outputs, **totals}
     for key, n in {**numbers, **dict.fromkeys(("vec", "chunks", "pack", "teams", "cluster"), 1)}.items():
         new.attributes[f"tile.{key}"] = size_attribute(n)
-    if sized is not None:
-        new.attributes[KERNEL_SIZES] = sized.function.attributes[KERNEL_SIZES]
     new.attributes["tile.align"] = ir.DenseI64ArrayAttr.get(align)
     if all("tile.dependent" in k.function.attributes for k in parts):
         new.attributes["tile.dependent"] = ir.UnitAttr.get()
@@ -133,9 +136,23 @@ def _function(name: str, parts: dict[SmallKernel, list[list[int]]], types: list[
         new.attributes["tile.alias"] = ir.DenseI64ArrayAttr.get(sorted(alias))
 
 
-def _part(kernel: SmallKernel, cta: int, uses: list[list[ir.Value]]) -> None:
-    """Writes one tile.part at the insertion point that runs all launches of a kernel. uses: the buffers of each launch."""
+def _sizes(parts: dict[SmallKernel, list[list[int]]]) -> list[SizeLike]:
+    """Returns the sizes that the parts compute with, each once, among them the number of programs of each symbolic part."""
+    found: dict[SizeLike, None] = {}
+    for k, uses in parts.items():
+        if k.symbolic:
+            found.update(dict.fromkeys(read_sizes(k.function.attributes[KERNEL_SIZES])))
+            grid = size_on(k.function, "tile.grid") * len(uses)
+            found.update({grid: None} if isinstance(grid, Size) else {})
+    return list(found)
+
+
+def _part(kernel: SmallKernel, cta: int, uses: list[list[ir.Value]], joined: ir.Operation) -> None:
+    """Writes one tile.part at the insertion point, in the function `joined`, that runs all launches of a kernel. uses: the buffers
+    of each launch."""
     copy = kernel.function.clone()
+    if kernel.symbolic:
+        _renumber_sizes(copy, read_sizes(joined.attributes[KERNEL_SIZES]))
     kept = {a: copy.attributes[a] for a in copy.attributes if a.startswith("tile.") and a not in _OF_FUNCTIONS}
     grid = size_on(kernel.function, "tile.grid") * len(uses)
     kept |= {"tile.grid": size_attribute(grid), "tile.pack": i64(kernel.within(cta).pack)}
@@ -147,19 +164,25 @@ def _part(kernel: SmallKernel, cta: int, uses: list[list[ir.Value]]) -> None:
     end.erase()
     buffers = uses[0]
     if len(uses) > 1:
-        buffers = _chosen(kernel, block, ops, uses)
+        buffers = _chosen(kernel, block, ops, uses, joined)
     for argument, buffer in zip(list(block.arguments), buffers, strict=True):
         argument.replace_all_uses_with(buffer)
     while len(block.arguments):
         block.erase_argument(0)
 
 
-def _chosen(kernel: SmallKernel, block: ir.Block, ops: list[ir.Operation], uses: list[list[ir.Value]]) -> list[ir.Value]:
+def _chosen(
+    kernel: SmallKernel, block: ir.Block, ops: list[ir.Operation], uses: list[list[ir.Value]], joined: ir.Operation
+) -> list[ir.Value]:
     """Emits the choice of the buffers that a program works on, and returns them. Programs of all launches are numbered in sequence:
     the number divided by the grid is the launch, and the remainder replaces tile.program_id in `ops`."""
+    programs = size_on(kernel.function, "tile.grid")
     with ir.InsertionPoint.at_block_begin(block):
         program = ir.Operation.create("tile.program_id", results=[ir.IndexType.get()]).results[0]
-        grid = arith.constant(ir.IndexType.get(), kernel.grid)
+        if isinstance(programs, Size):
+            grid = load_size(joined, programs, uses[0][-1])
+        else:
+            grid = arith.constant(ir.IndexType.get(), programs)
         which, own = arith.divui(program, grid), arith.remui(program, grid)
         several = [i for i in range(len(uses[0])) if any(use[i] != uses[0][i] for use in uses)]
         cases = ir.DenseI64ArrayAttr.get(range(len(uses) - 1))
@@ -175,6 +198,16 @@ def _chosen(kernel: SmallKernel, block: ir.Block, ops: list[ir.Operation], uses:
             replace_op(op, own)
     found = dict(zip(several, choice.results, strict=True))
     return [found.get(i, buffer) for i, buffer in enumerate(uses[0])]
+
+
+def _renumber_sizes(function: ir.Operation, sizes: Sequence[SizeLike]) -> None:
+    """Has a function load its sizes from their places in `sizes`, where it does not."""
+    for load in [use.owner.operation for use in function.regions[0].blocks[0].arguments[-1].uses]:
+        size = kernel_size(load.result)
+        assert size is not None, f"it reads its sizes in another way: {load}"
+        if (place := sizes.index(size)) != number_of(load.operands[1]):
+            with ir.InsertionPoint(load), load.location:
+                load.operands[1] = arith.constant(ir.IndexType.get(), place)
 
 
 _OF_FUNCTIONS = (KERNEL_SIZES, "tile.align", "tile.alias", "tile.dependent", "tile.outputs", "tile.bytes", "tile.flops")

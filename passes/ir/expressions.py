@@ -116,6 +116,20 @@ class Scan(Expr):
         self.args, self.free = (self.arg,), self.arg.free | {self.axis}
 
 
+@dataclass(eq=False)
+class Scatter(Expr):
+    """A value that a kernel stores at offset `at` of a result's memory (in elements), where the guard holds."""
+
+    value: Expr
+    at: Affine
+    guard: Guard
+    dtype: str
+
+    def __post_init__(self) -> None:
+        free, args = _reads(self.at, self.guard)
+        self.args, self.free = (self.value, *args), self.value.free | free
+
+
 def _reads(at: Affine, guard: Guard) -> tuple[frozenset[Axis], tuple[Expr, ...]]:
     free: set[Axis] = set()
     args: list[Expr] = []
@@ -187,6 +201,11 @@ class Interner:
     def scan(self, op: str, arg: Expr, axis: Axis) -> Expr:
         """Returns an inclusive scan along `axis`."""
         return self._make(Scan, op, arg, axis, arg.dtype)
+
+    def scatter(self, value: Expr, at: Affine, guard: Guard) -> Scatter:
+        """Returns the store of a value at an element offset, under a guard."""
+        made: Scatter = self._make(Scatter, value, at, guard, value.dtype)
+        return made
 
     def apply(self, op: str, operands: tuple[Expr, ...], predicate: int | None, dtype: str) -> Expr:
         """Returns an arith or math op on `operands`, folded where possible."""

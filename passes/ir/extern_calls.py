@@ -24,7 +24,9 @@ def declared_strides(result: ir.Value) -> tuple[int, ...]:
 
 def needed_strides(op: ir.Operation) -> list[tuple[SizeLike, ...] | None]:
     """Returns the strides that a call needs each of its operands to have, None for one that may have any; empty where all may."""
-    return [None if isinstance(s, ir.TypeAttr) else read_sizes(s) for s in op.attributes["needs"]] if "needs" in op.attributes else []
+    return (
+        [None if isinstance(s, ir.TypeAttr) else read_sizes(s) for s in op.attributes["needs"]] if "needs" in op.attributes else []
+    )
 
 
 def memory_strides(value: ir.Value) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from .expressions import HALF
 from .sizes import sizes_of, slice_sizes
 
 CHECKED = "graph.checked"  # on a tensor.extract: its indices are known to be inside
+SCATTER = "graph.scatter"
 Index = tuple[Affine, ...]
 REDUCERS = {
     "arith.addf", "arith.mulf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf", "arith.addi",
@@ -98,6 +99,12 @@ def number_of(value: ir.Value) -> float | int | None:
 def shape_of(value: ir.Value) -> tuple[SizeLike, ...]:
     """Returns the shape of a tensor or memref. Raises CompileError for an unknown size without a name."""
     return sizes_of(value.type)
+
+
+def computed_shape(value: ir.Value) -> tuple[SizeLike, ...]:
+    """Returns the shape of what is computed for a tensor: of a graph.scatter, that of the values that it stores."""
+    op = producer(value)
+    return shape_of(op.operands[1] if op is not None and op.name == SCATTER else value)
 
 
 def elements_of(value: ir.Value) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith
+from torch_mlir.dialects import arith, memref
 
 from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
@@ -161,6 +161,12 @@ def kernel_size(value: ir.Value) -> SizeLike | None:
     if known is None or op.operands[0] != block.arguments[-1]:
         return None
     return read_size(known[ir.IntegerAttr(op.operands[1].owner.attributes["value"]).value])
+
+
+def load_size(function: ir.Operation, size: Size, memory: ir.Value) -> ir.Value:
+    """Loads the value of a tile function's symbolic size, as an index. memory: what stands for the function's last argument."""
+    place = arith.constant(ir.IndexType.get(), read_sizes(function.attributes[KERNEL_SIZES]).index(size))
+    return arith.index_cast(ir.IndexType.get(), memref.load(memory, [place]))
 
 
 def static(sizes: Sequence[SizeLike]) -> list[int]:

@@ -1,5 +1,5 @@
-"""Creates copies where no view will do: ordinary groups, or calls for complex values, which kernels do not support. Clones constants
-into the groups that use them."""
+"""Creates copies where no view will do: ordinary groups, or calls for complex values, which kernels do not support. Clones
+constants into the groups that use them."""
 
 from collections.abc import Sequence
 
@@ -51,8 +51,8 @@ def sink(constant: ir.Operation) -> None:
             owner = owner.parent.operation
         if owner != use.owner.operation:
             inside.setdefault(owner, []).append(use)
-    for group, uses in inside.items():
-        copy = constant.clone(ip=ir.InsertionPoint.at_block_begin(group.regions[0].blocks[0]))
+    for user, uses in inside.items():
+        copy = constant.clone(ip=ir.InsertionPoint.at_block_begin(user.regions[0].blocks[0]))
         for use in uses:
             use.owner.operation.operands[use.operand_number] = copy.results[0]
 

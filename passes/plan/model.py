@@ -56,7 +56,7 @@ class ValuePlace:
 
 @dataclass(eq=False)
 class GroupStep:
-    """A kernel launch: the group, its operands and its results."""
+    """A kernel launch: the group, its operands and its results, among them operands some of whose elements it overwrites."""
 
     op: ir.Operation
     ins: list[ValuePlace]
@@ -91,4 +91,4 @@ class Model:
     @property
     def arena(self) -> list[Root]:
         """The roots in the arena, in the order in which they are made."""
-        return [root for step in self.steps for root in step.outs if root.kind == "arena"]
+        return list(dict.fromkeys(root for step in self.steps for root in step.outs if root.kind == "arena"))

@@ -27,6 +27,7 @@ from ..space.direct_convolution import WINDOW
 from .copies import copy_call, copy_group, once, repeated, sink
 from .layout_preferences import Strides, Wants, like_siblings, wants
 from .model import CallStep, GroupStep, Kind, Model, Root, Step, ValuePlace
+from .scatters import changed_operand, may_change
 
 DTYPES = {
     "i1": "bool", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64",
@@ -170,8 +171,17 @@ class _Reader:
                 if len(shape_of(image)) == 4:
                     ins[i] = self._with_strides(image, channels_last(shape_of(image)), op)
             layouts = [Layout.of(x.shape, channels_last(x.shape)) if len(x.shape) == 4 else x for x in layouts]
-        outs = [self._root("arena", result, layout) for result, layout in zip(op.results, layouts, strict=True)]
-        self._step(GroupStep(op, ins, outs))
+        outs, inplace = [], []
+        for result, layout in zip(op.results, layouts, strict=True):
+            if (changed := changed_operand(result)) is None:
+                outs.append(self._root("arena", result, layout))
+                continue
+            if not may_change(op, changed, ins[changed]):
+                ins[changed] = self._copy(op.operands[changed], op, self._fresh(ins[changed].layout, {}, op))
+            self.places[result] = ins[changed]
+            inplace.append((changed, len(ins) + len(outs)))
+            outs.append(ins[changed].root)
+        self._step(GroupStep(op, ins, outs, inplace))
 
     def _for_product(self, op: ir.Operation, ins: list[ValuePlace], outs: list[Layout]) -> tuple[list[ValuePlace], list[Layout]]:
         """Returns the layouts of the operands and results of a product with its epilogue. They must leave its rows one axis, and
@@ -219,10 +229,13 @@ class _Reader:
         return self._copy(value, user, needed)
 
     def _with_rows(self, value: ir.Value, user: ir.Operation) -> ValuePlace:
-        """Returns a value in memory whose last dimension is contiguous, and which is aligned where its user counts on that: copied once,
-        without repetitions, if it is not."""
+        """Returns a value in memory whose last dimension is contiguous, and which is aligned where its user counts on that: copied
+        once, without repetitions, if it is not."""
         place = self._place(value, user)
-        aligned = divisor(place.layout.offset * ITEM_BYTES[place.root.dtype]) % ALIGNED == 0 or user.attributes["callee"].value not in READS_ALIGNED
+        aligned = (
+            divisor(place.layout.offset * ITEM_BYTES[place.root.dtype]) % ALIGNED == 0
+            or user.attributes["callee"].value not in READS_ALIGNED
+        )
         if not place.layout.shape or (place.layout.strides[-1] == 1 and aligned):
             return place
         if value not in self.rows:
@@ -239,7 +252,8 @@ class _Reader:
 
     def _step(self, step: Step) -> None:
         for root in step.outs:
-            root.first = len(self.steps)
+            if all(place.root is not root for place in step.ins):
+                root.first = len(self.steps)
         self.steps.append(step)
 
     def _returns(self, op: ir.Operation, attributes: Sequence[dict[str, ir.Attribute]]) -> list[ValuePlace]:

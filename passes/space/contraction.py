@@ -7,7 +7,7 @@ from typing import NamedTuple
 from lamina.core.sizes import SizeLike
 
 from ..ir.affine import Affine, Axis
-from ..ir.expressions import Apply, Expr, InBounds, Load, Position, Reduce, Scan
+from ..ir.expressions import Apply, Expr, InBounds, Load, Position, Reduce, Scan, Scatter
 from ..ir.reading import reached
 from .coalesce import Merged, coalesce
 from .space import Result, Space
@@ -159,7 +159,7 @@ def _factors(product: Reduce, merged: Merged, dtype: str) -> _Factors:
 def check_surroundings(space: Space) -> None:
     """Raises Unfit where blocks cannot compute the epilogue."""
     for result in space.results:
-        if result.at.opaque:
+        if isinstance(result.expr, Scatter):
             raise Unfit("a result that is stored where other values say")
         if result.full:
             raise Unfit("a result that varies over the inner dimension, too")

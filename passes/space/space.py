@@ -10,9 +10,9 @@ from functools import cached_property
 
 from torch_mlir import ir
 
-from ..ir.affine import Affine, Axis, SplitAxis, offset, refine
-from ..ir.expressions import Expr, InBounds, Load, Position, Reduce, walk
-from ..ir.reading import Generic, Untraceable, element_type, shape_of
+from ..ir.affine import Affine, Axis, SplitAxis, refine
+from ..ir.expressions import Expr, InBounds, Load, Position, Reduce, Scatter, walk
+from ..ir.reading import Generic, Untraceable, computed_shape, element_type, shape_of
 from ..trace.trace import Tracer
 
 Strides = dict[ir.Value, tuple[int, ...]]
@@ -20,7 +20,8 @@ Strides = dict[ir.Value, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Result:
-    """One result of a group: its expression, and `at`, where it is stored. `full`: varies over rows and columns."""
+    """One result of a group: its expression, a Scatter where values say where it is stored, and `at`, that place. `full`: varies
+    over rows and columns."""
 
     expr: Expr
     at: Affine
@@ -53,7 +54,7 @@ class Space:
         for e in self.expressions:
             if isinstance(e, Load | Position):
                 out.append(e.at)
-            if isinstance(e, Load | InBounds):
+            if isinstance(e, Load | InBounds | Scatter):
                 out += [b.at for b in e.guard]
         return out
 
@@ -110,7 +111,7 @@ def _reductions(block: ir.Block) -> list[Generic]:
 
 def _full_shape(outs: list[ir.Value], generics: list[Generic]) -> tuple[tuple[int, ...], list[bool]]:
     """Returns the coarsest common refinement of all full shapes, and which of its factors are reduced."""
-    shapes = [shape_of(v) for v in outs]
+    shapes = [computed_shape(v) for v in outs]
     if not generics:
         common = refine(shapes)
         if common is None or len({math.prod(s) for s in shapes}) != 1:
@@ -209,13 +210,14 @@ def _trace(
     tracer = Tracer(strides_of=lambda v: strides[v], columns=columns_of, divide=divide, round_half=round_half)
     results = []
     for v, s in zip(outs, result_strides, strict=True):
-        shape = shape_of(v)
+        shape = computed_shape(v)
         index, full = spread(shape, axes), bool(columns)
         if index is None or math.prod(shape) != math.prod(a.extent for a in axes):
             index, full = spread(shape, rows), False
         if index is None:
             raise Untraceable(v, "a result that runs over neither rows nor the full space")
-        results.append(Result(tracer.element(v, index), offset(index, s), full, element_type(v)))
+        expr, at = tracer.result(v, index, s)
+        results.append(Result(expr, at, full, element_type(v)))
     reductions = list(dict.fromkeys(e for r in results for e in walk(r.expr) if isinstance(e, Reduce)))
     inner = frozenset(columns)
     for r in reductions:

@@ -3,7 +3,6 @@
 For each function, `programs` chooses what writes its body, over which iteration space (space/space.py) and by which schedule.
 """
 
-import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -12,23 +11,22 @@ from torch_mlir.dialects import func
 
 from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
-from lamina.core.sizes import Size, SizeLike, typical
+from lamina.core.sizes import Size, SizeLike
 from lamina.core.target import Target
 from lamina.schedules.rows import Triton
 
 from ..infra.base import Pass
 from ..ir.locations import where
-from ..ir.reading import element_type, integer, shape_of
-from ..ir.sizes import KERNEL_SIZES, read_size, size_attribute
+from ..ir.reading import element_type, shape_of
+from ..ir.sizes import KERNEL_SIZES, size_attribute
 from ..lower.route_to_triton import send
 from ..plan.launches import ALIGNED, alignments, layouts
 from .arguments import Argument, KernelSizes
 from .emit.blocks import Frame
 from .programs import Kernel, TileProgram, program_of
-from .variants import smaller, variants
+from .start_early import mark_early
+from .variants import variants
 
-THREADS = 2048  # that an SM holds
-_OFTEN = 8  # times the blocks that run at once that a symbolic grid may have in the call that was traced, to be small in others
 SPREAD = {"threads", "vec", "chunks", "pack", "teams", "cluster", "resident", "ctas"}
 
 
@@ -77,23 +75,8 @@ class TilePass(Pass):
                 for g in (*variants(module, f), f):
                     with g.location:
                         new = _lower(Kernel(g, arguments, aligned), self.target, self.round_intermediates, size_bits)
-                    _mark_early(module, new, self.target)
+                    mark_early(new, self.target)
                     g.erase()
-
-
-def _mark_early(module: ir.Module, kernel: ir.Operation, target: Target) -> None:
-    """Marks a kernel that starts early and waits by itself for the work before it (Hopper's programmatic dependent launch), as
-    those do whose CTAs all run at once. Where CTAs follow each other, each of them would pay for the wait: 32768 of them take 43 us
-    instead of 36 on an H200. Of a kernel with a symbolic grid that may be small there are both, for ranges of the grid."""
-    if not target.is_gpu or target.gpu.capability < 90 or "tile.teams" not in kernel.attributes:
-        return
-    grid = read_size(kernel.attributes["tile.grid"])
-    most = target.gpu.sm_count * THREADS // math.prod(integer(kernel, f"tile.{key}") for key in ("threads", "teams", "cluster"))
-    if isinstance(grid, Size) and typical(grid) <= _OFTEN * most:
-        kernel = smaller(module, kernel, "early", grid, most)
-    elif isinstance(grid, Size) or grid > most:
-        return
-    kernel.attributes["tile.dependent"] = ir.UnitAttr.get()
 
 
 def _contiguous(f: ir.Operation) -> list[Argument]:

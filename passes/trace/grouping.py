@@ -14,7 +14,7 @@ from lamina.dialects.graph import CALLS
 
 from ..ir.affine import Affine, Axis, refine
 from ..ir.axes import linear
-from ..ir.expressions import Scan
+from ..ir.expressions import Scan, Scatter
 from ..ir.reading import bytes_of, producer
 from .materialize import Materialized
 from .nodes import GroupNode, Runs, runs_of
@@ -55,7 +55,8 @@ class Grouping:
 
     def _place(self, n: GroupNode, readers: dict[ir.Value, list[GroupNode]]) -> None:
         saved: dict[Group, float] = {}
-        for v in n.reads:
+        loaded = [v for v, places in n.reads.items() if places]
+        for v in loaded:
             made_by = self.of.get(v)
             if made_by is not None:
                 saved[made_by] = saved.get(made_by, 0) + 2 * bytes_of(v)
@@ -63,8 +64,8 @@ class Grouping:
                 g = self.of[other.value]
                 if g is not made_by:
                     saved[g] = saved.get(g, 0) + bytes_of(v)
-        total = sum(bytes_of(v) for v in n.reads)
-        producers = {self.of[v] for v in n.reads if v in self.of}
+        total = sum(bytes_of(v) for v in loaded)
+        producers = {self.of[v] for v in loaded if v in self.of}
         for g, gain in sorted(saved.items(), key=lambda x: -x[1]):
             mine = self.of[n.value]
             current = self.of[g.nodes[0].value]
@@ -90,7 +91,7 @@ class Grouping:
         inside = {n.value: n for n in nodes}
         for n in nodes:
             for v, places in n.reads.items():
-                if v in inside and not all(_at_hand(n, inside[v], at, runs) for at in places):
+                if v in inside and not (places and all(_at_hand(n, inside[v], at, runs) for at in places)):
                     return False
         return not self._between(a, b) and not self._between(b, a)
 
@@ -186,6 +187,8 @@ def _row_axes(n: GroupNode, runs: Runs) -> list[Axis] | None:
 
 def _at_hand(reader: GroupNode, made: GroupNode, at: Affine, runs: Runs | None) -> bool:
     """Returns whether the element of `made` that `reader` loads is the one computed in the same iteration (or row)."""
+    if isinstance(made.expr, Scatter):
+        return False
     if runs is None:
         return at == linear(reader.axes)
     made_is_row = made.runs is not None or _role(made, runs) == "row"

@@ -19,7 +19,7 @@ from ..ir.affine import Affine, NotAffine, SplitAxis
 from ..ir.axes import Axes, splitting
 from ..ir.expressions import Expr, Load
 from ..ir.extern_calls import memory_strides
-from ..ir.reading import Generic, Untraceable, bytes_of, elements_of, producer, reached, shape_of
+from ..ir.reading import SCATTER, Generic, Untraceable, bytes_of, elements_of, producer, reached, shape_of
 from .gathered import gathered_source
 from .mixed_orders import orders_of
 from .orders import narrowest, views_of
@@ -128,8 +128,10 @@ class Materialized:
         for op in self.ops:
             if op.name in OUTSIDE or not op.results or op.name == "tensor.empty":
                 continue
+            if op.name == SCATTER and not self.is_memory(op.operands[0]):
+                self.add(op.operands[0])
             for v in op.results:
-                if not isinstance(v.type, ir.RankedTensorType) or v not in self.uses:
+                if not isinstance(v.type, ir.RankedTensorType) or (v not in self.uses and op.name != SCATTER):
                     continue
                 self._inlined[v] = self._cost(op)
                 if v not in self.values and not self.is_memory(v) and self._worth_storing(op, v):
@@ -151,7 +153,7 @@ class Materialized:
         return cost, read
 
     def _worth_storing(self, op: ir.Operation, v: ir.Value) -> bool:
-        if op.name == "tm_tensor.scan":
+        if op.name in ("tm_tensor.scan", SCATTER):
             return True
         if op.name in VIEWS:
             return False

@@ -1,4 +1,4 @@
-"""Traces elements of ops that place tensors inside others (insert_slice, pad, concat) and of scans.
+"""Traces elements of ops that place tensors inside others (insert_slice, pad, concat), of scans and of scatters.
 
 Each function takes the tracer, the op, the index of the element and the guard under which it is read.
 """
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 
-from ..ir.expressions import Const, Expr, Load
-from ..ir.guards import Bound, Guard, narrowed
+from ..ir.affine import offset
+from ..ir.expressions import Const, Expr, Load, Scatter, index_of
+from ..ir.guards import Bound, Guard, checked, narrowed
 from ..ir.reading import REDUCERS, Index, Untraceable, neutral, shape_of, slice_of
 
 if TYPE_CHECKING:
@@ -102,3 +103,14 @@ def concatenated(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> E
 
 def _given(e: Expr) -> Expr:
     return e
+
+
+def scattered(t: "Tracer", op: ir.Operation, index: Index, strides: tuple[int, ...]) -> Scatter:
+    """Returns what a graph.scatter stores of element `index` of its values. strides: of the memory that it stores to."""
+    into, values, *indices = op.operands
+    elements = [t.element(i, index) for i in indices]
+    at = tuple(index_of(t.make.apply("arith.index_cast", (e,), None, "index")) for e in elements)
+    guard: Guard = ()
+    for i, size in zip(at, shape_of(into), strict=True):
+        guard = checked(guard, i, size)
+    return t.make.scatter(t.element(values, index), offset(at, strides), guard)

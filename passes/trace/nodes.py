@@ -8,7 +8,7 @@ from ..ir.affine import Affine, Axis
 from ..ir.axes import Axes, splitting
 from ..ir.expressions import Apply, Expr, Load, Scan, walk
 from ..ir.extern_calls import memory_strides
-from ..ir.reading import Generic, Untraceable, producer, shape_of
+from ..ir.reading import SCATTER, Generic, Untraceable, computed_shape, producer
 from .materialize import COST, Materialized
 from .trace import Tracer
 
@@ -17,7 +17,8 @@ Runs = tuple[tuple[bool, int], ...]  # (reduced, extent), neighbors of a kind me
 
 @dataclass(eq=False)
 class GroupNode:
-    """One materialized value. `reads`: where it loads each memory value, as a function of its axes. `inlined`: the values that are
+    """One materialized value. `reads`: where it loads each memory value, as a function of its axes; nowhere for one that it changes
+    (graph.scatter). `inlined`: the values that are
     computed in its expression. `cost`: operations per element."""
 
     value: ir.Value
@@ -54,7 +55,7 @@ def trace_node(real: Materialized, value: ir.Value, position: int) -> GroupNode:
     """Traces one materialized value. Raises Untraceable with a value that has to be materialized first."""
     op = producer(value)
     assert op is not None
-    rows = Axes(shape_of(value), "r")
+    rows = Axes(computed_shape(value), "r")
     generic = real.generic(op) if op.name == "linalg.generic" else None
     summed = [n for n, r in zip(generic.extents, generic.reduced, strict=True) if r] if generic else []
     is_reduction = bool(summed)
@@ -67,7 +68,7 @@ def trace_node(real: Materialized, value: ir.Value, position: int) -> GroupNode:
 
     def build() -> tuple[Expr, frozenset[ir.Value]]:
         tracer = Tracer(real.is_memory, memory_strides, columns, generics=real.generics)
-        return tracer.element(value, rows.index, root=True), tracer.computed()
+        return tracer.result(value, rows.index, memory_strides(value))[0], tracer.computed()
 
     expr, inlined = splitting(build, rows, inner)
     axes, reduced = _loop_order(generic, rows, inner) if is_reduction and generic else (rows.axes, [False] * len(rows.axes))
@@ -78,6 +79,8 @@ def trace_node(real: Materialized, value: ir.Value, position: int) -> GroupNode:
             places = reads.setdefault(e.tensor, [])
             if e.at not in places:
                 places.append(e.at)
+    if op.name == SCATTER:
+        reads.setdefault(op.operands[0], [])
     runs = runs_of(tuple(a.extent for a in axes), reduced) if is_reduction else None
     return GroupNode(
         value, position, axes, reduced, expr, reads, runs, isinstance(expr, Scan), inlined - {value}, sum(map(_cost, parts))

@@ -11,10 +11,11 @@ from torch_mlir import ir
 
 from ..ir.affine import Affine, Axis, NotAffine, offset, row_major, unflatten
 from ..ir.expressions import HALF, Const, Expr, Interner, Load, index_of, mentions
-from ..ir.guards import Bound, Guard
+from ..ir.guards import Bound, Guard, checked
 from ..ir.reading import (
     CHECKED,
     REDUCERS,
+    SCATTER,
     Generic,
     Index,
     Untraceable,
@@ -81,6 +82,13 @@ class Tracer:
             except NotAffine:
                 raise Untraceable(op.results[0], "an indexing map that is not affine") from None
         return self.generics[op]
+
+    def result(self, value: ir.Value, index: Index, strides: tuple[int, ...]) -> tuple[Expr, Affine]:
+        """Returns what is stored for element `index` of a tensor (see computed_shape), and where: the offset in its memory."""
+        op = producer(value)
+        if op is None or op.name != SCATTER:
+            return self.element(value, index, root=True), offset(index, strides)
+        return (stored := trace_moves.scattered(self, op, index, strides)), stored.at
 
     def computed(self) -> frozenset[ir.Value]:
         """Returns the tensors whose elements were computed, not loaded from memory."""
@@ -279,9 +287,8 @@ class Tracer:
         index: list[Affine] = []
         for x, n in zip(where, shape_of(tensor), strict=True):
             at = index_of(self.scalar(x, body, loops, guard, g))
-            bound = Bound(at, 0, n, f"index out of range: expected 0 <= index < {n if isinstance(n, int) else 'the size'}")
-            if CHECKED not in op.attributes and not bound.always:
-                guard = (*guard, bound)
+            if CHECKED not in op.attributes:
+                guard = checked(guard, at, n)
             index.append(at)
         return self.element(tensor, tuple(index), guard)
 

@@ -1,6 +1,7 @@
 """Attention that drops weights, through both front doors, as graphs for a GPU have it: one Lamina op with a seed, and its gradients.
 
-Here tensors say that they are on a GPU, so torch's ops stand for the kernels (test/unit/test_attention_dropout.py holds those to them).
+Here the front end takes the CPU for a GPU, so torch's ops stand for the kernels (test/unit/test_attention_dropout.py holds those to
+them).
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from doors import BACKEND, NO_CACHE
 from torch import Tensor, nn
 
 import lamina
-from lamina.frontend.attention import calls
+from lamina.frontend.attention import recognize
 from lamina.frontend.attention.op import keeps
 from lamina.frontend.fx.random_bits import draw_seed
 from lamina.passes.families.attention.vendors.cudnn import CudnnKernel
@@ -27,7 +28,7 @@ P = 0.3
 
 @pytest.fixture(autouse=True)
 def _on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(calls, "on_gpu", lambda x: True)
+    monkeypatch.setattr(recognize, "for_gpu", lambda *_: True)
     monkeypatch.setattr(FlashKernel, "keeps_dropout", False)
     monkeypatch.setattr(CudnnKernel, "keeps_dropout", False)
     torch.manual_seed(0)
@@ -165,5 +166,5 @@ def test_what_is_left(fn: Callable[..., Any]) -> None:
 
 def test_what_a_fast_library_takes_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    monkeypatch.setattr(calls, "on_gpu", lambda x: True)
+    monkeypatch.setattr(recognize, "for_gpu", lambda *_: True)
     assert not set(OURS) & set(externals(causal))

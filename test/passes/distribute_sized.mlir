@@ -5,7 +5,7 @@
 
 // CHECK: gpu.func @logs(%arg0: memref<f32>, %arg1: memref<f32>, %[[SIZES:.*]]: memref<2xi32>) kernel
 // CHECK-SAME: gpu.grid = "-((-s0~800)//(128))", known_block_size = array<i32: 128, 1, 1>
-// CHECK: %[[LOADED:.*]] = memref.load %[[SIZES]][%c1]
+// CHECK: %[[LOADED:.*]] = memref.load %[[SIZES]][%c1{{.*}}]
 // CHECK: %[[PROGRAMS:.*]] = arith.index_cast %[[LOADED]] : i32 to index
 // CHECK: %[[THERE:.*]] = arith.cmpi ult, %{{.*}}, %[[PROGRAMS]] : index
 // CHECK: memref.reinterpret_cast %arg0 to offset: [0], sizes: [%{{.*}}], strides: [1] : memref<f32> to memref<?xf32>

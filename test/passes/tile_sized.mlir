@@ -1,11 +1,5 @@
 // Kernels of symbolic sizes: whole vectors in a loop whose end is computed, and a masked rest. The values of the sizes are one more argument.
 // RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-tile{target=cpu})' | FileCheck %s
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-tile{target=nvvm:sm_90a})' | FileCheck %s --check-prefix=EARLY
-
-// On Hopper a kernel that may have few blocks comes twice: one that starts before the work in front of it has ended, and one for more
-// blocks than run at once.
-// EARLY: func.func private @relu_early({{.*}} tile.dependent
-// EARLY: func.func private @relu(
 
 // A pointwise kernel has one axis of s0*s1 elements, in memory whose rows are known to follow each other.
 // CHECK-LABEL: func.func private @relu(%arg0: memref<f32>, %arg1: memref<f32>, %arg2: memref<1xi64>)

@@ -19,6 +19,7 @@ from triton_interpreter import interpret
 from lamina.core.options import Options
 from lamina.core.program import ITEM_BYTES, Arg, Call, Launch, Program, Ref
 from lamina.frontend.calls.interface import with_outputs
+from lamina.frontend.calls.saved import with_room, with_strides
 from lamina.frontend.compiling import stages
 from lamina.frontend.decompositions.table import table
 from lamina.frontend.rewrites.normalize import normalize
@@ -45,7 +46,7 @@ def tiled(
 
     with torch.no_grad(), patch("lamina.frontend.decompositions.ops.moments.on_cpu", return_value=False):
         gm = make_fx(functionalize(flat), decomposition_table=table(), tracing_mode="fake")(*inputs)
-    graph = normalize(gm)
+    graph = normalize(with_room(gm))
     module = stages.import_linalg(graph, options or Options(strict=True))
     usual = f"lamina-select-kernels{{target={TARGET}}}"
     given = f"lamina-select-kernels{{target={TARGET} schedule='{products}'}}" if products else "lamina-select-kernels"
@@ -53,7 +54,8 @@ def tiled(
     if last:
         run(f"builtin.module({last})", module)
     with module.context:
-        program = with_outputs(program_from(module, "cuda"), graph.interface)
+        program = program_from(module, "cuda")
+        program = with_outputs(program, with_strides(graph.interface, program, graph.room))
     stages.keep_kernels(module)
     return module, program
 

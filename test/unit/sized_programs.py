@@ -9,6 +9,7 @@ from gpu_programs import Simulated, distribute
 from torch_mlir import ir
 
 from lamina.core.program import Launch
+from lamina.frontend.calls.call import unboxed
 from lamina.frontend.compiling import stages
 from lamina.targets.triton import text as triton_text
 
@@ -34,7 +35,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Launch]]:
             distribute(module)
         mine = {kernel.name for kernel in printed}
         found.extend(s for s in built.program.steps if isinstance(s, Launch) and s.kernel in mine)
-        return lambda *tensors: tuple(Simulated(module, built.program, printed)(*tensors))
+        return lambda *given: tuple(Simulated(module, built.program, printed)(*unboxed(given)))
 
     monkeypatch.setattr(stages, "keep_kernels", kept)
     monkeypatch.setattr(stages, "_loaded", loaded)

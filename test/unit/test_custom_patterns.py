@@ -104,6 +104,19 @@ def test_amid_a_model() -> None:
     assert program.steps[3].where[0].startswith(__file__)
 
 
+def test_patterns_are_traced_for_the_target() -> None:
+    """Written-out attention with few scores is one op on a GPU, and several on a CPU, which these tensors are on."""
+
+    def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return torch.softmax(q @ k.mT, -1) @ v
+
+    example = (torch.empty(2, 3, 16, 8),) * 3
+    rules = {"when": None, "arguments": lambda q, k, out: (q, k, out, q.numel()), "grid": lambda q: q.numel()}
+    assert names(
+        attention, [torch.randn(2, 3, 16, 8) for _ in example], gated_of(pattern=attention, example_inputs=example, **rules)
+    ) == ["gated_kernel"]
+
+
 def test_operands_may_be_swapped() -> None:
     x, w = torch.randn(300), torch.randn(300)
     assert check(lambda x, w: w * F.silu(x), [x, w], gated_of()) == ["gated_kernel"]

@@ -71,10 +71,9 @@ def test_an_inner_dimension_that_has_no_such_parts() -> None:
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 4096, 4096), (32, 4096, 4096), (128, 128, 16384)])
 @pytest.mark.parametrize("name", ["sm_90a", "sm_80"])
 def test_candidates_compile(name: str, m: int, n: int, k: int) -> None:
-    """The most promising, which has parts: nothing is spilled."""
+    """The most promising that has parts: nothing is spilled."""
     gpu = Gpu.named(name)
-    best = candidates(GemmWork(1, m, n, k), gpu)[0]
-    assert best.parts > 1
+    best = next(c for c in candidates(GemmWork(1, m, n, k), gpu) if c.parts > 1)
     module, _ = tiled(torch.mm, (random(m, k), random(k, n)), products=str(best))
     (printed,) = triton_text.take(module, gpu.capability >= 90)
     (needs,) = assemble(join([compile_kernel(printed, gpu).ptx]), name).resources
@@ -83,13 +82,14 @@ def test_candidates_compile(name: str, m: int, n: int, k: int) -> None:
 
 def test_cost_model() -> None:
     gpu = Gpu.named("sm_90a")
-    for m, n, k in ((16, 4096, 4096), (128, 128, 16384)):
+    for m, n, k in ((16, 512, 8192), (128, 128, 16384)):
         work = GemmWork(1, m, n, k, 4, 0, 2 * m * n)
         found = candidates(work, gpu)
         best = next(c for c in found if c.parts == 1)
         assert our_seconds(found[0], work, gpu) < our_seconds(best, work, gpu)
         assert our_seconds(found[0], work, gpu) > work.factors / gpu.bandwidth
         assert unmeasured(work, gpu) is None, "what was not measured is the library's"
+    assert candidates(GemmWork(1, 16, 4096, 4096), gpu)[0].parts == 1, "with parts it took as long (H100: 21.9 and 21.7 us)"
     assert all(c.parts == 1 for c in candidates(GemmWork(1, 8192, 4096, 4096), gpu)), "blocks enough"
     assert all(c.parts == 1 for c in candidates(GemmWork(1, 128, 128, 16383), gpu)), "no parts of one size"
     assert GemmConfig.read("triton{m=16 parts=8}").parts == 8 and library_seconds(work, gpu)

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 
 from lamina.core.gpu import Gpu
 from lamina.core.program import Launch
-from lamina.schedules import product_cost
+from lamina.schedules import product_classes
 from lamina.schedules.contraction import GemmConfig
-from lamina.schedules.product_cost import GemmWork, for_all_sizes
+from lamina.schedules.product_classes import for_all_sizes
+from lamina.schedules.product_cost import GemmWork
 from lamina.targets.base import Artifact
 from lamina.targets.nvvm.backend import NvvmBackend
 
@@ -47,6 +48,8 @@ MODELS: dict[str, Callable[..., Tensor]] = {
     "rows": lambda x, w, b: F.gelu(F.linear(x, w, b)),
     "no bias": lambda x, w, b: F.linear(x, w).float().sin(),
     "residual": lambda x, w, b: F.linear(F.linear(x, w), w.t().contiguous(), b[:40]) + x,
+    "pair": lambda x, w, b: F.silu(F.linear(x, w[:36])) * F.linear(x, w[36:]),
+    "halves": lambda x, w, b: F.glu(F.linear(x, w)),
     "columns": lambda x, w, b: (w @ x.reshape(-1, 40).t()).tanh(),
 }
 
@@ -67,8 +70,8 @@ def agrees(model: nn.Module, run: Callable[..., Any], x: Tensor) -> None:
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_any_number_of_rows(name: str, schedule: str, launches: list[Launch], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(product_cost, "for_all_sizes", lambda *_, **__: SCHEDULES[schedule])
-    monkeypatch.setattr(product_cost, "for_fewer", lambda *_, **__: [])
+    monkeypatch.setattr(product_classes, "for_all_sizes", lambda *_, **__: SCHEDULES[schedule])
+    monkeypatch.setattr(product_classes, "for_fewer", lambda *_, **__: [])
     model = Layer(MODELS[name])
     run = compiled(model)
     for batch, length in ((2, 5), (3, 33), (2, 2), (5, 64), (7, 19)):
@@ -80,9 +83,9 @@ def test_any_number_of_rows(name: str, schedule: str, launches: list[Launch], mo
 @pytest.mark.usefixtures("not_compiled")
 @pytest.mark.parametrize("name", MODELS)
 def test_few_rows_have_a_kernel_of_their_own(name: str, launches: list[Launch], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(product_cost, "for_all_sizes", lambda *_, **__: PLAIN)
+    monkeypatch.setattr(product_classes, "for_all_sizes", lambda *_, **__: PLAIN)
     monkeypatch.setattr(
-        product_cost, "for_fewer", lambda *_, **__: [(10, GemmConfig(16, 16, 32, 2, 2)), (64, SCHEDULES["persistent"])]
+        product_classes, "for_fewer", lambda *_, **__: [(10, GemmConfig(16, 16, 32, 2, 2)), (64, SCHEDULES["persistent"])]
     )
     model = Layer(MODELS[name])
     run = compiled(model)
@@ -101,8 +104,8 @@ def test_the_default_goes_down_to_the_cubin(launches: list[Launch]) -> None:
 
 def test_the_default_serves_all_sizes() -> None:
     gpu = Gpu.named("sm_90a")
-    gelu = GemmWork(1, 64, 3072, 768, ops=40, writes=64 * 3072 * 2)
+    gelu = GemmWork(1, 64, 3072, 768, ops=21, writes=64 * 3072 * 2)
     chosen = for_all_sizes(gelu, gpu, rows=True)
     assert chosen is not None and chosen.parts == 1
-    assert for_all_sizes(GemmWork(1, 8192, 3072, 768, ops=40, writes=8192 * 3072 * 2), gpu, rows=True) == chosen
+    assert for_all_sizes(GemmWork(1, 8192, 3072, 768, ops=21, writes=8192 * 3072 * 2), gpu, rows=True) == chosen
     assert for_all_sizes(GemmWork(1, 64, 3072, 768, follows=False), gpu, rows=True) is None

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from attention_forms import FORMS, STAY, Form, Model, bert, inputs, plain
 from captured import by_dynamo, exported
 from torch import Tensor, fx
 
-from lamina.frontend.attention import calls
 from lamina.frontend.attention import recognize as written_out
 from lamina.frontend.attention.op import ATTENTION
 from lamina.frontend.attention.recognize import recognize
@@ -61,15 +61,33 @@ def test_written_attention_is_one_op(graph: Callable[..., fx.GraphModule], form:
         (64, torch.float16, True),
     ],
 )
-def test_a_slow_fused_kernel_is_not_taken(monkeypatch: pytest.MonkeyPatch, size: int, dtype: torch.dtype, joins: bool) -> None:
+def test_a_slow_fused_kernel_is_not_taken(size: int, dtype: torch.dtype, joins: bool) -> None:
     """torch's memory-efficient kernel on GPUs, for heads that Lamina's do not take either."""
-    monkeypatch.setattr(calls, "on_gpu", lambda _: True)
     given = tuple(torch.randn(2, 3, 9, size, dtype=dtype) for _ in range(3))
     with torch.no_grad():
         gm = exported(
             Model(lambda q, k, v, m: torch.softmax(q @ k.transpose(-2, -1) * 0.1, -1) @ v), (*given, torch.zeros(1, dtype=dtype))
         )
-        assert recognize(gm) == joins
+        assert recognize(gm, target="nvvm:sm_90a") == joins
+
+
+@BOTH
+@pytest.mark.parametrize(("target", "joins", "dtype"), [("cpu", 1, torch.float32), ("null:nvvm:sm_90a", 2, torch.float16)])
+def test_the_target_decides(
+    monkeypatch: pytest.MonkeyPatch, graph: Callable[..., fx.GraphModule], target: str, joins: int, dtype: torch.dtype
+) -> None:
+    """Kernels of CPUs are slow for few scores, those of GPUs read no mask of a wider type; all tensors here are on the CPU."""
+    monkeypatch.undo()
+
+    def both(q: Tensor, k: Tensor, v: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
+        halves = [t.half().repeat(1, 1, 1, 2) for t in (q, k, v)]
+        return plain(q, k, v, m), F.scaled_dot_product_attention(*halves, m)
+
+    with torch.no_grad():
+        gm = graph(Model(both), inputs(torch.float32))
+        assert recognize(gm, target=target) == joins
+    masks = [value(n.args[3]) for n in gm.graph.nodes if n.target is ATTENTION]
+    assert [mask.dtype for mask in masks if mask is not None] == [dtype]
 
 
 @BOTH

@@ -1,5 +1,7 @@
 """Arguments of the native runner whose memory is not their values: conj and neg bits, subclasses, transforms, no memory, tangents."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -90,6 +92,32 @@ def test_ordinary_tensors_take_the_quick_way(monkeypatch: pytest.MonkeyPatch) ->
     assert copying(empty)(empty)[0].shape == (0, 3)
     with pytest.raises(AssertionError, match="looked"):
         run(torch._neg_view(torch.zeros(64)))
+
+
+FIRST_USE = """
+import sys, torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+import lamina._native as native
+from lamina.runtime import inputs
+
+modes = {"fake": FakeTensorMode, "inference": torch.inference_mode, "device": lambda: torch.device("meta")}
+if sys.argv[1] in modes:
+    with modes[sys.argv[1]]():
+        run = native.BySizes([(0, 0, False)], lambda key: (None, None), 1)
+inputs.resolved = lambda tensor: sys.exit("looked at an ordinary tensor")
+compiled = torch.compile(torch.nn.Linear(4, 4), backend="lamina", dynamic=True)
+with torch.no_grad():
+    compiled(torch.randn(3, 4))
+compiled(torch.randn(3, 4)).sum().backward()
+"""
+
+
+@pytest.mark.parametrize("mode", ["fake", "inference", "device", "compilation"])
+def test_the_quick_way_is_found_in_any_mode(mode: str) -> None:
+    """The native part learns how tensors lie in memory at its first use in the process, which a compilation may be, under a mode
+    that makes fake ones."""
+    done = subprocess.run([sys.executable, "-c", FIRST_USE, mode], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 class Plain(torch.Tensor):

@@ -1,6 +1,7 @@
 """The sources as a whole: files that can be read in one sitting, folders that can be seen at once, one class for each name."""
 
 import ast
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -22,3 +23,10 @@ def test_public_classes_have_names_of_their_own() -> None:
         n.name for p in FILES for n in ast.parse(p.read_text()).body if isinstance(n, ast.ClassDef) and not n.name.startswith("_")
     )
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_the_front_end_decides_nothing_by_device() -> None:
+    """But which language a user's kernel is in, and which arguments are moved to a GPU."""
+    front = ROOT / "python/lamina/frontend"
+    found = {p.relative_to(front) for p in front.rglob("*.py") if re.search(r"\bon_gpu\b|\bis_cuda\b", p.read_text())}
+    assert found == {Path("calls/call.py"), Path("custom/declare.py"), Path("custom/launch.py")}

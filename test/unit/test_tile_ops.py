@@ -36,6 +36,7 @@ OPS = {
     "tile.program_id": '"tile.program_id"() : () -> index',
     "tile.check": '"tile.check"(%mask) {message = "out of range"} : (vector<128xi1>) -> ()',
     "tile.gather": '"tile.gather"(%m, %at, %mask, %v) : (memref<128xf32>, vector<128xindex>, vector<128xi1>, vector<128xf32>) -> vector<128xf32>',
+    "tile.scatter": '"tile.scatter"(%v, %m, %at, %mask) : (vector<128xf32>, memref<128xf32>, vector<128xindex>, vector<128xi1>) -> ()',
     "tile.read_runs": '"tile.read_runs"(%m, %zero, %zero, %mask) {along = 1 : i64, jumps = [64], lengths = [64]} : '
     "(memref<128xf32>, index, index, vector<128xi1>) -> vector<128xf32>",
     "tile.read_shared": '"tile.read_shared"(%m, %zero, %zero, %yes) {length = 64 : i64, jump = 1 : i64} : '

@@ -9,7 +9,7 @@ from lamina.core.gpu import Gpu
 from lamina.core.sizes import is_symbolic
 from lamina.core.target import Target
 from lamina.kernels.library import PRODUCTS, STRICT
-from lamina.schedules import convolution_cost, product_cost
+from lamina.schedules import convolution_cost, product_classes, product_cost
 from lamina.schedules.contraction import GemmConfig
 
 from ...ir.reading import producer, shape_of
@@ -157,12 +157,12 @@ def choices_of(problem: GemmProblem, gpu: Gpu) -> tuple[tuple[Choice, ...], Choi
 def _of_open(problem: GemmProblem, gpu: Gpu) -> Choice:
     """Returns the default for products with a symbolic number of rows or columns."""
     work, product = work_of(problem), Product.read(problem.ops[0])
-    if work is None or product is None or len(problem.ops) > 1 or (gpu.capability < _FLOAT8 and _has_float8(problem)):
+    if work is None or product is None or (gpu.capability < _FLOAT8 and _has_float8(problem)):
         return LIBRARY
     _, rows, columns, _ = product.sizes
     if is_symbolic(rows) and is_symbolic(columns):
         return LIBRARY
-    return _or_library(product_cost.for_all_sizes(work, gpu, rows=is_symbolic(rows)))
+    return _or_library(product_classes.for_all_sizes(work, gpu, rows=is_symbolic(rows)))
 
 
 def _for_fewer(problem: GemmProblem, config: GemmConfig, target: Target | None) -> ir.Attribute | None:
@@ -172,7 +172,7 @@ def _for_fewer(problem: GemmProblem, config: GemmConfig, target: Target | None) 
         return None
     _, rows, columns, _ = product.sizes
     of_rows, context = is_symbolic(rows), problem.ops[0].context
-    found = product_cost.for_fewer(work, target.gpu, config, rows=of_rows)
+    found = product_classes.for_fewer(work, target.gpu, config, rows=of_rows)
     if not found or (of_rows and is_symbolic(columns)):
         return None
     i64 = ir.IntegerType.get_signless(64, context)

@@ -11,6 +11,7 @@ TILE_OPS: TileOps = {
     "tile.part": Refused("joined launches save a GPU's launches alone", "leave lamina-horizontal out"),
     "tile.check": Elsewhere("cpu/checks.py, once the function has a slot for errors"),
     "tile.gather": memory.lower_gather,
+    "tile.scatter": memory.lower_scatter,
     "tile.read_runs": _RUNS,
     "tile.read_shared": _RUNS,
     "tile.write_runs": _RUNS,

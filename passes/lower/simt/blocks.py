@@ -121,6 +121,12 @@ def gather(k: "ThreadKernel", op: ir.Operation) -> None:
     )  # fmt: skip
 
 
+def scatter(k: "ThreadKernel", op: ir.Operation) -> None:
+    """Lowers tile.scatter to stores of single elements."""
+    value, target, index, mask = op.operands
+    k.memory.scatter(k.spread(value), k.uniform(target), k.spread(index), k.mask(mask))
+
+
 def check(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.check to an assertion of the device, as in eager, which prints its message and ends the launch, and the context
     with it. It is one for all lanes of a thread; the text names the model's line and the kernel."""

@@ -3,14 +3,14 @@
 from itertools import takewhile
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, memref
+from torch_mlir.dialects import arith
 
 from lamina.core.errors import CompileError
 from lamina.core.sizes import Size
 
 from ...ir.locations import where
 from ...ir.reading import attributes_of, combining_op, element_of, number_of
-from ...ir.sizes import KERNEL_SIZES, read_sizes, size_on
+from ...ir.sizes import load_size, size_on
 from ..tile_ops import handlers
 from . import blocks, control
 from .collective.exchange import Exchange
@@ -42,7 +42,7 @@ class ThreadKernel:
         warp: int,
         vendor: Vendor,
         part: ir.Operation | None = None,
-        first: int = 0,
+        first: int | ir.Value = 0,
     ) -> None:
         self.tile, source = tile, part or tile
         self.shape, self.entry, self.vendor, self.first = Shape.of(source, warp), entry, vendor, first
@@ -78,7 +78,8 @@ class ThreadKernel:
         if shape.pack > 1:
             program = at.add(at.times(program, shape.pack), at.over(self.thread, shape.threads))
             if isinstance(self.grid, Size):
-                grid = self._grid()
+                *_, sizes = self.tile.regions[0].blocks[0].arguments
+                grid = load_size(self.tile, self.grid, self.held[sizes])
                 active, program = at.below(program, grid), arith.minui(program, at.minus(grid, 1))
             elif self.grid % shape.pack:
                 active = at.below(program, self.grid)
@@ -94,13 +95,6 @@ class ThreadKernel:
         held = any(op.operation.name in REDUCES for op in self.source.operations)  # then all is loaded before anything is stored
         self.memory = ThreadMemory(shape, at, self.offsets, active if first is None else first, self.aligned, not held)
         self.exchange = Exchange(shape, at, self.thread, self.rank, self.shared, self.vendor)
-
-    def _grid(self) -> ir.Value:
-        """Loads the number of programs, which depends on the call, from the kernel's last argument."""
-        place = read_sizes(self.tile.attributes[KERNEL_SIZES]).index(self.grid)
-        *_, sizes = self.tile.regions[0].blocks[0].arguments
-        number = memref.load(self.held[sizes], [self.at.number(place)])
-        return arith.index_cast(ir.IndexType.get(), number)
 
     def shared(self, count: int, element: ir.Type) -> ir.Value:
         """Returns a buffer of `count` elements in shared memory."""

@@ -3,7 +3,7 @@
 Loads past a bound read the first address of the buffer instead, so that they need no branch; stores past it are skipped.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from torch_mlir import ir
@@ -91,16 +91,26 @@ class ThreadMemory:
     def gather(self, source: ir.Value, index: Spread, mask: Mask, other: Spread) -> Spread:
         """Loads single elements at their own indices; `other` where the mask is false."""
         parts = []
+        for part, pads, wanted in zip(index.parts, other.parts, self._wanted(mask), strict=True):
+            each = zip(elements(part), wanted, elements(pads), strict=True)
+            parts.append(together([self._element(source, p, w, x) for p, w, x in each]))
+        return Spread(tuple(parts))
+
+    def scatter(self, value: Spread, target: ir.Value, index: Spread, mask: Mask) -> None:
+        """Stores single elements at their own indices, where the mask holds."""
+        for part, places, wanted in zip(value.parts, index.parts, self._wanted(mask), strict=True):
+            for x, place, lane in zip(elements(part), elements(places), wanted, strict=True):
+                self.when(lane, partial(memref.store, x, target, [place]))
+
+    def _wanted(self, mask: Mask) -> Iterator[list[ir.Value | None]]:
+        """Yields, for each access, the mask of each lane; None where it always holds."""
         if isinstance(mask, WindowMask):
             mask = as_spread(mask, self.shape.vec)
         for c in range(self.shape.chunks):
-            places, pads = elements(index.parts[c]), elements(other.parts[c])
             if isinstance(mask, Spread):
-                wanted: list[ir.Value | None] = list(elements(mask.parts[c]))
+                yield list(elements(mask.parts[c]))
             else:
-                wanted = [mask.inside[c] if mask else None] * len(places)
-            parts.append(together([self._element(source, p, w, x) for p, w, x in zip(places, wanted, pads, strict=True)]))
-        return Spread(tuple(parts))
+                yield [mask.inside[c] if mask else None] * self.shape.vec
 
     def places(self, first: ir.Value) -> list[ir.Value]:
         """Returns the indices of the thread's accesses to a block whose first lane is element `first`."""

@@ -5,15 +5,17 @@ from functools import partial
 
 from torch_mlir import ir
 
-from ...ir.sizes import size_on
+from lamina.core.sizes import Size
+
+from ...ir.sizes import load_size, size_on
 from .collective.workgroup import Workgroup
 from .kernel import ThreadKernel
 from .threads import Indices, Shape, block_id, either
 from .vendor import Vendor
 
 PART = "tile.part"
-Part = tuple[ir.Operation, int]
-"""A tile.part and the number of its first CTA."""
+Part = tuple[ir.Operation, int | ir.Value]
+"""A tile.part and the number of its first CTA: a value where a part in front of it has as many programs as the call decides."""
 
 
 def fill(tile: ir.Operation, entry: ir.Block, warp: int, vendor: Vendor) -> int:
@@ -21,7 +23,7 @@ def fill(tile: ir.Operation, entry: ir.Block, warp: int, vendor: Vendor) -> int:
     workgroup = Workgroup(entry)
     kernel = partial(ThreadKernel, tile, entry, workgroup, warp, vendor)
 
-    def emit(part: ir.Operation, first: int) -> None:
+    def emit(part: ir.Operation, first: int | ir.Value) -> None:
         workgroup.next_part()
         with part.location:
             kernel(part, first).emit()
@@ -29,22 +31,34 @@ def fill(tile: ir.Operation, entry: ir.Block, warp: int, vendor: Vendor) -> int:
     with ir.InsertionPoint(entry):
         if "tile.dependent" in tile.attributes:
             vendor.wait_for_previous_kernel()
-        if parts := _parts(tile, warp):
-            _choose(parts, emit, Indices(entry), block_id())
+        at = Indices(entry)
+        if parts := _parts(tile, entry, warp, at):
+            _choose(parts, emit, at, block_id())
         else:
             kernel().emit()
     return len(workgroup.buffers)
 
 
-def _parts(tile: ir.Operation, warp: int) -> list[Part]:
-    parts, first = [], 0
-    for op in (o.operation for o in tile.regions[0].blocks[0].operations if o.operation.name == PART):
+def _parts(tile: ir.Operation, entry: ir.Block, warp: int, at: Indices) -> list[Part]:
+    block = tile.regions[0].blocks[0]
+    parts: list[Part] = []
+    for op in (o.operation for o in block.operations if o.operation.name == PART):
+        first: int | ir.Value = 0
+        if parts:
+            before, first = parts[-1]
+            shape, grid = Shape.of(before, warp), size_on(before, "tile.grid")
+            if isinstance(grid, Size):
+                programs = load_size(tile, grid, entry.arguments[len(block.arguments) - 1])
+                first = at.add(at.over(at.add(programs, shape.pack - 1), shape.pack), first)
+            else:
+                first = first + shape.ctas(grid) if isinstance(first, int) else at.add(first, shape.ctas(grid))
         parts.append((op, first))
-        first += Shape.of(op, warp).ctas(size_on(op, "tile.grid"))  # a symbolic one is the last
     return parts
 
 
-def _choose(parts: Sequence[Part], emit: Callable[[ir.Operation, int], None], at: Indices, cta: ir.Value) -> Sequence[ir.Value]:
+def _choose(
+    parts: Sequence[Part], emit: Callable[[ir.Operation, int | ir.Value], None], at: Indices, cta: ir.Value
+) -> Sequence[ir.Value]:
     """Emits the part that a CTA belongs to, found by bisection. All threads of a CTA take the same branch, so that barriers may
     stand in it."""
     if len(parts) == 1:

@@ -114,9 +114,13 @@ class Indices:
         """Returns a * n."""
         return a if n == 1 else arith.muli(a, self.number(n), overflow_flags=self._no_wrap(self._least(a), n))
 
-    def minus(self, a: ir.Value, n: int) -> ir.Value:
-        """Returns a - n."""
-        return a if n == 0 else arith.subi(a, self.number(n), overflow_flags=self._no_wrap(self._least(a), self._least(a) - n))
+    def minus(self, a: ir.Value, b: ir.Value | int) -> ir.Value:
+        """Returns a - b."""
+        if isinstance(b, int):
+            if b == 0:
+                return a
+            b = self.number(b)
+        return arith.subi(a, b, overflow_flags=self._no_wrap(self._least(a), self._least(a) - self.ranges.of(b)[1]))
 
     def over(self, a: ir.Value, n: int) -> ir.Value:
         """Returns a // n, unsigned."""

@@ -9,6 +9,7 @@ TILE_OPS: TileOps = {
     "tile.part": Elsewhere("simt/parts.py, which gives each part its CTAs"),
     "tile.check": blocks.check,
     "tile.gather": blocks.gather,
+    "tile.scatter": blocks.scatter,
     "tile.read_runs": runs.read,
     "tile.read_shared": runs.read_shared,
     "tile.write_runs": runs.write,

@@ -12,7 +12,7 @@ from lamina.core.errors import CompileError
 from lamina.core.sizes import is_symbolic, typical
 
 from ...ir.affine import Affine, Axis
-from ...ir.expressions import Load
+from ...ir.expressions import Load, Scatter
 from ...ir.sizes import i64
 from ...space.schedule import Shift
 from . import bounds, tiles
@@ -93,6 +93,29 @@ def store(b: "Blocks", value: ir.Value, memory: ir.Value, at: Affine) -> None:
         vector.store(value, memory, [b.index(at)], nontemporal=True, alignment=LINE)
     else:
         write(b, value, memory, at)
+
+
+def scatter(b: "Blocks", value: ir.Value, memory: ir.Value, e: Scatter) -> None:
+    """Stores a value where its index is within bounds; lanes that are no neighbors one by one (tile.scatter)."""
+    wide = isinstance(value.type, ir.VectorType)
+    bounds.check(b, e, wide)
+    if not wide:
+        at = b.index(e.at)
+        if e.guard:
+            b.branch(b.condition(e.guard, False), lambda: memref.store(value, memory, [at]), lambda: None)
+        else:
+            memref.store(value, memory, [at])
+        return
+    mask = b.stack[-1].mask
+    if e.guard:
+        inside = b.condition(e.guard, True)
+        mask = inside if mask is None else arith.andi(mask, inside)
+    at = e.at.rename(b.merged.rename)
+    if contiguous(b, at):
+        where = [_start(b, memory, at)]
+        vector.transfer_write(None, value, memory, where, ir.AffineMap.get_identity(1), mask=mask, in_bounds=flags([True]))
+        return
+    ir.Operation.create("tile.scatter", operands=[value, memory, b.lane_index(at), _mask(b, mask)])
 
 
 def _streams(b: "Blocks", flat: ir.Value, at: Affine) -> bool:

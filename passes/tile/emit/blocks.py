@@ -14,7 +14,7 @@ from torch_mlir.dialects import arith, vector
 from lamina.core.sizes import Size, typical
 
 from ...ir.affine import Affine, Axis
-from ...ir.expressions import Apply, Const, Expr, InBounds, Load, Position, Reduce, Scan
+from ...ir.expressions import Apply, Const, Expr, InBounds, Load, Position, Reduce, Scan, Scatter
 from ...ir.guards import Guard
 from ...ir.sizes import i64
 from ...space.coalesce import Merged
@@ -220,6 +220,11 @@ class Blocks(Scopes):
 
     def store(self, e: Expr, memory: ir.Value, dtype: str, at: Affine) -> None:
         """Stores `e` to memory at the index `at`, in the innermost scope. dtype: the result's element type."""
+        if isinstance(e, Scatter):
+            value = self.block(e.value) if self.is_block(e) else self.value(e.value)
+            with self.point():
+                access.scatter(self, self.to_memory(value, dtype), memory, e)
+            return
         along = any(at.rename(self.merged.rename).coefficient(side.axis) for side in self.sides)
         value = self.block(e) if along or len(self.sides) > 1 else self.value(e)
         with self.point():

@@ -10,7 +10,7 @@ from torch_mlir.dialects import arith
 from lamina.core.sizes import SizeLike, at_most, below, is_symbolic, least, most
 
 from ...ir.affine import Affine, Axis
-from ...ir.expressions import InBounds, Load
+from ...ir.expressions import InBounds, Load, Scatter
 from ...ir.guards import Bound, Guard
 from ...space.space import Space
 
@@ -34,7 +34,7 @@ def condition(b: "Blocks", guard: Guard, wide: bool) -> ir.Value:
     return b.true(wide) if out is None else out
 
 
-def check(b: "Blocks", e: Load, wide: bool) -> None:
+def check(b: "Blocks", e: Load | Scatter, wide: bool) -> None:
     """Emits the checks of the user's indices, which count only where the other bounds want the element."""
     for i, bound in enumerate(e.guard):
         if bound.message:

@@ -1,82 +1,84 @@
-"""Cost model of matrix products, by the library and by Lamina's schedules: a roofline whose constants were measured on an H200.
+"""Cost model of matrix products, by the library and by Lamina's schedules: waves of tiles, and memory traffic (`waves`).
 
-Products of 8192 x 2048 by 2048 x 8192 in bf16 gave each schedule's share of the tensor cores' peak; launches of small products the
-fixed cost; GELU after 8192 x 768 by 768 x 3072 the cost of an epilogue that nothing hides.
+Each schedule has the share of the tensor cores' peak that it reaches with its multiprocessors full, fitted to the times that
+`waves` names and to products of 8192 x 2048 by 2048 x 8192 in bf16.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
 
 from lamina.core.gpu import Gpu
 
 from .contraction import GemmConfig
 from .prologue_cost import THROUGH_REGISTERS, Fed
+from .waves import LAUNCH, tile_seconds
 
 SCHEDULES: dict[GemmConfig, float] = {
-    GemmConfig(128, 256, 64, 8, 3, 8, 1, 2): 0.75,
-    GemmConfig(128, 128, 64, 4, 3, 8, 2, 2): 0.66,
-    GemmConfig(128, 128, 64, 4, 3, 8, 2): 0.65,
-    GemmConfig(128, 256, 64, 8, 4, 8, 1, 4): 0.73,
-    GemmConfig(256, 128, 64, 8, 3, 8, 1, 2): 0.68,
-    GemmConfig(128, 256, 64, 8, 3, 8, 1): 0.73,
-    GemmConfig(128, 256, 64, 8, 3, 8, 0): 0.64,
-    GemmConfig(128, 128, 64, 4, 3, 8, 0): 0.60,
-    GemmConfig(64, 128, 64, 4, 4): 0.44,
-    GemmConfig(64, 64, 64, 4, 4): 0.32,
-    GemmConfig(64, 64, 64, 4, 4, descriptors=0): 0.30,
-    GemmConfig(64, 32, 128, 4, 4, descriptors=0): 0.20,
-    GemmConfig(32, 64, 128, 4, 4, descriptors=0): 0.17,
-    GemmConfig(32, 32, 128, 4, 4, descriptors=0): 0.13,
-    GemmConfig(16, 64, 128, 4, 5, descriptors=0): 0.11,
-    GemmConfig(16, 32, 128, 2, 5, descriptors=0): 0.10,
-    GemmConfig(128, 128, 64, 4, 6, 8, 1, 2, ping_pong=1): 0.74,
+    GemmConfig(128, 256, 64, 8, 3, 8, 1, 2): 1.00,
+    GemmConfig(128, 128, 64, 4, 3, 8, 2, 2): 0.80,
+    GemmConfig(128, 128, 64, 4, 3, 8, 2): 0.78,
+    GemmConfig(128, 256, 64, 8, 4, 8, 1, 4): 1.00,
+    GemmConfig(256, 128, 64, 8, 3, 8, 1, 2): 0.95,
+    GemmConfig(128, 256, 64, 8, 3, 8, 1): 1.00,
+    GemmConfig(128, 256, 64, 8, 3, 8, 0): 0.97,
+    GemmConfig(128, 128, 64, 4, 3, 8, 0): 0.74,
+    GemmConfig(64, 128, 64, 4, 4): 0.51,
+    GemmConfig(64, 64, 64, 4, 4): 0.35,
+    GemmConfig(64, 64, 64, 4, 4, descriptors=0): 0.39,
+    GemmConfig(64, 32, 128, 4, 4, descriptors=0): 0.24,
+    GemmConfig(32, 64, 128, 4, 4, descriptors=0): 0.18,
+    GemmConfig(32, 32, 128, 4, 4, descriptors=0): 0.14,
+    GemmConfig(16, 64, 128, 4, 5, descriptors=0): 0.12,
+    GemmConfig(16, 32, 128, 2, 5, descriptors=0): 0.11,
+    GemmConfig(128, 128, 64, 4, 6, 8, 1, 2, ping_pong=1): 0.98,
 }
 """The share of the peak that each reaches on large products."""
 PAIRS: dict[GemmConfig, float] = {
-    GemmConfig(128, 128, 64, 8, 4, 8, 0): 0.66,
-    GemmConfig(256, 64, 64, 8, 3, 8, 0): 0.65,
-    GemmConfig(128, 128, 64, 8, 4, 8, 0, joint=1): 0.64,
-    GemmConfig(128, 128, 64, 8, 3, 8, 1, 4): 0.58,
-    GemmConfig(128, 128, 64, 8, 3, 8, 1, joint=1): 0.58,
-    GemmConfig(128, 128, 64, 8, 4, 8, 1, 2): 0.58,
-    GemmConfig(128, 64, 64, 4, 3, 8, 2, 2): 0.50,
-    GemmConfig(128, 64, 64, 4, 3, 8, 2, joint=1): 0.50,
-    GemmConfig(64, 64, 64, 4, 4, descriptors=0): 0.35,
-    GemmConfig(128, 64, 128, 8, 3): 0.33,
-    GemmConfig(64, 64, 64, 4, 4): 0.33,
-    GemmConfig(32, 64, 64, 4, 4, descriptors=0): 0.20,
-    GemmConfig(16, 64, 128, 4, 4, descriptors=0): 0.11,
-    GemmConfig(16, 32, 128, 2, 4, descriptors=0): 0.10,
-    GemmConfig(128, 64, 64, 4, 6, 16, 1, ping_pong=1): 0.75,
+    GemmConfig(128, 128, 64, 8, 4, 8, 0): 0.97,
+    GemmConfig(256, 64, 64, 8, 3, 8, 0): 0.81,
+    GemmConfig(128, 128, 64, 8, 4, 8, 0, joint=1): 1.00,
+    GemmConfig(128, 128, 64, 8, 3, 8, 1, 4): 0.82,
+    GemmConfig(128, 128, 64, 8, 3, 8, 1, joint=1): 0.82,
+    GemmConfig(128, 128, 64, 8, 4, 8, 1, 2): 0.85,
+    GemmConfig(128, 64, 64, 4, 3, 8, 2, 2): 0.66,
+    GemmConfig(128, 64, 64, 4, 3, 8, 2, joint=1): 0.70,
+    GemmConfig(64, 64, 64, 4, 4, descriptors=0): 0.46,
+    GemmConfig(128, 64, 128, 8, 3): 0.41,
+    GemmConfig(64, 64, 64, 4, 4): 0.42,
+    GemmConfig(32, 64, 64, 4, 4, descriptors=0): 0.25,
+    GemmConfig(16, 64, 128, 4, 4, descriptors=0): 0.13,
+    GemmConfig(16, 32, 128, 2, 4, descriptors=0): 0.11,
+    GemmConfig(128, 64, 64, 4, 6, 16, 1, ping_pong=1): 0.92,
 }
-"""The same of two products that share their left operand, whose tiles one CTA holds side by side. The shares of those with one dot
-(`joint`), and of those of 16 and 32 rows, are guesses."""
+"""The same of two products that share their left operand, whose tiles one CTA holds side by side."""
 
 FED: dict[GemmConfig, float] = {GemmConfig(16, 32, 256, 4, 4, descriptors=0): 0.2}
 """The same of one product of up to 16 rows with a fused prologue, as measured there: 8 rows by int8 weights of 4096 x 11008 took
 25 us, with blocks of 64 x 128 of the weight 30."""
 
 PARTS = (2, 4, 8, 16)  # of an inner dimension with split-K
+_INNER = 64  # elements of two bytes of a step along the inner dimension
 ROW = 16  # elements that each part is a multiple of, so that descriptors can step from one to the next
 _MOST_IN_PARTS = 4  # candidates with split-K
-WORTH = 0.92  # share of the library's time below which Lamina's kernel is the default
+WORTH = 0.97  # share of the library's time below which Lamina's kernel is the default
 FED_WORTH = 0.87  # the same with a fused prologue, whose cost was measured for one product only
-_KNOWN = 90  # the compute capability of the GPUs that these figures are for
-_LAUNCH = 4e-6  # seconds of Lamina's kernel, with the latency of its first loads and of its stores
-_DESCRIPTORS = 1e-6  # seconds to make TMA descriptors
-_STEP = 5.5e-7  # seconds of a step along the inner dimension at least: its loads' latency over the stages
-_LIBRARY = 5e-6  # seconds of the library's kernel, whatever its size
-_LIBRARY_SHARE, _LIBRARY_RAMP = 0.82, 200  # share of the peak; elements of the inner dimension that filling the pipeline costs
+KNOWN = 90  # the compute capability of the GPUs that these figures are for
+_DESCRIPTORS = 1.15e-6  # seconds to make TMA descriptors
+_LAST_EPILOGUE = 5.8e-10  # seconds per element of a warp's part of a tile: nothing hides the epilogue of the last one
+_HIDDEN = 0.37  # exposed share of an epilogue with ping-pong
+_BRIEF, _THROTTLED = 8e-5, (0.06, 0.15)  # seconds; share that later tiles take longer as power limits the clock, with ping-pong
+_HANDOVER = 2.5e-6  # seconds that ping-pong takes until both groups of warps are busy
+_REGISTERS = 70  # of a thread, beside its accumulators
+_MOST_RESIDENT = 4  # CTAs of a multiprocessor that run at once without being persistent
+_LIBRARY = 4.5e-6  # seconds of the library's kernel beside its tiles
+_LIBRARY_TILES = {(128, 256): (1, 0.96), (128, 128): (1, 0.96), (64, 128): (2, 0.7), (64, 64): (3, 0.52)}  # CTAs; share of peak
+_LIBRARY_PARTS, _LIBRARY_JOIN = (1, 2, 4), 1.2e-6  # split-K, and the seconds that adding its parts costs
+_LIBRARY_STEP = 3.5e-7  # seconds of a step along the inner dimension at least
 _BARRIERS, _WALKING, _PING_PONG = 64, 8448, 512  # bytes of shared memory beside the operands
 _PASS = 3e-6  # seconds of a pointwise kernel, whatever its size
-_OVERLAP = 0.5  # exposed share of an epilogue where another CTA of the SM multiplies meanwhile
-_HIDDEN = 0.1  # the same for ping-pong schedules
-_CLASSES = (64, 256, 1024, 4096, 16384)  # rows for which schedules of a symbolic number of rows are compared
-_IDLE = 1.6  # times the estimate that ping-pong takes where it does not fill the GPU: 128 to 1500 rows by 768 x 3072, on an H100
-_FEWER = 0.9  # share of the general schedule's time below which calls with few rows have a kernel of their own
-_ROWS, _ACTIVATION = 2048, 8  # rows of the result, and operations per element, from which on ping-pong is the default
-_ORDINARY = 0.4  # share of the f32 peak that epilogues reach: hardly anything in them is a fused multiply-add
+_WRITTEN = 0.84  # share of the memory bandwidth at which epilogues read and write
+_STREAMED = 0.77  # share of the memory bandwidth that a pointwise kernel reaches
+_ORDINARY = 0.34  # share of the f32 peak that epilogues reach: hardly anything in them is a fused multiply-add
 
 
 @dataclass(frozen=True)
@@ -125,37 +127,59 @@ class GemmWork:
 
 
 def library_seconds(work: GemmWork, gpu: Gpu) -> float:
-    """Estimates the time of the library's product, and of Lamina's pointwise kernel over its result where anything follows. Loading
-    the operands is left out, so that it never makes Lamina's kernel the default."""
-    product = 2 * work.elements * (work.k + _LIBRARY_RAMP) / (work.peak(gpu) * _LIBRARY_SHARE)
+    """Estimates the time of the library's product, with the best of its usual tiles, and of Lamina's pointwise kernel over its
+    result where anything follows."""
+    inner = _INNER * 2 // work.item
+
+    def tiled(tile: tuple[int, int], parts: int) -> float:
+        (m, n), (resident, share) = tile, _LIBRARY_TILES[tile]
+        step = 2 * m * n * inner * gpu.sm_count / (work.peak(gpu) * share)
+        steps = -(-work.k // (parts * inner))
+        tiles = parts * work.batch * -(-work.m // m) * -(-work.n // n)
+        return tile_seconds(tiles, resident, steps, step, gpu, latency=_LIBRARY_STEP) + (parts > 1) * _LIBRARY_JOIN
+
+    product = min(tiled(tile, parts) for tile in _LIBRARY_TILES for parts in _LIBRARY_PARTS)
     read = max(work.item, 2) * work.products * work.elements + work.reads
-    passed = _PASS + (read + work.writes) / gpu.bandwidth if work.follows else 0.0
+    passed = _PASS + (read + work.writes) / (gpu.bandwidth * _STREAMED) if work.follows else 0.0
+    product = max(product, work.factors / work.products / gpu.bandwidth)
     if work.fed is not None:
-        product = max(product, work.factors / work.products / gpu.bandwidth)
         passed += work.fed.before_seconds(gpu)
     return work.products * (_LIBRARY + product) + passed
 
 
 def our_seconds(config: GemmConfig, work: GemmWork, gpu: Gpu) -> float:
-    """Estimates the time of Lamina's kernel: waves of tiles, or loading the operands if that is longer, and the epilogue, which
-    little hides. With split-K another kernel reads the partial sums and runs the epilogue."""
-    blocks = config.parts * blocks_of(config, work)
-    slots = gpu.sm_count * (1 if config.ping_pong else max(config.resident, 2 if config.warps <= 4 else 1))
+    """Estimates the time of Lamina's kernel: waves of tiles, or loading the operands if that is longer, and the epilogue. With
+    split-K another kernel reads the partial sums and runs the epilogue."""
+    rate = work.peak(gpu) * _share(config, work) * (THROUGH_REGISTERS if work.fed else 1)
+    step = 2 * work.products * config.m * config.n * config.k * gpu.sm_count / rate
     steps = -(-work.k // (config.parts * config.k))
-    rate = work.peak(gpu) * _share(config, work) * (THROUGH_REGISTERS if work.fed else 1) / slots
-    step = _STEP / (2 if config.ping_pong else 1)  # the next tile's loads do not wait for the end of this one
-    block = max(2 * work.products * config.m * config.n * config.k * steps / rate, steps * step)
-    sums = 4 * config.parts * work.products * work.elements if config.parts > 1 else 0
-    moved = (2 * sums + work.reads + work.writes) / gpu.bandwidth
+    count = config.parts * blocks_of(config, work)
+    tiles = tile_seconds(count, resident(config, work, gpu), steps, step, gpu)
+    tiles += _THROTTLED[config.ping_pong] * max(tiles - _BRIEF, 0.0)
+    moved = (work.reads + work.writes) / (gpu.bandwidth * _WRITTEN)
     after = max(work.ops * work.elements / (gpu.peak("f32") * _ORDINARY), moved)
-    hidden = _HIDDEN if config.ping_pong else _OVERLAP if config.resident > 1 else 1.0
-    hidden = hidden if blocks > slots else 1.0
-    launches = _LAUNCH + config.descriptors * _DESCRIPTORS + (work.goes_on or config.parts > 1) * _PASS
+    after *= _HIDDEN if config.ping_pong and count > gpu.sm_count else 1.0
+    after += _LAST_EPILOGUE * work.products * config.m * config.n / config.warps
+    launches = LAUNCH + config.descriptors * _DESCRIPTORS + config.ping_pong * _HANDOVER
+    if config.parts > 1:
+        sums = 4 * config.parts * work.products * work.elements
+        launches += LAUNCH + 2 * sums / (gpu.bandwidth * _STREAMED)
+    launches += work.goes_on * _PASS
     read, inside = work.factors, 0.0
     if work.fed is not None:
         read += work.fed.reads - work.fed.stored
         inside = work.fed.inside_seconds(-(-work.m // config.m), -(-work.n // config.n), gpu)
-    return launches + max(-(-blocks // slots) * block, read / gpu.bandwidth) + inside + after * hidden
+    return launches + max(tiles, read / gpu.bandwidth) + inside + after
+
+
+def resident(config: GemmConfig, work: GemmWork, gpu: Gpu) -> int:
+    """Returns how many CTAs of a schedule a multiprocessor holds at once, by shared memory and registers."""
+    if config.resident or config.ping_pong:
+        return max(config.resident, 1)
+    threads = 32 * config.warps
+    of_thread = work.products * config.m * config.n // threads + _REGISTERS
+    most = min(gpu.shared_bytes // max(shared_bytes(config, work), 1), gpu.registers // (threads * of_thread), _MOST_RESIDENT)
+    return max(most, 1)
 
 
 def blocks_of(config: GemmConfig, work: GemmWork) -> int:
@@ -179,7 +203,7 @@ def _schedules(work: GemmWork) -> dict[GemmConfig, float]:
 
 def candidates(work: GemmWork, gpu: Gpu) -> tuple[GemmConfig, ...]:
     """Returns the schedules that suit the sizes and fit in shared memory, the most promising first."""
-    ping_pong = gpu.capability == _KNOWN and work.item == 2 and work.fed is None
+    ping_pong = gpu.capability == KNOWN and work.item == 2 and work.fed is None
     known = [c for c in _schedules(work) if ping_pong or not c.ping_pong]
     suiting = [c for c in known if c.m < 2 * max(work.m, 16) and c.n < 2 * max(work.n, 32)]
     fitting = [c for c in suiting if shared_bytes(c, work) <= gpu.shared_bytes]
@@ -203,81 +227,22 @@ def _in_parts(configs: Sequence[GemmConfig], work: GemmWork, gpu: Gpu) -> list[G
     found = []
     for config in configs:
         parts = [p for p in PARTS if work.k % (p * ROW) == 0 and work.k >= 2 * p * config.k]
-        idle = not config.resident and blocks_of(config, work) < gpu.sm_count
-        ways = [config, *(replace(config, parts=p) for p in parts if idle)]
-        best = min(ways, key=lambda c: our_seconds(c, work, gpu))
-        found += [best] if best.parts > 1 else []
+        if parts and not config.resident and blocks_of(config, work) < gpu.sm_count:
+            found.append(min((replace(config, parts=p) for p in parts), key=lambda c: our_seconds(c, work, gpu)))
     return sorted(found, key=lambda c: our_seconds(c, work, gpu))[:_MOST_IN_PARTS]
 
 
 def unmeasured(work: GemmWork, gpu: Gpu) -> GemmConfig | None:
     """Returns the default schedule where nothing was tuned; None for the library's kernel.
 
-    The library is the default for tf32, for pairs and for sums along rows, too: followed by Lamina's pointwise kernels it was as
-    fast where these were measured (a pair of 8192 x 2048 by 2048 x 8192: 906 us, Lamina's kernel 908; the sum of 8192 x 4096 by
-    4096 x 4096: 405 and 414). Ping-pong is the default for pairs and activations of many rows (for that pair a prototype took
-    796 us, the library 973; for GELU after 8192 x 768 by 768 x 3072 it took 69, the library 103, tiles without ping-pong 79), but
-    not for residuals, where it gained 3 %.
+    The library is the default for tf32, and for sums along rows, where it was as fast with Lamina's pointwise kernels (8192 x 4096
+    by 4096 x 4096: 405 us, Lamina's kernel 414).
     Split-K is no default, since the library has it, too, unless a fused prologue reads fewer bytes than it computes.
     """
     fewer_bytes = work.fed is not None and work.fed.reads < work.fed.stored
-    best = next(
-        c for c in candidates(work, gpu) if (c.parts == 1 or fewer_bytes) and (not c.ping_pong or _ping_pong_pays(c, work, gpu))
-    )
+    best = next(c for c in candidates(work, gpu) if c.parts == 1 or fewer_bytes)
     if shared_bytes(best, work) > gpu.shared_bytes:
         return None
     worth = our_seconds(best, work, gpu) < (FED_WORTH if work.fed else WORTH) * library_seconds(work, gpu)
-    known = (work.products == 1 or best.ping_pong) and work.item == 2 and not work.goes_on and gpu.capability == _KNOWN
+    known = work.item == 2 and not work.goes_on and gpu.capability == KNOWN
     return best if worth and (work.follows or work.fed) and known else None
-
-
-def for_all_sizes(work: GemmWork, gpu: Gpu, *, rows: bool) -> GemmConfig | None:
-    """Returns the default schedule of a product whose number of rows, or else of columns, is symbolic: that with the least time
-    over sizes from 64 to 16384, relative to the best at each. None where the library with what follows it is ahead.
-
-    Its other sizes are those of `work`. Schedules whose tiles are larger than a result would not be candidates for it alone."""
-    if not (work.follows and work.products == 1 and work.item == 2 and not work.goes_on and gpu.capability == _KNOWN):
-        return None
-    whole = [_resized(work, n, rows) for n in _CLASSES]
-    known = {c for one in whole for c in candidates(one, gpu) if c.parts == 1 and shared_bytes(c, one) <= gpu.shared_bytes}
-    known = {c for c in known if not c.ping_pong or work.ops >= _ACTIVATION}
-
-    def time(config: GemmConfig | None, one: GemmWork) -> float:
-        return library_seconds(one, gpu) if config is None else our_seconds(config, one, gpu)
-
-    best = [min(time(c, one) for c in (*known, None)) for one in whole]
-    ratios = {c: prod(time(c, one) / least for one, least in zip(whole, best, strict=True)) for c in (*known, None)}
-    chosen = min(known, key=lambda c: ratios[c])
-    return chosen if ratios[chosen] < WORTH ** len(whole) * ratios[None] else None
-
-
-def for_fewer(work: GemmWork, gpu: Gpu, general: GemmConfig, *, rows: bool) -> list[tuple[int, GemmConfig]]:
-    """Returns schedules for calls with at most so many rows, or else columns, in order, each where it takes less than _FEWER of the
-    time of the one for more of them. work: with any number of them; general: the schedule for the most."""
-
-    def time(config: GemmConfig, one: GemmWork) -> float:
-        idle = config.ping_pong and not _ping_pong_pays(config, one, gpu)
-        return our_seconds(config, one, gpu) * (_IDLE if idle else 1.0)
-
-    found: list[tuple[int, GemmConfig]] = []
-    larger = general
-    for n in reversed(_CLASSES[:-2]):
-        one = _resized(work, n, rows)
-        fit = [c for c in candidates(one, gpu) if c.parts == 1 and not c.ping_pong and shared_bytes(c, one) <= gpu.shared_bytes]
-        best = min(fit, key=lambda c, one=one: time(c, one), default=larger)  # type: ignore[misc]
-        if time(best, one) < _FEWER * time(larger, one):
-            found, larger = [(n, best), *found], best
-    return found
-
-
-def _resized(work: GemmWork, n: int, rows: bool) -> GemmWork:
-    """Returns the work for another number of rows or columns; what the epilogue reads and writes grows with it."""
-    old = work.m if rows else work.n
-    moved = replace(work, reads=work.reads * n // old, writes=work.writes * n // old)
-    return replace(moved, m=n) if rows else replace(moved, n=n)
-
-
-def _ping_pong_pays(config: GemmConfig, work: GemmWork, gpu: Gpu) -> bool:
-    """Returns whether ping-pong was measured to be faster for problems of this kind."""
-    many = work.m >= _ROWS and blocks_of(config, work) >= gpu.sm_count
-    return many and (work.products > 1 or work.ops >= _ACTIVATION)

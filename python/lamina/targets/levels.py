@@ -63,6 +63,7 @@ def pipeline(
         "lamina-dce",
         steps.layout,
         f"lamina-split-reductions{steps.split}",
+        "lamina-scatter",
         f"lamina-fuse{steps.fuse}",
     )
     to = {

@@ -14,7 +14,7 @@ func.func @f(%a: tensor<2xf32>) -> tensor<2xf32> {
   return %1 : tensor<2xf32>
 }
 // -----
-// expected-error @+1 {{unknown op graph.grup: expected one of graph.extern, graph.group, graph.kernel, graph.size, graph.yield}}
+// expected-error @+1 {{unknown op graph.grup: expected one of graph.extern, graph.group, graph.kernel, graph.scatter, graph.size, graph.yield}}
 "graph.grup"() : () -> ()
 // -----
 // expected-error @+1 {{no dialect declares the op 'grahp.group'}}

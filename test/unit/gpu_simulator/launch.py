@@ -60,7 +60,7 @@ def simulate(
     Raises Fault for: an access out of bounds of its memref (not only of its array) or against its alignment; two threads that
     write different values to one element; a write and another thread's access to one element with no barrier between, in
     shared and in global memory; a barrier that some threads of a CTA do not reach; a shuffle that part of a warp does; a read
-    of shared or private memory that nobody wrote; division by zero; a trap; an element of `outputs` not written; shared memory of
+    of shared or private memory that nobody wrote; division by zero; a trap; an element of `outputs` not written (but where it lies in the memory of an argument that is never read); shared memory of
     another CTA reached before a cluster's first barrier, or with none after it. Raises NotImplementedError for an op that is not
     known, and ValueError for arguments that do not fit the kernel.
     """
@@ -91,7 +91,8 @@ def simulate(
         memory = count - ("tile.sizes" in function.attributes)  # the last argument holds the sizes, where some are symbolic
         outputs = range(memory - _number(function, "tile.outputs", kernel), memory)
     for i in outputs or ():
-        _complete(kernel, i, types[i], written[i])
+        if not _changed(values, i):
+            _complete(kernel, i, types[i], written[i])
     traffic = [v.buffer if isinstance(v, View) else None for v in values]
     none = Traffic.over(0)
     return Result([b.loads if b else none for b in traffic], [b.stores if b else none for b in traffic], written, ctas, threads)
@@ -194,6 +195,16 @@ def _share(values: Sequence[View | Array]) -> None:
             if a.data.ctypes.data != b.data.ctypes.data or len(a.data) != len(b.data) or a.data.dtype != b.data.dtype:
                 raise ValueError(f"{a.name} and {b.name} overlap without being one array")
             a.words = b.words
+
+
+def _changed(values: Sequence[View | Array], output: int) -> bool:
+    """Returns whether an output lies in the memory of another argument that is not loaded from: some of its elements may stay."""
+    alike = [
+        v.buffer
+        for i, v in enumerate(values)
+        if isinstance(v, View) and i != output and v.buffer.words is values[output].buffer.words
+    ]
+    return bool(alike) and not any(buffer.loads.requests for buffer in alike)
 
 
 def _shared(number: int, type_: ir.Type, ctas: int) -> View:

@@ -18,10 +18,9 @@ from torch.nn import functional as F
 
 from lamina.core.sizes import is_symbolic, typical
 from lamina.passes.families.attention.cost import MOST
-from lamina.passes.families.attention.vendors.kernel import Case
+from lamina.passes.families.attention.vendors.kernel import HALF, Case
 from lamina.passes.families.attention.vendors.registry import OLDEST, preferred, settings
 
-from ..decompositions.ops.library import on_gpu
 from ..fx.dtypes import CODES
 from ..fx.random_bits import RANGE, SEED
 from ..fx.reading import is_sized, number, shape, sizes, value
@@ -39,32 +38,33 @@ reads again for each block of keys. With heads of 512 elements, a model of two a
 on an H200 as torch.compile with products and softmaxes."""
 
 
-def make_whole(gm: fx.GraphModule, trained: Collection[fx.Node] = ()) -> int:
+def make_whole(gm: fx.GraphModule, trained: Collection[fx.Node] = (), gpu: bool = False) -> int:
     """Replaces calls of scaled_dot_product_attention in place, also in bodies of checkpoints. Returns how many.
 
     trained  arguments that need a gradient
+    gpu      the graph is compiled for a GPU
     """
     nodes = list(gm.graph.nodes)
-    found = sum(_in_checkpoint(node, gm, bool(trained)) for node in nodes)
+    found = sum(_in_checkpoint(node, gm, bool(trained), gpu) for node in nodes)
     calls = [node for node in nodes if node.op == "call_function" and node.target in FUNCTIONS]
     fake = fake_mode(gm) if calls else None
     if fake is None or any(node.target is torch.nn.attention._sdpa_kernel for node in nodes):  # the graph changes torch's settings
         return found
     written = written_memory(gm.graph)
-    here = sum(_is_replaced(node, Graft(node, (), fake), written, trained) for node in calls)
+    here = sum(_is_replaced(node, Graft(node, (), fake), written, trained, gpu) for node in calls)
     if here:
         gm.recompile()
     return found + here
 
 
-def _in_checkpoint(node: fx.Node, gm: fx.GraphModule, trains: bool) -> int:
+def _in_checkpoint(node: fx.Node, gm: fx.GraphModule, trains: bool, gpu: bool) -> int:
     if node.target is not torch.ops.higher_order.tag_activation_checkpoint or not isinstance(node.args[0], fx.Node):
         return 0
     body = getattr(gm, str(node.args[0].target))
-    return make_whole(body, body.graph.find_nodes(op="placeholder") if trains else ())
+    return make_whole(body, body.graph.find_nodes(op="placeholder") if trains else (), gpu)
 
 
-def _is_replaced(node: fx.Node, graft: Graft, written: set[int] | None, trained: Collection[fx.Node]) -> bool:
+def _is_replaced(node: fx.Node, graft: Graft, written: set[int] | None, trained: Collection[fx.Node], gpu: bool) -> bool:
     """Replaces one call where a kernel computes it, and returns whether it did."""
     *operands, mask, probability, causal = positional(node.args, node.kwargs)
     dropout, scale = number(probability), node.kwargs.get("scale")
@@ -73,7 +73,7 @@ def _is_replaced(node: fx.Node, graft: Graft, written: set[int] | None, trained:
         scale = _default_scale(query) if scale is None else number(scale)
         if (result := value(node)) is not None and result.dtype is not query.dtype:  # by autocast
             operands = [graft.call(aten._to_copy.default, n, dtype=result.dtype) for n in operands]
-        made = emitted(graft, operands, mask, dropout, causal, scale, trained, by_torch=True)
+        made = emitted(graft, operands, mask, dropout, causal, scale, trained, gpu, by_torch=True)
     changed = None if made is None else placed(made, graft, written)
     if changed is None:
         graft.undo()
@@ -92,12 +92,13 @@ def _default_scale(query: Tensor) -> float | None:
 
 def emitted(
     graft: Graft, operands: list[fx.Node], mask: fx.Node | None, dropout: float, causal: bool, scale: float | None,
-    trained: Collection[fx.Node], *, by_torch: bool = False,
+    trained: Collection[fx.Node], gpu: bool, *, by_torch: bool = False,
 ) -> fx.Node | None:  # fmt: skip
     """Emits attention before the node that the graft is for, and returns its result; None where no kernel computes it.
 
     operands  query, key and value
     trained   arguments of the graph that need a gradient
+    gpu       the graph is compiled for a GPU
     by_torch  dropout may stay torch's
     """
     query, key, values = map(value, operands)
@@ -110,10 +111,10 @@ def emitted(
     allowed = settings()
     case = case_of(query, key, values, mask is not None, trains_mask, causal)
     if dropout:
-        if not _is_dropped(case, query, dropout, scale, by_torch, allowed):
+        if not gpu or not _is_dropped(case, dropout, scale, by_torch, allowed):
             return None
     else:
-        vendor = preferred(case, OLDEST if on_gpu(query) else None, allowed)
+        vendor = preferred(case, OLDEST if gpu else None, allowed)
         shares = trained and key.shape[1] < query.shape[1]  # the memory-efficient kernel has no gradients of shared heads
         apart = any(sizes(t.stride())[-1] != 1 for t in (query, key, values))
         if apart or vendor is None or (shares and vendor.repeats):
@@ -125,7 +126,7 @@ def emitted(
     if trains_mask and shape(mask) != case.scores:
         mask = graft.call(aten.expand.default, mask, list(case.scores))
     if mask is not None and not dropout:
-        mask = _as_number(graft, mask, query)
+        mask = _as_number(graft, mask, query, gpu)
     seed = graft.call(SEED, *RANGE, [], dtype=torch.int64, device=query.device) if dropout else None
     sources = [before_repetition(node) for node in operands[1:]]
     if not trained and None not in sources and shape(sources[0])[1] == shape(sources[1])[1]:
@@ -155,10 +156,10 @@ def suits(query: Tensor, key: Tensor, mask: Tensor | None) -> bool:
     return fits and mask.device == query.device and mask.dtype in (torch.bool, torch.float32, *_HALF, query.dtype)
 
 
-def _as_number(graft: Graft, mask: fx.Node, query: Tensor) -> fx.Node:
+def _as_number(graft: Graft, mask: fx.Node, query: Tensor, gpu: bool) -> fx.Node:
     """Returns a mask as vendors' kernels read it: added to the scores, in the queries' dtype, on CPUs also in f32."""
     given = value(mask)
-    if given is None or given.dtype is query.dtype or (given.dtype is torch.float32 and not on_gpu(query)):
+    if given is None or given.dtype is query.dtype or (given.dtype is torch.float32 and not gpu):
         return mask
     if given.dtype is not torch.bool:
         return graft.call(aten._to_copy.default, mask, dtype=query.dtype)
@@ -173,18 +174,18 @@ def case_of(query: Tensor, key: Tensor, values: Tensor, masked: bool, trains_mas
     return Case(CODES[query.dtype], scores, size, values.shape[3], masked, trains_mask, causal)
 
 
-def _is_dropped(case: Case, query: Tensor, dropout: float, scale: float, by_torch: bool, allowed: str) -> bool:
-    """Returns whether Lamina's kernels draw the random numbers of an attention with dropout."""
-    if not on_gpu(query) or query.dtype not in _HALF or max(case.size, case.values) > MOST or case.trains_mask:
+def _is_dropped(case: Case, dropout: float, scale: float, by_torch: bool, allowed: str) -> bool:
+    """Returns whether Lamina's kernels for GPUs draw the random numbers of an attention with dropout."""
+    if case.dtype not in HALF or max(case.size, case.values) > MOST or case.trains_mask:
         return False
     vendor = preferred(case, allowed=allowed) if by_torch else None
     return scale > 0 and 0 < dropout <= 1 and (vendor is None or not vendor.keeps_dropout)
 
 
 def is_fast(query: Tensor, values: Tensor) -> bool:
-    """Returns whether fused kernels take less time than products and a softmax, for heads of these sizes."""
+    """Returns whether fused kernels of GPUs take less time than products and a softmax, for heads of these sizes."""
     longest = max(query.shape[-1], values.shape[-1])
-    return not on_gpu(query) or longest <= (MOST if query.dtype in _HALF else _IN_REGISTERS)
+    return longest <= (MOST if query.dtype in _HALF else _IN_REGISTERS)
 
 
 def placed(made: fx.Node, graft: Graft, written: set[int] | None) -> dict[fx.Node, Tensor] | None:

@@ -13,8 +13,10 @@ import torch
 from torch import fx
 
 from lamina.core.sizes import typical
+from lamina.core.target import Target
 
 from ..fx.aliases import storage
+from ..fx.destination import for_gpu
 from ..fx.reading import is_sized, name, same_elements, shape, sizes, users, value, without_dropout, writes_to
 from ..fx.rewriter import Graft, fake_mode, store, written_memory
 from .calls import emitted, is_fast, make_whole, placed
@@ -32,11 +34,12 @@ gradients. In half types the fused kernel is always faster, as products are slow
 _MODES = ("grad_enabled", "autocast", "inference_mode")  # in the names of nodes that change a mode
 
 
-def recognize(gm: fx.GraphModule, trained: Collection[fx.Node] = ()) -> int:
+def recognize(gm: fx.GraphModule, trained: Collection[fx.Node] = (), target: str | Target | None = None) -> int:
     """Replaces, in place, written-out attention by one op, and known masks of attention ops by flags. Returns how many ops changed.
     Removes dropout that drops nothing.
 
     trained  arguments that need a gradient
+    target   what the graph is compiled for; None for the device of its tensors
 
     Does nothing to a graph with a transform of torch.func: its values belong to a level that has ended.
     """
@@ -47,7 +50,8 @@ def recognize(gm: fx.GraphModule, trained: Collection[fx.Node] = ()) -> int:
     found = flag_masks(gm)
     if found:
         gm.recompile()
-    return found + make_whole(gm, trained) + _joined(gm, trained)
+    gpu = for_gpu(target, gm)
+    return found + make_whole(gm, trained, gpu) + _joined(gm, trained, gpu)
 
 
 def _skip_idle_dropout(gm: fx.GraphModule) -> None:
@@ -60,7 +64,7 @@ def _skip_idle_dropout(gm: fx.GraphModule) -> None:
         gm.recompile()
 
 
-def _joined(gm: fx.GraphModule, trained: Collection[fx.Node]) -> int:
+def _joined(gm: fx.GraphModule, trained: Collection[fx.Node], gpu: bool) -> int:
     if not any(name(node) == "softmax" for node in gm.graph.nodes):
         return 0
     fake = fake_mode(gm)
@@ -71,7 +75,7 @@ def _joined(gm: fx.GraphModule, trained: Collection[fx.Node]) -> int:
     for node in list(gm.graph.nodes):
         of = read(node, gm)
         if of is not None:
-            found += _Rewrite(of, gm, Graft(*_end(of), fake), written, trained).run()
+            found += _Rewrite(of, gm, Graft(*_end(of), fake), written, trained, gpu).run()
     if found:
         gm.recompile()
     return found
@@ -103,6 +107,7 @@ class _Rewrite:
 
     of       the attention as it is written out
     written  memory that the graph writes to anywhere; None where that is not known
+    gpu      the graph is compiled for a GPU
     seen     nodes that were looked through: attention reads their arguments later than the model does
     """
 
@@ -111,6 +116,7 @@ class _Rewrite:
     graft: Graft
     written: set[int] | None
     trained: Collection[fx.Node]
+    gpu: bool
     seen: set[fx.Node] = field(default_factory=set)
 
     def run(self) -> bool:
@@ -146,8 +152,8 @@ class _Rewrite:
 
     def _is_worth_it(self) -> bool:
         told = value(self.of.node)
-        wide = told is not None and told.device.type == "cpu" and told.dtype.itemsize >= 4
-        return not wide or prod(map(typical, self.of.shape)) >= SMALL[bool(self.trained)]
+        wide = told is not None and told.dtype.itemsize >= 4
+        return self.gpu or not wide or prod(map(typical, self.of.shape)) >= SMALL[bool(self.trained)]
 
     def _operand(self, of: Operand, lead: tuple[int, ...]) -> fx.Node | None:
         """An operand of a product with leading dimensions `lead` as (batch, heads, length, size); None where they do not fit."""
@@ -188,7 +194,7 @@ class _Rewrite:
         if self.of.steps and kind == "bias":
             if not is_exact(self.of.steps, found):
                 return None
-            bias = added(self.graft, self.of.steps, self.gm, q, self.of.shape, found)
+            bias = added(self.graft, self.of.steps, self.gm, q, self.of.shape, found, self.gpu)
             if bias is None:
                 return None
         made = self._op(operands, None if bias is None else bias.node, kind == "causal", scale)
@@ -203,9 +209,9 @@ class _Rewrite:
     def _op(self, operands: Sequence[fx.Node], mask: fx.Node | None, causal: bool, scale: float) -> fx.Node | None:
         """Emits the attention call; None where no kernel computes it."""
         query, values = value(operands[0]), value(operands[2])
-        if query is None or values is None or not (self.of.dropout or is_fast(query, values)):
+        if query is None or values is None or (self.gpu and not self.of.dropout and not is_fast(query, values)):
             return None
-        return emitted(self.graft, list(operands), mask, self.of.dropout, causal, scale, self.trained)
+        return emitted(self.graft, list(operands), mask, self.of.dropout, causal, scale, self.trained, self.gpu)
 
     def _as_product(self, made: fx.Node) -> fx.Node:
         """Attention reshaped and permuted to the shape of the product with values, where it replaces that."""

@@ -145,11 +145,15 @@ def is_exact(steps: Sequence[Term], found: Tensor | Shown | None) -> bool:
 
 
 def added(
-    graft: Graft, steps: Sequence[Term], gm: fx.GraphModule, query: Tensor, scores: Sequence[int], found: Tensor | Shown | None
-) -> Bias | None:
-    """Emits the bias that these ops amount to, for attention with this query. scores: the shape of the scores, of two to four
-    dimensions. None where a cast could lose something."""
-    dtype = _dtype(steps, query)
+    graft: Graft, steps: Sequence[Term], gm: fx.GraphModule, query: Tensor, scores: Sequence[int], found: Tensor | Shown | None,
+    gpu: bool,
+) -> Bias | None:  # fmt: skip
+    """Emits the bias that these ops amount to, for attention with this query. None where a cast could lose something.
+
+    scores  the shape of the scores, of two to four dimensions
+    gpu     the graph is compiled for a GPU
+    """
+    dtype = _dtype(steps, query, gpu)
     if dtype is None:
         return None
     whole: fx.Node | None = None
@@ -170,7 +174,7 @@ def added(
     return Bias(whole, lost)
 
 
-def _dtype(steps: Sequence[Term], query: Tensor) -> torch.dtype | None:
+def _dtype(steps: Sequence[Term], query: Tensor, gpu: bool) -> torch.dtype | None:
     """The dtype of the bias: kernels support the query's, on the CPU also f32. None too for masks on another device."""
     if any(value(step.tensor).device != query.device for step in steps):  # type: ignore[union-attr]
         return None
@@ -178,7 +182,7 @@ def _dtype(steps: Sequence[Term], query: Tensor) -> torch.dtype | None:
     if len(adds) > 1:
         return None
     dtype = next(iter(adds), query.dtype)
-    is_wider = dtype is torch.float32 and query.dtype in (torch.float16, torch.bfloat16) and query.device.type == "cpu"
+    is_wider = dtype is torch.float32 and query.dtype in (torch.float16, torch.bfloat16) and not gpu
     return dtype if dtype is query.dtype or is_wider else None
 
 

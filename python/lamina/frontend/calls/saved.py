@@ -13,15 +13,20 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from lamina.core.layout import Layout
 from lamina.core.program import Program
 
 from ..fx.aliases import Outputs, ViewResult, storage
+from ..fx.effects import tokens
 from ..fx.rewriter import insert
-from ..fx.sizes import is_open, is_sized
+from ..fx.sizes import exact_sizes, is_open, is_sized
 from .interface import Interface
 
 FREE = "lamina.free"
 """Key of a forward graph's output node: the numbers of results that may have any strides."""
+ROOM = "lamina.room"
+"""Likewise: the results may have room between their rows, as the columns of a padded product do (lamina-pad-products). For graphs
+without gradients: gradients would have to arrive in the same strides."""
 SHARES = "lamina.shares"
 """Likewise: maps such a result to another one whose memory it may lie in."""
 
@@ -88,6 +93,17 @@ def shared_results(gm: fx.GraphModule) -> dict[int, int]:
     return found
 
 
+def with_room(gm: fx.GraphModule) -> fx.GraphModule:
+    """Marks a graph whose results may have room between their rows, and returns it."""
+    gm.graph.output_node().meta[ROOM] = True
+    return gm
+
+
+def roomy_results(gm: fx.GraphModule) -> range:
+    """Returns the numbers of results that may have room between their rows."""
+    return range(len(_outputs(gm)) if ROOM in gm.graph.output_node().meta else 0)
+
+
 def own_results(found: Outputs, free: Sequence[int]) -> tuple[int, ...]:
     """Returns those of the outputs `free` that are a whole result of the program, in its shape, that no other output views."""
     outputs = found.outputs
@@ -98,27 +114,30 @@ def own_results(found: Outputs, free: Sequence[int]) -> tuple[int, ...]:
         output = outputs[i]
         if not isinstance(output, ViewResult) or output.of != "result" or uses[output.index] > 1:
             continue
-        if output.offset == 0 and tuple(found.bases[output.index].meta["val"].shape) == tuple(output.shape):
+        if output.offset == 0 and exact_sizes(found.bases[output.index].meta["val"].shape) == output.shape:
             own.append(i)
     return tuple(own)
 
 
 def with_strides(interface: Interface, program: Program, free: Sequence[int]) -> Interface:
-    """Returns the interface of a graph whose outputs `free` have the strides of the results of `program`."""
+    """Returns the interface of a graph whose outputs `free` have the strides of the results of `program`, where these differ."""
     outputs = list(interface.outputs)
     for i in free:
         view = outputs[i]
         assert isinstance(view, ViewResult)
-        outputs[i] = replace(view, strides=tuple(s for s in program.outputs[view.index].strides if isinstance(s, int)))
+        strides = program.outputs[view.index].strides
+        if Layout.of(view.shape, view.strides).strides != strides:
+            outputs[i] = replace(view, strides=strides)
     return replace(interface, outputs=tuple(outputs))
 
 
 def report(gm: fx.GraphModule, interface: Interface) -> None:
-    """Reports the strides of all results of a graph to AOTAutograd, where some of them may have any."""
+    """Reports the strides of all results of a graph but its effect tokens to AOTAutograd, where some of them may have any."""
     if free_results(gm):
         strides = torch._guards.TracingContext.get().output_strides
         assert strides is not None
-        strides.extend(output.strides if isinstance(output, ViewResult) else None for output in interface.outputs)
+        kept = interface.outputs[len(tokens(gm.graph)) :]
+        strides.extend(output.strides if isinstance(output, ViewResult) else None for output in kept)
 
 
 def take_strides(gm: fx.GraphModule, inputs: Sequence[Any]) -> None:

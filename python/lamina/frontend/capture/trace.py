@@ -17,9 +17,10 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
 from lamina.core.errors import CompileError
+from lamina.core.target import Target
 
 from ..attention.recognize import recognize
-from ..calls.padded import leave_room
+from ..calls.saved import with_room
 from ..decompositions.table import Table, table
 from ..fx.aliases import storage, view_of
 from ..fx.sizes import raw_sizes
@@ -174,27 +175,28 @@ def _check_hooks(module: nn.Module, grad: bool) -> None:
             )
 
 
-def inference(traced: Traced, decompositions: Table | None = None) -> Inference:
+def inference(traced: Traced, decompositions: Table | None = None, target: str | Target | None = None) -> Inference:
     """Functionalizes and decomposes `traced`, with eager's aliases of inputs restored.
 
     decompositions  the table; Lamina's unless another is given
+    target          what it is compiled for; None for the device of its tensors
     """
     with _quiet():
-        return _inference(traced, table() if decompositions is None else decompositions)
+        return _inference(traced, table() if decompositions is None else decompositions, target)
 
 
-def _inference(traced: Traced, decompositions: Table) -> Inference:
+def _inference(traced: Traced, decompositions: Table, target: str | Target | None) -> Inference:
     try:
         with torch.no_grad():
             program = without_grad_modes(traced.program)
-            recognize(program.graph_module)
+            recognize(program.graph_module, target=target)
             gm = decomposed(program.graph_module, decompositions)
             functional = program.run_decompositions(decompositions) if gm is None else program
     except Exception as error:  # a decomposition may refuse what the op's meta function accepts
         raise explain(error) from error
     if gm is not None:
         _restore_aliases(gm, traced.program, _names(traced.program), 0)
-        return Inference(leave_room(gm), traced.slots, ())
+        return Inference(with_room(gm), traced.slots, ())
     gm, specs = functional.graph_module, functional.graph_signature.output_specs
     slots = _slots(functional, traced.module, traced.foreign)
     names = _names(functional)
@@ -203,7 +205,7 @@ def _inference(traced: Traced, decompositions: Table) -> Inference:
     places = {OutputKind.USER_INPUT_MUTATION: names, OutputKind.BUFFER_MUTATION: targets, OutputKind.PARAMETER_MUTATION: targets}
     mutated = tuple(places[s.kind][s.target] if s.kind in places else None for s in changes)
     _restore_aliases(gm, traced.program, names, len(changes))
-    return Inference(leave_room(gm), slots, mutated)
+    return Inference(with_room(gm), slots, mutated)
 
 
 def _names(program: ExportedProgram) -> dict[str, int]:

@@ -160,7 +160,7 @@ def with_users_patterns(gm: fx.GraphModule, options: Options, goal: Destination)
     """Returns the graph with users' kernels in place of patterns that they implement."""
     if goal.device == "cpu":
         return gm
-    return with_patterns(gm, options.kernels, with_kernels(table(), options.kernels, goal.target))
+    return with_patterns(gm, options.kernels, with_kernels(table(), options.kernels, goal.target), goal.target)
 
 
 def _key(graph: bytes, options: Options, goal: Destination) -> str:
@@ -207,7 +207,7 @@ def _compile(graph: Normalized, options: Options, goal: Destination, watch: Watc
     run_passes(module, level, "tile", goal.target, options, seconds, watch)
     with module.context:
         program = program_from(module, goal.device)
-    interface = with_strides(graph.interface, program, graph.free)
+    interface = with_strides(graph.interface, program, (*graph.free, *graph.room))
     program = replace(with_outputs(program, interface), saved=interface.numbers_of(graph.free))
     keep_kernels(module)
     start = time.perf_counter()
@@ -260,9 +260,9 @@ def import_linalg(graph: Normalized, options: Options) -> "ir.Module":
     from ..importing.layouts import annotate
 
     module = import_graph(graph.gm, options=options)
-    results = {i: view.index for i in graph.free if isinstance(view := graph.interface.outputs[i], ViewResult)}
+    results = {i: view.index for i, view in enumerate(graph.interface.outputs) if isinstance(view, ViewResult)}
     shares = {results[i]: results[j] for i, j in graph.shares.items()}
-    annotate(module, graph.gm, results.values(), shares)
+    annotate(module, graph.gm, [results[i] for i in graph.free], shares, [results[i] for i in graph.room])
     return module
 
 

@@ -8,6 +8,7 @@ be the same to the last number.
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from lamina.core.custom_kernel import CustomKernel
 from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
+from lamina.core.target import Target
 
 from ..capture.as_module import as_module
 from ..capture.trace import inference, trace
@@ -35,13 +37,16 @@ aten = torch.ops.aten
 Way = Callable[[Callable[..., Any], Sequence[Tensor], Table], fx.Graph]
 
 
-def with_patterns(gm: fx.GraphModule, kernels: Sequence[CustomKernel], decompositions: Table) -> fx.GraphModule:
-    """Returns the graph with launches of kernels in place of their patterns. `gm` is left as it is."""
+def with_patterns(
+    gm: fx.GraphModule, kernels: Sequence[CustomKernel], decompositions: Table, target: str | Target | None = None
+) -> fx.GraphModule:
+    """Returns the graph with launches of kernels in place of their patterns, traced for a target. `gm` is left as it is."""
     kernels = [kernel for kernel in kernels if kernel.pattern is not None]
     if not kernels:
         return gm
     graph = _with_equal_values_once(gm.graph)
-    changed = [_Search(kernel, graph, decompositions).run() for kernel in kernels]
+    ways = partial(by_export, target=target), by_dispatch
+    changed = [_Search(kernel, graph, decompositions, ways).run() for kernel in kernels]
     return fx.GraphModule(gm, graph) if any(changed) else gm
 
 
@@ -56,18 +61,23 @@ def _with_equal_values_once(graph: fx.Graph) -> fx.Graph:
 
 @dataclass(frozen=True)
 class _Search:
-    """The search for one kernel's pattern in a graph, which it changes. traces: the traced patterns by way and inputs."""
+    """The search for one kernel's pattern in a graph, which it changes.
+
+    ways    to trace it: composite ops, which torch decomposes by itself, become different ops in them
+    traces  the traced patterns by way and inputs
+    """
 
     kernel: CustomKernel
     graph: fx.Graph
     decompositions: Table
+    ways: Sequence[Way]
     traces: dict[Any, KernelMatcher] = field(default_factory=dict)
 
     def run(self) -> bool:
         """Replaces the pattern's occurrences and returns whether there were any."""
         changed = False
         for example in _examples(self.kernel, self.graph):
-            for way in WAYS:
+            for way in self.ways:
                 try:
                     loose = replace(self._traced(way, example), exact=False)
                 except CompileError:
@@ -96,9 +106,11 @@ class _Search:
         return False
 
 
-def by_export(pattern: Callable[..., Any], inputs: Sequence[Tensor], decompositions: Table) -> fx.Graph:
+def by_export(
+    pattern: Callable[..., Any], inputs: Sequence[Tensor], decompositions: Table, target: str | Target | None = None
+) -> fx.Graph:
     """Traces a pattern as lamina.compile does."""
-    return inference(trace(as_module(pattern), tuple(inputs), {}), decompositions).gm.graph
+    return inference(trace(as_module(pattern), tuple(inputs), {}), decompositions, target).gm.graph
 
 
 def by_dispatch(pattern: Callable[..., Any], inputs: Sequence[Tensor], decompositions: Table) -> fx.Graph:
@@ -111,10 +123,6 @@ def by_dispatch(pattern: Callable[..., Any], inputs: Sequence[Tensor], decomposi
 
     aot_function(pattern, fw_compiler=keep, decompositions=decompositions, keep_inference_input_mutations=False)(*inputs)
     return seen[0]
-
-
-WAYS: tuple[Way, ...] = (by_export, by_dispatch)
-"""The ways to trace: composite ops, which torch decomposes by itself, become different ops in them."""
 
 
 def traced(kernel: CustomKernel, inputs: Sequence[Tensor], decompositions: Table, way: Way) -> KernelMatcher:

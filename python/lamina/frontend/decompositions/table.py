@@ -25,7 +25,6 @@ from .ops.empty import EMPTY
 from .ops.foreach import FOREACH
 from .ops.index import INDEXING
 from .ops.integer import INTEGERS
-from .ops.library import AROUND_LIBRARIES
 from .ops.loss import LOSSES
 from .ops.norm import NORMS
 from .ops.pointwise import POINTWISE
@@ -82,7 +81,7 @@ def own() -> Table:
     found: Table = {op: decomposition_table[op] for op in FROM_TORCH}
     for part in (
         TYPES, EMPTY, POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, POOLS, ADAPTIVE_POOLS, RESIZES, RANDOM,
-        FOREACH, AROUND_LIBRARIES,
+        FOREACH,
     ):  # fmt: skip
         found |= part
     return {op: as_eager(op, fn) for op, fn in found.items()}

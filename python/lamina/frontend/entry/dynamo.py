@@ -15,8 +15,7 @@ from lamina.core.options import Options
 from ..attention.recognize import recognize
 from ..calls.direct_call import Watched, direct, mutated_arguments, unwrapped
 from ..calls.direct_training import WatchedTraining
-from ..calls.padded import leave_room
-from ..calls.saved import release, take_strides
+from ..calls.saved import release, take_strides, with_room
 from ..capture.whole import interpolation_whole
 from ..compiling.per_size import per_size
 from ..compiling.specialized import at_sizes
@@ -88,7 +87,7 @@ def autograd(
 
     with_grad = torch.is_grad_enabled()
     arguments = zip((node for node in gm.graph.nodes if node.op == "placeholder"), example_inputs, strict=False)
-    recognize(gm, {node for node, value in arguments if with_grad and getattr(value, "requires_grad", False)})
+    recognize(gm, {node for node, value in arguments if with_grad and getattr(value, "requires_grad", False)}, target)
     if not with_grad:
         open_instance_norms(gm)
 
@@ -98,7 +97,7 @@ def autograd(
 
     def without_gradients(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         given = {"frozen": _weights()} if options.freeze_weights else {}
-        updated = update_in_place(leave_room(graph), *mutated_arguments())
+        updated = update_in_place(with_room(graph), *mutated_arguments())
         return compile(updated, inputs, options=options, target=target, **given)
 
     def partition(joint: fx.GraphModule, *args: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:

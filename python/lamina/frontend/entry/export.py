@@ -66,4 +66,4 @@ def inference_graph(
         open_dims = form.checked(form.flatten(args, kwargs))
     with torch.no_grad():
         kernels = options.kernels if options is not None else ()
-        return inference(trace(as_module(model), args, kwargs, open_dims), with_kernels(table(), kernels, target)).gm
+        return inference(trace(as_module(model), args, kwargs, open_dims), with_kernels(table(), kernels, target), target).gm

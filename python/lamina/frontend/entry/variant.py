@@ -124,7 +124,7 @@ class Variant:
         with COMPILING:
             if self._run is None:
                 with torch.no_grad():
-                    graph = inference(self.traced, with_kernels(table(), self._options.kernels, self._target))
+                    graph = inference(self.traced, with_kernels(table(), self._options.kernels, self._target), self._target)
                 update_in_place(graph.gm, graph.mutated)
                 gm = fold_weights(graph.gm, self._foldable(graph)) if self._options.fold_weights else graph.gm
                 self._compiled = compile_graph(gm, options=self._options, target=self._target, frozen=self._frozen(graph))

@@ -119,8 +119,8 @@ def storage(value: Tensor) -> int:
 
 
 def tensors(node: fx.Node) -> list[Tensor]:
-    """Returns the (fake) tensors that a node of ATen's dialect computes: one, or those among several results."""
-    found = node.meta.get("val")
+    """Returns the (fake) tensors that a node computes: one, or those among several results."""
+    found = node.meta.get("val", node.meta.get("example_value"))
     return [v for v in (found if isinstance(found, list | tuple) else (found,)) if isinstance(v, Tensor)]
 
 

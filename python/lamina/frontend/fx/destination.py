@@ -70,6 +70,11 @@ def destination(target: str | Target | None, gm: fx.GraphModule) -> Destination:
     return Destination(chosen, chosen.identity + (_rounding() if chosen.is_gpu else ""), None if chosen.null else gpu)
 
 
+def for_gpu(target: str | Target | None, gm: fx.GraphModule) -> bool:
+    """Returns whether a graph, of Dynamo's or ATen's dialect, is compiled for a GPU: by the target, else its tensors' device."""
+    return _home(gm).type == "cuda" if target is None else Target.parse(target).is_gpu
+
+
 def _rounding() -> str:
     """What torch allows to be rounded to tf32, as text: for convolutions that is its default, for products it is not."""
     return (", tf32" if rounds_to_tf32() else "") + ("" if convolutions_round_to_tf32() else ", convolutions of f32")

@@ -3,12 +3,15 @@
 import operator
 
 import torch
-from torch import fx
+from torch import Tensor, fx
 
 from lamina.kernels.library import LIBRARY
 
 from .kernel_op import KERNEL
 from .random_bits import BITS, is_seed
+from .sizes import exact_sizes
+
+aten = torch.ops.aten
 
 _ARITHMETIC = ("add", "sub", "rsub", "mul", "div", "remainder", "fmod", "pow", "bitwise_and", "bitwise_or", "bitwise_xor")
 PRIMS = {"prims.convert_element_type.default", "prims.iota.default", str(BITS)}
@@ -60,9 +63,15 @@ _MOVES = {
 }
 """Ops that move elements of any dtype."""
 
+_PUT = (aten.index_put.default, aten._unsafe_index_put.default, aten.index_put_.default)
+_SCATTER = (aten.scatter.src, aten.scatter.value, aten.scatter_.src, aten.scatter_.value)
+_IN_PLACE = (aten.index_put_.default, aten.scatter_.src, aten.scatter_.value)
+_INDICES = (torch.int64, torch.int32)
+
 
 def reason(node: fx.Node) -> str | None:
-    """Returns None for a node that lowers; "library", "kernel" (a user's) or "fallback" for one that is called."""
+    """Returns None for a node that lowers; "library", "kernel" (a user's) or "fallback" for one that is called; "scatter" for what
+    lamina-scatter converts."""
     if node.target is operator.getitem:
         return None
     if node.target is KERNEL:
@@ -70,6 +79,8 @@ def reason(node: fx.Node) -> str | None:
     name = str(node.target)
     if name in LIBRARY or is_seed(node):
         return "library"
+    if is_scatter(node) and _dtypes(node) <= COMPUTED:
+        return "scatter"
     lowers = name in LOWERED and _computed(node, name) and not has_effect(node)
     return None if lowers and not divides_integers(node) and not _narrow_with_number(node) else "fallback"
 
@@ -82,6 +93,40 @@ def _computed(node: fx.Node, name: str) -> bool:
     if name in _CASTS:
         return len(types & FLOAT8) == 1 and types - FLOAT8 <= _WIDER
     return name in _MOVES and len(types) == 1
+
+
+def is_scatter(node: fx.Node) -> bool:
+    """Returns whether a call overwrites elements at indices of integers. Where two of them name one element, either value may be in
+    it afterwards, as in eager, unless torch is to be deterministic."""
+    if node.target not in (*_PUT, *_SCATTER) or torch.are_deterministic_algorithms_enabled():
+        return False
+    into, *rest = node.args
+    if node.target in _IN_PLACE and into.op != "placeholder" and not is_scatter(into):
+        return False
+    value = into.meta["val"]
+    if not value.dim() or _is_empty(value):
+        return False
+    return _puts(value, *rest) if node.target in _PUT else _scatters(value, *rest)
+
+
+def _puts(into: Tensor, indices: list[fx.Node | None], values: fx.Node, accumulate: bool = False) -> bool:
+    given = [i.meta["val"] for i in indices if i is not None]
+    fits = given and all(i.dtype in _INDICES and not _is_empty(i) for i in given)
+    return bool(fits) and not accumulate and values.meta["val"].dtype == into.dtype
+
+
+def _scatters(into: Tensor, dim: int, index: fx.Node, source: fx.Node | float) -> bool:
+    at = index.meta["val"]
+    if at.dtype not in _INDICES or not at.dim() or _is_empty(at):
+        return False
+    if not isinstance(source, fx.Node):
+        return isinstance(source, int | float)
+    values = source.meta["val"]
+    return values.dtype == into.dtype and exact_sizes(values.shape) == exact_sizes(at.shape)
+
+
+def _is_empty(value: Tensor) -> bool:
+    return any(isinstance(n, int) and n == 0 for n in exact_sizes(value.shape))
 
 
 def _narrow_with_number(node: fx.Node) -> bool:

@@ -80,7 +80,7 @@ def _attributes(node: fx.Node, reason: str, args: list[Any], kwargs: dict[str, A
         "strides": encoded([None if t is None else sizes_attribute(exact_sizes(t.stride())) for t in results]),
     }
     # ATen's formulas for gradients, among others, rely on the strides that they ask for
-    if reason != "library" or found["callee"].value in STRICT:
+    if reason not in ("library", "scatter") or found["callee"].value in STRICT:
         taken = [value.meta["val"] for value in template(node)[0]]
         found["needs"] = ir.ArrayAttr.get([sizes_attribute(exact_sizes(t.stride())) for t in taken])
     tensors = [t for t in results if t is not None]

@@ -9,6 +9,7 @@ from torch_mlir import ir
 from lamina.core.layout import Layout
 from lamina.core.program import ALIGNED
 from lamina.core.sizes import divisor
+from lamina.passes.families.gemm.pad_products import ROOM
 from lamina.passes.ir.sizes import sizes_attribute
 from lamina.passes.simplify.name_sizes import SIZES
 
@@ -16,13 +17,20 @@ from ..fx.dtypes import CODES, NAMED
 from ..fx.sizes import exact, exact_sizes, is_open
 
 
-def annotate(module: ir.Module, gm: fx.GraphModule, free: Collection[int] = (), shares: Mapping[int, int] | None = None) -> None:
+def annotate(
+    module: ir.Module,
+    gm: fx.GraphModule,
+    free: Collection[int] = (),
+    shares: Mapping[int, int] | None = None,
+    room: Collection[int] = (),
+) -> None:
     """Writes the layouts of the graph's fake tensors as attributes of @main's arguments and results.
 
     graph.strides  on arguments that are not contiguous, and on results except those numbered `free`
     graph.dtype    where MLIR's type does not tell the dtype
     graph.align    on an argument: the bytes that it starts at a multiple of, where these are not 16
     graph.fresh    on a result: memory of its own, never an argument's (eager's `x * 1` is no alias of x)
+    graph.room     on the results numbered `room`: their rows may lie further apart
     graph.shares   on a result: it may lie in the memory of an earlier result, as `shares` says by number
     """
     arguments = [node.meta["val"] for node in gm.graph.nodes if node.op == "placeholder"]
@@ -33,11 +41,15 @@ def annotate(module: ir.Module, gm: fx.GraphModule, free: Collection[int] = (), 
         main.attributes["arg_attrs"] = ir.ArrayAttr.get(
             [ir.DictAttr.get({**_sizes(t), **_attributes(t, _is_contiguous(t)), **_alignment(t)}) for t in arguments]
         )
+        spaced = {i: {ROOM: ir.UnitAttr.get()} for i in room}
         fresh = {"graph.fresh": ir.UnitAttr.get()}
         i64 = ir.IntegerType.get_signless(64)
         memory = {i: {"graph.shares": ir.IntegerAttr.get(i64, j)} for i, j in (shares or {}).items()}
         main.attributes["res_attrs"] = ir.ArrayAttr.get(
-            [ir.DictAttr.get({**_attributes(t, i in free), **fresh, **memory.get(i, {})}) for i, t in enumerate(results)]
+            [
+                ir.DictAttr.get({**_attributes(t, i in free), **fresh, **memory.get(i, {}), **spaced.get(i, {})})
+                for i, t in enumerate(results)
+            ]
         )
 
 

@@ -13,7 +13,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from lamina.core.errors import CompileError
 
 from ..calls.interface import Interface
-from ..calls.saved import free_results, own_results, shared_results
+from ..calls.saved import free_results, own_results, roomy_results, shared_results
 from ..fx import support
 from ..fx.aliases import classify
 from ..fx.destination import moved
@@ -47,12 +47,14 @@ class Normalized:
     interface  between the original graph and this one
     free       outputs that may have any strides, by number (see saved): each is a result of its own
     shares     of these, outputs that may lie in the memory of another one, with its number
+    room       outputs that may have room between their rows, by number: each is a result of its own, too
     """
 
     gm: fx.GraphModule
     interface: Interface
     free: tuple[int, ...] = ()
     shares: Mapping[int, int] = field(default_factory=dict)
+    room: tuple[int, ...] = ()
 
 
 def fold_weights(gm: fx.GraphModule, values: Mapping[int, Tensor]) -> fx.GraphModule:
@@ -120,7 +122,7 @@ def normalize(gm: fx.GraphModule) -> Normalized:
     interface = Interface(len(arguments), tuple(inputs), captured, outputs.outputs, ahead)
     free = own_results(outputs, free_results(gm))
     shares = {i: j for i, j in shared_results(gm).items() if i in free and j in free}
-    return Normalized(result, interface, free, shares)
+    return Normalized(result, interface, free, shares, own_results(outputs, roomy_results(gm)))
 
 
 def _expand_scalar(node: fx.Node) -> None:

@@ -1,7 +1,7 @@
-"""Has routines that write to a part of a tensor write into the argument whose new value they make.
+"""Has what writes to a part of a tensor write into the argument whose new value it makes.
 
 AOTAutograd turns `cache.index_copy_(2, at, keys)` into the result of a functional op, which copies the whole cache, and copies it
-back after the call. Where nothing else reads the old value, the routine may write into the argument itself.
+back after the call. Where nothing else reads the old value, the argument itself may be written.
 """
 
 from collections.abc import Collection, Sequence
@@ -26,7 +26,7 @@ _IN_PLACE = {
     aten.scatter_reduce.two: aten.scatter_reduce_.two,
     aten.masked_scatter.default: aten.masked_scatter_.default,
 }
-"""Ops that leave most of a tensor as it is, with their in-place variants. None of them is computed by a kernel of Lamina."""
+"""Ops that leave most of a tensor as it is, with their in-place variants: calls, or kernels where lamina-scatter converts them."""
 _SAME = (aten.slice.Tensor, aten.expand.default, aten.alias.default, aten.clone.default, aten.view.default)
 """Ops whose result has the elements of their operand where it has its sizes and strides."""
 

@@ -27,15 +27,37 @@ int64_t find_word(const void *a, uint64_t in_a, const void *b, uint64_t in_b, in
   return 0;
 }
 
+// A context of Python, entered for a scope.
+class Entered {
+public:
+  explicit Entered(nb::object context) : context_(std::move(context)) { context_.attr("__enter__")(); }
+  ~Entered() {
+    try {
+      context_.attr("__exit__")(nb::none(), nb::none(), nb::none());
+    } catch (nb::python_error &error) {
+      error.discard_as_unraisable("leaving a context of torch");
+    }
+  }
+  Entered(const Entered &) = delete;
+  Entered &operator=(const Entered &) = delete;
+
+private:
+  nb::object context_;
+};
+
 } // namespace
 
 TensorLayout find_tensor_layout(PyObject *module) {
   nb::handle torch(module);
   auto number = [](nb::handle value) { return nb::cast<uint64_t>(value); };
   try {
+    // A compilation may ask first, under a mode that makes fake tensors, and a user under one that makes tensors without gradients.
+    Entered plain(nb::module_::import_("torch.utils._python_dispatch").attr("_disable_current_modes")());
+    Entered ordinary(torch.attr("inference_mode")(false));
     nb::object internal = torch.attr("_C");
     auto keys = [&](nb::handle tensor) { return number(internal.attr("_dispatch_keys")(tensor).attr("raw_repr")()); };
-    nb::object a = internal.attr("_VariableFunctions").attr("ones")(nb::int_(3), nb::arg("dtype") = torch.attr("complex64"));
+    nb::object a = internal.attr("_VariableFunctions").attr("ones")(nb::int_(3), nb::arg("dtype") = torch.attr("complex64"),
+                                                               nb::arg("device") = "cpu");
     nb::object b = a.attr("clone")().attr("conj")(), of_a = a.attr("untyped_storage")(), of_b = b.attr("untyped_storage")();
     TensorLayout found;
     found.impl = find_word(a.ptr(), number(a.attr("_cdata")), b.ptr(), number(b.attr("_cdata")), int64_t(sizeof(PyObject)),

@@ -14,7 +14,7 @@ def steps(target: Target, *, round_intermediates: bool, freeze_weights: bool, wi
     for_target = options(target=target)
     return Steps(
         layout=f"lamina-layout{for_target}",
-        forms=(f"lamina-convolution-forms{for_target}",),
+        forms=(f"lamina-pad-products{for_target}", f"lamina-convolution-forms{for_target}"),
         split=_SPLIT,
         fuse=_FUSE,
         tile=options(target=target, round_intermediates=round_intermediates, wide_sizes=wide_sizes),
@@ -22,5 +22,5 @@ def steps(target: Target, *, round_intermediates: bool, freeze_weights: bool, wi
             f"lamina-select-kernels{options(target=target, wide_sizes=wide_sizes, round_intermediates=round_intermediates)}",
             f"lamina-vendor-calls{for_target}",
         ),
-        launch=(f"lamina-horizontal{for_target}",),
+        launch=(f"lamina-horizontal{for_target}", f"lamina-start-early{for_target}"),
     )

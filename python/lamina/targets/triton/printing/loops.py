@@ -95,12 +95,12 @@ class TritonLoops(TritonMemory):
             self.depth -= 1
 
 
-def dispatch(name: str, parameters: str, first: str, cases: Sequence[tuple[str, str]]) -> str:
-    """Prints a kernel that makes the first call whose test holds, after a line that computes what is tested.
+def dispatch(name: str, parameters: str, first: Sequence[str], cases: Sequence[tuple[str, str]]) -> str:
+    """Prints a kernel that makes the first call whose test holds, after lines that compute what is tested.
 
     cases  tests, "" for the last resort, and calls
     """
-    lines = [first]
+    lines = [*first]
     for i, (test, call) in enumerate(cases):
         lines += [_branch(i, test), f"{INDENT}{call}"]
     return "\n".join([f"@triton.jit\ndef {name}({parameters}):", *(INDENT + line for line in lines)])

@@ -72,6 +72,10 @@ class TritonMemory(Descriptors):
         memory, index, mask, other = op.operands
         self._load(op.result, self._at(memory, self._block(index)), self._masked(op.result, mask), self._value(other))
 
+    def _tile_scatter(self, op: ir.Operation) -> None:
+        value, memory, index, mask = op.operands
+        self._store(self._block(value), self._at(memory, self._block(index)), self._masked(value, mask))
+
     def _read_runs(self, op: ir.Operation) -> None:
         memory, first, start, mask = op.operands
         along = bool(ir.IntegerAttr(op.attributes["along"]).value)

@@ -78,4 +78,6 @@ def either(name: str, parameters: str, near: tuple[str, str], forms: tuple[str, 
     """Prints a kernel that calls the first of two forms where two of its parameters are near each other, else the second."""
     distance = "apart = tl.abs({}.to(tl.int64) - {}.to(tl.int64))".format(*near)
     tests = (f"(apart > 0) & (apart < {FARTHEST})", "")
-    return dispatch(name, parameters, distance, [(test, f"{form}({parameters})") for test, form in zip(tests, forms, strict=True)])
+    return dispatch(
+        name, parameters, [distance], [(test, f"{form}({parameters})") for test, form in zip(tests, forms, strict=True)]
+    )

@@ -76,17 +76,24 @@ class Printer(Pairs, Reductions):
         return "\n".join([f"@triton.jit\ndef {self.name}({parameters}):", *self.head, *self.lines])
 
     def _parts(self, parts: Sequence[ir.Operation]) -> list[str]:
-        texts, cases, first = [], [], 0
+        texts, cases = [], []
+        names: list[str] = []
+        first = 0  # programs of the parts in front, with those that `names` hold
         for i, part in enumerate(parts):
+            offset = "".join(f" - {n}" for n in (first, *names) if n)
             printer = type(self)(self.function, self.descriptors, f"{self.name}_{i}", part=part)
             printer._body(printer.block)
             texts.append(printer._text(f"program, {self.parameters}"))
             self.calls.update(printer.calls)
-            last = first + size_on(part, "tile.grid")
-            test = "" if isinstance(last, Size) else f"program < {last}"  # a symbolic part is the last
-            cases.append((test, f"{printer.name}(program{f' - {first}' if first else ''}, {self.parameters})"))
-            first = last
-        return [*texts, dispatch(self.name, self.parameters, self._number(), cases)]
+            grid = size_on(part, "tile.grid")
+            takes_rest = isinstance(grid, Size) and 0 < i == len(parts) - 1
+            if isinstance(grid, int):
+                first += grid
+            elif not takes_rest:
+                names.append(self._size(grid))
+            test = "" if takes_rest else f"program < {' + '.join(str(n) for n in (first, *names) if n)}"
+            cases.append((test, f"{printer.name}(program{offset}, {self.parameters})"))
+        return [*texts, dispatch(self.name, self.parameters, [*(line.strip() for line in self.head), self._number()], cases)]
 
     def _number(self) -> str:
         """Returns the line that numbers the program."""
@@ -239,6 +246,7 @@ class Printer(Pairs, Reductions):
         "tile.part": Elsewhere("run: a function for each part"),
         "tile.check": _check,
         "tile.gather": Pairs._tile_gather,
+        "tile.scatter": Pairs._tile_scatter,
         "tile.read_runs": Pairs._read_runs,
         "tile.read_shared": Refused("Triton has no loads that the lanes of a run share", "leave lamina-route-to-triton out"),
         "tile.write_runs": Pairs._write_runs,

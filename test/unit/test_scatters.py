@@ -1,0 +1,86 @@
+"""Values that kernels store where indices say: on CPUs, and on GPUs in the simulator and by Triton's interpreter."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from gpu_programs import Simulated, distributed, tiled
+from torch import Tensor
+
+from lamina.targets.triton.text import print_kernel
+
+aten = torch.ops.aten
+Case = tuple[Callable[..., Tensor], Callable[[], tuple[Tensor, ...]]]
+
+CASES: dict[str, Case] = {
+    "rows": (
+        lambda c, at, v: aten.index_put(c, [at], v * 2),
+        lambda: (torch.randn(40, 24), torch.tensor([5, 0, 31, -1]), torch.randn(4, 24)),
+    ),
+    "a cache": (
+        lambda c, at, v: aten.index_put(c, [None, None, at], v.transpose(1, 2) + 1),
+        lambda: (torch.randn(2, 3, 40, 16), torch.tensor([7, 8]), torch.randn(2, 2, 3, 16)),
+    ),
+    "elements": (
+        lambda c, i, j, v: aten.index_put(c, [i, None, j], v.exp()),
+        lambda: (torch.randn(6, 5, 7), torch.tensor([[1], [4]]), torch.tensor([3, 0, 2]), torch.randn(2, 3, 5)),
+    ),
+    "scatter": (
+        lambda c, at, v: c.scatter(1, at, v),
+        lambda: (torch.randn(6, 40), torch.stack([torch.randperm(40)[:9] for _ in range(5)]), torch.randn(5, 9)),
+    ),
+    "a number": (
+        lambda c, at: c.scatter(0, at, 2.5),
+        lambda: (torch.randn(40, 6), torch.stack([torch.randperm(40)[:6] for _ in range(9)])),
+    ),
+    "rows of a softmax": (
+        lambda c, at, v: aten.index_put(c, [at], v.softmax(-1)),
+        lambda: (torch.randn(9, 300), torch.tensor([5, 0, 8]), torch.randn(3, 300)),
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", CASES)
+def test_a_gpu_stores_values_where_indices_say(name: str, dtype: torch.dtype) -> None:
+    fn, make = CASES[name]
+    given = [t.to(dtype) if t.is_floating_point() else t for t in make()]
+    program = Simulated(*distributed(fn, given))
+    assert not [step for step in program.program.steps if hasattr(step, "callee")]
+    (found,) = program(*given)
+    torch.testing.assert_close(found, fn(*given), rtol=1e-2 if dtype is torch.bfloat16 else 1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_triton_has_a_form_for_them(name: str) -> None:
+    fn, make = CASES[name]
+    module, _ = tiled(fn, list(make()), last="lamina-route-to-triton")
+    for op in module.body.operations:
+        compile(print_kernel(op.operation, descriptors=False).kernel, "kernel", "exec")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_cpu_stores_values_where_indices_say(name: str) -> None:
+    fn, make = CASES[name]
+    torch._dynamo.reset()
+    compiled = torch.compile(fn, backend="lamina", options={"cache": False, "strict": True})
+    for _ in range(2):
+        given = make()
+        torch.testing.assert_close(compiled(*given), fn(*given))
+
+
+def test_an_index_out_of_range_is_an_error_and_stores_nothing() -> None:
+    def put(c: Tensor, at: Tensor, v: Tensor) -> Tensor:
+        c[at] = v
+        return c.sum()
+
+    torch._dynamo.reset()
+    compiled = torch.compile(put, backend="lamina", options={"cache": False})
+    memory = torch.zeros(14, 5)
+    compiled(memory[2:12], torch.tensor([-10, 9]), torch.ones(2, 5))
+    assert memory[2].eq(1).all() and memory[11].eq(1).all()
+    for at in (10, -11, 2**40):
+        memory.zero_()
+        with pytest.raises(IndexError, match="out of range"):
+            compiled(memory[2:12], torch.tensor([0, at]), torch.ones(2, 5))
+        assert memory[:2].eq(0).all() and memory[3:].eq(0).all()
