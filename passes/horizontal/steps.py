@@ -12,7 +12,7 @@ from lamina.kernels.library import may_alias
 
 from ..ir.reading import element_type
 from ..ir.sizes import layout_of
-from ..plan.read import DTYPES
+from ..plan.model import DTYPES
 
 STEPS = ("plan.launch", "plan.call", "plan.kernel")
 

@@ -30,7 +30,7 @@ from ..families.conv.calls import channels_last
 from ..ir.dense_bytes import dense_bytes
 from ..ir.locations import model_ops, sources, where
 from ..ir.sizes import KERNEL_SIZES, layout_of, read_size, read_sizes
-from .read import DTYPES
+from .model import DTYPES
 
 
 def program_from(module: ir.Module, device: Device = "cpu") -> Program:

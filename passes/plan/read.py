@@ -26,13 +26,8 @@ from ..space.contraction import Unfit
 from ..space.direct_convolution import WINDOW
 from .copies import copy_call, copy_group, once, repeated, sink
 from .layout_preferences import Strides, Wants, like_siblings, wants
-from .model import CallStep, GroupStep, Kind, Model, Root, Step, ValuePlace
+from .model import DTYPES, CallStep, GroupStep, Kind, Model, Root, Step, ValuePlace
 from .scatters import changed_operand, may_change
-
-DTYPES = {
-    "i1": "bool", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64",
-    "complex<f32>": "c64", "complex<f64>": "c128", "f8E4M3FN": "f8e4m3fn", "f8E5M2": "f8e5m2",
-}  # fmt: skip
 
 
 def read(main: ir.Operation) -> Model:
