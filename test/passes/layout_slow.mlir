@@ -55,3 +55,27 @@ func.func @ragged(%x: tensor<1x24x8x8xf32>, %w: tensor<24x24x3x3xf32>, %y: tenso
   %d = "graph.extern"(%y, %v) {callee = "aten.convolution.default", reason = "library", args = [unit, unit, none, [1, 1], [1, 1], [1, 1], false, [0, 0], 1], kwargs = {}, strides = [array<i64: 32768, 64, 8, 1>]} : (tensor<1x512x8x8xf32>, tensor<512x512x3x3xf32>) -> tensor<1x512x8x8xf32>
   return %c, %d : tensor<1x24x8x8xf32>, tensor<1x512x8x8xf32>
 }
+
+// -----
+
+// Gradients take the layout of the saved image: the result's gradient is copied, the image's has its channels last.
+// CHECK-LABEL: func.func @gradients
+// CHECK: %[[GRAD:.*]] = linalg.generic
+// CHECK: "graph.extern"(%[[GRAD]], %arg1, %arg2)
+// CHECK-SAME: needs = [array<i64: 4096, 1, 512, 64>, array<i64: 2048, 1, 256, 32>, array<i64: 32, 1, 32, 32>]
+// CHECK-SAME: strides = [array<i64: 2048, 1, 256, 32>, array<i64: 32, 1, 32, 32>, none]
+func.func @gradients(%g: tensor<1x64x8x8xf32>, %x: tensor<1x32x8x8xf32> {graph.strides = array<i64: 2048, 1, 256, 32>}, %w: tensor<64x32x1x1xf32>) -> (tensor<1x32x8x8xf32>, tensor<64x32x1x1xf32>) {
+  %d, %e = "graph.extern"(%g, %x, %w) {callee = "aten.convolution_backward.default", reason = "library", args = [unit, unit, unit, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1, [true, true, false]], kwargs = {}, strides = [array<i64: 2048, 64, 8, 1>, array<i64: 32, 1, 1, 1>, none]} : (tensor<1x64x8x8xf32>, tensor<1x32x8x8xf32>, tensor<64x32x1x1xf32>) -> (tensor<1x32x8x8xf32>, tensor<64x32x1x1xf32>)
+  return %d, %e : tensor<1x32x8x8xf32>, tensor<64x32x1x1xf32>
+}
+
+// -----
+
+// One saved with its channels first keeps them so.
+// CHECK-LABEL: func.func @gradients_first
+// CHECK-NOT: needs
+// CHECK: strides = [array<i64: 2048, 64, 8, 1>, array<i64: 32, 1, 1, 1>, none]
+func.func @gradients_first(%g: tensor<1x64x8x8xf32>, %x: tensor<1x32x8x8xf32>, %w: tensor<64x32x1x1xf32>) -> (tensor<1x32x8x8xf32>, tensor<64x32x1x1xf32>) {
+  %d, %e = "graph.extern"(%g, %x, %w) {callee = "aten.convolution_backward.default", reason = "library", args = [unit, unit, unit, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1, [true, true, false]], kwargs = {}, strides = [array<i64: 2048, 64, 8, 1>, array<i64: 32, 1, 1, 1>, none]} : (tensor<1x64x8x8xf32>, tensor<1x32x8x8xf32>, tensor<64x32x1x1xf32>) -> (tensor<1x32x8x8xf32>, tensor<64x32x1x1xf32>)
+  return %d, %e : tensor<1x32x8x8xf32>, tensor<64x32x1x1xf32>
+}

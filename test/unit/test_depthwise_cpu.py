@@ -87,6 +87,20 @@ def test_gradients() -> None:
         _close(a, b, 1000)
 
 
+def test_gradients_beside_channels_last() -> None:
+    """The first convolution is slow with its channels first, so that all images are saved with their channels last."""
+    first, last = nn.Conv2d(3, 24, 3, 2, 1), nn.ConvTranspose2d(40, 16, 2, 2)
+    model = nn.Sequential(first, nn.ReLU(), nn.Conv2d(24, 24, 3, padding=1, groups=24), nn.SiLU(), nn.Conv2d(24, 40, 1), last)
+    x = torch.randn(2, 3, 20, 28, requires_grad=True)
+    compiled = torch.compile(model, backend="lamina", options={"cache": False})
+    found = torch.autograd.grad(compiled(x).sin().sum(), [x, *model.parameters()])
+    double, wide = model.double(), x.detach().double().requires_grad_()
+    exact = torch.autograd.grad(double(wide).sin().sum(), [wide, *double.parameters()])
+    for a, b in zip(found, exact, strict=True):
+        _close(a, b, 1000)
+        assert a.stride() == a.contiguous().stride() or 1 in a.shape
+
+
 @pytest.mark.filterwarnings("error")  # such as that it is compiled per size
 def test_any_number_of_images() -> None:
     block = Block().requires_grad_(False)

@@ -42,7 +42,7 @@ class ChooseLayout(Pass):
 
     target  the machine (none: a CPU)
     slow    on a CPU, only convolutions that are slow in oneDNN with channels first, and others of the graph with weights smaller
-            than images, packed or not
+            than images, packed or not; and gradients whose image was saved with its channels last
     """
 
     name: ClassVar[str] = "lamina-layout"
