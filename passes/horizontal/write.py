@@ -130,8 +130,6 @@ def _function(name: str, parts: dict[SmallKernel, list[list[int]]], types: list[
     for key, n in {**numbers, **dict.fromkeys(("vec", "chunks", "pack", "teams", "cluster"), 1)}.items():
         new.attributes[f"tile.{key}"] = size_attribute(n)
     new.attributes["tile.align"] = ir.DenseI64ArrayAttr.get(align)
-    if all("tile.dependent" in k.function.attributes for k in parts):
-        new.attributes["tile.dependent"] = ir.UnitAttr.get()
     if alias:
         new.attributes["tile.alias"] = ir.DenseI64ArrayAttr.get(sorted(alias))
 

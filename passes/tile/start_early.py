@@ -1,4 +1,4 @@
-"""lamina-start-early: starts kernels before the work in front of them has ended, where the call decides their grid."""
+"""lamina-start-early: starts kernels before the work in front of them has ended."""
 
 import math
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
-from lamina.core.sizes import Size, SizeLike, typical
+from lamina.core.sizes import is_symbolic, typical
 from lamina.core.target import Target
 
 from ..infra.base import Pass
@@ -20,18 +20,21 @@ _OFTEN = 8  # times the programs that run at once that a symbolic grid may have 
 
 @dataclass(frozen=True)
 class StartEarly(Pass):
-    """Have a kernel of few programs start before the work in front of it has ended, where the call decides how many it has.
+    """Start kernels whose programs all run at once before the work in front of them has ended.
 
-    Before: tile programs for a GPU. After: one with a symbolic grid that may be small comes twice: a copy for as many programs as
-    run at once, with `tile.dependent` (see lamina-tile), and the kernel itself for more. Each launch of it becomes two, for ranges
-    of the grid (`when`).
+    Such a kernel gets `tile.dependent`: it waits by itself for that work (Hopper's programmatic dependent launch). Where CTAs
+    follow each other, each of them would pay for the wait: 32768 of them take 43 us instead of 36 on an H200.
+
+    Before: tile programs for a GPU. After: those of few programs are marked. One whose call decides how many it has comes twice, if
+    they may be few: a marked copy for as many as run at once, and the kernel itself for more. Each launch of it becomes two, for
+    ranges of the grid (`when`).
 
         "plan.launch"(%x, %y) {kernel = @relu, n_out = 1}
      -> "plan.launch"(%x, %y) {kernel = @relu_early, n_out = 1, when = [["s0~8", 2112]]}
         "plan.launch"(%x, %y) {kernel = @relu, n_out = 1, when = []}
 
-    It runs after lamina-horizontal, which joins launches for all sizes alone. What stands in for kernels for ranges of sizes stays
-    as it is.
+    It runs after lamina-horizontal, which joins launches for all sizes alone, and whose kernels have the programs of all parts.
+    What stands in for kernels for ranges of sizes stays as it is.
 
     target  the machine
     """
@@ -40,24 +43,19 @@ class StartEarly(Pass):
     target: Target
 
     def run(self, module: ir.Module) -> None:
-        """Copies the module's kernels that have a symbolic grid."""
+        """Marks the module's kernels of few programs, and copies those that may have few."""
         for op in list(module.body.operations):
             kernel = op.operation
-            if "tile.grid" not in kernel.attributes or not isinstance(grid := size_on(kernel, "tile.grid"), Size):
+            if "tile.grid" not in kernel.attributes:
                 continue
-            most = _at_once(kernel, self.target)
-            if typical(grid) <= _OFTEN * most and not stands_in(module, kernel):
-                (early,) = copied(module, kernel, ["early"], [[(grid, most)]])
-                early.attributes["tile.dependent"] = ir.UnitAttr.get()
-
-
-def mark_early(kernel: ir.Operation, target: Target) -> None:
-    """Marks a kernel that starts early and waits by itself for the work before it (Hopper's programmatic dependent launch), as
-    those do whose CTAs all run at once. Where CTAs follow each other, each of them would pay for the wait: 32768 of them take 43 us
-    instead of 36 on an H200."""
-    grid: SizeLike = size_on(kernel, "tile.grid")
-    if isinstance(grid, int) and grid <= _at_once(kernel, target):
-        kernel.attributes["tile.dependent"] = ir.UnitAttr.get()
+            grid, most = size_on(kernel, "tile.grid"), _at_once(kernel, self.target)
+            early = []
+            if not is_symbolic(grid):
+                early = [kernel] if grid <= most else []
+            elif typical(grid) <= _OFTEN * most and not stands_in(module, kernel):
+                early = copied(module, kernel, ["early"], [[(grid, most)]])
+            for one in early:
+                one.attributes["tile.dependent"] = ir.UnitAttr.get()
 
 
 def _at_once(kernel: ir.Operation, target: Target) -> int:

@@ -25,7 +25,6 @@ from .arguments import Argument, KernelSizes
 from .emit.blocks import Frame
 from .programs import Kernel, TileProgram, program_of
 from .row_ranges import row_ranges
-from .start_early import mark_early
 from .variants import variants
 
 LATER = "tile.later"
@@ -45,8 +44,7 @@ class TilePass(Pass):
 
     A program for a GPU also says how it is spread: `tile.threads` of one program, `tile.vec` neighboring elements of each,
     `tile.pack` programs of one CTA, `tile.teams` of threads that share the iterations of loops marked tile.shared, `tile.cluster`
-    CTAs of one program, and `tile.align`, the alignment of each argument in bytes. With `tile.dependent` the kernel itself waits
-    for the work before it (sm_90 and newer), so that it may be launched before that has ended.
+    CTAs of one program, and `tile.align`, the alignment of each argument in bytes.
 
     A function with `graph.smaller` becomes several, for ranges of a symbolic size, and so does each of its launches (`when`). On
     GPUs so does one that reduces rows of symbolic length; what the traced call does not need is marked `tile.later`.
@@ -82,7 +80,6 @@ class TilePass(Pass):
                             new = _lower(kernel, self.target, self.round_intermediates, size_bits)
                         if kernel.later:
                             new.attributes[LATER] = ir.UnitAttr.get()
-                        mark_early(new, self.target)
                         kernel.function.erase()
 
 

@@ -1,5 +1,5 @@
-// On Hopper a kernel that may have few blocks comes twice: one that starts before the work in front of it has ended, and one for more
-// blocks than run at once. One that has many in the call that was traced does not, and nor does one whose grid is known.
+// On Hopper a kernel of few blocks starts before the work in front of it has ended. One that may have few comes twice: such a one, and
+// one for more blocks than run at once; one that has many in the call that was traced does not.
 // RUN: opt-driver %s --pass-pipeline='lamina-tile{target=nvvm:sm_90a},lamina-start-early{target=nvvm:sm_90a}' | FileCheck %s
 // RUN: opt-driver %s --pass-pipeline='lamina-tile{target=nvvm:sm_80},lamina-start-early{target=nvvm:sm_80}' | FileCheck %s --check-prefix=SM80
 
@@ -10,10 +10,10 @@
 // CHECK: func.func private @grow_early({{.*}} tile.dependent
 // CHECK: func.func private @grow(
 // CHECK-NOT: tile.dependent
-// CHECK: func.func private @large(
+// CHECK: func.func private @large({{.*}} tile.cluster = 1 : i64, tile.flops
+// CHECK: func.func private @known({{.*}} tile.dependent
+// CHECK: func.func private @wide(
 // CHECK-NOT: tile.dependent
-// CHECK: func.func private @known(
-// CHECK-SAME: tile.dependent
 
 // SM80: {kernel = @grow, label = "grow", n_out = 1 : i64}
 // SM80-NOT: tile.dependent
@@ -59,4 +59,13 @@ func.func private @known(%x: tensor<1000xf32>) -> tensor<1000xf32> attributes {g
     linalg.yield %0 : f32
   } -> tensor<1000xf32>
   return %r : tensor<1000xf32>
+}
+func.func private @wide(%x: tensor<4000000xf32>) -> tensor<4000000xf32> attributes {graph.kernel} {
+  %e = tensor.empty() : tensor<4000000xf32>
+  %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x : tensor<4000000xf32>) outs(%e : tensor<4000000xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.negf %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<4000000xf32>
+  return %r : tensor<4000000xf32>
 }

@@ -13,7 +13,6 @@
 // One axis, accesses of four elements; the last program is masked.
 // CHECK-LABEL: func.func private @negate
 // CHECK-SAME: tile.align = array<i64: 16, 16>
-// CHECK-SAME: tile.dependent
 // CHECK-SAME: tile.grid = 8 : i64
 // CHECK-SAME: tile.threads = 128 : i64, tile.vec = 4 : i64
 // CHECK: vector.create_mask
@@ -118,7 +117,6 @@ func.func private @transposed(%x: tensor<256x128xf32>, %y: tensor<128x256xf32>) 
 // CHECK-SAME: tile.resident = 2 : i64
 // CHECK: vector.transfer_read {{.*}} vector<131072xf32>
 // CHECK-NOT: scf.for
-// SM80-NOT: tile.dependent
 // SM80-LABEL: func.func private @normalize
 // SM80-SAME: tile.cluster = 1 : i64
 // SM80: scf.for
