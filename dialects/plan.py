@@ -72,8 +72,8 @@ class ViewOp(Op):
 
 class LaunchOp(Op):
     """Runs a kernel over its grid. Operands: inputs, then `n_out` outputs. `label` names the computation (kernels are shared);
-    `inplace = [[i, o], ...]`: operand o aliases operand i. `when = [size, above, most]`: it runs where above < size <= most (-1: no
-    bound); launches of one computation by kernels for ranges of a symbolic size follow each other.
+    `inplace = [[i, o], ...]`: operand o aliases operand i. `when = [[size, most], ...]`: it runs where size <= most for each, and
+    else the launch after it, which computes the same; the last of such launches has no conditions, `when = []`.
     """
 
     OPERATION_NAME = "plan.launch"

@@ -49,11 +49,9 @@ def program_from(module: ir.Module, device: Device = "cpu") -> Program:
     return _Program(programs[0], functions, device).build()
 
 
-def _when(launch: ir.Operation) -> When | None:
-    if "when" not in launch.attributes:
-        return None
-    size, above, most = (read_size(bound) for bound in launch.attributes["when"])
-    return When(size, above, None if most < 0 else most)
+def _when(launch: ir.Operation) -> tuple[When, ...]:
+    given = [map(read_size, condition) for condition in launch.attributes["when"]] if "when" in launch.attributes else []
+    return tuple(When(size, most) for size, most in given)
 
 
 class _Program:

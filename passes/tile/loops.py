@@ -100,6 +100,8 @@ class Loops:
             return unaligned_rows.over(self, axis, self.plan.shift, inits, body)
         if exact is None and self.plan.config.masked and axis is self.plan.chunked:
             return self.loop(axis, first, zero, count, lanes, count, inits, body, single=True)
+        if isinstance(exact, Size) and at_most(exact, lanes):
+            return self.loop(axis, first, zero, count, lanes, count, inits, body, single=True)
         if exact is not None and not isinstance(exact, Size):
             whole = exact // lanes * lanes
             inner = inner_blocks(self.space, plan.merged.rename, axis, lanes, exact) if b.apart else None
@@ -158,7 +160,7 @@ class Loops:
             return
         with b.point():
             if tail is not None:
-                left = b.number(tail) if isinstance(tail, int) else arith.subi(tail, at)
+                left = b.number(tail) if isinstance(tail, int) else tail if at == b.number(0) else arith.subi(tail, at)
                 b.stack[-1].mask = b.memoized("mask", -1, lambda: b.mask_before(left))
             else:
                 b.stack[-1].mask = None

@@ -54,11 +54,13 @@ class Kernel:
 
     arguments  memory that it is launched with, inputs then outputs
     aligned    bytes that this is aligned to
+    later      whether it is compiled when a call first needs it
     """
 
     function: ir.Operation
     arguments: list[Argument]
     aligned: list[int]
+    later: bool = False
 
     @property
     def name(self) -> str:

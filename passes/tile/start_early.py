@@ -12,7 +12,7 @@ from lamina.core.target import Target
 from ..infra.base import Pass
 from ..ir.reading import integer
 from ..ir.sizes import size_on
-from .variants import smaller
+from .variants import copied, stands_in
 
 THREADS = 2048  # that an SM holds
 _OFTEN = 8  # times the programs that run at once that a symbolic grid may have in the call that was traced, to be small in others
@@ -27,10 +27,11 @@ class StartEarly(Pass):
     of the grid (`when`).
 
         "plan.launch"(%x, %y) {kernel = @relu, n_out = 1}
-     -> "plan.launch"(%x, %y) {kernel = @relu_early, n_out = 1, when = ["s0~8", -1, 2112]}
-        "plan.launch"(%x, %y) {kernel = @relu, n_out = 1, when = ["s0~8", 2112, -1]}
+     -> "plan.launch"(%x, %y) {kernel = @relu_early, n_out = 1, when = [["s0~8", 2112]]}
+        "plan.launch"(%x, %y) {kernel = @relu, n_out = 1, when = []}
 
-    It runs after lamina-horizontal, which joins launches for all sizes alone.
+    It runs after lamina-horizontal, which joins launches for all sizes alone. What stands in for kernels for ranges of sizes stays
+    as it is.
 
     target  the machine
     """
@@ -45,8 +46,9 @@ class StartEarly(Pass):
             if "tile.grid" not in kernel.attributes or not isinstance(grid := size_on(kernel, "tile.grid"), Size):
                 continue
             most = _at_once(kernel, self.target)
-            if typical(grid) <= _OFTEN * most:
-                smaller(module, kernel, "early", grid, most).attributes["tile.dependent"] = ir.UnitAttr.get()
+            if typical(grid) <= _OFTEN * most and not stands_in(module, kernel):
+                (early,) = copied(module, kernel, ["early"], [[(grid, most)]])
+                early.attributes["tile.dependent"] = ir.UnitAttr.get()
 
 
 def mark_early(kernel: ir.Operation, target: Target) -> None:

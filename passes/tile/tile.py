@@ -24,9 +24,11 @@ from ..plan.launches import ALIGNED, alignments, layouts
 from .arguments import Argument, KernelSizes
 from .emit.blocks import Frame
 from .programs import Kernel, TileProgram, program_of
+from .row_ranges import row_ranges
 from .start_early import mark_early
 from .variants import variants
 
+LATER = "tile.later"
 SPREAD = {"threads", "vec", "chunks", "pack", "teams", "cluster", "resident", "ctas"}
 
 
@@ -46,7 +48,8 @@ class TilePass(Pass):
     CTAs of one program, and `tile.align`, the alignment of each argument in bytes. With `tile.dependent` the kernel itself waits
     for the work before it (sm_90 and newer), so that it may be launched before that has ended.
 
-    A function with `graph.smaller` becomes several, for ranges of a symbolic size, and so does each of its launches (`when`).
+    A function with `graph.smaller` becomes several, for ranges of a symbolic size, and so does each of its launches (`when`). On
+    GPUs so does one that reduces rows of symbolic length; what the traced call does not need is marked `tile.later`.
     A function that reduces rows takes the schedule in its `graph.rows` (schedules/rows.py) instead of the cost model's:
     {kernel = "nvvm", threads = 256, cluster = 2}, or {kernel = "triton", n = 4096, warps = 8}, as lamina-route-to-triton marks it.
 
@@ -72,11 +75,15 @@ class TilePass(Pass):
                     raise CompileError(f"kernel @{name} has no body", where=where(f.location))
                 arguments = launched.get(name) or _contiguous(f)
                 aligned = starts.get(name, [ALIGNED] * len(arguments))
+                gpu = self.target.gpu if self.target.is_gpu else None
                 for g in (*variants(module, f), f):
-                    with g.location:
-                        new = _lower(Kernel(g, arguments, aligned), self.target, self.round_intermediates, size_bits)
-                    mark_early(new, self.target)
-                    g.erase()
+                    for kernel in row_ranges(module, Kernel(g, arguments, aligned), gpu, self.round_intermediates):
+                        with kernel.function.location:
+                            new = _lower(kernel, self.target, self.round_intermediates, size_bits)
+                        if kernel.later:
+                            new.attributes[LATER] = ir.UnitAttr.get()
+                        mark_early(new, self.target)
+                        kernel.function.erase()
 
 
 def _contiguous(f: ir.Operation) -> list[Argument]:

@@ -1,6 +1,9 @@
 """Makes several kernel functions of one, for ranges of a symbolic size: a schedule for thousands of rows leaves most of a GPU idle
 where a call has few."""
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
@@ -8,62 +11,65 @@ from lamina.core.sizes import SizeLike
 
 from ..families.choice import CHOICE, SMALLER
 from ..ir.locations import where
-from ..ir.sizes import size_attribute
+from ..ir.sizes import read_size, size_attribute
 
 
 def variants(module: ir.Module, function: ir.Operation) -> list[ir.Operation]:
-    """Returns copies of a kernel function, one for each choice in its `graph.smaller`, in front of it. Launches each in front of
-    each launch of it, with the sizes that it is for in `when`."""
+    """Returns copies of a kernel function, one for each choice in its `graph.smaller`, for the sizes that this is for."""
     if SMALLER not in function.attributes:
         return []
     given = function.attributes[SMALLER]
     del function.attributes[SMALLER]
-    name, above = ir.StringAttr(function.attributes["sym_name"]).value, -1
-    launches = [op for op in _launches(module) if op.attributes["kernel"].value == name]
-    found = []
-    for choice in given["upto"]:
-        fields = {named.name: named.attr for named in choice}
-        most = ir.IntegerAttr(fields.pop("most")).value
-        if most <= above:
-            raise CompileError(f"{SMALLER} is not in order: {most}", where=where(function.location))
-        with ir.InsertionPoint(function):
-            copy = function.clone()
-        copy.attributes["sym_name"] = ir.StringAttr.get(f"{name}_to_{most}", module.context)
+    choices = [{named.name: named.attr for named in choice} for choice in given["upto"]]
+    ends = [ir.IntegerAttr(fields.pop("most")).value for fields in choices]
+    if any(most <= above for above, most in pairwise((-1, *ends))):
+        raise CompileError(f"{SMALLER} is not in order: {ends}", where=where(function.location))
+    made = copied(module, function, [f"to_{most}" for most in ends], [[(read_size(given["size"]), most)] for most in ends])
+    for copy, fields in zip(made, choices, strict=True):
         copy.attributes[CHOICE] = ir.DictAttr.get(fields, module.context)
+    return made
+
+
+Condition = tuple[SizeLike, int]
+"""A size is at most so large."""
+
+
+def copied(
+    module: ir.Module, kernel: ir.Operation, words: Sequence[str], whens: Sequence[Sequence[Condition]]
+) -> list[ir.Operation]:
+    """Returns copies of a kernel in front of it, their names with these words. A launch of each is put in front of each launch of
+    the kernel: a call makes the first of them for which all of its conditions in `whens` hold, on top of those of the kernel's."""
+    name, found = ir.StringAttr(kernel.attributes["sym_name"]).value, []
+    launches = [op for op in _launches(module) if op.attributes["kernel"].value == name]
+    for word, when in zip(words, whens, strict=True):
+        with ir.InsertionPoint(kernel):
+            copy = kernel.clone()
+        copy.attributes["sym_name"] = ir.StringAttr.get(f"{name}_{word}", module.context)
         for launch in launches:
             with ir.InsertionPoint(launch):
                 made = launch.clone()
-            made.attributes["kernel"] = ir.FlatSymbolRefAttr.get(f"{name}_to_{most}", module.context)
-            made.attributes["when"] = _range(given["size"], above, most)
+            made.attributes["kernel"] = ir.FlatSymbolRefAttr.get(f"{name}_{word}", module.context)
+            made.attributes["when"] = _conditions(launch, when)
         found.append(copy)
-        above = most
     for launch in launches:
-        launch.attributes["when"] = _range(given["size"], above, -1)
+        launch.attributes["when"] = _conditions(launch, ())
     return found
 
 
-def smaller(module: ir.Module, kernel: ir.Operation, word: str, size: SizeLike, most: int) -> ir.Operation:
-    """Returns a copy of a kernel, its name with `word`, for calls in which a size is at most so large; launches of the kernel
-    itself are for the others. The launches must not have ranges yet."""
+def stands_in(module: ir.Module, kernel: ir.Operation) -> bool:
+    """Returns whether a kernel is the last one of several that compute the same."""
     name = ir.StringAttr(kernel.attributes["sym_name"]).value
-    with ir.InsertionPoint(kernel):
-        copy = kernel.clone()
-    copy.attributes["sym_name"] = ir.StringAttr.get(f"{name}_{word}", module.context)
-    for launch in [op for op in _launches(module) if op.attributes["kernel"].value == name]:
-        with ir.InsertionPoint(launch):
-            made = launch.clone()
-        made.attributes["kernel"] = ir.FlatSymbolRefAttr.get(f"{name}_{word}", module.context)
-        with module.context:
-            made.attributes["when"] = _range(size_attribute(size), -1, most)
-            launch.attributes["when"] = _range(size_attribute(size), most, -1)
-    return copy
+    launches = [op for op in _launches(module) if op.attributes["kernel"].value == name]
+    return any("when" in op.attributes and not len(op.attributes["when"]) for op in launches)
+
+
+def _conditions(launch: ir.Operation, more: Sequence[Condition]) -> ir.Attribute:
+    """Returns the conditions of a launch and others."""
+    before = list(launch.attributes["when"]) if "when" in launch.attributes else []
+    with launch.context:
+        return ir.ArrayAttr.get([*before, *(ir.ArrayAttr.get(list(map(size_attribute, condition))) for condition in more)])
 
 
 def _launches(module: ir.Module) -> list[ir.Operation]:
     programs = [op.operation for op in module.body.operations if op.operation.name == "plan.program"]
     return [o.operation for p in programs for o in p.regions[0].blocks[0].operations if o.operation.name == "plan.launch"]
-
-
-def _range(size: ir.Attribute, above: int, most: int) -> ir.Attribute:
-    with size.context:
-        return ir.ArrayAttr.get([size, size_attribute(above), size_attribute(most)])

@@ -12,7 +12,7 @@ from torch.export import Dim
 import lamina
 from lamina.frontend.compiling import specialized, stages
 from lamina.frontend.compiling.sized import SizedProgram
-from lamina.frontend.compiling.specialized import finish
+from lamina.frontend.compiling.worker import finish
 
 SHAPES = ({0: Dim("batch", max=64), 1: Dim.AUTO},)
 

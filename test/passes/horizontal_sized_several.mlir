@@ -50,8 +50,8 @@
 // GPU: math.sqrt
 // GPU: arith.subi %{{.*}}, %[[LAST]] overflow<nsw> : index
 
-// EARLY: "plan.launch"({{.*}}) {kernel = @negate_and_grow_and_2_more_early, {{.*}} when = ["-((-s0~1000)//(128)) - ((-s0~1000)//(16)) - ((-s1~700)//(64)) + 2", -1, 2112]}
-// EARLY: "plan.launch"({{.*}}) {kernel = @negate_and_grow_and_2_more, {{.*}} when = ["-((-s0~1000)//(128)) - ((-s0~1000)//(16)) - ((-s1~700)//(64)) + 2", 2112, -1]}
+// EARLY: "plan.launch"({{.*}}) {kernel = @negate_and_grow_and_2_more_early, {{.*}} when = {{\[\[}}"-((-s0~1000)//(128)) - ((-s0~1000)//(16)) - ((-s1~700)//(64)) + 2", 2112]]}
+// EARLY: "plan.launch"({{.*}}) {kernel = @negate_and_grow_and_2_more, {{.*}} when = []}
 
 // TRITON: def negate_and_grow_and_2_more(x0, x1, x2, x3, x4, y0, y1, y2, y3, y4, sizes):
 // TRITON-NEXT: size1 = tl.load(sizes + 1)

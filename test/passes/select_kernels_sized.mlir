@@ -23,8 +23,8 @@
 // TILE: vector.contract
 
 // Calls with few rows have a kernel of their own: each launch says for which sizes it is.
-// FEW: "plan.launch"({{.*}}kernel = @[[KERNEL:.*]]_to_[[MOST:[0-9]+]], {{.*}}when = ["s0~4096", -1, [[MOST]]]
-// FEW-NEXT: "plan.launch"({{.*}}kernel = @[[KERNEL]], {{.*}}when = ["s0~4096", [[MOST]], -1]
+// FEW: "plan.launch"({{.*}}kernel = @[[KERNEL:.*]]_to_[[MOST:[0-9]+]], {{.*}}when = {{\[\[}}"s0~4096", [[MOST]]]]
+// FEW-NEXT: "plan.launch"({{.*}}kernel = @[[KERNEL]], {{.*}}when = []
 // FEW: func.func private @[[KERNEL]]_to_[[MOST]](
 // FEW: func.func private @[[KERNEL]](
 #id = affine_map<(d0, d1) -> (d0, d1)>

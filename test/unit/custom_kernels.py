@@ -19,7 +19,7 @@ from lamina.core.program import Launch, Program
 from lamina.core.target import Target
 from lamina.frontend.calls.interface import with_outputs
 from lamina.frontend.compiling import stages
-from lamina.frontend.custom.substitute import with_registered
+from lamina.frontend.custom.substitute import with_registered, with_users_patterns
 from lamina.frontend.entry.export import inference_graph
 from lamina.frontend.fx.destination import destination
 from lamina.frontend.rewrites.normalize import normalize
@@ -69,7 +69,7 @@ def planned(
     """Lamina's kernels as tile programs, the program, users' kernels."""
     options = Options(kernels=tuple(kernels), strict=True)
     gm = inference_graph(fn, tuple(inputs), options, TARGET)
-    graph = normalize(stages.with_users_patterns(gm, options, destination(TARGET, gm)))
+    graph = normalize(with_users_patterns(gm, options, destination(TARGET, gm)))
     module = stages.import_linalg(graph, options)
     stages.run_passes(module, "linalg", "tile", Target.parse(TARGET), options, {})
     with module.context:

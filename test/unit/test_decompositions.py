@@ -115,6 +115,11 @@ DATA: dict[str, Case] = {
     "flip": (lambda a: a.flip(1), [x(5, 7)]),
     "repeat": (lambda a: a.repeat(2, 3), [x(3, 5)]),
     "slices": (lambda a: a[:, 1:8:3] + a[-1, :3], [x(3, 10)]),
+    "a scatter of every third": (lambda a, b: torch.slice_scatter(a, b, 1, 2, 9, 3), [x(3, 10), x(3, 3)]),
+    "gradients of every second": (
+        lambda a, b: torch.ops.aten.slice_backward(a, [3, 10], 1, 0, 10, 2) + torch.ops.aten.slice_backward(b, [3, 10], 1, 3, 9, 2),
+        [x(3, 5), x(3, 3)],
+    ),
     "pad": (lambda a: F.pad(a, (1, 2, 3, 0), value=0.3), [x(3, 5)]),
     "max pool": (lambda a: F.max_pool2d(a, 3, 2, 1), [x(2, 3, 11, 9)]),
     "max pool, dilated, ceil": (lambda a: F.max_pool2d(a, (2, 3), 2, (0, 1), (2, 1), ceil_mode=True), [x(1, 3, 11, 9)]),

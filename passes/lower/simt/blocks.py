@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, vector
 
+from lamina.core.sizes import at_most
+
 from ...ir.locations import leaves
 from ...ir.reading import element_of, number_of
+from ...ir.sizes import kernel_size
 from . import windows
 from .collective import transpose
 from .values import Spread, WholeMask, WindowMask, elements, has_blocks, together, vector_type
@@ -52,7 +55,8 @@ def step(k: "ThreadKernel", op: ir.Operation) -> None:
 
 def create_mask(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers vector.create_mask to a predicate per access; to a Window where its end may fall within an access."""
-    shape, known = k.shape, number_of(op.operands[0])
+    shape, number = k.shape, number_of(op.operands[0])
+    known = int(number) if number is not None else kernel_size(op.operands[0])
     count = k.uniform(op.operands[0])
     if k.divisors.of(op.operands[0]) % shape.vec:
         k.held[op.results[0]] = windows.ending(k, count)
@@ -60,7 +64,7 @@ def create_mask(k: "ThreadKernel", op: ir.Operation) -> None:
     inside: list[ir.Value | None] = []
     for c, o in enumerate(k.offsets):
         last = (shape.cluster - 1) * shape.chunks + c + 1
-        whole = known is not None and last * shape.threads * shape.vec <= known
+        whole = known is not None and at_most(last * shape.threads * shape.vec, known)
         inside.append(None if whole else k.at.below(o, count))
     k.groups.found[op.results[0]] = k.held[op.results[0]] = WholeMask(tuple(inside))
 

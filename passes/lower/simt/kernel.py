@@ -10,7 +10,7 @@ from lamina.core.sizes import Size
 
 from ...ir.locations import where
 from ...ir.reading import attributes_of, combining_op, element_of, number_of
-from ...ir.sizes import load_size, size_on
+from ...ir.sizes import kernel_size, load_size, size_on
 from ..tile_ops import handlers
 from . import blocks, control
 from .collective.exchange import Exchange
@@ -18,7 +18,7 @@ from .collective.reductions import Reduction, reduce
 from .collective.workgroup import WORKGROUP, Workgroup
 from .divisors import Divisors
 from .groups import Groups
-from .memory import Mask, ThreadMemory
+from .memory import Mask, Span, ThreadMemory
 from .threads import Indices, Shape, block_id, thread_id
 from .tile_ops import TILE_OPS
 from .values import Held, Spread, WholeMask, WindowMask, as_spread, has_blocks, joining, per_part, vector_type
@@ -54,6 +54,7 @@ class ThreadKernel:
         self.source = source.regions[0].blocks[0]
         self.grid = size_on(source, "tile.grid")
         self.aligned: dict[ir.Value, int] = {}
+        self.spans: dict[ir.Value, Span] = {}
         olds = tile.regions[0].blocks[0].arguments
         news = list(entry.arguments)[: len(olds)]  # without shared memory buffers of the parts before
         for old, new, align in zip(olds, news, tile.attributes["tile.align"], strict=True):
@@ -93,7 +94,7 @@ class ThreadKernel:
         self.leader = at.below(own, 1) if shape.threads > 1 else None
         self.groups = Groups(shape.vec, self.offsets, self.divisors, at)
         held = any(op.operation.name in REDUCES for op in self.source.operations)  # then all is loaded before anything is stored
-        self.memory = ThreadMemory(shape, at, self.offsets, active if first is None else first, self.aligned, not held)
+        self.memory = ThreadMemory(shape, at, self.offsets, active if first is None else first, self.aligned, self.spans, not held)
         self.exchange = Exchange(shape, at, self.thread, self.rank, self.shared, self.vendor)
 
     def shared(self, count: int, element: ir.Type) -> ir.Value:
@@ -150,6 +151,8 @@ class ThreadKernel:
         self.held.update(zip(op.results, new.results, strict=True))
         if op.name == "memref.reinterpret_cast":
             self.aligned[new.results[0]] = self.aligned[new.operands[0]]
+            if (size := kernel_size(op.operands[-1])) is not None:
+                self.spans[new.results[0]] = size, new.operands[-1]
 
     def elementwise(self, op: ir.Operation) -> None:
         """Emits an elementwise op for each access of the thread."""

@@ -9,11 +9,15 @@ from functools import partial
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, vector
 
+from lamina.core.sizes import SizeLike, at_most, below
+from lamina.core.sizes import divisor as known_divisor
+
 from ...ir.reading import element_of
 from .threads import Indices, Shape, either, when
 from .values import PartialMask, Spread, WholeMask, WindowMask, as_spread, elements, together, vector_type
 
 WIDEST = 16  # bytes of one access
+Span = tuple[SizeLike, ir.Value]
 Mask = WholeMask | Spread | WindowMask | None
 
 
@@ -23,15 +27,16 @@ class ThreadMemory:
     offsets     the thread's first lane of each access
     active      whether the program exists at all; None: it always does
     aligned     bytes that a memref's first element is aligned to
+    spans       elements of memrefs whose number depends on the call, and that number's value
     ends_first  whether the last access is stored before the others. Where a mask may leave it out, ptxas would otherwise move what
                 is loaded for it alone into a branch at the program's end
     """
 
     def __init__(
         self, shape: Shape, at: Indices, offsets: list[ir.Value], active: ir.Value | None, aligned: dict[ir.Value, int],
-        ends_first: bool,
+        spans: dict[ir.Value, Span], ends_first: bool,
     ) -> None:  # fmt: skip
-        self.shape, self.at, self.offsets, self.active, self.aligned = shape, at, offsets, active, aligned
+        self.shape, self.at, self.offsets, self.active, self.aligned, self.spans = shape, at, offsets, active, aligned, spans
         self.ends_first = ends_first
 
     # -- loads
@@ -42,7 +47,7 @@ class ThreadMemory:
         if isinstance(mask, WindowMask):
             cuts = zip(places, mask.parts, strict=True)
             return Spread(tuple(self._read_cut(source, place, divisor, cut, pad) for place, cut in cuts))
-        if isinstance(mask, WholeMask) and ir.MemRefType(source.type).shape[0] < self.shape.vec:
+        if isinstance(mask, WholeMask) and not at_most(self.shape.vec, self._span(source)):
             mask = as_spread(mask, self.shape.vec)
         if isinstance(mask, Spread):
             wanted = zip(places, mask.parts, strict=True)
@@ -66,15 +71,15 @@ class ThreadMemory:
         item = type_.element_type.width // 8
         if self._step(source, count, divisor) * item < min(WIDEST, count * item):
             return self._single_loads(source, place, cut.lanes, pad)
-        size = type_.shape[0]
-        if size < count:
+        size = self._span(source)
+        if below(size, count):
             return self._single_loads(source, place, cut.lanes, pad)
         if cut.inside is not None:
             place = arith.select(cut.inside, place, self.at.number(0))
-        if divisor % count == 0 and (cut.inside is None or size % count == 0):
+        if divisor % count == 0 and (cut.inside is None or known_divisor(size) % count == 0):
             return self.load(source, place, count, divisor)
         # Unsigned, so that what starts before the memory is not within it either.
-        within = arith.cmpi(arith.CmpIPredicate.ule, place, self.at.number(size - count))
+        within = self._starts_whole(source, place, count)
         (part,) = either(
             within,
             [vector_type(count, type_.element_type)],
@@ -82,6 +87,19 @@ class ThreadMemory:
             lambda: [self._single_loads(source, place, cut.lanes, pad)],
         )
         return part
+
+    def _span(self, source: ir.Value) -> SizeLike:
+        """Returns the elements of a memref."""
+        return self.spans[source][0] if source in self.spans else int(ir.MemRefType(source.type).shape[0])
+
+    def _starts_whole(self, source: ir.Value, place: ir.Value, count: int) -> ir.Value:
+        """Emits whether memory holds `count` elements from `place` on; a place before its start is a large number."""
+        if source not in self.spans:
+            return arith.cmpi(arith.CmpIPredicate.ule, place, self.at.number(self._span(source) - count))
+        size, length = self.spans[source]
+        last = arith.subi(length, self.at.number(count))
+        fits = arith.cmpi(arith.CmpIPredicate.ule, place, last)
+        return fits if at_most(count, size) else arith.andi(fits, arith.cmpi(arith.CmpIPredicate.sge, last, self.at.number(0)))
 
     def _single_loads(self, source: ir.Value, place: ir.Value, lanes: ir.Value, pad: ir.Value) -> ir.Value:
         """Loads the elements from `place` on one by one; `pad` where `lanes` is false."""

@@ -5,6 +5,7 @@ Offsets and sizes of memory are in bytes, strides in elements. Every size may be
 knows MLIR or torch; `program_json` reads and writes the JSON form.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -85,11 +86,10 @@ class Constant:
 
 @dataclass(frozen=True)
 class When:
-    """The calls in which a step runs: those with above < size <= most; most None: any larger one."""
+    """A condition on a call's sizes: size <= most."""
 
     size: SizeLike
-    above: int
-    most: int | None
+    most: int
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,8 @@ class Launch:
                memory, so it may start before its predecessor on the stream has ended
     grid_yz  on a GPU: blocks along y and z
     threads_yz  on a GPU: threads of a block along y and z
-    when     None: it always runs. Of launches of one computation that follow each other, each by a kernel for a range of sizes, a
-             call makes one: binding drops the others
+    when     where it has any, the launch after it computes the same by another kernel, for calls in which one of these conditions
+             does not hold: of such launches a call makes the first whose conditions hold, and binding drops the others
     """
 
     kernel: str
@@ -137,7 +137,7 @@ class Launch:
     scratch: tuple[Ref, ...] = ()
     grid_yz: tuple[int, int] = (1, 1)
     threads_yz: tuple[int, int] = (1, 1)
-    when: When | None = None
+    when: tuple[When, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -216,3 +216,16 @@ class Program:
     device: Device = "cpu"
     saved: tuple[int, ...] = ()
     sizes: tuple[tuple[SizeLike, ...], ...] = ()
+
+
+def by_computation(steps: Sequence[Step]) -> list[list[Step]]:
+    """Returns the steps of a program for all sizes, together those of which a call makes one."""
+    found: list[list[Step]] = []
+    others = False
+    for step in steps:
+        if others:
+            found[-1].append(step)
+        else:
+            found.append([step])
+        others = isinstance(step, Launch) and bool(step.when)
+    return found

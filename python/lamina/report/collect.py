@@ -1,11 +1,11 @@
 """Collects the data of an explanation from a compiled program, at the sizes of one call."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
 from lamina.core.options import Tune
-from lamina.core.program import Call, Launch, Program, Ref, Step, When
+from lamina.core.program import Call, Launch, Program, Ref, Step, by_computation
 from lamina.core.sizes import Size, SizeLike, evaluate, shown
 from lamina.runtime.recording.graph_status import Status
 from lamina.tune.choice import TunedChoice
@@ -32,7 +32,7 @@ def graph(
     choices     tuning's answers, asked by the policy `tune`
     sized       the program for all sizes, where `program` is what one call makes of it
     """
-    all_sizes = _by_computation((sized or program).steps)
+    all_sizes = by_computation((sized or program).steps)
     steps = [_step(i, step, kernels) for i, (step, kernels) in enumerate(zip(program.steps, all_sizes, strict=True))]
     if times:
         steps = [replace(step, seconds=time) for step, time in zip(steps, times, strict=True)]
@@ -57,20 +57,6 @@ def eager(name: str, calls: Sequence[tuple[str, str, str]]) -> Graph:
     return Graph(name, (), externals, Unfused(0, 0), Memory(0, 0, 0, ()), {})
 
 
-def _by_computation(steps: Sequence[Step]) -> list[list[Step]]:
-    """Returns the steps of a program for all sizes, together those of which a call makes one."""
-    found: list[list[Step]] = []
-    written: object = None  # by the launches before, where they are for ranges of sizes
-    for step in steps:
-        outs = step.args[-step.n_out :] if isinstance(step, Launch) and step.when is not None else None
-        if outs is not None and outs == written:
-            found[-1].append(step)
-        else:
-            found.append([step])
-        written = outs
-    return found
-
-
 def _step(index: int, step: Step, all_sizes: Sequence[Step]) -> KernelStep | External:
     """Explains a step. all_sizes: it, and what other calls make in its place."""
     if isinstance(step, Launch):
@@ -87,15 +73,16 @@ def _step(index: int, step: Step, all_sizes: Sequence[Step]) -> KernelStep | Ext
             flops=evaluate(step.flops, {}),
             programs_by_size=_expression(by_size.grid * prod(step.grid_yz)),
             bytes_by_size=_expression(by_size.bytes),
-            ranges=tuple(f"{other.kernel} where {_range(other.when)}" for other in launches if other.when is not None),
+            ranges=tuple(_ranges(launches)),
         )
     return External(index, step.callee, step.reason, step.where, bool(step.outs))
 
 
-def _range(when: When) -> str:
-    size = shown(when.size)
-    above = f"{when.above} < " if when.above >= 0 else ""
-    return f"{above}{size}{'' if when.most is None else f' <= {when.most}'}"
+def _ranges(launches: Sequence[Launch]) -> Iterator[str]:
+    """Yields kernels of which a call takes the first that is for its sizes, each with what these are."""
+    for launch in launches if len(launches) > 1 else ():
+        conditions = [f"{shown(when.size)} <= {when.most}" for when in launch.when]
+        yield f"{launch.kernel} where {' and '.join(conditions)}" if conditions else f"{launch.kernel} otherwise"
 
 
 def _expression(size: SizeLike) -> str:

@@ -9,6 +9,7 @@ from torch_mlir.passmanager import PassManager
 from lamina.core.errors import CompileError
 from lamina.passes.ir.locations import sources
 from lamina.passes.ir.reading import nested
+from lamina.passes.tile.tile import LATER
 
 from .clock import Stopwatch
 
@@ -40,6 +41,16 @@ def split(module: ir.Module, count: int) -> list[ir.Module]:
             if place := i % (len(others) + 1):
                 others[place - 1].body.append(program)
     return [module, *others]
+
+
+def take_later(module: ir.Module) -> tuple[tuple[str, str], ...]:
+    """Removes the programs that are compiled when a call first needs them from a module at the tile level; returns their names and
+    texts."""
+    found = []
+    for op in [op.operation for op in module.body.operations if LATER in op.operation.attributes]:
+        found.append((ir.StringAttr(op.attributes["sym_name"]).value, op.get_asm(enable_debug_info=True)))
+        op.erase()
+    return tuple(found)
 
 
 def device_module(module: ir.Module) -> ir.Operation:

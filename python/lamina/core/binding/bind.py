@@ -1,13 +1,13 @@
 """Binds a program with symbolic sizes to the sizes of one call: numbers in place of expressions, and the arena placed for them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
-from ..program import Buffer, Call, Constant, Launch, Program, Ref, When
+from ..program import Buffer, Call, Constant, Launch, Program, Ref, Step, by_computation
 from ..program_needs import SCRATCH
 from .arena import ALIGN, ArenaSlot, live_bytes, place
 from .template import Template
@@ -24,7 +24,13 @@ class Narrow(OverflowError):
 class ProgramBinding:
     """Binds one program to the sizes of a call, and of the next one."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, kernels: Container[str] | None = None) -> None:
+        """kernels: those that there is code for, among them the last of those that compute the same; None for all."""
+        several = [steps for steps in by_computation(program.steps) if len(steps) > 1]
+        self._several = Template(tuple(tuple(s for s in steps if isinstance(s, Launch)) for steps in several))
+        self._kernels = kernels
+        if kernels is not None:
+            program = _with_steps(program, [not isinstance(s, Launch) or s.kernel in kernels for s in program.steps])
         self._constants = program.constants
         self._template = Template(replace(program, constants=()))
 
@@ -51,27 +57,38 @@ class ProgramBinding:
             lower_bound=most,
         )
 
+    def missing(self, symbols: Mapping[str, int]) -> list[str]:
+        """Returns the kernels for these sizes that there is no code for, in whose place others run."""
+        names = [next(s for s in steps if _holds(s)).kernel for steps in self._several(symbols)]
+        return [name for name in names if self._kernels is not None and name not in self._kernels]
+
+
+def _holds(step: Step) -> bool:
+    return not isinstance(step, Launch) or all(when.size <= when.most for when in step.when)
+
+
+def _chosen(program: Program) -> Program:
+    """Returns a program of numbers with one launch for each computation, by the kernel for its sizes."""
+    kept: list[bool] = []
+    for steps in by_computation(program.steps):
+        runs = next(i for i, step in enumerate(steps) if _holds(step))
+        kept += [i == runs for i in range(len(steps))]
+    if all(kept):
+        return program
+    one = _with_steps(program, kept)
+    return replace(one, steps=tuple(replace(s, when=()) if isinstance(s, Launch) and s.when else s for s in one.steps))
+
+
+def _with_steps(program: Program, kept: Sequence[bool]) -> Program:
+    """Returns a program with some of its steps."""
+    number = list(accumulate(kept, initial=0))  # of a step among those that are kept, and of the next one where it is not
+    buffers = tuple(b if b.last < 0 else replace(b, last=number[b.last + 1] - 1) for b in program.buffers)
+    return replace(program, steps=tuple(s for s, k in zip(program.steps, kept, strict=True) if k), buffers=buffers)
+
 
 def bound(program: Program, symbols: Mapping[str, int]) -> Program:
     """Returns a program for these values of its symbols (see ProgramBinding)."""
     return ProgramBinding(program)(symbols)
-
-
-def _chosen(program: Program) -> Program:
-    """Returns a program of numbers without launches that are for other sizes."""
-
-    def runs(when: When | None) -> bool:
-        return when is None or (when.above < when.size and (when.most is None or when.size <= when.most))
-
-    kept = [not isinstance(step, Launch) or runs(step.when) for step in program.steps]
-    if all(kept):
-        return program
-    number = list(accumulate(kept, initial=0))  # of a step among those that are kept, and of the next one where it is not
-    steps = tuple(
-        replace(s, when=None) if isinstance(s, Launch) and s.when else s for s, k in zip(program.steps, kept, strict=True) if k
-    )
-    buffers = tuple(b if b.last < 0 else replace(b, last=number[b.last + 1] - 1) for b in program.buffers)
-    return replace(program, steps=steps, buffers=buffers)
 
 
 def _constant(values: Sequence[int], item: int) -> Constant:

@@ -19,17 +19,21 @@ class Undecided(ValueError):
 
 @dataclass(frozen=True)
 class SizeSymbol:
-    """A size that each call decides, its value (`hint`) in the call for which the graph was captured, and its least value.
+    """A size that each call decides, its value (`hint`) in the call for which the graph was captured, and its least and largest
+    values; most None: it has no limit.
 
-    Its text is "s0~8", or "n~8>=0" where the least value is not LEAST: an int argument may be 0 or 1.
+    Its text is "s0~8", with ">=0" where the least value is not LEAST, as an int argument may be 0 or 1, and with "<=64" where there
+    is a largest one, as in a kernel for a range of sizes.
     """
 
     name: str
     hint: int
     least: int = LEAST
+    most: int | None = None
 
     def __str__(self) -> str:
-        return f"{self.name}~{self.hint}" + (f">={self.least}" if self.least != LEAST else "")
+        low = f">={self.least}" if self.least != LEAST else ""
+        return f"{self.name}~{self.hint}{low}" + (f"<={self.most}" if self.most is not None else "")
 
 
 @dataclass(frozen=True)
@@ -147,7 +151,7 @@ def _bounds(size: Any) -> tuple[float, float]:
 def _range(f: Factor) -> tuple[float, float]:
     """Returns the least and the largest value of a factor."""
     if isinstance(f, SizeSymbol):
-        return f.least, math.inf
+        return f.least, math.inf if f.most is None else f.most
     (a, b), (c, d) = _bounds(f.left), _bounds(f.right)
     if f.op == "min":
         return min(a, c), min(b, d)

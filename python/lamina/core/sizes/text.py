@@ -9,7 +9,7 @@ from typing import Any
 from .factors import LEAST, Factor, SizeSymbol
 from .size import Size, SizeLike, chosen, exactly
 
-_SYMBOL = re.compile(r"([A-Za-z_]\w*)~(\d+)(?:>=(\d+))?")
+_SYMBOL = re.compile(r"([A-Za-z_]\w*)~(\d+)(?:>=(\d+))?(?:<=(\d+))?")
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b, ast.FloorDiv: lambda a, b: a // b,
     ast.Mod: lambda a, b: a % b, ast.Div: exactly,
@@ -24,8 +24,8 @@ def parse(text: str) -> SizeLike:
         match node:
             case ast.Constant(value=value) if type(value) is int:
                 return value
-            case ast.Subscript(ast.Name(id=symbol), ast.Slice(ast.Constant(int() as hint), ast.Constant(int() as low))):
-                return Size.of(symbol, hint, low)
+            case ast.Subscript(ast.Name(id=symbol), ast.Slice(ast.Constant(int() as hint), ast.Constant(int() as low), top)):
+                return Size.of(symbol, hint, low, None if top is None else int(ast.literal_eval(top)))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return -read(operand)
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
@@ -42,8 +42,8 @@ def parse(text: str) -> SizeLike:
 
 
 def _subscript(symbol: re.Match[str]) -> str:
-    name, hint, low = symbol.groups(str(LEAST))
-    return f"{name}[{hint}:{low}]"
+    name, hint, low, top = symbol.groups()
+    return f"{name}[{hint}:{LEAST if low is None else low}:{top or ''}]"
 
 
 def without_hints(size: SizeLike) -> SizeLike:

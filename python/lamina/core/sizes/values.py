@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .factors import Factor, Opaque, SizeSymbol
-from .size import Size, SizeLike, factor_of
+from .size import Size, SizeLike, exactly, factor_of, least, most
 
 
 def typical(size: SizeLike) -> int:
@@ -16,6 +16,11 @@ def typical(size: SizeLike) -> int:
 def evaluate(size: SizeLike, symbols: Mapping[str, int]) -> int:
     """Returns the value of a size. Raises KeyError for a symbol without a value."""
     return size if isinstance(size, int) else _value(size, lambda symbol: symbols[symbol.name])
+
+
+def substituted(size: SizeLike, values: Mapping[str, SizeLike]) -> SizeLike:
+    """Returns a size with other sizes in place of the symbols named in `values`."""
+    return size if isinstance(size, int) else _value(size, lambda symbol: values.get(symbol.name, factor_of(symbol)), _SIZE_OPS)
 
 
 def is_symbolic(sizes: Any) -> bool:
@@ -45,12 +50,12 @@ def symbol_name(size: SizeLike) -> str | None:
     return next((symbol_name(f.left) for f in quotients), None)
 
 
-def _value(size: Size, of: Callable[[SizeSymbol], int]) -> int:
-    def factor(f: Factor) -> int:
+def _value(size: Size, of: Callable[[SizeSymbol], Any], ops: "Mapping[str, Callable[[Any, Any], Any]] | None" = None) -> Any:
+    def factor(f: Factor) -> Any:
         if isinstance(f, SizeSymbol):
             return of(f)
-        left, right = (x if isinstance(x, int) else _value(x, of) for x in (f.left, f.right))
-        return _OPS[f.op](left, right)
+        left, right = (x if isinstance(x, int) else _value(x, of, ops) for x in (f.left, f.right))
+        return (ops or _OPS)[f.op](left, right)
 
     return sum(k * math.prod(map(factor, factors)) for factors, k in size.terms)
 
@@ -58,3 +63,4 @@ def _value(size: Size, of: Callable[[SizeSymbol], int]) -> int:
 _OPS: dict[str, Callable[[Any, Any], Any]] = {
     "//": lambda a, b: a // b, "/": lambda a, b: a // b, "%": lambda a, b: a % b, "min": min, "max": max,
 }  # fmt: skip
+_SIZE_OPS = {**_OPS, "/": exactly, "min": least, "max": most}

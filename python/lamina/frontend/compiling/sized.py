@@ -1,10 +1,14 @@
 """Calls programs with symbolic sizes: one compilation, and for each set of sizes that a call brings its numbers and memory plan."""
 
+import threading
+import warnings
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, fx
 
 from lamina import _native
@@ -18,6 +22,8 @@ from lamina.core.sizes.facts import SizeFacts
 from ..calls.call import adapt
 from ..capture.size_relations import SizeRelations
 from ..fx.sizes import exact, exact_sizes, is_open, symbol_of, unguarded
+from .later import with_kernels
+from .worker import WORKER
 
 if TYPE_CHECKING:
     from .stages import Built
@@ -139,9 +145,15 @@ class SizedProgram(_native.BySizes):
         while True:
             known = len(self.specialized)
             built, compiled = self._bound(symbols)
+            missing = compiled.missing(symbols)
+            if missing and torch.are_deterministic_algorithms_enabled():
+                compiled.add(missing)
+                continue
             run = compiled.load(built)
-            if known == len(self.specialized):  # another thread may have added one meanwhile
+            if known == len(self.specialized) and missing == compiled.missing(symbols):  # a thread may have added one meanwhile
                 break
+        if missing:
+            self._later(compiled, missing, tuple(sizes))
         if built.interface.only_picks():
             return run, built.interface.inputs
         return adapt(run, built.interface, compiled.captured), None
@@ -152,6 +164,16 @@ class SizedProgram(_native.BySizes):
         for key in self.programs():
             if sizes.items() <= dict(zip(self._names, key, strict=True)).items():
                 self.forget(key)
+
+    def _later(self, compiled: "Bindable", missing: Sequence[str], sizes: tuple[int, ...]) -> None:
+        """Has kernels compiled on another thread. The next call of these sizes after that has its program bound anew."""
+        owner = weakref.ref(self)
+
+        def task() -> None:
+            if (program := owner()) is not None and compiled.add(missing):
+                program.forget(sizes)
+
+        WORKER.add(task)
 
     def _bound(self, symbols: Mapping[str, int]) -> "tuple[Built, Bindable]":
         """Returns the program for these values of its symbols, and what it was made of: that for most of these sizes."""
@@ -167,19 +189,45 @@ class SizedProgram(_native.BySizes):
 class Bindable:
     """A compiled program, bound to one set of sizes after the other.
 
-    built     the program
     captured  the tensors that its graph holds
     load      makes a program with numbers callable
     """
 
     def __init__(self, built: "Built", captured: tuple[Tensor, ...], load: Callable[["Built"], Run]) -> None:
         self.captured, self.load = captured, load
-        self.built = built
-        self._program, self._interface = ProgramBinding(built.program), Template(built.interface)
+        self._interface = Template(built.interface)
+        self._bound = (built, ProgramBinding(built.program, built.kernels if built.later else None))
+        self._refused: set[str] = set()
+        self._adding = threading.Lock()
+
+    @property
+    def built(self) -> "Built":
+        """The program, with the kernels that are compiled so far."""
+        return self._bound[0]
 
     def __call__(self, symbols: Mapping[str, int]) -> "Built":
         """Returns the program for these values of its symbols. Raises Narrow for sizes that its kernels cannot count."""
-        return replace(self.built, program=self._program(symbols), interface=self._interface(symbols))
+        built, program = self._bound
+        return replace(built, program=program(symbols), interface=self._interface(symbols))
+
+    def missing(self, symbols: Mapping[str, int]) -> list[str]:
+        """Returns the kernels for these values that are not compiled yet, in whose place others run."""
+        return [name for name in self._bound[1].missing(symbols) if name not in self._refused]
+
+    def add(self, missing: Sequence[str]) -> bool:
+        """Compiles kernels that are missing; returns whether they are there. Where one cannot be compiled, others run in its place
+        from now on."""
+        with self._adding:
+            names = [name for name in missing if name not in self.built.kernels]
+            if names:
+                try:
+                    built = with_kernels(self.built, names)
+                except Exception as error:
+                    warnings.warn(f"lamina compiled no kernel {', '.join(names)}: {error}", stacklevel=1)
+                    self._refused.update(names)
+                    return False
+                self._bound = (built, ProgramBinding(built.program, built.kernels))
+        return True
 
 
 def sized_program(

@@ -5,10 +5,8 @@ that calls of the program for all sizes, and captures of other graphs, go on bes
 """
 
 import copy
-import threading
 import warnings
 import weakref
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -28,48 +26,11 @@ from ..fx.size_expressions import backed_values
 from ..fx.sizes import guards_refused, silence_raw_sizes
 from ..rewrites.numbers import inline_sizes
 from .sized import Bindable, SizedProgram
+from .worker import WORKER
 
 _MEASURED = ("quick", "full")
 
 Build = Callable[[fx.GraphModule, Options], Bindable]
-
-
-class _Worker:
-    """Runs tasks one after the other on a thread, which ends when there are none left, or with the main thread."""
-
-    def __init__(self) -> None:
-        self._tasks: deque[Callable[[], None]] = deque()
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-
-    def add(self, task: Callable[[], None]) -> None:
-        with self._lock:
-            self._tasks.append(task)
-            if self._thread is None or not self._thread.is_alive():  # in a forked process it is not
-                self._thread = threading.Thread(target=self._run, name="lamina-specialize")
-                self._thread.start()
-
-    def _run(self) -> None:
-        while threading.main_thread().is_alive():
-            with self._lock:
-                if not self._tasks:
-                    self._thread = None
-                    return
-                task = self._tasks.popleft()
-            task()
-
-    def finish(self) -> None:
-        """Waits until all tasks are done."""
-        while (thread := self._thread) is not None:
-            thread.join()
-
-
-_WORKER = _Worker()
-
-
-def finish() -> None:
-    """Waits until the programs that Options.specialize has asked for are compiled."""
-    _WORKER.finish()
 
 
 def compile_apart(program: SizedProgram, gm: fx.GraphModule, options: Options, build: Build) -> None:
@@ -80,7 +41,7 @@ def compile_apart(program: SizedProgram, gm: fx.GraphModule, options: Options, b
         silence_raw_sizes()
         # Measurements beside running calls would be wrong.
         chosen = replace(options, specialize=(), tune="cached" if options.tune in _MEASURED else options.tune)
-        _WORKER.add(partial(_compile, owner, gm, dict(sizes), chosen, build))
+        WORKER.add(partial(_compile, owner, gm, dict(sizes), chosen, build))
 
 
 def _compile(

@@ -23,9 +23,7 @@ from lamina.runtime.cache import Cache, cache_key
 from ..calls.interface import with_outputs
 from ..calls.saved import report, with_strides
 from ..capture.exclusive import BUILDING, COMPILING
-from ..custom.patterns import with_patterns
-from ..custom.substitute import with_kernels
-from ..decompositions.table import table
+from ..custom.substitute import with_users_patterns
 from ..fx.aliases import ViewResult
 from ..fx.destination import Destination, check_devices, destination
 from ..fx.sizes import is_sized
@@ -53,7 +51,7 @@ class Built(Stored):
 
     gpu      the number of the GPU that the graph's tensors are on; None where they are on the CPU
     cached   it came out of the cache
-    key      its name in the cache, if it came out of it
+    key      its name in the cache, if it is there
     seconds  time of each stage and pass
     """
 
@@ -152,15 +150,9 @@ def _build(gm: fx.GraphModule, options: Options, target: str | None, watch: Watc
             cache.drop(key)
     built = _compile(normalize(gm), options, goal, watch, session)
     if cache is not None and built.interface.is_storable():
-        cache.put(_key(graph, options, goal), stored.entry_of(built))
+        built = replace(built, key=_key(graph, options, goal))
+        cache.put(built.key, stored.entry_of(built))
     return built
-
-
-def with_users_patterns(gm: fx.GraphModule, options: Options, goal: Destination) -> fx.GraphModule:
-    """Returns the graph with users' kernels in place of patterns that they implement."""
-    if goal.device == "cpu":
-        return gm
-    return with_patterns(gm, options.kernels, with_kernels(table(), options.kernels, goal.target), goal.target)
 
 
 def _key(graph: bytes, options: Options, goal: Destination) -> str:
@@ -186,6 +178,7 @@ def load(built: Built, options: Options = ONE_BY_ONE, frozen: Collection[int] = 
 def _compile(graph: Normalized, options: Options, goal: Destination, watch: Watch | None, session: Session) -> Built:
     from lamina.passes.plan.program import program_from
     from lamina.targets import Artifact
+    from lamina.targets.module import take_later
 
     seconds: dict[str, float] = {}
     start = time.perf_counter()
@@ -210,6 +203,7 @@ def _compile(graph: Normalized, options: Options, goal: Destination, watch: Watc
     interface = with_strides(graph.interface, program, (*graph.free, *graph.room))
     program = replace(with_outputs(program, interface), saved=interface.numbers_of(graph.free))
     keep_kernels(module)
+    later = take_later(module)
     start = time.perf_counter()
     program, ready = _launched(program, options, goal)
     seconds["custom kernels"] = time.perf_counter() - start
@@ -226,6 +220,7 @@ def _compile(graph: Normalized, options: Options, goal: Destination, watch: Watc
         gpu=goal.gpu,
         seconds={**seconds, **artifact.seconds},
         choices=choices,
+        later=later,
     )
 
 

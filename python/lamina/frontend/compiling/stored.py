@@ -29,6 +29,7 @@ class Stored:
     code       the object file or cubin; kernels, messages and target are those of targets.base.Artifact
     interface  how the graph's arguments and outputs map to the program's
     choices    tuning's answers for the graph's hot ops
+    later      kernels for ranges of sizes that no call has met yet: their names and tile programs
     """
 
     program: Program
@@ -38,6 +39,7 @@ class Stored:
     target: str
     interface: Interface
     choices: tuple[TunedChoice, ...] = ()
+    later: tuple[tuple[str, str], ...] = ()
 
 
 _META = {name: codec(hint) for name, hint in get_type_hints(Stored).items() if name not in ("program", "code")}
@@ -54,7 +56,11 @@ def read(entry: Entry, gm: fx.GraphModule) -> Stored | None:
     try:
         meta = {name: one.read(entry.meta[name]) for name, one in _META.items()}
         found = Stored(program=program_json.loads(entry.program_json), code=entry.object, **meta)
-        return None if fault(found.program, found.kernels) or not _fits(found.interface, found.program, gm) else found
+        return (
+            None
+            if fault(found.program, (*found.kernels, *dict(found.later))) or not _fits(found.interface, found.program, gm)
+            else found
+        )
     except Exception:  # a file may hold anything, and compiling again is right for all errors
         return None
 

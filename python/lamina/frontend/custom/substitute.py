@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
-from torch import Tensor
+from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 
 from lamina.core.custom_kernel import TABLE, CustomKernel
@@ -17,9 +17,11 @@ from lamina.core.layout import Layout
 from lamina.core.options import Options
 from lamina.core.target import Target
 
-from ..decompositions.table import Table
+from ..decompositions.table import Table, table
+from ..fx.destination import Destination
 from ..fx.kernel_op import KERNEL
 from .launch import launched, serves
+from .patterns import with_patterns
 
 
 def with_registered(options: Options) -> Options:
@@ -98,3 +100,10 @@ def _launch(kernel: CustomKernel, named: dict[str, Any], given: Given) -> Any:
         inputs, said = launched(kernel, named, results, isinstance(told, list))
     made = KERNEL(inputs, **said)
     return made[0] if isinstance(told, Tensor) else type(told)(made)
+
+
+def with_users_patterns(gm: fx.GraphModule, options: Options, goal: Destination) -> fx.GraphModule:
+    """Returns the graph with users' kernels in place of patterns that they implement."""
+    if goal.device == "cpu":
+        return gm
+    return with_patterns(gm, options.kernels, with_kernels(table(), options.kernels, goal.target), goal.target)

@@ -24,9 +24,9 @@ from lamina.runtime.recording.graph_status import Status
 from ..capture.size_relations import SizeRelations
 from ..compiling.per_size import VARIANTS, PerSize, per_size
 from ..compiling.sized import BOUND, SizedProgram
-from ..compiling.specialized import finish
 from ..compiling.split import Outside, compile_graph
 from ..compiling.stages import Built, load
+from ..compiling.worker import finish
 from ..fx.sizes import place_of
 from .backend_error import passed_on
 from .dynamo import autograd

@@ -10,8 +10,8 @@ from torch import fx
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 
-from ..compiling.stages import import_linalg, keep_kernels, run_passes, source_kernels, with_users_patterns
-from ..custom.substitute import with_registered
+from ..compiling.stages import import_linalg, keep_kernels, run_passes, source_kernels
+from ..custom.substitute import with_registered, with_users_patterns
 from ..fx.destination import destination
 from ..fx.sizes import is_sized, unguarded
 from ..rewrites.normalize import normalize

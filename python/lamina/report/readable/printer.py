@@ -144,8 +144,8 @@ class ReadablePrinter:
         kernel, label = ir.FlatSymbolRefAttr(op.attributes["kernel"]).value, ir.StringAttr(op.attributes["label"]).value
         note = label if label != kernel else ""
         if "when" in op.attributes:
-            size, above, most = (literal(bound) for bound in op.attributes["when"])
-            note = f"{note} where {size} > {above}" if most == "-1" else f"{note} where {size} <= {most}"
+            conditions = [" <= ".join(map(literal, condition)) for condition in op.attributes["when"]]
+            note = f"{note} where {' and '.join(conditions)}" if conditions else f"{note} otherwise"
         self._step(op, depth, f"launch @{kernel}({self._operands(ins)})", outs, note.strip())
 
     def _call(self, op: ir.Operation, depth: int) -> None:

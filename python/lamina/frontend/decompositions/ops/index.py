@@ -35,12 +35,23 @@ def position(x: Tensor, dim: int) -> Tensor:
 
 
 def slice_backward(grad: Tensor, sizes: Sequence[int], dim: int, start: int, end: int, step: int) -> Any:
-    """Pads the gradient with zeros; NotImplemented for steps other than 1 and for truth values."""
-    if step != 1 or grad.dtype is torch.bool:
-        return NotImplemented
+    """Pads the gradient with zeros; NotImplemented for truth values, and for steps other than 1 along a symbolic size."""
     dim %= len(sizes)
+    if grad.dtype is torch.bool or (step != 1 and not isinstance(sizes[dim], int)):
+        return NotImplemented
     first, last = _bounds(sizes[dim], start, end)
-    return pad(grad, dim, first, sizes[dim] - last)
+    return pad(grad, dim, first, sizes[dim] - last) if step == 1 else _apart(grad, dim, first, step, sizes[dim])
+
+
+def _apart(x: Tensor, dim: int, first: int, step: int, size: int) -> Tensor:
+    """Lays the elements along a dimension `step` apart from `first` on, with zeros around, in `size` elements.
+
+    Rows of `step` elements hold one each, so that a kernel's index is divided by nothing else.
+    """
+    before, place = divmod(first, step)
+    rows = pad(x.unsqueeze(dim + 1), dim + 1, place, step - 1 - place)
+    rows = pad(rows, dim, before, -(-size // step) - before - x.shape[dim])
+    return aten.slice.Tensor(rows.flatten(dim, dim + 1), dim, 0, size)
 
 
 def select_backward(grad: Tensor, sizes: Sequence[int], dim: int, index: int) -> Any:
@@ -51,19 +62,22 @@ def select_backward(grad: Tensor, sizes: Sequence[int], dim: int, index: int) ->
 
 
 def slice_scatter(x: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
-    """Selects the padded `src` inside the slice and x outside; NotImplemented for steps other than 1."""
-    if step != 1:
-        return NotImplemented
+    """Selects the padded `src` inside the slice and x outside; NotImplemented for steps other than 1 along a symbolic size."""
     dim %= x.dim()
+    if step != 1 and not (isinstance(x.shape[dim], int) and src.shape[dim]):
+        return NotImplemented
     src = src.to(x.dtype)
     first, last = _bounds(x.shape[dim], start, end)
     if surely(last == first):
         return x.clone()
-    if surely(first == 0) and surely(last == x.shape[dim]):
+    if step == 1 and surely(first == 0) and surely(last == x.shape[dim]):
         return src.expand(x.shape).clone()
     at = position(x, dim)
     shape = [*x.shape]
-    shape[dim] = last - first
+    shape[dim] = -(-(last - first) // step)
+    if step != 1:
+        inside = (at >= first) & (at < last) & ((at - first) % step == 0)
+        return torch.where(inside, _apart(src.expand(shape), dim, first, step, x.shape[dim]), x)
     padded = pad(src.expand(shape), dim, first, x.shape[dim] - last)
     return torch.where((at >= first) & (at < last), padded, x)
 

@@ -1,0 +1,187 @@
+"""Makes several kernels of one that reduces rows of symbolic length, each for a range of lengths, as a schedule is for rows of one
+length.
+
+In the kernel for a range the symbol has a largest value, so that a program is known to hold the row in one block, and it is the
+typical one. Kernels for multiples of a thread's access have such sizes in their types.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch_mlir import ir
+
+from lamina.core.gpu import Gpu
+from lamina.core.layout import Layout
+from lamina.core.sizes import Size, SizeLike, SizeSymbol, exactly, known_part, substituted, symbol_name, symbols_of, typical
+from lamina.schedules import nvvm
+from lamina.schedules.rows import RANGES, SHORTEST
+
+from ..families.choice import CHOICE, ROWS
+from ..families.gemm.block_sums import is_reduction
+from ..ir.reading import Untraceable
+from ..ir.sizes import SIZE, read_size, size_attribute, sizes_of, tensor_type
+from ..plan.launches import Argument
+from ..space.direct_convolution import WINDOW
+from ..space.forms import form_of
+from ..space.scans import has_scans
+from ..space.schedule import ACCESS_BITS, bits
+from ..space.vector_width import MOST as WIDEST
+from .programs import Kernel
+from .variants import Condition, copied
+
+_LONG = 2 * RANGES[-1]  # elements of the rows that the kernel for any length has its schedule for
+
+
+@dataclass(frozen=True)
+class RowRange:
+    """Rows of at most `most` elements (None: any number), a multiple of `step`.
+
+    length  of a row
+    symbol  what stands for the symbol that decides it
+    """
+
+    length: Size
+    most: int | None
+    step: int
+    symbol: Size
+
+    @property
+    def word(self) -> str:
+        """What the kernel's name ends in."""
+        return "_".join([*([f"to_{self.most}"] if self.most else []), *([f"by_{self.step}"] if self.step > 1 else [])])
+
+    @property
+    def typical(self) -> bool:
+        """Whether the row that was traced is in the range."""
+        return all(typical(size) <= most for size, most in self.when)
+
+    @property
+    def when(self) -> list[Condition]:
+        """The conditions on the length."""
+        return [*([(self.length, self.most)] if self.most else []), *([(self.length % self.step, 0)] if self.step > 1 else [])]
+
+
+def row_ranges(module: ir.Module, kernel: Kernel, gpu: Gpu | None, round_half: bool) -> list[Kernel]:
+    """Returns kernels in the place of one, each for a range of its rows' length, and the last one for any. Returns the kernel alone
+    where it reduces no rows, or their length does not depend on one symbol."""
+    length = _row_length(kernel, round_half) if gpu is not None else None
+    form = _Linear.of(length) if length is not None else None
+    if length is None or form is None:
+        return [kernel]
+    *ranges, whole = _ranges(kernel, length, form)
+    functions = [*copied(module, kernel.function, [r.word for r in ranges], [r.when for r in ranges]), kernel.function]
+    found = [_narrowed(kernel, f, {form.symbol.name: r.symbol}) for f, r in zip(functions, (*ranges, whole), strict=True)]
+    first = next(i for i, r in enumerate((*ranges, whole)) if r.typical)
+    return [*(replace(k, later=i != first) for i, k in enumerate(found[:-1])), found[-1]]
+
+
+def _row_length(kernel: Kernel, round_half: bool) -> Size | None:
+    """Returns the length of the rows that a kernel reduces, if one symbol decides it; None for other kernels."""
+    ops = [op.operation for op in kernel.block.operations]
+    if any(name in kernel.function.attributes for name in (CHOICE, WINDOW, ROWS)) or not any(map(is_reduction, ops)):
+        return None
+    if not any(argument.symbolic for argument in kernel.arguments):
+        return None
+    try:
+        space = kernel.space(round_half)
+    except Untraceable:
+        return None
+    if not space.columns or has_scans(space):
+        return None
+    form = form_of(space, nvvm.NvvmConfig)
+    extent = form.vector.extent if form.vector is not None else 0
+    if not form.column_vector or len(form.merged.columns) != 1 or not isinstance(extent, Size) or len(symbols_of(extent)) != 1:
+        return None
+    return extent
+
+
+@dataclass(frozen=True)
+class _Linear:
+    """A length `factor` * symbol + `plus`."""
+
+    symbol: SizeSymbol
+    factor: int
+    plus: int
+
+    @staticmethod
+    def of(length: Size) -> "_Linear | None":
+        """Reads a length; None for one of another form."""
+        plus = known_part(length)
+        product = length - plus
+        symbol = _symbol(product)
+        if symbol is None or not isinstance(product, Size):
+            return None
+        if symbol_name(product) == symbol.name:
+            return _Linear(symbol, 1, plus)
+        quotient, rest = divmod(product, Size((((symbol,), 1),)))
+        return _Linear(symbol, quotient, plus) if isinstance(quotient, int) and rest == 0 and quotient > 0 else None
+
+    def within(self, most: int | None, step: int) -> Size | None:
+        """Returns what stands for the symbol where the length is at most `most` (None: any), and `step` divides it. None where no
+        length is like this, or none that the symbol shows."""
+        s, d = self.symbol, step // math.gcd(self.factor, step)
+        high = s.most if most is None else (most - self.plus) // self.factor
+        if (high is not None and high < s.least) or (d > 1 and self.plus and self.factor > 1):
+            return None
+        typical = max(s.hint, _LONG // self.factor) if high is None else high
+        made = Size.of(s.name, typical, s.least, high)
+        if d == 1:
+            return made
+        plus = self.plus if self.factor == 1 else 0
+        found: Size = exactly(made + plus, d) * d - plus  # type: ignore[assignment]
+        return found
+
+
+def _symbol(size: Any) -> SizeSymbol | None:
+    """Returns a symbol in a size."""
+    factors = [f for product, _ in size.terms for f in product] if isinstance(size, Size) else []
+    return next((f if isinstance(f, SizeSymbol) else _symbol(f.left) for f in factors), None)
+
+
+def _ranges(kernel: Kernel, length: Size, form: _Linear) -> Iterator[RowRange]:
+    """Yields the ranges of a row's length, the shortest first, those of multiples before others; the last one is any length."""
+    elements = [(math.prod(map(typical, a.layout.shape)), bits(str(a.element))) for a in kernel.arguments]
+    most = max(n for n, _ in elements)
+    step = min(ACCESS_BITS // max(width for n, width in elements if 2 * n >= most), WIDEST)
+    for top in (*RANGES, None):
+        for by in (step, 1):
+            known = length % by == 0
+            if by > 1 and not known and top is not None and top <= SHORTEST:
+                continue
+            symbol = form.within(top, by)
+            if symbol is not None:
+                yield RowRange(length, top, 1 if known else by, symbol)
+            if known:
+                break
+
+
+def _narrowed(kernel: Kernel, function: ir.Operation, values: dict[str, SizeLike]) -> Kernel:
+    """Returns a kernel with other sizes in place of symbols, in its function and the layouts of its arguments."""
+
+    def of(size: SizeLike) -> SizeLike:
+        return substituted(size, values)
+
+    def typed(type_: ir.Type) -> ir.Type:
+        if not isinstance(type_, ir.RankedTensorType) or type_.has_static_shape:
+            return type_
+        return tensor_type([of(n) for n in sizes_of(type_)], type_.element_type)
+
+    def change(op: ir.Operation) -> ir.WalkResult:
+        for value in (*op.results, *(a for region in op.regions for block in region.blocks for a in block.arguments)):
+            value.set_type(typed(value.type))
+        if op.name == SIZE:
+            op.attributes["size"] = size_attribute(of(read_size(op.attributes["size"])))
+        return ir.WalkResult.ADVANCE
+
+    with function.context, function.location:
+        function.walk(change)
+        kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+        types = ir.FunctionType.get([typed(t) for t in kind.inputs], [typed(t) for t in kind.results])
+        function.attributes["function_type"] = ir.TypeAttr.get(types)
+    arguments = [
+        Argument(a.element, Layout(tuple(map(of, a.layout.shape)), tuple(map(of, a.layout.strides)), of(a.layout.offset)))
+        for a in kernel.arguments
+    ]
+    return Kernel(function, arguments, kernel.aligned)

@@ -1,0 +1,140 @@
+"""Kernels for ranges of a row's length: in the simulator against float64, and when they are compiled."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sized_programs import TARGET, compiled, launches
+from torch import Tensor
+
+from lamina.core.program import Launch
+from lamina.frontend.compiling import sized, stages
+from lamina.frontend.compiling.worker import finish
+from lamina.targets.nvvm.backend import NvvmBackend
+
+__all__ = ["launches"]
+F = torch.nn.functional
+LENGTHS = (3, 129, 1000, 4097)
+ALL_LENGTHS = (3, 127, 128, 129, 1000, 1001, 4097, 4100)
+
+KERNELS = {
+    "softmax": lambda x: x.softmax(-1),
+    "layer norm": lambda x: F.layer_norm(x, x.shape[-1:]),
+    "RMS norm": lambda x: x * (x.square().mean(-1, keepdim=True) + 1e-5).rsqrt(),
+    "cross-entropy": lambda x: F.cross_entropy(x, torch.arange(x.shape[0]) % 3),
+    "sum": lambda x: x.exp().sum(-1),
+    "argmax": lambda x: x.argmax(-1),
+    "variance": lambda x: x.var(-1),
+    "logsumexp": lambda x: x.logsumexp(-1),
+}
+
+
+RANGES = {3: "to_256", 1000: "to_1024_by_4", 1001: "to_1024", 4097: "to_16384", 4100: "to_16384_by_4"}
+
+
+@pytest.fixture
+def kernels(launches: list[Launch], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Runs programs in the simulators; the kernels of those that were bound so far."""
+    found: list[str] = []
+    load = stages._loaded
+
+    def loaded(built: stages.Built, *others: Any) -> Any:
+        found.extend(s.kernel for s in built.program.steps if isinstance(s, Launch))
+        return load(built, *others)
+
+    monkeypatch.setattr(stages, "_loaded", loaded)
+    return found
+
+
+@pytest.mark.filterwarnings("error")  # such as that it is compiled per size
+@pytest.mark.parametrize("name", KERNELS)
+def test_any_length(name: str, kernels: list[str]) -> None:
+    """Each length is computed twice: by the kernel for any length, or that for another range, and by that for its range."""
+    run = compiled(KERNELS[name])
+    for length in ALL_LENGTHS if name == "softmax" else LENGTHS:
+        x = torch.randn(3, length)
+        want = KERNELS[name](x.double())
+        for _ in range(2):
+            got = run(x)
+            assert (got - want).abs().max() <= 3e-6 * max(1, want.abs().max())
+            finish()
+        if name == "softmax":
+            assert RANGES.get(length, "to_256") in kernels[-1]
+
+
+@pytest.mark.parametrize("name", ["softmax", "layer norm", "RMS norm"])
+def test_halves(name: str, kernels: list[str]) -> None:
+    """Eight elements are one access, and the results are rounded once."""
+    run = compiled(KERNELS[name])
+    for length, kernel in ((264, "to_1024_by_8"), (1001, "to_1024"), (2048, "to_4096_by_8")):
+        x = torch.randn(3, length, dtype=torch.bfloat16)
+        want = KERNELS[name](x.double())
+        for _ in range(2):
+            assert (run(x) - want).abs().max() <= 2**-8 * want.abs().max()
+            finish()
+        assert kernels[-1].removesuffix("_early").endswith(kernel)
+
+
+def test_a_length_that_a_symbol_decides_with_others(kernels: list[str]) -> None:
+    """A sum, whose multiples of four the symbol itself does not show, and a product with a number."""
+    for kernel, lengths in (
+        (lambda x: torch.cat((x, x[:, :1]), 1).softmax(-1), (999, 1000)),
+        (lambda x: rows_of_three(x), (90, 400)),
+    ):
+        run = compiled(kernel)
+        for length in lengths:
+            x = torch.randn(3, length)
+            for _ in range(2):
+                torch.testing.assert_close(run(x), kernel(x.double()).float(), atol=1e-6, rtol=1e-6)
+                finish()
+
+
+def rows_of_three(x: Tensor) -> Tensor:
+    return (x[:, :, None] * torch.tensor([1.0, 2.0, 3.0], dtype=x.dtype)).flatten(1).softmax(-1)
+
+
+def test_deterministic_calls_wait_for_their_kernels(kernels: list[str]) -> None:
+    """A kernel for another range adds in another order."""
+    run = compiled(KERNELS["softmax"])
+    torch.use_deterministic_algorithms(True)
+    try:
+        for length in (7, 4096):
+            run(torch.randn(3, length))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert kernels[-1] == "softmax_to_4096_by_4_early"
+
+
+def test_kernels_that_cannot_be_compiled(kernels: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others go on in their place, and nobody tries again."""
+    run = compiled(KERNELS["softmax"])
+    run(torch.randn(3, 7))
+    tried: list[Any] = []
+
+    def fails(_: Any, names: list[str]) -> None:
+        tried.append(names)
+        raise ValueError("no ptxas")
+
+    monkeypatch.setattr(sized, "with_kernels", fails)
+    with pytest.warns(UserWarning, match="lamina compiled no kernel softmax_to_1024_by_4_early: no ptxas"):
+        for length in (400, 404, 400):
+            x = torch.randn(3, length)
+            torch.testing.assert_close(run(x), x.softmax(-1))
+            finish()
+    assert tried == [["softmax_to_1024_by_4_early"]] and set(kernels) == {"softmax_to_256_early", "softmax"}
+
+
+def test_kernels_of_later_calls_are_kept_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAMINA_CACHE_DIR", str(tmp_path))
+    compilations: list[Any] = []
+    compile_ = NvvmBackend.compile
+    monkeypatch.setattr(NvvmBackend, "compile", lambda *args: compilations.append(args) or compile_(*args))
+    for _ in range(2):
+        torch._dynamo.reset()
+        run = torch.compile(KERNELS["softmax"], backend="lamina", dynamic=True, options={"target": TARGET})
+        for length in (7, 4096):
+            run(torch.randn(3, length))
+            finish()
+    torch._dynamo.reset()
+    assert len(compilations) == 2
