@@ -47,7 +47,7 @@ def form_of(space: Space, config: type[BlockConfig]) -> Form:
     merged = coalesce(*_by_stride(space), space.places())
     vector = scanned_axis(space, merged)
     if vector is None or below(vector.extent, config.least_scan):
-        vector = _vector_axis(space, merged)
+        vector = _vector_axis(space, merged, config)
     crossed = _crossed_axis(space, merged, vector)
     if crossed is not None and config.known_tiles and any(is_symbolic(_step(e, merged, vector)) for e in space.loads):
         crossed = None
@@ -82,20 +82,25 @@ def _by_stride(space: Space) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
     return tuple(sorted(space.rows, key=widest, reverse=True)), tuple(sorted(space.columns, key=widest, reverse=True))
 
 
-def _vector_axis(space: Space, merged: Merged) -> Axis | None:
+def _vector_axis(space: Space, merged: Merged, config: type[BlockConfig]) -> Axis | None:
     """Returns the axis to vectorize: the one along which loads and stores, counted twice, are most contiguous. Stores must have
-    a stride of 0 or 1 along it. None where there is no such axis."""
+    a stride of 0 or 1 along it. Where lanes are gathered one by one, a load with a stride counts as often as it is executed, even
+    where it reads the same memory again. None where there is no such axis."""
     loads = [e.at.rename(merged.rename) for e in space.loads]
     stores = [r.at.rename(merged.rename) for r in space.results]
     columns = () if has_scans(space) else merged.columns  # steps along a scanned column depend on each other
     candidates = [*reversed(columns), *reversed(merged.rows)]
 
+    rows = typical(math.prod(a.extent for a in merged.rows))
     total = typical(math.prod(a.extent for a in (*merged.rows, *merged.columns)))
 
     def score(a: Axis) -> float:
         def step(at: Affine, k: float) -> float:
             c = abs(typical(at.coefficient(a)))
-            touched = typical(math.prod(t.extent for t, _ in at.terms if isinstance(t, Axis)))  # a row result is stored rarely
+            if config.gathers and k == 1 and c > 1:
+                touched = total if any(t in merged.columns for t, _ in at.terms) else rows
+            else:
+                touched = typical(math.prod(t.extent for t, _ in at.terms if isinstance(t, Axis)))  # a row result is stored rarely
             # share used of the memory fetched for neighbors; with stride 0 one element serves them all
             used = 1 / min(c, SECTOR) if c else 0.625
             return k * (2 * used - 1) * touched / max(total, 1)

@@ -23,6 +23,7 @@ class CpuConfig(BlockConfig):
     wide_sums: ClassVar[bool] = True
     apart: ClassVar[bool] = True
     least_scan: ClassVar[int] = SCAN_LANES
+    gathers: ClassVar[bool] = True
     lanes: int = 32
     work: int = 8192
 
