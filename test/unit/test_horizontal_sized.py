@@ -56,17 +56,18 @@ def of_a_rest(a: Tensor, b: Tensor) -> list[Tensor]:
     return [rest.t() @ rest, b.sin(), a.cos()]
 
 
+# Rows of known length: those of symbolic length have kernels for ranges of it, which are not joined.
 CASES: dict[str, tuple[Callable[..., list[Tensor]], Make]] = {
     "two symbols": (lambda a, b: [a.exp(), b.sqrt()], lambda m, n: vectors((m,), (n,))),
     "one kernel": (lambda *xs: [x.exp() for x in xs], lambda m, n: vectors(*[(m, n)] * 5)),
     "a known size first": (lambda a, b, c: [a.sqrt(), b.exp(), c.sin()], lambda m, n: vectors((m,), (1000,), (n, 3))),
-    "a known grid": (lambda a, b: [a.sum(1), b.exp()], lambda m, n: vectors((4, 16 * m), (n,))),
+    "a known grid": (lambda a, b: [a.view(-1, 4).sum(0), b.exp()], lambda m, n: vectors((16 * m,), (n,))),
     "no programs of one": (of_a_rest, lambda m, n: vectors((max(m, n), 4), (min(m, n), 9))),
     "many programs to a CTA": (
-        lambda *xs: [*(x.softmax(-1) for x in xs), xs[0].cos()],
-        lambda m, n: vectors(*[(m, 10), (n, 10)] * 2),
+        lambda *xs: [*(x.view(-1, 10).softmax(-1) for x in xs), xs[0].cos()],
+        lambda m, n: vectors(*[(10 * m,), (10 * n,)] * 2),
     ),
-    "rows and columns": (lambda a, b: [a.sum(0), b.softmax(-1), a.sum(-1)], lambda m, n: vectors((m, n), (n, m))),
+    "rows and columns": (lambda a, b: [a.sum(0), b.view(-1, 6).softmax(-1), a.t().exp()], lambda m, n: vectors((m, n), (6 * m,))),
     "the same memory": (lambda a, b: [a + 1, b.t() * a, a.sum(1)], lambda m, n: vectors((m, n), (n, m))),
 }
 SIZES = ((6, 11), (33, 7), (2, 140), (9, 9))
