@@ -25,13 +25,14 @@ class BySizes:
     def __init__(
         self,
         sources: list[tuple[int, int | None, bool]],
-        bind: Callable[[tuple[int, ...]], tuple[Callable[..., Any], tuple[int, ...] | None]],
+        bind: Callable[[tuple[int, ...]], tuple[Callable[..., Any], tuple[int, ...] | None] | None],
         limit: int,
         /,
     ) -> None:
         """sources  for each symbol the argument that shows its value; None for an int itself, else the dimension, and whether it is
                  the dimension's stride instead of its size
-        bind     returns for the symbols' values what runs the program, and the numbers of the arguments that it takes; None: all
+        bind     returns for the symbols' values what runs the program, and the numbers of the arguments that it takes; None: all.
+                 None alone where what is kept for these values serves on
         limit    how many programs are kept; the one called longest ago is dropped first
         """
 
@@ -39,8 +40,8 @@ class BySizes:
     def programs(self) -> dict[tuple[int, ...], Callable[..., Any]]:
         """The programs that are kept, by the values of the symbols."""
 
-    def forget(self, sizes: tuple[int, ...], /) -> None:
-        """Drops the program that is kept for these values of the symbols, if one is, so that the next call binds anew."""
+    def renew(self, sizes: tuple[int, ...], /) -> None:
+        """Has the next call at these values of the symbols bind anew, if a program is kept for them."""
 
 class Watch:
     """Whether the Python state that a compilation depended on is as it was."""

@@ -94,6 +94,26 @@ def test_the_program_for_all_sizes_serves_until_the_static_one_is_ready(compiled
         assert len({id(built.code) for built in served}) == 3 and served[2] is program.built
 
 
+def test_a_program_that_is_ready_waits_for_the_end_of_a_capture(compiled: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its code cannot be loaded while torch captures a CUDA graph."""
+    torch._dynamo.reset()
+    model = Model().eval()
+    run = torch.compile(model, backend="lamina", dynamic=True, options={"cache": False, "specialize": [{"x": {0: 8}}]})
+    with torch.no_grad():
+        with stages.BUILDING:
+            run(torch.randn(5, 7, 16))
+            run(torch.randn(8, 12, 16))
+        program, key = next((p, k) for p in programs() for k in p.programs() if len(p.programs()) == 2 and {8, 12} <= {*k})
+        before = program.programs()[key]
+        finish()
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+        for captures in (True, False):
+            monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda captures=captures: captures)
+            check(model, run, 8, 12)
+            assert (program.programs()[key] is before) == captures
+    assert len(compiled) == 2
+
+
 def test_ahead_of_calls(compiled: list[Any]) -> None:
     model = Model().eval()
     options = {"cache": False, "specialize": [{"batch": 8}, {"batch": 1}, {"batch": 1, "x": {1: 20}}]}

@@ -138,8 +138,11 @@ class SizedProgram(_native.BySizes):
         """Returns the program that was bound: that for all sizes, or for some of Options.specialize."""
         return next((c.built for c in self.specialized.values() if c.built.code is bound.code), self.built)
 
-    def bind(self, sizes: Sequence[int]) -> tuple[Run, tuple[int, ...] | None]:
-        """Returns what runs the program for these values of its symbols, and the arguments that it takes, None for all."""
+    def bind(self, sizes: tuple[int, ...]) -> tuple[Run, tuple[int, ...] | None] | None:
+        """Returns what runs the program for these values of its symbols, and the arguments that it takes, None for all. Returns
+        None where the program that was bound before serves on: code cannot be loaded while torch captures a CUDA graph."""
+        if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing() and sizes in self.programs():
+            return None
         symbols = dict(zip(self._names, sizes, strict=True))
         self._check(symbols, self.symbols)
         while True:
@@ -153,7 +156,7 @@ class SizedProgram(_native.BySizes):
             if known == len(self.specialized) and missing == compiled.missing(symbols):  # a thread may have added one meanwhile
                 break
         if missing:
-            self._later(compiled, missing, tuple(sizes))
+            self._later(compiled, missing, sizes)
         if built.interface.only_picks():
             return run, built.interface.inputs
         return adapt(run, built.interface, compiled.captured), None
@@ -163,7 +166,7 @@ class SizedProgram(_native.BySizes):
         self.specialized = {**self.specialized, frozenset(sizes.items()): compiled}  # calls may be going through the old one
         for key in self.programs():
             if sizes.items() <= dict(zip(self._names, key, strict=True)).items():
-                self.forget(key)
+                self.renew(key)
 
     def _later(self, compiled: "Bindable", missing: Sequence[str], sizes: tuple[int, ...]) -> None:
         """Has kernels compiled on another thread. The next call of these sizes after that has its program bound anew."""
@@ -171,7 +174,7 @@ class SizedProgram(_native.BySizes):
 
         def task() -> None:
             if (program := owner()) is not None and compiled.add(missing):
-                program.forget(sizes)
+                program.renew(sizes)
 
         WORKER.add(task)
 

@@ -32,6 +32,7 @@ struct Target {
   bool all;
   std::vector<size_t> picks;
   uint64_t used;
+  bool renewed = false; // to be bound anew
 };
 
 using Key = std::vector<int64_t>;
@@ -72,8 +73,12 @@ int64_t value_of(const Source &source, PyObject *const *given) {
 
 Target &make_target(State &state, const Key &key) {
   nb::object bound = state.bind(nb::tuple(nb::cast(key)));
-  nb::object picks = bound[1];
-  if (state.targets.size() >= state.limit) {
+  auto known = state.targets.find(key); // after binding: other threads may have run meanwhile
+  if (bound.is_none() && known != state.targets.end()) return known->second;
+  nb::object picks = bound[1], old; // what was kept is freed once the table is whole again
+  if (known != state.targets.end()) {
+    old = std::move(known->second.run);
+  } else if (state.targets.size() >= state.limit) {
     auto oldest = std::ranges::min_element(state.targets, {}, [](const auto &entry) { return entry.second.used; });
     state.targets.erase(oldest);
   }
@@ -88,7 +93,7 @@ PyObject *run(State &state, PyObject *const *given, size_t count) {
   key.reserve(state.sources.size());
   for (const Source &source : state.sources) key.push_back(value_of(source, given));
   auto found = state.targets.find(key);
-  Target &target = found == state.targets.end() ? make_target(state, key) : found->second;
+  Target &target = found == state.targets.end() || found->second.renewed ? make_target(state, key) : found->second;
   target.used = ++state.calls;
   nb::object call = target.run; // a call on another thread may drop the target
   if (target.all) return PyObject_Vectorcall(call.ptr(), given, count, nullptr);
@@ -194,16 +199,12 @@ PyObject *programs(PyObject *self, PyObject *) {
   return found.release().ptr();
 }
 
-// Drops the program kept for some sizes, so that the next call at them binds anew.
-PyObject *forget(PyObject *self, PyObject *sizes) {
+// Has the next call at some sizes bind anew. The program kept for them serves on where `bind` returns None.
+PyObject *renew(PyObject *self, PyObject *sizes) {
   State *state = reinterpret_cast<Object *>(self)->state;
   try {
-    nb::object dropped; // freed once the table is whole again
     if (state)
-      if (auto found = state->targets.find(nb::cast<Key>(nb::handle(sizes))); found != state->targets.end()) {
-        dropped = std::move(found->second.run);
-        state->targets.erase(found);
-      }
+      if (auto found = state->targets.find(nb::cast<Key>(nb::handle(sizes))); found != state->targets.end()) found->second.renewed = true;
   } catch (const std::exception &) {
     return PyErr_SetString(PyExc_TypeError, "sizes are a tuple of ints"), nullptr;
   }
@@ -224,7 +225,7 @@ PyGetSetDef fields[] = {
 
 PyMethodDef methods[] = {
     {"programs", programs, METH_NOARGS, "The programs that are kept, by their sizes, as a dict."},
-    {"forget", forget, METH_O, "Drops the program kept for some sizes, so that the next call at them binds anew."},
+    {"renew", renew, METH_O, "Has the next call at some sizes bind anew; the program kept for them serves on where `bind` returns None."},
     {nullptr, nullptr, 0, nullptr},
 };
 
