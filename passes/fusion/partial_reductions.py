@@ -2,17 +2,20 @@
 remainder of a loop whose extent has no good divisor."""
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, tensor
+from torch_mlir.dialects import arith
 
-from ..ir.generics import generic, with_body
+from lamina.core.sizes import SizeLike
+
+from ..ir.generics import empty, fill, generic, with_body
 from ..ir.reading import Generic, neutral, shape_of
-from ..ir.reshapes import sliced
+from ..ir.reshapes import expand, sliced
 from ..ir.rewriting import copy_ops, replace_op
-from ..ir.sizes import number_attribute
+from ..ir.sizes import number_attribute, tensor_type
 
 
-def cut(g: Generic, loop: int, at: int, combine: str) -> Generic:
-    """Reduces the first `at` iterations of a loop and the rest by separate ops, combines both, and returns the first of these ops.
+def cut(g: Generic, loop: int, at: SizeLike, rest: SizeLike, combine: str) -> Generic:
+    """Reduces the first `at` iterations of a loop and the `rest` by separate ops, combines both, and returns the first of these
+    ops.
 
     combine  the op that combines two results, such as "arith.addf"
     """
@@ -21,21 +24,20 @@ def cut(g: Generic, loop: int, at: int, combine: str) -> Generic:
     maps = [[shifted(entry, 0) for entry in m] for m in g.maps]
     halves = []
     with op.location, ir.InsertionPoint(op):
-        for start, length in ((0, at), (at, g.extents[loop] - at)):
+        for start, length in ((0, at), (at, rest)):
             ins = [_sliced(v, m, loop, start, length) for v, m in zip(list(op.operands)[: g.inputs], g.maps, strict=False)]
             init = op.operands[g.inputs] if start == 0 else neutral_fill(type_, combine)
             half = generic(type_, [*ins, init], maps, len(g.extents), list(g.reduced))
             clone_body(op, half)
             halves.append(half)
         whole = [ir.AffineDimExpr.get(d) for d in range(type_.rank)]
-        init = tensor.empty(list(type_.shape), type_.element_type)
-        operands = [*(half.results[0] for half in halves), init]
+        operands = [*(half.results[0] for half in halves), empty(type_)]
         total = generic(type_, operands, [whole] * 3, type_.rank, [False] * type_.rank)
         replace_op(op, with_body(total, lambda a, b, _: _combined(combine, a, b)))
     return Generic.read(halves[0])
 
 
-def _sliced(v: ir.Value, m: tuple, loop: int, start: int, length: int) -> ir.Value:
+def _sliced(v: ir.Value, m: tuple, loop: int, start: SizeLike, length: SizeLike) -> ir.Value:
     """Returns the slice of `v` that a loop reads in `length` iterations from `start`. m: the indexing map of `v`."""
     walks = [any(i == loop for i, _ in terms) for _, terms in m]
     if not any(walks):
@@ -61,7 +63,7 @@ def split(g: Generic, parts: dict[int, int], combine: str) -> None:
             maps.append(results)
         # the new outer loops come first; old loop i is now loop i + len(parts)
         shape, new = shape_of(op.results[0]), len(parts)
-        partial_type = ir.RankedTensorType.get([*parts.values(), *shape], element)
+        partial_type = tensor_type([*parts.values(), *shape], element)
         init = neutral_fill(partial_type, combine)
         first = [ir.AffineDimExpr.get(d) for d in range(new)]
         maps.append([*first, *(shifted(e, new) for e in g.maps[g.inputs])])
@@ -87,7 +89,7 @@ def shifted(entry: tuple[int, tuple[tuple[int, int], ...]], by: int) -> ir.Affin
 def _expand(v: ir.Value, m: tuple, parts: dict[int, int]) -> tuple[ir.Value, list[ir.AffineExpr]]:
     """Splits each dimension of `v` that a loop of `parts` walks in two; returns the result and its indexing map."""
     shape = shape_of(v)
-    new_shape: list[int] = []
+    new_shape: list[SizeLike] = []
     groups: list[list[int]] = []
     results: list[ir.AffineExpr] = []
     for n, entry in zip(shape, m, strict=True):
@@ -102,14 +104,15 @@ def _expand(v: ir.Value, m: tuple, parts: dict[int, int]) -> tuple[ir.Value, lis
             results.append(shifted(entry, len(parts)))
     if len(new_shape) == len(shape):
         return v, results
-    type_ = ir.RankedTensorType.get(new_shape, ir.RankedTensorType(v.type).element_type)
-    return tensor.expand_shape(type_, v, groups, [], new_shape), results
+    return expand(v, new_shape, groups), results
 
 
 def neutral_fill(type_: ir.RankedTensorType, combine: str) -> ir.Value:
-    """Emits a constant tensor of the neutral element of `combine` at the current insertion point."""
-    value, element = neutral(combine, str(type_.element_type)), type_.element_type
-    return arith.constant(type_, ir.DenseElementsAttr.get_splat(type_, number_attribute(value, element)))
+    """Emits a tensor of the neutral element of `combine` at the current insertion point."""
+    value = number_attribute(neutral(combine, str(type_.element_type)), type_.element_type)
+    if not type_.has_static_shape:
+        return fill(type_, arith.constant(type_.element_type, value))
+    return arith.constant(type_, ir.DenseElementsAttr.get_splat(type_, value))
 
 
 def clone_body(source: ir.Operation, target: ir.Operation) -> None:

@@ -1,7 +1,7 @@
 """lamina-split-reductions: splits reductions with few results into partial reductions that run in parallel, and their sum."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -27,7 +27,8 @@ class SplitReductions(Pass):
     A reduction with few results over at least `elements` is split: its outermost reduced loop of n becomes (parts, n / parts),
     where `parts` is the largest allowed divisor of n; a second op reduces the partial results. Where neighbors in memory are not
     reduced together (columns, the channels of a channels-last image), several loops may be split. The order of additions depends on
-    the shape alone, never on the number of threads. A reduction of another's results is first merged with it.
+    the shape alone, never on the number of threads. A reduction of another's results is first merged with it. Of symbolic sizes,
+    those of the call that was traced decide, and what is left of a loop by the number of parts is reduced by itself.
 
         %s = sum(%x : tensor<4096x4096xf32>) -> tensor<f32>
      -> %p = sum(expand %x : tensor<64x64x4096xf32>) -> tensor<64xf32> ; %s = sum(%p) -> tensor<f32>
@@ -60,9 +61,10 @@ class SplitReductions(Pass):
 
     def _split(self, op: ir.Operation, places: "_Places") -> None:
         g = places.generic(op)
-        if g is None or not any(g.reduced) or len(op.results) != 1 or is_symbolic(g.extents):
+        if g is None or not any(g.reduced) or len(op.results) != 1:
             return
-        size, results = math.prod(g.extents), math.prod(n for n, r in zip(g.extents, g.reduced, strict=True) if not r)
+        extents = tuple(map(typical, g.extents))
+        size, results = math.prod(extents), math.prod(n for n, r in zip(extents, g.reduced, strict=True) if not r)
         combine = producer(g.yields[0])
         along = _along_memory(g, places)
         columns = BLOCK * max(1, 32 // min(map(width, op.operands)))
@@ -75,14 +77,18 @@ class SplitReductions(Pass):
         most = min(self.parts, self.programs * (1 if along else columns) // max(results, 1))
         inner = _inner_loops(g, places)
         most = most if along else min(most, size // max(results, 1) // BLOCK)
-        parts = _one(g, most, inner) if along else _several(g, most)
+        known = not is_symbolic(g.extents)
+        parts = (_one(g, most, inner) if along else _several(g, most)) if known else {}
         places.forget(op)
         if math.prod(parts.values()) < LEAST:
-            even = _even(g, most, inner)
+            even = _even(g, extents, most, inner)
             if even is None:
                 return
             loop, count, length = even
-            g, parts = cut(g, loop, count * length, combine.name), {loop: count}
+            parts, n = {loop: count}, g.extents[loop]
+            whole, rest = (count * length, n - count * length) if known else (n // count * count, n % count)
+            if rest != 0:
+                g = cut(g, loop, whole, rest, combine.name)
         split(g, parts, combine.name)
 
 
@@ -111,14 +117,19 @@ def _several(g: Generic, most: int) -> dict[int, int]:
     return {}
 
 
-def _even(g: Generic, most: int, inner: set[int]) -> tuple[int, int, int] | None:
+def _even(g: Generic, extents: Sequence[int], most: int, inner: set[int]) -> tuple[int, int, int] | None:
     """Returns the longest loop, and how many equal parts of which length to split it into, where no extent has a divisor that
-    would do. Along neighbors in memory, parts are rows of whole accesses. None where there would be too few parts."""
+    would do, or some are symbolic. Along neighbors in memory, parts are rows of whole accesses. None where there would be too few
+    parts. extents: typical ones."""
     loops = [i for i, r in enumerate(g.reduced) if r and _splittable(g, i)]
-    loop = max(loops, key=lambda i: (i not in inner or g.extents[i] >= LEAST * BLOCK, g.extents[i]), default=None)
+    if is_symbolic(g.extents):  # of an outer loop, parts are contiguous where the whole is
+        loops = [i for i in loops if i not in inner and extents[i] >= LEAST] or loops
+    loop = max(loops, key=lambda i: (i not in inner or extents[i] >= LEAST * BLOCK, extents[i]), default=None)
     if loop is None or most < LEAST:
         return None
-    n = g.extents[loop]
+    n = extents[loop]
+    if is_symbolic(g.extents):  # what is left, of fewer iterations than there are parts, takes no longer than a part
+        most = min(most, max(LEAST, math.isqrt(n)))
     length = -(-n // (most * BLOCK)) * BLOCK if loop in inner else max(1, n // most)
     parts = min(most, n // length)
     return (loop, parts, length) if parts >= LEAST else None

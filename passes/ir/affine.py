@@ -7,6 +7,7 @@ extents; where an axis would have to be split for that, `SplitAxis` says which a
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cmp_to_key
 from itertools import count, pairwise
 from typing import Any, Self
 
@@ -181,6 +182,11 @@ def unflatten(index: Affine, shape: tuple[SizeLike, ...]) -> tuple[Affine, ...]:
     return (index, *reversed(out)) if shape else ()
 
 
+def _by_division(one: SizeLike, other: SizeLike) -> int:
+    """Compares sizes, of which one divides the other, where those of the call that was traced do not tell."""
+    return 0 if one == other else -1 if other % one == 0 else 1
+
+
 def refine(shapes: list[tuple[SizeLike, ...]]) -> tuple[SizeLike, ...] | None:
     """Returns the coarsest factorization of a row-major space in which every dimension of every shape is a product of
     adjacent factors, or None when the shapes do not fit together. All shapes hold the same number of elements.
@@ -194,7 +200,8 @@ def refine(shapes: list[tuple[SizeLike, ...]]) -> tuple[SizeLike, ...] | None:
             cuts.add(step)
             step *= n
         cuts.add(step)
-    order = sorted(cuts, key=typical)
+    sizes = {typical(step) for step in cuts}
+    order = sorted(cuts, key=typical if len(sizes) == len(cuts) and 0 not in sizes else cmp_to_key(_by_division))
     factors = []
     for small, big in pairwise(order):
         if big % small != 0:

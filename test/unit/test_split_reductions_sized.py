@@ -1,0 +1,42 @@
+"""Reductions along symbolic sizes in parts: on the CPU and in the simulator of GPUs, against float64."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from sized_programs import compiled, launches
+from torch import Tensor
+
+from lamina.core.program import Launch
+
+__all__ = ["launches"]
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[tuple[int, ...], ...]]] = {
+    "gradient of a bias": (lambda x: x.sum(0), (6000, 64), ((3, 5), (64, 9), (65, 64), (127, 3), (4097, 17))),
+    "mean": (lambda x: x.square().mean(), (3000, 100), ((2, 3), (70, 70), (64, 64), (4097, 5))),
+    "two outer sizes": (lambda x: (x.exp() - 1).sum((0, 1)), (90, 70, 48), ((2, 3, 4), (65, 7, 9), (300, 31, 5))),
+    "maximum": (lambda x: x.amax((0, 1)), (90, 70, 48), ((2, 3, 4), (65, 7, 9), (9, 300, 5))),
+    "around a channel": (lambda x: (x + 1).sum((0, 2)), (90, 8, 480), ((2, 3, 4), (65, 7, 9), (9, 3, 1000))),
+}
+
+
+def check(name: str, compile_: Callable[[Callable[..., Any]], Callable[..., Tensor]]) -> None:
+    fn, first, others = CASES[name]
+    run = compile_(fn)
+    for shape in (first, *others):
+        x = torch.randn(shape)
+        torch.testing.assert_close(run(x).double(), fn(x.double()), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.filterwarnings("error")  # such as that it is compiled per size
+@pytest.mark.parametrize("name", CASES)
+def test_on_cpus(name: str) -> None:
+    torch._dynamo.reset()
+    check(name, lambda fn: torch.compile(fn, backend="lamina", dynamic=True, options={"cache": False}))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", CASES)
+def test_on_gpus(name: str, launches: list[Launch]) -> None:
+    check(name, compiled)
