@@ -132,6 +132,8 @@ def _even(g: Generic, extents: Sequence[int], most: int, inner: set[int]) -> tup
         most = min(most, max(LEAST, math.isqrt(n)))
     length = -(-n // (most * BLOCK)) * BLOCK if loop in inner else max(1, n // most)
     parts = min(most, n // length)
+    if is_symbolic(g.extents) and parts > LEAST:  # the schedule of the rest goes by what the traced call leaves: as much as may be
+        parts = max(range(max(LEAST, 3 * parts // 4), parts + 1), key=lambda p: n % p)
     return (loop, parts, length) if parts >= LEAST else None
 
 
