@@ -7,6 +7,9 @@ import torch
 from gpu_programs import Simulated, distributed, tiled
 from torch import Tensor
 
+from lamina.core.program import Launch, Program
+from lamina.frontend.compiling import stages
+from lamina.runtime.spec import spec_of
 from lamina.targets.triton.text import print_kernel
 
 aten = torch.ops.aten
@@ -84,3 +87,25 @@ def test_an_index_out_of_range_is_an_error_and_stores_nothing() -> None:
         with pytest.raises(IndexError, match="out of range"):
             compiled(memory[2:12], torch.tensor([0, at]), torch.ones(2, 5))
         assert memory[:2].eq(0).all() and memory[3:].eq(0).all()
+
+
+def test_an_argument_that_a_kernel_writes_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a copy of it, as of one that is not aligned, or of one that a recording stages, is not taken for the argument."""
+    programs: list[Program] = []
+    loaded = stages._loaded
+    monkeypatch.setattr(stages, "_loaded", lambda built, *of: (programs.append(built.program), loaded(built, *of))[1])
+    torch._dynamo.reset()
+
+    def update(cache: Tensor, new: Tensor, at: Tensor) -> Tensor:
+        return cache.index_copy_(1, at, new.exp()).amax(1)
+
+    for target in ("cpu", "null:nvvm:sm_90a"):
+        run = torch.compile(update, backend="lamina", dynamic=False, options={"cache": False, "target": target})
+        with torch.no_grad():
+            run(torch.randn(2, 24, 8), torch.randn(2, 1, 8), torch.tensor([3]))
+        torch._dynamo.reset()
+    assert len(programs) == 2
+    for program in programs:
+        (number,) = (n for n, given in enumerate(program.inputs) if given.shape == (2, 24, 8))
+        assert all(isinstance(step, Launch) for step in program.steps)
+        assert spec_of(program, {launch.kernel: 1 for launch in program.steps}, ())["inputs"][number][-1]

@@ -50,8 +50,9 @@ def spec_of(
 
 
 def _updated(program: Program) -> set[int]:
-    """Returns the inputs that calls write to."""
-    written = [step.args[0] for step in program.steps if isinstance(step, Call) and writes_first(step.callee)]
+    """Returns the inputs that steps write to."""
+    written: list[Any] = [step.args[0] for step in program.steps if isinstance(step, Call) and writes_first(step.callee)]
+    written += [ref for step in program.steps if isinstance(step, Launch) for ref in step.args[len(step.args) - step.n_out :]]
     buffers = [program.buffers[ref.buffer] for ref in written if isinstance(ref, Ref)]
     return {buffer.index for buffer in buffers if buffer.kind == "input"}
 
