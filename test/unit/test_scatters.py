@@ -1,6 +1,7 @@
 """Values that kernels store where indices say: on CPUs, and on GPUs in the simulator and by Triton's interpreter."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -109,3 +110,18 @@ def test_an_argument_that_a_kernel_writes_is_marked(monkeypatch: pytest.MonkeyPa
         (number,) = (n for n, given in enumerate(program.inputs) if given.shape == (2, 24, 8))
         assert all(isinstance(step, Launch) for step in program.steps)
         assert spec_of(program, {launch.kernel: 1 for launch in program.steps}, ())["inputs"][number][-1]
+
+
+def test_deterministic_programs_have_entries_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAMINA_CACHE_DIR", str(tmp_path))
+    counts = []
+    for deterministic in (False, True, False):
+        torch._dynamo.reset()
+        torch.use_deterministic_algorithms(deterministic)
+        try:
+            run = torch.compile(lambda x, at, v: aten.index_put(x, [at], v), backend="lamina")
+            run(torch.randn(40, 8), torch.tensor([3, 5]), torch.randn(2, 8))
+        finally:
+            torch.use_deterministic_algorithms(False)
+        counts.append(sum(path.is_file() for path in tmp_path.rglob("*")))
+    assert counts[0] < counts[1] == counts[2]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
@@ -156,8 +157,10 @@ def _build(gm: fx.GraphModule, options: Options, target: str | None, watch: Watc
 
 
 def _key(graph: bytes, options: Options, goal: Destination) -> str:
-    """The key of the cache's entry for the current state of the tuning store: compiling may have added to it."""
-    return cache_key(graph=graph, options=repr(options), target=goal.identity + tuning_state(options, goal.gpu))
+    """The key of the cache's entry for the current state of the tuning store: compiling may have added to it. Deterministic
+    programs have entries of their own, as they call other kernels."""
+    mode = " deterministic" if torch.are_deterministic_algorithms_enabled() else ""
+    return cache_key(graph=graph, options=repr(options), target=goal.identity + tuning_state(options, goal.gpu) + mode)
 
 
 def load(built: Built, options: Options = ONE_BY_ONE, frozen: Collection[int] = ()) -> Any:
