@@ -165,7 +165,12 @@ MEASURED = [  # us on an H200 whose power held the library's product of 8192 x 4
 
 @pytest.mark.parametrize(("work", "measured"), MEASURED)
 def test_cost_model(work: GemmWork, measured: float) -> None:
-    (best,) = (c for c in candidates(work, Gpu.named("sm_90a")) if c.ping_pong)
+    found = candidates(work, Gpu.named("sm_90a"))
+    (best,) = (c for c in found if c.ping_pong)
+    if (
+        work.products == 1 and work.n < 4096
+    ):  # of 4096 columns, plain tiles took 414 us; of pairs, blocks of 128 x 128 were ahead on an H100
+        assert found[0] == best
     assert our_seconds(best, work, Gpu.named("sm_90a")) * 1e6 == pytest.approx(measured, rel=0.15)
     for other in (Gpu.named("sm_80"), Gpu.named("sm_100a")):
         assert not any(c.ping_pong for c in candidates(work, other))
