@@ -27,7 +27,6 @@ from .ops.index import INDEXING
 from .ops.integer import INTEGERS
 from .ops.loss import LOSSES
 from .ops.norm import NORMS
-from .ops.padding import PADS
 from .ops.pointwise import POINTWISE
 from .ops.pool import POOLS
 from .ops.random import RANDOM
@@ -82,7 +81,7 @@ def own() -> Table:
     """Returns the table's decompositions that Lamina wrote or chose."""
     found: Table = {op: decomposition_table[op] for op in FROM_TORCH}
     for part in (
-        TYPES, EMPTY, POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, PADS, POOLS, ADAPTIVE_POOLS, RESIZES,
+        TYPES, EMPTY, POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, POOLS, ADAPTIVE_POOLS, RESIZES,
         WINDOWS, RANDOM, FOREACH,
     ):  # fmt: skip
         found |= part

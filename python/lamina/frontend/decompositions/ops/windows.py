@@ -1,5 +1,5 @@
-"""Decomposes windows of a dimension, and sums of what overlaps in them, into gathers at evenly spaced places and sums of shifted
-rows. Nothing is scattered.
+"""Decomposes windows of a dimension, sums of what overlaps in them, and gradients of borders that repeat an image, into gathers at
+evenly spaced places and sums of shifted rows. Nothing is scattered.
 
 The sum of windows is what overlap-add is, and the gradient of taking windows: `unfold`, `im2col`, `stft`. Where windows start
 `step` elements apart, the result is seen as rows of `step` elements. Each window then covers whole rows, but for the last, so that
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..half import wide_dtype
+from ..half import in_f32, wide_dtype
 from ..undecided import surely
 from .index import pad
 
@@ -85,8 +85,41 @@ def _sum_of_windows(x: Tensor, dim: int, length: int, step: int, dilation: int =
     return aten.slice.Tensor(total.flatten(dim, dim + 1), dim, 0, length)
 
 
+def _folded(mirrored: bool) -> Callable[..., Any]:
+    """Returns a decomposition that folds the borders back, one dimension after the other, where they mirror the image or repeat its
+    edge. NotImplemented for widths that cut off, or are symbolic."""
+
+    def run(grad: Tensor, x: Tensor, widths: Sequence[int]) -> Any:
+        if not all(isinstance(w, int) and w >= 0 for w in widths) or not grad.dtype.is_floating_point:
+            return NotImplemented
+        for i, (before, after) in enumerate(zip(widths[::2], widths[1::2], strict=True)):
+            dim = grad.dim() - 1 - i
+            n = x.shape[dim]
+            total = aten.slice.Tensor(grad, dim, before, before + n)
+            for width, start, repeated in ((before, 0, 1), (after, before + n, n - 1 - after)):
+                if not width:
+                    continue
+                border = aten.slice.Tensor(grad, dim, start, start + width)
+                if mirrored:
+                    total = total + pad(border.flip(dim), dim, repeated, n - repeated - width)
+                else:
+                    total = total + pad(border.sum(dim, keepdim=True), dim, start and n - 1, 0 if start else n - 1)
+            grad = total
+        return grad
+
+    return in_f32(run)
+
+
 WINDOWS: dict[Any, Callable[..., Any]] = {
     aten.unfold.default: unfold,
     aten.unfold_backward.default: unfold_backward,
     aten.col2im.default: col2im,
+    **dict.fromkeys(
+        (aten.reflection_pad1d_backward.default, aten.reflection_pad2d_backward.default, aten.reflection_pad3d_backward.default),
+        _folded(mirrored=True),
+    ),
+    **dict.fromkeys(
+        (aten.replication_pad1d_backward.default, aten.replication_pad2d_backward.default, aten.replication_pad3d_backward.default),
+        _folded(mirrored=False),
+    ),
 }
