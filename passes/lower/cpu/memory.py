@@ -32,12 +32,7 @@ def lower_gather(op: ir.Operation) -> None:
     memory, index, mask, otherwise = op.operands
     e = Emit.before(op)
     scalar = Emit(e.ip, e.loc)
-    of = ir.MemRefType(memory.type)
-    if of.rank != 1:
-        _require_dense(e, of)
-    step = strides(of)[-1] if of.rank == 1 else 1
-    with e.ip, e.loc:
-        memory = flat(memory)
+    memory, step = _flat(e, memory)
     result = op.results[0].type
     found = lane_stride(index)
     if found is None:
@@ -59,12 +54,7 @@ def lower_scatter(op: ir.Operation) -> None:
     """Lowers tile.scatter to a scatter from the first element on."""
     value, memory, index, mask = op.operands
     e = Emit.before(op, op.operands[0])
-    of = ir.MemRefType(memory.type)
-    if of.rank != 1:
-        _require_dense(e, of)
-    step = strides(of)[-1] if of.rank == 1 else 1
-    with e.ip, e.loc:
-        memory = flat(memory)
+    memory, step = _flat(e, memory)
     positions = (e.wrap(index) * step if step != 1 else e.wrap(index)).value
     start = Emit(e.ip, e.loc).constant(0, ir.IndexType.get()).value
     e.op("vector.scatter", [], [memory, start, positions, mask, value])
@@ -150,11 +140,15 @@ def _widened_mask(e: Emit, mask: ir.Value, step: int) -> ir.Value | None:
     return None
 
 
-def _require_dense(e: Emit, of: ir.MemRefType) -> None:
-    """Raises CompileError for a memref that is not contiguous."""
-    if not Layout.of(of.shape, strides(of)).is_row_major:
+def _flat(e: Emit, memory: ir.Value) -> tuple[ir.Value, int]:
+    """Emits memory as a flat memref of elements in order; returns it with the stride between neighbors. Raises CompileError for
+    memory of several dimensions that is not contiguous."""
+    of = ir.MemRefType(memory.type)
+    if of.rank != 1 and not Layout.of(of.shape, strides(of)).is_row_major:
         raise CompileError(
             f"tile.gather from {of}, which is not contiguous",
             where=where(e.loc),
             remedy="gather from a one-dimensional memref, strided if need be",
         )
+    with e.ip, e.loc:
+        return flat(memory), strides(of)[-1] if of.rank == 1 else 1
