@@ -1,8 +1,10 @@
 """Runs printed Triton kernels on the CPU by Triton's own interpreter, those in Gluon in our simulator, where there is no GPU."""
 
+import inspect
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 from unittest import mock
 
@@ -63,11 +65,24 @@ def _calling() -> Iterator[None]:
 
 @contextmanager
 def _interpreting() -> Iterator[None]:
+    members = mock.patch.object(interpreter, "_patch_builtin", _patch_members)
     rounding = mock.patch.object(interpreter, "_convert_float", _rounded)
     indices = mock.patch.object(interpreter, "_patch_lang_tensor", _with_indices)
     dot = mock.patch.object(interpreter.InterpreterBuilder, "create_dot", _dot_of_numbers)
-    with mock.patch.dict(os.environ, TRITON_INTERPRET="1"), rounding, indices, dot:
+    with mock.patch.dict(os.environ, TRITON_INTERPRET="1"), members, rounding, indices, dot:
         yield
+
+
+@cache
+def _members(package: Any) -> list[str]:
+    """What the interpreter puts its own functions in place of: it searches all members again at every call."""
+    return [name for name, member in inspect.getmembers(package) if tl.core.is_builtin(member)]
+
+
+def _patch_members(package: Any, builder: Any, scope: Any) -> None:
+    for name in _members(package):
+        if tl.core.is_builtin(member := getattr(package, name)):  # else it has been replaced for a caller
+            interpreter._patch_attr(package, name, member, builder, scope)
 
 
 def _dot_of_numbers(builder: Any, a: Any, b: Any, acc: Any, *rest: Any) -> Any:
