@@ -4,7 +4,7 @@ import inspect
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 from unittest import mock
 
@@ -28,12 +28,18 @@ _DOT = interpreter.InterpreterBuilder.create_dot
 
 def interpret(kernel: Printed, ctas: int, arguments: Sequence[Tensor]) -> None:
     """Runs all CTAs of a kernel, one after the other, on memory that starts with the first element of each argument."""
-    compiled = defined(kernel)
+    compiled = _defined(kernel)
     if compiled.is_gluon():
         gluon_simulator.simulate(compiled, ctas, arguments)
         return
     with _interpreting(), _calling():
-        defined(kernel)[(ctas,)](*arguments)
+        _defined(kernel, True)[(ctas,)](*arguments)
+
+
+@lru_cache(maxsize=256)
+def _defined(kernel: Printed, interpreted: bool = False) -> Any:
+    """The function that a kernel's text defines, made while kernels are interpreted or not: to read the text takes as long as a CTA."""
+    return defined(kernel)
 
 
 @contextmanager
