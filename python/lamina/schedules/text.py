@@ -53,6 +53,7 @@ class _Numbers:
     powers: bool = False
 
     def holds(self, number: int) -> bool:
+        """Returns whether it takes a number."""
         if number in self.listed:
             return True
         beyond = self.least is None or number < self.least or (self.most is not None and number > self.most)

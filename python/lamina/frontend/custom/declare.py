@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from lamina.core.custom_kernel import TABLE, CustomKernel, Rule
-from lamina.core.errors import CompileError
+from lamina.core.errors import CompileError, suggestion
 
 from ..decompositions.expansion import is_composite
 from ..decompositions.table import table
 from . import cuda
 from .patterns import by_dispatch, traced
-from .rules import check_names, parameter_names, place, result_names, suggestion
+from .rules import check_names, parameter_names, place, result_names
 
 _TENSORS = ("Tensor", "List[Tensor]")
 

@@ -32,6 +32,7 @@ from .ops.pool import POOLS
 from .ops.random import RANDOM
 from .ops.reduce import REDUCTIONS
 from .ops.resize import RESIZES
+from .ops.windows import WINDOWS
 
 aten = torch.ops.aten
 
@@ -80,8 +81,8 @@ def own() -> Table:
     """Returns the table's decompositions that Lamina wrote or chose."""
     found: Table = {op: decomposition_table[op] for op in FROM_TORCH}
     for part in (
-        TYPES, EMPTY, POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, POOLS, ADAPTIVE_POOLS, RESIZES, RANDOM,
-        FOREACH,
+        TYPES, EMPTY, POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, POOLS, ADAPTIVE_POOLS, RESIZES,
+        WINDOWS, RANDOM, FOREACH,
     ):  # fmt: skip
         found |= part
     return {op: as_eager(op, fn) for op, fn in found.items()}
