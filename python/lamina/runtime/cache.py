@@ -87,7 +87,7 @@ def toolchain() -> dict[str, str]:
 
 
 class Cache:
-    """A folder of entries with least-recently-used eviction beyond `limit_bytes`, which may be exceeded by a sixteenth a process."""
+    """A folder of entries with least-recently-used eviction beyond `limit_bytes`, which each process may exceed by a sixteenth."""
 
     def __init__(self, root: Path | str | None = None, limit_bytes: int = LIMIT_BYTES) -> None:
         self.root = Path(root) if root is not None else default_root()
