@@ -44,6 +44,18 @@ class Wants:
         """Returns whether users of a value, or the caller, want particular strides."""
         return value in self.bound or bool(self.wished.get(value))
 
+    def drop(self, value: ir.Value) -> None:
+        """Forgets what users want of a value."""
+        self.bound.pop(value, None)
+        self.wished.pop(value, None)
+
+    def move(self, old: ir.Value, new: ir.Value) -> None:
+        """Makes what users want of one value what they want of another."""
+        if old in self.bound:
+            self.bound[new] = self.bound.pop(old)
+        if old in self.wished:
+            self.wished[new] = self.wished.pop(old)
+
     def layout(self, value: ir.Value, default: Layout | None = None) -> Layout:
         """Returns the layout to make a value in: `default` (row-major) unless its users are better served by another dense one."""
         default = default or Layout.row_major(shape_of(value))

@@ -27,6 +27,7 @@ from ..space.direct_convolution import WINDOW
 from .copies import copy_call, copy_group, once, repeated, sink
 from .layout_preferences import Strides, Wants, like_siblings, wants
 from .model import DTYPES, CallStep, GroupStep, Kind, Model, Root, Step, ValuePlace
+from .orders_apart import split_by_order
 from .scatters import changed_operand, may_change
 
 
@@ -57,7 +58,7 @@ class _Reader:
         inputs = []
         for index, attributes in enumerate(self._attributes("arg_attrs", len(self.block.arguments))):
             inputs.append(self._input(index, self.block.arguments[index], attributes))
-        for op in ops[:-1]:
+        for op in split_by_order(ops[:-1], self.wants):
             self._op(op)
         returned = self._returns(ops[-1], [attributes for _, attributes in results])
         name = self.main.attributes["sym_name"].value

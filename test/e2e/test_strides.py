@@ -157,3 +157,23 @@ def test_fallbacks_take_expanded_tensors(door: str) -> None:
     functions: tuple[Function, ...] = (torch.trace, lambda x: torch.linalg.solve(x, (x[:, 0] * 2).expand(5, 5)))
     for function in functions:
         torch.testing.assert_close(DOORS[door](function, x)(*x), function(*x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", ["pointwise", "rows", "three"])
+def test_results_in_two_orders(name: str, dynamic: bool) -> None:
+    """Neighbors in the memory of one result are no neighbors in that of the other."""
+    functions: dict[str, Function] = {
+        "pointwise": lambda x: (x + 1, (x * 2).t().contiguous()),
+        "rows": lambda x: (x.softmax(1), x.softmax(1).exp().t().contiguous()),
+        "three": lambda x: (x.sin(), x.sin().t().contiguous() * 2, x.cos(), (x > 0).sum(0)),
+    }
+    function = functions[name]
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="lamina", dynamic=dynamic)
+    for shape in ((127, 65), (3, 1000), (33, 34)):
+        x = torch.randn(shape)
+        found, exact = compiled(x), function(x.double())
+        for mine, eager in zip(found, exact, strict=True):
+            assert mine.stride() == eager.stride()
+            torch.testing.assert_close(mine.to(eager.dtype), eager, rtol=1e-5, atol=1e-5)

@@ -1,0 +1,96 @@
+"""Splits kernels whose results are wanted in orders of dimensions that no loop walks at once."""
+
+from collections.abc import Iterable, Sequence
+
+from torch_mlir import ir
+
+from lamina.core.sizes import at_most
+
+from ..families.choice import CHOICE
+from ..ir.affine import order_of
+from ..ir.extern_calls import group
+from ..ir.reading import SCATTER, bytes_of, nested, producer, reached, reduced_loops, shape_of
+from ..ir.rewriting import copy_ops, read_by
+from ..space.direct_convolution import WINDOW
+from .layout_preferences import Wants
+
+
+def split_by_order(ops: Sequence[ir.Operation], wants: Wants) -> list[ir.Operation]:
+    """Returns the ops with each such kernel split into one per innermost dimension.
+
+    Each reads the operands again, which costs less than writing one result across its memory. A kernel that reduces something is
+    not split, since its parts would each reduce it: its smaller results lose what their users wish, and are copied for them.
+    """
+    found: list[ir.Operation] = []
+    for op in ops:
+        parts = _parts(op, wants) if op.name == "graph.group" and len(op.results) > 1 else []
+        if len(parts) < 2:
+            found.append(op)
+        elif _is_pointwise(op):
+            found += [_part(op, part, wants) for part in parts]
+        else:
+            for value in (v for part in parts[1:] for v in part):
+                wants.drop(value)
+            found.append(op)
+    return found
+
+
+def _parts(op: ir.Operation, wants: Wants) -> list[list[ir.Value]]:
+    """Returns the results of a kernel by the dimension that is to be innermost in their memory, most bytes first. What nobody wants
+    in particular is with the first, as are results of another shape."""
+    if CHOICE in op.attributes or WINDOW in op.attributes:
+        return []
+    largest = max(op.results, key=bytes_of)
+    parts: dict[int, list[ir.Value]] = {}
+    rest: list[ir.Value] = []
+    for value in op.results:
+        if shape_of(value) == shape_of(largest) and wants.has(value):
+            parts.setdefault(_innermost(value, wants), []).append(value)
+        else:
+            rest.append(value)
+    ordered = sorted(parts.values(), key=lambda part: -sum(map(bytes_of, part)))
+    return [[*ordered[0], *rest], *ordered[1:]] if ordered else []
+
+
+def _innermost(value: ir.Value, wants: Wants) -> int:
+    """Returns the dimension of more than one element that is innermost in the memory wanted for a value; -1 where there is none."""
+    shape = shape_of(value)
+    order = [d for d in order_of(wants.layout(value).strides) if not at_most(shape[d], 1)]
+    return order[-1] if order else -1
+
+
+def _is_pointwise(op: ir.Operation) -> bool:
+    """Returns whether a kernel neither reduces, scans nor scatters."""
+    inner = nested(op)
+    return not any(o.name in ("tm_tensor.scan", SCATTER) or (o.name == "linalg.generic" and any(reduced_loops(o))) for o in inner)
+
+
+def _part(op: ir.Operation, results: Sequence[ir.Value], wants: Wants) -> ir.Operation:
+    """Emits the kernel that computes these results of `op` alone, and hands their users over to it."""
+    block = op.regions[0].blocks[0]
+    *body, end = [o.operation for o in block.operations]
+    yields = [end.operands[ir.OpResult(v).result_number] for v in results]
+    needed = {o for v in yields for o in _producers(v)}
+    ops = [o for o in body if o in needed]
+    read = {v for o in ops for v in read_by(o)} | set(yields)
+    given = [(v, argument) for v, argument in zip(op.operands, block.arguments, strict=True) if argument in read]
+
+    def fill(*arguments: ir.Value) -> list[ir.Value]:
+        values = dict(zip((argument for _, argument in given), arguments, strict=True))
+        copy_ops(ops, values)
+        return [values[v] for v in yields]
+
+    with op.location, ir.InsertionPoint(op):
+        part = group(op.attributes["sym_name"].value, [v for v, _ in given], [v.type for v in results], fill)
+    for old, new in zip(results, part.results, strict=True):
+        wants.move(old, new)
+        old.replace_all_uses_with(new)
+    return part
+
+
+def _producers(value: ir.Value) -> Iterable[ir.Operation]:
+    """Returns the ops of a kernel's body that a value is computed by."""
+    first = producer(value)
+    if first is None:
+        return ()
+    return reached(first, lambda o: (made for v in read_by(o) if (made := producer(v)) is not None and made.parent == first.parent))
