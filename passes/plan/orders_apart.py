@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from torch_mlir import ir
 
-from lamina.core.sizes import at_most
+from lamina.core.sizes import SizeLike, at_most
 
 from ..families.choice import CHOICE
 from ..ir.affine import order_of
@@ -37,14 +37,14 @@ def split_by_order(ops: Sequence[ir.Operation], wants: Wants) -> list[ir.Operati
 
 def _parts(op: ir.Operation, wants: Wants) -> list[list[ir.Value]]:
     """Returns the results of a kernel by the dimension that is to be innermost in their memory, most bytes first. What nobody wants
-    in particular is with the first, as are results of another shape."""
+    in particular is with the first, as are results of another shape, where dimensions of one element do not count."""
     if CHOICE in op.attributes or WINDOW in op.attributes:
         return []
-    largest = max(op.results, key=bytes_of)
+    largest = _shape(max(op.results, key=bytes_of))
     parts: dict[int, list[ir.Value]] = {}
     rest: list[ir.Value] = []
     for value in op.results:
-        if shape_of(value) == shape_of(largest) and wants.has(value):
+        if _shape(value) == largest and wants.has(value):
             parts.setdefault(_innermost(value, wants), []).append(value)
         else:
             rest.append(value)
@@ -52,11 +52,16 @@ def _parts(op: ir.Operation, wants: Wants) -> list[list[ir.Value]]:
     return [[*ordered[0], *rest], *ordered[1:]] if ordered else []
 
 
+def _shape(value: ir.Value) -> list[SizeLike]:
+    """Returns the shape of a value without dimensions of one element."""
+    return [n for n in shape_of(value) if not at_most(n, 1)]
+
+
 def _innermost(value: ir.Value, wants: Wants) -> int:
-    """Returns the dimension of more than one element that is innermost in the memory wanted for a value; -1 where there is none."""
-    shape = shape_of(value)
-    order = [d for d in order_of(wants.layout(value).strides) if not at_most(shape[d], 1)]
-    return order[-1] if order else -1
+    """Returns which of the dimensions in `_shape` is innermost in the memory wanted for a value; -1 where there is none."""
+    kept = [d for d, n in enumerate(shape_of(value)) if not at_most(n, 1)]
+    order = [d for d in order_of(wants.layout(value).strides) if d in kept]
+    return kept.index(order[-1]) if order else -1
 
 
 def _is_pointwise(op: ir.Operation) -> bool:
