@@ -273,13 +273,14 @@ class Loops:
     # -- what is kept between loops
 
     def _slots(self) -> dict[Expr, tuple[int, tuple[ir.Value, Affine]]]:
-        """Allocates scratch memory for a row of each value worth keeping; returns it by value, with the nest that fills it."""
+        """Allocates scratch memory for values of a row, or a block of rows; returns it by value, with the nest that fills it."""
         columns, config = self.plan.merged.columns, self.plan.config
-        if not self.plan.column_vector or not config.scratch or is_symbolic(tuple(a.extent for a in columns)):
+        if self.plan.vector is None or not config.scratch or is_symbolic(tuple(a.extent for a in columns)):
             return {}
-        at, count = linear(columns), math.prod(a.extent for a in columns)
+        wide = 1 if self.plan.column_vector else config.lanes
+        at, count = linear(columns) * wide, math.prod(a.extent for a in columns) * wide
         out = {}
-        for e, born in worth_keeping(self.nests, columns, lambda e: self.plan.vector in self.b.axes(e), self._costs).items():
+        for e, born in worth_keeping(self.nests, columns, self._varies, self._costs).items():
             if count * bits(e.dtype) // 8 > config.scratch:
                 continue
             with self.b.point(0):
@@ -287,6 +288,9 @@ class Loops:
                 slot = memref.AllocaOp(type_, [], [], alignment=64).result
             out[e] = (born, (slot, at))
         return out
+
+    def _varies(self, e: Expr) -> bool:
+        return self.plan.vector in (axes := self.b.axes(e)) and not axes.isdisjoint(self.plan.merged.columns)
 
     def _costs(self, e: Expr) -> bool:
         """Returns whether a value takes many operations, or is gathered from memory and does not stay in registers."""
