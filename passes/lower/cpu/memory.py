@@ -1,4 +1,4 @@
-"""Lowers tile.gather and tile.scatter, and loads whose lanes lie a fixed number of elements apart."""
+"""Lowers tile.gather, and loads whose lanes lie a fixed number of elements apart."""
 
 import numpy as np
 from torch_mlir import ir
@@ -34,7 +34,7 @@ def lower_gather(op: ir.Operation) -> None:
     scalar = Emit(e.ip, e.loc)
     of = ir.MemRefType(memory.type)
     if of.rank != 1:
-        _require_dense(e, of)
+        require_dense(e, of)
     step = strides(of)[-1] if of.rank == 1 else 1
     with e.ip, e.loc:
         memory = flat(memory)
@@ -53,22 +53,6 @@ def lower_gather(op: ir.Operation) -> None:
             start = start + scalar.wrap(term) * (factor * step)
         value = strided_load(e, memory, start.value, lane * step, mask, otherwise, result)
     replace_op(op, value)
-
-
-def lower_scatter(op: ir.Operation) -> None:
-    """Lowers tile.scatter to a scatter from the first element on."""
-    value, memory, index, mask = op.operands
-    e = Emit.before(op, op.operands[0])
-    of = ir.MemRefType(memory.type)
-    if of.rank != 1:
-        _require_dense(e, of)
-    step = strides(of)[-1] if of.rank == 1 else 1
-    with e.ip, e.loc:
-        memory = flat(memory)
-    positions = (e.wrap(index) * step if step != 1 else e.wrap(index)).value
-    start = Emit(e.ip, e.loc).constant(0, ir.IndexType.get()).value
-    e.op("vector.scatter", [], [memory, start, positions, mask, value])
-    op.erase()
 
 
 def strided_load(
@@ -127,7 +111,7 @@ def _widened_mask(e: Emit, mask: ir.Value, step: int) -> ir.Value | None:
     return None
 
 
-def _require_dense(e: Emit, of: ir.MemRefType) -> None:
+def require_dense(e: Emit, of: ir.MemRefType) -> None:
     """Raises CompileError for a memref that is not contiguous."""
     if not Layout.of(of.shape, strides(of)).is_row_major:
         raise CompileError(

@@ -32,6 +32,7 @@ from .ops.pool import POOLS
 from .ops.random import RANDOM
 from .ops.reduce import REDUCTIONS
 from .ops.resize import RESIZES
+from .ops.scatter import SCATTERS
 
 aten = torch.ops.aten
 
@@ -39,7 +40,6 @@ Table = dict[Any, Callable[..., Any]]
 
 # Ops that torch's table would decompose, and that Lamina's own kernels compute better whole, as the library's ops.
 KEPT = (
-    aten.embedding_dense_backward.default,
     aten.sum.default,
     aten.squeeze.default,
     aten.squeeze.dim,
@@ -80,8 +80,8 @@ def own() -> Table:
     """Returns the table's decompositions that Lamina wrote or chose."""
     found: Table = {op: decomposition_table[op] for op in FROM_TORCH}
     for part in (
-        TYPES, EMPTY, POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, POOLS, ADAPTIVE_POOLS, RESIZES, RANDOM,
-        FOREACH,
+        TYPES, EMPTY, POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, SCATTERS, POOLS, ADAPTIVE_POOLS,
+        RESIZES, RANDOM, FOREACH,
     ):  # fmt: skip
         found |= part
     return {op: as_eager(op, fn) for op, fn in found.items()}
