@@ -224,7 +224,7 @@ def _memory_faults(given: ir.DictAttr, type_: ir.Type) -> Iterator[str]:
 
 
 def _is_sizes(attribute: ir.Attribute) -> bool:
-    """Whether an attribute is what passes/ir/sizes reads: whole numbers, or texts of sizes among them."""
+    """Returns whether an attribute is what passes/ir/sizes reads: whole numbers, or texts of sizes among them."""
     return isinstance(attribute, ir.DenseI64ArrayAttr) or (
         isinstance(attribute, ir.ArrayAttr) and all(isinstance(n, ir.IntegerAttr) or _is_size(n) for n in attribute)
     )

@@ -49,7 +49,7 @@ def read_input(arguments: DriverArguments) -> bytes:
 
 
 def guarded(arguments: DriverArguments, data: bytes) -> int:
-    """The work in a child process; in one of ours when asked. A child that dies is reported with what it was doing."""
+    """Runs the driver in a child process, or in this one when asked to. A child that dies is reported with what it was doing."""
     board = Board()
 
     def work(save: tuple[int, int] | None = None) -> int:

@@ -8,14 +8,12 @@ docs/figures-sizes-DEVICE.md.
 
 import argparse
 import random
-import statistics
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import torch
 from rich.console import Console
-from rich.table import Table
 
 from lamina.core.device import host
 from lamina.tools.benchmarks.decoding import decoding
@@ -23,12 +21,11 @@ from lamina.tools.benchmarks.encoding import MOST, encoding
 from lamina.tools.benchmarks.gpu_workloads import GPU_WORKLOADS
 from lamina.tools.benchmarks.hot_workloads import HOT_WORKLOADS
 from lamina.tools.benchmarks.symbolic import of_workloads
+from lamina.tools.benchmarks.tables.figures import Figures, markdown_table, show
 from lamina.tools.benchmarks.workloads import WORKLOADS
 
 ROOT = Path(__file__).resolve().parents[1]
 MODES = ("encode", "decode", "workloads")
-Measured = tuple[str, list[str], list[list[str]]]
-"""A title, a header and rows."""
 
 
 def main() -> int:
@@ -49,44 +46,29 @@ def main() -> int:
     cores = f"{given.threads} of {host().cores} cores"
     machine = torch.cuda.get_device_name() if given.device == "cuda" else f"{host().processor}, {cores}"
     lines = ["# Symbolic sizes", "", f"{machine}, torch {torch.__version__}, by `python tools/sizes.py`."]
-    for title, header, rows in measured(given, seed):
-        table = Table(*header, title=title)
-        for row in rows:
-            table.add_row(*row)
-        Console(width=160).print(table)
-        lines += ["", f"## {title}", "", *(f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows))]
+    with torch.no_grad():
+        for table in measured(given, seed):
+            show([table], Console(width=160))
+            lines += ["", f"## {table.title}", "", markdown_table(table.columns, table.rows)]
     if given.store:
-        (ROOT / "docs" / f"figures-sizes-{given.device}.md").write_text("\n".join(lines) + "\n")
+        (ROOT / "docs" / f"figures-sizes-{given.device}.md").write_text("\n".join(lines))
     return 0
 
 
-def measured(given: argparse.Namespace, seed: int) -> Iterator[Measured]:
+def measured(given: argparse.Namespace, seed: int) -> Iterator[Figures]:
     """Yields the tables that were asked for."""
     device, layers = given.device, given.layers
     if "encode" in given.what:
-        with torch.no_grad():
-            yield f"BERT, {layers} layers, seed {seed}", *encoding(device, layers, given.sizes, random.Random(seed))
+        yield encoding(device, layers, given.sizes, seed)
     if "decode" in given.what:
-        for grows, cache in ((True, "a growing"), (False, "a fixed")):
-            yield f"Decoding, {layers} layers, {cache} cache", *decoding(device, layers, grows)
+        yield decoding(device, layers, grows=True)
+        yield decoding(device, layers, grows=False)
     if "workloads" in given.what:
-        yield "Workloads of the figures", *of_tables(device, given.only)
-
-
-def of_tables(device: str, only: list[str]) -> tuple[list[str], list[list[str]]]:
-    """Returns the header and rows for the workloads of the figures' tables."""
-    known = WORKLOADS if device == "cpu" else GPU_WORKLOADS | HOT_WORKLOADS
-    of = {n: w for n, w in known.items() if w.kind not in ("call", "tuning") and (not only or any(o in n for o in only))}
-    rows, ratios = [], []
-    for name, times, failed in of_workloads(of, device):
-        mine, others = times.get("lamina"), [times.get(kind) for kind in ("static", "inductor")]
-        each = [mine / t if mine and t else None for t in others]
-        ratios.append(each)
-        shown = [f"{t * 1e3:.3f}" if t else "-" for t in (mine, *others)]
-        rows.append([name, *shown, *(f"{r:.3f}" if r else "-" for r in each), failed[:60]])
-    known_ratios = [[r for r in column if r] for column in zip(*ratios, strict=True)]
-    rows.append(["geometric mean", "", "", "", *(f"{statistics.geometric_mean(c):.3f}" if c else "-" for c in known_ratios), ""])
-    return ["workload", "Lamina, ms", "static Lamina", "TorchInductor", "to static", "to TorchInductor", "failed"], rows
+        known = WORKLOADS if device == "cpu" else GPU_WORKLOADS | HOT_WORKLOADS
+        only = given.only or [""]
+        yield of_workloads(
+            {n: w for n, w in known.items() if w.kind not in ("call", "tuning") and any(o in n for o in only)}, device
+        )
 
 
 if __name__ == "__main__":

@@ -25,8 +25,8 @@ class FoldConstants(Pass):
     """Fold constant subgraphs: aranges, fills, masks, scalars, small tensors through any known op.
 
     A tensor larger than max-bytes stays computed, and so do its users. A splat of any size
-    folds to a splat: `linalg.fill` where it is large, a dense splat where it is small. An arange stays computed, being
-    cheaper than the memory it would be read from.
+    folds to a splat: `linalg.fill` where it is large, a dense splat where it is small. An arange stays computed, and so does a sum
+    of aranges along several axes, being cheaper than the memory it would be read from: an index that is one is known.
 
         %0 = linalg.generic {...} outs(%e : tensor<2x3xi1>) { %i = linalg.index 0, %j = linalg.index 1, cmpi sge ... }
 
@@ -136,7 +136,7 @@ class _Folder:
             return
         ip, tensor = ir.InsertionPoint(op), isinstance(type_, ir.RankedTensorType)
         element = type_.element_type if tensor else type_
-        if tensor and not (splat := bits_equal(x)) and _is_arange(x):
+        if tensor and not (splat := bits_equal(x)) and _is_ramp(x):
             return
         if tensor and splat and _bytes(result) > self.max_bytes:
             value = constant(number_attribute(x[(0,) * x.ndim], element), ip, op.location)
@@ -161,13 +161,12 @@ def _spread(x: np.ndarray, like: ir.Value) -> np.ndarray:
     return np.broadcast_to(x.reshape(-1)[0] if x.size == 1 else x[(0,) * x.ndim], tuple(ir.ShapedType(like.type).shape))
 
 
-def _is_arange(x: np.ndarray) -> bool:
-    """Returns whether an array is start + step * i along one axis, and constant along the others."""
-    axes = [d for d, n in enumerate(x.shape) if n > 1]
-    for axis in axes:
-        line = x[tuple(slice(None) if d == axis else slice(0, 1) for d in range(x.ndim))]
-        if x.dtype == np.bool_ or not np.array_equal(np.broadcast_to(line, x.shape), x):
-            continue
-        flat = line.reshape(-1)
-        return len(flat) > 2 and bool(np.array_equal(flat, flat[0] + (flat[1] - flat[0]) * np.arange(len(flat))))
-    return False
+def _is_ramp(x: np.ndarray) -> bool:
+    """Returns whether an array is start + step * i along each axis, with steps of their own, and has three elements along one."""
+    if x.dtype == np.bool_ or max(x.shape, default=0) < 3:
+        return False
+    first, total = x[(slice(0, 1),) * x.ndim], 0
+    for axis, n in enumerate(x.shape):
+        second = np.take(x, [min(1, n - 1)], axis)[tuple(slice(None) if d == axis else slice(0, 1) for d in range(x.ndim))]
+        total = total + (second - first) * np.arange(n, dtype=x.dtype).reshape([-1 if d == axis else 1 for d in range(x.ndim)])
+    return bool(np.array_equal(first + total, x))

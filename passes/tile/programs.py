@@ -28,6 +28,7 @@ from lamina.schedules.contraction import GemmConfig
 from lamina.schedules.rows import KINDS, Triton
 
 from ..families.choice import CHOICE, ROWS, schedule_on
+from ..families.gemm.block_sums import is_reduction
 from ..families.gemm.contractions import product_of
 from ..ir.expressions import Apply, Load, walk
 from ..ir.locations import where
@@ -35,6 +36,7 @@ from ..ir.reading import Untraceable, element_type, shape_of
 from ..space.contraction import Unfit
 from ..space.direct_convolution import WINDOW, DirectConvolution, direct_convolution_of
 from ..space.planes import PLANES, Planes, PlaneWindow, planes_of
+from ..space.scans import has_scans
 from ..space.schedule import Schedule, bits, operations
 from ..space.schedule_cpu import schedule_cpu
 from ..space.schedule_gpu import schedule_gpu
@@ -108,6 +110,17 @@ class Kernel:
         count, strides = len(self.inputs), self.strides
         given = dict(zip(self.inputs, strides, strict=False))
         return find_space(self.block, given, strides[count:], divide=True, round_half=round_half)
+
+    def row_space(self, round_half: bool) -> Space | None:
+        """Returns its iteration space if it reduces along rows, and no schedule is set; None for any other kernel."""
+        reduces = any(is_reduction(op.operation) for op in self.block.operations)
+        if not reduces or any(name in self.function.attributes for name in (CHOICE, WINDOW, ROWS)):
+            return None
+        try:
+            space = self.space(round_half)
+        except Untraceable:
+            return None
+        return space if space.columns and not has_scans(space) else None
 
 
 class Body(Protocol):

@@ -11,14 +11,10 @@ from lamina.core.sizes import typical
 from lamina.core.target import Target
 from lamina.schedules.rows import LEAST_BYTES, RowWork, candidates
 
-from ..families.choice import CHOICE, MODEL, ROWS, Choice
-from ..families.gemm.block_sums import is_reduction
+from ..families.choice import MODEL, Choice
 from ..families.problem import Problem
-from ..ir.reading import Untraceable
 from ..plan.launches import ALIGNED, Argument, layouts
-from ..space.direct_convolution import WINDOW
 from ..space.nests import nests_of
-from ..space.scans import has_scans
 from ..space.schedule import Schedule, bits
 from .programs import Kernel, loops_of
 
@@ -71,19 +67,11 @@ def row_problems(module: ir.Module, gpu: Gpu, round_half: bool) -> Iterator[RowP
 def work_of(kernel: ir.Operation, given: list[Argument], gpu: Gpu, round_half: bool) -> RowWork | None:
     """Returns the work of a kernel function that is launched on the memory `given`. None where it is no row program, is too small
     to matter, or has a schedule already."""
-    block = kernel.regions[0].blocks[0]
-    ops = [op.operation for op in block.operations]
-    if any(name in kernel.attributes for name in (CHOICE, WINDOW, ROWS)) or not any(map(is_reduction, ops)):
-        return None
     moved = sum(math.prod(t.layout.shape) * bits(str(t.element)) // 8 for t in given)
     if typical(moved) < LEAST_BYTES or any(t.symbolic or 0 in t.layout.shape for t in given):
         return None  # the analysis below takes milliseconds
     described = Kernel(kernel, given, [ALIGNED] * len(given))
-    try:
-        space = described.space(round_half)
-    except Untraceable:
-        return None
-    if not space.columns or has_scans(space):
+    if (space := described.row_space(round_half)) is None:
         return None
     program = loops_of(described, space, gpu)
     plan: Schedule = program.plan

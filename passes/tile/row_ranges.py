@@ -18,14 +18,9 @@ from lamina.core.sizes import Size, SizeLike, SizeSymbol, exactly, known_part, s
 from lamina.schedules import nvvm
 from lamina.schedules.rows import RANGES, SHORTEST
 
-from ..families.choice import CHOICE, ROWS
-from ..families.gemm.block_sums import is_reduction
-from ..ir.reading import Untraceable
 from ..ir.sizes import SIZE, read_size, size_attribute, sizes_of, tensor_type
 from ..plan.launches import Argument
-from ..space.direct_convolution import WINDOW
 from ..space.forms import form_of
-from ..space.scans import has_scans
 from ..space.schedule import ACCESS_BITS, bits
 from ..space.vector_width import MOST as WIDEST
 from .programs import Kernel
@@ -79,16 +74,9 @@ def row_ranges(module: ir.Module, kernel: Kernel, gpu: Gpu | None, round_half: b
 
 def _row_length(kernel: Kernel, round_half: bool) -> Size | None:
     """Returns the length of the rows that a kernel reduces, if one symbol decides it; None for other kernels."""
-    ops = [op.operation for op in kernel.block.operations]
-    if any(name in kernel.function.attributes for name in (CHOICE, WINDOW, ROWS)) or not any(map(is_reduction, ops)):
-        return None
     if not any(argument.symbolic for argument in kernel.arguments):
         return None
-    try:
-        space = kernel.space(round_half)
-    except Untraceable:
-        return None
-    if not space.columns or has_scans(space):
+    if (space := kernel.row_space(round_half)) is None:
         return None
     form = form_of(space, nvvm.NvvmConfig)
     extent = form.vector.extent if form.vector is not None else 0

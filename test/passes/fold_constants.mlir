@@ -60,6 +60,27 @@ func.func @cheap() -> (tensor<8xi64>, tensor<100000xf32>) {
 
 // -----
 
+// The places of windows, 2 * i + j, stay computed: an index that they are is known.
+// CHECK-LABEL: func.func @ramps
+// CHECK-NOT: dense<[
+// CHECK: linalg.index
+func.func @ramps() -> tensor<5x3xi64> {
+  %two = arith.constant 2 : index
+  %e = tensor.empty() : tensor<5x3xi64>
+  %0 = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]} outs(%e : tensor<5x3xi64>) {
+  ^bb0(%out: i64):
+    %i = linalg.index 0 : index
+    %j = linalg.index 1 : index
+    %k = arith.muli %i, %two : index
+    %s = arith.addi %k, %j : index
+    %v = arith.index_cast %s : index to i64
+    linalg.yield %v : i64
+  } -> tensor<5x3xi64>
+  return %0 : tensor<5x3xi64>
+}
+
+// -----
+
 #id = affine_map<(d0) -> (d0)>
 #none = affine_map<(d0) -> ()>
 

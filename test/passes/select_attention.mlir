@@ -61,7 +61,7 @@ func.func @library(%q: tensor<1x8x1x64xf16>, %k: tensor<1x2x4096x64xf16>, %x: te
   return %0#0, %1#0, %2#0, %2#1 : tensor<1x8x1x64xf16>, tensor<2x4x128x64xbf16>, tensor<1x8x1x64xf16>, tensor<1x8x1xf32>
 }
 
-// ERROR: select_attention_errors.mlir:2{{.*}}error: a block of n=48 (blocks of attention are powers of two from 16)
+// ERROR: select_attention_errors.mlir:2{{.*}}error: forward{n=48} (n is a power of two from 16)
 // ERROR: select_attention_errors.mlir:9{{.*}}error: 'rows=2' is no part of split{...} (it has n, parts, warps, stages, each a number)
 // ERROR: select_attention_errors.mlir:16{{.*}}error: split{n=64 parts=4} cannot compute this: it is for few queries, without causal and training: attention 2x4x128x64 on 2x4x128x64 (drop graph.choice)
 // ERROR: select_attention_errors.mlir:23{{.*}}error: forward{m=64 n=64} on lamina.attention.default, which no kernel of Lamina computes

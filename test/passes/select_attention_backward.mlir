@@ -81,5 +81,5 @@ func.func @left(%q: tensor<2x4x40x64xbf16>, %m: tensor<2x4x40x40xbf16>, %sums: t
 
 // ERROR: select_attention_backward_errors.mlir:2{{.*}}error: forward{m=64 n=64} cannot compute this: it is not for gradients: attention backward 2x4x40x64 on 2x4x40x64 (drop graph.choice)
 // ERROR: select_attention_backward_errors.mlir:9{{.*}}error: backward{m=64 n=64} cannot compute this: it is for gradients alone: attention 2x4x40x64 on 2x4x40x64 (drop graph.choice)
-// ERROR: select_attention_backward_errors.mlir:16{{.*}}error: a block of keys=48 (blocks of attention are powers of two from 16)
+// ERROR: select_attention_backward_errors.mlir:16{{.*}}error: backward{keys=48} (keys is a power of two from 16)
 // ERROR: select_attention_backward_errors.mlir:23{{.*}}error: backward{m=64 n=64 blocks=1} cannot compute this: it is for masks that are read for each score alone: attention backward 2x4x40x64 on 2x4x40x64 (drop graph.choice)

@@ -458,4 +458,4 @@ func.func @scaled(%x: tensor<64x128xf8E4M3FN>, %w: tensor<128x48xf8E4M3FN>, %a: 
   return %0 : tensor<64x48xbf16>
 }
 
-// ERROR: select_kernels_errors.mlir:2{{.*}}error: a block of m=100 (blocks of products are powers of two from 16)
+// ERROR: select_kernels_errors.mlir:2{{.*}}error: triton{m=100} (m is a power of two from 16)

@@ -83,6 +83,31 @@ func.func @second(%x: memref<100xf32>, %o: memref<16xf32>) attributes {tile.grid
 
 // -----
 
+// Backwards: a load of what lies between, under the mask of the lanes in memory's order, and a shuffle; no gather.
+// CHECK-LABEL: func.func private @backwards.body(
+// CHECK-NOT: vector.gather
+// CHECK: %[[SKIPPED:.*]] = arith.subi %{{.*}}, %{{.*}} : index
+// CHECK: vector.create_mask %[[SKIPPED]] : vector<8xi1>
+// CHECK: vector.maskedload %{{.*}} : memref<100xf32>, vector<8xi1>, vector<8xf32> into vector<8xf32>
+// CHECK: vector.shuffle %{{.*}} [7, 6, 5, 4, 3, 2, 1, 0]
+func.func @backwards(%x: memref<100xf32>, %o: memref<8xf32>) attributes {tile.grid = 8 : i64} {
+  %c0 = arith.constant 0 : index
+  %step = vector.step : vector<8xindex>
+  %back = arith.constant dense<-1> : vector<8xindex>
+  %last = arith.constant 99 : index
+  %start = vector.broadcast %last : index to vector<8xindex>
+  %zero = arith.constant dense<0.0> : vector<8xf32>
+  %n = "tile.program_id"() : () -> index
+  %some = vector.create_mask %n : vector<8xi1>
+  %by = arith.muli %step, %back : vector<8xindex>
+  %k = arith.addi %start, %by : vector<8xindex>
+  %v = "tile.gather"(%x, %k, %some, %zero) : (memref<100xf32>, vector<8xindex>, vector<8xi1>, vector<8xf32>) -> vector<8xf32>
+  vector.store %v, %o[%c0] : memref<8xf32>, vector<8xf32>
+  return
+}
+
+// -----
+
 // A 4x4 transpose: four loads, two rounds of interleaving, four stores; no block of rank 2 is left.
 // CHECK-LABEL: func.func private @turn.body(
 // CHECK-COUNT-4: vector.load %{{.*}} : memref<4x4xf32>, vector<4xf32>

@@ -12,7 +12,7 @@ from lamina.schedules import convolution_layout
 from lamina.schedules.convolution_layout import CALLS, ConvolutionShape, measured, seconds
 
 GPU = Gpu.named("sm_90a")
-COMMON = ConvolutionShape("bf16", 32, 64, 64, 56 * 56, 9, 1, 1, 1, False)
+COMMON = ConvolutionShape("bf16", 32, 64, 64, 56, 3, 1, 1, 1, False)
 
 
 def test_the_table_is_read_whole() -> None:
@@ -26,13 +26,13 @@ def test_choices_for_convolutions_left_out_are_near_the_best(monkeypatch: pytest
     ratios: dict[str, list[float]] = {"chosen": [], "first": [], "last": []}
     neighbors = convolution_layout._neighbors
     for line in random.Random(0).sample(measured(), 300):
-        positions, distances = neighbors(line.shape.family)
-        others = np.abs(positions - line.shape.position).sum(axis=1) > 0
+        positions, distances = neighbors(line.family)
+        others = np.abs(positions - line.position).sum(axis=1) > 0
         if others.sum() < 8:
             continue
         monkeypatch.setattr(convolution_layout, "_neighbors", lambda _, p=positions[others], d=distances[others]: (p, d))
         for call, times in zip(CALLS, line.seconds, strict=True):
-            first, last = seconds(line.shape, call, GPU)
+            first, last = seconds(line, call, GPU)
             for name, i in (("chosen", last < first), ("first", 0), ("last", 1)):
                 ratios[name].append(math.log(times[i] / min(times)))
     regret = {name: math.exp(sum(logs) / len(logs)) for name, logs in ratios.items()}
@@ -45,7 +45,7 @@ def test_known_preferences() -> None:
     assert last < first
     first, last = seconds(replace(COMMON, features=128, groups=64), "f", GPU)  # two filters a channel
     assert first < last
-    first, last = seconds(ConvolutionShape("f32", 16, 96, 96, 56 * 56, 49, 96, 1, 1, False), "w", GPU)
+    first, last = seconds(ConvolutionShape("f32", 16, 96, 96, 56, 7, 96, 1, 1, False), "w", GPU)
     assert first < last
 
 

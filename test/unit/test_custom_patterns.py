@@ -233,7 +233,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no examples": ({"example_inputs": ()}, "example_inputs must be a tensor for each of the pattern's parameters x, w"),
     "it fails": ({"pattern": lambda x, w: x @ w}, f"{__file__}:.*pattern cannot be traced"),
     "nothing computed": ({"pattern": lambda x, w: x}, "pattern has to compute each of its results"),
-    "unknown name": ({"grid": lambda y: 1}, "grid takes 'y', which nobody gives it .there are x, w, out, BLOCK"),
+    "unknown name": ({"grid": lambda y: 1}, "grid takes 'y', which nobody gives it .one of x, w, out, BLOCK"),
     "results": ({"grid": lambda out1: 1}, "grid takes 'out1'"),
 }
 

@@ -27,9 +27,9 @@ def test_code_depends_on_the_chip() -> None:
 @pytest.mark.parametrize(
     ("arch", "message"),
     [
-        ("sm_90b", "no GPU architecture is called 'sm_90b'.*did you mean sm_90"),
+        ("sm_90b", "no GPU architecture is called 'sm_90b'.*did you mean 'sm_90"),
         ("sm_70", "too old.*sm_80"),
-        ("hopper", "known are: sm_80"),
+        ("hopper", "one of sm_80"),
     ],
 )
 def test_unknown_names(arch: str, message: str) -> None:

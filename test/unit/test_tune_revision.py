@@ -45,7 +45,7 @@ def anew(package: Path) -> str:
         "passes/lower/simt/runs.py",
         "passes/tile/emit/dot.py",
         "passes/ir/expressions.py",
-        "passes/lower/gpu_math/exponential.py",
+        "passes/lower/gpu_math/single.py",
         "passes/lower/polynomials/exponential.py",
         "passes/lower/philox.py",
         "schedules/base.py",

@@ -16,7 +16,7 @@ import torch
 from rich.progress import track
 from torch import Tensor
 
-from lamina.schedules.convolution_layout import MeasuredConvolution, SquareConvolution
+from lamina.schedules.convolution_layout import ConvolutionShape, MeasuredConvolution
 
 _KINDS = {"dense": 45, "depthwise": 20, "multiplied": 6, "grouped": 17, "transposed": 12, "stem": 8}
 """Maps kinds to how often they are drawn. A stem is the first convolution of a network."""
@@ -29,8 +29,11 @@ _FLOPS = 3e11  # at most
 
 
 @dataclass(frozen=True)
-class DrawnConvolution(SquareConvolution):
-    """A convolution to measure."""
+class DrawnConvolution(ConvolutionShape):
+    """A convolution of square images and windows to measure."""
+
+    side: int
+    window: int
 
     @staticmethod
     def draw(

@@ -1,15 +1,16 @@
 """Times the decoding of tokens by a model shaped like Llama, compiled once, with a cache that grows or one of fixed length."""
 
-import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lamina.tools.benchmarks.symbolic import apart, timed
+from lamina.tools.benchmarks.symbolic import Comparison, compiled
+from lamina.tools.benchmarks.tables.figures import Figures
+from lamina.tune.clocks import taken
 
 WIDTH, HEADS, KV_HEADS, INNER = 2048, 32, 8, 8192
 SIZE = WIDTH // HEADS
@@ -79,28 +80,19 @@ def _rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     return x * cosine + torch.cat((-high, low), -1) * sine
 
 
-def decoding(device: str, layers: int, grows: bool) -> tuple[list[str], list[list[str]]]:
-    """Returns a table's header and rows: milliseconds of a token at SAMPLED lengths, and the seconds that TOKENS tokens take from
-    the start of compilation on."""
+def decoding(device: str, layers: int, grows: bool) -> Figures:
+    """Returns the table of SAMPLED lengths: milliseconds of a token, and the seconds that TOKENS tokens take from the start of
+    compilation on. grows: the cache does, with each token."""
+    table = Comparison(f"Decoding, {layers} layers, {'a growing' if grows else 'a fixed'} cache", "length", device)
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     model = Decoder(layers, grows).eval().to(device, dtype)
-    runs = {name: torch.compile(apart(model), backend=name, dynamic=True) for name in ("lamina", "inductor")}
-    with torch.no_grad():
-        seconds = [_whole(run, layers, device, dtype, grows) for run in runs.values()]
-        rows, ratios = [], []
-        for length in SAMPLED:
-            given = _at(length, layers, device, dtype, grows)
-            static = torch.compile(apart(model), backend="lamina", dynamic=False)
-            everyone = {"lamina": runs["lamina"], "static": static, "inductor": runs["inductor"]}
-            times, failed = timed({name: _calling(run, given) for name, run in everyone.items()}, device)
-            if failed:
-                raise SystemExit(f"{length}: {failed}")
-            ratios.append((times["lamina"] / times["static"], times["lamina"] / times["inductor"]))
-            rows.append([str(length), *(f"{times[name] * 1e3:.3f}" for name in everyone), *(f"{r:.3f}" for r in ratios[-1])])
-    means = [f"{statistics.geometric_mean(column):.3f}" for column in zip(*ratios, strict=True)]
-    rows.append(["geometric mean", "", "", "", *means])
-    rows.append([f"seconds of {TOKENS} tokens", f"{seconds[0]:.1f}", "", f"{seconds[1]:.1f}", "", f"{seconds[0] / seconds[1]:.3f}"])
-    return ["length", "Lamina, ms", "static Lamina", "TorchInductor", "to static", "to TorchInductor"], rows
+    runs = {kind: compiled(model, kind) for kind in ("lamina", "inductor")}
+    seconds = [taken(partial(_decode, run, _at(3, layers, device, dtype, grows), grows)) for run in runs.values()]
+    for length in SAMPLED:
+        given = _at(length, layers, device, dtype, grows)
+        table.add(str(length), {**runs, "static": compiled(model, "static")}, given)
+    table.seconds(f"seconds of {TOKENS} tokens", *seconds)
+    return table.figures()
 
 
 def _at(length: int, layers: int, device: str, dtype: torch.dtype, grows: bool) -> tuple[Tensor, Cache, Tensor]:
@@ -110,16 +102,10 @@ def _at(length: int, layers: int, device: str, dtype: torch.dtype, grows: bool) 
     return torch.randn(1, 1, WIDTH, device=device, dtype=dtype), cache, torch.tensor([length], device=device)  # type: ignore[return-value]
 
 
-def _whole(run: Callable[..., Any], layers: int, device: str, dtype: torch.dtype, grows: bool) -> float:
-    """Decodes TOKENS tokens, from a cache of three; returns the seconds that this takes."""
-    x, cache, at = _at(3, layers, device, dtype, grows)
-    start = time.perf_counter()
+def _decode(run: Callable[..., Any], given: tuple[Tensor, Cache, Tensor], grows: bool) -> None:
+    """Decodes TOKENS tokens from the given first one on."""
+    x, cache, at = given
     for _ in range(TOKENS):
         x, cache = run(x, cache, at)
         at = at + 1 if grows else (at + 1) % TOKENS
     float(x.sum())
-    return time.perf_counter() - start
-
-
-def _calling(run: Callable[..., Any], given: Sequence[Any]) -> Callable[[], Any]:
-    return lambda: run(*given)

@@ -1,16 +1,15 @@
 """Times BERT on random batches and lengths, compiled once for all of them."""
 
 import random
-import statistics
-import time
-from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lamina.tools.benchmarks.symbolic import apart, timed
+from lamina.tools.benchmarks.symbolic import Comparison, compiled
+from lamina.tools.benchmarks.tables.figures import Figures
+from lamina.tune.clocks import taken
 
 WORDS, LONGEST, WIDTH, HEADS = 30522, 512, 768, 12
 MOST = {"cpu": (8, 128), "cuda": (64, 512)}
@@ -51,39 +50,16 @@ class Bert(nn.Module):
         return result
 
 
-def encoding(device: str, layers: int, count: int, rng: random.Random) -> tuple[list[str], list[list[str]]]:
-    """Returns the table's header and rows: milliseconds of a call for each size, then geometric means and compilation."""
+def encoding(device: str, layers: int, count: int, seed: int) -> Figures:
+    """Returns the table of `count` sizes drawn from a seed: milliseconds of a call, and the seconds of the first one."""
+    table = Comparison(f"BERT, {layers} layers, seed {seed}", "batch x length", device)
     model = Bert(layers).eval().to(device, torch.bfloat16 if device == "cuda" else torch.float32)
-    batch, length = MOST[device]
+    rng, (batch, length) = random.Random(seed), MOST[device]
     sizes = [(rng.randint(2, batch), rng.randint(2, length)) for _ in range(count)]
-    dynamic = {name: torch.compile(apart(model), backend=name, dynamic=True) for name in ("lamina", "inductor")}
-    first = [_seconds(lambda run=run: run(_words(sizes[0], device))) for run in dynamic.values()]  # type: ignore[misc]
-    rows, ratios = [], []
-    for size in sizes:
-        words = _words(size, device)
-        static = torch.compile(apart(model), backend="lamina", dynamic=False)
-        runs = {"lamina": dynamic["lamina"], "static": static, "inductor": dynamic["inductor"]}
-        times, failed = timed({name: _calling(run, words) for name, run in runs.items()}, device)
-        if failed:
-            raise SystemExit(f"{size}: {failed}")
-        mine = times["lamina"]
-        ratios.append((mine / times["static"], mine / times["inductor"]))
-        rows.append([f"{size[0]} x {size[1]}", *(f"{times[name] * 1e3:.2f}" for name in runs), *(f"{r:.3f}" for r in ratios[-1])])
-    means = [statistics.geometric_mean(column) for column in zip(*ratios, strict=True)]
-    rows.append(["geometric mean", "", "", "", *(f"{mean:.3f}" for mean in means)])
-    rows.append(["seconds of the first call", f"{first[0]:.1f}", "", f"{first[1]:.1f}", "", f"{first[0] / first[1]:.3f}"])
-    return ["batch x length", "Lamina, ms", "static Lamina", "TorchInductor", "to static", "to TorchInductor"], rows
-
-
-def _words(size: tuple[int, int], device: str) -> Tensor:
-    return torch.randint(WORDS, size, device=device)
-
-
-def _calling(run: Callable[..., Any], words: Tensor) -> Callable[[], Any]:
-    return lambda: run(words)
-
-
-def _seconds(run: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
+    words = [torch.randint(WORDS, size, device=device) for size in sizes]
+    runs = {kind: compiled(model, kind) for kind in ("lamina", "inductor")}
+    first = [taken(partial(run, words[0])) for run in runs.values()]
+    for size, given in zip(sizes, words, strict=True):
+        table.add(f"{size[0]} x {size[1]}", {**runs, "static": compiled(model, "static")}, (given,))
+    table.seconds("seconds of the first call", *first)
+    return table.figures()

@@ -1,19 +1,26 @@
 """Times workloads compiled once for all sizes beside static compilations, and beside TorchInductor's dynamic ones."""
 
+import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from lamina.tools.benchmarks.tables.figures import NONE, Figures, number, numbers
 from lamina.tools.benchmarks.timing import Sampler, Timed, call_by_call, in_turns, interleaved
 from lamina.tools.benchmarks.workloads import Workload
+from lamina.tune.clocks import one_line
 
 SECONDS = 0.6
 """How long a workload's contestants are timed on a GPU."""
 ROUNDS = 11
 """How often they are called on one thread of a CPU."""
+KINDS = {"lamina": ("lamina", True), "static": ("lamina", False), "inductor": ("inductor", True)}
+"""Maps what is compared to its backend, and to whether one compilation is for all sizes."""
+COLUMNS = ("Lamina, ms", "static Lamina", "TorchInductor", "to static", "to TorchInductor", "failed")
 
 
 def timed(runs: Mapping[str, Callable[[], Any]], device: str) -> Timed:
@@ -38,30 +45,69 @@ def _own_time(run: Callable[[], Any]) -> Sampler:
     return sample
 
 
-def of_workloads(
-    workloads: Mapping[str, Workload], device: str, rivals: bool = True
-) -> Iterator[tuple[str, dict[str, float], str]]:
-    """Yields each workload's name, median seconds by contestant, and what failed. rivals: whether TorchInductor is timed, too."""
+class Comparison:
+    """A table of calls through one compilation for all sizes, beside static compilations and TorchInductor's dynamic one."""
+
+    def __init__(self, title: str, of: str, device: str) -> None:
+        """Takes what the rows are of, and where calls run: "cpu" or "cuda"."""
+        self._title, self._of, self._device = title, of, device
+        self._rows: list[list[str]] = []
+        self._ratios: list[list[float | None]] = []
+
+    def add(self, name: str, runs: Mapping[str, Callable[..., Any]], inputs: Sequence[Any]) -> None:
+        """Times calls with these inputs and adds a row. runs: what to call, by kind; one that fails has no time, but the reason."""
+        calls, failed = {kind: partial(run, *inputs) for kind, run in runs.items()}, dict[str, str]()
+        for kind, call in list(calls.items()):
+            try:
+                call()
+            except Exception as error:
+                failed[kind] = one_line(error)
+                del calls[kind]
+        times, more = timed(calls, self._device)
+        ratios = [times["lamina"] / times[k] if {"lamina", k} <= times.keys() else None for k in ("static", "inductor")]
+        self._ratios.append(ratios)
+        cells = [*numbers(times, KINDS, 1e3, 3), *(number(r, 1, 3) for r in ratios)]
+        self.note(name, *cells, "; ".join(f"{kind}: {why}"[:60] for kind, why in (failed | more).items()))
+
+    def note(self, *cells: str) -> None:
+        """Adds a row of text."""
+        self._rows.append([*cells, *[""] * (len(COLUMNS) + 1 - len(cells))])
+
+    def seconds(self, name: str, mine: float, theirs: float) -> None:
+        """Adds a row of seconds, of Lamina and of TorchInductor, that are no calls."""
+        self.note(name, f"{mine:.1f}", "", f"{theirs:.1f}", "", number(mine / theirs, 1, 3))
+
+    def figures(self) -> Figures:
+        """Returns the table, with geometric means of the ratios in the last row."""
+        known = [[r for r in column if r is not None] for column in zip(*self._ratios, strict=True)]
+        means = [f"{statistics.geometric_mean(column):.3f}" if column else NONE for column in known]
+        return Figures(self._title, (self._of, *COLUMNS), [*self._rows, ["geometric mean", "", "", "", *means, ""]])
+
+
+def compiled(model: Callable[..., Any], kind: str) -> Callable[..., Any]:
+    """Compiles a model as one of KINDS. It has code of its own: Dynamo keeps few compilations of one function."""
+
+    def call(*inputs: Any) -> Any:
+        return model(*inputs)
+
+    call.__code__ = call.__code__.replace()
+    backend, dynamic = KINDS[kind]
+    return torch.compile(call, backend=backend, dynamic=dynamic)
+
+
+def of_workloads(workloads: Mapping[str, Workload], device: str) -> Figures:
+    """Returns the table of these workloads."""
+    table = Comparison("Workloads of the figures", "workload", device)
     for name, workload in workloads.items():
         try:
             model, inputs = workload.make(device)
         except ImportError as error:
-            yield name, {}, str(error)
+            table.note(name, *[NONE] * (len(COLUMNS) - 1), str(error))
             continue
         _mark(model, inputs)
-        made = {"lamina": ("lamina", True), "static": ("lamina", False)} | ({"inductor": ("inductor", True)} if rivals else {})
-        with torch.no_grad():
-            runs = {kind: _calling(torch.compile(apart(model), backend=by, dynamic=d), inputs) for kind, (by, d) in made.items()}
-            failed = {}
-            for kind, run in list(runs.items()):
-                try:
-                    run()
-                except Exception as error:  # reported with the workload
-                    failed[kind] = f"{kind}: {type(error).__name__}: {error}"[:300]
-                    del runs[kind]
-            times, more = timed(runs, device)
+        table.add(name, {kind: compiled(model, kind) for kind in KINDS}, inputs)
         torch._dynamo.reset()
-        yield name, times, "; ".join([*failed.values(), *more.values()])
+    return table.figures()
 
 
 def _mark(model: Callable[..., Any], inputs: Sequence[Any]) -> None:
@@ -73,17 +119,3 @@ def _mark(model: Callable[..., Any], inputs: Sequence[Any]) -> None:
             torch._dynamo.mark_static(x)
         elif x.dim() == 4:
             torch._dynamo.mark_static(x, [1, 3])
-
-
-def apart(model: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a function that calls the model, with code of its own: Dynamo keeps few compilations of one."""
-
-    def call(*inputs: Any) -> Any:
-        return model(*inputs)
-
-    call.__code__ = call.__code__.replace()
-    return call
-
-
-def _calling(run: Callable[..., Any], inputs: Sequence[Any]) -> Callable[[], Any]:
-    return lambda: run(*inputs)

@@ -91,7 +91,7 @@ def _bool(text: str) -> bool:
 
 
 def parse(argv: list[str]) -> DriverArguments:
-    """The arguments; CompileError, never SystemExit, for wrong ones."""
+    """Parses the command line. Raises CompileError, never SystemExit, for wrong arguments."""
     p = _Parser(prog="opt-driver", description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     add = p.add_argument
     add("input", nargs="?", default="-", help="a .mlir file, - for standard input, or FILE.py:FACTORY")

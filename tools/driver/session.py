@@ -74,7 +74,8 @@ class DriverSession:
             raise CompileError(error.message, where=error.where, remedy=said or error.remedy) from error
 
     def parse(self, first: int, text: bytes) -> ir.Module:
-        """The module in a piece. Blank lines put it at its lines; a whole file is read by name, which its locations keep."""
+        """Parses and verifies a piece of the input. Blank lines put it at its lines; a whole file is read by name, which its
+        locations keep."""
         self.board.write("the parser")
         if self.arguments.model or self.arguments.split_input_file or not Path(self.arguments.input).is_file():
             module = ir.Module.parse(b"\n" * (first - 1) + text, self.context)
@@ -87,7 +88,7 @@ class DriverSession:
         return module
 
     def piece(self, number: int, first: int, text: bytes) -> str | None:
-        """The result for one piece, None after an error or when the piece printed nothing."""
+        """Runs the pipeline on one piece and returns what is printed of it; None after an error, or where nothing is."""
         said: list[Diagnostic] = []
         failure = None
         output = None
@@ -152,7 +153,7 @@ class DriverSession:
         self.timings += run_pipeline(self.steps, module, instrumentation=watch)
 
     def _lower(self, module: ir.Module) -> str:
-        """The kernels of a module at a level of the target."""
+        """Returns the kernels of a module at a level of the target."""
         from lamina.targets import backend
 
         level, target = self.arguments.emit, self.arguments.target
@@ -193,7 +194,7 @@ class DriverSession:
 
 
 def _as_diagnostic(error: CompileError) -> Diagnostic:
-    """An error of ours, for printing and comparing with MLIR's."""
+    """Returns a CompileError as a diagnostic, to print it or compare it with MLIR's."""
     found = re.fullmatch(r"(.*?):(\d+)(?::(\d+))?", error.where)
     text = f"{error.message} ({error.remedy})" if error.remedy else error.message
     if not found:

@@ -155,14 +155,14 @@ def candidates(work: AttentionWork, gpu: Gpu) -> tuple[Config, ...]:
 
 
 def _of_size(tables: Sequence[tuple[int, Sequence[Listing]]], work: AttentionWork) -> list[Listing]:
-    """The schedules for heads of this size whose blocks of queries are not mostly empty."""
+    """Returns the schedules for heads of this size whose blocks of queries are not mostly empty."""
     known = next((schedules for most, schedules in tables if max(work.size, work.values) <= most), ())
     smallest = min((c.m for c in known), default=0)
     return [c for c in known if c.m < 2 * work.queries or c.m == smallest]
 
 
 def _listed(fit: Sequence[Listing], work: AttentionWork) -> list[Listing]:
-    """The first schedule with lists of visible blocks, where these may pay."""
+    """Returns the first schedule with lists of visible blocks, where these may pay."""
     return [replace(c, blocks=1) for c in fit[:1] if work.hides and not work.symbolic and min(work.queries, work.keys) >= LONG]
 
 

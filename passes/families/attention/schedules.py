@@ -3,33 +3,14 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from lamina.core.errors import CompileError
-from lamina.schedules.text import KernelSchedule
+from lamina.schedules.contraction import LEAST
+from lamina.schedules.text import KernelSchedule, flag, one_of, positive, power_of_two
 
 _WIDEST = 256  # columns of a warp group's product (wgmma), and rows of a TMA descriptor's block, at most
 
 
-class _Blocked(KernelSchedule):
-    """A schedule whose kernel works on blocks of queries and of keys."""
-
-    def check(self) -> None:
-        """Raises CompileError for shapes that tensor cores or Triton cannot work on."""
-        for key in ("m", "n", "keys", "queries"):
-            size = getattr(self, key, 16)
-            if size < 16 or size & (size - 1):
-                raise CompileError(f"a block of {key}={size}", remedy="blocks of attention are powers of two from 16")
-        warps = getattr(self, "warps", 1)
-        if warps < 1 or warps & (warps - 1):
-            raise CompileError(f"warps={warps}", remedy="a CTA has 1, 2, 4, 8, ... warps")
-        if min(getattr(self, key, 1) for key in ("stages", "parts")) < 1:
-            raise CompileError(f"{self}", remedy="stages and parts are at least 1")
-        for key in ("descriptors", "blocks"):
-            if getattr(self, key, 0) not in (0, 1):
-                raise CompileError(f"{self}", remedy=f"{key} is 0 or 1")
-
-
 @dataclass(frozen=True)
-class Forward(_Blocked):
+class Forward(KernelSchedule):
     """Flash attention: one program for a block of queries of a head.
 
     m, n         queries of a block, and keys per iteration; powers of two from 16
@@ -40,16 +21,16 @@ class Forward(_Blocked):
     """
 
     kind: ClassVar[str] = "forward"
-    m: int = 128
-    n: int = 64
-    warps: int = 4
-    stages: int = 3
-    descriptors: int = 0
-    blocks: int = 0
+    m: int = power_of_two(128, LEAST)
+    n: int = power_of_two(64, LEAST)
+    warps: int = power_of_two(4)
+    stages: int = positive(3)
+    descriptors: int = flag(0)
+    blocks: int = flag(0)
 
 
 @dataclass(frozen=True)
-class Specialized(_Blocked):
+class Specialized(KernelSchedule):
     """Warp-specialized flash attention on Hopper: one program per SM, with a warp that loads and warp groups of `queries` each.
 
     TMA descriptors load queries, keys and values. Where their layout does not allow it, or this version of Triton's Gluon is not
@@ -62,17 +43,9 @@ class Specialized(_Blocked):
 
     kind: ClassVar[str] = "specialized"
     queries: ClassVar[int] = 64
-    n: int = 128
-    groups: int = 2
-    stages: int = 2
-
-    def check(self) -> None:
-        """Raises CompileError for shapes that the kernel cannot work on."""
-        super().check()
-        if self.n > _WIDEST:
-            raise CompileError(f"a block of n={self.n}", remedy=f"groups of warps take up to {_WIDEST} keys at a time")
-        if self.groups not in (2, 3):
-            raise CompileError(f"{self}", remedy="there are 2 or 3 groups of warps")
+    n: int = power_of_two(128, LEAST, _WIDEST)
+    groups: int = one_of(2, 2, 3)
+    stages: int = positive(2)
 
     def instead(self, size: int) -> Forward:
         """Returns the fallback schedule without descriptors, for heads of `size` elements."""
@@ -80,7 +53,7 @@ class Specialized(_Blocked):
 
 
 @dataclass(frozen=True)
-class Split(_Blocked):
+class Split(KernelSchedule):
     """Split-KV attention: one program for a part of the keys of a KV head, with all queries that share it, and a kernel that joins
     the parts.
 
@@ -91,14 +64,14 @@ class Split(_Blocked):
     """
 
     kind: ClassVar[str] = "split"
-    n: int = 64
-    parts: int = 8
-    warps: int = 4
-    stages: int = 3
+    n: int = power_of_two(64, LEAST)
+    parts: int = positive(8)
+    warps: int = power_of_two(4)
+    stages: int = positive(3)
 
 
 @dataclass(frozen=True)
-class Backward(_Blocked):
+class Backward(KernelSchedule):
     """The backward pass in two kernels: one program for a block of queries of a head, then one for a block of keys, with all
     queries that share them.
 
@@ -110,13 +83,13 @@ class Backward(_Blocked):
     """
 
     kind: ClassVar[str] = "backward"
-    m: int = 64
-    n: int = 64
-    keys: int = 64
-    queries: int = 64
-    warps: int = 4
-    stages: int = 2
-    blocks: int = 0
+    m: int = power_of_two(64, LEAST)
+    n: int = power_of_two(64, LEAST)
+    keys: int = power_of_two(64, LEAST)
+    queries: int = power_of_two(64, LEAST)
+    warps: int = power_of_two(4)
+    stages: int = positive(2)
+    blocks: int = flag(0)
 
 
 Config = Forward | Specialized | Split | Backward

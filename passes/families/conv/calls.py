@@ -167,8 +167,8 @@ class Convolution:
         image, weight = (tuple(map(typical, shape_of(v))) for v in (self.image, self.weight))
         features = weight[1] * self.groups if self.transposed else weight[0]
         return ConvolutionShape(
-            self.element, image[0], image[1], features, image[2] * image[3], weight[2] * weight[3], self.groups, self.stride[1],
-            self.dilation[1], self.transposed,
+            self.element, image[0], image[1], features, (image[2] * image[3]) ** 0.5, (weight[2] * weight[3]) ** 0.5, self.groups,
+            self.stride[1], self.dilation[1], self.transposed,
         )  # fmt: skip
 
     def padded(self, image: ir.Value) -> ir.Value:

@@ -113,8 +113,8 @@ def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _is_served(value: ir.Value) -> bool:
-    """Whether a value needs no copy: Lamina's kernel produces it, in any layout, it is the result of a call, or it is an argument
-    of @main, or a view of such a result, that is channels last."""
+    """Returns whether a value needs no copy: Lamina's kernel produces it, in any layout, it is the result of a call, or it is an
+    argument of @main, or a view of such a result, that is channels last."""
     views: list[ir.Operation] = []
     source = value
     while not isinstance(source, ir.BlockArgument) and source.owner.name in _VIEWS:

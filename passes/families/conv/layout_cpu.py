@@ -33,9 +33,9 @@ def _forward(calls: Sequence[Convolution]) -> list[Convolution]:
 
 
 def _is_slow(call: Convolution) -> bool:
-    """Whether oneDNN has no fast kernel for a convolution with channels first. It has one for 1x1 windows, and where the channels
-    of a group fill vectors; elsewhere it takes 1.2 to 13 times as long as with channels last. Depthwise ones are Lamina's kernels
-    (passes/families/conv/depthwise_cpu.py)."""
+    """Returns whether oneDNN has no fast kernel for a convolution with channels first. It has one for 1x1 windows, and where the
+    channels of a group fill vectors; elsewhere it takes 1.2 to 13 times as long as with channels last. Depthwise ones are Lamina's
+    kernels (passes/families/conv/depthwise_cpu.py)."""
     image, weight, result = (tuple(map(typical, shape_of(v))) for v in (*call.images, call.op.results[0]))
     ragged = image[1] // call.groups % _VECTOR or result[1] // call.groups % _VECTOR
     return image[1] > 1 and not call.suits_planes and (call.transposed or bool(ragged and weight[2] * weight[3] > 1))

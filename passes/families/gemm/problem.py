@@ -84,7 +84,8 @@ def problem_of(op: ir.Operation) -> GemmProblem:
 
 
 def _beside(op: ir.Operation, other: ir.Operation, group: ir.Operation) -> bool:
-    """Whether `op` may share a kernel with `other`, which `group` reads: both have the same left operand and graph.choice."""
+    """Returns whether `op` may share a kernel with `other`, which `group` reads: both have the same left operand and
+    graph.choice."""
     one, two = Product.read(op), Product.read(other)
     if one is None or two is None or (reader(op) or op) != group:
         return False

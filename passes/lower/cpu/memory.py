@@ -25,19 +25,14 @@ def lower_gather(op: ir.Operation) -> None:
     """Lowers tile.gather by the form of its index.
 
     s + lane          a (masked) load
-    s + c * lane      for small c a load of everything between, from which every c-th lane is taken; else a gather with constant
-                      offsets from s
+    s + c * lane      for small c a load of everything between, from which every c-th lane is taken, backwards where c is negative;
+                      else a gather with constant offsets from s
     anything else     a gather, with 32-bit offsets where the memory is small enough: twice the lanes per instruction
     """
     memory, index, mask, otherwise = op.operands
     e = Emit.before(op)
     scalar = Emit(e.ip, e.loc)
-    of = ir.MemRefType(memory.type)
-    if of.rank != 1:
-        require_dense(e, of)
-    step = strides(of)[-1] if of.rank == 1 else 1
-    with e.ip, e.loc:
-        memory = flat(memory)
+    memory, step = flat_of(e, memory)
     result = op.results[0].type
     found = lane_stride(index)
     if found is None:
@@ -62,11 +57,13 @@ def strided_load(
     lanes = result.shape[0]
     if step == 1:
         return e.op("vector.maskedload", [result], [memory, start, mask, otherwise]).result
-    if 1 < step <= FEW and (between := _widened_mask(e, mask, step)) is not None:
-        wide = ir.VectorType.get([lanes * step], result.element_type)
-        zeros = Emit(e.ip, e.loc, [lanes * step]).constant(0, result.element_type)
-        everything = e.op("vector.maskedload", [wide], [memory, start, between, zeros.value]).result
-        picked = ir.DenseI64ArrayAttr.get([i * step for i in range(lanes)])
+    apart, upwards = abs(step), mask if step > 0 else _reversed(e, mask)
+    if 0 < apart <= FEW and upwards is not None and (between := _widened_mask(e, upwards, apart)) is not None:
+        first = start if step > 0 else (Emit(e.ip, e.loc).wrap(start) - apart * (lanes - 1)).value
+        wide = ir.VectorType.get([lanes * apart], result.element_type)
+        zeros = Emit(e.ip, e.loc, [lanes * apart]).constant(0, result.element_type)
+        everything = e.op("vector.maskedload", [wide], [memory, first, between, zeros.value]).result
+        picked = ir.DenseI64ArrayAttr.get([i * apart for i in range(lanes)][:: 1 if step > 0 else -1])
         taken = e.op("vector.shuffle", [result], [everything, everything], mask=picked).result
         return e.op("arith.select", [result], [mask, taken, otherwise]).result
     i32 = ir.IntegerType.get_signless(32)
@@ -75,6 +72,27 @@ def strided_load(
     )
     constant = e.op("arith.constant", [ir.VectorType.get([lanes], i32)], [], value=offsets).result
     return e.op("vector.gather", [result], [memory, start, constant, mask, otherwise]).result
+
+
+def _reversed(e: Emit, mask: ir.Value) -> ir.Value | None:
+    """Returns a mask with its lanes in reverse order; None for masks of other forms than those made of ranges of lanes."""
+    owner, (lanes,) = mask.owner, ir.VectorType(mask.type).shape
+    if number_of(mask) is not None:
+        return mask
+    if isinstance(owner, ir.Block):
+        return None
+    if owner.name == "vector.broadcast":
+        return mask if not isinstance(owner.operands[0].type, ir.VectorType) else None
+    if owner.name == "arith.andi":
+        parts = [_reversed(e, v) for v in owner.operands]
+        return None if any(p is None for p in parts) else e.op("arith.andi", [mask.type], parts).result
+    behind = owner.name == "arith.xori" and bool(number_of(owner.operands[1]))
+    first = owner.operands[0].owner if behind else owner
+    if isinstance(first, ir.Block) or first.name != "vector.create_mask":
+        return None
+    others = lanes - Emit(e.ip, e.loc).wrap(first.operands[0])
+    before = Emit(e.ip, e.loc, [lanes]).make("vector.create_mask", mask.type, others)
+    return before.value if behind else (before ^ 1).value
 
 
 def _widened_mask(e: Emit, mask: ir.Value, step: int) -> ir.Value | None:
@@ -111,11 +129,15 @@ def _widened_mask(e: Emit, mask: ir.Value, step: int) -> ir.Value | None:
     return None
 
 
-def require_dense(e: Emit, of: ir.MemRefType) -> None:
-    """Raises CompileError for a memref that is not contiguous."""
-    if not Layout.of(of.shape, strides(of)).is_row_major:
+def flat_of(e: Emit, memory: ir.Value) -> tuple[ir.Value, int]:
+    """Emits memory as a flat memref of elements in order; returns it with the stride between neighbors. Raises CompileError for
+    memory of several dimensions that is not contiguous."""
+    of = ir.MemRefType(memory.type)
+    if of.rank != 1 and not Layout.of(of.shape, strides(of)).is_row_major:
         raise CompileError(
             f"tile.gather from {of}, which is not contiguous",
             where=where(e.loc),
             remedy="gather from a one-dimensional memref, strided if need be",
         )
+    with e.ip, e.loc:
+        return flat(memory), strides(of)[-1] if of.rank == 1 else 1

@@ -9,22 +9,16 @@ from lamina.dialects.graph import COMBINE
 
 from ...ir.emit import Emit
 from ...ir.reading import number_of
-from ..buffers import flat
 from ..lane_indices import lane_stride
 from .arithmetic import extremum
-from .memory import require_dense, strides
+from .memory import flat_of
 
 
 def lower_scatter(op: ir.Operation) -> None:
     """Lowers tile.scatter to a scatter from the first element on; one that combines, to loads and stores."""
     value, memory, index, mask = op.operands
     e = Emit.before(op, op.operands[0])
-    of = ir.MemRefType(memory.type)
-    if of.rank != 1:
-        require_dense(e, of)
-    step = strides(of)[-1] if of.rank == 1 else 1
-    with e.ip, e.loc:
-        memory = flat(memory)
+    memory, step = flat_of(e, memory)
     if COMBINE in op.attributes:
         _combine(op, memory, step)
         op.erase()

@@ -13,10 +13,7 @@ from collections.abc import Callable
 from ...ir.emit import Num
 from .. import polynomials
 from . import double
-from .error_function import erf
-from .exponential import exp, exp2
-from .hyperbolic import tanh
-from .power import powf
+from .single import erf, exp, exp2, powf, tanh
 
 LATE: dict[str, Callable[..., Num]] = {name: polynomials.F32[name] for name in double.LATE}
 LATE_F64 = double.LATE

@@ -90,7 +90,7 @@ def _no_matter(s: RewriteScope, op: ir.Operation, x: ScalarRef) -> bool:
 
 
 def _power_of_two(number: float, type_: ir.Type) -> bool:
-    """A power of two whose reciprocal is a normal number of this type."""
+    """Returns whether a number is a power of two whose reciprocal is a normal number of this type."""
     if number == 0 or not math.isfinite(number) or abs(math.frexp(number)[0]) != 0.5:
         return False
     smallest = {"f64": 1022, "f32": 126, "bf16": 126, "f16": 14}.get(str(type_))

@@ -45,7 +45,8 @@ def _extremum_of(
 
 
 def _tie(c: float, takes_x: bool, wins: float) -> bool:
-    """Whether zeros agree: at x = -c = 0 a comparison finds a tie, maximumf takes 0.0 (`wins` = 1), minimumf -0.0 (`wins` = -1)."""
+    """Returns whether zeros agree: at x = -c = 0 a comparison finds a tie, maximumf takes 0.0 (`wins` = 1), minimumf -0.0 (`wins` =
+    -1)."""
     return c != 0 or (not takes_x and math.copysign(1.0, c) == wins)
 
 

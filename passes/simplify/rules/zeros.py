@@ -59,7 +59,8 @@ def sign_clear(s: RewriteScope, ref: ScalarRef, depth: int = 5) -> bool:
 
 
 def sign_of_zero_ignored(s: RewriteScope, value: ir.Value, depth: int = 6) -> bool:
-    """Whether every use of `value`, a scalar of a body, gives the same result for 0.0 and -0.0, as far as uses are followed."""
+    """Returns whether every use of `value`, a scalar of a body, gives the same result for 0.0 and -0.0, as far as uses are
+    followed."""
     return depth > 0 and all(_ignores(s, value, use.owner.operation, use.operand_number, depth) for use in value.uses)
 
 
@@ -88,7 +89,7 @@ def _ignores(s: RewriteScope, value: ir.Value, user: ir.Operation, position: int
 
 
 def _tensor_ignores(s: RewriteScope, op: ir.Operation, result: int, depth: int) -> bool:
-    """The same for result `result` of a generic: all its uses have to be inputs of generics."""
+    """Returns whether all uses of a result of a generic, which have to be inputs of generics, give the same for both zeros."""
     if any(reduced_loops(op)):
         return False
     for use in op.results[result].uses:

@@ -101,30 +101,31 @@ def _compared(b: "Blocks", bound: Bound, wide: bool) -> ir.Value:
 
 def _lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
     """Returns the mask of lanes for which a bound holds, made of ranges of lanes (vector.create_mask). None unless `apart` is
-    set, the index grows along the vector axis alone among lanes, and it fits in 32 bits."""
+    set, the index grows or falls along the vector axis alone among lanes, and it fits in 32 bits."""
     at = bound.at.rename(b.merged.rename)
     step = at.coefficient(b.vector)
-    if not b.apart or at.opaque or not below(0, step):
+    if not b.apart or at.opaque or is_symbolic(step) or step == 0:
         return None
     low, high = extremes(at, b.ranges)
-    reach = step * b.lanes
-    if is_symbolic((low, high, step, bound.low, bound.high)) or max(abs(low), abs(high)) + reach >= _NARROW:
+    apart = abs(step)
+    if is_symbolic((low, high, bound.low, bound.high)) or max(abs(low), abs(high)) + apart * b.lanes >= _NARROW:
         return None
     depth = max((b.bound[a][0] for a, _ in at.terms), default=0)
 
-    def before(limit: int) -> ir.Value:
-        """Returns the mask of lanes whose index is less than `limit`."""
-        to = arith.subi(b.number(limit + step - 1), b.index(bound.at))
-        count = arith.divui(arith.maxsi(to, b.number(0)), b.number(step)) if step > 1 else to
+    def first(limit: int) -> ir.Value:
+        """Returns the mask of the first lanes, whose index is less than `limit`; where it falls, at least that."""
+        index = b.index(bound.at)
+        to = arith.subi(b.number(limit + apart - 1), index) if step > 0 else arith.subi(index, b.number(limit - apart))
+        count = arith.divui(arith.maxsi(to, b.number(0)), b.number(apart)) if apart > 1 else to
         return b.mask_before(count)
 
     def made() -> ir.Value:
         yes = b.true(True)
         parts = []
         if low < bound.low:
-            parts.append(arith.xori(before(bound.low), yes))
+            parts.append(arith.xori(first(bound.low), yes) if step > 0 else first(bound.low))
         if high >= bound.high:
-            parts.append(before(bound.high))
+            parts.append(first(bound.high) if step > 0 else arith.xori(first(bound.high), yes))
         return yes if not parts else parts[0] if len(parts) == 1 else arith.andi(*parts)
 
     return b.memoized(("lanes", at, bound.low, bound.high), depth, partial(made))

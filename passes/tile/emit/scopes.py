@@ -134,6 +134,7 @@ class Scopes:
 
     @vector.setter
     def vector(self, axis: Axis | None) -> None:
+        """Makes blocks run along an axis."""
         self.sides = () if axis is None else (Side(axis, self.lanes, self.lanes),)
 
     @contextmanager

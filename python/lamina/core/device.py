@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
-from .errors import CompileError
+from .errors import CompileError, suggestion
 
 # LLVM's names of x86 processors, by the width of the vectors to use there
 _PROCESSORS = {
@@ -45,9 +44,7 @@ class Cpu:
         """Returns the model of an x86 processor by LLVM's name, with the caches and cores of this host. Raises CompileError for an
         unknown name."""
         if processor not in _SIMD_BITS:
-            near = get_close_matches(processor, _SIMD_BITS, 3)
-            remedy = f"did you mean {' or '.join(near)}?" if near else f"known are: {', '.join(_SIMD_BITS)}"
-            raise CompileError(f"no processor is called {processor!r}", remedy=remedy)
+            raise CompileError(f"no processor is called {processor!r}", remedy=suggestion(processor, _SIMD_BITS))
         here = host()
         return Cpu(processor, "", _SIMD_BITS[processor], here.cores, here.l1, here.l2, here.l3)
 

@@ -1,5 +1,8 @@
 """The exception that Lamina raises for what it cannot compile."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class CompileError(Exception):
     """A model, pipeline or kernel that cannot be compiled: what is wrong, where in the user's source, and how to fix it.
@@ -13,3 +16,10 @@ class CompileError(Exception):
         self.message, self.where, self.remedy = message, where, remedy
         text = f"{where}: {message}" if where else message
         super().__init__(f"{text} ({remedy})" if remedy else text)
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Returns the remedy for a name that is not known: the names most like it, or all."""
+    known = list(known)
+    near = get_close_matches(name, known, 3)
+    return f"did you mean {' or '.join(map(repr, near))}?" if near else f"one of {', '.join(known)}"

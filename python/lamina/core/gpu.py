@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from difflib import get_close_matches
 
-from .errors import CompileError
+from .errors import CompileError, suggestion
 
 OLDEST = 80
 KIB, MIB = 1 << 10, 1 << 20
@@ -55,9 +54,7 @@ class Gpu:
             raise CompileError(
                 f"{arch} is too old: the oldest GPU that Lamina compiles for is sm_{OLDEST}", remedy=f"known: {known}"
             )
-        near = get_close_matches(arch, _GPUS, 3)
-        remedy = f"did you mean {' or '.join(near)}?" if near else f"known are: {known}"
-        raise CompileError(f"no GPU architecture is called {arch!r}", remedy=remedy)
+        raise CompileError(f"no GPU architecture is called {arch!r}", remedy=suggestion(arch, _GPUS))
 
     @staticmethod
     def of_capability(major: int, minor: int) -> Gpu:

@@ -3,11 +3,10 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from typing import Any, Literal, get_args
 
 from .custom_kernel import CustomKernel
-from .errors import CompileError
+from .errors import CompileError, suggestion
 from .sizes.facts import NamedSizes, named_sizes
 
 CudaGraphs = bool | Literal["auto"]
@@ -20,9 +19,7 @@ def check_fast_math(names: tuple[str, ...]) -> None:
     """Raises CompileError for a name that is not in FAST_MATH."""
     for name in names:
         if name not in FAST_MATH:
-            near = get_close_matches(name, FAST_MATH, 1)
-            remedy = f"did you mean {near[0]!r}?" if near else f"one of {', '.join(FAST_MATH)}"
-            raise CompileError(f"unknown fast-math option {name!r}", remedy=remedy)
+            raise CompileError(f"unknown fast-math option {name!r}", remedy=suggestion(name, FAST_MATH))
 
 
 @dataclass(frozen=True)
@@ -94,10 +91,7 @@ class Options:
         known = [f.name for f in fields(Options)]
         for name in given or {}:
             if name not in known:
-                near = get_close_matches(name, known, 1)
-                raise CompileError(
-                    f"unknown option {name!r}", remedy=f"did you mean {near[0]!r}?" if near else f"one of {', '.join(known)}"
-                )
+                raise CompileError(f"unknown option {name!r}", remedy=suggestion(name, known))
         values = dict(given or {})
         if "fast_math" in values:
             names = values["fast_math"]

@@ -71,11 +71,11 @@ def default(program: Program, tune: Tune) -> str:
 
 
 def _is_one(step: Launch, kind: "Reported") -> bool:
-    """Whether a launch computes a call of this kind, by its only or first kernel."""
+    """Returns whether a launch computes a call of this kind, by its only or first kernel."""
     return not set(kind.callees).isdisjoint(step.ops) and step.name not in kind.further
 
 
 def _dtypes(call: Call, kind: "Reported") -> set[str]:
-    """The dtypes that a call is computed in."""
+    """Returns the dtypes that a call is computed in."""
     refs: Sequence[Ref] = [arg for arg in call.args if isinstance(arg, Ref)]
     return {ref.dtype for ref in refs[kind.factors]}

@@ -91,7 +91,7 @@ def by_step(steps: Sequence[Step], events: Sequence[tuple[str, float, float]], r
 
 
 def _one_call(steps: Sequence[Step], events: Sequence[tuple[str, float, float]]) -> list[float]:
-    """The seconds of every step in one call."""
+    """Returns the seconds of every step in one call."""
     found: list[float] = []
     at = 0
     for ours, run in itertools.groupby(enumerate(steps), lambda s: isinstance(s[1], Launch)):

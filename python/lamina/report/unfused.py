@@ -33,7 +33,7 @@ def _main(module: ir.Module) -> ir.Operation:
 
 
 def _inputs(op: ir.Operation) -> list[ir.Value]:
-    """The tensors that an op reads: not the initial values of linalg ops, which are neutral elements or undefined."""
+    """Returns the tensors that an op reads: not the initial values of linalg ops, which are neutral elements or undefined."""
     operands = list(op.operands)
     if op.name.startswith("linalg."):
         operands = operands[: len(operands) - len(op.results)]

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from lamina.core.errors import CompileError
 
-from .text import KernelSchedule
+from .text import KernelSchedule, flag, one_of, positive, power_of_two
 
 LEAST = 16  # side of the smallest block that tensor cores multiply
 GROUP = 4  # warps of a warp group, which issue wgmma together on Hopper, 16 rows each
@@ -32,19 +32,19 @@ class GemmConfig(KernelSchedule):
     """
 
     kind: ClassVar[str] = "triton"
-    m: int = 128
-    n: int = 128
-    k: int = 64
-    warps: int = 4
-    stages: int = 3
-    group: int = 8
+    m: int = power_of_two(128, LEAST)
+    n: int = power_of_two(128, LEAST)
+    k: int = power_of_two(64, LEAST)
+    warps: int = power_of_two(4)
+    stages: int = positive(3)
+    group: int = positive(8)
     resident: int = 0
-    split: int = 1
-    descriptors: int = 1
-    joint: int = 0
-    parts: int = 1
-    fast: int = 0
-    ping_pong: int = 0
+    split: int = one_of(1, 1, 2, 4)
+    descriptors: int = flag(1)
+    joint: int = flag(0)
+    parts: int = positive(1)
+    fast: int = flag(0)
+    ping_pong: int = flag(0)
 
     @property
     def threads(self) -> int:
@@ -58,21 +58,11 @@ class GemmConfig(KernelSchedule):
 
     def check(self) -> None:
         """Raises CompileError for shapes that tensor cores or Triton cannot work on."""
-        for key in ("m", "n", "k"):
-            size = getattr(self, key)
-            if size < LEAST or size & (size - 1):
-                raise CompileError(f"a block of {key}={size}", remedy="blocks of products are powers of two from 16")
-        if self.warps < 1 or self.warps & (self.warps - 1):
-            raise CompileError(f"warps={self.warps}", remedy="a CTA has 1, 2, 4, 8, ... warps")
-        if self.stages < 1 or self.group < 1 or self.parts < 1:
-            raise CompileError(f"stages={self.stages} group={self.group} parts={self.parts}", remedy="each is at least 1")
-        for key in ("descriptors", "joint", "fast", "ping_pong"):
-            if getattr(self, key) not in (0, 1):
-                raise CompileError(f"{key}={getattr(self, key)}", remedy="it is 0 or 1")
+        super().check()
         if self.ping_pong and (self.warps != GROUP or self.m % (16 * GROUP) or self.stages == 1 or not self.descriptors):
             asks = f"warps={self.warps} m={self.m} stages={self.stages} descriptors={self.descriptors} ping_pong=1"
             raise CompileError(
                 asks, remedy="ping-pong schedules are those of 4 warps, with m of 64 and more, by descriptors in 2 stages and more"
             )
-        if self.split not in (1, 2, 4) or self.n // self.split < LEAST:
-            raise CompileError(f"split={self.split} n={self.n}", remedy="blocks have 1, 2 or 4 parts of 16 columns and more")
+        if self.n // self.split < LEAST:
+            raise CompileError(f"split={self.split} n={self.n}", remedy="parts of blocks have 16 columns and more")

@@ -34,8 +34,8 @@ class ConvolutionShape:
     """A 2-D convolution.
 
     dtype      "f32" (rounded to tf32), "f16" or "bf16"
-    pixels     height times width of the image
-    window     height times width of the kernel
+    side       of the image: the root of height times width
+    window     side of the kernel likewise
     stride, dilation  of the width
     """
 
@@ -43,8 +43,8 @@ class ConvolutionShape:
     batch: int
     channels: int
     features: int
-    pixels: int
-    window: int
+    side: float
+    window: float
     groups: int
     stride: int
     dilation: int
@@ -65,7 +65,7 @@ class ConvolutionShape:
     def position(self) -> NDArray[np.float64]:
         """Returns its point in the space of features."""
         inner, outer = self.channels // self.groups, self.features // self.groups
-        sizes = [inner, outer, self.groups, self.window**0.5, self.batch * self.pixels]
+        sizes = [inner, outer, self.groups, self.window, self.batch * self.side**2]
         odd = [inner % 8, outer % 8, inner % 4, outer % 4]
         return (
             np.array([*np.log2(sizes), self.stride - 1, self.dilation - 1, *(float(r > 0) for r in odd), self.dtype == "f16"])
@@ -75,8 +75,8 @@ class ConvolutionShape:
     def floor(self, gpu: Gpu) -> float:
         """Returns the seconds below which no kernel computes it: bytes over bandwidth or operations over the peak, and a launch."""
         scale = self.stride**2 if self.transposed else 1 / self.stride**2
-        inside, outside = self.batch * self.pixels, self.batch * self.pixels * scale
-        weights = self.channels * self.features // self.groups * self.window
+        inside, outside = self.batch * self.side**2, self.batch * self.side**2 * scale
+        weights = self.channels * self.features // self.groups * self.window**2
         item = 4 if self.dtype == "f32" else 2
         moved = item * (inside * self.channels + outside * self.features + weights) / gpu.bandwidth
         peak = gpu.peak("tf32" if self.dtype == "f32" else self.dtype) * _SHARE
@@ -84,31 +84,7 @@ class ConvolutionShape:
 
 
 @dataclass(frozen=True)
-class SquareConvolution:
-    """A 2-D convolution of square images and windows."""
-
-    dtype: str
-    batch: int
-    channels: int
-    features: int
-    side: int
-    window: int
-    groups: int
-    stride: int
-    dilation: int
-    transposed: bool
-
-    @property
-    def shape(self) -> ConvolutionShape:
-        """Returns its shape."""
-        return ConvolutionShape(
-            self.dtype, self.batch, self.channels, self.features, self.side**2, self.window**2, self.groups, self.stride,
-            self.dilation, self.transposed,
-        )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class MeasuredConvolution(SquareConvolution):
+class MeasuredConvolution(ConvolutionShape):
     """A line of the table: microseconds of each call by layout (0: channels first, 1: channels last)."""
 
     f0: float
@@ -142,9 +118,9 @@ def measured() -> tuple[MeasuredConvolution, ...]:
 def _neighbors(family: tuple[str, str, bool]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Returns the positions and the shares of a family: seconds over the measured machine's floor, by call and layout."""
     machine = Gpu.named("sm_90a")
-    lines = [line for line in measured() if line.shape.family == family]
-    shares = [np.array(line.seconds) / line.shape.floor(machine) for line in lines]
-    return np.array([line.shape.position for line in lines]), np.array(shares)
+    lines = [line for line in measured() if line.family == family]
+    shares = [np.array(line.seconds) / line.floor(machine) for line in lines]
+    return np.array([line.position for line in lines]), np.array(shares)
 
 
 def seconds(shape: ConvolutionShape, calls: str, gpu: Gpu) -> tuple[float, float]:

@@ -149,7 +149,8 @@ def narrow(extent: int, vec: int, rows: int, of: Traffic, sms: int) -> tuple[Nvv
 
 
 def idle(extent: int, vec: int) -> bool:
-    """Whether rows of `extent` contiguous elements, each in its own CTA or part of one, leave a fifth of the threads idle."""
+    """Returns whether rows of `extent` contiguous elements, each in its own CTA or part of one, leave a fifth of the threads
+    idle."""
     accesses = -(-extent // vec)
     return accesses < 0.8 * round_up(accesses, min(128, power_of_two(accesses)))
 

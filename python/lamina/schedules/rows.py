@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 
-from . import nvvm
+from . import nvvm, text
 from .nvvm import WARP, power_of_two
 from .text import KernelSchedule
 
@@ -26,21 +25,8 @@ _ALIVE = 16  # registers of a thread beside the elements of a row
 _NVVM, _TRITON = 6, 3  # candidates at most
 
 
-class _RowSchedule(KernelSchedule):
-    """A schedule of a row program."""
-
-    def check(self) -> None:
-        """Raises CompileError for shapes that no CTA can have."""
-        for key, most in (("threads", 1024), ("cluster", LARGEST), ("n", 1 << 20), ("warps", 32)):
-            number = getattr(self, key, 1)
-            if (number or key != "n") and (number < 1 or number > most or number & (number - 1)):
-                raise CompileError(f"{key}={number}", remedy=f"a power of two up to {most}")
-        if getattr(self, "stages", 1) < 1:
-            raise CompileError("stages=0", remedy="at least 1")
-
-
 @dataclass(frozen=True)
-class Nvvm(_RowSchedule):
+class Nvvm(KernelSchedule):
     """Lamina's kernel, distributed over threads by lamina-distribute.
 
     threads   of one CTA and row, a power of two
@@ -50,9 +36,9 @@ class Nvvm(_RowSchedule):
     """
 
     kind: ClassVar[str] = "nvvm"
-    threads: int = 128
+    threads: int = text.power_of_two(128, most=1024)
     chunks: int = 0
-    cluster: int = 1
+    cluster: int = text.power_of_two(1, most=LARGEST)
     resident: int = 0
 
     def config(self, lanes: int, vec: int) -> nvvm.NvvmConfig:
@@ -63,7 +49,7 @@ class Nvvm(_RowSchedule):
 
 
 @dataclass(frozen=True)
-class Triton(_RowSchedule):
+class Triton(KernelSchedule):
     """The same program, compiled by Triton.
 
     n       elements of a row per iteration, a power of two; 0: the whole row
@@ -72,9 +58,9 @@ class Triton(_RowSchedule):
     """
 
     kind: ClassVar[str] = "triton"
-    n: int = 0
-    warps: int = 4
-    stages: int = 1
+    n: int = text.power_of_two(0, most=1 << 20, also=(0,))
+    warps: int = text.power_of_two(4, most=32)
+    stages: int = text.positive(1)
 
     def config(self, lanes: int, vec: int) -> nvvm.NvvmConfig:
         """Returns the Config for rows of `lanes` elements, from which the tile program is emitted."""

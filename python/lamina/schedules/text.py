@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self, TypeVar
 
 from lamina.core.errors import CompileError
@@ -13,7 +13,10 @@ _TEXT = re.compile(r"(\w+)\{([^{}]*)\}")
 
 @dataclass(frozen=True)
 class KernelSchedule:
-    """A schedule of a kernel; subclasses have fields that are integers or text. kind: the word before its fields in text."""
+    """A schedule of a kernel. Its fields are integers or text; what numbers they take is declared by `power_of_two` and the like.
+
+    kind  the word before its fields in text
+    """
 
     kind: ClassVar[str]
 
@@ -33,7 +36,57 @@ class KernelSchedule:
         return read(text, (cls,))
 
     def check(self) -> None:
-        """Raises CompileError for numbers that the kernel cannot have."""
+        """Raises CompileError for numbers that the kernel cannot have: those that fields are not declared for."""
+        for f in fields(self):
+            number = getattr(self, f.name)
+            if (of := f.metadata.get("of")) is not None and not of.holds(number):
+                raise CompileError(f"{self.kind}{{{f.name}={number}}}", remedy=f"{f.name} is {of}")
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """Which numbers a field takes: `listed` ones, and powers of two, or any, from `least` to `most`."""
+
+    listed: tuple[int, ...] = ()
+    least: int | None = None
+    most: int | None = None
+    powers: bool = False
+
+    def holds(self, number: int) -> bool:
+        """Returns whether it takes a number."""
+        if number in self.listed:
+            return True
+        beyond = self.least is None or number < self.least or (self.most is not None and number > self.most)
+        return not beyond and not (self.powers and number & (number - 1))
+
+    def __str__(self) -> str:
+        kinds = list(map(str, self.listed))
+        if self.powers:
+            start, end = (f" from {self.least}" if self.least != 1 else ""), (f" up to {self.most}" if self.most else "")
+            kinds.append(f"a power of two{start}{end}")
+        elif self.least is not None:
+            kinds.append(f"at least {self.least}")
+        return " or ".join([", ".join(kinds[:-1]), kinds[-1]] if len(kinds) > 1 else kinds)
+
+
+def power_of_two(default: int, least: int = 1, most: int | None = None, *, also: tuple[int, ...] = ()) -> Any:
+    """Declares a field of a schedule that takes powers of two in a range, and the numbers `also`."""
+    return field(default=default, metadata={"of": _Numbers(also, least, most, powers=True)})
+
+
+def positive(default: int) -> Any:
+    """Declares a field that takes numbers from 1 on."""
+    return field(default=default, metadata={"of": _Numbers(least=1)})
+
+
+def one_of(default: int, *numbers: int) -> Any:
+    """Declares a field that takes these numbers."""
+    return field(default=default, metadata={"of": _Numbers(numbers)})
+
+
+def flag(default: int) -> Any:
+    """Declares a field that is 0 or 1."""
+    return one_of(default, 0, 1)
 
 
 AnySchedule = TypeVar("AnySchedule", bound=KernelSchedule)

@@ -95,13 +95,13 @@ def _measure(
 
 
 def _chosen(question: Question, known: Answer) -> str:
-    """The store's choice, unless it is not among the candidates or was dropped; "" for none."""
+    """Returns the store's choice, unless it is not among the candidates or was dropped; "" for none."""
     dropped = dict(known.dropped)
     return next((name for name in (known.pin, known.measured) if name in question.candidates and name not in dropped), "")
 
 
 def _using(question: Question, known: Answer, chosen: str) -> Answer:
-    """The known answer with a winner: where nothing was chosen, the first candidate that was not dropped."""
+    """Returns the known answer with a winner: where nothing was chosen, the first candidate that was not dropped."""
     if chosen:
         return known if chosen == known.winner else replace(known, pin="")
     dropped = dict(known.dropped)
@@ -110,7 +110,7 @@ def _using(question: Question, known: Answer, chosen: str) -> Answer:
 
 
 def _without(question: Question, known: Answer, trial: Trial) -> Answer:
-    """The known answer, with the candidates dropped since."""
+    """Returns the known answer, with the candidates dropped since."""
     measured = known.measured if known.measured in question.candidates and known.measured not in trial.dropped else ""
     return _answer(measured, dict(known.times), trial.dropped)
 

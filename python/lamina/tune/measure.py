@@ -69,7 +69,8 @@ def choose(order: Sequence[str], measured: Measured, incumbent: str = "") -> str
 
 
 def _still_running(running: list[str], times: Mapping[str, Sequence[float]], rounds: int) -> list[str]:
-    """The candidates that are not clearly slower than the best, by least times, as only the candidate itself makes these long."""
+    """Returns the candidates that are not clearly slower than the best, by least times, as only the candidate itself makes these
+    long."""
     if rounds < _UNTIL_DROPPED or not running:
         return running
     best = min(min(times[name]) for name in running)
@@ -77,6 +78,6 @@ def _still_running(running: list[str], times: Mapping[str, Sequence[float]], rou
 
 
 def _noise(times: Sequence[Sequence[float]]) -> float:
-    """The relative difference between the medians of odd and even runs, for the median candidate."""
+    """Returns the relative difference between the medians of odd and even runs, for the median candidate."""
     halves = [(statistics.median(taken[0::2]), statistics.median(taken[1::2])) for taken in times if len(taken) > 1]
     return statistics.median(abs(a - b) / max(min(a, b), 1e-12) for a, b in halves) if halves else 0.0

@@ -77,7 +77,7 @@ def attempt(
 
 
 def _compiled(trial: Trial, names: Sequence[str], make: Make, watch: Watch) -> dict[str, Candidate]:
-    """The candidates that compile, several at a time."""
+    """Returns the candidates that compile, several at a time."""
     ready: dict[str, Candidate] = {}
     pool = ThreadPoolExecutor(max_workers=max(1, min(len(names), host().cores)))
     try:
@@ -101,7 +101,7 @@ def _compile(make: Make, name: str) -> Candidate:
 
 
 def _checked(trial: Trial, candidates: Mapping[str, Candidate], mark: Mark, clock: Clock, watch: Watch) -> set[str]:
-    """The candidates that run and compute the same as the first that runs."""
+    """Returns the candidates that run and compute the same as the first that runs."""
     right: set[str] = set()
     expected: list[Tensor] | None = None
     for done, (name, candidate) in enumerate(candidates.items(), 1):

@@ -34,7 +34,7 @@ def before_repetition(node: fx.Node) -> fx.Node | None:
 
 
 def _unsliced(node: object) -> object:
-    """The source behind slices that take everything: tracing `x[:, :, None]` leaves some."""
+    """Returns the source behind slices that take everything: tracing `x[:, :, None]` leaves some."""
     while isinstance(node, fx.Node) and name(node) == "slice" and shape(node) == shape(node.args[0]):
         node = node.args[0]
     return node

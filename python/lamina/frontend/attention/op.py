@@ -132,7 +132,7 @@ def _scores(query: Tensor, key: Tensor, mask: Tensor | None, causal: bool, scale
 
 
 def _factors(seed: Tensor | None, scores: Tensor, dropout: float) -> Tensor | float:
-    """The factor of each weight: 0 where it is dropped, else 1 / (1 - dropout)."""
+    """Returns the factor of each weight: 0 where it is dropped, else 1 / (1 - dropout)."""
     return 1.0 if seed is None else keeps(seed, scores.shape, dropout) * factor(dropout)
 
 

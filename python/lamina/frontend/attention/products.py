@@ -105,7 +105,7 @@ def _einsum(node: fx.Node) -> FxProduct | None:
 
 
 def _order(new: Sequence[str], old: Sequence[str]) -> tuple[int, ...]:
-    """The permutation that makes `new` of `old`; () where they are the same."""
+    """Returns the permutation that makes `new` of `old`; () where they are the same."""
     return () if [*new] == [*old] else tuple([*old].index(c) for c in new)
 
 

@@ -55,7 +55,7 @@ def _of(arg: Any, known: dict[fx.Node, Range | None], gm: fx.GraphModule) -> Ran
 
 
 def _sources(node: fx.Node) -> tuple[Any, ...]:
-    """The operands whose ranges give the range of a node."""
+    """Returns the operands whose ranges give the range of a node."""
     told, kind = value(node), name(node)
     if told is None or told.dtype is torch.bool or kind in _LIKE:
         return ()

@@ -87,8 +87,8 @@ def _four(lead: Sequence[int]) -> tuple[int, ...]:
 
 
 def _end(of: Written) -> tuple[fx.Node, tuple[fx.Node, ...]]:
-    """The node that attention replaces, and the nodes before it that become dead: where the leading dimensions of a product are
-    merged only to be split again, attention skips both."""
+    """Returns the node that attention replaces, and the nodes before it that become dead: where the leading dimensions of a product
+    are merged only to be split again, attention skips both."""
     whole = (*_four(of.shape[:-2]), of.shape[-2], shape(of.node)[-1])
     gone: list[fx.Node] = []
     at = of.node
@@ -156,7 +156,8 @@ class _Rewrite:
         return self.gpu or not wide or prod(map(typical, self.of.shape)) >= SMALL[bool(self.trained)]
 
     def _operand(self, of: Operand, lead: tuple[int, ...]) -> fx.Node | None:
-        """An operand of a product with leading dimensions `lead` as (batch, heads, length, size); None where they do not fit."""
+        """Returns an operand of a product with leading dimensions `lead` as (batch, heads, length, size); None where they do not
+        fit."""
         node = of.node if not of.order else self.graft.call(aten.permute.default, of.node, list(of.order))
         *own, length, size = shape(node)
         if len(own) != len(lead) or any(n not in (1, m) for n, m in zip(own, lead, strict=True)):
@@ -173,7 +174,7 @@ class _Rewrite:
         return node
 
     def _unmerged(self, node: fx.Node, whole: tuple[int, ...]) -> fx.Node:
-        """The source of `node` that has its elements in the shape `whole`, if there is one; else `node`."""
+        """Returns the source of `node` that has its elements in the shape `whole`, if there is one; else `node`."""
         at: fx.Node | None = node
         passed: list[fx.Node] = []
         while at is not None and _dtype(at) is _dtype(node):
@@ -224,7 +225,8 @@ class _Rewrite:
         return self.graft.call(aten.permute.default, made, list(order)) if order else made
 
     def _reads_the_same(self) -> bool:
-        """Whether no node writes to the operands of attention between where the model reads them and where attention does."""
+        """Returns whether no node writes to the operands of attention between where the model reads them and where attention
+        does."""
         mine = set(self.graft.made)
         read = {storage(v) for made in mine for v in map(value, made.all_input_nodes) if v is not None}
         at, waiting = self.graft.at, self.seen - {self.graft.at}

@@ -175,7 +175,7 @@ def added(
 
 
 def _dtype(steps: Sequence[Term], query: Tensor, gpu: bool) -> torch.dtype | None:
-    """The dtype of the bias: kernels support the query's, on the CPU also f32. None too for masks on another device."""
+    """Returns the dtype of the bias: kernels support the query's, on the CPU also f32. None too for masks on another device."""
     if any(value(step.tensor).device != query.device for step in steps):  # type: ignore[union-attr]
         return None
     adds = {value(step.tensor).dtype for step in steps if step.fill is None}  # type: ignore[union-attr]

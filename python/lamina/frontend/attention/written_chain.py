@@ -82,7 +82,7 @@ def _scores(scores: fx.Node, reader: fx.Node, below: Written, gm: fx.GraphModule
 
 
 def _with(found: Written, term: Term, at: fx.Node) -> Written | None:
-    """The match with one more op before those found so far; None where a scale comes between, or the shapes differ."""
+    """Returns the match with one more op before those found so far; None where a scale comes between, or the shapes differ."""
     if found.scale != 1 or found.shape not in ((), shape(at)):
         return None
     return replace(found, steps=(term, *found.steps), shape=shape(at))

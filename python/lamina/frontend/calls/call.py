@@ -45,7 +45,7 @@ class _Adapter:
 
 
 def _picker(indices: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """A function that returns the items at `indices`."""
+    """Returns a function that returns the items at `indices`."""
     if len(indices) > 1:
         return operator.itemgetter(*indices)
     return lambda items: [items[i] for i in indices]

@@ -194,7 +194,7 @@ def _hooks() -> Any:
 
 
 def _plan(forward: Compiled, backward: fx.GraphModule, arguments: int, autocast: bool) -> Plan | None:
-    """The plan for a pair of graphs; None where it needs AOTAutograd's wrappers."""
+    """Returns the plan for a pair of graphs; None where it needs AOTAutograd's wrappers."""
     metadata = forward.metadata
     if not forward.takes(arguments):
         return None

@@ -55,7 +55,7 @@ def _plain(arg: Any, numbers: dict[fx.Node, str]) -> Any:
 
 
 def _kinds() -> Callable[[Any], Any]:
-    """A function that describes node values. Equal storages get equal numbers."""
+    """Returns a function that describes node values. Equal storages get equal numbers."""
     storages: dict[int, int] = {}
 
     def kind(value: Any) -> Any:

@@ -138,7 +138,7 @@ def split(gm: fx.GraphModule, makers: Collection[fx.Node] = ()) -> list[GraphPar
 
 
 def _stages(gm: fx.GraphModule, reasons: dict[fx.Node, str]) -> dict[fx.Node, int]:
-    """The stage of each call, in the graph's order: even ones are compiled, odd ones run eagerly."""
+    """Returns the stage of each call, in the graph's order: even ones are compiled, odd ones run eagerly."""
     found: dict[fx.Node, int] = {}
     effect = barrier = highest = 0
     for node in gm.graph.nodes:
@@ -172,8 +172,8 @@ def _writes(node: fx.Node) -> bool:
 
 
 def _is_free(node: fx.Node) -> bool:
-    """Whether a call computes nothing, so that it may run eagerly after the producer of its argument. Views that set a bit of a
-    tensor (conj) are left to programs, which resolve it."""
+    """Returns whether a call computes nothing, so that it may run eagerly after the producer of its argument. Views that set a bit
+    of a tensor (conj) are left to programs, which resolve it."""
     target = node.target
     if target in (aten._conj.default, aten._neg_view.default):
         return False

@@ -157,7 +157,7 @@ def _build(gm: fx.GraphModule, options: Options, target: str | None, watch: Watc
 
 
 def _key(graph: bytes, options: Options, goal: Destination) -> str:
-    """The key of the cache's entry for the current state of the tuning store: compiling may have added to it. Deterministic
+    """Returns the key of the cache's entry for the current state of the tuning store: compiling may have added to it. Deterministic
     programs have entries of their own, as they call other kernels."""
     mode = " deterministic" if torch.are_deterministic_algorithms_enabled() else ""
     return cache_key(graph=graph, options=repr(options), target=goal.identity + tuning_state(options, goal.gpu) + mode)

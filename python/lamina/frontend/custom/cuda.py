@@ -14,10 +14,10 @@ from torch import Tensor
 
 from lamina.core.cuda_source import ELEMENTS, CudaSource, Parameter, global_functions
 from lamina.core.custom_kernel import CustomKernel
-from lamina.core.errors import CompileError
+from lamina.core.errors import CompileError, suggestion
 
 from ..fx.dtypes import CODES
-from .rules import place, suggestion
+from .rules import place
 from .texts import by_parameter, misfit, operand_name
 
 _TYPES = {

@@ -1,26 +1,109 @@
 """Implements `lamina.custom_kernel` and `lamina.register_kernel`: checks a user's kernel before its op is called."""
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from lamina.core.custom_kernel import CustomKernel, Rule
-from lamina.core.errors import CompileError
+from lamina.core.custom_kernel import TABLE, CustomKernel, Rule
+from lamina.core.errors import CompileError, suggestion
 
 from ..decompositions.expansion import is_composite
 from ..decompositions.table import table
 from . import cuda
 from .patterns import by_dispatch, traced
-from .rules import check_names, parameter_names, place, result_names, suggestion
+from .rules import check_names, parameter_names, place, result_names
 
 _TENSORS = ("Tensor", "List[Tensor]")
 
 
-def declared(given: CustomKernel) -> CustomKernel:
-    """Returns a kernel as given to lamina.custom_kernel, checked, with its op and function looked up. Raises CompileError."""
+def custom_kernel(
+    op: Any = None,
+    *,
+    kernel: Any = None,
+    source: str | Path | None = None,
+    arguments: Rule,
+    grid: Rule,
+    pattern: Rule | None = None,
+    example_inputs: Sequence[Tensor] = (),
+    outputs: Rule | None = None,
+    when: Rule | None = None,
+    constants: Mapping[str, Any] | None = None,
+    num_warps: int = 4,
+    num_stages: int = 3,
+    threads: int | tuple[int, ...] | Rule | None = None,
+    shared: int | Rule | None = None,
+    flags: Sequence[str] = (),
+    epilogue: tuple[str, str] | None = None,
+    configs: Sequence[Mapping[str, Any]] = (),
+    name: str = "",
+) -> CustomKernel:
+    """Declares a kernel of yours, in Triton or CUDA C++, for an op or a graph pattern, on NVIDIA GPUs: pass it as
+    `options={"kernels": [k]}`, or use it `with k:`. See docs/custom-kernels.md.
+
+    op          a functional op of torch or of yours (torch.library.custom_op): its name "mylib::scaled_add" or its overload
+    pattern     instead of an op: a function of tensors in torch's ops, which is looked for in graphs
+    example_inputs  tensors that the pattern is traced for; their sizes do not matter, nor does their floating dtype
+    kernel      the @triton.jit function, or the name of a function of `source`
+    source      CUDA C++: the text, or the pathlib.Path of a file
+    arguments   gives what it is launched with, in the order of its parameters or as a dict: tensors, which it gets as pointers,
+                and numbers, which are compiled in
+    grid        gives the number of blocks along x, or along x, y and z
+    outputs     gives tensors like those that the kernel writes; they have to be what the op's own shape rule says, which is the
+                default
+    when        says whether the kernel serves; where it does not, the op is compiled as without it
+    constants   values of constexpr parameters that are the same at each launch; of macros in CUDA C++, where they may be rules
+    num_warps, num_stages  for Triton
+    threads, shared, flags  for CUDA C++: threads of a block (256), or along x, y and z; bytes of shared memory that the kernel
+                asks for; options for NVRTC
+    epilogue    parameters of a Triton kernel with one result: one gets a function that the kernel calls on what it is about to
+                store, the other what that needs, so that pointwise ops that follow are computed there
+    configs     what tuning chooses from (docs/tuning.md): constants, and num_warps and num_stages, or threads and shared, by
+                name, the likeliest first
+    name        what it is called in explain and in profiles, by default the function's name
+
+    Rules are functions that take by name what they need of the op's (or the pattern's) arguments and the constants; `arguments` and
+    `grid` also of its results, `out`, or `out0`, `out1`, ... where there are several. Tensors have shape, stride() and dtype, but
+    no values.
+    """
+    given = CustomKernel(
+        name=name,
+        op=op,
+        kernel=kernel,
+        arguments=arguments,
+        grid=grid,
+        outputs=outputs,
+        when=when,
+        pattern=pattern,
+        example_inputs=tuple(example_inputs),
+        constants=dict(constants or {}),
+        num_warps=num_warps,
+        num_stages=num_stages,
+        configs=tuple(map(dict, configs)),
+        source=source,
+        flags=flags,
+        threads=threads,
+        shared=shared,
+        epilogue=epilogue or (),
+    )
+    return _checked(given)
+
+
+def register_kernel(op: Any = None, **declared: Any) -> CustomKernel:
+    """Declares a kernel as custom_kernel does, for the whole process: `torch.compile(model, backend="lamina")` and all else that
+    compiles from now on looks at it, until `remove()` of what is returned. Of several kernels that serve the one registered last is
+    taken."""
+    made = custom_kernel(op, **declared)
+    TABLE.add(made)
+    return made
+
+
+def _checked(given: CustomKernel) -> CustomKernel:
+    """Returns a declared kernel, checked, with its op and function looked up. Raises CompileError."""
     if (given.op is None) == (given.pattern is None):
         raise CompileError("a kernel is for an op or for a pattern", remedy="give one of them")
     of = None if given.op is None else _overload(given.op)

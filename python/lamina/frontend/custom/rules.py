@@ -2,11 +2,10 @@
 
 import inspect
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from lamina.core.custom_kernel import CustomKernel, Rule
-from lamina.core.errors import CompileError
+from lamina.core.errors import CompileError, suggestion
 
 
 def follow(kernel: CustomKernel, what: str, rule: Rule, given: Mapping[str, Any]) -> Any:
@@ -38,13 +37,6 @@ def check_names(kernel: str, what: str, rule: Rule, known: Iterable[str]) -> Non
                 where=place(rule),
                 remedy=suggestion(p.name, known),
             )
-
-
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """Returns a remedy that names the known name closest to `name`, or lists all."""
-    known = list(known)
-    near = get_close_matches(name, known, 1)
-    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
 
 
 def place(function: Any) -> str:

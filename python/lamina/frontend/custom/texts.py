@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from lamina.core.custom_kernel import CustomKernel
-from lamina.core.errors import CompileError
+from lamina.core.errors import CompileError, suggestion
 
-from .rules import place, suggestion
+from .rules import place
 
 _TYPES = {
     "u1": "tl.int1", "i1": "tl.int1", "i8": "tl.int8", "i16": "tl.int16", "i32": "tl.int32", "i64": "tl.int64", "u8": "tl.uint8",

@@ -33,6 +33,7 @@ from .ops.random import RANDOM
 from .ops.reduce import REDUCTIONS
 from .ops.resize import RESIZES
 from .ops.scatter import SCATTERS
+from .ops.windows import WINDOWS
 
 aten = torch.ops.aten
 
@@ -81,7 +82,7 @@ def own() -> Table:
     found: Table = {op: decomposition_table[op] for op in FROM_TORCH}
     for part in (
         TYPES, EMPTY, POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, SCATTERS, POOLS, ADAPTIVE_POOLS,
-        RESIZES, RANDOM, FOREACH,
+        RESIZES, WINDOWS, RANDOM, FOREACH,
     ):  # fmt: skip
         found |= part
     return {op: as_eager(op, fn) for op, fn in found.items()}

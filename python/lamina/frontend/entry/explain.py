@@ -29,7 +29,7 @@ from .model import CompiledModel, given
 
 def explain(
     model: Callable[..., Any],
-    example_inputs: Any,
+    example_inputs: tuple[Any, ...] | list[Any] | dict[str, Any] | Tensor,
     *,
     more: Sequence[Any] = (),
     target: str | None = None,
@@ -39,14 +39,16 @@ def explain(
     show: bool = True,
     dynamic_shapes: Any = None,
 ) -> Explanation:
-    """Compiles and runs the model once and reports what was compiled: see lamina.report.explanation.
+    """Compiles the model, calls it once, prints what was made of it and returns that as data: every kernel with the ops in it,
+    their source lines, bytes, operations and place under the roofline; fusion before and after; external calls with their
+    reasons; the memory plan; time per pass; graph breaks, guards and recompiles.
 
-    more      further inputs to call it with, to see what recompiles
-    training  with gradients: forward and backward graphs (of the sum of the results)
-    measure   time every kernel and call, on random inputs
-    show      print the report, too
-    dynamic_shapes  the sizes that are symbols, as in lamina.compile; all of them for a model that torch.compile(dynamic=True) or
-              lamina.compile(dynamic_shapes=...) has returned
+    more      further inputs to call it with, to see what compiles again
+    training  with gradients: forward and backward graphs
+    measure   also time every kernel and call
+    show      print it
+    dynamic_shapes  the sizes that are symbols, as in lamina.compile; all for what torch.compile(dynamic=True) returned. The report
+              then gives each size's range and where it is read, and sizes of kernels as expressions and at the example's sizes
 
     The model's state stays as it is. As with torch._dynamo.explain, functions compiled by torch.compile recompile at their next
     call.

@@ -17,7 +17,7 @@ from .arguments import Arguments
 from .model import CompiledModel
 
 
-def compile_model(
+def compile(
     model: Callable[..., Any],
     example_inputs: tuple[Any, ...] | list[Any] | dict[str, Any] | Tensor,
     *,
@@ -25,7 +25,27 @@ def compile_model(
     options: Options | Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
 ) -> CompiledModel:
-    """Compiles a model for inputs like the example's: see lamina.compile. Raises TypeError for a model that is not callable."""
+    """Compiles a module or function for inputs like the given ones and returns a callable that takes such inputs.
+
+    example_inputs  positional arguments as a tuple, or keyword arguments as a dict; tensors fix shape, dtype and device, all else
+                    (numbers, strings, None) is part of what is compiled
+    target          what to compile for: "cpu" (this machine), "cpu:znver4" or "nvvm:sm_90a"; by default what the tensors are on;
+                    "null:TARGET" compiles for a target and runs nothing: calls return zeros
+    options         `lamina.Options`, or a mapping with the same names
+    dynamic_shapes  the sizes that calls may vary, as in torch.export.export: for each argument a dict or tuple of
+                    torch.export.Dim, Dim.AUTO, Dim.DYNAMIC, Dim.STATIC or None. One compilation serves all sizes in range, but that
+                    sizes of 0 and 1 are compiled apart
+
+    What is returned stands for the model: it has the model's parameters, state, mode, hooks and attributes, and copies and pickles
+    (a copy compiles anew). Parameters and buffers are looked up at each call, so an optimizer's step is seen. Where gradients
+    are asked for (grad mode, and a tensor that requires them) the call is differentiable.
+
+    A change of a submodule's mode, hooks or children, of which weights are tied, of the grad mode, of autocast, of the strides of
+    tensors or of which arguments are one tensor compiles a variant at the next call. All other Python state is constant: attributes
+    of modules that are no parameters, buffers or submodules, global and enclosing variables keep the values that they had when a
+    variant was traced. A tensor that forward assigns to an attribute is assigned at each call; a model whose forward changes other
+    Python state, or that cannot be traced, raises CompileError with the line; a model that is not callable raises TypeError.
+    """
     if not callable(model):
         raise TypeError(f"model must be a module or a function, not {type(model).__name__}")
     args, kwargs = split_inputs(example_inputs)

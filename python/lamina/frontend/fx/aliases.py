@@ -152,7 +152,7 @@ def sharing(values: Sequence[Any]) -> Hashable:
 
 
 def _base(tensor: Tensor) -> Hashable:
-    """The layout of the tensor that this one is a view of for autograd."""
+    """Returns the layout of the tensor that this one is a view of for autograd."""
     base = tensor._base
     return None if base is None else (tuple(base.shape), base.stride(), base.storage_offset(), base.dtype)
 
@@ -233,13 +233,13 @@ def covers(base: Tensor, view: Tensor) -> bool:
 
 
 def _ends(value: Tensor) -> tuple[int, int]:
-    """The offsets of the first and the last element in memory."""
+    """Returns the offsets of the first and the last element in memory."""
     first = int(value.storage_offset())
     return first, first + sum((n - 1) * stride for n, stride in zip(value.shape, value.stride(), strict=True))
 
 
 def _producers(graph: fx.Graph) -> dict[int, fx.Node]:
-    """The first node of every storage, where it fills the storage with its values."""
+    """Returns the first node of every storage, where it fills the storage with its values."""
     found: dict[int, fx.Node] = {}
     for node in graph.nodes:
         value = node.meta.get("val")
@@ -249,7 +249,7 @@ def _producers(graph: fx.Graph) -> dict[int, fx.Node]:
 
 
 def _shared(outputs: list[Any]) -> Counter[int]:
-    """How many different output nodes hold each storage."""
+    """Returns how many different output nodes hold each storage."""
     return Counter(storage(value) for node in {o for o in outputs if isinstance(o, fx.Node)} for value in tensors(node))
 
 

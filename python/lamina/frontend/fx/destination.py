@@ -76,7 +76,7 @@ def for_gpu(target: str | Target | None, gm: fx.GraphModule) -> bool:
 
 
 def _rounding() -> str:
-    """What torch allows to be rounded to tf32, as text: for convolutions that is its default, for products it is not."""
+    """Returns what torch allows to be rounded to tf32, as text: for convolutions that is its default, for products it is not."""
     return (", tf32" if rounds_to_tf32() else "") + ("" if convolutions_round_to_tf32() else ", convolutions of f32")
 
 
@@ -153,8 +153,8 @@ def _name(node: fx.Node) -> str:
 
 
 def _home(gm: fx.GraphModule) -> torch.device:
-    """The device of the first argument that is more than a small integer or a number on the CPU, else of the first tensor; the CPU
-    where there is none."""
+    """Returns the device of the first argument that is more than a small integer or a number on the CPU, else of the first tensor;
+    the CPU where there is none."""
     small: list[Tensor] = []
     for kind in ("placeholder", "call_function"):
         for node in gm.graph.nodes:
@@ -166,7 +166,7 @@ def _home(gm: fx.GraphModule) -> torch.device:
 
 
 def _own(gpu: int | None) -> Target:
-    """The target of the machine that the tensors are on."""
+    """Returns the target of the machine that the tensors are on."""
     if gpu is None:
         return Target.host()
     if torch.version.cuda is None:

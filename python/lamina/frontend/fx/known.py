@@ -34,7 +34,7 @@ def concrete(node: fx.Node, gm: fx.GraphModule, before: fx.Node | None = None) -
 
 
 def _behind(node: fx.Node, graph: fx.Graph, before: fx.Node | None) -> list[fx.Node] | None:
-    """The nodes that a node depends on, in order, with all writes to them on the way."""
+    """Returns the nodes that a node depends on, in order, with all writes to them on the way."""
     needed: set[fx.Node] = set()
     if not _collect(node, needed):
         return None

@@ -17,7 +17,7 @@ _CHILD = re.compile(r"\.?_modules\['([^']+)'\]")
 
 @cache
 def _frames(trace: str) -> tuple[tuple[str, int] | None, tuple[str, int] | None]:
-    """The innermost frame of a stack trace that is neither torch's nor Lamina's, and the innermost of all."""
+    """Returns the innermost frame of a stack trace that is neither torch's nor Lamina's, and the innermost of all."""
     frames = [(file, int(line)) for file, line in _FRAME.findall(trace)]
     users = [frame for frame in frames if not frame[0].startswith(_NOT_USERS)]
     return users[-1] if users else None, frames[-1] if frames else None

@@ -51,7 +51,7 @@ def _(seed: Tensor, size: Sequence[int]) -> Tensor:
 
 
 def _product(x: Tensor, factor: int) -> tuple[Tensor, Tensor]:
-    """The low and the high word of a product of unsigned 32-bit numbers held in i64."""
+    """Returns the low and the high word of a product of unsigned 32-bit numbers held in i64."""
     low, high = (x & 0xFFFF) * factor, (x >> 16) * factor
     high = high + (low >> 16)
     return ((high & 0xFFFF) << 16) | (low & 0xFFFF), high >> 16

@@ -65,8 +65,8 @@ def why_value(value: Any, result: bool = False) -> str | None:
 
 
 def _reads_memory(node: fx.Node) -> bool:
-    """Whether a strided view reads memory of an input that the input's elements do not cover: `storage_offset` counts from the
-    start of that memory, and the view may reach around and between the elements. A view that is only returned reads nothing."""
+    """Returns whether a strided view reads memory of an input that the input's elements do not cover: `storage_offset` counts from
+    the start of that memory, and the view may reach around and between the elements. A view that is only returned reads nothing."""
     if _is_only_returned(node):
         return False
     base = node.args[0]
@@ -84,7 +84,7 @@ def _is_only_returned(node: fx.Node) -> bool:
 
 
 def _results(node: fx.Node) -> Any:
-    """The results of a call, without the effect token that may come first."""
+    """Returns the results of a call, without the effect token that may come first."""
     value = node.meta.get("val")
     return value[1:] if node.target is WITH_EFFECTS and isinstance(value, tuple) else value
 

@@ -52,7 +52,7 @@ class _Elements:
         return insert(self._node, value, aten.index.Tensor, row, [self._places(start)])
 
     def _places(self, start: int) -> fx.Node:
-        """The offset of each element from the start of the flattened base."""
+        """Returns the offset of each element from the start of the flattened base."""
         number = {"dtype": torch.int64, "device": self._value.device}
         whole = self._value.new_empty(self._value.shape, dtype=torch.int64)
         places = insert(self._node, whole, aten.full.default, list(whole.shape), start, **number)

@@ -38,7 +38,8 @@ def fold_comparisons(graph: fx.Graph) -> None:
 
 
 def _value(node: fx.Node, known: dict[fx.Node, Tensor]) -> Tensor | None:
-    """The number that fills a node's result, as one element of the result's rank; None if it is not uniform or not known."""
+    """Returns the number that fills a node's result, as one element of the result's rank; None if it is not uniform or not
+    known."""
     meta = node.meta.get("val")
     if not isinstance(meta, Tensor) or meta.dtype.is_complex:
         return None

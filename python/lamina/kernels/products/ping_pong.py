@@ -29,9 +29,9 @@ def stage_of(step, STAGES: gl.constexpr):
     return step % STAGES, (step // STAGES) & 1
 
 
-# the next stage of the ring, and its parity
 @gluon.jit
 def following(stage, phase, STAGES: gl.constexpr):
+    """Returns the next stage of the ring, and its parity."""
     last = stage == STAGES - 1
     return gl.where(last, 0, stage + 1), gl.where(last, phase ^ 1, phase)
 

@@ -2,19 +2,15 @@
 #include "by_sizes.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <map>
 #include <memory>
-#include <nanobind/nanobind.h>
 #include <nanobind/stl/vector.h>
-#include <structmember.h>
 #include <utility>
 #include <vector>
 
+#include "callable.h"
 #include "tensors.h"
 #include "torch_abi.h"
-
-namespace nb = nanobind;
 
 namespace lamina {
 namespace {
@@ -44,13 +40,12 @@ struct State {
   size_t limit = 0;
   std::map<Key, Target> targets;
   uint64_t calls = 0;
-};
 
-struct Object {
-  PyObject_HEAD
-  vectorcallfunc call;
-  PyObject *weak, *dict;
-  State *state;
+  int visit(visitproc visit, void *arg) {
+    Py_VISIT(bind.ptr());
+    for (auto &[key, target] : targets) Py_VISIT(target.run.ptr());
+    return 0;
+  }
 };
 
 int64_t number(nb::handle value) {
@@ -87,7 +82,7 @@ Target &make_target(State &state, const Key &key) {
   return state.targets.insert_or_assign(key, std::move(target)).first->second;
 }
 
-PyObject *run(State &state, PyObject *const *given, size_t count) {
+PyObject *find_and_run(State &state, PyObject *const *given, size_t count) {
   if (count < state.arguments) throw nb::type_error("too few arguments for a compiled program");
   Key key;
   key.reserve(state.sources.size());
@@ -106,32 +101,15 @@ PyObject *run(State &state, PyObject *const *given, size_t count) {
   return PyObject_Vectorcall(call.ptr(), taken.data(), taken.size(), nullptr);
 }
 
-PyObject *call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names) {
-  State *state = reinterpret_cast<Object *>(self)->state;
-  size_t count = size_t(PyVectorcall_NARGS(flags));
-  if (!state || (names && PyTuple_Size(names))) {
-    PyErr_SetString(PyExc_TypeError, state ? "a compiled program takes no keyword arguments" : "this BySizes was not initialized");
-    return nullptr;
-  }
-  try {
-    if (count != 1 || !PyList_CheckExact(args[0])) return run(*state, args, count);
-    nb::object items = nb::steal(PyList_AsTuple(args[0]));
-    if (!items.is_valid() || PyList_SetSlice(args[0], 0, PyList_Size(args[0]), nullptr)) throw nb::python_error();
-    std::vector<PyObject *> given;
-    for (nb::handle item : items) given.push_back(item.ptr());
-    return run(*state, given.data(), given.size());
-  } catch (nb::python_error &error) {
-    error.restore();
-  } catch (const nb::builtin_exception &error) {
-    PyErr_SetString(error.type() == nb::exception_type::index_error ? PyExc_IndexError : PyExc_TypeError, error.what());
-  } catch (const std::exception &error) {
-    PyErr_SetString(PyExc_RuntimeError, error.what());
-  }
-  return nullptr;
+PyObject *run(State &state, PyObject *const *args, size_t count) {
+  return guarded([&] {
+    return with_arguments(args, count, [&](PyObject *const *given, size_t number) { return find_and_run(state, given, number); });
+  });
 }
 
+using Object = Callable<State, run>;
+
 int init(PyObject *self, PyObject *args, PyObject *) {
-  auto *object = reinterpret_cast<Object *>(self);
   PyObject *sources = nullptr, *bind = nullptr;
   Py_ssize_t limit = 0;
   if (!PyArg_ParseTuple(args, "OOn:BySizes", &sources, &bind, &limit)) return -1;
@@ -146,7 +124,7 @@ int init(PyObject *self, PyObject *args, PyObject *) {
       fresh->sources.push_back({nb::cast<size_t>(source[0]), dim, nb::cast<bool>(source[2])});
       fresh->arguments = std::max(fresh->arguments, fresh->sources.back().argument + 1);
     }
-    delete std::exchange(object->state, fresh.release());
+    delete std::exchange(Object::of(self)->state, fresh.release());
     return 0;
   } catch (nb::python_error &error) {
     error.restore();
@@ -156,43 +134,9 @@ int init(PyObject *self, PyObject *args, PyObject *) {
   return -1;
 }
 
-PyObject *create(PyTypeObject *type, PyObject *, PyObject *) {
-  auto allocate = reinterpret_cast<allocfunc>(PyType_GetSlot(type, Py_tp_alloc));
-  auto *self = reinterpret_cast<Object *>(allocate(type, 0));
-  if (self) self->call = &call;
-  return reinterpret_cast<PyObject *>(self);
-}
-
-int traverse(PyObject *self, visitproc visit, void *arg) {
-  auto *object = reinterpret_cast<Object *>(self);
-  Py_VISIT(Py_TYPE(self));
-  Py_VISIT(object->dict);
-  if (!object->state) return 0;
-  Py_VISIT(object->state->bind.ptr());
-  for (auto &[key, target] : object->state->targets) Py_VISIT(target.run.ptr());
-  return 0;
-}
-
-int clear(PyObject *self) {
-  auto *object = reinterpret_cast<Object *>(self);
-  delete std::exchange(object->state, nullptr);
-  Py_CLEAR(object->dict);
-  return 0;
-}
-
-void destroy(PyObject *self) {
-  auto *object = reinterpret_cast<Object *>(self);
-  PyTypeObject *type = Py_TYPE(self);
-  PyObject_GC_UnTrack(self);
-  if (object->weak) PyObject_ClearWeakRefs(self);
-  clear(self);
-  reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
-  Py_DECREF(type);
-}
-
 // The programs kept, by their sizes.
 PyObject *programs(PyObject *self, PyObject *) {
-  State *state = reinterpret_cast<Object *>(self)->state;
+  State *state = Object::of(self)->state;
   nb::dict found;
   if (state)
     for (auto &[key, target] : state->targets) found[nb::tuple(nb::cast(key))] = target.run;
@@ -201,7 +145,7 @@ PyObject *programs(PyObject *self, PyObject *) {
 
 // Has the next call at some sizes bind anew. The program kept for them serves on where `bind` returns None.
 PyObject *renew(PyObject *self, PyObject *sizes) {
-  State *state = reinterpret_cast<Object *>(self)->state;
+  State *state = Object::of(self)->state;
   try {
     if (state)
       if (auto found = state->targets.find(nb::cast<Key>(nb::handle(sizes))); found != state->targets.end()) found->second.renewed = true;
@@ -211,48 +155,19 @@ PyObject *renew(PyObject *self, PyObject *sizes) {
   Py_RETURN_NONE;
 }
 
-PyMemberDef members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Object, call), READONLY, nullptr},
-    {"__weaklistoffset__", T_PYSSIZET, offsetof(Object, weak), READONLY, nullptr},
-    {"__dictoffset__", T_PYSSIZET, offsetof(Object, dict), READONLY, nullptr},
-    {nullptr, 0, 0, 0, nullptr},
-};
-
-PyGetSetDef fields[] = {
-    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
-    {nullptr, nullptr, nullptr, nullptr, nullptr},
-};
-
 PyMethodDef methods[] = {
     {"programs", programs, METH_NOARGS, "The programs that are kept, by their sizes, as a dict."},
     {"renew", renew, METH_O, "Has the next call at some sizes bind anew; the program kept for them serves on where `bind` returns None."},
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyType_Slot slots[] = {
-    {Py_tp_doc, const_cast<char *>("A program with symbolic sizes: call it with tensors and ints, or with one list of them, which it "
-                                   "empties. It runs the program that `bind` returned for these sizes.")},
-    {Py_tp_new, reinterpret_cast<void *>(create)},
-    {Py_tp_init, reinterpret_cast<void *>(init)},
-    {Py_tp_dealloc, reinterpret_cast<void *>(destroy)},
-    {Py_tp_traverse, reinterpret_cast<void *>(traverse)},
-    {Py_tp_clear, reinterpret_cast<void *>(clear)},
-    {Py_tp_call, reinterpret_cast<void *>(PyVectorcall_Call)},
-    {Py_tp_members, members},
-    {Py_tp_methods, methods},
-    {Py_tp_getset, fields},
-    {0, nullptr},
-};
-
-PyType_Spec type_spec = {"lamina._native.BySizes", sizeof(Object), 0,
-                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, slots};
-
 } // namespace
 
 PyObject *make_by_sizes_type() {
-  PyObject *type = PyType_FromSpec(&type_spec);
-  if (!type) throw nb::python_error();
-  return type;
+  return Object::make_type("lamina._native.BySizes",
+                           "A program with symbolic sizes: call it with tensors and ints, or with one list of them, which it "
+                           "empties. It runs the program that `bind` returned for these sizes.",
+                           init, methods);
 }
 
 } // namespace lamina

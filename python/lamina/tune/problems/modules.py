@@ -52,12 +52,15 @@ class _OpenProblem:
     context: ir.Context
 
     def inputs(self, device: torch.device) -> list[Tensor]:
+        """Returns random inputs of the part."""
         return random_inputs(self.part, device)
 
     def build(self, name: str, inputs: list[Tensor]) -> BuiltCandidate:
+        """Returns a candidate on these inputs, not compiled yet."""
         return BuiltCandidate(self.part, self.choices[name], self.backend, self.options, self.context, inputs)
 
     def take(self, name: str) -> None:
+        """Writes the choice of this name on the calls."""
         for op in self.part.problem.ops:
             self.choices[name].write(op)
 

@@ -52,7 +52,7 @@ class RowPart(ModulePart):
 
 
 def _program(made: list[str], names: list[str], types: list[ir.MemRefType], inputs: int) -> str:
-    """The text of a module with a program that launches the kernel on its inputs and outputs."""
+    """Returns the text of a module with a program that launches the kernel on its inputs and outputs."""
 
     def listed(first: int) -> str:
         return f"({', '.join(names[first:])}) : ({', '.join(map(str, types[first:]))}) -> ()"

@@ -49,7 +49,7 @@ _SIGN = "tl.where(x < 0, -large, large)"
 FUNCTIONS = {
     "erf": _function(
         "erf",
-        "At most 2 ulp: x + x*q(x*x) below 0.92, 1 - exp(-a*q(a)) above (lamina/passes/lower/gpu_math/error_function.py).",
+        "At most 2 ulp: x + x*q(x*x) below 0.92, 1 - exp(-a*q(a)) above (lamina/passes/lower/gpu_math/single.py).",
         "a, square = tl.abs(x), x * x",
         f"large = 1.0 - tl.exp2(({_horner('a', tuple(c * _MINUS_LOG2_E for c in LARGE))}) * a)",
         f"small = ({_horner('square', SMALL)}) * x + x",
@@ -73,7 +73,7 @@ FUNCTIONS = {
     "random_bits": RANDOM_BITS,
     "tanh": _function(
         "tanh",
-        "At most 4 ulp: an odd polynomial below 0.55, 1 - 2/(exp(2|x|) + 1) above (lamina/passes/lower/gpu_math/hyperbolic.py).",
+        "At most 4 ulp: an odd polynomial below 0.55, 1 - 2/(exp(2|x|) + 1) above (lamina/passes/lower/gpu_math/single.py).",
         "a, square = tl.abs(x), x * x",
         f"large = 1.0 - 2.0 / (tl.exp2(a * {_TWICE_LOG2_E}) + 1.0)",
         f"small = ({_horner('square', TANH)}) * square * x + x",
