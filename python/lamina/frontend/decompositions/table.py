@@ -19,7 +19,6 @@ from lamina.kernels.library import LIBRARY
 from .dtypes import TYPES
 from .eager_layout import as_eager, is_composed_by_torch
 from .guard import guarded
-from .ops.activation import ACTIVATIONS
 from .ops.adaptive_pool import ADAPTIVE_POOLS
 from .ops.empty import EMPTY
 from .ops.foreach import FOREACH
@@ -81,7 +80,7 @@ def own() -> Table:
     """Returns the table's decompositions that Lamina wrote or chose."""
     found: Table = {op: decomposition_table[op] for op in FROM_TORCH}
     for part in (
-        TYPES, EMPTY, POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, SCATTERS, POOLS, ADAPTIVE_POOLS,
+        TYPES, EMPTY, POINTWISE, INTEGERS, REDUCTIONS, NORMS, LOSSES, INDEXING, SCATTERS, POOLS, ADAPTIVE_POOLS,
         RESIZES, WINDOWS, RANDOM, FOREACH,
     ):  # fmt: skip
         found |= part
