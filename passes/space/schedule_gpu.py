@@ -49,38 +49,11 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
     accesses = accesses_of(space, merged, aligned, results)
     alone = not space.columns and crossed is None and merged.rows == (vector,) and ragged(vector)
     vec = 1 if has_scans(space) and vector not in merged.columns else access_width(accesses, vector, merged.quotients, alone)
-    as_one = None
     if not space.columns and crossed is None and len(merged.rows) > 1 and vector is merged.rows[-1]:
-        as_one = flattened(space, merged, merged.rows)
-    if as_one is not None:
-        flat, axis = as_one
-        flat_accesses = accesses_of(space, flat, aligned, results)
-        found = flat_width(space, flat_accesses, axis, flat.quotients)
-        if found.apart:
-            _, by_rows = _pointwise(space, merged, aligned, accesses, vector, vec, device)
-            _, whole = _pointwise(space, flat, aligned, flat_accesses, axis, found.width, device, found.apart)
-            better = whole < by_rows
-        else:
-            own = max(vec, split_width(space, accesses, vector, merged.quotients))
-            better = found.width > own or (found.width == own and not found.single and nvvm.idle(typical(vector.extent), own))
-        if better:
-            merged, vector, vec, accesses = flat, axis, found.width, flat_accesses
-    rows = typical(math.prod(a.extent for a in merged.rows if a is not vector))
+        flat = _flattened(space, merged, vector, vec, accesses, aligned, results, device)
+        merged, vector, vec, accesses = flat or (merged, vector, vec, accesses)
     if vector in merged.columns:
-        by_triton = isinstance(chosen, Triton)
-        shift = shift_of(accesses, vector, vec) if len(merged.columns) == 1 and not by_triton else None
-        extent = typical(vector.extent)
-        lanes, vec = (extent + shift.width - 1, shift.width) if shift is not None else (extent, vec)
-        if shift is None and len(merged.columns) == 1 and not by_triton and not has_scans(space):
-            vec = max(vec, split_width(space, accesses, vector, merged.quotients))
-        if chosen is None:
-            inputs, item = whole_inputs(accesses, len(results)), _narrow_item(space, merged, vector, vec)
-            config = _along_rows(space, merged, lanes, vec, rows, inputs, device, item)
-        else:
-            config = chosen.config(lanes, vec)
-            if config.cluster > 1 and _ctas(merged, device) == 1:
-                raise Unfit(f"{chosen} where CTAs cannot share a row: clusters are for sm_90 and newer")
-        return Schedule(config, merged, vector, merged.rows, None, 0, (), None, shift)
+        return _of_rows(space, merged, vector, vec, accesses, len(results), device, chosen)
     by_parts = False
     if crossed is not None:
         config = nvvm.transpose_tiles(vec)
@@ -88,13 +61,59 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
         config = nvvm.column_scan(typical(vector.extent))
     elif space.columns:
         reduced = typical(math.prod(a.extent for a in merged.columns))
-        config = nvvm.column_reduction(typical(vector.extent), vec, reduced, rows, device.sm_count)
+        config = nvvm.column_reduction(typical(vector.extent), vec, reduced, _others(merged, vector), device.sm_count)
     else:
         config = _pointwise(space, merged, aligned, accesses, vector, vec, device)[0]
         of_part = nvvm.of_part(config, part_extent(space, merged, vector))
         by_parts, config = of_part is not None, of_part or config
     outer = tuple(a for a in merged.rows if a is not vector and a is not crossed)
     return Schedule(config, merged, vector, outer, vector, config.lanes, (), crossed, by_parts=by_parts)
+
+
+def _flattened(
+    space: Space, merged: Merged, vector: Axis, vec: int, accesses: list[Access], aligned: Aligned, results: list[int], device: Gpu
+) -> tuple[Merged, Axis, int, list[Access]] | None:
+    """Returns the space with its rows as one axis, that axis, and the width and places of accesses along it; None where rows cannot
+    be one axis, or where accesses along `vector` alone are as good."""
+    as_one = flattened(space, merged, merged.rows)
+    if as_one is None:
+        return None
+    flat, axis = as_one
+    flat_accesses = accesses_of(space, flat, aligned, results)
+    found = flat_width(space, flat_accesses, axis, flat.quotients)
+    if found.apart:
+        _, by_rows = _pointwise(space, merged, aligned, accesses, vector, vec, device)
+        _, whole = _pointwise(space, flat, aligned, flat_accesses, axis, found.width, device, found.apart)
+        better = whole < by_rows
+    else:
+        own = max(vec, split_width(space, accesses, vector, merged.quotients))
+        better = found.width > own or (found.width == own and not found.single and nvvm.idle(typical(vector.extent), own))
+    return (flat, axis, found.width, flat_accesses) if better else None
+
+
+def _of_rows(
+    space: Space, merged: Merged, vector: Axis, vec: int, accesses: list[Access], results: int, device: Gpu, chosen: Rows | None
+) -> Schedule:
+    """Returns the schedule of a space that reduces or scans along `vector`: the one that was chosen, else the cost model's."""
+    by_triton = isinstance(chosen, Triton)
+    shift = shift_of(accesses, vector, vec) if len(merged.columns) == 1 and not by_triton else None
+    extent = typical(vector.extent)
+    lanes, vec = (extent + shift.width - 1, shift.width) if shift is not None else (extent, vec)
+    if shift is None and len(merged.columns) == 1 and not by_triton and not has_scans(space):
+        vec = max(vec, split_width(space, accesses, vector, merged.quotients))
+    if chosen is None:
+        inputs, item = whole_inputs(accesses, results), _narrow_item(space, merged, vector, vec)
+        config = _along_rows(space, merged, lanes, vec, _others(merged, vector), inputs, device, item)
+    else:
+        config = chosen.config(lanes, vec)
+        if config.cluster > 1 and _ctas(merged, device) == 1:
+            raise Unfit(f"{chosen} where CTAs cannot share a row: clusters are for sm_90 and newer")
+    return Schedule(config, merged, vector, merged.rows, None, 0, (), None, shift)
+
+
+def _others(merged: Merged, vector: Axis) -> int:
+    """Returns how many iterations the axes of rows other than `vector` have together, at typical sizes."""
+    return typical(math.prod(a.extent for a in merged.rows if a is not vector))
 
 
 def _pointwise(
@@ -104,8 +123,7 @@ def _pointwise(
     and, if accesses are narrow, the cost of an element, else 0. apart: see flat_width."""
     vec = max(vec, split_width(space, accesses, vector, merged.quotients))
     vec = uncrossed_width(space, merged, aligned, accesses, vector, vec)
-    rows = typical(math.prod(a.extent for a in merged.rows if a is not vector))
-    of, extent = traffic_of(space, merged, vector, apart), typical(vector.extent)
+    rows, of, extent = _others(merged, vector), traffic_of(space, merged, vector, apart), typical(vector.extent)
     if of.narrow(vec):
         return nvvm.narrow(extent, vec, rows, of, device.sm_count)
     return nvvm.pointwise(extent, vec, rows), 0.0

@@ -52,12 +52,9 @@ class Loops:
     def body(self, chunks: dict[Axis, tuple[ir.Value, ir.Value]]) -> None:
         """Emits the rows of a program. chunks: the first iteration and the count of each axis that it takes a part of."""
         plan, inner = self.plan, list(self.plan.inner)
-        if plan.chunked is None:
-            self._rows(inner)
-            return
-        first, count = chunks[plan.chunked]
-        exact = plan.chunk if plan.chunked.extent % plan.chunk == 0 else None
-        self._over(plan.chunked, first, count, exact, [], lambda _: self._rows(inner))
+        if plan.chunked is not None and plan.chunked not in inner:
+            inner.insert(0, plan.chunked)
+        self._rows(inner, chunks)
 
     def _place(self, program: ir.Value) -> dict[Axis, tuple[ir.Value, ir.Value]]:
         """Binds the grid's axes to this program; returns the first iteration and the count of each chunked axis."""
@@ -74,12 +71,17 @@ class Loops:
                     b.bind(a, at)
         return chunks
 
-    def _rows(self, axes: list[Axis]) -> list[ir.Value]:
+    def _rows(self, axes: list[Axis], chunks: dict[Axis, tuple[ir.Value, ir.Value]]) -> list[ir.Value]:
+        """Emits the rows along `axes`, the outermost first: all of them, or a program's chunk of an axis."""
         if not axes:
             self.row()
             return []
-        zero = self.b.number(0)
-        return self._over(axes[0], zero, self.b.number(axes[0].extent), axes[0].extent, [], lambda _: self._rows(axes[1:]))
+        axis, rest = axes[0], axes[1:]
+        if axis in chunks:
+            (first, count), exact = chunks[axis], self.plan.chunk if axis.extent % self.plan.chunk == 0 else None
+        else:
+            first, count, exact = self.b.number(0), self.b.number(axis.extent), axis.extent
+        return self._over(axis, first, count, exact, [], lambda _: self._rows(rest, chunks))
 
     def _over(
         self, axis: Axis, first: ir.Value, count: ir.Value, exact: SizeLike | None, inits: list[ir.Value], body: Body

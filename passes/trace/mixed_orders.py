@@ -5,7 +5,7 @@ read one of them with gaps, a whole sector for each element. So the operand in o
 from there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torch_mlir import ir
@@ -56,58 +56,86 @@ def orders_of(ops: Sequence[ir.Operation], read: Read) -> Orders:
 
     ops         in program order
     """
-    reduced = _reduced(ops, read)
-    innermost: dict[ir.Value, int | None] = {}
-    firm: set[ir.Value] = set()  # of memory that is not row-major
-    stored: dict[ir.Value, int] = {}
-
-    def base_strides(v: ir.Value) -> tuple[int, ...] | None:
-        if is_given(v):
-            return memory_strides(v)
-        inner, shape = innermost.get(v), shape_of(v)
-        return None if inner is None else in_order(shape, (*(d for d in range(len(shape)) if d != inner), inner))
-
-    def order(v: ir.Value) -> int | None:
-        if v not in innermost:
-            strides = strides_through_views(v, base_strides)
-            innermost[v] = innermost_of(shape_of(v), strides) if strides is not None else None
-            base = viewed(v)
-            if base in firm or (is_given(base) and innermost_of(shape_of(base), memory_strides(base)) not in (None, last_of(base))):
-                firm.add(v)
-        return innermost[v]
-
-    laid_out, normed = gathered(ops, read), _normed(ops, read)
+    reduced, normed, sources = _reduced(ops, read), _normed(ops, read), gathered(ops, read)
+    found = _Reader(read)
     for op in ops:
-        rows = {v: dim for v, dim in wanted_rows(op).items() if v in normed}
-        for v, dim in (wanted_images(op) | rows).items():
-            if order(v) not in (None, dim) and producer(v) is not None and map_of(v.owner, read):
-                stored[v] = innermost[v] = dim
+        found.store_wanted(op, normed)
         mapped = map_of(op, read)
         if mapped is None:
             continue
-        result = op.results[0]
         if not mapped and (taken := extracted(op)) is not None:
-            source, at = taken
-            inner = laid_out.get(source, order(source))
-            innermost[result] = at[inner] if inner is not None else None
-            firm.update({result} if source in firm else ())
-            continue
-        found = {v: loops[i] for v, loops in mapped.items() if (i := order(v)) is not None}
-        best = min((i for v, i in found.items() if v in firm), default=max(found.values(), default=None))
-        innermost[result] = best
-        firm.update({result} if any(v in firm for v in found) else ())
+            found.gather(op.results[0], *taken, sources)
+        else:
+            found.map(op.results[0], mapped, reduced)
+    for v, dim in sources.items():
+        if found.order(v) not in (None, dim) and (chain := chain_of(v, read)):
+            found.stored[min(chain, key=width)] = dim
+    return Orders(found.innermost, found.stored)
+
+
+class _Reader:
+    """Reads ops in program order into `innermost` and `stored`, the fields of Orders."""
+
+    def __init__(self, read: Read) -> None:
+        self.read = read
+        self.innermost: dict[ir.Value, int | None] = {}
+        self.stored: dict[ir.Value, int] = {}
+        self._firm: set[ir.Value] = set()  # values of memory that is not row-major: their order wins
+
+    def order(self, v: ir.Value) -> int | None:
+        """Returns the dimension of a value that is innermost in memory; None if undetermined."""
+        if v not in self.innermost:
+            strides = strides_through_views(v, self._base_strides)
+            self.innermost[v] = innermost_of(shape_of(v), strides) if strides is not None else None
+            base = viewed(v)
+            given = innermost_of(shape_of(base), memory_strides(base)) if is_given(base) else None
+            if base in self._firm or given not in (None, last_of(base)):
+                self._firm.add(v)
+        return self.innermost[v]
+
+    def _base_strides(self, v: ir.Value) -> tuple[int, ...] | None:
+        if is_given(v):
+            return memory_strides(v)
+        inner, shape = self.innermost.get(v), shape_of(v)
+        return None if inner is None else in_order(shape, (*(d for d in range(len(shape)) if d != inner), inner))
+
+    def store_wanted(self, op: ir.Operation, normed: set[ir.Value]) -> None:
+        """Stores computed operands that `op` wants in another order: images channels last and, of norms, rows."""
+        rows = {v: dim for v, dim in wanted_rows(op).items() if v in normed}
+        for v, dim in (wanted_images(op) | rows).items():
+            if self.order(v) not in (None, dim) and producer(v) is not None and map_of(v.owner, self.read):
+                self.stored[v] = self.innermost[v] = dim
+
+    def gather(self, result: ir.Value, source: ir.Value, at: Sequence[int | None], sources: Mapping[ir.Value, int]) -> None:
+        """Gives a gather's result the order of its source, or that in which the source will be stored.
+
+        at       dimensions of the result, by those of the source
+        sources  of the gathers whose source is stored in another order, with the innermost dimension there
+        """
+        inner = sources.get(source, self.order(source))
+        self.innermost[result] = at[inner] if inner is not None else None
+        if source in self._firm:
+            self._firm.add(result)
+
+    def map(self, result: ir.Value, mapped: Mapping[ir.Value, Sequence[int]], reduced: set[ir.Value]) -> None:
+        """Gives a result the order of the operands that it maps; where two orders meet in front of a reduction, stores one.
+
+        mapped   the dimension of the result for each dimension of these operands
+        reduced  values that a reduction reads
+        """
+        found = {v: dims[i] for v, dims in mapped.items() if (i := self.order(v)) is not None}
+        firm = [i for v, i in found.items() if v in self._firm]
+        best = self.innermost[result] = min(firm) if firm else max(found.values(), default=None)
+        if firm:
+            self._firm.add(result)
         if best is None or len(set(found.values())) < 2 or elements_of(result) < LARGE:
-            continue
+            return
         for v in [v for v, i in found.items() if i != best]:
-            chain = chain_of(v, read) if shape_of(v) == shape_of(result) else []
+            chain = chain_of(v, self.read) if shape_of(v) == shape_of(result) else []
             chain = chain or [result]
             if any(x in reduced for x in chain):
-                stored[min(chain, key=width)] = best
-                innermost.update(dict.fromkeys(chain, best))
-    for v, dim in laid_out.items():
-        if order(v) not in (None, dim) and (chain := chain_of(v, read)):
-            stored[min(chain, key=width)] = dim
-    return Orders(innermost, stored)
+                self.stored[min(chain, key=width)] = best
+                self.innermost.update(dict.fromkeys(chain, best))
 
 
 def last_of(v: ir.Value) -> int:

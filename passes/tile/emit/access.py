@@ -10,6 +10,7 @@ from torch_mlir.dialects import arith, memref, vector
 
 from lamina.core.errors import CompileError
 from lamina.core.sizes import is_symbolic, typical
+from lamina.dialects.graph import COMBINE
 
 from ...ir.affine import Affine, Axis
 from ...ir.expressions import Load, Scatter
@@ -97,6 +98,9 @@ def store(b: "Blocks", value: ir.Value, memory: ir.Value, at: Affine) -> None:
 
 def scatter(b: "Blocks", value: ir.Value, memory: ir.Value, e: Scatter) -> None:
     """Stores a value where its index is within bounds; lanes that are no neighbors one by one (tile.scatter)."""
+    if e.combine:
+        _combine(b, value, memory, e)
+        return
     wide = isinstance(value.type, ir.VectorType)
     bounds.check(b, e, wide)
     if not wide:
@@ -116,6 +120,34 @@ def scatter(b: "Blocks", value: ir.Value, memory: ir.Value, e: Scatter) -> None:
         vector.transfer_write(None, value, memory, where, ir.AffineMap.get_identity(1), mask=mask, in_bounds=flags([True]))
         return
     ir.Operation.create("tile.scatter", operands=[value, memory, b.lane_index(at), _mask(b, mask)])
+
+
+def _combine(b: "Blocks", value: ir.Value, memory: ir.Value, e: Scatter) -> None:
+    """Combines a value with what memory holds, where its index is within bounds: a block lane by lane, a scalar as the only one."""
+    wide = isinstance(value.type, ir.VectorType)
+    at = e.at.rename(b.merged.rename)
+    apart = [bound for bound in e.guard if wide and b.varies(bound.at)]
+    bounds.check(b, e, bool(apart))
+
+    def combine() -> None:
+        mask = b.stack[-1].mask if wide else b.mask_before(b.number(1))
+        if apart:
+            inside = b.condition(e.guard, True)
+            mask = inside if mask is None else arith.andi(mask, inside)
+        where = b.lane_index(at) if wide else b.widen(b.index(at))
+        operands = [b.widen(value), memory, where, _mask(b, mask)]
+        ir.Operation.create("tile.scatter", operands=operands, attributes={COMBINE: ir.StringAttr.get(e.combine)})
+
+    if not e.guard or apart:
+        combine()
+        return
+    mask = b.stack[-1].mask
+
+    def masked() -> None:
+        b.stack[-1].mask = mask
+        combine()
+
+    b.branch(b.condition(e.guard, False), masked, lambda: None)
 
 
 def _streams(b: "Blocks", flat: ir.Value, at: Affine) -> bool:

@@ -221,7 +221,8 @@ class Blocks(Scopes):
     def store(self, e: Expr, memory: ir.Value, dtype: str, at: Affine) -> None:
         """Stores `e` to memory at the index `at`, in the innermost scope. dtype: the result's element type."""
         if isinstance(e, Scatter):
-            value = self.block(e.value) if self.is_block(e) else self.value(e.value)
+            every = self.vector is not None and e.combine  # of lanes that are the same, each one counts
+            value = self.block(e.value) if every or self.is_block(e) else self.value(e.value)
             with self.point():
                 access.scatter(self, self.to_memory(value, dtype), memory, e)
             return

@@ -6,6 +6,8 @@ from typing import ClassVar
 
 from .base import TILE_SIDE, BlockConfig
 
+LINE = 64  # bytes of a cache line
+SCATTER_LANES = 16  # lanes of a block that are stored one by one
 SCAN_LANES = 16  # steps of a scan whose prefixes are computed at a time: two vectors of f64
 
 
