@@ -1,7 +1,10 @@
 """Lamina's dialects, defined in Python; `context()` makes an MLIR context that has all of them."""
 
+from functools import cache
+
 from torch_mlir import ir
 from torch_mlir._mlir_libs import _torchMlir
+from torch_mlir.dialects import irdl
 from torch_mlir.dialects._ods_common import _cext
 from torch_mlir.passmanager import PassManager
 
@@ -25,9 +28,23 @@ def context() -> ir.Context:
         ctx.get_dialect_descriptor(name)  # not by the constructor, which would import the bindings of each
     ctx.allow_unregistered_dialects = True  # graph and plan: see variadic.py
     with ctx, ir.Location.unknown():
-        Random.load()
-        Tile.load()
+        irdl.load_dialects(ir.Module.parse(_declarations()))
+        for op in (*Random.operations, *Tile.operations):
+            op._attach_traits()
     return ctx
+
+
+@cache
+def _declarations() -> str:
+    """Returns the ops of random and tile as text: the bindings would build and simplify them for each context, 3 ms."""
+    texts = []
+    with ir.Context() as ctx, ir.Location.unknown():
+        ctx.allow_unregistered_dialects = True
+        for dialect in (Random, Tile):
+            dialect.load()
+            texts.append(str(dialect._mlir_module))
+            dialect._mlir_module = None  # it would keep the context
+    return "\n".join(texts)
 
 
 def load_torch(ctx: ir.Context) -> None:

@@ -216,6 +216,17 @@ def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
     assert cache.size() == 0
 
 
+def test_a_folder_is_looked_through_for_every_sixteenth_of_its_limit(tmp_path: Path) -> None:
+    """Not at every entry: there may be tens of thousands."""
+    cache, looks = Cache(tmp_path, limit_bytes=160_000), []
+    for key in "abcdef":
+        (tmp_path / ".new-left").touch()
+        os.utime(tmp_path / ".new-left", (0, 0))
+        cache.put(key, Entry("{}", b"x" * 3000))
+        looks.append(not (tmp_path / ".new-left").exists())
+    assert looks == [True, False, False, False, True, False]
+
+
 def test_leftovers_of_dead_processes_are_removed(tmp_path: Path) -> None:
     old, fresh = tmp_path / ".new-old", tmp_path / ".new-fresh"
     for path in (old, fresh):

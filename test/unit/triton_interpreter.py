@@ -1,8 +1,10 @@
 """Runs printed Triton kernels on the CPU by Triton's own interpreter, those in Gluon in our simulator, where there is no GPU."""
 
+import inspect
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache, lru_cache
 from typing import Any
 from unittest import mock
 
@@ -26,12 +28,18 @@ _DOT = interpreter.InterpreterBuilder.create_dot
 
 def interpret(kernel: Printed, ctas: int, arguments: Sequence[Tensor]) -> None:
     """Runs all CTAs of a kernel, one after the other, on memory that starts with the first element of each argument."""
-    compiled = defined(kernel)
+    compiled = _defined(kernel)
     if compiled.is_gluon():
         gluon_simulator.simulate(compiled, ctas, arguments)
         return
     with _interpreting(), _calling():
-        defined(kernel)[(ctas,)](*arguments)
+        _defined(kernel, True)[(ctas,)](*arguments)
+
+
+@lru_cache(maxsize=256)
+def _defined(kernel: Printed, interpreted: bool = False) -> Any:
+    """The function that a kernel's text defines, made while kernels are interpreted or not: to read the text takes as long as a CTA."""
+    return defined(kernel)
 
 
 @contextmanager
@@ -63,11 +71,24 @@ def _calling() -> Iterator[None]:
 
 @contextmanager
 def _interpreting() -> Iterator[None]:
+    members = mock.patch.object(interpreter, "_patch_builtin", _patch_members)
     rounding = mock.patch.object(interpreter, "_convert_float", _rounded)
     indices = mock.patch.object(interpreter, "_patch_lang_tensor", _with_indices)
     dot = mock.patch.object(interpreter.InterpreterBuilder, "create_dot", _dot_of_numbers)
-    with mock.patch.dict(os.environ, TRITON_INTERPRET="1"), rounding, indices, dot:
+    with mock.patch.dict(os.environ, TRITON_INTERPRET="1"), members, rounding, indices, dot:
         yield
+
+
+@cache
+def _members(package: Any) -> list[str]:
+    """What the interpreter puts its own functions in place of: it searches all members again at every call."""
+    return [name for name, member in inspect.getmembers(package) if tl.core.is_builtin(member)]
+
+
+def _patch_members(package: Any, builder: Any, scope: Any) -> None:
+    for name in _members(package):
+        if tl.core.is_builtin(member := getattr(package, name)):  # else it has been replaced for a caller
+            interpreter._patch_attr(package, name, member, builder, scope)
 
 
 def _dot_of_numbers(builder: Any, a: Any, b: Any, acc: Any, *rest: Any) -> Any:

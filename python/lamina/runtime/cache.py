@@ -32,7 +32,9 @@ _FORMAT = b"lamina-cache-2"
 _SUFFIX = ".lamina"
 _STALE_SECONDS = 3600  # a temporary file this old belongs to a process that died
 _TOOLCHAIN = ("lamina", "torch", "torch-mlir", "llvmlite", "triton")
+_SLACK = 16  # the part of the limit that a process may write before it looks through the folder again
 _log = logging.getLogger("lamina")
+_unseen: dict[tuple[Path, int], int] = {}  # the bytes that may still be written to a folder of a limit until then
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def toolchain() -> dict[str, str]:
 
 
 class Cache:
-    """A folder of entries with least-recently-used eviction beyond `limit_bytes`."""
+    """A folder of entries with least-recently-used eviction beyond `limit_bytes`, which each process may exceed by a sixteenth."""
 
     def __init__(self, root: Path | str | None = None, limit_bytes: int = LIMIT_BYTES) -> None:
         self.root = Path(root) if root is not None else default_root()
@@ -144,7 +146,11 @@ class Cache:
                 _remove(Path(temporary))
             self._warn("is not used" if isinstance(error, owned.NotOwned) else "cannot be written", error)
             return False
-        self._shrink()
+        folder = self.root, self.limit_bytes
+        _unseen[folder] = _unseen.get(folder, 0) - len(data)
+        if _unseen[folder] < 0:
+            self._shrink()
+            _unseen[folder] = self.limit_bytes // _SLACK
         return True
 
     def clear(self) -> None:
