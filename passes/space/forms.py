@@ -83,9 +83,10 @@ def _by_stride(space: Space) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
 
 
 def _vector_axis(space: Space, merged: Merged, config: type[BlockConfig]) -> Axis | None:
-    """Returns the axis to vectorize: the one along which loads and stores, counted twice, are most contiguous. Stores must have
-    a stride of 0 or 1 along it. Where lanes are gathered one by one, a load with a stride counts as often as it is executed, even
-    where it reads the same memory again. None where there is no such axis."""
+    """Returns the axis to vectorize: the one along which loads and stores, counted twice, are most contiguous. Stores have a
+    stride of 0 or 1 along it, where there is such an axis: others are scattered. Where lanes are gathered one by one, a load with
+    a stride counts as often as it is executed, even where it reads the same memory again. None where there is no axis.
+    """
     loads = [e.at.rename(merged.rename) for e in space.loads]
     stores = [r.at.rename(merged.rename) for r in space.results]
     columns = () if has_scans(space) else merged.columns  # steps along a scanned column depend on each other
@@ -110,7 +111,7 @@ def _vector_axis(space: Space, merged: Merged, config: type[BlockConfig]) -> Axi
     best = max(candidates, key=score, default=None)
     if best is not None and any(at.coefficient(best) not in (0, 1) for at in stores):
         usable = [a for a in candidates if all(at.coefficient(a) in (0, 1) for at in stores)]
-        best = max(usable, key=score, default=None)
+        best = max(usable, key=score, default=best)
     return best
 
 

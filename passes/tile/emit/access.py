@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, vector
 
-from lamina.core.errors import CompileError
 from lamina.core.sizes import is_symbolic, typical
 from lamina.dialects.graph import COMBINE
 
@@ -181,14 +180,15 @@ def read(b: "Blocks", flat: ir.Value, at: Affine, mask: ir.Value | None) -> ir.V
 
 
 def write(b: "Blocks", value: ir.Value, flat: ir.Value, at: Affine) -> None:
-    """Stores a block to `flat` at the index `at` over merged axes, under the mask of the innermost scope. Raises CompileError
-    where its lanes are neither contiguous nor in runs."""
+    """Stores a block to `flat` at the index `at` over merged axes, under the mask of the innermost scope: lanes that are neither
+    contiguous nor in runs one by one."""
     mask = b.stack[-1].mask
     if runs := _runs(b, at):
         ir.Operation.create("tile.write_runs", operands=[value, flat, *_places(b, at, mask)], attributes=_attributes(runs))
         return
     if b.vector is not None and not contiguous(b, at):
-        raise CompileError(f"lanes of a result would be {at.coefficient(b.vector)} elements apart", remedy="report this kernel")
+        ir.Operation.create("tile.scatter", operands=[value, flat, b.lane_index(at), _mask(b, mask)])
+        return
     where = [_start(b, flat, at)]
     vector.transfer_write(None, value, flat, where, ir.AffineMap.get_identity(1), mask=mask, in_bounds=flags([True]))
 
