@@ -105,11 +105,13 @@ class KernelOp(Op):
 
 
 class ScatterTensorOp(Op):
-    """Overwrites elements of a tensor: result[indices[0][p], indices[1][p], ...] = values[p] for every position p of `values`.
+    """Overwrites elements of a tensor, or combines values with them: result[indices[0][p], indices[1][p], ...] = values[p], or
+    `combine` of the element and values[p], for every position p of `values`.
 
     The order is undefined. All other elements are those of `into`. An index outside of it is the user's error.
 
     operands  into, values, and for each dimension of `into` a tensor of i64 in the shape of `values`
+    combine   one of COMBINERS, by name; values overwrite elements without it
     in_place  `into` is an argument, whose memory changes, or the result of another such op
     """
 
@@ -125,6 +127,12 @@ class ScatterTensorOp(Op):
         into, values, *indices = (v.type for v in op.operands)
         if op.results[0].type != into or into.element_type != values.element_type:
             yield "expects a result like the tensor that it changes, and values of its element type"
+        if COMBINE in op.attributes:
+            name, element = op.attributes[COMBINE], str(into.element_type)
+            if not isinstance(name, ir.StringAttr) or name.value not in COMBINERS:
+                yield f"expects one of {', '.join(sorted(COMBINERS))} as combine, not {name}"
+            elif element in ("i1", "f16", "bf16") or name.value.endswith("f") != element.startswith("f"):
+                yield f"cannot combine elements of {element} by {name.value}"
         if len(indices) != into.rank or any(i.shape != values.shape or str(i.element_type) != "i64" for i in indices):
             yield f"expects {into.rank} indices of i64 in the shape of the values"
 
@@ -174,6 +182,14 @@ TF32 = "tf32"
 
 IN_PLACE = "in_place"
 """The attribute of a graph.extern that can write into given memory."""
+
+COMBINE = "combine"
+"""The attribute of a scatter that combines its values with the elements at their indices."""
+
+COMBINERS = {
+    "arith.addf", "arith.addi", "arith.mulf", "arith.muli", "arith.maximumf", "arith.maxsi", "arith.minimumf", "arith.minsi",
+}  # fmt: skip
+"""Ops by which a scatter may combine."""
 
 CALLS = (ExternOp.OPERATION_NAME, KernelOp.OPERATION_NAME)
 """Ops that compute outside of groups, and whose results have declared strides."""

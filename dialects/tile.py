@@ -15,6 +15,8 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import ext
 
+from .graph import COMBINE, COMBINERS
+
 
 class Tile(ext.Dialect, name="tile"):
     """Program ids, gathers, scans and the like; everything else is upstream `vector`, `arith`, `math`, `scf` and `memref`."""
@@ -55,12 +57,25 @@ class GatherOp(Tile.Operation, name="gather"):
 
 
 class ScatterOp(Tile.Operation, name="scatter"):
-    """Stores lanes to a flat memref: mem[index[i]] = value[i] where mask[i]. index: a vector of index."""
+    """Stores lanes to a flat memref: mem[index[i]] = value[i] where mask[i]. index: a vector of index.
+
+    With the attribute `combine`, which names one of graph.COMBINERS: mem[index[i]] = combine(mem[index[i]], value[i]), one lane
+    after another. On GPUs other programs may do so to the same element at the same time; on CPUs none does.
+    """
 
     value: ext.Operand[Any]
     mem: ext.Operand[Any]
     index: ext.Operand[Any]
     mask: ext.Operand[Any]
+
+    @staticmethod
+    def verify_invariants(op: ir.Operation) -> bool:
+        """Verifies the name in `combine`."""
+        name = op.attributes.get(COMBINE)
+        if name is None or (isinstance(name, ir.StringAttr) and name.value in COMBINERS):
+            return True
+        op.location.emit_error(f"'{op.name}' expects one of {', '.join(sorted(COMBINERS))} as combine, not {name}")
+        return False
 
 
 def _runs_match(op: ir.Operation) -> bool:

@@ -10,7 +10,6 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
-from lamina.dialects.graph import IN_PLACE
 
 from ..infra.base import Pass
 from ..ir.affine import row_major
@@ -93,8 +92,20 @@ def find_groups(block: ir.Block, given: Fuse, apart: dict[ir.Value, int]) -> tup
             real.add(e.value)
             stale = [v for v, n in nodes.items() if e.value in n.inlined]
             pending[:0] = [e.value, value, *stale]
-    ordered = sorted(nodes.values(), key=lambda n: (n.position, ir.OpResult(n.value).result_number))
+    ordered = sorted(_needed(real, nodes), key=lambda n: (n.position, ir.OpResult(n.value).result_number))
     return real, Grouping(real, ordered, given.max_ops, given.max_cost).groups()
+
+
+def _needed(real: Materialized, nodes: dict[ir.Value, GroupNode]) -> list[GroupNode]:
+    """Returns the nodes without those that nothing reads, once views are traced: a slice may leave out all that a pad puts in."""
+    needed: dict[ir.Value, GroupNode] = {}
+    pending = [v for v in real.kept() if v in nodes]
+    while pending:
+        value = pending.pop()
+        if value not in needed:
+            needed[value] = nodes[value]
+            pending += [v for v in nodes[value].reads if v in nodes]
+    return list(needed.values())
 
 
 class _Rewrite:
@@ -102,8 +113,7 @@ class _Rewrite:
         self.block = block
         self.real, self.groups = find_groups(block, given, apart)
         self.old = list(self.real.ops)
-        self.called = set(self.real.bases.values())  # memory that calls and results read, or that the caller sees change
-        self.called |= {op.results[0] for op in self.old if IN_PLACE in op.attributes and op.name == SCATTER}
+        self.kept = self.real.kept()
         self.readers: dict[ir.Value, list[ir.Value]] = {}
         for node in (n for g in self.groups for n in g.nodes):
             for v in node.reads:
@@ -243,7 +253,7 @@ class _Rewrite:
 
     def _escapes(self, value: ir.Value, inside: set[ir.Value]) -> bool:
         """Returns whether something outside the group reads the memory of `value`."""
-        return value in self.called or any(reader not in inside for reader in self.readers.get(value, ()))
+        return value in self.kept or any(reader not in inside for reader in self.readers.get(value, ()))
 
     def _name(self, group: Group, body: list[ir.Operation]) -> str:
         """Returns a name from the first ops of the group: those of its values, and of what it computes for them."""

@@ -25,17 +25,17 @@ def merge_nested(block: ir.Block) -> None:
 
 def _merge(op: ir.Operation) -> ir.Operation | None:
     """Merges the reduction that `op` reads into it; returns the new op, or None where there is none."""
-    outer = _reduction(op)
+    outer = reduction(op)
     source = op.operands[0]
     maker = producer(source)
     if outer is None or maker is None or maker.name != "linalg.generic" or len(list(source.uses)) != 1:
         return None
-    inner, combine = _reduction(maker), _combiner(outer)
-    if inner is None or combine is None or _combiner(inner) != combine or outer.inputs != 1 or source.type != maker.results[0].type:
+    inner, combine = reduction(maker), combiner(outer)
+    if inner is None or combine is None or combiner(inner) != combine or outer.inputs != 1 or source.type != maker.results[0].type:
         return None
     if len(list(outer.block.operations)) != 2 or op.results[0].type.element_type != source.type.element_type:
         return None
-    if not _starts_neutral(inner, combine) or any(o.operation.name == "linalg.index" for o in inner.block.operations):
+    if not starts_neutral(inner, combine) or any(o.operation.name == "linalg.index" for o in inner.block.operations):
         return None
     loops = _loops(inner, outer)
     if loops is None:
@@ -43,13 +43,13 @@ def _merge(op: ir.Operation) -> ir.Operation | None:
     return _replace(inner, outer, loops)
 
 
-def _reduction(op: ir.Operation) -> Generic | None:
+def reduction(op: ir.Operation) -> Generic | None:
     """Returns a generic with one result that reduces something; None for any other op."""
     g = Generic.read_affine(op) if len(op.results) == 1 else None
     return g if g is not None and any(g.reduced) else None
 
 
-def _combiner(g: Generic) -> str | None:
+def combiner(g: Generic) -> str | None:
     """Returns the op by which a reduction combines what it has with each new element; None where it does anything else with it."""
     last, acc = producer(g.yields[0]), g.block.arguments[g.inputs]
     if last is None or last.name not in REDUCERS or len([o for o in last.operands if o == acc]) != 1:
@@ -57,7 +57,7 @@ def _combiner(g: Generic) -> str | None:
     return str(last.name) if len(list(acc.uses)) == 1 else None
 
 
-def _starts_neutral(g: Generic, combine: str) -> bool:
+def starts_neutral(g: Generic, combine: str) -> bool:
     """Returns whether a reduction starts with the neutral element of its combiner."""
     return number_of(g.op.operands[g.inputs]) == neutral(combine, element_type(g.op.results[0]))
 

@@ -1,4 +1,5 @@
-"""lamina-scatter: converts calls that overwrite elements of a tensor to graph.scatter, which kernels compute."""
+"""lamina-scatter: converts calls that overwrite elements of a tensor, or combine values with them, to graph.scatter, which kernels
+compute."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, linalg
 
 from lamina.core.sizes import SizeLike
-from lamina.dialects.graph import IN_PLACE, ExternOp, ScatterTensorOp
+from lamina.dialects.graph import COMBINE, IN_PLACE, ExternOp, ScatterTensorOp
 
 from ..infra.base import Pass
 from ..ir.generics import empty, fill, generic, with_body
@@ -19,10 +20,16 @@ from ..ir.sizes import number_attribute, size_value, tensor_type
 REASON = "scatter"
 """The reason of a call that this pass converts."""
 
+COMBINED = {
+    "sum": ("arith.addf", "arith.addi"), "prod": ("arith.mulf", "arith.muli"), "amax": ("arith.maximumf", "arith.maxsi"),
+    "amin": ("arith.minimumf", "arith.minsi"),
+}  # fmt: skip
+"""The ops by which scatter_reduce combines floats and integers, by torch's name of the reduction."""
+
 
 @dataclass(frozen=True)
 class ScatterPass(Pass):
-    """Turn calls of aten.index_put and aten.scatter that have the reason "scatter" into graph.scatter.
+    """Turn calls of aten.index_put, scatter, scatter_add and scatter_reduce that have the reason "scatter" into graph.scatter.
 
     Every position of the values gets an index for each dimension of the tensor: the user's, or its own position.
 
@@ -32,6 +39,8 @@ class ScatterPass(Pass):
     count from the end:
 
         %0 = "graph.scatter"(%cache, %new, %i, %j) {in_place} : (tensor<3x40xf32>, tensor<3x2xf32>, tensor<3x2xi64>, ...) -> ...
+
+    What accumulates or reduces says by which op values are combined with the elements: {combine = "arith.addf"}.
     """
 
     name: ClassVar[str] = "lamina-scatter"
@@ -63,7 +72,8 @@ def _put(op: ir.Operation) -> ir.Value:
 
 
 def _scattered(op: ir.Operation) -> ir.Value:
-    """Converts scatter: the values have the indices' shape, and keep their positions but along one dimension."""
+    """Converts scatter, scatter_add and scatter_reduce: the values have the indices' shape, and keep their positions but along one
+    dimension."""
     into, index, *values = op.operands
     element, loops, shape = into.type.element_type, shape_of(index), shape_of(into)
     dim = ir.IntegerAttr(op.attributes["args"][1]).value % len(shape)
@@ -77,9 +87,22 @@ def _scattered(op: ir.Operation) -> ir.Value:
 
 
 def _scatter(op: ir.Operation, into: ir.Value, values: ir.Value, indices: list[ir.Value]) -> ir.Value:
-    in_place = {IN_PLACE: ir.UnitAttr.get()} if op.attributes["callee"].value.split(".")[1].endswith("_") else {}
+    attributes: dict[str, ir.Attribute] = {}
+    if op.attributes["callee"].value.split(".")[1].endswith("_"):
+        attributes[IN_PLACE] = ir.UnitAttr.get()
+    if (reduction := _reduction(op)) is not None:
+        attributes[COMBINE] = ir.StringAttr.get(COMBINED[reduction][not isinstance(into.type.element_type, ir.FloatType)])
     operands = [into, values, *indices]
-    return ir.Operation.create(ScatterTensorOp.OPERATION_NAME, [op.results[0].type], operands, in_place).results[0]
+    return ir.Operation.create(ScatterTensorOp.OPERATION_NAME, [op.results[0].type], operands, attributes).results[0]
+
+
+def _reduction(op: ir.Operation) -> str | None:
+    """Returns torch's name of the reduction by which a call combines; None for one that overwrites."""
+    name, args = op.attributes["callee"].value.split(".")[1].rstrip("_"), list(op.attributes["args"])
+    if name == "scatter_reduce":
+        return ir.StringAttr(args[4]).value
+    accumulates = name == "scatter_add" or (name.endswith("index_put") and len(args) > 3 and ir.BoolAttr(args[3]).value)
+    return "sum" if accumulates else None
 
 
 def _broadcast(shapes: Sequence[Sequence[SizeLike]]) -> tuple[SizeLike, ...]:

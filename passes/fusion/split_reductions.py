@@ -15,6 +15,7 @@ from ..ir.reading import REDUCERS, Generic, producer, shape_of, width
 from ..trace.mixed_orders import orders_of
 from .nested_reductions import merge_nested
 from .partial_reductions import cut, split
+from .repeated_terms import reduce_repeated_once
 
 BLOCK = 128  # columns of 32-bit elements that one program sums, and rows of them that are worth a part
 LEAST = 8  # parts that are worth a second kernel
@@ -27,8 +28,9 @@ class SplitReductions(Pass):
     A reduction with few results over at least `elements` is split: its outermost reduced loop of n becomes (parts, n / parts),
     where `parts` is the largest allowed divisor of n; a second op reduces the partial results. Where neighbors in memory are not
     reduced together (columns, the channels of a channels-last image), several loops may be split. The order of additions depends on
-    the shape alone, never on the number of threads. A reduction of another's results is first merged with it. Of symbolic sizes,
-    those of the call that was traced decide, and what is left of a loop by the number of parts is reduced by itself.
+    the shape alone, never on the number of threads. A reduction of another's results is first merged with it, and a loop along
+    which nothing varies becomes a product with its count. Of symbolic sizes, those of the call that was traced decide, and what is
+    left of a loop by the number of parts is reduced by itself.
 
         %s = sum(%x : tensor<4096x4096xf32>) -> tensor<f32>
      -> %p = sum(expand %x : tensor<64x64x4096xf32>) -> tensor<64xf32> ; %s = sum(%p) -> tensor<f32>
@@ -54,6 +56,7 @@ class SplitReductions(Pass):
             if f.operation.name == "func.func" and f.operation.regions[0].blocks:
                 block = f.operation.regions[0].blocks[0]
                 merge_nested(block)
+                reduce_repeated_once(block)
                 places = _Places(block, self.columns > 0)
                 for op in list(block.operations):
                     if op.operation.name == "linalg.generic":

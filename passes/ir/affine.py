@@ -130,6 +130,17 @@ class Affine:
                 raise SplitAxis(axis, k // c)
         raise NotAffine
 
+    def told_apart(self) -> tuple[Axis, ...]:
+        """Returns the axes of an index that is another one for any other iteration of them; none where that is not known."""
+        if self.opaque:
+            return ()
+        reach: SizeLike = 0
+        for axis, c in sorted(self.terms, key=lambda term: typical(term[1])):
+            if not below(reach, c):
+                return ()
+            reach = reach + c * (axis.extent - 1)
+        return tuple(axis for axis, _ in self.terms)
+
     def rename(self, change: dict[Axis, "Affine"]) -> "Affine":
         """Replaces every axis in `change` by its expression."""
         if not any(t in change for t, _ in self.terms):

@@ -118,12 +118,18 @@ class Scan(Expr):
 
 @dataclass(eq=False)
 class Scatter(Expr):
-    """A value that a kernel stores at offset `at` of a result's memory (in elements), where the guard holds."""
+    """A value that a kernel stores at offset `at` of a result's memory (in elements), where the guard holds.
+
+    combine  the arith op that combines it with the element there; "" overwrites that
+    own      axes along which every iteration has elements of its own
+    """
 
     value: Expr
     at: Affine
     guard: Guard
     dtype: str
+    combine: str = ""
+    own: frozenset[Axis] = frozenset()
 
     def __post_init__(self) -> None:
         free, args = _reads(self.at, self.guard)
@@ -202,9 +208,9 @@ class Interner:
         """Returns an inclusive scan along `axis`."""
         return self._make(Scan, op, arg, axis, arg.dtype)
 
-    def scatter(self, value: Expr, at: Affine, guard: Guard) -> Scatter:
-        """Returns the store of a value at an element offset, under a guard."""
-        made: Scatter = self._make(Scatter, value, at, guard, value.dtype)
+    def scatter(self, value: Expr, at: Affine, guard: Guard, combine: str, own: frozenset[Axis]) -> Scatter:
+        """Returns the store of a value at an element offset, under a guard, or its combination with the element there."""
+        made: Scatter = self._make(Scatter, value, at, guard, value.dtype, combine, own)
         return made
 
     def apply(self, op: str, operands: tuple[Expr, ...], predicate: int | None, dtype: str) -> Expr:

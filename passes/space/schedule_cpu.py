@@ -1,15 +1,22 @@
-"""Schedules a space on a CPU: the length of its blocks, the axes that a program loops over, and those that make the grid."""
+"""Schedules a space on a CPU: the length of its blocks, the axes that a program loops over, and those that make the grid.
+
+Where values are combined with a tensor's elements, no two programs may meet at an element: they take parts of the axes along
+which every iteration has elements of its own, such as the rows of a batch and the features of nodes. All other axes, such as the
+edges of a graph, a program runs over in full, one iteration after another, so that results do not depend on the number of threads.
+"""
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from lamina.core.sizes import SizeLike, is_symbolic, most, typical
 from lamina.schedules.base import TILE_SIDE
-from lamina.schedules.cpu import SCAN_LANES, CpuConfig, choose, side
+from lamina.schedules.cpu import LINE, SCAN_LANES, SCATTER_LANES, CpuConfig, choose, side
 
 from ..ir.affine import Axis
 from ..ir.expressions import Apply, Expr, Reduce
 from .coalesce import Merged
-from .forms import form_of
+from .forms import Form, form_of
 from .nests import nests_of
 from .scans import has_scans
 from .schedule import Schedule, bits, operations
@@ -36,23 +43,87 @@ def _extent(vector: Axis) -> int:
     return max(typical(vector.extent), LEAST) if is_symbolic(vector.extent) else vector.extent
 
 
-def schedule_cpu(space: Space) -> Schedule:
-    """Returns the schedule of a space."""
+def schedule_cpu(space: Space, cores: int) -> Schedule:
+    """Returns the schedule of a space on a processor with this many cores."""
     form = form_of(space, CpuConfig)
+    if space.combined:
+        return _combining(space, form, cores)
     merged, vector, crossed = form.merged, form.vector, form.crossed
     if crossed is not None and vector is not None:
         outer = tuple(a for a in merged.rows if a is not vector and a is not crossed)
         return Schedule(
             CpuConfig(lanes=side(typical(vector.extent))), merged, vector, outer, crossed, TILE_SIDE, (vector,), crossed
         )
-    widest = max((bits(e.dtype) for e in _per_element(space)), default=32)
-    extent = _extent(vector) if vector else 1
-    config = choose(operations(space), widest, extent, 0 if form.column_vector else _accumulators(space, merged))
+    config = _config(space, vector, 0 if form.column_vector else _accumulators(space, merged))
     if form.column_vector and has_scans(space):
         config = CpuConfig(lanes=SCAN_LANES)
     rows = [a for a in merged.rows if a is not vector] + ([vector] if vector in merged.rows else [])
     elements = math.prod(a.extent for a in merged.columns)
     work = 1 if elements == 0 else most(config.work // most(elements, 1), 1)
+    return _programs(config, merged, vector, rows, work)
+
+
+def _config(space: Space, vector: Axis | None, accumulators: int) -> CpuConfig:
+    widest = max((bits(e.dtype) for e in _per_element(space)), default=32)
+    return choose(operations(space), widest, _extent(vector) if vector else 1, accumulators)
+
+
+@dataclass(frozen=True)
+class _Combining:
+    """The axes of a kernel that combines.
+
+    own     those along which no two iterations meet, without `vector`
+    shared  those along which they may, without `vector`
+    vector  the axis that blocks run along; None: scalar code
+    apart   whether the lanes of a block are neighbors in memory, and thus elements of their own
+    """
+
+    own: list[Axis]
+    shared: list[Axis]
+    vector: Axis | None
+    apart: bool
+
+
+def _axes_of(space: Space, merged: Merged, vector: Axis | None) -> _Combining:
+    """Returns the axes of a kernel with results that are combined. vector: the best axis for the loads."""
+    own = [a for a in merged.rows if all(part in s.own for s in space.combined for part in merged.parts(a))]
+    places = [s.at.rename(merged.rename) for s in space.combined]
+    neighbors = next((a for a in reversed(own) if all(at.coefficient(a) == 1 for at in places)), None)
+    lanes = vector if neighbors is None else neighbors
+    rest = [a for a in merged.rows if a is not lanes]
+    return _Combining([a for a in rest if a in own], [a for a in rest if a not in own], lanes, neighbors is not None)
+
+
+def _columns_of(axes: _Combining, programs: int, cores: int, config: CpuConfig, item: int) -> int:
+    """Returns the columns along the vector axis that one program takes, where the rest gives fewer programs than there are cores:
+    whole cache lines, since no two cores should write to one. 0: all of them. item: bytes of an element."""
+    if axes.vector is None or not axes.apart or not isinstance(axes.vector.extent, int):
+        return 0
+    line, extent = LINE // item, axes.vector.extent
+    work = extent * typical(math.prod(a.extent for a in axes.shared)) // config.work
+    pieces = min(-(-cores // programs), extent // line, work)
+    return -(-extent // pieces // line) * line if pieces > 1 else 0
+
+
+def _combining(space: Space, form: Form, cores: int) -> Schedule:
+    """Returns the schedule of a kernel that combines values with elements of a tensor."""
+    axes = _axes_of(space, form.merged, form.vector)
+    config = _config(space, axes.vector, 0)
+    if not axes.apart:
+        config = replace(config, lanes=min(config.lanes, SCATTER_LANES))
+    inner = (*axes.shared, *([axes.vector] if axes.vector else []))
+    row = typical(math.prod(a.extent for a in inner))
+    plan = _programs(config, form.merged, axes.vector, axes.own, max(config.work // max(row, 1), 1))
+    item = max(bits(s.dtype) for s in space.combined) // 8
+    columns = _columns_of(axes, max(typical(plan.grid), 1), cores, config, item)
+    if columns and plan.chunked is None:
+        plan = replace(plan, chunked=axes.vector, chunk=columns)
+    return replace(plan, inner=(*plan.inner, *inner))
+
+
+def _programs(config: CpuConfig, merged: Merged, vector: Axis | None, axes: Sequence[Axis], work: SizeLike) -> Schedule:
+    """Returns the schedule by which a program takes `work` iterations of these axes, the innermost last."""
+    rows = list(axes)
     inner: list[Axis] = []
     covered: SizeLike = 1
     chunked: Axis | None = None

@@ -48,6 +48,11 @@ class Space:
         """All loads of the results, each once."""
         return [e for e in self.expressions if isinstance(e, Load)]
 
+    @cached_property
+    def combined(self) -> list[Scatter]:
+        """The results that are combined with what their memory holds."""
+        return [r.expr for r in self.results if isinstance(r.expr, Scatter) and r.expr.combine]
+
     def places(self) -> list[Affine]:
         """Returns every index expression of the group."""
         out = [r.at for r in self.results]

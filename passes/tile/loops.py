@@ -52,12 +52,9 @@ class Loops:
     def body(self, chunks: dict[Axis, tuple[ir.Value, ir.Value]]) -> None:
         """Emits the rows of a program. chunks: the first iteration and the count of each axis that it takes a part of."""
         plan, inner = self.plan, list(self.plan.inner)
-        if plan.chunked is None:
-            self._rows(inner)
-            return
-        first, count = chunks[plan.chunked]
-        exact = plan.chunk if plan.chunked.extent % plan.chunk == 0 else None
-        self._over(plan.chunked, first, count, exact, [], lambda _: self._rows(inner))
+        if plan.chunked is not None and plan.chunked not in inner:
+            inner.insert(0, plan.chunked)
+        self._rows(inner, chunks)
 
     def _place(self, program: ir.Value) -> dict[Axis, tuple[ir.Value, ir.Value]]:
         """Binds the grid's axes to this program; returns the first iteration and the count of each chunked axis."""
@@ -74,12 +71,17 @@ class Loops:
                     b.bind(a, at)
         return chunks
 
-    def _rows(self, axes: list[Axis]) -> list[ir.Value]:
+    def _rows(self, axes: list[Axis], chunks: dict[Axis, tuple[ir.Value, ir.Value]]) -> list[ir.Value]:
+        """Emits the rows along `axes`, the outermost first: all of them, or a program's chunk of an axis."""
         if not axes:
             self.row()
             return []
-        zero = self.b.number(0)
-        return self._over(axes[0], zero, self.b.number(axes[0].extent), axes[0].extent, [], lambda _: self._rows(axes[1:]))
+        axis, rest = axes[0], axes[1:]
+        if axis in chunks:
+            (first, count), exact = chunks[axis], self.plan.chunk if axis.extent % self.plan.chunk == 0 else None
+        else:
+            first, count, exact = self.b.number(0), self.b.number(axis.extent), axis.extent
+        return self._over(axis, first, count, exact, [], lambda _: self._rows(rest, chunks))
 
     def _over(
         self, axis: Axis, first: ir.Value, count: ir.Value, exact: SizeLike | None, inits: list[ir.Value], body: Body
@@ -273,24 +275,26 @@ class Loops:
     # -- what is kept between loops
 
     def _slots(self) -> dict[Expr, tuple[int, tuple[ir.Value, Affine]]]:
-        """Allocates scratch memory for a row of each value worth keeping; returns it by value, with the nest that fills it."""
+        """Allocates scratch memory for values of a row, or a block of rows; returns it by value, with the nest that fills it."""
         columns, config = self.plan.merged.columns, self.plan.config
-        if not self.plan.column_vector or not config.scratch or is_symbolic(tuple(a.extent for a in columns)):
+        if self.plan.vector is None or not config.scratch or is_symbolic(tuple(a.extent for a in columns)):
             return {}
-        at, count = linear(columns), math.prod(a.extent for a in columns)
+        wide = 1 if self.plan.column_vector else config.lanes
+        at, count = linear(columns) * wide, math.prod(a.extent for a in columns) * wide
         out = {}
-        for e, born in worth_keeping(self.nests, columns, lambda e: self.plan.vector in self.b.axes(e), self._costs).items():
-            if count * bits(e.dtype) // 8 > config.scratch:
-                continue
-            with self.b.point(0):
-                type_ = ir.MemRefType.get([count], element("i8" if e.dtype == "i1" else e.dtype))
-                slot = memref.AllocaOp(type_, [], [], alignment=64).result
-            out[e] = (born, (slot, at))
+        for e, born in worth_keeping(self.nests, columns, self._pays).items():
+            if count * bits(e.dtype) // 8 <= config.scratch:
+                with self.b.point(0):
+                    type_ = ir.MemRefType.get([count], element("i8" if e.dtype == "i1" else e.dtype))
+                    out[e] = born, (memref.AllocaOp(type_, [], [], alignment=64).result, at)
         return out
 
-    def _costs(self, e: Expr) -> bool:
-        """Returns whether a value takes many operations, or is gathered from memory and does not stay in registers."""
+    def _pays(self, e: Expr) -> bool:
+        """Returns whether a block along a row is worth keeping: it is costly, or gathered and does not stay in registers."""
+        merged, axes = self.plan.merged, self.b.axes(e)
+        if self.plan.vector not in axes or axes.isdisjoint(merged.columns):
+            return False
         if isinstance(e, Load):
-            several = typical(math.prod(a.extent for a in self.plan.merged.columns)) > self.plan.config.lanes
-            return several and not e.at.opaque and e.at.rename(self.plan.merged.rename).coefficient(self.plan.vector) not in (0, 1)
+            several = typical(math.prod(a.extent for a in merged.columns)) > self.plan.config.lanes
+            return several and not e.at.opaque and e.at.rename(merged.rename).coefficient(self.plan.vector) not in (0, 1)
         return isinstance(e, Apply) and cost(e) >= self.plan.config.reuse

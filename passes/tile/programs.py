@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from torch_mlir import ir
 
+from lamina.core.device import Cpu
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.sizes import SizeLike, least, typical
@@ -166,7 +167,7 @@ def program_of(kernel: Kernel, target: Target, round_half: bool) -> TileProgram:
             return made
         if WINDOW in attributes:
             return _direct_convolution(kernel, space)
-        return loops_of(kernel, space, target.gpu if target.is_gpu else None)
+        return loops_of(kernel, space, target.model)
 
 
 def _moved(loads: Iterable[Load], points: SizeLike, outs: Sequence[Argument]) -> SizeLike:
@@ -225,16 +226,16 @@ def _window(
     return TileProgram(body, space, plan, plan.grid, _moved(space.loads, _points(space), kernel.outs), flops, spread)
 
 
-def loops_of(kernel: Kernel, space: Space, gpu: Gpu | None) -> TileProgram:
-    """Returns the program of any other kernel, by the schedule in its `graph.rows` or that of the cost model. gpu: None for CPUs.
-    Raises Unfit where a schedule is set that cannot compute it."""
+def loops_of(kernel: Kernel, space: Space, machine: Cpu | Gpu) -> TileProgram:
+    """Returns the program of any other kernel, by the schedule in its `graph.rows` or that of the cost model. Raises Unfit where a
+    schedule is set that cannot compute it."""
     chosen = schedule_on(kernel.function, KINDS, ROWS)
-    if gpu is not None:
-        plan = schedule_gpu(space, kernel.input_alignments, kernel.result_alignments, gpu, chosen)
+    if isinstance(machine, Gpu):
+        plan = schedule_gpu(space, kernel.input_alignments, kernel.result_alignments, machine, chosen)
     elif chosen is not None:
         raise Unfit(f"{chosen} is for GPUs")
     else:
-        plan = schedule_cpu(space)
+        plan = schedule_cpu(space, machine.cores)
     spread = {"align": kernel.aligned, **asdict(plan.config)} if isinstance(plan.config, nvvm.NvvmConfig) else {}
     computes = any(isinstance(e, Apply) for e in space.expressions)
     flops = operations(space) * _points(space) if computes else 0

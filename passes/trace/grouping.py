@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from torch_mlir import ir
 
+from lamina.core.sizes import SizeLike
 from lamina.dialects.graph import CALLS
 
 from ..ir.affine import Affine, Axis, refine
@@ -37,7 +38,7 @@ class Grouping:
 
     def __init__(self, real: Materialized, nodes: list[GroupNode], max_ops: int, max_cost: int) -> None:
         self.max_ops, self.max_cost = max_ops, max_cost
-        self.mixed = real.mixed
+        self.mixed, self.atomic = real.mixed, real.balance > 0
         self.of: dict[ir.Value, Group] = {}
         self.before = _dependencies(real, nodes)
         self.position = {op: i for i, op in enumerate(real.ops)}
@@ -83,6 +84,8 @@ class Grouping:
         runs = a.runs if a.runs is not None else b.runs
         if not _scans_last(nodes, runs):
             return False
+        if any(map(_combines, nodes)) and (runs is not None or not self._meet(nodes)):
+            return False
         orders = {self.mixed.get(n.value) for n in nodes}
         if orders != {None} and (runs is not None or len(orders) > 1):
             return False
@@ -94,6 +97,13 @@ class Grouping:
                 if v in inside and not (places and all(_at_hand(n, inside[v], at, runs) for at in places)):
                     return False
         return not self._between(a, b) and not self._between(b, a)
+
+    def _meet(self, nodes: list[GroupNode]) -> bool:
+        """Returns whether a kernel can combine values with elements and compute the other nodes, too. On a CPU all of them must
+        combine, and have elements of their own along the same axes: programs take parts of these alone."""
+        if any(n.scan for n in nodes):
+            return False
+        return self.atomic or len({_own(n) for n in nodes}) == 1
 
     def _between(self, first: Group, last: Group) -> bool:
         """Returns whether something outside of both depends on `first` and is needed by `last`."""
@@ -123,6 +133,16 @@ class Grouping:
             return max(n.position for n in self.of[v].nodes) > earliest
         op = producer(v)
         return op is not None and self.position[op] > earliest
+
+
+def _combines(n: GroupNode) -> bool:
+    return isinstance(n.expr, Scatter) and bool(n.expr.combine)
+
+
+def _own(n: GroupNode) -> tuple[tuple[SizeLike, bool], ...]:
+    """Returns, of a node that combines, the axes and whether every iteration along them has elements of its own."""
+    e = n.expr
+    return tuple((a.extent, a in e.own) for a in n.axes) if isinstance(e, Scatter) and e.combine else ()
 
 
 def _dependencies(real: Materialized, nodes: list[GroupNode]) -> dict[ir.Value, list[ir.Value]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from torch_mlir import ir
 
 from lamina.core.sizes import typical
-from lamina.dialects.graph import CALLS
+from lamina.dialects.graph import CALLS, IN_PLACE
 
 from ..ir.affine import Affine, NotAffine, SplitAxis
 from ..ir.axes import Axes, splitting
@@ -72,6 +72,11 @@ class Materialized:
         if value in self.values or op is None or op.name in OUTSIDE:
             return True
         return op.name == "arith.constant" and not _is_splat(op)
+
+    def kept(self) -> set[ir.Value]:
+        """Returns the memory that calls and results read, or that the caller sees change."""
+        changed = {op.results[0] for op in self.ops if op.name == SCATTER and IN_PLACE in op.attributes}
+        return {*self.bases.values(), *changed}
 
     def add(self, value: ir.Value) -> None:
         """Materializes a value."""

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 
+from lamina.dialects.graph import COMBINE
+
 from ..ir.affine import offset
 from ..ir.expressions import Const, Expr, Load, Scatter, index_of
 from ..ir.guards import Bound, Guard, checked, narrowed
@@ -113,4 +115,6 @@ def scattered(t: "Tracer", op: ir.Operation, index: Index, strides: tuple[int, .
     guard: Guard = ()
     for i, size in zip(at, shape_of(into), strict=True):
         guard = checked(guard, i, size)
-    return t.make.scatter(t.element(values, index), offset(at, strides), guard)
+    combine = op.attributes[COMBINE].value if COMBINE in op.attributes else ""
+    own = frozenset(axis for i in at for axis in i.told_apart())
+    return t.make.scatter(t.element(values, index), offset(at, strides), guard, combine, own)

@@ -53,6 +53,25 @@ def test_instance_norms_are_as_eagers(shape: tuple[int, ...], affine: bool, dtyp
     torch.testing.assert_close(found.double(), exact, rtol=0, atol=3e-5 if dtype == torch.float32 else 6e-2)
 
 
+REPEATED: dict[str, Callable[[Tensor], Tensor]] = {
+    "sum": lambda x: (x[:, :, None, None].expand(*x.shape, 5, 7) * 0.5).sum((0, 2, 3)),
+    "sum of all": lambda x: x[:, None].expand(x.shape[0], 9, x.shape[1]).exp().sum((0, 1)),
+    "mean of integers": lambda x: (x * 4).long()[:, :, None].expand(*x.shape, 6).sum(2),
+    "largest of merged": lambda x: x[:, :, None].expand(*x.shape, 3).reshape(x.shape[0], -1).amax(1),
+    "transposed": lambda x: x.t()[None].expand(4, *x.shape[::-1]).sin().sum(0),
+    "nothing": lambda x: x[:, :, None].expand(*x.shape, 0).sum(2),
+}
+
+
+@pytest.mark.parametrize("name", REPEATED)
+@pytest.mark.parametrize("shape", [(3, 127), (0, 5), (1000, 1)])
+def test_reductions_of_what_repeats(name: str, shape: tuple[int, ...]) -> None:
+    x = torch.randn(shape)
+    x = x if name != "largest of merged" or shape[0] else torch.randn(2, 5)
+    found, exact = lamina.compile(REPEATED[name], (x,))(x), REPEATED[name](x.double())
+    torch.testing.assert_close(found.to(exact.dtype), exact, rtol=2e-5, atol=2e-5 * shape[0] ** 0.5)
+
+
 COMPARED: dict[str, Callable[[Tensor], Tensor]] = {
     "largest": lambda x: F.gelu(x * 1.3).amax(0),
     "smallest": lambda x: torch.tanh(x * 1.3).amin(1),

@@ -81,7 +81,7 @@ IN_PLACE: dict[str, Update] = {
     "two in a row": _twice,
     "read later": _part_later,
 }
-OVERWRITTEN = ("nothing else", "index_copy_", "set", "scatter_", "scatter_ a number", "two in a row", "read later")
+OVERWRITTEN = tuple(name for name in IN_PLACE if name != "masked_scatter_")
 """Those of them that kernels of Lamina compute."""
 COPIED: dict[str, Update] = {
     "given back": _given_back,

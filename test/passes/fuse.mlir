@@ -315,3 +315,44 @@ func.func @narrow(%x: tensor<64x256x64xbf16>, %y: tensor<64x256x64xbf16>) -> (te
   } -> tensor<64x256x64xf32>
   return %s, %m : tensor<256xf32>, tensor<64x256x64xf32>
 }
+
+// -----
+
+// A sum whose padded columns a slice leaves out is not computed.
+// CHECK-LABEL: func.func @hidden
+// CHECK-NEXT: %{{.*}} = "graph.group"(%arg1)
+// CHECK-NOT: "graph.group"
+// CHECK: return
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d0, 0)>
+func.func @hidden(%x: tensor<64x32xf32>, %y: tensor<64x1xf32>) -> tensor<64x1xf32> {
+  %zero = arith.constant 0.0 : f32
+  %zeros = arith.constant dense<0.0> : tensor<64x1xf32>
+  %s = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]} ins(%x : tensor<64x32xf32>) outs(%zeros : tensor<64x1xf32>) {
+  ^bb0(%p: f32, %o: f32):
+    %0 = arith.addf %p, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<64x1xf32>
+  %left = tensor.pad %s low[0, 0] high[0, 1] {
+  ^bb0(%i: index, %j: index):
+    tensor.yield %zero : f32
+  } : tensor<64x1xf32> to tensor<64x2xf32>
+  %right = tensor.pad %y low[0, 1] high[0, 0] {
+  ^bb0(%i: index, %j: index):
+    tensor.yield %zero : f32
+  } : tensor<64x1xf32> to tensor<64x2xf32>
+  %e = tensor.empty() : tensor<64x2xf32>
+  %both = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]} ins(%left, %right : tensor<64x2xf32>, tensor<64x2xf32>) outs(%e : tensor<64x2xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %0 = arith.addf %p, %q : f32
+    linalg.yield %0 : f32
+  } -> tensor<64x2xf32>
+  %cut = tensor.extract_slice %both[0, 1] [64, 1] [1, 1] : tensor<64x2xf32> to tensor<64x1xf32>
+  %f = tensor.empty() : tensor<64x1xf32>
+  %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%cut : tensor<64x1xf32>) outs(%f : tensor<64x1xf32>) {
+  ^bb0(%p: f32, %o: f32):
+    %0 = arith.negf %p : f32
+    linalg.yield %0 : f32
+  } -> tensor<64x1xf32>
+  return %r : tensor<64x1xf32>
+}

@@ -55,3 +55,17 @@ func.func @main(%at: tensor<2x3xi64>) -> tensor<2x8xf32> {
   %0 = "graph.extern"(%z, %at) {args = [unit, -1, unit, 2.5], callee = "aten.scatter.value", kwargs = {}, reason = "scatter", strides = [array<i64: 8, 1>]} : (tensor<2x8xf32>, tensor<2x3xi64>) -> tensor<2x8xf32>
   return %0 : tensor<2x8xf32>
 }
+
+// -----
+
+// What accumulates or reduces is combined with what is there.
+// CHECK-LABEL: func.func @main
+// CHECK: "graph.scatter"(%arg0, %{{.*}}, %{{.*}}, %{{.*}}) {combine = "arith.addf", in_place}
+// CHECK: "graph.scatter"(%arg1, %{{.*}}, %{{.*}}) {combine = "arith.addi"}
+// CHECK: "graph.scatter"(%arg1, %{{.*}}, %{{.*}}) {combine = "arith.maxsi"}
+func.func @main(%x: tensor<30x8xf32>, %n: tensor<5xi32>, %i: tensor<9xi64>, %v: tensor<9x8xf32>, %w: tensor<9xi32>) -> (tensor<5xi32>, tensor<5xi32>) {
+  %0 = "graph.extern"(%x, %i, %v) {args = [unit, [unit], unit, true], callee = "aten.index_put_.default", graph.effect, kwargs = {}, reason = "scatter", strides = [array<i64: 8, 1>]} : (tensor<30x8xf32>, tensor<9xi64>, tensor<9x8xf32>) -> tensor<30x8xf32>
+  %1 = "graph.extern"(%n, %i, %w) {args = [unit, 0, unit, unit], callee = "aten.scatter_add.default", kwargs = {}, reason = "scatter", strides = [array<i64: 1>]} : (tensor<5xi32>, tensor<9xi64>, tensor<9xi32>) -> tensor<5xi32>
+  %2 = "graph.extern"(%n, %i, %w) {args = [unit, 0, unit, unit, "amax"], callee = "aten.scatter_reduce.two", kwargs = {}, reason = "scatter", strides = [array<i64: 1>]} : (tensor<5xi32>, tensor<9xi64>, tensor<9xi32>) -> tensor<5xi32>
+  return %1, %2 : tensor<5xi32>, tensor<5xi32>
+}

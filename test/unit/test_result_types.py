@@ -42,6 +42,7 @@ def resizing(dims: int) -> Iterator[tuple[Any, list[Call]]]:
 
 PLANE, ROW = x(2, 4, 4, 4), x(2, 3)
 C = x(4)
+PLACES = torch.tensor([[0, 2, 0], [1, 1, 0]])
 CALLS: dict[Any, list[Call]] = {
     aten._adaptive_avg_pool2d.default: [call(PLANE, [2, 2])],
     aten._adaptive_avg_pool2d_backward.default: [call(PLANE[..., :2, :2], PLANE)],
@@ -66,6 +67,17 @@ CALLS: dict[Any, list[Call]] = {
     },
     aten.as_strided_copy.default: [call(x(12), [2, 3], [6, 1], 1)],
     aten.index_add.default: [call(ROW, 0, torch.tensor(1), x(1, 3)), call(ROW, 0, index(1, 0), ROW, alpha=2)],
+    aten.index_put.default: [call(ROW, [index(1, 0)], ROW, True), call(ROW, [index(1)], x(1, 3))],
+    aten.index_reduce.default: [
+        call(ROW, 0, index(1, 0), ROW, name, include_self=own) for name in ("mean", "amax") for own in (True, False)
+    ],
+    aten.scatter.reduce: [call(ROW, 1, PLACES, ROW, reduce=name) for name in ("add", "multiply")],
+    aten.scatter.value_reduce: [call(ROW, 1, PLACES, 2.5, reduce=name) for name in ("add", "multiply")],
+    aten.scatter_reduce.two: [
+        call(ROW, 1, PLACES, ROW, name, include_self=own)
+        for name in ("sum", "prod", "mean", "amax", "amin")
+        for own in (True, False)
+    ],
     aten.index_copy.default: [call(ROW, 0, torch.tensor(1), x(1, 3)), call(ROW, 0, index(1, 0), ROW)],
     aten.take.default: [call(ROW, torch.tensor(1)), call(ROW, index(1, 5))],
     aten._native_batch_norm_legit.no_stats: [call(PLANE, C, C, True, 0.1, 1e-5)],

@@ -37,6 +37,26 @@ CASES: dict[str, Case] = {
         lambda c, at: c.scatter(0, at, 2.5),
         lambda: (torch.randn(40, 6), torch.stack([torch.randperm(40)[:6] for _ in range(9)])),
     ),
+    "added": (
+        lambda c, at, v: aten.index_put(c, [at], v * 2, True),
+        lambda: (torch.randn(9, 24), torch.randint(-9, 9, (40,)), torch.randn(40, 24)),
+    ),
+    "added to elements": (
+        lambda c, at, v: c.scatter_add(0, at, v),
+        lambda: (torch.randn(50), torch.randint(0, 50, (300,)), torch.randn(300)),
+    ),
+    "added in other columns": (
+        lambda c, at, v: c.index_add(1, at, v),
+        lambda: (torch.randn(7, 50), torch.randint(0, 50, (129,)), torch.randn(7, 129)),
+    ),
+    "messages": (
+        lambda x, a, b, w: torch.zeros_like(x).index_add(0, b, x[a] * w[:, None]).relu(),
+        lambda: (torch.randn(20, 17), torch.randint(0, 20, (90,)), torch.randint(0, 20, (90,)), torch.randn(90)),
+    ),
+    "a mean": (
+        lambda c, at, v: c.scatter_reduce(0, at[:, None].expand_as(v), v, "mean"),
+        lambda: (torch.randn(20, 17), torch.randint(0, 20, (90,)), torch.randn(90, 17)),
+    ),
     "rows of a softmax": (
         lambda c, at, v: aten.index_put(c, [at], v.softmax(-1)),
         lambda: (torch.randn(9, 300), torch.tensor([5, 0, 8]), torch.randn(3, 300)),
@@ -52,7 +72,8 @@ def test_a_gpu_stores_values_where_indices_say(name: str, dtype: torch.dtype) ->
     program = Simulated(*distributed(fn, given))
     assert not [step for step in program.program.steps if hasattr(step, "callee")]
     (found,) = program(*given)
-    torch.testing.assert_close(found, fn(*given), rtol=1e-2 if dtype is torch.bfloat16 else 1e-5, atol=1e-5)
+    want = fn(*(t.double() if t.is_floating_point() else t for t in given)).to(dtype)
+    torch.testing.assert_close(found, want, rtol=1e-2 if dtype is torch.bfloat16 else 1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -36,7 +36,7 @@ def lower_extremum(op: ir.Operation) -> None:
     e = Emit.before(op)
     x, y = e.wrap(a), e.wrap(b)
     if (known[0] is None and known[1] is None) or any(k != k for k in known):
-        replace(op, _extremum(x, y, op.name.removeprefix("arith.")))
+        replace(op, extremum(x, y, op.name.removeprefix("arith.")))
     else:
         replace(op, x.where(x > y if "max" in op.name else x < y, y))
 
@@ -60,11 +60,11 @@ def lower_reduction(op: ir.Operation) -> None:
     )
     result = best.like(float("nan")).where(scalar.wrap(lanes.any(x.is_nan()).value), best)
     if len(op.operands) > 1:
-        result = _extremum(result, scalar.wrap(op.operands[1]), kind)
+        result = extremum(result, scalar.wrap(op.operands[1]), kind)
     replace(op, result)
 
 
-def _extremum(x: Num, y: Num, kind: str) -> Num:
+def extremum(x: Num, y: Num, kind: str) -> Num:
     """Returns the greater or less of two values; NaN if either is."""
     best = x.where(x > y if kind == "maximumf" else x < y, y)
     return x.where(x.is_nan(), best)

@@ -1,4 +1,4 @@
-"""Lowers tile.gather and tile.scatter, and loads whose lanes lie a fixed number of elements apart."""
+"""Lowers tile.gather, and loads whose lanes lie a fixed number of elements apart."""
 
 import numpy as np
 from torch_mlir import ir
@@ -32,7 +32,7 @@ def lower_gather(op: ir.Operation) -> None:
     memory, index, mask, otherwise = op.operands
     e = Emit.before(op)
     scalar = Emit(e.ip, e.loc)
-    memory, step = _flat(e, memory)
+    memory, step = flat_of(e, memory)
     result = op.results[0].type
     found = lane_stride(index)
     if found is None:
@@ -48,17 +48,6 @@ def lower_gather(op: ir.Operation) -> None:
             start = start + scalar.wrap(term) * (factor * step)
         value = strided_load(e, memory, start.value, lane * step, mask, otherwise, result)
     replace_op(op, value)
-
-
-def lower_scatter(op: ir.Operation) -> None:
-    """Lowers tile.scatter to a scatter from the first element on."""
-    value, memory, index, mask = op.operands
-    e = Emit.before(op, op.operands[0])
-    memory, step = _flat(e, memory)
-    positions = (e.wrap(index) * step if step != 1 else e.wrap(index)).value
-    start = Emit(e.ip, e.loc).constant(0, ir.IndexType.get()).value
-    e.op("vector.scatter", [], [memory, start, positions, mask, value])
-    op.erase()
 
 
 def strided_load(
@@ -140,7 +129,7 @@ def _widened_mask(e: Emit, mask: ir.Value, step: int) -> ir.Value | None:
     return None
 
 
-def _flat(e: Emit, memory: ir.Value) -> tuple[ir.Value, int]:
+def flat_of(e: Emit, memory: ir.Value) -> tuple[ir.Value, int]:
     """Emits memory as a flat memref of elements in order; returns it with the stride between neighbors. Raises CompileError for
     memory of several dimensions that is not contiguous."""
     of = ir.MemRefType(memory.type)

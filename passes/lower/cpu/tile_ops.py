@@ -1,7 +1,7 @@
 """How lamina-tile-to-cpu lowers each op of tile programs. A program is the work of one CPU thread."""
 
 from ..tile_ops import Elsewhere, Refused, TileOps
-from . import memory, scans
+from . import memory, scans, scatter
 
 _ONE_THREAD = Refused("one thread computes a program, so nothing is spread over threads", "reduce the block itself")
 _RUNS = Refused("lanes in runs are read and written by a GPU's threads", "emit tile.gather, or a loop over the runs")
@@ -11,7 +11,7 @@ TILE_OPS: TileOps = {
     "tile.part": Refused("joined launches save a GPU's launches alone", "leave lamina-horizontal out"),
     "tile.check": Elsewhere("cpu/checks.py, once the function has a slot for errors"),
     "tile.gather": memory.lower_gather,
-    "tile.scatter": memory.lower_scatter,
+    "tile.scatter": scatter.lower_scatter,
     "tile.read_runs": _RUNS,
     "tile.read_shared": _RUNS,
     "tile.write_runs": _RUNS,

@@ -1,19 +1,21 @@
 """Lowers single ops of a block program to one thread's share of them. HANDLERS lists those of upstream's dialects by name."""
 
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, vector
 
 from lamina.core.sizes import at_most
+from lamina.dialects.graph import COMBINE
 
 from ...ir.locations import leaves
 from ...ir.reading import element_of, number_of
 from ...ir.sizes import kernel_size
 from . import windows
 from .collective import transpose
+from .memory import combine
 from .values import Spread, WholeMask, WindowMask, elements, has_blocks, together, vector_type
 
 if TYPE_CHECKING:
@@ -126,9 +128,10 @@ def gather(k: "ThreadKernel", op: ir.Operation) -> None:
 
 
 def scatter(k: "ThreadKernel", op: ir.Operation) -> None:
-    """Lowers tile.scatter to stores of single elements."""
+    """Lowers tile.scatter to stores of single elements, or to atomic operations on them where it combines."""
     value, target, index, mask = op.operands
-    k.memory.scatter(k.spread(value), k.uniform(target), k.spread(index), k.mask(mask))
+    store = memref.store if COMBINE not in op.attributes else partial(combine, op.attributes[COMBINE].value)
+    k.memory.scatter(k.spread(value), k.uniform(target), k.spread(index), k.mask(mask), store)
 
 
 def check(k: "ThreadKernel", op: ir.Operation) -> None:

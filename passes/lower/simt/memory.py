@@ -3,20 +3,27 @@
 Loads past a bound read the first address of the buffer instead, so that they need no branch; stores past it are skipped.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, vector
+from torch_mlir.dialects.arith import AtomicRMWKind
 
 from lamina.core.sizes import SizeLike, at_most, below
 from lamina.core.sizes import divisor as known_divisor
 
 from ...ir.reading import element_of
+from ...ir.sizes import i64
 from .threads import Indices, Shape, either, when
 from .values import PartialMask, Spread, WholeMask, WindowMask, as_spread, elements, together, vector_type
 
 WIDEST = 16  # bytes of one access
+ATOMIC = {
+    "arith.addf": AtomicRMWKind.addf, "arith.addi": AtomicRMWKind.addi, "arith.maxsi": AtomicRMWKind.maxs,
+    "arith.minsi": AtomicRMWKind.mins,
+}  # fmt: skip
+"""Ops that are instructions on memory."""
 Span = tuple[SizeLike, ir.Value]
 Mask = WholeMask | Spread | WindowMask | None
 
@@ -114,11 +121,11 @@ class ThreadMemory:
             parts.append(together([self._element(source, p, w, x) for p, w, x in each]))
         return Spread(tuple(parts))
 
-    def scatter(self, value: Spread, target: ir.Value, index: Spread, mask: Mask) -> None:
-        """Stores single elements at their own indices, where the mask holds."""
+    def scatter(self, value: Spread, target: ir.Value, index: Spread, mask: Mask, store: Callable[..., object]) -> None:
+        """Stores single elements at their own indices, where the mask holds. store: takes an element, the memory and a place."""
         for part, places, wanted in zip(value.parts, index.parts, self._wanted(mask), strict=True):
             for x, place, lane in zip(elements(part), elements(places), wanted, strict=True):
-                self.when(lane, partial(memref.store, x, target, [place]))
+                self.when(lane, partial(store, x, target, [place]))
 
     def _wanted(self, mask: Mask) -> Iterator[list[ir.Value | None]]:
         """Yields, for each access, the mask of each lane; None where it always holds."""
@@ -214,3 +221,16 @@ class ThreadMemory:
         while step > 1 and (step * item > WIDEST or divisor % step or self.aligned.get(buffer, item) % (step * item)):
             step //= 2
         return step
+
+
+def combine(name: str, value: ir.Value, memory: ir.Value, at: Sequence[ir.Value]) -> None:
+    """Combines an element of memory with a value by an arith op, while other threads do so, too: by an instruction, or by
+    exchanging the old value for the new one until no other thread has come between."""
+    if name in ATOMIC:
+        ir.Operation.create("memref.atomic_rmw", [value.type], [value, memory, *at], {"kind": i64(ATOMIC[name].value)})
+        return
+    made = ir.Operation.create("memref.generic_atomic_rmw", [value.type], [memory, *at], regions=1)
+    block = made.regions[0].blocks.append(value.type)
+    with ir.InsertionPoint(block):
+        new = ir.Operation.create(name, [value.type], [block.arguments[0], value]).results[0]
+        ir.Operation.create("memref.atomic_yield", operands=[new])

@@ -10,6 +10,7 @@ from torch_mlir.dialects import arith, memref, vector
 
 from lamina.core.errors import CompileError
 from lamina.core.sizes import is_symbolic, typical
+from lamina.dialects.graph import COMBINE
 
 from ...ir.affine import Affine, Axis
 from ...ir.expressions import Load, Scatter
@@ -97,6 +98,9 @@ def store(b: "Blocks", value: ir.Value, memory: ir.Value, at: Affine) -> None:
 
 def scatter(b: "Blocks", value: ir.Value, memory: ir.Value, e: Scatter) -> None:
     """Stores a value where its index is within bounds; lanes that are no neighbors one by one (tile.scatter)."""
+    if e.combine:
+        _combine(b, value, memory, e)
+        return
     wide = isinstance(value.type, ir.VectorType)
     bounds.check(b, e, wide)
     if not wide:
@@ -116,6 +120,34 @@ def scatter(b: "Blocks", value: ir.Value, memory: ir.Value, e: Scatter) -> None:
         vector.transfer_write(None, value, memory, where, ir.AffineMap.get_identity(1), mask=mask, in_bounds=flags([True]))
         return
     ir.Operation.create("tile.scatter", operands=[value, memory, b.lane_index(at), _mask(b, mask)])
+
+
+def _combine(b: "Blocks", value: ir.Value, memory: ir.Value, e: Scatter) -> None:
+    """Combines a value with what memory holds, where its index is within bounds: a block lane by lane, a scalar as the only one."""
+    wide = isinstance(value.type, ir.VectorType)
+    at = e.at.rename(b.merged.rename)
+    apart = [bound for bound in e.guard if wide and b.varies(bound.at)]
+    bounds.check(b, e, bool(apart))
+
+    def combine() -> None:
+        mask = b.stack[-1].mask if wide else b.mask_before(b.number(1))
+        if apart:
+            inside = b.condition(e.guard, True)
+            mask = inside if mask is None else arith.andi(mask, inside)
+        where = b.lane_index(at) if wide else b.widen(b.index(at))
+        operands = [b.widen(value), memory, where, _mask(b, mask)]
+        ir.Operation.create("tile.scatter", operands=operands, attributes={COMBINE: ir.StringAttr.get(e.combine)})
+
+    if not e.guard or apart:
+        combine()
+        return
+    mask = b.stack[-1].mask
+
+    def masked() -> None:
+        b.stack[-1].mask = mask
+        combine()
+
+    b.branch(b.condition(e.guard, False), masked, lambda: None)
 
 
 def _streams(b: "Blocks", flat: ir.Value, at: Affine) -> bool:
@@ -159,6 +191,26 @@ def write(b: "Blocks", value: ir.Value, flat: ir.Value, at: Affine) -> None:
         raise CompileError(f"lanes of a result would be {at.coefficient(b.vector)} elements apart", remedy="report this kernel")
     where = [_start(b, flat, at)]
     vector.transfer_write(None, value, flat, where, ir.AffineMap.get_identity(1), mask=mask, in_bounds=flags([True]))
+
+
+def keep(b: "Blocks", value: ir.Value, flat: ir.Value, at: Affine) -> None:
+    """Stores a block in scratch memory: where the vector axis is not part of the index `at`, at the lanes from there on."""
+    if at.coefficient(b.vector):
+        write(b, value, flat, at)
+    else:
+        where, mask = [b.index(at)], b.stack[-1].mask
+        vector.transfer_write(None, value, flat, where, ir.AffineMap.get_identity(1), mask=mask, in_bounds=flags([True]))
+
+
+def kept(b: "Blocks", flat: ir.Value, at: Affine) -> ir.Value:
+    """Loads a block that `keep` has stored."""
+    mask = b.stack[-1].mask
+    if at.coefficient(b.vector):
+        return read(b, flat, at, mask)
+    stored = ir.MemRefType(flat.type).element_type
+    type_, pad = ir.VectorType.get([b.lanes], stored), b.constant(0, stored)
+    identity = ir.AffineMap.get_identity(1)
+    return vector.transfer_read(type_, flat, [b.index(at)], identity, pad, mask=mask, in_bounds=flags([True]))
 
 
 def contiguous(b: "Blocks", at: Affine) -> bool:

@@ -221,7 +221,8 @@ class Blocks(Scopes):
     def store(self, e: Expr, memory: ir.Value, dtype: str, at: Affine) -> None:
         """Stores `e` to memory at the index `at`, in the innermost scope. dtype: the result's element type."""
         if isinstance(e, Scatter):
-            value = self.block(e.value) if self.is_block(e) else self.value(e.value)
+            every = self.vector is not None and e.combine  # of lanes that are the same, each one counts
+            value = self.block(e.value) if every or self.is_block(e) else self.value(e.value)
             with self.point():
                 access.scatter(self, self.to_memory(value, dtype), memory, e)
             return
@@ -235,9 +236,9 @@ class Blocks(Scopes):
     def _save(self, e: Expr, value: ir.Value) -> None:
         flat, at = self.saving.pop(e)
         with self.point():
-            access.write(self, self.to_memory(self.widen(value), e.dtype), flat, at.rename(self.merged.rename))
+            access.keep(self, self.to_memory(self.widen(value), e.dtype), flat, at.rename(self.merged.rename))
 
     def _read_kept(self, e: Expr) -> ir.Value:
         flat, at = self.kept[e]
         with self.point():
-            return self.from_memory(access.read(self, flat, at.rename(self.merged.rename), self.stack[-1].mask), e.dtype)
+            return self.from_memory(access.kept(self, flat, at.rename(self.merged.rename)), e.dtype)

@@ -13,7 +13,7 @@ from torch_mlir.dialects import arith, scf, vector
 
 from lamina.core.sizes import Size, SizeLike
 
-from ...ir.affine import Axis
+from ...ir.affine import Affine, Axis
 from ...ir.expressions import HALF, Expr
 from ...ir.sizes import number_attribute
 from ...space.coalesce import Merged
@@ -230,6 +230,13 @@ class Scopes:
         """Returns whether `e` varies along a side."""
         own = self.axes(e)
         return any(side.axis in own for side in self.sides)
+
+    def varies(self, at: Affine) -> bool:
+        """Returns whether an index varies along the blocks."""
+        at = at.rename(self.merged.rename)
+        return any(at.coefficient(side.axis) for side in self.sides) or any(
+            not isinstance(t, Axis) and self.is_block(t) for t, _ in at.terms
+        )
 
     def shape(self, e: Expr) -> tuple[int, ...]:
         """Returns the shape of the values of `e`: () for a scalar. Blocks of several sides have size 1 along those that `e` does

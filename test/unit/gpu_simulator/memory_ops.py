@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 from torch_mlir import ir
+from torch_mlir.dialects.arith import AtomicRMWKind
 
 from lamina.passes.ir.dense_bytes import round_bf16
 from lamina.passes.simplify.evaluate.arrays import is_bf16
@@ -72,6 +73,22 @@ def _store(op: ir.Operation) -> Callable:
     return run
 
 
+def _atomic(op: ir.Operation) -> Callable:
+    """One lane after another, which is no race."""
+
+    def run(batch: Batch, values: Array, view: View, *indices: Array) -> Array:
+        at = access(batch, op, view, indices, 1, None)
+        _COMBINED[AtomicRMWKind(op.attributes["kind"].value)].at(at.buffer.data, at.at[:, 0], batch.active(values))
+        return values
+
+    return run
+
+
+_COMBINED = {
+    AtomicRMWKind.addf: np.add, AtomicRMWKind.addi: np.add, AtomicRMWKind.maxs: np.maximum, AtomicRMWKind.mins: np.minimum,
+}  # fmt: skip
+
+
 def _contiguous(batch: Batch, op: ir.Operation, view: View, count: int) -> None:
     if count > 1 and not np.all(np.asarray(view.strides[-1]) == 1):
         batch.fault(op, batch.lanes[0], "a vector along an axis whose stride is not 1")
@@ -101,5 +118,6 @@ def _alloca(op: ir.Operation) -> Callable:
 
 MEMORY_OPS: dict[str, Callable[[ir.Operation], Callable]] = {
     "memref.load": _load, "vector.load": _load, "memref.store": _store, "vector.store": _store,
+    "memref.atomic_rmw": _atomic,
     "memref.reinterpret_cast": _reinterpret, "memref.cast": lambda op: lambda _batch, view: view, "memref.alloca": _alloca,
 }  # fmt: skip

@@ -19,7 +19,6 @@ from lamina.kernels.library import LIBRARY
 from .dtypes import TYPES
 from .eager_layout import as_eager, is_composed_by_torch
 from .guard import guarded
-from .ops.activation import ACTIVATIONS
 from .ops.adaptive_pool import ADAPTIVE_POOLS
 from .ops.empty import EMPTY
 from .ops.foreach import FOREACH
@@ -32,6 +31,7 @@ from .ops.pool import POOLS
 from .ops.random import RANDOM
 from .ops.reduce import REDUCTIONS
 from .ops.resize import RESIZES
+from .ops.scatter import SCATTERS
 from .ops.windows import WINDOWS
 
 aten = torch.ops.aten
@@ -40,7 +40,6 @@ Table = dict[Any, Callable[..., Any]]
 
 # Ops that torch's table would decompose, and that Lamina's own kernels compute better whole, as the library's ops.
 KEPT = (
-    aten.embedding_dense_backward.default,
     aten.sum.default,
     aten.squeeze.default,
     aten.squeeze.dim,
@@ -81,8 +80,8 @@ def own() -> Table:
     """Returns the table's decompositions that Lamina wrote or chose."""
     found: Table = {op: decomposition_table[op] for op in FROM_TORCH}
     for part in (
-        TYPES, EMPTY, POINTWISE, INTEGERS, ACTIVATIONS, REDUCTIONS, NORMS, LOSSES, INDEXING, POOLS, ADAPTIVE_POOLS, RESIZES,
-        WINDOWS, RANDOM, FOREACH,
+        TYPES, EMPTY, POINTWISE, INTEGERS, REDUCTIONS, NORMS, LOSSES, INDEXING, SCATTERS, POOLS, ADAPTIVE_POOLS,
+        RESIZES, WINDOWS, RANDOM, FOREACH,
     ):  # fmt: skip
         found |= part
     return {op: as_eager(op, fn) for op, fn in found.items()}

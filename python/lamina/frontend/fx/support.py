@@ -64,8 +64,22 @@ _MOVES = {
 """Ops that move elements of any dtype."""
 
 _PUT = (aten.index_put.default, aten._unsafe_index_put.default, aten.index_put_.default)
-_SCATTER = (aten.scatter.src, aten.scatter.value, aten.scatter_.src, aten.scatter_.value)
-_IN_PLACE = (aten.index_put_.default, aten.scatter_.src, aten.scatter_.value)
+_COMBINES = (
+    aten.scatter_add.default,
+    aten.scatter_add_.default,
+    aten.scatter_reduce.two,
+    aten.scatter_reduce_.two,
+)
+_SCATTER = (aten.scatter.src, aten.scatter.value, aten.scatter_.src, aten.scatter_.value, *_COMBINES)
+_IN_PLACE = (
+    aten.index_put_.default,
+    aten.scatter_.src,
+    aten.scatter_.value,
+    aten.scatter_add_.default,
+    aten.scatter_reduce_.two,
+)
+_COMBINED = {torch.float32, torch.float64, torch.int8, torch.int16, torch.int32, torch.int64}
+"""dtypes of elements that kernels combine with others."""
 _INDICES = (torch.int64, torch.int32)
 
 
@@ -96,26 +110,33 @@ def _computed(node: fx.Node, name: str) -> bool:
 
 
 def is_scatter(node: fx.Node) -> bool:
-    """Returns whether a call overwrites elements at indices of integers. Where two of them name one element, either value may be in
-    it afterwards, as in eager, unless torch is to be deterministic."""
-    if node.target not in (*_PUT, *_SCATTER) or torch.are_deterministic_algorithms_enabled():
+    """Returns whether a call overwrites elements at indices of integers, or combines values with them. Where two indices name one
+    element, either value may be in it afterwards, as in eager, and values are added to it in any order, unless torch is to be
+    deterministic: on a CPU they always are in one order."""
+    if node.target not in (*_PUT, *_SCATTER):
         return False
     into, *rest = node.args
     if node.target in _IN_PLACE and into.op != "placeholder" and not is_scatter(into):
         return False
     value = into.meta["val"]
-    if not value.dim() or _is_empty(value):
+    if torch.are_deterministic_algorithms_enabled() and not (_combines(node) and value.device.type == "cpu"):
+        return False
+    if not value.dim() or _is_empty(value) or (_combines(node) and value.dtype not in _COMBINED):
         return False
     return _puts(value, *rest) if node.target in _PUT else _scatters(value, *rest)
 
 
-def _puts(into: Tensor, indices: list[fx.Node | None], values: fx.Node, accumulate: bool = False) -> bool:
+def _combines(node: fx.Node) -> bool:
+    return node.target in _COMBINES or (node.target in _PUT and len(node.args) > 3 and bool(node.args[3]))
+
+
+def _puts(into: Tensor, indices: list[fx.Node | None], values: fx.Node, _: bool = False) -> bool:
     given = [i.meta["val"] for i in indices if i is not None]
     fits = given and all(i.dtype in _INDICES and not _is_empty(i) for i in given)
-    return bool(fits) and not accumulate and values.meta["val"].dtype == into.dtype
+    return bool(fits) and values.meta["val"].dtype == into.dtype
 
 
-def _scatters(into: Tensor, dim: int, index: fx.Node, source: fx.Node | float) -> bool:
+def _scatters(into: Tensor, dim: int, index: fx.Node, source: fx.Node | float, _: str = "") -> bool:
     at = index.meta["val"]
     if at.dtype not in _INDICES or not at.dim() or _is_empty(at):
         return False

@@ -1,4 +1,5 @@
-"""Decomposes pointwise ops whose scalars torch-mlir would round to a half type, or that it computes through f64."""
+"""Decomposes pointwise ops whose scalars torch-mlir would round to a half type, or that it computes through f64, and activations of
+which torch's own decompositions have another dtype or another result for NaN."""
 
 import math
 import struct
@@ -204,6 +205,24 @@ def copysign(x: Tensor, sign: Tensor) -> Any:
     return aten.copysign.Tensor(x.expand(shape).contiguous(), sign.expand(shape).contiguous())
 
 
+def hardtanh(x: Tensor, min_val: float = -1, max_val: float = 1) -> Tensor:
+    """Clamps to the bounds. Integers stay integers: their bounds are truncated."""
+    if not x.dtype.is_floating_point:
+        min_val, max_val = int(min_val), int(max_val)
+    return torch.clamp(x, min_val, max_val)
+
+
+def hardtanh_backward(grad: Tensor, x: Tensor, min_val: float, max_val: float) -> Tensor:
+    """Passes the gradient on strictly between the bounds, 0 elsewhere and where x is NaN."""
+    return torch.where((x > min_val) & (x < max_val), grad, 0).to(promoted(grad, x))
+
+
+@in_f32
+def hardswish_backward(grad: Tensor, x: Tensor) -> Tensor:
+    """Computes grad * (x / 3 + 0.5) between -3 and 3, 0 below and grad above; NaN where x is."""
+    return torch.where(x <= -3, 0, torch.where(x >= 3, grad, grad * (x / 3 + 0.5)))
+
+
 POINTWISE: dict[Any, Callable[..., Any]] = {
     aten.copysign.Tensor: copysign,
     aten._to_copy.default: to_copy,
@@ -237,4 +256,7 @@ POINTWISE: dict[Any, Callable[..., Any]] = {
     aten.isinf.default: isinf,
     aten.sign.default: sign,
     aten.trunc.default: _trunc,
+    aten.hardtanh.default: hardtanh,
+    aten.hardtanh_backward.default: hardtanh_backward,
+    aten.hardswish_backward.default: hardswish_backward,
 }

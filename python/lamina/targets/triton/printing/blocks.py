@@ -122,7 +122,9 @@ class TritonBlocks(Expressions):
 
     def _past(self, v: ir.Value) -> str:
         """Returns the mask of the lanes that the tile program has, "" where these are all."""
-        shape = tuple(ir.VectorType(v.type).shape)
+        if not isinstance(v.type, ir.VectorType):
+            return ""
+        shape = tuple(v.type.shape)
         return "" if shape == _shape(v) else f"({self._all(self._width(v))} < {shape[0]})"
 
     def _masked(self, v: ir.Value, *masks: ir.Value) -> str:

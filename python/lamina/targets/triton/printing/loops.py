@@ -76,8 +76,10 @@ class TritonLoops(TritonMemory):
             self._line(f"{name} = {text}")
 
     def _if(self, op: ir.Operation) -> None:
-        """Prints the branches for a program that lies within one part of a concatenation."""
+        """Prints the branches for a program that lies within one part of a concatenation, or stores where an index is in bounds."""
         for i, region in enumerate(op.regions):
+            if i and len(region.blocks[0].operations) == 1:
+                continue
             self._line(_branch(i, "" if i else self._value(op.operands[0])))
             self.depth += 1
             self._body(region.blocks[0])

@@ -4,10 +4,16 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
+from lamina.core.errors import CompileError
+from lamina.dialects.graph import COMBINE
+from lamina.passes.ir.locations import where
 from lamina.passes.ir.sizes import kernel_size
 
 from .blocks import WIDEN, is_wide
 from .descriptors import Descriptors
+
+_ATOMIC = {"arith.addf": "atomic_add", "arith.addi": "atomic_add", "arith.maxsi": "atomic_max", "arith.minsi": "atomic_min"}
+"""Triton's functions for the ops by which a scatter combines."""
 
 
 class TritonMemory(Descriptors):
@@ -74,7 +80,14 @@ class TritonMemory(Descriptors):
 
     def _tile_scatter(self, op: ir.Operation) -> None:
         value, memory, index, mask = op.operands
-        self._store(self._block(value), self._at(memory, self._block(index)), self._masked(value, mask))
+        text, place, masked = self._block(value), self._at(memory, self._block(index)), self._masked(value, mask)
+        if COMBINE not in op.attributes:
+            self._store(text, place, masked)
+            return
+        name, width = op.attributes[COMBINE].value, ir.VectorType(value.type).element_type.width
+        if name not in _ATOMIC or width < 32:
+            raise CompileError(f"{name} on memory of {width} bits has no form in Triton", where=where(op.location))
+        self._line(f"tl.{_ATOMIC[name]}({place}, {text}{f', mask={masked}' if masked else ''}, sem='relaxed')")
 
     def _read_runs(self, op: ir.Operation) -> None:
         memory, first, start, mask = op.operands

@@ -1,0 +1,128 @@
+"""Decomposes scatters that combine values with elements of a tensor into those that kernels compute (passes/fusion/scatter.py).
+
+These add, multiply, or take the greater or lesser of floats and integers. Half types are combined in f32, and truth values as
+bytes. A mean is a sum divided by a count.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..half import HALF
+
+aten = torch.ops.aten
+
+
+def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
+    """Adds in f32 to half types; cuts values that have no index."""
+    return _reduced(x, dim, index, src, "sum", lambda *given: aten.scatter_add.default(*given))
+
+
+def scatter_reduce(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Any:
+    """Starts from the neutral element where the old one does not count; divides sums by counts for a mean."""
+    if reduce == "sum" and include_self:
+        return aten.scatter_add.default(x, dim, index, src)
+    if reduce == "mean":
+        return _mean(x, dim, index, src, include_self)
+    if not include_self:
+        reached = aten.scatter.value(torch.zeros_like(x, dtype=torch.bool), dim, index, True)
+        return aten.scatter_reduce.two(torch.where(reached, _neutral(x.dtype, reduce), x), dim, index, src, reduce)
+    return _reduced(x, dim, index, src, reduce, lambda *given: aten.scatter_reduce.two(*given, reduce))
+
+
+def _reduced(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, scatter: Callable[..., Tensor]) -> Any:
+    """Calls a scatter on tensors that kernels can combine; NotImplemented where these are the given ones."""
+    if not x.dim():
+        return scatter(x.reshape(1), 0, index.reshape(-1), src.reshape(-1)).reshape(())
+    if _is_empty(index):
+        return x.clone()
+    cut = _cut(src, index.shape)
+    if x.dtype in HALF:
+        return scatter(x.float(), dim, index, cut.float()).to(x.dtype)
+    if x.dtype is torch.bool:
+        either = "amax" if reduce in ("sum", "amax") else "amin"
+        return aten.scatter_reduce.two(x.to(torch.int8), dim, index, cut.to(torch.int8), either).to(torch.bool)
+    return NotImplemented if cut is src else scatter(x, dim, index, cut)
+
+
+def _is_empty(index: Tensor) -> bool:
+    return any(isinstance(n, int) and n == 0 for n in index.shape)
+
+
+def _cut(src: Tensor, shape: torch.Size) -> Tensor:
+    """Returns the values that have an index."""
+    for dim, (n, wanted) in enumerate(zip(src.shape, shape, strict=True)):
+        if n != wanted:
+            src = aten.slice.Tensor(src, dim, 0, wanted)
+    return src
+
+
+def _mean(x: Tensor, dim: int, index: Tensor, src: Tensor, include_self: bool) -> Tensor:
+    """Divides sums by counts, which are counted once along dimensions that the index is repeated along."""
+    once, kept = index, x
+    for d, step in enumerate(index.stride()):
+        if step == 0 and d != dim % x.dim() and index.shape[d] == x.shape[d]:
+            once, kept = aten.slice.Tensor(once, d, 0, 1), aten.slice.Tensor(kept, d, 0, 1)
+    dtype = torch.float32 if x.dtype.is_floating_point and x.dtype is not torch.float64 else x.dtype
+    start = torch.full(kept.shape, int(include_self), dtype=dtype, device=x.device)
+    count = aten.scatter_add.default(start, dim, once, torch.ones(once.shape, dtype=dtype, device=x.device))
+    wide = x.float() if x.dtype in HALF else x
+    reached = count > 0
+    base = wide if include_self else torch.where(reached, 0, wide)
+    total = aten.scatter_add.default(base, dim, index, src.to(base.dtype))
+    least = count if include_self else count.clamp(min=1)
+    return torch.div(total, least, rounding_mode=None if dtype.is_floating_point else "floor").to(x.dtype)
+
+
+def _neutral(dtype: torch.dtype, reduce: str) -> Tensor | float:
+    """Returns the element that a reduction starts from."""
+    if reduce in ("sum", "prod") or dtype is torch.bool:
+        return torch.scalar_tensor(reduce in ("prod", "amin"), dtype=dtype)
+    ends = (torch.inf, -torch.inf) if dtype.is_floating_point else (torch.iinfo(dtype).max, torch.iinfo(dtype).min)
+    return torch.scalar_tensor(ends[reduce == "amax"], dtype=dtype)
+
+
+def scatter_by_name(x: Tensor, dim: int, index: Tensor, src: Tensor | float, *, reduce: str) -> Tensor:
+    """Adds or multiplies, by the names that scatter knows."""
+    values = src if isinstance(src, Tensor) else torch.full(index.shape, src, dtype=x.dtype, device=x.device)
+    return aten.scatter_reduce.two(x, dim, index, values, {"add": "sum", "multiply": "prod"}[reduce])
+
+
+def index_reduce(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+    """Repeats the index over the other dimensions."""
+    if not x.dim():
+        return aten.scatter_reduce.two(x, dim, index.reshape(()), src.reshape(()), reduce, include_self=include_self)
+    shape = [1] * x.dim()
+    shape[dim] = index.numel()
+    return aten.scatter_reduce.two(x, dim, index.view(shape).expand(src.shape), src, reduce, include_self=include_self)
+
+
+def index_put(x: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
+    """Adds in f32 to half types, and counts truth values that are set; adds nothing where there are no indices."""
+    if accumulate and any(_is_empty(i) for i in indices if i is not None):
+        return x.clone()
+    if accumulate and x.dtype in HALF:
+        return aten.index_put.default(x.float(), indices, values.float(), True).to(x.dtype)
+    if accumulate and x.dtype is torch.bool:
+        added = aten.index_put.default(torch.zeros_like(x, dtype=torch.int64), indices, values.to(torch.int64), True)
+        return x | (added > 0)
+    return NotImplemented
+
+
+def put(x: Tensor, index: Tensor, src: Tensor, accumulate: bool = False) -> Tensor:
+    """Indexes the flattened tensor."""
+    flat = aten.index_put.default(x.reshape(-1), [index.reshape(-1)], src.reshape(-1), accumulate)
+    return flat.view(x.shape)
+
+
+SCATTERS: dict[Any, Callable[..., Any]] = {
+    aten.scatter_add.default: scatter_add,
+    aten.scatter_reduce.two: scatter_reduce,
+    aten.scatter.reduce: scatter_by_name,
+    aten.scatter.value_reduce: scatter_by_name,
+    aten.index_reduce.default: index_reduce,
+    aten.index_put.default: index_put,
+    aten.put.default: put,
+}

@@ -1,0 +1,181 @@
+"""Values that kernels of a CPU add to elements at indices, or reduce with them, against torch in float64."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+REDUCTIONS = ("sum", "mean", "amax", "amin", "prod")
+HALF = (torch.float16, torch.bfloat16)
+aten = torch.ops.aten
+
+
+def compiled(fn: Callable[..., Any], strict: bool = True, **more: Any) -> Callable[..., Any]:
+    torch._dynamo.reset()
+    return torch.compile(fn, backend="lamina", options={"cache": False, "strict": strict}, **more)
+
+
+def check(fn: Callable[..., Any], *given: Tensor, strict: bool = True, tolerance: float = 1e-5, **more: Any) -> None:
+    """The compiled function against eager's in float64; integers are exact."""
+    found = compiled(fn, strict, **more)(*given)
+    want = fn(*(t.double() if t.is_floating_point() else t for t in given)).to(found.dtype)
+    torch.testing.assert_close(found, want, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def near_one(*shape: int) -> Tensor:
+    return torch.rand(shape) * 0.2 + 0.9
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["old ones count", "old ones do not"])
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+@pytest.mark.parametrize("size", [(1, 1), (3, 3), (127, 5), (1000, 64), (4097, 17)], ids=str)
+def test_segments(size: tuple[int, int], reduce: str, own: bool) -> None:
+    at = torch.randint(0, 40, size[:1])
+    check(
+        lambda x, at, v: x.scatter_reduce(0, at[:, None].expand_as(v), v, reduce, include_self=own),
+        torch.rand(40, size[1]), at, near_one(*size), tolerance=2e-4,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8, torch.bool, torch.float64, *HALF], ids=str)
+def test_types(dtype: torch.dtype, reduce: str) -> None:
+    if dtype is torch.bool and reduce == "mean":
+        pytest.skip("eager has none")
+    x, at, v = torch.randint(-3, 3, (40, 7)).to(dtype), torch.randint(0, 40, (300, 7)), torch.randint(-4, 5, (300, 7)).to(dtype)
+    whole = not dtype.is_floating_point and reduce == "mean"  # divides integers
+    tolerance = 1e-2 if dtype in HALF else 1e-5
+    check(lambda x, at, v: x.scatter_reduce(0, at, v, reduce), x, at, v, strict=not whole, tolerance=tolerance)
+    if reduce == "sum":
+        check(lambda x, at, v: aten.index_put(x, [at], v, True), x, at[:, 0] - 40, v, tolerance=tolerance)
+        check(lambda x, at, v: x.index_add(0, at, v), x, at[:, 0], v, tolerance=tolerance)
+
+
+CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Tensor, ...]]]] = {
+    "more values than indices": (
+        lambda x, at, v: x.scatter_add(1, at, v),
+        lambda: (torch.rand(5, 40), torch.randint(0, 40, (4, 60)), torch.rand(6, 70)),
+    ),
+    "transposed": (
+        lambda x, at, v: x.t().scatter_add(0, at.t(), v.t()),
+        lambda: (torch.rand(5, 40), torch.randint(0, 40, (5, 60)), torch.rand(5, 60)),
+    ),
+    "along rows": (
+        lambda x, at, v: x.index_add(1, at, v, alpha=0.5),
+        lambda: (torch.rand(33, 40), torch.randint(0, 40, (600,)), torch.rand(33, 600)),
+    ),
+    "a number": (lambda x, at, v: x.scatter_add(0, at, v), lambda: (torch.tensor(3.0), torch.tensor(0), torch.tensor(2.0))),
+    "no values": (
+        lambda x, at, v: x.index_add(0, at, v) + 1,
+        lambda: (torch.rand(5, 3), torch.randint(0, 5, (0,)), torch.rand(0, 3)),
+    ),
+    "put": (
+        lambda x, at, v: x.put(at, v, accumulate=True),
+        lambda: (torch.rand(5, 7), torch.randint(-35, 35, (50,)), torch.rand(50)),
+    ),
+    "two indices": (
+        lambda x, i, j, v: aten.index_put(x, [i, None, j], v, True),
+        lambda: (torch.rand(6, 5, 7), torch.randint(-6, 6, (30, 1)), torch.randint(-7, 7, (4,)), torch.rand(30, 4, 5)),
+    ),
+    "one number for all": (
+        lambda x, at: aten.index_put(x, [at[:, None].expand(-1, 5)], torch.scalar_tensor(2.0, dtype=x.dtype), True),
+        lambda: (torch.rand(60), torch.randint(-60, 60, (30,))),
+    ),
+    "by name": (
+        lambda x, at, v: x.scatter(1, at, v, reduce="multiply").scatter(1, at, 1.5, reduce="add"),
+        lambda: (torch.rand(5, 40), torch.randint(0, 40, (4, 60)), near_one(4, 60)),
+    ),
+    "NaN": (
+        lambda x, at, v: x.scatter_reduce(0, at, v, "amax"),
+        lambda: (
+            torch.rand(5, 3),
+            torch.randint(0, 5, (40, 3)),
+            torch.where(torch.rand(40, 3) > 0.9, torch.nan, torch.rand(40, 3)),
+        ),
+    ),
+    "an embedding's gradient": (
+        lambda g, at: aten.embedding_dense_backward(g, at, 30, 4, True),
+        lambda: (torch.rand(6, 50, 7), torch.randint(0, 30, (6, 50))),
+    ),
+    "masked": (
+        lambda x, m, i, j, v: aten._unsafe_masked_index_put_accumulate(x, m, [i, j], v),
+        lambda: (
+            torch.rand(9, 8),
+            torch.rand(6, 5) > 0.5,
+            torch.randint(0, 9, (6, 1)),
+            torch.randint(0, 8, (5,)),
+            torch.rand(6, 5),
+        ),
+    ),
+    "softmax over neighbors": (
+        lambda n, a, b, s: _attention(n, a, b, s),
+        lambda: (torch.rand(30, 20), torch.randint(0, 30, (90,)), torch.randint(0, 30, (90,)), torch.randn(90)),
+    ),
+}
+
+
+def _attention(nodes: Tensor, source: Tensor, to: Tensor, score: Tensor) -> Tensor:
+    most = torch.full_like(nodes[:, 0], -torch.inf).scatter_reduce(0, to, score, "amax")
+    power = (score - most[to]).exp()
+    total = torch.zeros_like(most).scatter_add(0, to, power)
+    return torch.zeros_like(nodes).index_add(0, to, nodes[source] * (power / total[to])[:, None])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cases(name: str) -> None:
+    fn, make = CASES[name]
+    check(fn, *make())
+
+
+@pytest.mark.parametrize("columns", [1, 16, 64])
+def test_symbolic_sizes(columns: int) -> None:
+    def mean(x: Tensor, at: Tensor, v: Tensor) -> Tensor:
+        return x.scatter_reduce(0, at[:, None].expand(-1, v.shape[1]), v, "mean")
+
+    run = compiled(mean, dynamic=True)
+    for edges, nodes in ((3, 40), (127, 9), (1000, 40), (4097, 33)):
+        given = torch.rand(nodes, columns), torch.randint(0, nodes, (edges,)), torch.rand(edges, columns)
+        torch.testing.assert_close(run(*given), mean(*given), rtol=1e-4, atol=1e-4)
+
+
+def test_gradients() -> None:
+    def fn(x: Tensor, w: Tensor, at: Tensor, v: Tensor) -> Tensor:
+        found = F.embedding(at, w) * v + x.gather(0, at[:, None].expand_as(v)) + x.index_select(0, at) + x[at, :]
+        return x.index_add(0, at, found.tanh()).scatter_reduce(0, at[:, None].expand_as(v), found, "amax").sin()
+
+    given = [torch.randn(50, 12), torch.randn(50, 12), torch.randint(0, 50, (300,)), torch.randn(300, 12)]
+    mine, exact = (
+        [t.detach().to(d, copy=True).requires_grad_() if t.is_floating_point() else t for t in given]
+        for d in (torch.float32, torch.float64)
+    )
+    compiled(fn)(*mine).sum().backward()
+    fn(*exact).sum().backward()
+    for a, b in zip(mine, exact, strict=True):
+        if b.is_floating_point():
+            torch.testing.assert_close(a.grad.double(), b.grad, rtol=1e-4, atol=1e-4)
+
+
+def test_results_do_not_depend_on_the_number_of_threads() -> None:
+    run = compiled(lambda x, at, v: x.index_add(0, at, v))
+    given = torch.randn(300, 256), torch.randint(0, 300, (5000,)), torch.randn(5000, 256)
+    found = []
+    for threads in (1, 2, 5):
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        torch.use_deterministic_algorithms(threads == 2)
+        try:
+            found.append(run(*given))
+        finally:
+            torch.use_deterministic_algorithms(False)
+            torch.set_num_threads(before)
+    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
+
+
+def test_an_index_out_of_range_is_an_error() -> None:
+    run = compiled(lambda x, at, v: x.scatter_add(0, at, v))
+    for bad in (5, -1, 2**40):
+        with pytest.raises(IndexError, match="out of range"):
+            run(torch.rand(5), torch.tensor([0, bad]), torch.rand(2))
