@@ -11,24 +11,16 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
-from typing import NoReturn
 
 from lamina.core.errors import CompileError
 
+from .driver.cli import Parser
 from .driver.files import replace_closed
 from .opt_driver import complain
 from .tune_model import add_command, with_name
 from .tune_store import add_commands
 
 Work = Callable[[argparse.Namespace], None]
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser that reports mistakes as the command's other errors."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raises a CompileError; argparse would print and exit."""
-        raise CompileError(message, where="<command line>", remedy=f"see {self.prog} --help")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -49,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parsed(argv: list[str]) -> argparse.Namespace:
-    parser = _Parser(prog="lamina", description="Compiles PyTorch models through MLIR.", allow_abbrev=False)
+    parser = Parser(prog="lamina", description="Compiles PyTorch models through MLIR.", allow_abbrev=False)
     areas = parser.add_subparsers(metavar="COMMAND", required=True)
     tune = areas.add_parser("tune", help="measured choices between implementations of hot ops", allow_abbrev=False)
     commands = tune.add_subparsers(metavar="WHAT", required=True)

@@ -87,11 +87,9 @@ def _exponent_base(total: Reduce) -> Reduce | None:
     return largest if same and isinstance(largest, Reduce) else None
 
 
-def worth_keeping(
-    nests: list[Nest], columns: tuple[Axis, ...], on_columns: Callable[[Expr], bool], costs: Callable[[Expr], bool]
-) -> dict[Expr, int]:
-    """Returns the values that two nests over the columns need, and that cost more to compute than to keep, each with the index
-    of the first nest that computes it."""
+def worth_keeping(nests: list[Nest], columns: tuple[Axis, ...], pays: Callable[[Expr], bool]) -> dict[Expr, int]:
+    """Returns the values that two nests over the columns need, and of which it pays to keep them, each with the index of the first
+    nest that computes it."""
     first: dict[Expr, int] = {}
     chosen: dict[Expr, int] = {}
     for i, nest in enumerate(nests):
@@ -104,7 +102,7 @@ def worth_keeping(
             if e in seen or isinstance(e, Reduce | Const):
                 continue
             seen.add(e)
-            if e in first and first[e] < i and on_columns(e) and costs(e):
+            if e in first and first[e] < i and pays(e):
                 chosen.setdefault(e, first[e])
                 continue
             stack.extend(e.args)

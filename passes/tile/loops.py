@@ -275,24 +275,26 @@ class Loops:
     # -- what is kept between loops
 
     def _slots(self) -> dict[Expr, tuple[int, tuple[ir.Value, Affine]]]:
-        """Allocates scratch memory for a row of each value worth keeping; returns it by value, with the nest that fills it."""
+        """Allocates scratch memory for values of a row, or a block of rows; returns it by value, with the nest that fills it."""
         columns, config = self.plan.merged.columns, self.plan.config
-        if not self.plan.column_vector or not config.scratch or is_symbolic(tuple(a.extent for a in columns)):
+        if self.plan.vector is None or not config.scratch or is_symbolic(tuple(a.extent for a in columns)):
             return {}
-        at, count = linear(columns), math.prod(a.extent for a in columns)
+        wide = 1 if self.plan.column_vector else config.lanes
+        at, count = linear(columns) * wide, math.prod(a.extent for a in columns) * wide
         out = {}
-        for e, born in worth_keeping(self.nests, columns, lambda e: self.plan.vector in self.b.axes(e), self._costs).items():
-            if count * bits(e.dtype) // 8 > config.scratch:
-                continue
-            with self.b.point(0):
-                type_ = ir.MemRefType.get([count], element("i8" if e.dtype == "i1" else e.dtype))
-                slot = memref.AllocaOp(type_, [], [], alignment=64).result
-            out[e] = (born, (slot, at))
+        for e, born in worth_keeping(self.nests, columns, self._pays).items():
+            if count * bits(e.dtype) // 8 <= config.scratch:
+                with self.b.point(0):
+                    type_ = ir.MemRefType.get([count], element("i8" if e.dtype == "i1" else e.dtype))
+                    out[e] = born, (memref.AllocaOp(type_, [], [], alignment=64).result, at)
         return out
 
-    def _costs(self, e: Expr) -> bool:
-        """Returns whether a value takes many operations, or is gathered from memory and does not stay in registers."""
+    def _pays(self, e: Expr) -> bool:
+        """Returns whether a block along a row is worth keeping: it is costly, or gathered and does not stay in registers."""
+        merged, axes = self.plan.merged, self.b.axes(e)
+        if self.plan.vector not in axes or axes.isdisjoint(merged.columns):
+            return False
         if isinstance(e, Load):
-            several = typical(math.prod(a.extent for a in self.plan.merged.columns)) > self.plan.config.lanes
-            return several and not e.at.opaque and e.at.rename(self.plan.merged.rename).coefficient(self.plan.vector) not in (0, 1)
+            several = typical(math.prod(a.extent for a in merged.columns)) > self.plan.config.lanes
+            return several and not e.at.opaque and e.at.rename(merged.rename).coefficient(self.plan.vector) not in (0, 1)
         return isinstance(e, Apply) and cost(e) >= self.plan.config.reuse

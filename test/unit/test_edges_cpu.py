@@ -24,6 +24,10 @@ CASES: list[tuple[str, tuple[int, ...], Callable[[Tensor], Tensor]]] = [
     ("sum along padded rows", (5, 300), lambda x: F.pad(x, (10, 100)).square().sum(1)),
     ("largest along padded rows", (5, 300), lambda x: F.pad(x, (100, 100), value=-1.0).amax(1)),
     ("rows of padded columns", (300, 130), lambda x: F.pad(x, (0, 70, 3, 3)).sum(0)),
+    ("exponentials that sum to 1 along columns", (70, 77), lambda x: x.softmax(0)),
+    ("exponentials kept of many rows", (3, 33, 200), lambda x: x.sinh().log_softmax(1).exp() * x),
+    ("sums of 777 columns", (50, 777), lambda x: x.sum(0)),
+    ("backwards", (3, 200), lambda x: F.pad(x.flip(1), (3, 70)) + F.pad(x[:, 1::2].flip(1), (73, 100))),
     ("half types", (2, 3, 1000), lambda x: F.max_pool1d(x.bfloat16(), 4, 2, 1).float()),
 ]
 

@@ -68,12 +68,12 @@ class DriverArguments:
         return "<stdin>" if self.input == "-" else self.input
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser that reports mistakes as the driver's other errors."""
+class Parser(argparse.ArgumentParser):
+    """A parser of a command line that reports mistakes as Lamina's other errors."""
 
     def error(self, message: str) -> NoReturn:
         """Raises a CompileError; argparse would print and exit."""
-        raise CompileError(message, where="<command line>", remedy="see opt-driver --help")
+        raise CompileError(message, where="<command line>", remedy=f"see {self.prog} --help")
 
 
 def _nearest_flag(flag: str, parser: argparse.ArgumentParser) -> str:
@@ -92,7 +92,7 @@ def _bool(text: str) -> bool:
 
 def parse(argv: list[str]) -> DriverArguments:
     """Parses the command line. Raises CompileError, never SystemExit, for wrong arguments."""
-    p = _Parser(prog="opt-driver", description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    p = Parser(prog="opt-driver", description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     add = p.add_argument
     add("input", nargs="?", default="-", help="a .mlir file, - for standard input, or FILE.py:FACTORY")
     add("-o", dest="output", default="-", metavar="FILE", help="where the result goes (default: standard output)")

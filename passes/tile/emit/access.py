@@ -193,6 +193,26 @@ def write(b: "Blocks", value: ir.Value, flat: ir.Value, at: Affine) -> None:
     vector.transfer_write(None, value, flat, where, ir.AffineMap.get_identity(1), mask=mask, in_bounds=flags([True]))
 
 
+def keep(b: "Blocks", value: ir.Value, flat: ir.Value, at: Affine) -> None:
+    """Stores a block in scratch memory: where the vector axis is not part of the index `at`, at the lanes from there on."""
+    if at.coefficient(b.vector):
+        write(b, value, flat, at)
+    else:
+        where, mask = [b.index(at)], b.stack[-1].mask
+        vector.transfer_write(None, value, flat, where, ir.AffineMap.get_identity(1), mask=mask, in_bounds=flags([True]))
+
+
+def kept(b: "Blocks", flat: ir.Value, at: Affine) -> ir.Value:
+    """Loads a block that `keep` has stored."""
+    mask = b.stack[-1].mask
+    if at.coefficient(b.vector):
+        return read(b, flat, at, mask)
+    stored = ir.MemRefType(flat.type).element_type
+    type_, pad = ir.VectorType.get([b.lanes], stored), b.constant(0, stored)
+    identity = ir.AffineMap.get_identity(1)
+    return vector.transfer_read(type_, flat, [b.index(at)], identity, pad, mask=mask, in_bounds=flags([True]))
+
+
 def contiguous(b: "Blocks", at: Affine) -> bool:
     """Returns whether the lanes of a block at the index `at` over merged axes are neighbors in memory."""
     return at.coefficient(b.vector) == 1 and all(isinstance(t, Axis) or not b.is_block(t) for t, _ in at.terms)

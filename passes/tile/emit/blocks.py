@@ -236,9 +236,9 @@ class Blocks(Scopes):
     def _save(self, e: Expr, value: ir.Value) -> None:
         flat, at = self.saving.pop(e)
         with self.point():
-            access.write(self, self.to_memory(self.widen(value), e.dtype), flat, at.rename(self.merged.rename))
+            access.keep(self, self.to_memory(self.widen(value), e.dtype), flat, at.rename(self.merged.rename))
 
     def _read_kept(self, e: Expr) -> ir.Value:
         flat, at = self.kept[e]
         with self.point():
-            return self.from_memory(access.read(self, flat, at.rename(self.merged.rename), self.stack[-1].mask), e.dtype)
+            return self.from_memory(access.kept(self, flat, at.rename(self.merged.rename)), e.dtype)

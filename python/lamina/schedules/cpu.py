@@ -34,7 +34,8 @@ def choose(operations: int, widest: int, extent: int, accumulators: int) -> CpuC
     """Returns the default schedule of a group.
 
     Column reductions take wide blocks: every row gives a contiguous stretch of memory, and the accumulators stay in registers
-    (16 of 32 for 256 lanes of f32).
+    (16 of 32 for 256 lanes of f32). The last block has to be whole, too: the masks of wider ones than others have do not fit in
+    registers (there are 7), and all of its vectors are computed, however few lanes are left.
 
     operations    per element
     widest        bits of the largest type computed in
@@ -43,7 +44,10 @@ def choose(operations: int, widest: int, extent: int, accumulators: int) -> CpuC
     """
     lanes = 64 if operations <= 12 else 32
     if accumulators and operations <= 6:
-        lanes = 256 if accumulators == 1 else 128
+        wide = 256 if accumulators == 1 else 128
+        while wide > lanes and extent % wide:
+            wide //= 2
+        lanes = wide
     if widest > 32:
         lanes //= 2
     while lanes > 1 and lanes // 2 >= extent:
