@@ -138,13 +138,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Iterable[pytest.
 
 
 def pytest_collection_finish() -> None:
-    """Spares tests what does not depend on them: searching all that is imported for garbage, and the rest after every compilation, and
-    30 ms of each compilation in which Dynamo empties the processor's caches to measure how fast its guards are."""
+    """Spares tests what does not depend on them: searching all that is imported for garbage, and 30 ms of each compilation in which
+    Dynamo empties the processor's caches to measure how fast its guards are."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(200_000, 10, 10)
-    if dynamo := sys.modules.get("torch._dynamo.config"):
-        dynamo.run_gc_after_compile = False  # type: ignore[attr-defined]
     if guards := sys.modules.get("torch._dynamo.guards"):
         guards.profile_guard_manager = lambda *_: 0.0  # type: ignore[attr-defined]
 

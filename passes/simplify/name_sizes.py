@@ -89,13 +89,16 @@ class _Names:
     def run(self, main: ir.Operation) -> None:
         """Names the sizes in @main, and in the functions that it calls."""
         block = main.regions[0].blocks[0]
-        for argument, named in zip(block.arguments, main.attributes["arg_attrs"], strict=True):
+        given = (
+            list(main.attributes["arg_attrs"]) if "arg_attrs" in main.attributes else [ir.DictAttr.get({})] * len(block.arguments)
+        )
+        for argument, named in zip(block.arguments, given, strict=True):
             if SIZES in named:
                 _name(argument, read_sizes(named[SIZES]))
         for op in [o.operation for o in block.operations]:
             with op.location, ir.InsertionPoint(op):
                 self.visit(op)
-        kept = [{n.name: n.attr for n in named if n.name != SIZES} for named in main.attributes["arg_attrs"]]
+        kept = [{n.name: n.attr for n in named if n.name != SIZES} for named in given]
         main.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(named) for named in kept])
         ends = [v.type for v in terminator(block).operands]
         main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([a.type for a in block.arguments], ends))

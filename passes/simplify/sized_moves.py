@@ -145,17 +145,7 @@ def flip(type_: ir.RankedTensorType, x: ir.Value, dims: Sequence[int]) -> ir.Val
     shape = sizes_of(type_)
     turned = {d % type_.rank for d in dims}
     ends = {d: size_value(shape[d] - 1) for d in turned}
-    identity = [ir.AffineDimExpr.get(d) for d in range(type_.rank)]
-    op = generic(type_, [empty(type_)], [identity], type_.rank, [False] * type_.rank)
-
-    def element(_: ir.Value) -> ir.Value:
-        here = [linalg.IndexOp(d).result for d in range(type_.rank)]
-        at = [arith.subi(ends[d], v) if d in turned else v for d, v in enumerate(here)]
-        marks = {CHECKED: ir.UnitAttr.get()}
-        taken = ir.Operation.create("tensor.extract", results=[type_.element_type], operands=[x, *at], attributes=marks)
-        return taken.result
-
-    return with_body(op, element)
+    return _taken(type_, x, lambda at: [arith.subi(ends[d], v) if d in turned else v for d, v in enumerate(at)])
 
 
 def repeat(type_: ir.RankedTensorType, x: ir.Value, counts: Sequence[SizeLike]) -> ir.Value:
@@ -165,6 +155,37 @@ def repeat(type_: ir.RankedTensorType, x: ir.Value, counts: Sequence[SizeLike]) 
     whole = [n for pair in zip(counts, source, strict=True) for n in pair]
     wide = expand(tensor_type(whole, type_.element_type), view(tensor_type(apart, type_.element_type), x))
     return view(type_, wide)
+
+
+def diagonal(type_: ir.RankedTensorType, x: ir.Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> ir.Value:
+    """Expands a diagonal, which is the last dimension of the result."""
+    rank = type_.rank + 1
+    starts = {dim1 % rank: max(-offset, 0), dim2 % rank: max(offset, 0)}
+    rest = iter(range(rank - 2))
+    whence = [(rank - 2, starts[d]) if d in starts else (next(rest), 0) for d in range(rank)]
+    return _taken(type_, x, lambda at: [_shifted(at[d], start) for d, start in whence])
+
+
+def _shifted(at: ir.Value, by: int) -> ir.Value:
+    return arith.addi(at, size_value(by)) if by else at
+
+
+def _taken(type_: ir.RankedTensorType, x: ir.Value, whence: Callable[[Sequence[ir.Value]], Sequence[ir.Value]]) -> ir.Value:
+    """Emits a tensor of the elements of another one at computed indices, which are within it."""
+    identity = [ir.AffineDimExpr.get(d) for d in range(type_.rank)]
+    op = generic(type_, [empty(type_)], [identity], type_.rank, [False] * type_.rank)
+
+    def element(_: ir.Value) -> ir.Value:
+        at = whence([linalg.IndexOp(d).result for d in range(type_.rank)])
+        marks = {CHECKED: ir.UnitAttr.get()}
+        return ir.Operation.create("tensor.extract", results=[type_.element_type], operands=[x, *at], attributes=marks).result
+
+    return with_body(op, element)
+
+
+def bitcast(type_: ir.RankedTensorType, x: ir.Value, *_: Any) -> ir.Value:
+    """Expands a view in another dtype of the same width."""
+    return spread(x, type_, make=lambda v: v if v.type == type_.element_type else arith.bitcast(type_.element_type, v))
 
 
 MOVES: dict[str, Callable[..., ir.Value]] = {
@@ -188,5 +209,7 @@ MOVES: dict[str, Callable[..., ir.Value]] = {
     "aten.constant_pad_nd.default": pad,
     "aten.flip.default": flip,
     "aten.repeat.default": repeat,
+    "aten.diagonal.default": diagonal,
+    "aten.view.dtype": bitcast,
 }
 """The expansion of each overload."""

@@ -190,3 +190,29 @@ func.func @main(%x: tensor<?x?xf32> {graph.sizes = ["s0~8", "s1~128"]}) -> tenso
 }
 func.func private @expand(tensor<?x?xf32>) -> tensor<?x?xf32> attributes {
   graph.move = "aten.expand.default", graph.args = [unit, [{size = "s0~8"}, {size = "s1~128"}]], graph.kwargs = {}, graph.sizes = [["s0~8", "s1~128"]]}
+
+// -----
+
+// Diagonals are read where they lie.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[ROW:.*]] = linalg.index 1
+// CHECK: %[[COLUMN:.*]] = arith.addi %[[ROW]], %c1
+// CHECK: tensor.extract %arg0[%[[ROW]], %{{.*}}, %[[COLUMN]]] {graph.checked}
+func.func @main(%x: tensor<?x?x?xf32> {graph.sizes = ["s0~8", "2*s1~5", "s0~8"]}) -> tensor<?x?xf32> {
+  %0 = call @diagonal(%x) : (tensor<?x?x?xf32>) -> tensor<?x?xf32>
+  return %0 : tensor<?x?xf32>
+}
+func.func private @diagonal(tensor<?x?x?xf32>) -> tensor<?x?xf32> attributes {
+  graph.move = "aten.diagonal.default", graph.args = [unit, 1, 0, 2], graph.kwargs = {}, graph.sizes = [["2*s1~5", "s0~8 - 1"]]}
+
+// -----
+
+// A view in another dtype, of fixed sizes too: torch-mlir has no lowering.
+// CHECK-LABEL: func.func @main
+// CHECK: arith.bitcast %{{.*}} : f32 to i32
+func.func @main(%x: tensor<3x4xf32>) -> tensor<3x4xi32> {
+  %0 = call @bits(%x) : (tensor<3x4xf32>) -> tensor<3x4xi32>
+  return %0 : tensor<3x4xi32>
+}
+func.func private @bits(tensor<3x4xf32>) -> tensor<3x4xi32> attributes {
+  graph.move = "aten.view.dtype", graph.args = [unit, "torch.int32"], graph.kwargs = {}, graph.sizes = [[3, 4]]}

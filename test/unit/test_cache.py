@@ -156,21 +156,27 @@ CHANGES: dict[str, Callable[[dict[str, Any], dict[str, Any]], object]] = {
 }
 
 
+def shifted_sine(x: torch.Tensor) -> torch.Tensor:
+    return torch.sin(x) + 1
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The entry of shifted_sine."""
+    root = tmp_path_factory.mktemp("stored")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LAMINA_CACHE_DIR", str(root))
+        lamina.compile(shifted_sine, (torch.randn(7, 5),))
+    return entry_file(root)
+
+
 @pytest.mark.parametrize("what", [*CHANGES, "code that is none", "a program that is no JSON"])
 def test_an_entry_that_fits_nothing_is_compiled_again(
-    tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, what: str, stored: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAMINA_CACHE_DIR", str(tmp_path))
-    x = torch.randn(7, 5)
-
-    def model(x: torch.Tensor) -> torch.Tensor:
-        return torch.sin(x) + 1
-
-    lamina.compile(model, (x,))
-    path = entry_file(tmp_path)
-    key = path.name.removesuffix(".lamina")
-    whole = path.read_bytes()
-    entry = Cache().get(key)
+    x, whole, key = torch.randn(7, 5), stored.read_bytes(), stored.stem
+    entry = Cache(stored.parent).get(key)
     assert entry is not None
     meta, program, code = json.loads(json.dumps(dict(entry.meta))), json.loads(entry.program_json), entry.object
     if what in CHANGES:
@@ -178,10 +184,10 @@ def test_an_entry_that_fits_nothing_is_compiled_again(
     text = "[" if what == "a program that is no JSON" else json.dumps(program)
     assert Cache().put(key, Entry(text, code[:50] if what == "code that is none" else code, meta))
     with caplog.at_level(logging.WARNING, "lamina"):
-        got = lamina.compile(model, (x,))(x)
+        got = lamina.compile(shifted_sine, (x,))(x)
     assert (got - torch.sin(x.double()) - 1).abs().max() < 1e-6
     assert "dropped a damaged entry" in caplog.text
-    assert path.read_bytes() == whole  # compiled again
+    assert entry_file(tmp_path).read_bytes() == whole  # compiled again
 
 
 def test_results_that_are_views_in_another_dtype_are_found(

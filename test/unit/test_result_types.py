@@ -57,6 +57,13 @@ CALLS: dict[Any, list[Call]] = {
     aten.max_pool3d_with_indices_backward.default: [
         call(PLANE, PLANE, [1, 1, 1], [1, 1, 1], [0, 0, 0], [1, 1, 1], False, aten.max_pool3d_with_indices(PLANE, 1)[1])
     ],
+    aten.batch_norm_backward.default: [
+        call(PLANE, PLANE, C, C, C, C, C, True, 1e-5, [True] * 3, torch.zeros(1, dtype=torch.uint8))
+    ],
+    aten.bucketize.Tensor: [call(ROW, x(3).sort().values)],
+    aten.diagonal_scatter.default: [call(x(3, 3), x(3))],
+    aten.permute_copy.default: [call(ROW, [1, 0])],
+    aten.view_copy.default: [call(ROW, [3, 2])],
     aten.as_strided_scatter.default: [call(x(12), x(2, 3), [2, 3], [6, 1], 1)],
     aten._fused_rms_norm.default: [call(ROW, [3], x(3), 1e-5), call(ROW, [3], None, None)],
     aten._log_softmax.default: [call(ROW, 1, False)],

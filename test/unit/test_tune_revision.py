@@ -3,7 +3,9 @@
 import re
 import shutil
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -11,9 +13,16 @@ import lamina
 from lamina.passes.infra.pipeline_text import parse
 from lamina.passes.infra.registry import PASSES
 from lamina.targets.levels import pipeline
+from lamina.tune import revision as tuned
 from lamina.tune.revision import modules, revision
 
 HERE = Path(lamina.__file__).parent
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _each_text_is_read_once() -> Iterator[None]:
+    with mock.patch.object(tuned, "read", cache(tuned.read)):
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -46,14 +46,21 @@ def modules(package: Path) -> dict[str, str]:
         name = waiting.pop()
         if name in found:
             continue
-        tree = ast.parse((package / name).read_bytes())
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                waiting += _imported(node, name, package)
-            elif isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
-                node.body = node.body[1:] or [ast.Pass()]
-        found[name] = ast.unparse(tree)
+        imports, found[name] = read((package / name).read_bytes())
+        for node in imports:
+            waiting += _imported(node, name, package)
     return found
+
+
+def read(source: bytes) -> tuple[list[ast.Import | ast.ImportFrom], str]:
+    """Returns a module's imports, and its code without comments and docstrings."""
+    tree, imports = ast.parse(source), []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            imports.append(node)
+        elif isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return imports, ast.unparse(tree)
 
 
 def _imported(node: ast.Import | ast.ImportFrom, name: str, package: Path) -> Iterator[str]:

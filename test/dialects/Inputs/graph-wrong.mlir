@@ -89,3 +89,15 @@ func.func @f(%a: tensor<2xf32>) -> tensor<2xf32> {
 func.func @f(%a: tensor<2xf32> {graph.strides = array<i32: 1>}) -> (tensor<2xf32> {graph.align = "16"}) {
   return %a : tensor<2xf32>
 }
+
+// -----
+// What a scatter combines by.
+func.func @f(%x: tensor<9xf32>, %h: tensor<9xf16>, %v: tensor<2xf32>, %w: tensor<2xf16>, %i: tensor<2xi64>) {
+  // expected-error @+1 {{expects one of arith.addf, arith.addi, arith.maximumf, arith.maxsi, arith.minimumf, arith.minsi, arith.mulf, arith.muli as combine, not "arith.subf"}}
+  %0 = "graph.scatter"(%x, %v, %i) {combine = "arith.subf"} : (tensor<9xf32>, tensor<2xf32>, tensor<2xi64>) -> tensor<9xf32>
+  // expected-error @+1 {{cannot combine elements of f32 by arith.addi}}
+  %1 = "graph.scatter"(%x, %v, %i) {combine = "arith.addi"} : (tensor<9xf32>, tensor<2xf32>, tensor<2xi64>) -> tensor<9xf32>
+  // expected-error @+1 {{cannot combine elements of f16 by arith.addf}}
+  %2 = "graph.scatter"(%h, %w, %i) {combine = "arith.addf"} : (tensor<9xf16>, tensor<2xf16>, tensor<2xi64>) -> tensor<9xf16>
+  return
+}

@@ -37,3 +37,9 @@ func.func @f(%m: memref<64xf32>, %i: index, %ok: i1) {
   %v = "tile.read_shared"(%m, %i, %i, %ok) {length = 0, jump = 1} : (memref<64xf32>, index, index, i1) -> vector<4xf32>
   return
 }
+// -----
+func.func @f(%m: memref<64xf32>, %v: vector<4xf32>, %i: vector<4xindex>, %ok: vector<4xi1>) {
+  // expected-error @+1 {{'tile.scatter' expects one of arith.addf, arith.addi, arith.maximumf, arith.maxsi, arith.minimumf, arith.minsi, arith.mulf, arith.muli as combine, not 1 : i64}}
+  "tile.scatter"(%v, %m, %i, %ok) {combine = 1 : i64} : (vector<4xf32>, memref<64xf32>, vector<4xindex>, vector<4xi1>) -> ()
+  return
+}

@@ -23,11 +23,15 @@ from .ops.adaptive_pool import ADAPTIVE_POOLS
 from .ops.empty import EMPTY
 from .ops.foreach import FOREACH
 from .ops.index import INDEXING
-from .ops.integer import INTEGERS
 from .ops.loss import LOSSES
+from .ops.math.bits import BITS
+from .ops.math.elementary import ELEMENTARY
+from .ops.math.gamma import GAMMA
+from .ops.math.integer import INTEGERS
 from .ops.norm import NORMS
 from .ops.pointwise import POINTWISE
 from .ops.pool import POOLS
+from .ops.products import PRODUCTS
 from .ops.random import RANDOM
 from .ops.reduce import REDUCTIONS
 from .ops.resize import RESIZES
@@ -60,7 +64,8 @@ FROM_TORCH = tuple(
     _softmax.default _log_softmax.default _fused_rms_norm.default
     logsumexp.default linalg_vector_norm.default any.default any.dim any.dims
     addcmul.default addcdiv.default floor_divide.default floor_divide.Scalar masked_fill.Scalar masked_fill.Tensor
-    as_strided_copy.default
+    as_strided_copy.default narrow_copy.default permute_copy.default unbind_copy.int view_copy.default
+    batch_norm_backward.default
     """.split()
 )
 
@@ -80,8 +85,8 @@ def own() -> Table:
     """Returns the table's decompositions that Lamina wrote or chose."""
     found: Table = {op: decomposition_table[op] for op in FROM_TORCH}
     for part in (
-        TYPES, EMPTY, POINTWISE, INTEGERS, REDUCTIONS, NORMS, LOSSES, INDEXING, SCATTERS, POOLS, ADAPTIVE_POOLS,
-        RESIZES, WINDOWS, RANDOM, FOREACH,
+        TYPES, EMPTY, POINTWISE, ELEMENTARY, BITS, GAMMA, INTEGERS, REDUCTIONS, PRODUCTS, NORMS, LOSSES, INDEXING, SCATTERS,
+        POOLS, ADAPTIVE_POOLS, RESIZES, WINDOWS, RANDOM, FOREACH,
     ):  # fmt: skip
         found |= part
     return {op: as_eager(op, fn) for op, fn in found.items()}

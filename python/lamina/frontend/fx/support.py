@@ -33,7 +33,8 @@ LOWERED = PRIMS | {
     index.Tensor index_select.default isfinite.default flip.default repeat.default bitwise_xor.Tensor logical_xor.default
     bitwise_and.Scalar bitwise_or.Scalar bitwise_xor.Scalar
     log2.default log10.default exp2.default tan.default atan.default atan2.default asin.default acos.default sinh.default
-    cosh.default div.Tensor_mode div.Scalar_mode round.default prod.default prod.dim_int
+    cosh.default asinh.default acosh.default atanh.default div.Tensor_mode div.Scalar_mode round.default prod.default prod.dim_int
+    cumprod.default diagonal.default view.dtype
     """.split()
 }
 
@@ -53,6 +54,7 @@ CARRIED = COMPUTED | FLOAT8 | {torch.uint8, torch.uint64, torch.complex64, torch
 LITERAL = COMPUTED | {torch.uint8}
 """dtypes of a program's constants."""
 _WIDER = {torch.float16, torch.bfloat16, torch.float32}
+_WORDS = ({torch.float32, torch.int32}, {torch.float64, torch.int64})
 _CASTS = {"prims.convert_element_type.default", "aten._to_copy.default"}
 _MOVES = {
     f"aten.{name}"
@@ -102,6 +104,8 @@ def reason(node: fx.Node) -> str | None:
 def _computed(node: fx.Node, name: str) -> bool:
     """Returns whether Lamina computes an op on its dtypes: 8-bit floats are only moved, and converted from and to wider ones."""
     types = _dtypes(node)
+    if node.target is aten.view.dtype:
+        return types in _WORDS
     if types.isdisjoint(FLOAT8):
         return types <= COMPUTED
     if name in _CASTS:

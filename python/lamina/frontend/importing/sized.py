@@ -40,7 +40,10 @@ _WITH_TENSORS = {*_TENSORS.values(), aten.pow.Tensor_Tensor, aten.maximum.defaul
 
 
 def is_move(node: fx.Node) -> bool:
-    """Returns whether a node is imported as a move: an op with an expansion that takes or makes a symbolic size."""
+    """Returns whether a node is imported as a move: an op with an expansion that takes or makes a symbolic size, or that torch-mlir
+    does not lower."""
+    if node.target is aten.view.dtype:
+        return True
     if str(node.target) not in MOVES:
         return False
     given: list[Any] = [node.meta.get("val")]

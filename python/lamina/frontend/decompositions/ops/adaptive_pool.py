@@ -1,5 +1,10 @@
-"""Decomposes adaptive pooling, where block i of n averages the elements from floor(i * size / n) to ceil((i + 1) * size / n)."""
+"""Decomposes adaptive pooling, where block i of n has the elements from floor(i * size / n) to ceil((i + 1) * size / n).
 
+Maxima of blocks of more than 64 elements stay calls of ATen, as do gradients where blocks are not equal: those touch few elements.
+"""
+
+import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +17,8 @@ from ..half import in_f32
 from ..undecided import is_unbacked, surely
 
 aten = torch.ops.aten
+
+_MAX_TAPS = 64  # blocks of more would unroll into too many slices
 
 
 @in_f32
@@ -75,7 +82,67 @@ def _blocks(x: Tensor, dim: int, blocks: int) -> tuple[Tensor, Tensor]:
     return inside.view(blocks, size, *after), (end - first).view(blocks, *after)
 
 
+def _are_known(*tensors: Tensor) -> bool:
+    """Returns whether sizes are numbers, and none is 0."""
+    return all(isinstance(n, int) and n for t in tensors for n in t.shape)
+
+
+def _adaptive_max_pool(dims: int) -> Callable[..., Any]:
+    """Computes the greatest element of each block (NaN if any is NaN) and its position in the image. Equal blocks are windows."""
+    by_windows = aten.max_pool2d_with_indices.default if dims == 2 else aten.max_pool3d_with_indices.default
+
+    def run(x: Tensor, size: Sequence[int]) -> Any:
+        before, most = x.shape[-dims:], [-(-n // out) + 1 for n, out in zip(x.shape[-dims:], size, strict=True) if out]
+        if not _are_known(x) or not all(size) or not x.dtype.is_floating_point:
+            return NotImplemented
+        if (kernel := _equal_blocks(before, size)) is not None:
+            return by_windows(x, kernel)
+        if math.prod(most) > _MAX_TAPS:
+            return NotImplemented
+        best, where = None, None
+        for taps in itertools.product(*map(range, most)):
+            value, place = x, None
+            for i, (k, n, out) in enumerate(zip(taps, before, size, strict=True)):
+                block = torch.arange(out, device=x.device)
+                at = torch.minimum(block * n // out + k, ((block + 1) * n + (out - 1)) // out - 1)
+                value = value.index_select(i - dims, at)
+                along = at.view(-1, *[1] * (dims - 1 - i))
+                place = along if place is None else place * n + along
+            if best is None:
+                best, where = value, place
+            else:
+                where = torch.where((value > best) | (value != value), place, where)
+                best = torch.maximum(best, value)
+        return best, where
+
+    return run
+
+
+def _adaptive_max_pool_backward(dims: int) -> Callable[..., Any]:
+    """Sums for each element the gradients of the blocks whose maximum it is; those of blocks that are not equal are ATen's."""
+    op = aten.max_pool2d_with_indices_backward if dims == 2 else aten.max_pool3d_with_indices_backward
+
+    def run(grad: Tensor, x: Tensor, places: Tensor) -> Any:
+        kernel = _equal_blocks(x.shape[-dims:], grad.shape[-dims:]) if _are_known(x, grad) else None
+        if kernel is None:
+            return NotImplemented
+        return op.default(grad, x, kernel, kernel, [0] * dims, [1] * dims, False, places)
+
+    return run
+
+
+def _equal_blocks(before: Sequence[int], after: Sequence[int]) -> list[int] | None:
+    """Returns the sizes of equal blocks; None where some are not equal, or there are more elements in one than a window takes."""
+    kernel = [n // out for n, out in zip(before, after, strict=True)]
+    whole = all(n == k * out for n, k, out in zip(before, kernel, after, strict=True))
+    return kernel if whole and math.prod(kernel) <= _MAX_TAPS else None
+
+
 ADAPTIVE_POOLS: dict[Any, Callable[..., Any]] = {
     aten._adaptive_avg_pool2d.default: adaptive_avg_pool2d,
     aten._adaptive_avg_pool2d_backward.default: adaptive_avg_pool2d_backward,
+    aten.adaptive_max_pool2d.default: _adaptive_max_pool(2),
+    aten.adaptive_max_pool3d.default: _adaptive_max_pool(3),
+    aten.adaptive_max_pool2d_backward.default: _adaptive_max_pool_backward(2),
+    aten.adaptive_max_pool3d_backward.default: _adaptive_max_pool_backward(3),
 }

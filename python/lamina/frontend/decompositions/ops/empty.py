@@ -47,6 +47,7 @@ def _typed(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 EMPTY: dict[Any, Callable[..., Any]] = {
     aten.empty.memory_format: empty,
+    aten._efficientzerotensor.default: empty,
     aten.empty_permuted.default: empty_permuted,
     aten.empty_strided.default: empty_strided,
     aten.new_empty_strided.default: new_empty_strided,

@@ -21,10 +21,10 @@ def _bounds(size: int, start: int | None, end: int | None) -> tuple[int, int]:
     return start, end
 
 
-def pad(x: Tensor, dim: int, before: int, after: int) -> Tensor:
-    """Pads a tensor with zeros before and after it along a dimension."""
+def pad(x: Tensor, dim: int, before: int, after: int, value: int = 0) -> Tensor:
+    """Pads a tensor with a value before and after it along a dimension."""
     widths = [0, 0] * (x.dim() - 1 - dim) + [before, after]
-    return torch.constant_pad_nd(x, widths, 0) if before or after else x
+    return torch.constant_pad_nd(x, widths, value) if before or after else x
 
 
 def position(x: Tensor, dim: int) -> Tensor:
@@ -80,6 +80,17 @@ def slice_scatter(x: Tensor, src: Tensor, dim: int = 0, start: int | None = None
         return torch.where(inside, _apart(src.expand(shape), dim, first, step, x.shape[dim]), x)
     padded = pad(src.expand(shape), dim, first, x.shape[dim] - last)
     return torch.where((at >= first) & (at < last), padded, x)
+
+
+def diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """Selects `src` on a diagonal and x elsewhere: row i of the two dimensions has element min(i, i + offset) of it."""
+    dim1, dim2 = dim1 % x.dim(), dim2 % x.dim()
+    rows, above = x.shape[dim1], max(-offset, 0)
+    filled = pad(src.to(x.dtype), src.dim() - 1, above, rows - above - src.shape[-1])
+    rest = [d for d in range(x.dim()) if d not in (dim1, dim2)]
+    place = [*rest, dim1, dim2]
+    spread = filled.unsqueeze(-1).permute([place.index(d) for d in range(x.dim())])
+    return torch.where(position(x, dim2) - position(x, dim1) == offset, spread, x)
 
 
 def as_strided_scatter(x: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Any:
@@ -165,6 +176,34 @@ def constant_pad(x: Tensor, widths: Sequence[int], value: Any = 0) -> Any:
     return torch.constant_pad_nd(x, kept, value) if any(kept) else x.clone()
 
 
+def searchsorted(
+    row: Tensor, x: Tensor, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Tensor | None = None
+) -> Any:
+    """Halves the interval in which a value may stand, in as many steps as there are bits in the row's length.
+
+    Returns how many elements of the row stand before the value: those less than it, or not greater (`right`). NaN stands last.
+    """
+    n = row.shape[-1]
+    if not isinstance(n, int) or not n or surely(x.numel() == 0):
+        return NotImplemented
+    before = torch.le if right or side == "right" else torch.lt
+    found, step = torch.zeros(x.shape, dtype=torch.int64, device=x.device), 1 << (n.bit_length() - 1)
+    while step:
+        ahead = found + step
+        at = ahead.clamp(max=n) - 1
+        at = at if sorter is None else sorter.gather(-1, at)
+        value = aten.index.Tensor(row, [at]) if row.dim() == 1 else row.gather(-1, at)
+        stands = before(value, x) | (x != x) if x.dtype.is_floating_point else before(value, x)
+        found = torch.where((ahead <= n) & stands, ahead, found)
+        step //= 2
+    return found.to(torch.int32) if out_int32 else found
+
+
+def bucketize(x: Tensor, row: Tensor, *, out_int32: bool = False, right: bool = False) -> Any:
+    """Finds the interval between the boundaries in a row that each value is in."""
+    return searchsorted(row, x, out_int32=out_int32, right=right)
+
+
 def eye(n: int, m: int | None = None, *, dtype: torch.dtype | None = None, device: Any = None, **kwargs: Any) -> Tensor:
     """Compares 64-bit row and column numbers: torch's decomposition uses 8-bit unsigned ones, which torch-mlir lacks."""
     rows, columns = torch.arange(n, device=device), torch.arange(n if m is None else m, device=device)
@@ -185,6 +224,7 @@ INDEXING: dict[Any, Callable[..., Any]] = {
     aten.slice_backward.default: slice_backward,
     aten.select_backward.default: select_backward,
     aten.slice_scatter.default: slice_scatter,
+    aten.diagonal_scatter.default: diagonal_scatter,
     aten.as_strided_scatter.default: as_strided_scatter,
     aten.index_add.default: _with_a_list(aten.index_add.default),
     aten.index_copy.default: _with_a_list(aten.index_copy.default),
@@ -197,4 +237,6 @@ INDEXING: dict[Any, Callable[..., Any]] = {
     aten.eye.m: eye,
     aten.squeeze.dims: squeeze_dims,
     aten.constant_pad_nd.default: constant_pad,
+    aten.bucketize.Tensor: bucketize,
+    aten.searchsorted.Tensor: searchsorted,
 }

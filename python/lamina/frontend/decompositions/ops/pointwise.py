@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..half import HALF, in_f32, promoted, wide_dtype
-from . import integer
+from .math import integer
 
 aten = torch.ops.aten
 _LARGEST = 464  # the largest number that float8_e4m3fn rounds to 448, its own largest
@@ -197,14 +197,6 @@ def to_copy(x: Tensor, *, dtype: torch.dtype | None = None, **kwargs: Any) -> An
     return torch.ops.prims.convert_element_type.default(torch.where(x.abs() > _LARGEST, torch.nan, x), dtype)
 
 
-def copysign(x: Tensor, sign: Tensor) -> Any:
-    """Expands operands of different shapes or layouts first: torch's fake-tensor kernel reports a wrong layout for them."""
-    if x.shape == sign.shape or (x.is_contiguous() and sign.is_contiguous()):
-        return NotImplemented
-    shape = torch.broadcast_shapes(x.shape, sign.shape)
-    return aten.copysign.Tensor(x.expand(shape).contiguous(), sign.expand(shape).contiguous())
-
-
 def hardtanh(x: Tensor, min_val: float = -1, max_val: float = 1) -> Tensor:
     """Clamps to the bounds. Integers stay integers: their bounds are truncated."""
     if not x.dtype.is_floating_point:
@@ -224,7 +216,6 @@ def hardswish_backward(grad: Tensor, x: Tensor) -> Tensor:
 
 
 POINTWISE: dict[Any, Callable[..., Any]] = {
-    aten.copysign.Tensor: copysign,
     aten._to_copy.default: to_copy,
     aten.add.Tensor: _scalar_op(torch.add),
     aten.sub.Tensor: _scalar_op(torch.sub),

@@ -77,6 +77,10 @@ def _first(x: Tensor, extreme: Tensor, dim: int, keepdim: bool) -> Tensor:
     return torch.amin(torch.where(hit, position(x, dim), x.shape[dim] - 1), [dim], keepdim)
 
 
+def _zero(x: Tensor) -> Tensor:
+    return torch.full((), 0, dtype=torch.int64, device=x.device)
+
+
 def _extreme(reduce: Callable[..., Tensor]) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
     """Builds max.default, max.dim and argmax from amax, and likewise for min."""
 
@@ -84,14 +88,19 @@ def _extreme(reduce: Callable[..., Tensor]) -> tuple[Callable[..., Any], Callabl
         return reduce(x, list(range(x.dim()))) if x.dim() else x.clone()
 
     def along(x: Tensor, dim: int, keepdim: bool = False) -> Any:
-        if x.dtype is torch.bool or x.dim() == 0:
-            return NotImplemented
+        if not x.dim():
+            return x.clone(), _zero(x)
+        if x.dtype is torch.bool:
+            value, at = along(x.to(torch.int8), dim, keepdim)
+            return value != 0, at
         kept = reduce(x, [dim], True)
         return (kept if keepdim else kept.squeeze(dim)), _first(x, kept, dim % x.dim(), keepdim)
 
     def arg(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-        if x.dtype is torch.bool or x.dim() == 0:
+        if x.dtype is torch.bool:
             return NotImplemented
+        if not x.dim():
+            return _zero(x)
         if dim is None:
             out = arg(x.reshape(-1), 0, False)
             return out.view([1] * x.dim()) if keepdim else out
@@ -104,6 +113,26 @@ max_all, max_dim, argmax = _extreme(torch.amax)
 min_all, min_dim, argmin = _extreme(torch.amin)
 
 
+def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    """Takes the greatest element k times, each time of those that are left. Many, and the least of floats, are ATen's to sort."""
+    if not isinstance(k, int) or not x.dim() or x.dtype in (torch.bool, torch.uint8) or surely(x.numel() == 0):
+        return NotImplemented
+    few = k == 1 or (1 < k <= MOST_FOUND and guess(x.shape[dim]) <= SHORT_ROW)
+    if not few or (x.dtype.is_floating_point and not largest):
+        return NotImplemented
+    whole = x.dtype.is_floating_point
+    worst = -torch.inf if whole else torch.iinfo(x.dtype).min if largest else torch.iinfo(x.dtype).max
+    dim, at = dim % x.dim(), position(x, dim % x.dim())
+    values, places = list[Tensor](), list[Tensor]()
+    left = torch.full_like(x, True, dtype=torch.bool)
+    for _ in range(k):
+        values.append((torch.amax if largest else torch.amin)(torch.where(left, x, worst), [dim], True))
+        found = left & ((x == values[-1]) | (x != x) if whole else x == values[-1])
+        places.append(torch.amin(torch.where(found, at, x.shape[dim] - 1), [dim], True))
+        left = left & (at != places[-1])
+    return torch.cat(values, dim), torch.cat(places, dim)
+
+
 def extreme_of_one(x: Tensor, dim: Any = (), keepdim: bool = False) -> Any:
     """Returns amax or amin of a tensor without dimensions, which takes dimension 0 all the same."""
     return NotImplemented if x.dim() else x.clone()
@@ -112,41 +141,50 @@ def extreme_of_one(x: Tensor, dim: Any = (), keepdim: bool = False) -> Any:
 def all_dims(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """Computes the minimum of the truth values as 8-bit integers."""
     dims = _dims(x, dim)
-    if x.dtype is torch.uint8 or not dims or surely(x.numel() == 0):
+    if x.dtype is torch.uint8 or surely(x.numel() == 0):
         return NotImplemented
+    if not dims:
+        return x != 0
     return torch.amin((x != 0).to(torch.int8), dims, keepdim) != 0
 
 
+MOST_FOUND, SHORT_ROW = 4, 128  # so many elements are found one by one, faster than by a sort, in rows of so many
 ROW_PART, COLUMN_PART = 4096, 32  # elements in one part of a scan, along contiguous memory and across it
 MANY_ROWS, MANY_COLUMNS = 128, 1 << 16  # so many independent scans keep a GPU busy
 
 
-def cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:
-    """Computes cumulative sums: half types in f32, long scans on a GPU in parts."""
-    out = _sum_dtype(x, dtype)
-    if not x.dim():
-        return x.to(out, copy=True)
-    if x.dtype == out and out not in HALF and not _part_of_scan(x, dim % x.dim()):
-        return NotImplemented
-    return _scanned(x.to(wide_dtype(out)), dim).to(out)
+def _scan(running: Callable[..., Tensor], whole: Callable[..., Tensor], join: Callable[..., Tensor], neutral: int) -> Any:
+    """Builds cumsum or cumprod: half types in f32, long scans on a GPU in parts.
 
-
-def _scanned(x: Tensor, dim: int) -> Tensor:
-    """Returns the cumulative sums of `x`.
-
-    On a GPU, long scans that occupy too few threads are cut into parts: each part is scanned, and the scanned sums of the parts
-    before it are added.
+    running  torch's scan
+    whole    the reduction by the same operation
+    join     the operation itself, and its neutral number
     """
-    dim %= x.dim()
-    length = _part_of_scan(x, dim)
-    if not length:
-        return torch.cumsum(x, dim)
-    n = x.shape[dim]
-    parts = -(-n // length)
-    wide = pad(x, dim, 0, parts * length - n).unflatten(dim, (parts, length))
-    before = pad(wide.sum(dim + 1).narrow(dim, 0, parts - 1), dim, 1, 0)
-    whole = torch.cumsum(wide, dim + 1) + _scanned(before, dim).unsqueeze(dim + 1)
-    return whole.flatten(dim, dim + 1).narrow(dim, 0, n)
+
+    def scan(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:
+        out = _sum_dtype(x, dtype)
+        if not x.dim():
+            return x.to(out, copy=True)
+        if x.dtype == out and out not in HALF and not _part_of_scan(x, dim % x.dim()):
+            return NotImplemented
+        return scanned(x.to(wide_dtype(out)), dim % x.dim()).to(out)
+
+    def scanned(x: Tensor, dim: int) -> Tensor:
+        """Scans long rows that occupy too few threads in parts: what the parts before it reduce to is joined to each."""
+        length = _part_of_scan(x, dim)
+        if not length:
+            return running(x, dim)
+        n = x.shape[dim]
+        parts = -(-n // length)
+        wide = pad(x, dim, 0, parts * length - n, neutral).unflatten(dim, (parts, length))
+        before = pad(whole(wide, dim + 1).narrow(dim, 0, parts - 1), dim, 1, 0, neutral)
+        return join(running(wide, dim + 1), scanned(before, dim).unsqueeze(dim + 1)).flatten(dim, dim + 1).narrow(dim, 0, n)
+
+    return scan
+
+
+cumsum = _scan(torch.cumsum, torch.sum, torch.add, 0)
+cumprod = _scan(torch.cumprod, torch.prod, torch.mul, 1)
 
 
 def _part_of_scan(x: Tensor, dim: int) -> int:
@@ -178,8 +216,10 @@ REDUCTIONS: dict[Any, Callable[..., Any]] = {
     aten.min.default: min_all,
     aten.min.dim: min_dim,
     aten.argmin.default: argmin,
+    aten.topk.default: topk,
     aten.all.default: all_dims,
     aten.all.dim: all_dims,
     aten.all.dims: all_dims,
     aten.cumsum.default: cumsum,
+    aten.cumprod.default: cumprod,
 }

@@ -1,0 +1,1 @@
+"""Decompositions of math functions of single elements, by kind."""

@@ -1,0 +1,101 @@
+"""Decomposes products of vectors, distances between them, and sums of products, into matrix products and reductions."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..half import in_f32, promoted
+from ..undecided import surely
+
+aten = torch.ops.aten
+
+_BY_PRODUCTS = 25
+"""Rows from which on eager computes Euclidean distances by a matrix product, unless it is told when to."""
+
+
+def addmv(x: Tensor, matrix: Tensor, vector: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """Adds a vector to the product of a matrix and a vector."""
+    return _added(x, torch.mv(matrix, vector), beta, alpha)
+
+
+def addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """Adds a matrix to the sum of a batch's products, which is one product along the batch and the inner dimension."""
+    product = torch.mm(a.permute(1, 0, 2).reshape(a.shape[1], -1), b.reshape(-1, b.shape[2]))
+    return _added(x, product, beta, alpha)
+
+
+def _added(x: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
+    """Returns beta * x + alpha * product; with beta 0, values of `x` that are no numbers do not count."""
+    scaled = product if alpha == 1 else product * alpha
+    return scaled if beta == 0 else (x if beta == 1 else x * beta) + scaled
+
+
+def trilinear(
+    a: Tensor, b: Tensor, c: Tensor, expand_a: Sequence[int], expand_b: Sequence[int], expand_c: Sequence[int],
+    sum_over: Sequence[int], unroll: int = 1,
+) -> Tensor:  # fmt: skip
+    """Sums products of three tensors, each of which has dimensions that the others lack, by matrix products.
+
+    The result has the first one's dtype.
+    """
+    dtype = promoted(a, b, c)
+    dims = a.dim() + len(expand_a)
+    letters = "abcdefghijklmnopqrstuvwxyz"[:dims]
+    of = ["".join(x for d, x in enumerate(letters) if d not in missing) for missing in (expand_a, expand_b, expand_c)]
+    kept = "".join(x for d, x in enumerate(letters) if d not in sum_over)
+    return torch.einsum(f"{','.join(of)}->{kept}", *(t.to(dtype) for t in (a, b, c))).to(a.dtype)
+
+
+def dist(x: Tensor, y: Tensor, p: Any = 2) -> Tensor:
+    """Returns the norm of a difference."""
+    return torch.linalg.vector_norm(x - y, p)
+
+
+@in_f32
+def cdist(x: Tensor, y: Tensor, p: float, compute_mode: int | None) -> Any:
+    """Computes the distances between the rows of two matrices, as eager does: Euclidean ones of many rows by matrix products."""
+    if any(surely(n == 0) for n in (*x.shape, *y.shape)):
+        return NotImplemented
+    many = not (surely(x.shape[-2] <= _BY_PRODUCTS) and surely(y.shape[-2] <= _BY_PRODUCTS))
+    if p == 2 and (compute_mode == 1 or (not compute_mode and many)):
+        return aten._euclidean_dist.default(*(t.expand(*_batch(x, y), *t.shape[-2:]) for t in (x, y)))
+    return torch.linalg.vector_norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, -1)
+
+
+def _batch(x: Tensor, y: Tensor) -> Sequence[int]:
+    return torch.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+
+
+@in_f32
+def cdist_backward(grad: Tensor, x: Tensor, y: Tensor, p: float, distances: Tensor) -> Any:
+    """Sums over the rows of `y` the gradients of the distances with respect to a row of `x`; 0 where a distance is 0."""
+    if p == 0 or any(surely(n == 0) for n in (*x.shape, *y.shape)):
+        return torch.zeros_like(x)
+    return _slopes(x.unsqueeze(-2) - y.unsqueeze(-3), p, distances.unsqueeze(-1), grad.unsqueeze(-1)).sum(-2)
+
+
+def _slopes(d: Tensor, p: float, distance: Tensor, grad: Tensor) -> Tensor:
+    """Returns the gradients of the norms of differences `d`."""
+    if p == 1:
+        return grad * torch.sign(d)
+    if p == float("inf"):
+        return grad * torch.sign(d) * (d.abs() == distance)
+    apart = torch.where(distance == 0, 1.0, distance)
+    if p == 2:
+        slope = d / apart
+    else:
+        slope = torch.sign(d) * (d.abs() / apart) ** (p - 1)
+        slope = torch.where(d == 0, 0.0, slope) if p < 1 else slope
+    return torch.where(distance == 0, 0.0, grad * slope)
+
+
+PRODUCTS: dict[Any, Callable[..., Any]] = {
+    aten.addmv.default: addmv,
+    aten.addbmm.default: addbmm,
+    aten._trilinear.default: trilinear,
+    aten.dist.default: dist,
+    aten._cdist_forward.default: cdist,
+    aten._cdist_backward.default: cdist_backward,
+}

@@ -1,0 +1,120 @@
+"""Scans, searches, selections and distances along rows, windows and diagonals, through `torch.compile`: values, gradients, strides, and
+nothing but products of matrices left to libraries."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from test_decompositions import fallbacks, graphs
+from torch import Tensor
+
+x = torch.randn
+ROWS = x(4, 9).sort(-1).values
+CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
+    "cumprod": (lambda a: a.cumprod(1), [1 + x(3, 35) / 10]),
+    "cumprod across": (lambda a: a.cumprod(0), [1 + x(35, 3) / 10]),
+    "cumprod of flags": (lambda a: a.cumprod(0), [x(7, 3) > -1]),
+    "diagonal": (lambda a: a.diagonal(-2) + 1, [x(5, 7)]),
+    "diagonal of others": (lambda a: a.diagonal(1, 2, 0) * 2, [x(4, 5, 6)]),
+    "diagonal_copy": (lambda a: torch.diagonal_copy(a, 1), [x(7, 5).t()]),
+    "diagonal_scatter": (lambda a, s: torch.diagonal_scatter(a, s, 1, 2, 0), [x(4, 5, 6), x(5, 3)]),
+    "diagonal_scatter below": (lambda a, s: torch.diagonal_scatter(a, s, -1), [x(4, 5), x(3)]),
+    "trace": (torch.trace, [x(5, 6)]),
+    "permute_copy": (lambda a: torch.permute_copy(a, (1, 0)), [x(5, 7)]),
+    "view_copy": (lambda a: torch.view_copy(a, (7, 5)), [x(5, 7)]),
+    "narrow_copy": (lambda a: torch.narrow_copy(a, 1, 2, 3), [x(5, 7)]),
+    "unbind_copy": (lambda a: torch.unbind_copy(a, 1)[2], [x(5, 7)]),
+    "maximum of flags": (lambda a: torch.max(a, 1), [x(5, 7) > 0]),
+    "argmax of a number": (torch.argmax, [x(1)[0]]),
+    "all of a number": (torch.all, [x(1)[0]]),
+    "the greatest": (lambda a: torch.topk(a, 1), [x(6, 300)]),
+    "the four greatest": (lambda a: torch.topk(a, 4, 0), [x(17, 5)]),
+    "the least integers": (lambda a: torch.topk(a, 3, largest=False), [torch.randperm(40).view(2, 20)]),
+    "bucketize": (torch.bucketize, [torch.cat([x(50), ROWS[0], torch.tensor([math.nan, math.inf, -math.inf])]), ROWS[0]]),
+    "searchsorted": (torch.searchsorted, [ROWS, x(4, 6)]),
+    "searchsorted, right": (lambda a, b: torch.searchsorted(a, b, right=True, out_int32=True), [ROWS, ROWS.clone()]),
+    "searchsorted, unsorted": (lambda a, b, s: torch.searchsorted(a, b, sorter=s), [ROWS.flip(1), x(4, 6), torch.arange(9).flip(0).repeat(4, 1)]),
+    "addmv": (lambda a, m, v: torch.addmv(a, m, v, beta=0.3, alpha=2), [x(7), x(7, 9), x(9)]),
+    "addmv, ignored": (lambda m, v: torch.addmv(m.new_full((7,), math.nan), m, v, beta=0), [x(7, 9), x(9)]),
+    "addbmm": (lambda a, m, n: torch.addbmm(a, m, n, beta=0.3, alpha=2), [x(7, 5), x(3, 7, 9), x(3, 9, 5)]),
+    "bilinear": (F.bilinear, [x(2, 6, 7), x(2, 6, 5), x(4, 7, 5), x(4)]),
+    "adaptive max pool": (lambda a: F.adaptive_max_pool2d(a, (3, 5)), [x(2, 3, 6, 10)]),
+    "adaptive max pool, 3-D": (lambda a: F.adaptive_max_pool3d(a, (2, 1, 3)), [x(2, 3, 4, 3, 6)]),
+} | {
+    f"{name} {p}": (fn, [x(5, 7), x(6, 7)])
+    for p in (0.5, 1.0, 2.0, 3.0, math.inf)
+    for name, fn in {"cdist": lambda a, b, p=p: torch.cdist(a, b, p), "dist": lambda a, b, p=p: torch.dist(a[0], b, p + 0.25)}.items()
+}  # fmt: skip
+
+
+def trained(fn: Callable[..., Any], given: list[Tensor]) -> list[Tensor]:
+    """Results and gradients."""
+    leaves = [t.detach().clone(memory_format=torch.preserve_format) for t in given]
+    leaves = [t.requires_grad_() if t.dtype.is_floating_point else t for t in leaves]
+    found = fn(*leaves)
+    results = [found] if isinstance(found, Tensor) else list(found)
+    if results[0].requires_grad:
+        results[0].backward(torch.linspace(0.5, 1.5, results[0].numel()).view(results[0].shape).to(results[0].dtype))
+    return [r.detach() for r in results] + [t.grad for t in leaves if t.grad is not None]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", CASES)
+def test_values_and_gradients(name: str, dtype: torch.dtype) -> None:
+    fn, inputs = CASES[name]
+    if dtype is torch.bfloat16 and name.startswith("cdist"):
+        pytest.skip("eager has no kernel")
+    given = [t.to(dtype) if t.dtype.is_floating_point else t for t in inputs]
+    exact = trained(fn, [t.double() if t.dtype.is_floating_point else t for t in given])
+    eager, mine = trained(fn, given), trained(torch.compile(fn, backend="lamina"), given)
+    for got, e, want in zip(mine, eager, exact, strict=True):
+        assert (got.dtype, got.shape) == (e.dtype, e.shape) and (got.stride() == e.stride() or got.numel() < 2)
+        if not want.dtype.is_floating_point:
+            torch.testing.assert_close(got, e, rtol=0, atol=0)
+            continue
+        error, theirs = ((t.double() - want).abs().nan_to_num().max() for t in (got, e))
+        assert error <= 2 * theirs + 2 * torch.finfo(dtype).eps * want.abs().max()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_is_left_to_aten(name: str) -> None:
+    fn, inputs = CASES[name]
+    first = lambda *a: out if isinstance(out := fn(*a), Tensor) else out[0]  # noqa: E731
+    given = [t.clone().requires_grad_() if t.dtype.is_floating_point else t for t in inputs]
+    assert set().union(*map(fallbacks, graphs(first, given))) == set()
+
+
+@pytest.mark.parametrize("name", ["cumprod", "diagonal of others", "diagonal_scatter", "searchsorted", "cdist 2.0"])
+def test_sizes_may_be_symbols(name: str) -> None:
+    fn, inputs = CASES[name]
+    torch._dynamo.reset()
+    compiled = torch.compile(fn, backend="lamina", dynamic=True)
+    larger = [torch.cat([t, t]) for t in inputs] if name in ("cumprod", "searchsorted", "cdist 2.0") else inputs
+    for given in (inputs, larger):
+        for got, want in zip(trained(compiled, given), trained(fn, given), strict=True):
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_adaptive_max_pool_reports_the_places_of_its_maxima() -> None:
+    a = x(2, 3, 7, 11)
+    a[0, 0, 2, 3] = math.nan
+    a[1, 1] = 2.0
+    for size in ((3, 2), (5, 7), (7, 11), (9, 12)):
+        found = torch.compile(lambda t, size=size: F.adaptive_max_pool2d(t, size, return_indices=True), backend="lamina")(a)
+        for got, want in zip(found, F.adaptive_max_pool2d(a, size, return_indices=True), strict=True):
+            torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+
+
+def test_the_greatest_among_infinities_and_no_numbers() -> None:
+    a = x(4, 17)
+    a[0, 5:] = -math.inf
+    a[0, :2] = math.inf
+    a[1, 3] = math.nan
+    a[2, 3:] = -math.inf
+    values, places = torch.compile(lambda t: torch.topk(t, 4), backend="lamina")(a)
+    torch.testing.assert_close(values, torch.topk(a, 4).values, rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(a.gather(1, places), values, rtol=0, atol=0, equal_nan=True)
+    assert all(len(set(row)) == 4 for row in places.tolist())
