@@ -105,7 +105,7 @@ def _varying(op: ir.Operation, varying: dict[ir.Value, Dims]) -> Dims:
 
 def _reads_positions(op: ir.Operation) -> bool:
     """Returns whether the body of a generic uses the numbers of its loops, reads tensors at computed indices, or draws numbers."""
-    return bool(nested(op, "linalg.index", "tensor.extract", "random.bits")[:-1])
+    return bool(nested(op, "linalg.index", "tensor.extract", "random.bits"))
 
 
 def _without(g: Generic, repeats: list[int], combine: str) -> ir.Value:

@@ -60,6 +60,8 @@ REPEATED: dict[str, Callable[[Tensor], Tensor]] = {
     "largest of merged": lambda x: x[:, :, None].expand(*x.shape, 3).reshape(x.shape[0], -1).amax(1),
     "transposed": lambda x: x.t()[None].expand(4, *x.shape[::-1]).sin().sum(0),
     "nothing": lambda x: x[:, :, None].expand(*x.shape, 0).sum(2),
+    "positions": lambda x: (torch.arange(7) * x.new_ones(3, 7)).sum(1)[None] + x[:, :1],
+    "where a position is": lambda x: torch.where(torch.arange(6) == 4, x[..., None].expand(*x.shape, 6), 0.0).sum(2),
 }
 
 

@@ -1,5 +1,5 @@
 // A sum over rows that all are the same is one row times their number, and a maximum over them is one row.
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-split-reductions)' | FileCheck %s
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-split-reductions)' --split-input-file | FileCheck %s
 
 // CHECK-LABEL: func.func @repeated
 // CHECK: %[[ONE:.*]] = tensor.extract_slice %{{.*}}[0, 0, 0] [32, 8, 1] [1, 1, 1] : tensor<32x8x1024xf32> to tensor<32x8x1xf32>
@@ -36,4 +36,31 @@ func.func @repeated(%x: tensor<32x8xf32>, %y: tensor<8xf32>) -> (tensor<8xf32>, 
     linalg.yield %0 : f32
   } -> tensor<8xf32>
   return %s, %m : tensor<8xf32>, tensor<8xf32>
+}
+
+// -----
+
+// What its position decides does not repeat.
+// CHECK-LABEL: func.func @positions
+// CHECK: linalg.index
+// CHECK: iterator_types = ["reduction"]
+// CHECK-NOT: arith.mulf
+func.func @positions(%x: tensor<f32>) -> tensor<f32> {
+  %e = tensor.empty() : tensor<8xf32>
+  %b = linalg.generic {indexing_maps = [affine_map<(d0) -> ()>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} ins(%x : tensor<f32>) outs(%e : tensor<8xf32>) {
+  ^bb0(%p: f32, %o: f32):
+    %i = linalg.index 0 : index
+    %c = arith.constant 4 : index
+    %at = arith.cmpi eq, %i, %c : index
+    %zero = arith.constant 0.0 : f32
+    %0 = arith.select %at, %p, %zero : f32
+    linalg.yield %0 : f32
+  } -> tensor<8xf32>
+  %zeros = arith.constant dense<0.0> : tensor<f32>
+  %s = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> ()>], iterator_types = ["reduction"]} ins(%b : tensor<8xf32>) outs(%zeros : tensor<f32>) {
+  ^bb0(%p: f32, %o: f32):
+    %0 = arith.addf %p, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<f32>
+  return %s : tensor<f32>
 }
