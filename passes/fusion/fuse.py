@@ -27,6 +27,7 @@ from ..trace.materialize import OUTSIDE, Materialized
 from ..trace.nodes import GroupNode, trace_node
 from ..trace.windows_apart import store_pooled
 from .bias_apart import add_apart
+from .consistent import CONSISTENT, compared
 
 _NOTHING = ("arith.constant", "tensor.empty", "linalg.fill")  # ops that compute nothing, and do not name a kernel's location
 
@@ -113,7 +114,7 @@ class _Rewrite:
         self.block = block
         self.real, self.groups = find_groups(block, given, apart)
         self.old = list(self.real.ops)
-        self.kept = self.real.kept()
+        self.kept, self.compared = self.real.kept(), compared(self.real)
         self.readers: dict[ir.Value, list[ir.Value]] = {}
         for node in (n for g in self.groups for n in g.nodes):
             for v in node.reads:
@@ -222,6 +223,8 @@ class _Rewrite:
         operands = [self._value(v) for v in (*ins, *(op.operands[0] for op in changed))]
         with made:
             op = graph_group("", operands, [v.type for v in outs], fill)
+        if self.compared.intersection(body):
+            op.attributes[CONSISTENT] = ir.UnitAttr.get()
         return op, outs, body
 
     def _slice(self, group: Group, inside: set[ir.Value]) -> tuple[list[ir.Operation], list[ir.Value], list[ir.Value]]:

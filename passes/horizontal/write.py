@@ -132,6 +132,8 @@ def _function(name: str, parts: dict[SmallKernel, list[list[int]]], types: list[
     new.attributes["tile.align"] = ir.DenseI64ArrayAttr.get(align)
     if alias:
         new.attributes["tile.alias"] = ir.DenseI64ArrayAttr.get(sorted(alias))
+    if any("tile.consistent" in k.function.attributes for k in parts):
+        new.attributes["tile.consistent"] = ir.UnitAttr.get()
 
 
 def _sizes(parts: dict[SmallKernel, list[list[int]]]) -> list[SizeLike]:
@@ -208,4 +210,13 @@ def _renumber_sizes(function: ir.Operation, sizes: Sequence[SizeLike]) -> None:
                 load.operands[1] = arith.constant(ir.IndexType.get(), place)
 
 
-_OF_FUNCTIONS = (KERNEL_SIZES, "tile.align", "tile.alias", "tile.dependent", "tile.outputs", "tile.bytes", "tile.flops")
+_OF_FUNCTIONS = (
+    KERNEL_SIZES,
+    "tile.align",
+    "tile.alias",
+    "tile.dependent",
+    "tile.consistent",
+    "tile.outputs",
+    "tile.bytes",
+    "tile.flops",
+)

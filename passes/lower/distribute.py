@@ -57,7 +57,7 @@ def _kernel(tile: ir.Operation, lanes: int) -> None:
     grid = read_size(tile.attributes["tile.grid"])
     kept = {
         a: tile.attributes[a]
-        for a in ("tile.align", "tile.alias", "tile.dependent", "tile.outputs", KERNEL_SIZES)
+        for a in ("tile.align", "tile.alias", "tile.dependent", "tile.consistent", "tile.outputs", KERNEL_SIZES)
         if a in tile.attributes
     }
     resident = ir.IntegerAttr(tile.attributes["tile.resident"]).value if "tile.resident" in tile.attributes else 0

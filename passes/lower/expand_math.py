@@ -27,9 +27,9 @@ class ExpandMath(Pass):
     four words for four neighboring lanes. Conversions from and to 8-bit floats become arithmetic on integers.
 
     With `target=nvvm` the formulas are those of a GPU. Exponentials are the hardware's approximations, and so are divisions and
-    roots of f32 unless an integer is made of them; all are marked `fastmath<afn>`. Divisors 1 + exp(y), and exponentials of which
-    only f16 or bf16 is made, take shorter ways (passes/lower/gpu_math/shortcuts.py). All functions of f64 have formulas. sin, cos
-    and tan stay for lamina-gpu-to-nvvm, random.bits for lamina-distribute.
+    roots of f32 unless an integer is made of them, or the function is `tile.consistent`; all are marked `fastmath<afn>`. Divisors
+    1 + exp(y), and exponentials of which only f16 or bf16 is made, take shorter ways (passes/lower/gpu_math/shortcuts.py). All
+    functions of f64 have formulas. sin, cos and tan stay for lamina-gpu-to-nvvm, random.bits for lamina-distribute.
 
     target  what the code is for: "cpu" or "nvvm"
     ldexp   the target multiplies vectors by powers of two in one instruction (AVX-512's vscalef)
@@ -61,8 +61,10 @@ class ExpandMath(Pass):
                 elif not (gpu and hardware.is_marked(op)):
                     self.expand(op, formulas.F32, formulas.F64)
             if gpu:
-                for op in nested(module.operation, *hardware.MARKABLE):
-                    _approximate(op)
+                for function in nested(module.operation, "func.func", "gpu.func"):
+                    exact = "tile.consistent" in function.attributes
+                    for op in nested(function, *hardware.MARKABLE):
+                        _approximate(op, exact)
 
     def expand(self, op: ir.Operation, f32: Formulas, f64: Formulas) -> None:
         """Expands one op by the formulas of its element type, if it has one there."""
@@ -87,11 +89,13 @@ class ExpandMath(Pass):
         replace(op, result)
 
 
-def _approximate(op: ir.Operation) -> None:
-    """Marks a division or root of f32 as the hardware's approximation; computes those of f16 and bf16 in f32; leaves f64."""
+def _approximate(op: ir.Operation, exact: bool) -> None:
+    """Marks a division or root of f32 as the hardware's approximation, unless it is to be exact; computes those of f16 and bf16 in
+    f32; leaves f64."""
     element = element_of(op.operands[0].type)
     if isinstance(element, ir.F32Type):
-        hardware.mark(op)
+        if not exact:
+            hardware.mark(op)
     elif element.width < 32:
         _by_f32(op)
 

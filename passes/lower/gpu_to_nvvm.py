@@ -23,7 +23,8 @@ class GpuToNvvm(Pass):
     Before: the distributed level (see lamina-distribute). After: the same dialects, with
 
     - hardware approximations (`fastmath<afn>`), lane by lane, as NVPTX intrinsics; sin, cos and tan as polynomials;
-    - sums, products and differences marked `contract`, so that they become fused multiply-adds;
+    - sums, products and differences marked `contract`, so that they become fused multiply-adds (not in a function that is
+      `tile.consistent`: the same expression may be fused in one place and not in another);
     - vector.reduction as a tree of scalar ops; vector.extract_strided_slice as vector.shuffle;
     - arith.mului_extended of i32, which has both halves of a product, as PTX's wide product;
     - absf, floor, sqrt and other instructions as LLVM's intrinsics, where upstream calls libdevice;
@@ -56,7 +57,7 @@ class GpuToNvvm(Pass):
                             self._lower(inner.operation)
 
     def _lower(self, function: ir.Operation) -> None:
-        ops = by_name(function)
+        ops, consistent = by_name(function), "tile.consistent" in function.attributes
         annotate(function, ops)
         if self.index_bits == indices.NARROW:
             for op in ops.get("arith.index_cast", ()):
@@ -68,7 +69,7 @@ class GpuToNvvm(Pass):
                 rewrite(op)
             if wanted:
                 ops = by_name(function)
-        if self.contract:
+        if self.contract and not consistent:
             _contract(ops)
 
 

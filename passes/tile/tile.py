@@ -15,6 +15,7 @@ from lamina.core.sizes import Size, SizeLike
 from lamina.core.target import Target
 from lamina.schedules.rows import Triton
 
+from ..fusion.consistent import CONSISTENT
 from ..infra.base import Pass
 from ..ir.locations import where
 from ..ir.reading import element_type, shape_of
@@ -44,7 +45,8 @@ class TilePass(Pass):
 
     A program for a GPU also says how it is spread: `tile.threads` of one program, `tile.vec` neighboring elements of each,
     `tile.pack` programs of one CTA, `tile.teams` of threads that share the iterations of loops marked tile.shared, `tile.cluster`
-    CTAs of one program, and `tile.align`, the alignment of each argument in bytes.
+    CTAs of one program, and `tile.align`, the alignment of each argument in bytes. `tile.consistent` is that of the function
+    (`graph.consistent`): each element has the same bits wherever it is computed.
 
     A function with `graph.smaller` becomes several, for ranges of a symbolic size, and so does each of its launches (`when`). On
     GPUs so does one that reduces rows of symbolic length; what the traced call does not need is marked `tile.later`.
@@ -136,6 +138,8 @@ def _describe(new: ir.Operation, kernel: Kernel, spread: dict[str, Any], **numbe
         new.attributes["tile.align"] = ir.DenseI64ArrayAttr.get([*spread["align"], *own])
     if "sym_visibility" in old.attributes:
         new.attributes["sym_visibility"] = old.attributes["sym_visibility"]
+    if CONSISTENT in old.attributes:
+        new.attributes["tile.consistent"] = ir.UnitAttr.get()
     if "graph.inplace" in old.attributes:
         shared = {position for pair in old.attributes["graph.inplace"] for position in pair}
         new.attributes["tile.alias"] = ir.DenseI64ArrayAttr.get(sorted(shared))

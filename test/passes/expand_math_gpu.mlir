@@ -118,3 +118,15 @@ func.func @cancels(%x: vector<8xf32>) -> vector<8xbf16> {
   %t = arith.truncf %d : vector<8xf32> to vector<8xbf16>
   return %t : vector<8xbf16>
 }
+
+// -----
+
+// Where the same expression has to have the same bits everywhere, nothing is an approximation because of what reads it.
+// CHECK-LABEL: func.func @consistent
+// CHECK: arith.divf %{{.*}}, %{{.*}} : vector<64xf32>
+// CHECK: arith.maximumf
+func.func @consistent(%x: vector<64xf32>, %y: vector<64xf32>) -> vector<64xf32> attributes {tile.consistent} {
+  %q = arith.divf %x, %y : vector<64xf32>
+  %m = arith.maximumf %q, %x : vector<64xf32>
+  return %m : vector<64xf32>
+}

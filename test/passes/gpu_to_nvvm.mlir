@@ -178,3 +178,19 @@ gpu.module @kernels {
     gpu.return
   }
 }
+
+// -----
+
+// Nor are products and sums fused there.
+// CHECK-LABEL: gpu.func @consistent
+// CHECK-NOT: fastmath
+gpu.module @kernels {
+  gpu.func @consistent(%a: memref<64xf32>, %b: memref<64xf32>) kernel attributes {tile.align = array<i64: 16, 16>, tile.consistent} {
+    %i = gpu.thread_id x
+    %v = memref.load %a[%i] : memref<64xf32>
+    %p = arith.mulf %v, %v : f32
+    %s = arith.addf %p, %v : f32
+    memref.store %s, %b[%i] : memref<64xf32>
+    gpu.return
+  }
+}

@@ -1,0 +1,42 @@
+"""Finds what has to be computed alike wherever it is computed: values that are compared for equality with their extremes.
+
+The place of a row's maximum is where the row equals it. Computed once for the maximum and once for the comparison, an element must
+have the same bits: no approximation, and no fused multiply-add, that one of the two has and the other has not.
+"""
+
+from torch_mlir import ir
+
+from ..ir.reading import nested, number_of, producer, reached, reduced_loops
+from ..trace.materialize import OUTSIDE, Materialized
+
+CONSISTENT = "graph.consistent"
+_EQUAL = (1, 6, 8, 13)  # predicates of arith.cmpf: oeq, one, ueq, une
+_EXTREMES = ("arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf")
+
+
+def compared(real: Materialized) -> set[ir.Operation]:
+    """Returns the ops that compute values compared for equality, back to what is in memory, which reads the same for all; through
+    maxima and minima, back to what these are of."""
+    found: set[ir.Operation] = set()
+    for op in real.ops:
+        if op.name == "linalg.generic" and any(map(_is_equality, nested(op, "arith.cmpf"))):
+            found.update(reached(op, lambda o: _inlined(o, real)))
+    return found
+
+
+def _is_equality(op: ir.Operation) -> bool:
+    """Returns whether a comparison is of two values for equality: neither a test for NaN nor one with a constant."""
+    left, right = op.operands
+    of_two = left != right and number_of(left) is None and number_of(right) is None
+    return ir.IntegerAttr(op.attributes["predicate"]).value in _EQUAL and of_two
+
+
+def _inlined(op: ir.Operation, real: Materialized) -> list[ir.Operation]:
+    """Returns the ops whose results an op computes from, unless these are read from memory."""
+    makers = [(v, made) for v in op.operands if (made := producer(v)) is not None and made.name not in OUTSIDE]
+    return [made for v, made in makers if not real.is_memory(v) or _is_extreme(made)]
+
+
+def _is_extreme(op: ir.Operation) -> bool:
+    """Returns whether an op reduces by a maximum or minimum of floats."""
+    return op.name == "linalg.generic" and any(reduced_loops(op)) and bool(nested(op, *_EXTREMES))
