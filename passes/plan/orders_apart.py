@@ -9,7 +9,7 @@ from lamina.core.sizes import SizeLike, at_most
 from ..families.choice import CHOICE
 from ..ir.affine import order_of
 from ..ir.extern_calls import group
-from ..ir.reading import SCATTER, bytes_of, nested, producer, reached, reduced_loops, shape_of
+from ..ir.reading import SCATTER, bytes_of, producer, reached, reduced_loops, shape_of, terminator
 from ..ir.rewriting import copy_ops, read_by
 from ..space.direct_convolution import WINDOW
 from .layout_preferences import Wants
@@ -18,15 +18,15 @@ from .layout_preferences import Wants
 def split_by_order(ops: Sequence[ir.Operation], wants: Wants) -> list[ir.Operation]:
     """Returns the ops with each such kernel split into one per innermost dimension.
 
-    Each reads the operands again, which costs less than writing one result across its memory. A kernel that reduces something is
-    not split, since its parts would each reduce it: its smaller results lose what their users wish, and are copied for them.
+    Each reads the operands again, which costs less than writing one result across its memory. Where several parts would reduce
+    something, they stay one: its smaller results lose what their users wish, and are copied for them.
     """
     found: list[ir.Operation] = []
     for op in ops:
         parts = _parts(op, wants) if op.name == "graph.group" and len(op.results) > 1 else []
         if len(parts) < 2:
             found.append(op)
-        elif _is_pointwise(op):
+        elif sum(not _is_pointwise(op, part) for part in parts) < 2:
             found += [_part(op, part, wants) for part in parts]
         else:
             for value in (v for part in parts[1:] for v in part):
@@ -64,19 +64,25 @@ def _innermost(value: ir.Value, wants: Wants) -> int:
     return kept.index(order[-1]) if order else -1
 
 
-def _is_pointwise(op: ir.Operation) -> bool:
-    """Returns whether a kernel neither reduces, scans nor scatters."""
-    inner = nested(op)
+def _is_pointwise(op: ir.Operation, results: Sequence[ir.Value]) -> bool:
+    """Returns whether a kernel neither reduces, scans nor scatters for these results."""
+    inner = _computing(op, results)
     return not any(o.name in ("tm_tensor.scan", SCATTER) or (o.name == "linalg.generic" and any(reduced_loops(o))) for o in inner)
+
+
+def _computing(op: ir.Operation, results: Sequence[ir.Value]) -> list[ir.Operation]:
+    """Returns the ops of a kernel's body that these results are computed by, in order."""
+    *body, end = [o.operation for o in op.regions[0].blocks[0].operations]
+    needed = {o for v in results for o in _producers(end.operands[ir.OpResult(v).result_number])}
+    return [o for o in body if o in needed]
 
 
 def _part(op: ir.Operation, results: Sequence[ir.Value], wants: Wants) -> ir.Operation:
     """Emits the kernel that computes these results of `op` alone, and hands their users over to it."""
     block = op.regions[0].blocks[0]
-    *body, end = [o.operation for o in block.operations]
-    yields = [end.operands[ir.OpResult(v).result_number] for v in results]
-    needed = {o for v in yields for o in _producers(v)}
-    ops = [o for o in body if o in needed]
+    numbers = [ir.OpResult(v).result_number for v in results]
+    yields = [terminator(block).operands[i] for i in numbers]
+    ops = _computing(op, results)
     read = {v for o in ops for v in read_by(o)} | set(yields)
     given = [(v, argument) for v, argument in zip(op.operands, block.arguments, strict=True) if argument in read]
 
@@ -85,8 +91,12 @@ def _part(op: ir.Operation, results: Sequence[ir.Value], wants: Wants) -> ir.Ope
         copy_ops(ops, values)
         return [values[v] for v in yields]
 
+    name = "_".join([op.attributes["sym_name"].value, *map(str, numbers)])
     with op.location, ir.InsertionPoint(op):
-        part = group(op.attributes["sym_name"].value, [v for v, _ in given], [v.type for v in results], fill)
+        part = group(name, [v for v, _ in given], [v.type for v in results], fill)
+    for key in op.attributes:
+        if key not in part.attributes:
+            part.attributes[key] = op.attributes[key]
     for old, new in zip(results, part.results, strict=True):
         wants.move(old, new)
         old.replace_all_uses_with(new)

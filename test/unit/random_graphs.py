@@ -64,6 +64,8 @@ def group(graph: Graph, name: str, twin: Twin, ins: list[Value], body: str, yiel
     """Adds a group; `body` names its inputs %x0, %x1 and their types T0, T1."""
     graph.kernels[name] = twin
     outs = twin(*[v.tensor for v in ins])
+    for i in range(len(outs)):  # those whose results lie in different orders may become a kernel for each result
+        graph.kernels[f"{name}_{i}"] = lambda *tensors, at=i: [twin(*tensors)[at]]
     types = [kind(v.tensor) for v in ins]
     results = ", ".join(kind(t) for t in outs)
     for i, t in enumerate(types):

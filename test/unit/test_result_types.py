@@ -45,6 +45,15 @@ C = x(4)
 PLACES = torch.tensor([[0, 2, 0], [1, 1, 0]])
 CALLS: dict[Any, list[Call]] = {
     aten._adaptive_avg_pool2d.default: [call(PLANE, [2, 2])],
+    aten._cdist_forward.default: [call(x(2, 4, 3), x(2, 5, 3), p, None) for p in (1.0, 2.0, 3.0)],
+    aten.adaptive_max_pool2d.default: [call(PLANE, [2, 2])],
+    aten.adaptive_max_pool2d_backward.default: [call(PLANE[..., :2, :2], PLANE, aten.adaptive_max_pool2d(PLANE, [2, 2])[1])],
+    aten.adaptive_max_pool3d.default: [call(PLANE[:, None], [2, 2, 2])],
+    aten.adaptive_max_pool3d_backward.default: [
+        call(PLANE[:, None, :2, :2, :2], PLANE[:, None], aten.adaptive_max_pool3d(PLANE[:, None], [2, 2, 2])[1])
+    ],
+    aten.addbmm.default: [call(x(2, 4), x(3, 2, 5), x(3, 5, 4))],
+    aten.addmv.default: [call(x(2), ROW, x(3))],
     aten._adaptive_avg_pool2d_backward.default: [call(PLANE[..., :2, :2], PLANE)],
     aten.avg_pool2d_backward.default: [call(PLANE[..., ::2, ::2], PLANE, [2, 2], [2, 2], [0, 0], False, True, None)],
     aten.avg_pool3d_backward.default: [
