@@ -91,6 +91,17 @@ def test_several_symbolic_kernels_are_one_launch(
     assert [counted(p) for p in programs] == [1] * len(SIZES)
 
 
+def test_a_sum_of_rows_beside_another_order(launches: list[Launch], programs: list[Program]) -> None:
+    """The sum is with the result in its order; rows of symbolic length are not joined with the kernel of the other one."""
+    run = compiled(fn := lambda a, b: [a + 1, b.t() * a, a.sum(1)])
+    for m, n in SIZES:
+        inputs = vectors((m, n), (n, m))
+        for mine, right in zip(run(*inputs), fn(*(x.double() for x in inputs)), strict=True):
+            assert mine.stride() == right.stride()
+            torch.testing.assert_close(mine.double(), right, rtol=3e-6, atol=3e-6)
+    assert [counted(p) for p in programs] == [2] * len(SIZES)
+
+
 WIDTH, HEADS, KV_HEADS = 64, 4, 2
 SIZE = WIDTH // HEADS
 
