@@ -25,7 +25,7 @@ def cut(g: Generic, loop: int, at: SizeLike, rest: SizeLike, combine: str) -> Ge
     halves = []
     with op.location, ir.InsertionPoint(op):
         for start, length in ((0, at), (at, rest)):
-            ins = [_sliced(v, m, loop, start, length) for v, m in zip(list(op.operands)[: g.inputs], g.maps, strict=False)]
+            ins = [slice_of_loop(v, m, loop, start, length) for v, m in zip(list(op.operands)[: g.inputs], g.maps, strict=False)]
             init = op.operands[g.inputs] if start == 0 else neutral_fill(type_, combine)
             half = generic(type_, [*ins, init], maps, len(g.extents), list(g.reduced))
             clone_body(op, half)
@@ -37,7 +37,7 @@ def cut(g: Generic, loop: int, at: SizeLike, rest: SizeLike, combine: str) -> Ge
     return Generic.read(halves[0])
 
 
-def _sliced(v: ir.Value, m: tuple, loop: int, start: SizeLike, length: SizeLike) -> ir.Value:
+def slice_of_loop(v: ir.Value, m: tuple, loop: int, start: SizeLike, length: SizeLike) -> ir.Value:
     """Returns the slice of `v` that a loop reads in `length` iterations from `start`. m: the indexing map of `v`."""
     walks = [any(i == loop for i, _ in terms) for _, terms in m]
     if not any(walks):

@@ -11,12 +11,11 @@ from ..ir.affine import Affine
 from ..ir.axes import Axes
 from ..ir.generics import empty, generic, with_body
 from ..ir.reading import Generic, nested, number_of, producer, shape_of, source_index
-from ..ir.reshapes import sliced
 from ..ir.rewriting import copy_ops, replace_op
 from ..ir.sizes import number_attribute
 from ..ir.views import groups
 from .nested_reductions import combiner, reduction, starts_neutral
-from .partial_reductions import clone_body, shifted
+from .partial_reductions import clone_body, shifted, slice_of_loop
 
 _PRODUCTS = {"arith.addf": arith.mulf, "arith.addi": arith.muli}
 _IDEMPOTENT = {
@@ -126,11 +125,9 @@ def _without(g: Generic, repeats: list[int], combine: str) -> ir.Value:
 
 def _first(v: ir.Value, m: tuple, repeats: list[int]) -> ir.Value:
     """Returns the slice of an operand in the first iteration of these loops, which keeps its rank."""
-    walked = [any(i in repeats for i, _ in terms) for _, terms in m]
-    if not any(walked):
-        return v
-    shape = shape_of(v)
-    return sliced(v, [0] * len(shape), [1 if w else n for w, n in zip(walked, shape, strict=True)], [1] * len(shape))
+    for loop in repeats:
+        v = slice_of_loop(v, m, loop, 0, 1)
+    return v
 
 
 def _clone_terms(g: Generic, new: ir.Operation) -> None:
