@@ -8,7 +8,7 @@ from torch_mlir import ir
 from ...ir.emit import Emit, Num, replace
 from ...ir.reading import combining_op
 from ...ir.rewriting import replace_op
-from ..gpu_math import LATE, LATE_F64, hardware
+from ..gpu_math import LATE, hardware
 from ..simt.values import elements, joining, together, tree
 
 
@@ -51,7 +51,7 @@ def lower_angle(op: ir.Operation) -> None:
     e = Emit.before(op)
     x = e.wrap(op.operands[0])
     double = isinstance(x.element, ir.F64Type)
-    result = (LATE_F64 if double else LATE)[op.name](x)
+    result = LATE[op.name](x)
     if not double and result.value.owner.name in hardware.MARKABLE:  # a tangent is a quotient
         hardware.mark(result.value.owner)
     replace(op, result)

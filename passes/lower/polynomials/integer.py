@@ -3,7 +3,6 @@
 from torch_mlir import ir
 
 from ...ir.emit import Emit, Num
-from .power import powf
 
 
 def isinf(x: Num) -> Num:
@@ -11,10 +10,9 @@ def isinf(x: Num) -> Num:
     return x.abs().compare("oeq", float("inf"))
 
 
-def fpowi(x: Num, n: Num) -> Num:
-    """x**n with an integer n, as powf of the rounded n; that of f64 is the C library's."""
-    y = n.cast("arith.sitofp", x.element)
-    return powf(x, y) if isinstance(x.element, ir.F32Type) else x.at.make("math.powf", x.value.type, x, y)
+def fpowi_by_library(x: Num, n: Num) -> Num:
+    """x**n with an integer n, as math.powf of the rounded n, which the C library computes."""
+    return x.at.make("math.powf", x.value.type, x, n.cast("arith.sitofp", x.element))
 
 
 def ipowi(x: Num, n: Num) -> Num:

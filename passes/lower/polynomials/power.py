@@ -1,4 +1,4 @@
-"""powf and rsqrt of f32."""
+"""powf, fpowi and rsqrt."""
 
 import operator
 from collections.abc import Callable
@@ -6,6 +6,8 @@ from collections.abc import Callable
 from torch_mlir import ir
 
 from ...ir.emit import Num
+from .exponential import DOUBLE, exp_of_sum, is_double
+from .logarithm import LOG_DOUBLE, split
 
 # log2((1 + s)/(1 - s)) = s*q(s*s) for |s| <= 1/5, relative error 2**-42.4
 LOG2 = (
@@ -16,24 +18,38 @@ EXP2 = (
     1.5201936617021e-05, 0.00015469291967717266, 0.0013333922487653383, 0.009618027250537103, 0.05550410353575055,
     0.24022651198186645, 0.6931471807283714, 0.9999999999616798,
 )  # fmt: skip
-ROUND = 1.5 * 2.0**52
 
 
 def rsqrt(x: Num) -> Num:
-    """1/sqrt(x), at most 1.5 ulp."""
+    """1/sqrt(x) of f32, at most 1.5 ulp."""
     return 1.0 / x.sqrt()
 
 
 def powf(x: Num, y: Num, quotient: Callable[[Num, Num], Num] = operator.truediv) -> Num:
     """x**y, at most 1 ulp: 2**(y * log2|x|) in f64, where every f32 is normal and the product loses nothing that counts.
-    Signs and special values are those of C's pow. `quotient` divides f64 values by ones near 2, to 2**-40 or better."""
+    Signs and special values are those of C's pow. `quotient` divides f64 values by ones near 2, to 2**-40 or better.
+
+    Of f64 it is e**(y log|x|) with a logarithm of 55 bits in two parts: at most 1.5 ulp and a quarter for each unit of |y log x|,
+    which is up to 745.
+    """
     a = x.abs()
+    if is_double(x):
+        e, (high, low) = x.at, _log(a)
+        product = y * high
+        rest = e.fma(y, high, -product) + y * low
+        rest = rest.where(product.abs() < 800.0, 0.0)  # beyond, the result is 0 or infinite, and the rest large or NaN
+        return _with_special_values(x, a, y, exp_of_sum(product, rest))
     power = y.cast("arith.extf", ir.F64Type.get()) * _log2(a.cast("arith.extf", ir.F64Type.get()), quotient)
     value = _exp2(power).cast("arith.truncf", ir.F32Type.get())
-    return with_special_values(x, a, y, value)
+    return _with_special_values(x, a, y, value)
 
 
-def with_special_values(x: Num, a: Num, y: Num, value: Num) -> Num:
+def fpowi(x: Num, n: Num) -> Num:
+    """x**n with an integer n, as powf of the rounded n."""
+    return powf(x, n.cast("arith.sitofp", x.element))
+
+
+def _with_special_values(x: Num, a: Num, y: Num, value: Num) -> Num:
     """Returns x**y from a**y with a = |x|: with its sign, and with the special values of C's pow."""
     one = x.like(1.0)
     value = one.where(a.compare("oeq", 1.0) & y.compare("ord", y), value)  # 0 * infinity above
@@ -70,6 +86,24 @@ def _exp2(x: Num) -> Num:
     e = x.at
     x = x.like(200.0).where(x.like(200.0) < x, x)
     x = x.like(-200.0).where(x.like(-200.0) > x, x)
-    whole = x + ROUND
-    r = x - (whole - ROUND)
+    whole = x + DOUBLE.round
+    r = x - (whole - DOUBLE.round)
     return e.horner(r, EXP2) * ((whole.bits() + 1023) << 52).as_float()
+
+
+def _log(x: Num) -> tuple[Num, Num]:
+    """Logarithm of a non-negative f64 as a sum of two values; that of 0 and infinity is in the first one. It is k ln 2 + 2s + s**3
+    q(s*s) with s = f/(2 + f)."""
+    e = x.at
+    k, f = split(x)
+    bottom = f + 2.0
+    s = f / bottom
+    lost = f - (bottom - 2.0)
+    s_low = e.fma(-s, lost, e.fma(-s, bottom, f)) / bottom
+    z = s * s
+    base, twice = k * DOUBLE.ln2[0], s + s
+    high = base + twice
+    low = (twice - (high - base)) + e.fma(k, DOUBLE.ln2[1], e.fma(s * z, e.horner(z, LOG_DOUBLE), s_low + s_low))
+    high, low = high + low, low - ((high + low) - high)
+    high = x.where(x.compare("uge", float("inf")), high)
+    return high.like(float("-inf")).where(x.compare("oeq", 0.0), high), low
