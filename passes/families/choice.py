@@ -7,15 +7,15 @@ from typing import Literal
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
-from lamina.schedules.text import AnySchedule, KernelSchedule, made, read
+from lamina.schedules.text import AnySchedule, KernelSchedule, read
 
 from ..ir.locations import where
 
 CHOICE = "graph.choice"
 ROWS = "graph.rows"  # the same on a kernel function that reduces rows, in place of the cost model's schedule
 SMALLER = "graph.smaller"
-"""On a group with a choice, where a size is symbolic: {size = "s0*s1", upto = [{most = 64, kernel = ..., ...}, ...]}, choices for
-calls in which it is at most so large, in order."""
+"""On a group with a choice, where a size is symbolic: {size = "s0*s1", most = [64, ...], choices = ["triton{m=32 n=64}", ...]}, the
+choices for calls in which it is at most so large, in order."""
 Named = Literal["library", "direct", "nvvm"]
 Extent = Literal["", "first", "prologue"]
 _NAMED: tuple[Named, ...] = ("library", "direct", "nvvm")
@@ -24,8 +24,7 @@ _EXTENTS: tuple[Extent, ...] = ("first", "prologue")
 
 @dataclass(frozen=True)
 class Choice:
-    """A kernel for a problem: in the IR {kernel = "triton", extent = "first", m = 128, n = 128}, without fields that have their
-    defaults; for people, and as the name of a candidate, "first triton{m=128 n=128}".
+    """A kernel for a problem; in options, in the IR, and as the name of a candidate, text such as "first triton{m=128 n=128}".
 
     kernel  a schedule of Lamina's kernels or a user's; "library": the library's routine; "direct": direct convolution; "nvvm": the
             cost model's schedule of a program that reduces rows
@@ -38,7 +37,7 @@ class Choice:
 
     @staticmethod
     def parse(text: str, schedules: Sequence[type[KernelSchedule]]) -> "Choice":
-        """Reads an option's text, with a schedule of one of these kinds. Raises CompileError for any other text."""
+        """Reads the text of a choice, with a schedule of one of these kinds. Raises CompileError for any other text."""
         word, _, rest = text.partition(" ")
         extent: Extent = next((e for e in _EXTENTS if e == word), "")
         written = rest if extent else text
@@ -52,17 +51,8 @@ class Choice:
         if name not in op.attributes:
             return None
         given = op.attributes[name]
-        fields = {field.name: field.attr for field in given} if isinstance(given, ir.DictAttr) else {}
-        words = {key: a.value for key, a in fields.items() if isinstance(a, ir.StringAttr)}
-        numbers = {key: a.value for key, a in fields.items() if isinstance(a, ir.IntegerAttr)}
-        whole = "kernel" in words and len(words) + len(numbers) == len(fields)
-        kernel, said = words.pop("kernel", ""), words.pop("extent", "")
-        extent = next((e for e in ("", *_EXTENTS) if e == said), None)
-        named = next((n for n in _NAMED if n == kernel and not words and not numbers), None)
         try:
-            if extent is None or not whole:
-                raise CompileError(f"{given} is no choice", remedy='write one like {kernel = "triton", m = 128, n = 128}')
-            return Choice(named or made(kernel, words | numbers, schedules), extent)
+            return Choice.parse(given.value if isinstance(given, ir.StringAttr) else str(given), schedules)
         except CompileError as e:
             raise CompileError(e.message, where=where(op.location), remedy=e.remedy) from None
 
@@ -70,17 +60,9 @@ class Choice:
         """Sets the choice on a call, or on a kernel function, where the cost model's own schedule needs no attribute."""
         if self == MODEL:
             return
-        op.attributes[ROWS if op.operation.name == "func.func" else CHOICE] = self.attribute(op.context)
-
-    def attribute(self, context: ir.Context) -> ir.DictAttr:
-        """Returns the choice as an attribute."""
-        words = {"kernel": self.kernel if isinstance(self.kernel, str) else self.kernel.kind, "extent": self.extent}
-        said = {} if isinstance(self.kernel, str) else self.kernel.said
-        i64 = ir.IntegerType.get_signless(64, context)
-        attributes = {key: ir.StringAttr.get(word, context) for key, word in words.items() if word}
-        for key, value in said.items():
-            attributes[key] = ir.StringAttr.get(value, context) if isinstance(value, str) else ir.IntegerAttr.get(i64, value)
-        return ir.DictAttr.get(attributes, context)
+        kernel = self.kernel if isinstance(self.kernel, str) else self.kernel.text
+        name = ROWS if op.operation.name == "func.func" else CHOICE
+        op.attributes[name] = ir.StringAttr.get(f"{self.extent} {kernel}".strip(), op.context)
 
     def __str__(self) -> str:
         return f"{self.extent} {self.kernel}".strip()

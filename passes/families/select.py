@@ -65,9 +65,9 @@ class SelectKernels(Pass):
     - A kernel in source with a hook, and the pointwise group that first reads its result, become one graph.kernel
       (families/custom/epilogue.py).
 
-        %0 = "graph.extern"(%x, %w) {callee = "aten.mm.default", graph.choice = {kernel = "triton", m = 128, n = 128}, ...}
+        %0 = "graph.extern"(%x, %w) {callee = "aten.mm.default", graph.choice = "triton{m=128 n=128}", ...}
         %1 = "graph.group"(%0) ({ relu })
-     -> %1 = "graph.group"(%x, %w) ({ sum of products ; relu }) {graph.choice = {kernel = "triton", m = 128, n = 128}}
+     -> %1 = "graph.group"(%x, %w) ({ sum of products ; relu }) {graph.choice = "triton{m=128 n=128}"}
 
     target    the GPU whose cost model decides on calls without graph.choice (none: they stay, but depthwise convolutions)
     schedule  the choice for all calls without graph.choice that it can compute; the default decides on others

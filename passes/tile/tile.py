@@ -51,7 +51,7 @@ class TilePass(Pass):
     A function with `graph.smaller` becomes several, for ranges of a symbolic size, and so does each of its launches (`when`). On
     GPUs so does one that reduces rows of symbolic length; what the traced call does not need is marked `tile.later`.
     A function that reduces rows takes the schedule in its `graph.rows` (schedules/rows.py) instead of the cost model's:
-    {kernel = "nvvm", threads = 256, cluster = 2}, or {kernel = "triton", n = 4096, warps = 8}, as lamina-route-to-triton marks it.
+    "nvvm{threads=256 cluster=2}", or "triton{n=4096 warps=8}", as lamina-route-to-triton marks it.
 
     target               the machine that blocks are chosen for: cpu or nvvm:sm_90a
     round_intermediates  f16 and bf16 values are rounded wherever eager stores them, not only where Lamina stores them

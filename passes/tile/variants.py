@@ -20,13 +20,12 @@ def variants(module: ir.Module, function: ir.Operation) -> list[ir.Operation]:
         return []
     given = function.attributes[SMALLER]
     del function.attributes[SMALLER]
-    choices = [{named.name: named.attr for named in choice} for choice in given["upto"]]
-    ends = [ir.IntegerAttr(fields.pop("most")).value for fields in choices]
+    ends = [ir.IntegerAttr(most).value for most in given["most"]]
     if any(most <= above for above, most in pairwise((-1, *ends))):
         raise CompileError(f"{SMALLER} is not in order: {ends}", where=where(function.location))
     made = copied(module, function, [f"to_{most}" for most in ends], [[(read_size(given["size"]), most)] for most in ends])
-    for copy, fields in zip(made, choices, strict=True):
-        copy.attributes[CHOICE] = ir.DictAttr.get(fields, module.context)
+    for copy, choice in zip(made, given["choices"], strict=True):
+        copy.attributes[CHOICE] = choice
     return made
 
 

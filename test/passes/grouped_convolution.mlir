@@ -21,7 +21,7 @@
 // TILE-COUNT-14: tile.read_shared{{.*}} {jump = 4 : i64, length = 4 : i64}
 // TILE-COUNT-14: vector.transfer_write
 func.func @main(%x: tensor<2x32x8x14xbf16> {graph.strides = array<i64: 3584, 1, 448, 32>}, %w: tensor<32x4x3x3xbf16>) -> (tensor<2x32x8x14xbf16> {graph.strides = array<i64: 3584, 1, 448, 32>}) {
-  %0 = "graph.extern"(%x, %w) {args = [unit, unit, none, [1, 1], [1, 1], [1, 1], false, [0, 0], 8], callee = "aten.convolution.default", graph.choice = {kernel = "direct"}, kwargs = {}, reason = "library", strides = [array<i64: 3584, 1, 448, 32>]} : (tensor<2x32x8x14xbf16>, tensor<32x4x3x3xbf16>) -> tensor<2x32x8x14xbf16>
+  %0 = "graph.extern"(%x, %w) {args = [unit, unit, none, [1, 1], [1, 1], [1, 1], false, [0, 0], 8], callee = "aten.convolution.default", graph.choice = "direct", kwargs = {}, reason = "library", strides = [array<i64: 3584, 1, 448, 32>]} : (tensor<2x32x8x14xbf16>, tensor<32x4x3x3xbf16>) -> tensor<2x32x8x14xbf16>
   return %0 : tensor<2x32x8x14xbf16>
 }
 
@@ -30,7 +30,7 @@ func.func @main(%x: tensor<2x32x8x14xbf16> {graph.strides = array<i64: 3584, 1, 
 // The group is one more axis of the grid: 4 groups of 4 blocks.
 // CHECK-LABEL: func.func @main
 // CHECK: tensor.expand_shape {{.*}} into tensor<4x16x16x3x3xbf16>
-// CHECK: graph.choice = {k = 32 : i64, kernel = "triton", m = 64 : i64, n = 16 : i64
+// CHECK: graph.choice = "triton{m=64 n=16 k=32
 // CHECK-SAME: graph.window
 // CHECK-NOT: graph.extern
 // TILE-LABEL: func.func private @product
@@ -38,7 +38,7 @@ func.func @main(%x: tensor<2x32x8x14xbf16> {graph.strides = array<i64: 3584, 1, 
 // TILE: vector.gather {{.*}} vector<64x32xbf16>
 // TILE: vector.contract
 func.func @main(%x: tensor<2x64x8x14xbf16> {graph.strides = array<i64: 7168, 1, 896, 64>}, %w: tensor<64x16x3x3xbf16> {graph.strides = array<i64: 144, 1, 48, 16>}) -> (tensor<2x64x8x14xbf16> {graph.strides = array<i64: 7168, 1, 896, 64>}) {
-  %0 = "graph.extern"(%x, %w) {args = [unit, unit, none, [1, 1], [1, 1], [1, 1], false, [0, 0], 4], callee = "aten.convolution.default", graph.choice = {kernel = "triton", m = 64, n = 16, k = 32}, kwargs = {}, reason = "library", strides = [array<i64: 7168, 1, 896, 64>]} : (tensor<2x64x8x14xbf16>, tensor<64x16x3x3xbf16>) -> tensor<2x64x8x14xbf16>
+  %0 = "graph.extern"(%x, %w) {args = [unit, unit, none, [1, 1], [1, 1], [1, 1], false, [0, 0], 4], callee = "aten.convolution.default", graph.choice = "triton{m=64 n=16 k=32}", kwargs = {}, reason = "library", strides = [array<i64: 7168, 1, 896, 64>]} : (tensor<2x64x8x14xbf16>, tensor<64x16x3x3xbf16>) -> tensor<2x64x8x14xbf16>
   return %0 : tensor<2x64x8x14xbf16>
 }
 

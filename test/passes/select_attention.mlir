@@ -12,7 +12,7 @@
 // CHECK-SAME: strides = [array<i64: 32768, 64, 256, 1>]
 // CHECK-NEXT: return %[[OUT]]
 func.func @chosen(%q: tensor<2x4x128x64xbf16>, %k: tensor<2x2x128x64xbf16>) -> tensor<2x4x128x64xbf16> {
-  %0:2 = "graph.extern"(%q, %k, %k) {args = [unit, unit, unit, none, none, 0.0, true, 0.125, "flash efficient cudnn"], callee = "lamina.attention.default", kwargs = {}, reason = "library", strides = [array<i64: 32768, 64, 256, 1>, array<i64: 512, 128, 1>], graph.choice = {kernel = "forward", m = 64, n = 64, warps = 4, stages = 3}} : (tensor<2x4x128x64xbf16>, tensor<2x2x128x64xbf16>, tensor<2x2x128x64xbf16>) -> (tensor<2x4x128x64xbf16>, tensor<2x4x128xf32>)
+  %0:2 = "graph.extern"(%q, %k, %k) {args = [unit, unit, unit, none, none, 0.0, true, 0.125, "flash efficient cudnn"], callee = "lamina.attention.default", kwargs = {}, reason = "library", strides = [array<i64: 32768, 64, 256, 1>, array<i64: 512, 128, 1>], graph.choice = "forward{m=64 n=64 warps=4 stages=3}"} : (tensor<2x4x128x64xbf16>, tensor<2x2x128x64xbf16>, tensor<2x2x128x64xbf16>) -> (tensor<2x4x128x64xbf16>, tensor<2x4x128xf32>)
   return %0#0 : tensor<2x4x128x64xbf16>
 }
 
@@ -55,7 +55,7 @@ func.func @few(%q: tensor<1x8x1x64xf16>, %k: tensor<1x2x4096x64xf16>, %m: tensor
 // CHECK-COUNT-3: callee = "lamina.attention.default"
 // CHECK-NOT: callee
 func.func @library(%q: tensor<1x8x1x64xf16>, %k: tensor<1x2x4096x64xf16>, %x: tensor<2x4x128x64xbf16>) -> (tensor<1x8x1x64xf16>, tensor<2x4x128x64xbf16>, tensor<1x8x1x64xf16>, tensor<1x8x1xf32>) {
-  %0:2 = "graph.extern"(%q, %k, %k) {args = [unit, unit, unit, none, none, 0.0, false, 0.125, "flash efficient cudnn"], callee = "lamina.attention.default", kwargs = {}, reason = "library", strides = [array<i64: 512, 64, 64, 1>, array<i64: 8, 1, 1>], graph.choice = {kernel = "library"}} : (tensor<1x8x1x64xf16>, tensor<1x2x4096x64xf16>, tensor<1x2x4096x64xf16>) -> (tensor<1x8x1x64xf16>, tensor<1x8x1xf32>)
+  %0:2 = "graph.extern"(%q, %k, %k) {args = [unit, unit, unit, none, none, 0.0, false, 0.125, "flash efficient cudnn"], callee = "lamina.attention.default", kwargs = {}, reason = "library", strides = [array<i64: 512, 64, 64, 1>, array<i64: 8, 1, 1>], graph.choice = "library"} : (tensor<1x8x1x64xf16>, tensor<1x2x4096x64xf16>, tensor<1x2x4096x64xf16>) -> (tensor<1x8x1x64xf16>, tensor<1x8x1xf32>)
   %1:2 = "graph.extern"(%x, %x, %x) {args = [unit, unit, unit, none, none, 0.0, false, 0.125, "flash efficient cudnn"], callee = "lamina.attention.default", kwargs = {}, reason = "library", strides = [array<i64: 32768, 64, 256, 1>, array<i64: 512, 128, 1>]} : (tensor<2x4x128x64xbf16>, tensor<2x4x128x64xbf16>, tensor<2x4x128x64xbf16>) -> (tensor<2x4x128x64xbf16>, tensor<2x4x128xf32>)
   %2:2 = "graph.extern"(%q, %k, %k) {args = [unit, unit, unit, none, none, 0.0, false, 0.125, "flash efficient cudnn"], callee = "lamina.attention.default", kwargs = {}, reason = "library", strides = [array<i64: 512, 64, 64, 1>, array<i64: 8, 1, 1>]} : (tensor<1x8x1x64xf16>, tensor<1x2x4096x64xf16>, tensor<1x2x4096x64xf16>) -> (tensor<1x8x1x64xf16>, tensor<1x8x1xf32>)
   return %0#0, %1#0, %2#0, %2#1 : tensor<1x8x1x64xf16>, tensor<2x4x128x64xbf16>, tensor<1x8x1x64xf16>, tensor<1x8x1xf32>

@@ -10,7 +10,7 @@
 // CHECK-SAME: strides = [array<i64: 32768, 64, 256, 1>, array<i64: 512, 128, 1>]
 // CHECK: return %[[MADE]]#0, %[[MADE]]#1
 func.func @forward(%q: tensor<2x4x128x64xbf16>, %k: tensor<2x2x128x64xbf16>) -> (tensor<2x4x128x64xbf16>, tensor<2x4x128xf32>) {
-  %0:2 = "graph.extern"(%q, %k, %k) {args = [unit, unit, unit, none, none, 0.0, true, 0.125, "flash"], callee = "lamina.attention.default", kwargs = {}, reason = "library", strides = [array<i64: 32768, 64, 256, 1>, array<i64: 512, 128, 1>], graph.choice = {kernel = "forward", m = 64, n = 64}} : (tensor<2x4x128x64xbf16>, tensor<2x2x128x64xbf16>, tensor<2x2x128x64xbf16>) -> (tensor<2x4x128x64xbf16>, tensor<2x4x128xf32>)
+  %0:2 = "graph.extern"(%q, %k, %k) {args = [unit, unit, unit, none, none, 0.0, true, 0.125, "flash"], callee = "lamina.attention.default", kwargs = {}, reason = "library", strides = [array<i64: 32768, 64, 256, 1>, array<i64: 512, 128, 1>], graph.choice = "forward{m=64 n=64}"} : (tensor<2x4x128x64xbf16>, tensor<2x2x128x64xbf16>, tensor<2x2x128x64xbf16>) -> (tensor<2x4x128x64xbf16>, tensor<2x4x128xf32>)
   return %0#0, %0#1 : tensor<2x4x128x64xbf16>, tensor<2x4x128xf32>
 }
 
@@ -30,7 +30,7 @@ func.func @forward(%q: tensor<2x4x128x64xbf16>, %k: tensor<2x2x128x64xbf16>) -> 
 // CHECK-SAME: strides = [array<i64: 16384, 64, 128, 1>, array<i64: 16384, 8192, 64, 1>]
 // CHECK: return %[[QUERIES]]#0, %[[KEYS]]#0
 func.func @chosen(%q: tensor<2x4x128x64xbf16>, %k: tensor<2x2x128x64xbf16>, %grad: tensor<2x4x128x64xbf16>, %out: tensor<2x4x128x64xbf16>, %sums: tensor<2x4x128xf32>, %seed: tensor<2xi64>, %offset: tensor<i64>) -> (tensor<2x4x128x64xbf16>, tensor<2x2x128x64xbf16>) {
-  %0:3 = "graph.extern"(%grad, %q, %k, %k, %out, %sums) {args = [unit, unit, unit, unit, none, unit, unit, none, 0.0, true, 0.125, "flash efficient cudnn", false], callee = "lamina.attention_backward.default", kwargs = {}, reason = "library", strides = [array<i64: 32768, 64, 256, 1>, array<i64: 16384, 64, 128, 1>, array<i64: 16384, 64, 128, 1>], graph.choice = {kernel = "backward", m = 64, n = 64, queries = 32}} : (tensor<2x4x128x64xbf16>, tensor<2x4x128x64xbf16>, tensor<2x2x128x64xbf16>, tensor<2x2x128x64xbf16>, tensor<2x4x128x64xbf16>, tensor<2x4x128xf32>) -> (tensor<2x4x128x64xbf16>, tensor<2x2x128x64xbf16>, tensor<2x2x128x64xbf16>)
+  %0:3 = "graph.extern"(%grad, %q, %k, %k, %out, %sums) {args = [unit, unit, unit, unit, none, unit, unit, none, 0.0, true, 0.125, "flash efficient cudnn", false], callee = "lamina.attention_backward.default", kwargs = {}, reason = "library", strides = [array<i64: 32768, 64, 256, 1>, array<i64: 16384, 64, 128, 1>, array<i64: 16384, 64, 128, 1>], graph.choice = "backward{m=64 n=64 queries=32}"} : (tensor<2x4x128x64xbf16>, tensor<2x4x128x64xbf16>, tensor<2x2x128x64xbf16>, tensor<2x2x128x64xbf16>, tensor<2x4x128x64xbf16>, tensor<2x4x128xf32>) -> (tensor<2x4x128x64xbf16>, tensor<2x2x128x64xbf16>, tensor<2x2x128x64xbf16>)
   return %0#0, %0#1 : tensor<2x4x128x64xbf16>, tensor<2x2x128x64xbf16>
 }
 
@@ -64,7 +64,7 @@ func.func @unmeasured(%q: tensor<2x4x40x64xbf16>, %m: tensor<2x4x40x40xbf16>, %s
 // CHECK: "graph.kernel"({{.*}}, %arg1, %[[OF_QUERIES]], {{.*}}callee = "lamina.attention_backward_keys"
 // CHECK-SAME: reads = "mask blocks"
 func.func @listed(%q: tensor<2x4x40x64xbf16>, %m: tensor<2x1x40x70xi1>, %k: tensor<2x4x70x64xbf16>, %sums: tensor<2x4x40xf32>, %seed: tensor<i64>) -> (tensor<2x4x40x64xbf16>, tensor<2x4x70x64xbf16>) {
-  %0:3 = "graph.extern"(%q, %q, %k, %k, %m, %q, %sums) {args = [unit, unit, unit, unit, unit, unit, unit, none, 0.0, false, 0.125, "flash efficient cudnn", false], callee = "lamina.attention_backward.default", kwargs = {}, reason = "library", strides = [array<i64: 10240, 64, 256, 1>, array<i64: 17920, 64, 256, 1>, array<i64: 17920, 64, 256, 1>], graph.choice = {kernel = "backward", m = 32, n = 16, queries = 16, blocks = 1}} : (tensor<2x4x40x64xbf16>, tensor<2x4x40x64xbf16>, tensor<2x4x70x64xbf16>, tensor<2x4x70x64xbf16>, tensor<2x1x40x70xi1>, tensor<2x4x40x64xbf16>, tensor<2x4x40xf32>) -> (tensor<2x4x40x64xbf16>, tensor<2x4x70x64xbf16>, tensor<2x4x70x64xbf16>)
+  %0:3 = "graph.extern"(%q, %q, %k, %k, %m, %q, %sums) {args = [unit, unit, unit, unit, unit, unit, unit, none, 0.0, false, 0.125, "flash efficient cudnn", false], callee = "lamina.attention_backward.default", kwargs = {}, reason = "library", strides = [array<i64: 10240, 64, 256, 1>, array<i64: 17920, 64, 256, 1>, array<i64: 17920, 64, 256, 1>], graph.choice = "backward{m=32 n=16 queries=16 blocks=1}"} : (tensor<2x4x40x64xbf16>, tensor<2x4x40x64xbf16>, tensor<2x4x70x64xbf16>, tensor<2x4x70x64xbf16>, tensor<2x1x40x70xi1>, tensor<2x4x40x64xbf16>, tensor<2x4x40xf32>) -> (tensor<2x4x40x64xbf16>, tensor<2x4x70x64xbf16>, tensor<2x4x70x64xbf16>)
   return %0#0, %0#1 : tensor<2x4x40x64xbf16>, tensor<2x4x70x64xbf16>
 }
 

@@ -66,7 +66,7 @@ func.func @lengths(%q: tensor<2x4x64x64xbf16>, %n: tensor<2xi64>) -> (tensor<2x4
     "graph.yield"(%s) : (tensor<2x1x1x64xi1>) -> ()
   }) {sym_name = "masks"} : (tensor<2xi64>) -> tensor<2x1x1x64xi1>
   %0:2 = "graph.extern"(%q, %q, %q, %m) {args = [unit, unit, unit, unit, none, 0.0, false, 0.125, "flash efficient cudnn"], callee = "lamina.attention.default", kwargs = {}, reason = "library", strides = [array<i64: 16384, 4096, 64, 1>, array<i64: 256, 64, 1>]} : (tensor<2x4x64x64xbf16>, tensor<2x4x64x64xbf16>, tensor<2x4x64x64xbf16>, tensor<2x1x1x64xi1>) -> (tensor<2x4x64x64xbf16>, tensor<2x4x64xf32>)
-  %1:2 = "graph.extern"(%0#0, %q, %q, %m) {args = [unit, unit, unit, unit, none, 0.0, false, 0.125, "flash efficient cudnn"], callee = "lamina.attention.default", kwargs = {}, reason = "library", strides = [array<i64: 16384, 4096, 64, 1>, array<i64: 256, 64, 1>], graph.choice = {kernel = "library"}} : (tensor<2x4x64x64xbf16>, tensor<2x4x64x64xbf16>, tensor<2x4x64x64xbf16>, tensor<2x1x1x64xi1>) -> (tensor<2x4x64x64xbf16>, tensor<2x4x64xf32>)
+  %1:2 = "graph.extern"(%0#0, %q, %q, %m) {args = [unit, unit, unit, unit, none, 0.0, false, 0.125, "flash efficient cudnn"], callee = "lamina.attention.default", kwargs = {}, reason = "library", strides = [array<i64: 16384, 4096, 64, 1>, array<i64: 256, 64, 1>], graph.choice = "library"} : (tensor<2x4x64x64xbf16>, tensor<2x4x64x64xbf16>, tensor<2x4x64x64xbf16>, tensor<2x1x1x64xi1>) -> (tensor<2x4x64x64xbf16>, tensor<2x4x64xf32>)
   return %0#0, %1#0 : tensor<2x4x64x64xbf16>, tensor<2x4x64x64xbf16>
 }
 
@@ -82,7 +82,7 @@ func.func @lengths(%q: tensor<2x4x64x64xbf16>, %n: tensor<2xi64>) -> (tensor<2x4
 // CHECK-NOT: lamina.attention_blocks
 // CHECK: "graph.kernel"({{.*}}, %arg0, %arg0, %arg1, %[[LISTS]])
 func.func @blocks(%q: tensor<2x4x70x64xbf16>, %m: tensor<2x1x70x70xi1>) -> tensor<2x4x70x64xbf16> {
-  %0:2 = "graph.extern"(%q, %q, %q, %m) {args = [unit, unit, unit, unit, none, 0.0, true, 0.125, "flash efficient cudnn"], callee = "lamina.attention.default", kwargs = {}, reason = "library", strides = [array<i64: 17920, 4480, 64, 1>, array<i64: 280, 70, 1>], graph.choice = {kernel = "forward", m = 32, n = 16, blocks = 1}} : (tensor<2x4x70x64xbf16>, tensor<2x4x70x64xbf16>, tensor<2x4x70x64xbf16>, tensor<2x1x70x70xi1>) -> (tensor<2x4x70x64xbf16>, tensor<2x4x70xf32>)
-  %1:2 = "graph.extern"(%0#0, %q, %q, %m) {args = [unit, unit, unit, unit, none, 0.0, true, 0.125, "flash efficient cudnn"], callee = "lamina.attention.default", kwargs = {}, reason = "library", strides = [array<i64: 17920, 4480, 64, 1>, array<i64: 280, 70, 1>], graph.choice = {kernel = "forward", m = 32, n = 16, blocks = 1}} : (tensor<2x4x70x64xbf16>, tensor<2x4x70x64xbf16>, tensor<2x4x70x64xbf16>, tensor<2x1x70x70xi1>) -> (tensor<2x4x70x64xbf16>, tensor<2x4x70xf32>)
+  %0:2 = "graph.extern"(%q, %q, %q, %m) {args = [unit, unit, unit, unit, none, 0.0, true, 0.125, "flash efficient cudnn"], callee = "lamina.attention.default", kwargs = {}, reason = "library", strides = [array<i64: 17920, 4480, 64, 1>, array<i64: 280, 70, 1>], graph.choice = "forward{m=32 n=16 blocks=1}"} : (tensor<2x4x70x64xbf16>, tensor<2x4x70x64xbf16>, tensor<2x4x70x64xbf16>, tensor<2x1x70x70xi1>) -> (tensor<2x4x70x64xbf16>, tensor<2x4x70xf32>)
+  %1:2 = "graph.extern"(%0#0, %q, %q, %m) {args = [unit, unit, unit, unit, none, 0.0, true, 0.125, "flash efficient cudnn"], callee = "lamina.attention.default", kwargs = {}, reason = "library", strides = [array<i64: 17920, 4480, 64, 1>, array<i64: 280, 70, 1>], graph.choice = "forward{m=32 n=16 blocks=1}"} : (tensor<2x4x70x64xbf16>, tensor<2x4x70x64xbf16>, tensor<2x4x70x64xbf16>, tensor<2x1x70x70xi1>) -> (tensor<2x4x70x64xbf16>, tensor<2x4x70xf32>)
   return %1#0 : tensor<2x4x70x64xbf16>
 }

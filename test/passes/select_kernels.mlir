@@ -14,9 +14,9 @@
 // CHECK: tensor.expand_shape
 // CHECK: arith.maximumf
 // CHECK: "graph.yield"
-// CHECK: graph.choice = {kernel = "triton", m = 128 : i64, n = 64 : i64}
+// CHECK: graph.choice = "triton{m=128 n=64}"
 func.func @epilogue(%bias: tensor<64xbf16>, %x: tensor<256x32xbf16>, %w: tensor<32x64xbf16>) -> tensor<2x128x64xbf16> {
-  %0 = "graph.extern"(%bias, %x, %w) {args = [unit, unit, unit], callee = "aten.addmm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = {kernel = "triton", m = 128, n = 64}} : (tensor<64xbf16>, tensor<256x32xbf16>, tensor<32x64xbf16>) -> tensor<256x64xbf16>
+  %0 = "graph.extern"(%bias, %x, %w) {args = [unit, unit, unit], callee = "aten.addmm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = "triton{m=128 n=64}"} : (tensor<64xbf16>, tensor<256x32xbf16>, tensor<32x64xbf16>) -> tensor<256x64xbf16>
   %1 = "graph.group"(%0) ({
   ^bb0(%a: tensor<256x64xbf16>):
     %zero = arith.constant 0.0 : bf16
@@ -38,7 +38,7 @@ func.func @epilogue(%bias: tensor<64xbf16>, %x: tensor<256x32xbf16>, %w: tensor<
 // CHECK-LABEL: func.func @library
 // CHECK-COUNT-2: "graph.extern"
 func.func @library(%x: tensor<64x64xbf16>) -> (tensor<64x64xbf16>, tensor<64x64xbf16>) {
-  %0 = "graph.extern"(%x, %x) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = {kernel = "library"}} : (tensor<64x64xbf16>, tensor<64x64xbf16>) -> tensor<64x64xbf16>
+  %0 = "graph.extern"(%x, %x) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = "library"} : (tensor<64x64xbf16>, tensor<64x64xbf16>) -> tensor<64x64xbf16>
   %1 = "graph.extern"(%x, %0) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>]} : (tensor<64x64xbf16>, tensor<64x64xbf16>) -> tensor<64x64xbf16>
   return %0, %1 : tensor<64x64xbf16>, tensor<64x64xbf16>
 }
@@ -52,14 +52,14 @@ func.func @library(%x: tensor<64x64xbf16>) -> (tensor<64x64xbf16>, tensor<64x64x
 // CHECK: tensor.pad {{.*}} low[0, 0, 0] high[0, 0, 24]
 // CHECK: tensor.expand_shape {{.*}} output_shape [4, 64, 4, 32]
 // CHECK: iterator_types = ["parallel", "parallel", "parallel", "reduction"]
-// CHECK: graph.choice = {kernel = "triton", m = 64 : i64, n = 32 : i64}
+// CHECK: graph.choice = "triton{m=64 n=32}"
 // CHECK-SAME: -> tensor<4x64x4xf32>
 // CHECK: "graph.group"(%[[P]])
 // CHECK: iterator_types = ["parallel", "parallel", "reduction"]
 // CHECK: arith.negf
 // CHECK: -> tensor<4x64xf32>
 func.func @row_sums(%x: tensor<4x64x32xf16>, %w: tensor<4x32x104xf16>) -> tensor<4x64xf32> {
-  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.bmm.default", kwargs = {}, reason = "library", strides = [array<i64: 6656, 104, 1>], graph.choice = {kernel = "triton", m = 64, n = 32}} : (tensor<4x64x32xf16>, tensor<4x32x104xf16>) -> tensor<4x64x104xf16>
+  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.bmm.default", kwargs = {}, reason = "library", strides = [array<i64: 6656, 104, 1>], graph.choice = "triton{m=64 n=32}"} : (tensor<4x64x32xf16>, tensor<4x32x104xf16>) -> tensor<4x64x104xf16>
   %1 = "graph.group"(%0) ({
   ^bb0(%a: tensor<4x64x104xf16>):
     %zero = arith.constant 0.0 : f32
@@ -94,7 +94,7 @@ func.func @row_sums(%x: tensor<4x64x32xf16>, %w: tensor<4x32x104xf16>) -> tensor
 // CHECK: tensor.pad {{.*}} low[0, 0] high[24, 0]
 // CHECK: tensor.expand_shape {{.*}} output_shape [2, 64, 96]
 // CHECK: iterator_types = ["parallel", "reduction", "parallel"]
-// CHECK: graph.choice = {kernel = "triton", m = 64 : i64, n = 32 : i64}
+// CHECK: graph.choice = "triton{m=64 n=32}"
 // CHECK-SAME: -> (tensor<104x96xf32>, tensor<2x96xf32>)
 // CHECK: "graph.group"(%[[P]]#1)
 // CHECK: iterator_types = ["reduction", "parallel"]
@@ -103,17 +103,17 @@ func.func @row_sums(%x: tensor<4x64x32xf16>, %w: tensor<4x32x104xf16>) -> tensor
 // Where those are of parts already (lamina-split-reductions), the group behind it gives these; there is none where blocks are parts.
 // CHECK-LABEL: func.func @parts_of_columns
 // CHECK: %[[P:.*]] = "graph.group"(%arg0, %arg1)
-// CHECK: graph.choice = {kernel = "triton", m = 32 : i64, n = 32 : i64}
+// CHECK: graph.choice = "triton{m=32 n=32}"
 // CHECK-SAME: -> tensor<4x96xf32>
 // CHECK: "graph.group"(%[[P]])
 // CHECK: output_shape [2, 2, 96]
 // CHECK: -> tensor<2x96xf32>
 // CHECK-LABEL: func.func @parts_are_blocks
-// CHECK: graph.choice = {kernel = "triton", m = 64 : i64, n = 32 : i64}
+// CHECK: graph.choice = "triton{m=64 n=32}"
 // CHECK-SAME: -> tensor<2x96xf32>
 // CHECK-NOT: graph.group
 func.func @column_sums(%x: tensor<104x32xf16>, %w: tensor<32x96xf16>) -> (tensor<104x96xf32>, tensor<96xf32>) {
-  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 96, 1>], graph.choice = {kernel = "triton", m = 64, n = 32}} : (tensor<104x32xf16>, tensor<32x96xf16>) -> tensor<104x96xf16>
+  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 96, 1>], graph.choice = "triton{m=64 n=32}"} : (tensor<104x32xf16>, tensor<32x96xf16>) -> tensor<104x96xf16>
   %1:2 = "graph.group"(%0) ({
   ^bb0(%a: tensor<104x96xf16>):
     %zero = arith.constant 0.0 : f32
@@ -135,7 +135,7 @@ func.func @column_sums(%x: tensor<104x32xf16>, %w: tensor<32x96xf16>) -> (tensor
   return %1#0, %1#1 : tensor<104x96xf32>, tensor<96xf32>
 }
 func.func @parts_of_columns(%x: tensor<128x32xf16>, %w: tensor<32x96xf16>) -> tensor<2x96xf32> {
-  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 96, 1>], graph.choice = {kernel = "triton", m = 32, n = 32}} : (tensor<128x32xf16>, tensor<32x96xf16>) -> tensor<128x96xf16>
+  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 96, 1>], graph.choice = "triton{m=32 n=32}"} : (tensor<128x32xf16>, tensor<32x96xf16>) -> tensor<128x96xf16>
   %1 = "graph.group"(%0) ({
   ^bb0(%a: tensor<128x96xf16>):
     %f = arith.constant dense<0.0> : tensor<2x96xf32>
@@ -156,7 +156,7 @@ func.func @parts_of_columns(%x: tensor<128x32xf16>, %w: tensor<32x96xf16>) -> te
   return %1 : tensor<2x96xf32>
 }
 func.func @parts_are_blocks(%x: tensor<128x32xf16>, %w: tensor<32x96xf16>) -> tensor<2x96xf32> {
-  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 96, 1>], graph.choice = {kernel = "triton", m = 64, n = 32}} : (tensor<128x32xf16>, tensor<32x96xf16>) -> tensor<128x96xf16>
+  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 96, 1>], graph.choice = "triton{m=64 n=32}"} : (tensor<128x32xf16>, tensor<32x96xf16>) -> tensor<128x96xf16>
   %1 = "graph.group"(%0) ({
   ^bb0(%a: tensor<128x96xf16>):
     %f = arith.constant dense<0.0> : tensor<2x96xf32>
@@ -184,14 +184,14 @@ func.func @parts_are_blocks(%x: tensor<128x32xf16>, %w: tensor<32x96xf16>) -> te
 // CHECK-LABEL: func.func @norm
 // CHECK: %[[P:.*]]:3 = "graph.group"(%arg0, %arg1)
 // CHECK: attrs = {graph.centered}
-// CHECK: graph.choice = {kernel = "triton", m = 64 : i64, n = 32 : i64}
+// CHECK: graph.choice = "triton{m=64 n=32}"
 // CHECK-SAME: -> (tensor<64x96xf16>, tensor<64x3xf32>, tensor<64x3xf32>)
 // CHECK: %[[S:.*]]:2 = "graph.group"(%[[P]]#1, %[[P]]#2)
 // CHECK: -> (tensor<64xf32>, tensor<64xf32>)
 // CHECK: "graph.group"(%[[S]]#0, %[[S]]#1, %[[P]]#0)
 // CHECK: -> tensor<64x96xf32>
 func.func @norm(%x: tensor<64x32xf16>, %w: tensor<32x96xf16>) -> tensor<64x96xf32> {
-  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 96, 1>], graph.choice = {kernel = "triton", m = 64, n = 32}} : (tensor<64x32xf16>, tensor<32x96xf16>) -> tensor<64x96xf16>
+  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 96, 1>], graph.choice = "triton{m=64 n=32}"} : (tensor<64x32xf16>, tensor<32x96xf16>) -> tensor<64x96xf16>
   %1 = "graph.group"(%0) ({
   ^bb0(%a: tensor<64x96xf16>):
     %zero = arith.constant 0.0 : f32
@@ -240,11 +240,11 @@ func.func @norm(%x: tensor<64x32xf16>, %w: tensor<32x96xf16>) -> tensor<64x96xf3
 // A group with another reduction cannot be computed in the blocks of the product, which has a kernel of its own.
 // CHECK-LABEL: func.func @by_itself
 // CHECK: "graph.group"(%arg0, %arg1)
-// CHECK: graph.choice = {kernel = "triton", m = 64 : i64, n = 64 : i64}
+// CHECK: graph.choice = "triton{m=64 n=64}"
 // CHECK: "graph.group"
 // CHECK: sym_name = "amax"
 func.func @by_itself(%x: tensor<4x64x32xf16>, %w: tensor<4x32x64xf16>) -> tensor<4x64xf32> {
-  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.bmm.default", kwargs = {}, reason = "library", strides = [array<i64: 4096, 64, 1>], graph.choice = {kernel = "triton", m = 64, n = 64}} : (tensor<4x64x32xf16>, tensor<4x32x64xf16>) -> tensor<4x64x64xf16>
+  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.bmm.default", kwargs = {}, reason = "library", strides = [array<i64: 4096, 64, 1>], graph.choice = "triton{m=64 n=64}"} : (tensor<4x64x32xf16>, tensor<4x32x64xf16>) -> tensor<4x64x64xf16>
   %1 = "graph.group"(%0) ({
   ^bb0(%a: tensor<4x64x64xf16>):
     %zero = arith.constant 0.0 : f32
@@ -269,10 +269,10 @@ func.func @by_itself(%x: tensor<4x64x32xf16>, %w: tensor<4x32x64xf16>) -> tensor
 // CHECK: "graph.group"(%arg0, %arg1, %arg2)
 // CHECK-COUNT-2: iterator_types = ["parallel", "parallel", "reduction"]
 // CHECK: "graph.yield"
-// CHECK: graph.choice = {kernel = "triton", m = 64 : i64, n = 32 : i64}
+// CHECK: graph.choice = "triton{m=64 n=32}"
 func.func @pair(%x: tensor<64x32xf16>, %w: tensor<32x64xf16>, %v: tensor<32x64xf16>) -> tensor<64x64xf16> {
-  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = {kernel = "triton", m = 64, n = 32}} : (tensor<64x32xf16>, tensor<32x64xf16>) -> tensor<64x64xf16>
-  %1 = "graph.extern"(%x, %v) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = {kernel = "triton", m = 64, n = 32}} : (tensor<64x32xf16>, tensor<32x64xf16>) -> tensor<64x64xf16>
+  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = "triton{m=64 n=32}"} : (tensor<64x32xf16>, tensor<32x64xf16>) -> tensor<64x64xf16>
+  %1 = "graph.extern"(%x, %v) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = "triton{m=64 n=32}"} : (tensor<64x32xf16>, tensor<32x64xf16>) -> tensor<64x64xf16>
   %2 = "graph.group"(%0, %1) ({
   ^bb0(%a: tensor<64x64xf16>, %b: tensor<64x64xf16>):
     %o = tensor.empty() : tensor<64x64xf16>
@@ -293,7 +293,7 @@ func.func @pair(%x: tensor<64x32xf16>, %w: tensor<32x64xf16>, %v: tensor<32x64xf
 // CHECK: graph.extern
 // CHECK: "graph.group"
 func.func @one_chosen(%x: tensor<64x32xf16>, %w: tensor<32x64xf16>, %v: tensor<32x64xf16>) -> tensor<64x64xf16> {
-  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = {kernel = "triton", m = 64, n = 32}} : (tensor<64x32xf16>, tensor<32x64xf16>) -> tensor<64x64xf16>
+  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = "triton{m=64 n=32}"} : (tensor<64x32xf16>, tensor<32x64xf16>) -> tensor<64x64xf16>
   %1 = "graph.extern"(%x, %v) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>]} : (tensor<64x32xf16>, tensor<32x64xf16>) -> tensor<64x64xf16>
   %2 = "graph.group"(%0, %1) ({
   ^bb0(%a: tensor<64x64xf16>, %b: tensor<64x64xf16>):
@@ -316,9 +316,9 @@ func.func @one_chosen(%x: tensor<64x32xf16>, %w: tensor<32x64xf16>, %v: tensor<3
 // CHECK: tensor.extract_slice {{.*}}[0, 0] [32, 32]
 // CHECK: tensor.extract_slice {{.*}}[0, 32] [32, 32]
 // CHECK: tensor.concat
-// CHECK: graph.choice = {kernel = "triton", m = 64 : i64, n = 32 : i64}
+// CHECK: graph.choice = "triton{m=64 n=32}"
 func.func @halves(%x: tensor<64x32xf16>, %w: tensor<32x64xf16>) -> tensor<64x32xf16> {
-  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = {kernel = "triton", m = 64, n = 32}} : (tensor<64x32xf16>, tensor<32x64xf16>) -> tensor<64x64xf16>
+  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = "triton{m=64 n=32}"} : (tensor<64x32xf16>, tensor<32x64xf16>) -> tensor<64x64xf16>
   %1 = "graph.group"(%0) ({
   ^bb0(%a: tensor<64x64xf16>):
     %l = tensor.extract_slice %a[0, 0] [64, 32] [1, 1] : tensor<64x64xf16> to tensor<64x32xf16>
@@ -339,12 +339,12 @@ func.func @halves(%x: tensor<64x32xf16>, %w: tensor<32x64xf16>) -> tensor<64x32x
 // Of two that different schedules were chosen for, the first takes the group, which reads the other's result.
 // CHECK-LABEL: func.func @two_choices
 // CHECK: "graph.group"
-// CHECK: graph.choice = {kernel = "triton", m = 32 : i64, n = 32 : i64}
+// CHECK: graph.choice = "triton{m=32 n=32}"
 // CHECK: "graph.group"
-// CHECK: graph.choice = {kernel = "triton", m = 64 : i64, n = 32 : i64}
+// CHECK: graph.choice = "triton{m=64 n=32}"
 func.func @two_choices(%x: tensor<64x32xf16>, %w: tensor<32x64xf16>, %v: tensor<32x64xf16>) -> tensor<64x64xf16> {
-  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = {kernel = "triton", m = 64, n = 32}} : (tensor<64x32xf16>, tensor<32x64xf16>) -> tensor<64x64xf16>
-  %1 = "graph.extern"(%x, %v) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = {kernel = "triton", m = 32, n = 32}} : (tensor<64x32xf16>, tensor<32x64xf16>) -> tensor<64x64xf16>
+  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = "triton{m=64 n=32}"} : (tensor<64x32xf16>, tensor<32x64xf16>) -> tensor<64x64xf16>
+  %1 = "graph.extern"(%x, %v) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = "triton{m=32 n=32}"} : (tensor<64x32xf16>, tensor<32x64xf16>) -> tensor<64x64xf16>
   %2 = "graph.group"(%0, %1) ({
   ^bb0(%a: tensor<64x64xf16>, %b: tensor<64x64xf16>):
     %o = tensor.empty() : tensor<64x64xf16>
@@ -364,10 +364,10 @@ func.func @two_choices(%x: tensor<64x32xf16>, %w: tensor<32x64xf16>, %v: tensor<
 // CHECK-LABEL: func.func @half
 // CHECK: %[[OTHER:.*]] = "graph.extern"(%arg0, %arg2)
 // CHECK: "graph.group"(%arg0, %arg1, %[[OTHER]])
-// CHECK: graph.choice = {kernel = "triton", m = 64 : i64, n = 32 : i64}
+// CHECK: graph.choice = "triton{m=64 n=32}"
 func.func @half(%x: tensor<64x32xf16>, %w: tensor<32x64xf16>, %v: tensor<32x64xf16>) -> tensor<64x64xf16> {
-  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = {extent = "first", kernel = "triton", m = 64, n = 32}} : (tensor<64x32xf16>, tensor<32x64xf16>) -> tensor<64x64xf16>
-  %1 = "graph.extern"(%x, %v) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = {extent = "first", kernel = "triton", m = 64, n = 32}} : (tensor<64x32xf16>, tensor<32x64xf16>) -> tensor<64x64xf16>
+  %0 = "graph.extern"(%x, %w) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = "first triton{m=64 n=32}"} : (tensor<64x32xf16>, tensor<32x64xf16>) -> tensor<64x64xf16>
+  %1 = "graph.extern"(%x, %v) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = "first triton{m=64 n=32}"} : (tensor<64x32xf16>, tensor<32x64xf16>) -> tensor<64x64xf16>
   %2 = "graph.group"(%0, %1) ({
   ^bb0(%a: tensor<64x64xf16>, %b: tensor<64x64xf16>):
     %o = tensor.empty() : tensor<64x64xf16>
@@ -391,7 +391,7 @@ func.func @half(%x: tensor<64x32xf16>, %w: tensor<32x64xf16>, %v: tensor<32x64xf
 // CHECK: tensor.expand_shape {{.*}} output_shape [64, 4, 32]
 // CHECK: tensor.expand_shape {{.*}} output_shape [4, 32, 48]
 // CHECK: iterator_types = ["parallel", "parallel", "parallel", "reduction"]
-// CHECK: graph.choice = {kernel = "triton", m = 64 : i64, n = 32 : i64, parts = 4 : i64}
+// CHECK: graph.choice = "triton{m=64 n=32 parts=4}"
 // CHECK-SAME: -> tensor<4x64x48xf32>
 // CHECK: "graph.group"(%[[P]], %arg0)
 // CHECK-COUNT-4: arith.addf
@@ -400,7 +400,7 @@ func.func @half(%x: tensor<64x32xf16>, %w: tensor<32x64xf16>, %v: tensor<32x64xf
 // CHECK-NOT: graph.choice
 // CHECK: -> tensor<64xf32>
 func.func @parts(%bias: tensor<48xbf16>, %x: tensor<64x128xbf16>, %w: tensor<128x48xbf16>) -> tensor<64xf32> {
-  %0 = "graph.extern"(%bias, %x, %w) {args = [unit, unit, unit], callee = "aten.addmm.default", kwargs = {}, reason = "library", strides = [array<i64: 48, 1>], graph.choice = {kernel = "triton", m = 64, n = 32, parts = 4}} : (tensor<48xbf16>, tensor<64x128xbf16>, tensor<128x48xbf16>) -> tensor<64x48xbf16>
+  %0 = "graph.extern"(%bias, %x, %w) {args = [unit, unit, unit], callee = "aten.addmm.default", kwargs = {}, reason = "library", strides = [array<i64: 48, 1>], graph.choice = "triton{m=64 n=32 parts=4}"} : (tensor<48xbf16>, tensor<64x128xbf16>, tensor<128x48xbf16>) -> tensor<64x48xbf16>
   %1 = "graph.group"(%0) ({
   ^bb0(%a: tensor<64x48xbf16>):
     %zero = arith.constant 0.0 : f32
@@ -423,7 +423,7 @@ func.func @parts(%bias: tensor<48xbf16>, %x: tensor<64x128xbf16>, %w: tensor<128
 // CHECK: arith.sitofp
 // CHECK: linalg.transpose
 // CHECK: iterator_types = ["parallel", "parallel", "reduction"]
-// CHECK: graph.choice = {kernel = "triton", m = 16 : i64, n = 32 : i64}, sym_name = "product"
+// CHECK: graph.choice = "triton{m=16 n=32}", sym_name = "product"
 // CHECK-NEXT: return
 func.func @prologue(%x: tensor<8x32xf16>, %w: tensor<64x32xi8>, %s: tensor<64xf16>) -> tensor<8x64xf16> {
   %d = "graph.group"(%w, %s) ({
@@ -439,7 +439,7 @@ func.func @prologue(%x: tensor<8x32xf16>, %w: tensor<64x32xi8>, %s: tensor<64xf1
   }) {sym_name = "dequantize"} : (tensor<64x32xi8>, tensor<64xf16>) -> tensor<64x32xf16>
   %e = tensor.empty() : tensor<32x64xf16>
   %t = linalg.transpose ins(%d : tensor<64x32xf16>) outs(%e : tensor<32x64xf16>) permutation = [1, 0]
-  %0 = "graph.extern"(%x, %t) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = {extent = "prologue", kernel = "triton", m = 16, n = 32}} : (tensor<8x32xf16>, tensor<32x64xf16>) -> tensor<8x64xf16>
+  %0 = "graph.extern"(%x, %t) {args = [unit, unit], callee = "aten.mm.default", kwargs = {}, reason = "library", strides = [array<i64: 64, 1>], graph.choice = "prologue triton{m=16 n=32}"} : (tensor<8x32xf16>, tensor<32x64xf16>) -> tensor<8x64xf16>
   return %0 : tensor<8x64xf16>
 }
 
@@ -452,9 +452,9 @@ func.func @prologue(%x: tensor<8x32xf16>, %w: tensor<64x32xi8>, %s: tensor<64xf1
 // CHECK: arith.addf
 // CHECK-COUNT-2: arith.mulf
 // CHECK: arith.truncf {{.*}} : f32 to bf16
-// CHECK: graph.choice = {fast = 1 : i64, kernel = "triton", m = 64 : i64, n = 32 : i64}
+// CHECK: graph.choice = "triton{m=64 n=32 fast=1}"
 func.func @scaled(%x: tensor<64x128xf8E4M3FN>, %w: tensor<128x48xf8E4M3FN>, %a: tensor<64x1xf32>, %b: tensor<1x48xf32>) -> tensor<64x48xbf16> {
-  %0 = "graph.extern"(%x, %w, %a, %b) {args = [unit, unit, unit, unit, none, none, "torch.bfloat16", true], callee = "aten._scaled_mm.default", kwargs = {}, needs = [array<i64: 128, 1>, array<i64: 1, 128>, array<i64: 1, 1>, array<i64: 48, 1>], reason = "library", strides = [array<i64: 48, 1>], graph.choice = {kernel = "triton", m = 64, n = 32, fast = 1}} : (tensor<64x128xf8E4M3FN>, tensor<128x48xf8E4M3FN>, tensor<64x1xf32>, tensor<1x48xf32>) -> tensor<64x48xbf16>
+  %0 = "graph.extern"(%x, %w, %a, %b) {args = [unit, unit, unit, unit, none, none, "torch.bfloat16", true], callee = "aten._scaled_mm.default", kwargs = {}, needs = [array<i64: 128, 1>, array<i64: 1, 128>, array<i64: 1, 1>, array<i64: 48, 1>], reason = "library", strides = [array<i64: 48, 1>], graph.choice = "triton{m=64 n=32 fast=1}"} : (tensor<64x128xf8E4M3FN>, tensor<128x48xf8E4M3FN>, tensor<64x1xf32>, tensor<1x48xf32>) -> tensor<64x48xbf16>
   return %0 : tensor<64x48xbf16>
 }
 

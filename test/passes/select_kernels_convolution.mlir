@@ -12,7 +12,7 @@
 // CHECK: linalg.generic {indexing_maps = [#[[IMAGE]], #[[WEIGHT]],
 // CHECK: arith.maximumf
 // CHECK: arith.negf
-// CHECK: graph.choice = {k = 32 : i64, kernel = "triton", m = 64 : i64, n = 64 : i64{{.*}}graph.window
+// CHECK: graph.choice = "triton{m=64 n=64 k=32{{.*}}graph.window
 
 // TILE-LABEL: func.func private @product
 // TILE-SAME: tile.flops = 14745600 : i64, tile.grid = 8 : i64
@@ -27,7 +27,7 @@
 // TILE: vector.contract
 // TILE: vector.transfer_write {{.*}} : vector<64x64xbf16>, memref<200x128xbf16
 func.func @main(%x: tensor<1x32x20x40xbf16> {graph.strides = array<i64: 25600, 1, 1280, 32>}, %w: tensor<128x32x3x3xbf16> {graph.strides = array<i64: 288, 1, 96, 32>}, %bias: tensor<128xbf16>) -> (tensor<1x128x10x20xbf16> {graph.strides = array<i64: 25600, 1, 2560, 128>}) {
-  %0 = "graph.extern"(%x, %w, %bias) {args = [unit, unit, unit, [2, 2], [1, 3], [1, 3], false, [0, 0], 1], callee = "aten.convolution.default", graph.choice = {kernel = "triton", m = 64, n = 64, k = 32}, kwargs = {}, reason = "library", strides = [array<i64: 25600, 1, 2560, 128>]} : (tensor<1x32x20x40xbf16>, tensor<128x32x3x3xbf16>, tensor<128xbf16>) -> tensor<1x128x10x20xbf16>
+  %0 = "graph.extern"(%x, %w, %bias) {args = [unit, unit, unit, [2, 2], [1, 3], [1, 3], false, [0, 0], 1], callee = "aten.convolution.default", graph.choice = "triton{m=64 n=64 k=32}", kwargs = {}, reason = "library", strides = [array<i64: 25600, 1, 2560, 128>]} : (tensor<1x32x20x40xbf16>, tensor<128x32x3x3xbf16>, tensor<128xbf16>) -> tensor<1x128x10x20xbf16>
   %1 = "graph.group"(%0) ({
   ^bb0(%a: tensor<1x128x10x20xbf16>):
     %o = tensor.empty() : tensor<1x128x10x20xbf16>

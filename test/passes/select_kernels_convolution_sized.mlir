@@ -33,7 +33,7 @@ func.func @main(%x: tensor<?x64x?x?xbf16, ["s0~8", 64, "s1~56", "s1~56"]> {graph
 // CHECK-NOT: graph.extern
 // CHECK: "graph.group"(%arg0, %arg1)
 // CHECK: iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction", "reduction", "reduction"]
-// CHECK: graph.choice = {kernel = "triton", m = 64 : i64, n = 64 : i64}
+// CHECK: graph.choice = "triton{m=64 n=64}"
 // WIDE-LABEL: func.func @main
 // WIDE: "graph.extern"
 // TILE: func.func private @

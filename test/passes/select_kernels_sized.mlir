@@ -9,7 +9,7 @@
 // CHECK: "graph.group"(%arg0, %arg1)
 // CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "reduction"]
 // CHECK: arith.maximumf
-// CHECK: graph.choice = {kernel = "triton", m = 64 : i64, n = 64 : i64}
+// CHECK: graph.choice = "triton{m=64 n=64}"
 
 // WIDE-LABEL: func.func @main
 // WIDE: "graph.extern"

@@ -17,7 +17,7 @@
 // CHECK: arith.negf %[[SUM]]
 // CHECK: arith.truncf
 // CHECK: vector.transfer_write {{.*}} : vector<64x64xbf16>
-func.func private @product(%a: tensor<300x396xbf16>, %b: tensor<200x396xbf16>) -> tensor<300x200xbf16> attributes {graph.kernel, graph.choice = {kernel = "triton", m = 64, n = 64, k = 32, group = 1}} {
+func.func private @product(%a: tensor<300x396xbf16>, %b: tensor<200x396xbf16>) -> tensor<300x200xbf16> attributes {graph.kernel, graph.choice = "triton{m=64 n=64 k=32 group=1}"} {
   %z = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<300x200xf32>
   %f = linalg.fill ins(%z : f32) outs(%e : tensor<300x200xf32>) -> tensor<300x200xf32>
@@ -46,7 +46,7 @@ func.func private @product(%a: tensor<300x396xbf16>, %b: tensor<200x396xbf16>) -
 // CHECK: arith.divui
 // CHECK: vector.transfer_read %{{.*}}[%[[B:.*]], %{{.*}}, %{{.*}}], {{.*}} : memref<32x512x64xf16{{.*}}>, vector<128x64xf16>
 // CHECK: vector.transfer_write {{.*}}[%[[B]], {{.*}}
-func.func private @batches(%a: tensor<32x512x64xf16>, %b: tensor<32x64x512xf16>) -> tensor<32x512x512xf16> attributes {graph.kernel, graph.choice = {kernel = "triton", m = 128, n = 128, k = 64, resident = 1}} {
+func.func private @batches(%a: tensor<32x512x64xf16>, %b: tensor<32x64x512xf16>) -> tensor<32x512x512xf16> attributes {graph.kernel, graph.choice = "triton{m=128 n=128 k=64 resident=1}"} {
   %z = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<32x512x512xf32>
   %f = linalg.fill ins(%z : f32) outs(%e : tensor<32x512x512xf32>) -> tensor<32x512x512xf32>
@@ -78,7 +78,7 @@ func.func private @batches(%a: tensor<32x512x64xf16>, %b: tensor<32x64x512xf16>)
 // CHECK-NEXT: vector.contract {{.*}} %[[A]],
 // CHECK: vector.contract {{.*}} %[[A]],
 // CHECK: arith.mulf %[[SUMS]]#1, %[[SUMS]]#0
-func.func private @pair(%a: tensor<128x64xbf16>, %b: tensor<64x128xbf16>, %c: tensor<64x128xbf16>) -> tensor<128x128xbf16> attributes {graph.kernel, graph.choice = {kernel = "triton", m = 64, n = 32, k = 32, group = 1}} {
+func.func private @pair(%a: tensor<128x64xbf16>, %b: tensor<64x128xbf16>, %c: tensor<64x128xbf16>) -> tensor<128x128xbf16> attributes {graph.kernel, graph.choice = "triton{m=64 n=32 k=32 group=1}"} {
   %z = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<128x128xf32>
   %f = linalg.fill ins(%z : f32) outs(%e : tensor<128x128xf32>) -> tensor<128x128xf32>
@@ -121,7 +121,7 @@ func.func private @pair(%a: tensor<128x64xbf16>, %b: tensor<64x128xbf16>, %c: te
 // CHECK: %[[S:.*]] = arith.select %[[W]], %[[EXP]]
 // CHECK: vector.multi_reduction <add>, %[[S]], %{{.*}} [1] : vector<64x64xf32> to vector<64xf32>
 // CHECK: vector.transfer_write {{.*}} {in_bounds = [false, true]} : vector<64x1xf32>
-func.func private @row_sums(%a: tensor<300x32xbf16>, %b: tensor<32x100xbf16>) -> tensor<300x2xf32> attributes {graph.kernel, graph.choice = {kernel = "triton", m = 64, n = 64, k = 32, group = 1}} {
+func.func private @row_sums(%a: tensor<300x32xbf16>, %b: tensor<32x100xbf16>) -> tensor<300x2xf32> attributes {graph.kernel, graph.choice = "triton{m=64 n=64 k=32 group=1}"} {
   %z = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<300x100xf32>
   %f = linalg.fill ins(%z : f32) outs(%e : tensor<300x100xf32>) -> tensor<300x100xf32>

@@ -14,7 +14,7 @@
 // CHECK-NOT: scf.for
 // CHECK: vector.transfer_read {{.*}} vector<4096xf32>
 // CPU: kernel @held cannot be tiled: nvvm{threads=128 chunks=0 cluster=2 resident=3} is for GPUs
-func.func private @held(%x: tensor<64x4096xf32>) -> tensor<64x4096xf32> attributes {graph.kernel, graph.rows = {kernel = "nvvm", threads = 128, cluster = 2, resident = 3}} {
+func.func private @held(%x: tensor<64x4096xf32>) -> tensor<64x4096xf32> attributes {graph.kernel, graph.rows = "nvvm{threads=128 cluster=2 resident=3}"} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<64xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<64xf32>) -> tensor<64xf32>
@@ -44,7 +44,7 @@ func.func private @held(%x: tensor<64x4096xf32>) -> tensor<64x4096xf32> attribut
 // CHECK-SAME: tile.threads = 64 : i64, tile.triton = "triton{warps=2 stages=3}"
 // CHECK: scf.for
 // CHECK: vector.transfer_read {{.*}} vector<512xf32>
-func.func private @pieces(%x: tensor<64x4096xf32>) -> tensor<64xf32> attributes {graph.kernel, graph.rows = {kernel = "triton", n = 512, warps = 2, stages = 3}} {
+func.func private @pieces(%x: tensor<64x4096xf32>) -> tensor<64xf32> attributes {graph.kernel, graph.rows = "triton{n=512 warps=2 stages=3}"} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<64xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<64xf32>) -> tensor<64xf32>

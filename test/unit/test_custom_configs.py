@@ -140,7 +140,7 @@ def test_memory_of_what_is_measured() -> None:
     with module.context, ir.Location.unknown():
         alone = ir.Module.parse(part.text)
         part.mark(alone, problem.candidates(Gpu.named("sm_90a"))[1])
-        assert '{config = "BLOCK=512 num_warps=8", kernel = "custom"}' in str(alone)
+        assert '"custom{config=BLOCK=512 num_warps=8}"' in str(alone)
     (call,) = calls(alone)
     assert dict(call.kwargs)["warps"] == 8 and "epilogue" in dict(call.kwargs) and len(call.outs) == 2
 

@@ -13,7 +13,7 @@ from lamina.schedules import convolution_cost, product_classes, product_cost
 from lamina.schedules.contraction import GemmConfig
 
 from ...ir.reading import producer, shape_of
-from ...ir.sizes import size_attribute
+from ...ir.sizes import i64, size_attribute
 from ...space.contraction import Unfit
 from ..choice import DIRECT, LIBRARY, SMALLER, Choice, Extent
 from ..conv.calls import channels_last
@@ -171,18 +171,14 @@ def _for_fewer(problem: GemmProblem, config: GemmConfig, target: Target | None) 
     if target is None or work is None or product is None:
         return None
     _, rows, columns, _ = product.sizes
-    of_rows, context = is_symbolic(rows), problem.ops[0].context
+    of_rows = is_symbolic(rows)
     found = product_classes.for_fewer(work, target.gpu, config, rows=of_rows)
     if not found or (of_rows and is_symbolic(columns)):
         return None
-    i64 = ir.IntegerType.get_signless(64, context)
-
-    def entry(most: int, config: GemmConfig) -> ir.DictAttr:
-        said = {named.name: named.attr for named in Choice(config).attribute(context)}
-        return ir.DictAttr.get({"most": ir.IntegerAttr.get(i64, most), **said}, context)
-
+    most = [i64(most) for most, _ in found]
+    choices = [ir.StringAttr.get(str(smaller)) for _, smaller in found]
     size = size_attribute(rows if of_rows else columns)
-    return ir.DictAttr.get({"size": size, "upto": ir.ArrayAttr.get([entry(*pair) for pair in found], context)}, context)
+    return ir.DictAttr.get({"size": size, "most": ir.ArrayAttr.get(most), "choices": ir.ArrayAttr.get(choices)})
 
 
 def _or_library(config: GemmConfig | None, extent: Extent = "") -> Choice:

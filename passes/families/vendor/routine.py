@@ -25,7 +25,7 @@ from ..surroundings import replace_by, strides_of
 
 @dataclass(frozen=True)
 class VendorSchedule(KernelSchedule):
-    """The choice of a vendor's routine: {kernel = "vendor", routine = "cublaslt"}."""
+    """The choice of a vendor's routine: "vendor{routine=cublaslt}"."""
 
     kind: ClassVar[str] = "vendor"
     routine: str = "NAME"

@@ -1,14 +1,14 @@
 """Schedules of kernels as text, such as "forward{m=128 n=64}"."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self, TypeVar
 
 from lamina.core.errors import CompileError
 
 _SHOWN = 2  # fields that are always written: the sizes of blocks
-_TEXT = re.compile(r"(\w+)\{([^{}]*)\}")
+_TEXT = re.compile(r"(\w+)\{(.*)\}")
 
 
 @dataclass(frozen=True)
@@ -21,14 +21,15 @@ class KernelSchedule:
     kind: ClassVar[str]
 
     @property
-    def said(self) -> dict[str, int | str]:
-        """The fields that are written: the first two, and others without their defaults."""
+    def text(self) -> str:
+        """What `read` takes: the first two fields, and others without their defaults."""
         values: list[tuple[Any, int | str]] = [(f, getattr(self, f.name)) for f in fields(self)]
-        return {f.name: value for i, (f, value) in enumerate(values) if i < _SHOWN or value != f.default}
+        said = (f"{f.name}={value}" for i, (f, value) in enumerate(values) if i < _SHOWN or value != f.default)
+        return f"{self.kind}{{{' '.join(said)}}}"
 
     def __str__(self) -> str:
-        """The text that `read` takes."""
-        return f"{self.kind}{{{' '.join(f'{name}={value}' for name, value in self.said.items())}}}"
+        """For people, and as the name of a candidate."""
+        return self.text
 
     @classmethod
     def read(cls, text: str) -> Self:
@@ -93,29 +94,20 @@ AnySchedule = TypeVar("AnySchedule", bound=KernelSchedule)
 
 
 def read(text: str, kinds: Sequence[type[AnySchedule]]) -> AnySchedule:
-    """Parses a schedule of one of these kinds; raises CompileError as `made` does, and for malformed text."""
+    """Parses a schedule of one of these kinds; fields that the text leaves out have their defaults. Raises CompileError for other
+    text, kinds and fields, and for numbers that the kernel cannot have."""
     whole = _TEXT.fullmatch(text.strip())
-    if whole is None:
-        raise _unknown(text, kinds)
-    parts = [part.partition("=") for part in whole[2].split()]
-    return made(whole[1], {key: int(number) if number.isdigit() else number for key, _, number in parts}, kinds)
-
-
-def made(kind: str, values: Mapping[str, object], kinds: Sequence[type[AnySchedule]]) -> AnySchedule:
-    """Returns the schedule of a kind, one of `kinds`, with these fields; the others have their defaults. Raises CompileError for
-    other kinds and fields, and for numbers that the kernel cannot have."""
-    of = next((one for one in kinds if one.kind == kind), None)
-    if of is None:
-        raise _unknown(kind, kinds)
-    known = {field.name: type(field.default) for field in fields(of)}
-    for key, value in values.items():
-        if type(value) is not known.get(key):
+    kind = next((one for one in kinds if whole is not None and one.kind == whole[1]), None)
+    if whole is None or kind is None:
+        examples = " or ".join(one().text for one in kinds)
+        raise CompileError(f"{text!r} is no schedule", remedy=f"write one like {examples}")
+    known, values = {f.name: type(f.default) for f in fields(kind)}, {}
+    for part in [whole[2]] if str in known.values() else whole[2].split():  # a field that is text, the only one, may have spaces
+        key, _, said = part.partition("=")
+        values[key] = int(said) if known.get(key) is int and said.isdigit() else said
+        if type(values[key]) is not known.get(key):
             each = "a number" if int in known.values() else "a text"
-            raise CompileError(f"'{key}={value}' is no part of {kind}{{...}}", remedy=f"it has {', '.join(known)}, each {each}")
-    found = of(**values)
+            raise CompileError(f"'{part}' is no part of {kind.kind}{{...}}", remedy=f"it has {', '.join(known)}, each {each}")
+    found = kind(**values)
     found.check()
     return found
-
-
-def _unknown(text: str, kinds: Sequence[type[KernelSchedule]]) -> CompileError:
-    return CompileError(f"{text!r} is no schedule", remedy=f"write one like {' or '.join(str(kind()) for kind in kinds)}")
