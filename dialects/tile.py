@@ -176,8 +176,8 @@ class WindowOp(Tile.Operation, name="window", traits=[ext.Pure]):
 
 
 class TransposeOp(Tile.Operation, name="transpose"):
-    """Fills a transpose tile in scratch memory from rows of a flat memref: scratch[j, i] = mem[first + i * stride + j] for i <
-    rows and j < columns (index operands). The rest of the tile is undefined.
+    """Fills a transpose tile in scratch memory from rows of a flat memref, which lie `stride` elements apart: scratch[j, i] =
+    mem[first + i * stride + j] for i < rows and j < columns. The rest of the tile is undefined.
     """
 
     mem: ext.Operand[Any]
@@ -185,7 +185,7 @@ class TransposeOp(Tile.Operation, name="transpose"):
     rows: ext.Operand[ir.IndexType]
     columns: ext.Operand[ir.IndexType]
     scratch: ext.Operand[Any]
-    stride: ir.IntegerAttr
+    stride: ext.Operand[ir.IndexType]
 
 
 class CombineOp(Tile.Operation, name="combine", traits=[ext.Pure]):

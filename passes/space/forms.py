@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from lamina.core.sizes import SizeLike, below, is_symbolic, typical
+from lamina.core.sizes import below, is_symbolic, typical
 from lamina.schedules.base import BlockConfig
 
 from ..ir.affine import Affine, Axis
@@ -49,8 +49,6 @@ def form_of(space: Space, config: type[BlockConfig]) -> Form:
     if vector is None or below(vector.extent, config.least_scan):
         vector = _vector_axis(space, merged, config)
     crossed = _crossed_axis(space, merged, vector)
-    if crossed is not None and config.known_tiles and any(is_symbolic(_step(e, merged, vector)) for e in space.loads):
-        crossed = None
     if vector is not None and config.short:
         together: tuple[Axis, ...] = ()
         if len(merged.columns) > 1 and vector is merged.columns[-1] and not has_scans(space):
@@ -137,10 +135,6 @@ def crossing_loads(space: Space, plan: Schedule) -> list[Load]:
         if plan.vector is not None and crosses(e, at, plan.vector) and at.coefficient(plan.crossed) == 1:
             found.append(e)
     return found
-
-
-def _step(e: Load, merged: Merged, vector: Axis | None) -> SizeLike:
-    return e.at.rename(merged.rename).coefficient(vector)
 
 
 def crosses(e: Load, at: Affine, vector: Axis) -> bool:

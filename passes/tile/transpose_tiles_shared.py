@@ -7,7 +7,6 @@ from lamina.schedules.base import TILE_SIDE
 
 from ..ir.affine import Axis
 from ..ir.expressions import Load
-from ..ir.sizes import i64
 from ..lower.simt.collective.transpose import padding
 from ..lower.simt.control import SHARED
 from ..space.forms import crossing_loads
@@ -53,13 +52,9 @@ class SharedTransposeTiles(TransposeTiles):
         """Fills a tile of scratch memory with `e`, row by row along `crossed`."""
         b, at = self.b, e.at.rename(self.plan.merged.rename)
         flat, _ = b.memory[e.tensor]
-        step = at.coefficient(self.vector)
         with b.point(0):
+            stride = b.number(at.coefficient(self.vector))
             scratch = memref.AllocaOp(ir.MemRefType.get([TILE_SIDE, TILE_SIDE], self._stored(e)), [], []).result
-            first = arith.addi(arith.addi(b.index(self.corner(at)), row), arith.muli(lane, b.number(step)))
-            ir.Operation.create(
-                "tile.transpose",
-                operands=[flat, first, lanes, rows, scratch],
-                attributes={"stride": i64(step)},
-            )
+            first = arith.addi(arith.addi(b.index(self.corner(at)), row), arith.muli(lane, stride))
+            ir.Operation.create("tile.transpose", operands=[flat, first, lanes, rows, scratch, stride])
         return scratch

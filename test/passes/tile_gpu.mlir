@@ -97,7 +97,7 @@ func.func private @channels(%x: tensor<1000x72xbf16>, %w: tensor<72xbf16>) -> te
 // CHECK-LABEL: func.func private @transposed
 // CHECK-SAME: tile.grid = 8 : i64
 // CHECK: %[[SQUARE:.*]] = memref.alloca() : memref<64x64xf32>
-// CHECK: "tile.transpose"({{.*}}, %[[SQUARE]]) {stride = 128 : i64}
+// CHECK: "tile.transpose"({{.*}}, %[[SQUARE]], %c128{{.*}})
 // CHECK: scf.for
 // CHECK: vector.transfer_read %[[SQUARE]]
 // CHECK: } {tile.shared}

@@ -101,7 +101,7 @@ def texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_width_of_indices(wide: bool, texts: list[str]) -> None:
     """A division of indices, which symbolic sizes need most, is several times as long in 64 bits."""
     options = {"target": "null:nvvm:sm_90a", "cache": False, "wide_sizes": wide}
-    run = torch.compile(lambda x, y: x.t().reshape(-1) + y, backend="lamina", dynamic=True, options=options)
+    run = torch.compile(lambda x, y: x.flip(1).t().reshape(-1) + y, backend="lamina", dynamic=True, options=options)
     run(torch.randn(6, 11), torch.randn(66))
     assert ("div.u64" in texts[0] or "rem.u64" in texts[0]) == wide
 

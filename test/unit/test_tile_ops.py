@@ -45,8 +45,8 @@ OPS = {
     "(vector<128xf32>, memref<128xf32>, index, index, vector<128xi1>) -> ()",
     "tile.scan": '"tile.scan"(%v, %one) {combine = "arith.addf"} : (vector<128xf32>, f32) -> (vector<128xf32>, f32)',
     "tile.window": '"tile.window"(%zero, %all) {least = 128 : i64, most = 0 : i64} : (index, index) -> vector<128xi1>',
-    "tile.transpose": '"tile.transpose"(%m, %zero, %all, %all, %scratch) {stride = 1 : i64} : '
-    "(memref<128xf32>, index, index, index, memref<128x128xf32>) -> ()",
+    "tile.transpose": '"tile.transpose"(%m, %zero, %all, %all, %scratch, %all) : '
+    "(memref<128xf32>, index, index, index, memref<128x128xf32>, index) -> ()",
     "tile.combine": '"tile.combine"(%v) {combine = "arith.addf"} : (vector<128xf32>) -> vector<128xf32>',
     "tile.exp_sum": '"tile.exp_sum"(%v, %each, %each) : (vector<128xf32>, vector<64xf32>, vector<64xf32>) -> '
     "(vector<128xf32>, vector<64xf32>, vector<64xf32>)",

@@ -110,9 +110,13 @@ class Indices:
             b = self.number(b)
         return arith.addi(a, b, overflow_flags=self._no_wrap(self._least(a), self._least(b)))
 
-    def times(self, a: ir.Value, n: int) -> ir.Value:
-        """Returns a * n."""
-        return a if n == 1 else arith.muli(a, self.number(n), overflow_flags=self._no_wrap(self._least(a), n))
+    def times(self, a: ir.Value, b: ir.Value | int) -> ir.Value:
+        """Returns a * b."""
+        if isinstance(b, int):
+            if b == 1:
+                return a
+            b = self.number(b)
+        return arith.muli(a, b, overflow_flags=self._no_wrap(self._least(a), self._least(b)))
 
     def minus(self, a: ir.Value, b: ir.Value | int) -> ir.Value:
         """Returns a - b."""

@@ -56,7 +56,6 @@ class NvvmConfig(BlockConfig):
     online: ClassVar[bool] = True
     masked: ClassVar[bool] = True
     short: ClassVar[int] = SHORT
-    known_tiles: ClassVar[bool] = True
     threads: int = 128
     vec: int = 4
     chunks: int = 2

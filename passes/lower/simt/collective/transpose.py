@@ -30,12 +30,12 @@ def alloca(k: "ThreadKernel", op: ir.Operation) -> None:
 
 def transpose(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.transpose, by accesses as wide as the alignment of its rows allows."""
-    source, scratch = k.uniform(op.operands[0]), k.uniform(op.operands[4])
+    source, scratch, stride = (k.uniform(op.operands[i]) for i in (0, 4, 5))
     first, rows, columns = (k.uniform(v) for v in list(op.operands)[1:4])
     at, side = k.at, ir.MemRefType(scratch.type).shape[0]
-    stride, bits = ir.IntegerAttr(op.attributes["stride"]).value, ir.MemRefType(source.type).element_type.width
+    bits = ir.MemRefType(source.type).element_type.width
     divisor = 64
-    for n in (*map(k.divisors.of, (op.operands[1], op.operands[3])), stride, max(k.aligned[source] // (bits // 8), 1)):
+    for n in (*map(k.divisors.of, (op.operands[1], op.operands[3], op.operands[5])), max(k.aligned[source] // (bits // 8), 1)):
         while divisor > 1 and n % divisor:
             divisor //= 2
     width = next(w for w in (8, 4, 2, 1) if divisor % w == 0 and w * bits <= 128)

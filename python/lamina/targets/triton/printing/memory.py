@@ -105,10 +105,9 @@ class TritonMemory(Descriptors):
         """Loads a row of a transpose tile directly from the memory that tile.transpose reads: each lane is in another row of
         memory."""
         made = self.transposed[op.operands[0]]
-        memory, first, rows, _, _ = made.operands
+        memory, first, rows, _, _, stride = made.operands
         lanes = f"({lane} + {self._all(self._width(op.result))})"
-        stride = ir.IntegerAttr(made.attributes["stride"]).value
-        place = f"{self._at(memory, self._value(first))} + {row} + {lanes} * {stride}"
+        place = f"{self._at(memory, self._value(first))} + {row} + {lanes} * {self._value(stride)}"
         self._load(op.result, place, f"{lanes} < {self._value(rows)}")
 
     def _load(self, v: ir.Value, place: str, mask: str = "", other: str = "0") -> None:

@@ -1,0 +1,54 @@
+// A transpose of symbolic sizes goes through tiles as one of known sizes does: the row length is a value, and tiles end where the
+// matrix does. Where columns of the result are known to be whole accesses, these are wide; nothing is assumed of others.
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-tile{target=nvvm:sm_90a})' | FileCheck %s
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-tile{target=nvvm:sm_90a},lamina-distribute)' | FileCheck %s --check-prefix=GPU
+
+#id = affine_map<(i, j) -> (i, j)>
+#t = affine_map<(i, j) -> (j, i)>
+
+// CHECK-LABEL: func.func private @any
+// CHECK-SAME: tile.grid = "((-s0~512)//(64))*((-s1~1024)//(64))"
+// CHECK-SAME: tile.teams = 4 : i64, tile.threads = 64 : i64, tile.vec = 1 : i64
+// CHECK-DAG: %[[COLUMNS:.*]] = arith.minui %{{.*}}, %c64{{.*}} : index
+// CHECK-DAG: %[[SQUARE:.*]] = memref.alloca() : memref<64x64xbf16>
+// CHECK: "tile.transpose"(%{{.*}}, %{{.*}}, %[[LANES:.*]], %[[ROWS:.*]], %[[SQUARE]], %[[STRIDE:.*]]) : (memref<?xbf16>, index, index, index, memref<64x64xbf16>, index) -> ()
+// CHECK: vector.create_mask %[[LANES]] : vector<64xi1>
+// CHECK: scf.for %{{.*}} = %c0{{.*}} to %[[ROWS]] step %c1
+// CHECK: vector.transfer_read %[[SQUARE]]
+// CHECK: vector.transfer_write
+// CHECK: } {tile.shared}
+// CHECK-NOT: tile.gather
+
+// GPU-LABEL: gpu.func @any
+// GPU-SAME: workgroup(%{{.*}} : memref<64x66xbf16, #gpu.address_space<workgroup>>)
+func.func private @any(%x: tensor<?x?xbf16, ["s0~512", "s1~1024"]>) -> tensor<?x?xbf16, ["s1~1024", "s0~512"]> attributes {graph.kernel} {
+  %m = "graph.size"() {size = "s0~512"} : () -> index
+  %n = "graph.size"() {size = "s1~1024"} : () -> index
+  %e = tensor.empty(%n, %m) : tensor<?x?xbf16, ["s1~1024", "s0~512"]>
+  %r = linalg.generic {indexing_maps = [#t, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<?x?xbf16, ["s0~512", "s1~1024"]>) outs(%e : tensor<?x?xbf16, ["s1~1024", "s0~512"]>) {
+  ^bb0(%a: bf16, %o: bf16):
+    %0 = arith.addf %a, %a : bf16
+    linalg.yield %0 : bf16
+  } -> tensor<?x?xbf16, ["s1~1024", "s0~512"]>
+  return %r : tensor<?x?xbf16, ["s1~1024", "s0~512"]>
+}
+
+// Rows of 8*s0 elements start at multiples of 16 bytes, on both sides.
+// CHECK-LABEL: func.func private @eights
+// CHECK-SAME: tile.teams = 32 : i64, tile.threads = 8 : i64, tile.vec = 8 : i64
+// CHECK: "tile.transpose"
+
+// GPU-LABEL: gpu.func @eights
+// GPU: vector.load %{{.*}} {alignment = 16 : i64} : memref<?xbf16>, vector<8xbf16>
+// GPU: vector.store %{{.*}} {alignment = 16 : i64} : memref<?xbf16>, vector<8xbf16>
+func.func private @eights(%x: tensor<?x?xbf16, ["8*s0~64", "16*s1~64"]>) -> tensor<?x?xbf16, ["16*s1~64", "8*s0~64"]> attributes {graph.kernel} {
+  %m = "graph.size"() {size = "8*s0~64"} : () -> index
+  %n = "graph.size"() {size = "16*s1~64"} : () -> index
+  %e = tensor.empty(%n, %m) : tensor<?x?xbf16, ["16*s1~64", "8*s0~64"]>
+  %r = linalg.generic {indexing_maps = [#t, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<?x?xbf16, ["8*s0~64", "16*s1~64"]>) outs(%e : tensor<?x?xbf16, ["16*s1~64", "8*s0~64"]>) {
+  ^bb0(%a: bf16, %o: bf16):
+    %0 = arith.addf %a, %a : bf16
+    linalg.yield %0 : bf16
+  } -> tensor<?x?xbf16, ["16*s1~64", "8*s0~64"]>
+  return %r : tensor<?x?xbf16, ["16*s1~64", "8*s0~64"]>
+}

@@ -1,0 +1,59 @@
+"""Kernels that transpose at symbolic sizes on a GPU: in the simulator against float64, and what they read and write at a time."""
+
+from typing import Any
+
+import pytest
+import torch
+from gpu_programs import Simulated
+from gpu_simulator import Result
+from sized_graphs import leaves, sweep
+from sized_programs import compiled, launches
+from sized_transposes import TRANSPOSES
+
+from lamina.core.program import Launch
+
+__all__ = ["launches"]
+SIZES = ((70, 131), (6, 11), (3, 127), (64, 128), (129, 2), (5, 1000))
+
+
+@pytest.fixture
+def results(launches: list[Launch], monkeypatch: pytest.MonkeyPatch) -> list[Result]:
+    """What each launch did in the simulator."""
+    found: list[Result] = []
+    launch = Simulated.launch
+
+    def watched(self: Simulated, *given: Any) -> None:
+        before = len(self.results)
+        launch(self, *given)
+        found.extend(self.results[before:])
+
+    monkeypatch.setattr(Simulated, "launch", watched)
+    return found
+
+
+@pytest.mark.filterwarnings("error")  # such as that it is compiled per size
+@pytest.mark.parametrize("name", TRANSPOSES)
+def test_any_size(name: str, results: list[Result]) -> None:
+    graph = TRANSPOSES[name]
+    sweep(graph, compiled(graph.function), all_sizes=SIZES)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8], ids=str)
+def test_reads_and_writes_are_coalesced(dtype: torch.dtype, results: list[Result]) -> None:
+    """The sizes of a later call are those of whole tiles, of which no sector is read or written twice."""
+    run = compiled(lambda a: a.t().contiguous() + 1)
+    for sizes in ((70, 131), (128, 192)):
+        run(torch.ones(sizes, dtype=dtype))
+    (_, found) = results
+    for t in (found.loads[0], found.stores[1]):
+        assert t.sectors == t.distinct_sectors == 128 * 192 * dtype.itemsize // 32
+
+
+@pytest.mark.parametrize("name", ["heads apart", "heads together"])
+def test_rows_that_stay_together_are_whole_accesses(name: str, results: list[Result]) -> None:
+    graph = TRANSPOSES[name]
+    run = compiled(graph.function)
+    for sizes in ((6, 11), (3, 127)):
+        run(*leaves(graph.make(*sizes)))
+    for found in results:
+        assert set(found.loads[0].accesses) == set(found.stores[1].accesses) == {16}
