@@ -6,6 +6,8 @@ is read, computed and written once. A kernel that computes an element again afte
 this, so the tiling of a kernel marked `graph.inplace` must not.
 """
 
+from collections.abc import Iterator, Sequence
+
 from torch_mlir import ir
 
 from ..ir.reading import shape_of
@@ -25,13 +27,19 @@ def pointwise_pairs(kernel: ir.Operation) -> set[tuple[int, int]]:
         return set()
     if len({shape_of(result) for op in generics for result in op.results}) != 1:
         return set()
-    pairs = set()
-    for position, argument in enumerate(block.arguments):
-        reached = _reached(generics, argument)
-        hits = [i for i, value in enumerate(yielded) if value in reached]
-        if len(hits) == 1 and yielded[hits[0]] != argument and yielded[hits[0]].type == argument.type:
-            pairs.add((position, hits[0]))
-    return pairs
+    depends, broken = _dependencies(generics, block.arguments)
+    once = twice = 0
+    for value in yielded:
+        of = depends.get(value, 0)
+        twice |= once & of
+        once |= of
+    single = once & ~twice & ~broken
+    return {
+        (position, i)
+        for i, value in enumerate(yielded)
+        for position in _positions(depends.get(value, 0) & single)
+        if value != block.arguments[position] and value.type == block.arguments[position].type
+    }
 
 
 def _is_parallel(op: ir.Operation) -> bool:
@@ -43,16 +51,28 @@ def _is_parallel(op: ir.Operation) -> bool:
     return all(is_identity(m) for m in _maps(op)[-len(op.results) :])
 
 
-def _reached(generics: list[ir.Operation], argument: ir.Value) -> set[ir.Value]:
-    """Returns the values computed from `argument`, when all of them are computed element by element; else the empty set."""
-    reached = {argument}
+def _dependencies(generics: list[ir.Operation], arguments: Sequence[ir.Value]) -> tuple[dict[ir.Value, int], int]:
+    """Returns the arguments that each value is computed from, and those of which some value is not computed element by element.
+
+    Arguments are bits of a number, so that a chain of many ops on many arguments takes time that grows as it does.
+    """
+    depends, broken = {argument: 1 << position for position, argument in enumerate(arguments)}, 0
     for op in generics:
-        used = [m for value, m in zip(op.operands, _maps(op), strict=True) if value in reached]
-        if not all(is_identity(m) for m in used):
-            return set()
+        used = 0
+        for value, m in zip(op.operands, _maps(op), strict=True):
+            of = depends.get(value, 0)
+            used |= of
+            if of and not is_identity(m):
+                broken |= of
         if used:
-            reached.update(op.results)
-    return reached
+            depends.update((result, used) for result in op.results)
+    return depends, broken
+
+
+def _positions(bits: int) -> Iterator[int]:
+    while bits:
+        yield (bits & -bits).bit_length() - 1
+        bits &= bits - 1
 
 
 def _maps(op: ir.Operation) -> list[ir.AffineMap]:
