@@ -30,6 +30,7 @@ _POOL = pytest.StashKey[ThreadPoolExecutor]()
 _CONFIG = pytest.StashKey[lit.LitConfig.LitConfig]()
 _STORE = pytest.StashKey[TemporaryDirectory[str]]()
 _TOOLS = pytest.StashKey["Tools"]()
+_DONE = pytest.StashKey[int]()
 
 
 class LitFile(pytest.File):
@@ -144,6 +145,15 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     if guards := sys.modules.get("torch._dynamo.guards"):
         guards.profile_guard_manager = lambda *_: 0.0  # type: ignore[attr-defined]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Spares later tests searching for garbage what was imported and cached up to now: it is as much again, and stays."""
+    item.session.stash[_DONE] = done = item.session.stash.get(_DONE, 0) + 1
+    if done % 16 == 0:
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_runtestloop(session: pytest.Session) -> None:
