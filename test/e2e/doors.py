@@ -1,8 +1,10 @@
 """The Python front doors, for tests that hold for each of them."""
 
 import copy
+import itertools
+import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +41,13 @@ def by_dynamo_dynamic(model: Model, args: tuple[Any, ...]) -> Model:
 
 
 DOORS = {"lamina.compile": by_export, "torch.compile": by_dynamo, "torch.compile dynamic": by_dynamo_dynamic}
+
+
+def static_and_dynamic(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Pairs each name with the dynamic door and, in turn, with one of the two whose graphs have the same ops and sizes."""
+    *static, symbolic = DOORS
+    chosen = [(name, door) for i, name in enumerate(names) for door in (static[i % len(static)], symbolic)]
+    return [*itertools.product(names, DOORS)] if os.environ.get("LAMINA_TEST_PRODUCTS") else chosen
 
 
 def clone(values: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from doors import BACKEND, NO_CACHE, same
+from pairs import pairwise
 from torch import Tensor
 
 import lamina
@@ -51,12 +52,14 @@ def jit(dynamic: bool | None) -> Callable[..., Any]:
     return lambda model, args: torch.compile(model, backend=BACKEND, options=NO_CACHE, dynamic=dynamic)
 
 
-@pytest.mark.parametrize("door", [ahead, jit(False), jit(True)], ids=["aot", "jit", "jit dynamic"])
-@pytest.mark.parametrize("model", [both, one, returned, none], ids=lambda m: m.__name__)
-@pytest.mark.parametrize("backwards", [False, True])
+DOORS = {"aot": ahead, "jit": jit(False), "jit dynamic": jit(True)}
+
+
+@pytest.mark.parametrize(("model", "name_of_door", "backwards"), pairwise([both, one, returned, none], [*DOORS], [False, True]))
 @pytest.mark.filterwarnings("ignore:lamina compiles this graph once per size")
-def test_values_and_mutation(model: Callable[..., Any], door: Callable[..., Any], backwards: bool) -> None:
+def test_values_and_mutation(model: Callable[..., Any], name_of_door: str, backwards: bool) -> None:
     torch._dynamo.reset()
+    door = DOORS[name_of_door]
     compiled: Any = None
     for n in (5,) if door is ahead else (5, 6):
         for name, draw in list(pairs(n))[:: -1 if backwards else 1]:
@@ -70,7 +73,7 @@ def test_values_and_mutation(model: Callable[..., Any], door: Callable[..., Any]
             assert [r.data_ptr() == mine[0].data_ptr() for r in got] == [r.data_ptr() == theirs[0].data_ptr() for r in want], name
 
 
-@pytest.mark.parametrize("door", [ahead, jit(False), jit(True)], ids=["aot", "jit", "jit dynamic"])
+@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
 @pytest.mark.filterwarnings("ignore:lamina compiles this graph once per size")
 def test_gradients(door: Callable[..., Any]) -> None:
     torch._dynamo.reset()

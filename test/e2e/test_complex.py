@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from doors import BACKEND, DOORS, NO_CACHE, Model, memory, same
+from doors import BACKEND, DOORS, NO_CACHE, Model, memory, same, static_and_dynamic
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -65,8 +65,8 @@ COMPUTED: dict[str, tuple[Model, tuple[Tensor, ...]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", COMPUTED)
-def test_values_and_gradients(door: Door, name: str) -> None:
+@pytest.mark.parametrize(("name", "door"), [(name, DOORS[door]) for name, door in static_and_dynamic(COMPUTED)])
+def test_values_and_gradients(name: str, door: Door) -> None:
     """With gradients of the results that have the conj or neg bit themselves."""
     fn, example = COMPUTED[name]
     example = tuple(t.clone().requires_grad_() for t in example)

@@ -1,6 +1,7 @@
-"""Every case through every front door, with and without gradients, in every layout: all that a caller sees is as in eager.
+"""Every case through every front door, with or without gradients, in every layout: all that a caller sees is as in eager.
 
-Each test takes contiguous arguments and one other layout, drawn from its seed; LAMINA_TEST_LAYOUTS=6 takes all of them.
+Each case goes through some doors with gradients and through the others without; LAMINA_TEST_PRODUCTS=1 takes both. Each test takes
+contiguous arguments and one other layout, drawn from its seed; LAMINA_TEST_LAYOUTS=6 takes all of them.
 """
 
 import os
@@ -8,12 +9,11 @@ import os
 import pytest
 from cases import CASES
 from doors import DOORS, holds
+from pairs import pairwise
 
 LAYOUTS = int(os.environ.get("LAMINA_TEST_LAYOUTS", "2"))
 
 
-@pytest.mark.parametrize("gradients", [False, True], ids=["no_grad", "gradients"])
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "door", "gradients"), pairwise([*CASES], [*DOORS], [False, True]))
 def test_case(case: str, door: str, gradients: bool, seed: int) -> None:
     holds(CASES[case](), DOORS[door], gradients=gradients, seed=seed, layouts=LAYOUTS)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from doors import DOORS
+from doors import DOORS, static_and_dynamic
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
@@ -88,9 +88,8 @@ def all_layouts(function: Function) -> Callable[..., Any]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_strides(door: str, name: str) -> None:
+@pytest.mark.parametrize(("name", "door"), static_and_dynamic(FUNCTIONS))
+def test_strides(name: str, door: str) -> None:
     warnings.simplefilter("ignore")
     inputs = tuple(make() for make in LAYOUTS.values())
     run = all_layouts(FUNCTIONS[name])

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from doors import BACKEND, DOORS, NO_CACHE, Model, same
+from pairs import pairwise
 from torch import Tensor, nn
 
 from lamina import compile as lamina_compile
@@ -60,9 +61,8 @@ MODELS: dict[str, Callable[[], tuple[nn.Module, tuple[Any, ...]]]] = {
 }
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("name", MODELS)
-def test_gradients(door: Door, name: str, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(("name", "door", "dtype"), pairwise([*MODELS], [*DOORS.values()], [torch.float32, torch.float64]))
+def test_gradients(name: str, door: Door, dtype: torch.dtype) -> None:
     model, args = MODELS[name]()
     model = model.to(dtype).train()
     exact, twin = copy.deepcopy(model).double(), copy.deepcopy(model)

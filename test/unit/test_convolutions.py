@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from gpu_programs import TARGET, Simulated, distribute, tiled
+from pairs import pairwise
 from torch import Tensor, fx
 from torch._prims_common import suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -131,9 +132,10 @@ def evaluated(make: Callable[..., Any], *arrays: np.ndarray) -> list[Tensor]:
         return [torch.from_numpy(np.ascontiguousarray(known[v])) for v in made]
 
 
-@pytest.mark.parametrize("kernel", [(3, 3), (7, 7), (3, 4), (5, 8), (2, 6), (1, 2)])
-@pytest.mark.parametrize("size", [(16, 16), (17, 15), (15, 18), (9, 8)])
-@pytest.mark.parametrize("channels", [1, 3, 4])
+KERNELS = [(3, 3), (7, 7), (3, 4), (5, 8), (2, 6), (1, 2)]
+
+
+@pytest.mark.parametrize(("kernel", "size", "channels"), pairwise(KERNELS, [(16, 16), (17, 15), (15, 18), (9, 8)], [1, 3, 4]))
 def test_blocks_of_pixels(channels: int, size: Shape, kernel: Shape) -> None:
     """With numbers of which every sum is exact, so that zeros in the wrong place are found whatever the order of adding."""
     torch.manual_seed(0)

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from functorch.compile import aot_function, make_boxed_func
 from kernel_inputs import BF16, run, x
+from pairs import pairwise
 from torch import Tensor, fx
 from torch._export.utils import _collect_all_valid_cia_ops, _is_preservable_cia_op
 
@@ -69,12 +70,14 @@ def hold(fn: Fn, a: Tensor, tolerance: float, calls: set[str] = frozenset()) -> 
     assert called(graphs) <= calls
 
 
-@pytest.mark.parametrize("how", BY)
-@pytest.mark.parametrize("size", [3, 7, 127])
-@pytest.mark.parametrize(("dims", "mode"), [(dims, mode) for dims, modes in MODES.items() for mode in modes])
-def test_values_and_gradients(dims: int, mode: str, size: int, how: str) -> None:
-    if size == 127 and dims > 1:
-        pytest.skip("float64 of 127 x 127 is slow, and dimensions are resized one after the other: 1-D covers this size")
+def cases() -> list[tuple[int, str, str, int]]:
+    """float64 of 127 x 127 is slow, and dimensions are resized one after the other: 1-D covers this size."""
+    rows = [(1, *rest) for rest in pairwise(MODES[1], [*BY], [3, 7, 127])]
+    return rows + [(dims, *rest) for dims in (2, 3) for rest in pairwise(MODES[dims], [*BY], [3, 7])]
+
+
+@pytest.mark.parametrize(("dims", "mode", "how", "size"), cases())
+def test_values_and_gradients(dims: int, mode: str, how: str, size: int) -> None:
     shape = [2, 3, *[size] * (dims - 1), size + (dims > 1)]
     for align in (None,) if mode.startswith("nearest") else (False, True):
         hold(resized(mode, align, BY[how]), torch.randn(shape), 2e-4 if size == 127 else 2e-5)
