@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from doors import Case
-from test_branches import grow_or_turn, nested
+from test_branches import nested
 from test_training import MODELS
 from torch import Tensor, nn
 
@@ -68,7 +68,6 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Draw]] = {
     "losses": (lambda a, b: (F.huber_loss(a, b), F.leaky_relu(a, 0.2), F.threshold(b, 0.1, 0.5)), lambda: (x(5, 6), x(5, 6))),
     "a slice of a copy": (lambda a: a.clone().index_fill(0, torch.tensor([1]), 2.0), lambda: (x(4, 6, 3),)),
     "slices of a copy": (lambda a: _assigned(a.clone()), lambda: (x(4, 6, 3),)),
-    "a branch": (grow_or_turn, lambda: (x(5, 5),)),
     "branches in a branch": (nested, lambda: (x(5, 5), x(5, 5))),
 }  # fmt: skip
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from doors import BACKEND, DOORS, NO_CACHE, Model
+from pairs import pairwise
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -54,9 +55,11 @@ def is_rate(mask: Tensor, p: float) -> None:
         assert abs(pair.mean().item()) <= SIGMAS / math.sqrt(pair.numel())
 
 
-@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
-def test_dropout(door: Door, p: float, dtype: torch.dtype) -> None:
+FLOATS = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
+
+
+@pytest.mark.parametrize(("dtype", "door", "p"), pairwise(FLOATS, [by_export, by_torch, by_torch_dynamic], [0.1, 0.5, 0.9]))
+def test_dropout(dtype: torch.dtype, door: Door, p: float) -> None:
     x = torch.rand(251, 261).to(dtype) + 0.5
     with torch.no_grad():
         run = door(lambda x: F.dropout(x, p), (x,))
