@@ -14,6 +14,10 @@ from pairs import pairwise
 LAYOUTS = int(os.environ.get("LAMINA_TEST_LAYOUTS", "2"))
 
 
-@pytest.mark.parametrize(("case", "door", "gradients"), pairwise([*CASES], [*DOORS], [False, True]))
+def name(value: str | bool) -> str:
+    return value if isinstance(value, str) else "gradients" if value else "no_grad"
+
+
+@pytest.mark.parametrize(("case", "door", "gradients"), pairwise([*CASES], [*DOORS], [False, True]), ids=name)
 def test_case(case: str, door: str, gradients: bool, seed: int) -> None:
     holds(CASES[case](), DOORS[door], gradients=gradients, seed=seed, layouts=LAYOUTS)
