@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
-from lamina.core.sizes import is_symbolic, typical
+from lamina.core.sizes import is_symbolic, least, most, typical
 
 from ..infra.base import Pass
 from ..ir.extern_calls import memory_strides
@@ -15,10 +15,12 @@ from ..ir.reading import REDUCERS, Generic, producer, shape_of, width
 from ..trace.mixed_orders import orders_of
 from .nested_reductions import merge_nested
 from .partial_reductions import cut, split
+from .ragged_parts import joined, ragged, split_ragged
 from .repeated_terms import reduce_repeated_once
 
 BLOCK = 128  # columns of 32-bit elements that one program sums, and rows of them that are worth a part
 LEAST = 8  # parts that are worth a second kernel
+FEWER = 64  # times that a call may have more elements than the one that was traced
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class SplitReductions(Pass):
     reduced together (columns, the channels of a channels-last image), several loops may be split. The order of additions depends on
     the shape alone, never on the number of threads. A reduction of another's results is first merged with it, and a loop along
     which nothing varies becomes a product with its count. Of symbolic sizes, those of the call that was traced decide, and what is
-    left of a loop by the number of parts is reduced by itself.
+    left of a loop by the number of parts is reduced by itself, unless parts are `ragged`.
 
         %s = sum(%x : tensor<4096x4096xf32>) -> tensor<f32>
      -> %p = sum(expand %x : tensor<64x64x4096xf32>) -> tensor<64xf32> ; %s = sum(%p) -> tensor<f32>
@@ -41,6 +43,7 @@ class SplitReductions(Pass):
               several images, which no cluster of CTAs shares (0: as rows)
     parts     partial results of one result, at most
     programs  programs that there is room for: this limits the parts, as a program yields one row's result or those of BLOCK columns
+    ragged    symbolic loops get as many parts as suit the sizes of each call, the last of which is cut by a mask
     """
 
     name: ClassVar[str] = "lamina-split-reductions"
@@ -49,6 +52,7 @@ class SplitReductions(Pass):
     columns: int = 0
     parts: int = 64
     programs: int = 64 * 8
+    ragged: bool = False
 
     def run(self, module: ir.Module) -> None:
         """Splits the reductions of every function of the module."""
@@ -73,12 +77,18 @@ class SplitReductions(Pass):
         columns = BLOCK * max(1, 32 // min(map(width, op.operands)))
         pieces = not along or _in_pieces(g, places, size // max(results, 1) >= self.elements // LEAST)
         limit = self.columns if self.columns and pieces else self.rows
-        if results >= limit or size < self.elements or combine is None or combine.name not in REDUCERS:
+        ragged = self.ragged and is_symbolic(g.extents)
+        few = size < (self.elements // FEWER if ragged else self.elements)
+        if results >= limit or few or combine is None or combine.name not in REDUCERS:
             return
         if g.block.arguments[g.inputs] not in list(combine.operands) or _uses_index(g):
             return
-        most = min(self.parts, self.programs * (1 if along else columns) // max(results, 1))
-        inner = _inner_loops(g, places)
+        inner, together = _inner_loops(g, places), 1 if along else columns
+        if ragged:
+            places.forget(op)
+            self._split_ragged(g, inner, together, combine.name)
+            return
+        most = min(self.parts, self.programs * together // max(results, 1))
         most = most if along else min(most, size // max(results, 1) // BLOCK)
         known = not is_symbolic(g.extents)
         parts = (_one(g, most, inner) if along else _several(g, most)) if known else {}
@@ -93,6 +103,22 @@ class SplitReductions(Pass):
             if rest != 0:
                 g = cut(g, loop, whole, rest, combine.name)
         split(g, parts, combine.name)
+
+    def _split_ragged(self, g: Generic, inner: set[int], together: int, combine: str) -> None:
+        """Splits the longest loop, or another than one of `inner` along neighbors in memory. together: results of a program."""
+        loops = [i for i, r in enumerate(g.reduced) if r and _splittable(g, i)]
+        results = math.prod(n for n, r in zip(g.extents, g.reduced, strict=True) if not r)
+        if not loops or self.programs * together // max(typical(results), 1) < LEAST:
+            return
+        if inner.intersection(loops):
+            rank, g = len(g.extents), joined(g)
+            if len(g.extents) < rank:
+                inner, loops = {len(g.extents) - 1}, [len(g.extents) - 1]
+        loop = max(loops, key=lambda i: (i not in inner and typical(g.extents[i]) >= LEAST, typical(g.extents[i])))
+        reduced = math.prod(n for n, r in zip(g.extents, g.reduced, strict=True) if r)
+        worth = reduced // (BLOCK if together > 1 else BLOCK * LEAST)
+        wanted = least(self.parts, self.programs * together // most(1, results), worth)
+        split_ragged(g, loop, *ragged(g.extents[loop], wanted, BLOCK * LEAST if loop in inner else 1), combine)
 
 
 def _one(g: Generic, most: int, inner: set[int]) -> dict[int, int]:

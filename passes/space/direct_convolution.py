@@ -167,7 +167,7 @@ def _by_group(at: Affine, merged: Merged) -> bool:
 
 def _width(space: Space, merged: Merged, channel: Axis, aligned: Aligned, results: list[int], width: int) -> int:
     """Returns the channels of a thread, at most `width`, all of one group."""
-    along = [a for a in accesses_of(space, merged, aligned, results, guarded=True) if a.at.coefficient(channel)]
+    along = [a for a in accesses_of(space, merged, aligned, results, guarded=lambda _: True) if a.at.coefficient(channel)]
     groups = merged.quotients.values()
     while width > 1 and not (
         all(n % width == 0 for n in groups) and all(is_whole(a, width, channel, merged.quotients) for a in along)

@@ -1,9 +1,10 @@
 """Schedules a space on a GPU: how its blocks are spread over threads, how wide their accesses are, and what makes the grid."""
 
 import math
+from functools import partial
 
 from lamina.core.gpu import Gpu
-from lamina.core.sizes import typical
+from lamina.core.sizes import is_bounded, is_symbolic, typical
 from lamina.schedules import nvvm
 from lamina.schedules.rows import CLUSTER, Rows, Triton
 
@@ -21,6 +22,7 @@ from .vector_width import (
     Aligned,
     access_width,
     accesses_of,
+    bounded_across,
     flat_width,
     ragged,
     shift_of,
@@ -46,7 +48,8 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
         raise Unfit(f"{chosen} is for programs that reduce rows")
     if vector is None:
         return Schedule(nvvm.scalar(), merged, None, merged.rows, None, 0, ())
-    accesses = accesses_of(space, merged, aligned, results)
+    across = partial(bounded_across, merged=merged, vector=vector) if space.columns else lambda _: False
+    accesses = accesses_of(space, merged, aligned, results, across)
     alone = not space.columns and crossed is None and merged.rows == (vector,) and ragged(vector)
     vec = 1 if has_scans(space) and vector not in merged.columns else access_width(accesses, vector, merged.quotients, alone)
     if not space.columns and crossed is None and len(merged.rows) > 1 and vector is merged.rows[-1]:
@@ -60,8 +63,9 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
     elif has_scans(space):
         config = nvvm.column_scan(typical(vector.extent))
     elif space.columns:
-        reduced = typical(math.prod(a.extent for a in merged.columns))
-        config = nvvm.column_reduction(typical(vector.extent), vec, reduced, _others(merged, vector), device.sm_count)
+        reduced = math.prod(a.extent for a in merged.columns)
+        many = max(typical(reduced), nvvm.COLUMN_THREADS if is_symbolic(reduced) else 0)
+        config = nvvm.column_reduction(typical(vector.extent), vec, many, _rows(merged, vector, device), device.sm_count)
     else:
         config = _pointwise(space, merged, aligned, accesses, vector, vec, device)[0]
         of_part = nvvm.of_part(config, part_extent(space, merged, vector))
@@ -97,13 +101,15 @@ def _of_rows(
     """Returns the schedule of a space that reduces or scans along `vector`: the one that was chosen, else the cost model's."""
     by_triton = isinstance(chosen, Triton)
     shift = shift_of(accesses, vector, vec) if len(merged.columns) == 1 and not by_triton else None
-    extent = typical(vector.extent)
-    lanes, vec = (extent + shift.width - 1, shift.width) if shift is not None else (extent, vec)
+    extent, vec = typical(vector.extent), shift.width if shift is not None else vec
+    if not is_bounded(vector.extent):
+        extent = max(extent, nvvm.WALK_THREADS * nvvm.WALK_CHUNKS * vec)
+    lanes = extent + vec - 1 if shift is not None else extent
     if shift is None and len(merged.columns) == 1 and not by_triton and not has_scans(space):
         vec = max(vec, split_width(space, accesses, vector, merged.quotients))
     if chosen is None:
         inputs, item = whole_inputs(accesses, results), _narrow_item(space, merged, vector, vec)
-        config = _along_rows(space, merged, lanes, vec, _others(merged, vector), inputs, device, item)
+        config = _along_rows(space, merged, lanes, vec, _rows(merged, vector, device), inputs, device, item)
     else:
         config = chosen.config(lanes, vec)
         if config.cluster > 1 and _ctas(merged, device) == 1:
@@ -114,6 +120,13 @@ def _of_rows(
 def _others(merged: Merged, vector: Axis) -> int:
     """Returns how many iterations the axes of rows other than `vector` have together, at typical sizes."""
     return typical(math.prod(a.extent for a in merged.rows if a is not vector))
+
+
+def _rows(merged: Merged, vector: Axis, device: Gpu) -> int:
+    """Returns how many rows there are. Where a call decides, at least as many as keep a GPU busy: with more threads to a row, calls
+    with thousands of rows take up to half as long again, while those with few hardly gain."""
+    others = [a.extent for a in merged.rows if a is not vector]
+    return max(_others(merged, vector), nvvm.BUSY * device.sm_count if is_symbolic(others) else 0)
 
 
 def _pointwise(

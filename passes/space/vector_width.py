@@ -1,15 +1,17 @@
 """Chooses how many neighboring elements a GPU thread reads and writes at a time."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from lamina.core.sizes import is_symbolic, typical
+from lamina.core.sizes import at_most, is_symbolic, typical
 from lamina.schedules import nvvm
 
 from ..ir.affine import Affine, Axis
-from ..ir.expressions import Expr
+from ..ir.expressions import Expr, Load
+from ..ir.guards import Bound
 from ..ir.reading import element_type, elements_of
 from .coalesce import Merged
 from .scans import has_scans
@@ -49,11 +51,28 @@ class Access:
         return Access(at.rename(merged.rename), bits, aligned, touched)
 
 
-def accesses_of(space: Space, merged: Merged, aligned: Aligned, results: list[int], guarded: bool = False) -> list[Access]:
-    """Returns all loads, then all stores. results: alignments of the results in bytes; guarded: with loads under bounds."""
-    loads = [e for e in space.loads if guarded or not e.guard]
+def accesses_of(
+    space: Space, merged: Merged, aligned: Aligned, results: list[int], guarded: Callable[[Load], bool] = lambda _: False
+) -> list[Access]:
+    """Returns all loads, then all stores. results: alignments of the results in bytes; guarded: which loads under bounds count."""
+    loads = [e for e in space.loads if not e.guard or guarded(e)]
     accesses = [Access.of(e.at, bits(element_type(e.tensor)), aligned[e.tensor], merged) for e in loads]
     return accesses + [Access.of(r.at, bits(r.dtype), a, merged) for r, a in zip(space.results, results, strict=True)]
+
+
+def bounded_across(e: Load, merged: Merged, vector: Axis) -> bool:
+    """Returns whether accesses along `vector` are whole or left out, but for the last one: no bound of the load varies along it, or
+    just one at a symbolic end."""
+    for bound in e.guard:
+        at = bound.at.rename(merged.rename)
+        if at.opaque or (at.coefficient(vector) != 0 and not _ends(bound, at, vector)):
+            return False
+    return True
+
+
+def _ends(bound: Bound, at: Affine, vector: Axis) -> bool:
+    """Returns whether a bound, at this index over the merged axes, is an end that each call decides."""
+    return at.coefficient(vector) == 1 and is_symbolic(bound.high) and at_most(bound.low, at.bounds()[0])
 
 
 def access_width(accesses: list[Access], vector: Axis, quotients: dict[Expr, int], ragged: bool = False) -> int:
@@ -181,7 +200,7 @@ def shift_of(accesses: list[Access], vector: Axis, width: int) -> Shift | None:
     cannot."""
     # loads that all rows share come from a cache
     along = [a for a in accesses if a.at.coefficient(vector) == 1 and len(a.at.terms) > 1]
-    if is_symbolic(vector.extent) or vector.extent < SHIFTED or not along or width * max(a.bits for a in along) >= HALF_ACCESS_BITS:
+    if typical(vector.extent) < SHIFTED or not along or width * max(a.bits for a in along) >= HALF_ACCESS_BITS:
         return None
     shift = Shift(along[0].at + Affine.of(vector, -1), _widest(along))
     if shift.base.opaque:

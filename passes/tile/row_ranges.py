@@ -1,12 +1,12 @@
-"""Makes several kernels of one that reduces rows of symbolic length, each for a range of lengths, as a schedule is for rows of one
-length.
+"""Makes several kernels of one that reduces rows or columns of symbolic length: each for a range of a row's lengths, as a schedule
+is for rows of one length, and for multiples of a thread's access.
 
 In the kernel for a range the symbol has a largest value, so that a program is known to hold the row in one block, and it is the
-typical one. Kernels for multiples of a thread's access have such sizes in their types.
+typical one. Kernels for multiples of an access have such sizes in their types.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,18 +26,22 @@ from ..space.vector_width import MOST as WIDEST
 from .programs import Kernel
 from .variants import Condition, copied
 
+_LARGE = (
+    1 << 14
+)  # elements of an argument from which on wide accesses across rows are worth a kernel that is not joined with others
 _LONG = 2 * RANGES[-1]  # elements of the rows that the kernel for any length has its schedule for
 
 
 @dataclass(frozen=True)
 class RowRange:
-    """Rows of at most `most` elements (None: any number), a multiple of `step`.
+    """Rows of more than `above` elements and at most `most` (None: any number), a multiple of `step`.
 
     length  of a row
     symbol  what stands for the symbol that decides it
     """
 
     length: Size
+    above: int
     most: int | None
     step: int
     symbol: Size
@@ -55,34 +59,38 @@ class RowRange:
     @property
     def when(self) -> list[Condition]:
         """The conditions on the length."""
-        return [*([(self.length, self.most)] if self.most else []), *([(self.length % self.step, 0)] if self.step > 1 else [])]
+        most = [(self.length, self.most)] if self.most else []
+        above = [(-self.length, -self.above - 1)] if self.above else []
+        return [*most, *above, *([(self.length % self.step, 0)] if self.step > 1 else [])]
 
 
 def row_ranges(module: ir.Module, kernel: Kernel, gpu: Gpu | None, round_half: bool) -> list[Kernel]:
     """Returns kernels in the place of one, each for a range of its rows' length, and the last one for any. Returns the kernel alone
-    where it reduces no rows, or their length does not depend on one symbol."""
-    length = _row_length(kernel, round_half) if gpu is not None else None
+    where it reduces nothing, or the length of its rows does not depend on one symbol."""
+    length, tops = _row_length(kernel, round_half) if gpu is not None else (None, ())
     form = _Linear.of(length) if length is not None else None
     if length is None or form is None:
         return [kernel]
-    *ranges, whole = _ranges(kernel, length, form)
+    *ranges, whole = _ranges(kernel, length, form, tops)
     functions = [*copied(module, kernel.function, [r.word for r in ranges], [r.when for r in ranges]), kernel.function]
     found = [_narrowed(kernel, f, {form.symbol.name: r.symbol}) for f, r in zip(functions, (*ranges, whole), strict=True)]
     first = next(i for i, r in enumerate((*ranges, whole)) if r.typical)
     return [*(replace(k, later=i != first) for i, k in enumerate(found[:-1])), found[-1]]
 
 
-def _row_length(kernel: Kernel, round_half: bool) -> Size | None:
-    """Returns the length of the rows that a kernel reduces, if one symbol decides it; None for other kernels."""
-    if not any(argument.symbolic for argument in kernel.arguments):
-        return None
-    if (space := kernel.row_space(round_half)) is None:
-        return None
+def _row_length(kernel: Kernel, round_half: bool) -> tuple[Size | None, tuple[int | None, ...]]:
+    """Returns the length of a kernel's rows, and the largest ones that it has kernels for (None: any): those of RANGES where it
+    reduces along rows. The length is None where it reduces nothing, or several symbols decide it."""
+    if not any(argument.symbolic for argument in kernel.arguments) or (space := kernel.row_space(round_half)) is None:
+        return None, ()
     form = form_of(space, nvvm.NvvmConfig)
     extent = form.vector.extent if form.vector is not None else 0
-    if not form.column_vector or len(form.merged.columns) != 1 or not isinstance(extent, Size) or len(symbols_of(extent)) != 1:
-        return None
-    return extent
+    if not isinstance(extent, Size) or len(symbols_of(extent)) != 1:
+        return None, ()
+    if form.column_vector and len(form.merged.columns) == 1:
+        return extent, (*RANGES, None)
+    large = any(math.prod(map(typical, a.layout.shape)) >= _LARGE for a in kernel.arguments)
+    return (extent, (None,)) if large else (None, ())
 
 
 @dataclass(frozen=True)
@@ -106,15 +114,16 @@ class _Linear:
         quotient, rest = divmod(product, Size((((symbol,), 1),)))
         return _Linear(symbol, quotient, plus) if isinstance(quotient, int) and rest == 0 and quotient > 0 else None
 
-    def within(self, most: int | None, step: int) -> Size | None:
-        """Returns what stands for the symbol where the length is at most `most` (None: any), and `step` divides it. None where no
-        length is like this, or none that the symbol shows."""
+    def within(self, above: int, most: int | None, step: int, long: int) -> Size | None:
+        """Returns what stands for the symbol where the length is more than `above` and at most `most` (None: any, typically `long`
+        at least), and `step` divides it. None where no length is like this, or none that the symbol shows."""
         s, d = self.symbol, step // math.gcd(self.factor, step)
         high = s.most if most is None else (most - self.plus) // self.factor
-        if (high is not None and high < s.least) or (d > 1 and self.plus and self.factor > 1):
+        low = max(s.least, (above - self.plus) // self.factor + 1)
+        if (high is not None and high < low) or (d > 1 and self.plus and self.factor > 1):
             return None
-        typical = max(s.hint, _LONG // self.factor) if high is None else high
-        made = Size.of(s.name, typical, s.least, high)
+        typical = max(s.hint, long // self.factor) if high is None else high
+        made = Size.of(s.name, typical, low, high)
         if d == 1:
             return made
         plus = self.plus if self.factor == 1 else 0
@@ -128,21 +137,24 @@ def _symbol(size: Any) -> SizeSymbol | None:
     return next((f if isinstance(f, SizeSymbol) else _symbol(f.left) for f in factors), None)
 
 
-def _ranges(kernel: Kernel, length: Size, form: _Linear) -> Iterator[RowRange]:
+def _ranges(kernel: Kernel, length: Size, form: _Linear, tops: Sequence[int | None]) -> Iterator[RowRange]:
     """Yields the ranges of a row's length, the shortest first, those of multiples before others; the last one is any length."""
     elements = [(math.prod(map(typical, a.layout.shape)), bits(str(a.element))) for a in kernel.arguments]
-    most = max(n for n, _ in elements)
-    step = min(ACCESS_BITS // max(width for n, width in elements if 2 * n >= most), WIDEST)
-    for top in (*RANGES, None):
-        for by in (step, 1):
-            known = length % by == 0
-            if by > 1 and not known and top is not None and top <= SHORTEST:
+    largest = max(n for n, _ in elements)
+    step = min(ACCESS_BITS // max(width for n, width in elements if 2 * n >= largest), WIDEST)
+    whole = length % step == 0
+    above = {step: 0, 1: 0}
+    for end in tops:
+        for by in (step,) if whole else (step, 1):
+            if by > 1 and not whole and end is not None and end <= SHORTEST:
                 continue
-            symbol = form.within(top, by)
+            # rows that start amid an access take one more
+            most = end if end is None or by == step else end - step + 1
+            low = above[by] if most is not None else 0
+            symbol = form.within(low, most, by, _LONG if len(tops) > 1 else 1)
             if symbol is not None:
-                yield RowRange(length, top, 1 if known else by, symbol)
-            if known:
-                break
+                yield RowRange(length, low, most, 1 if whole else by, symbol)
+                above[by] = most or 0
 
 
 def _narrowed(kernel: Kernel, function: ir.Operation, values: dict[str, SizeLike]) -> Kernel:

@@ -204,7 +204,7 @@ MODELS: dict[str, tuple[type[nn.Module], Callable[[int], tuple[Any, ...]], bool]
 
 @pytest.mark.filterwarnings("error:.*compiled:UserWarning")
 @pytest.mark.parametrize("name", MODELS)
-def test_as_many_launches_as_at_fixed_sizes(name: str, programs: list[Program]) -> None:
+def test_no_more_launches_than_at_fixed_sizes(name: str, programs: list[Program]) -> None:
     make, inputs, train = MODELS[name]
     model = make().to(torch.bfloat16).train(train)
 
@@ -220,4 +220,5 @@ def test_as_many_launches_as_at_fixed_sizes(name: str, programs: list[Program]) 
         return [sum("attention" not in step.name for step in p.steps) for p in programs]  # cuDNN's takes known sizes alone
 
     static = steps(False, 23)
-    assert steps(True, 23, 45) == static * 2
+    # sums over symbolic sizes leave no rest, which those over sizes without a divisor do
+    assert all(n <= most for n, most in zip(steps(True, 23, 45), static * 2, strict=True))

@@ -47,29 +47,47 @@ def shared_loop(k: "ThreadKernel", op: ir.Operation, inits: list[ir.Value]) -> l
     if rows % teams == 0:
         return values
     iteration = k.at.add(k.team, even * teams)
-    inside = k.at.below(iteration, rows)
     if even == 0 or _branches(body):
-        return _guarded(k, inside, body, iteration, values)
-    new = _turns(k, body, [arith.minui(iteration, k.at.number(rows - 1))], values)
-    return [arith.select(inside, a, b) for a, b in zip(new, values, strict=True)]
+        return _guarded(k, k.at.below(iteration, rows), body, iteration, values)
+    return _turns(k, body, [iteration], values, k.at.number(rows - 1))
 
 
 def _counted(k: "ThreadKernel", body: ir.Block, rows: ir.Value, inits: list[ir.Value]) -> list[ir.Value]:
-    """Emits a loop over the turns of a number of iterations that is known at run time."""
+    """Emits loops over the turns of a number of iterations that is known at run time: one over those that all teams have, unrolled,
+    and one over the rest, in which teams without a turn repeat the last iteration and drop its results."""
     assert k.team is not None
-    teams = k.shape.teams
-    loop = scf.ForOp(k.at.number(0), k.at.over(k.at.add(rows, teams - 1), teams), k.at.number(1), inits)
+    teams, each = k.shape.teams, _unrolled(k, body)
+    number, at = k.at.number, k.at
+    whole = number(0)
+    if not _branches(body):
+        whole = at.times(at.over(rows, teams * each), each)
+        loop = scf.ForOp(number(0), whole, number(each), inits)
+        with ir.InsertionPoint(loop.body):
+            first = at.add(at.times(loop.induction_variable, teams), k.team)
+            iterations = [at.add(first, i * teams) for i in range(each)]
+            scf.YieldOp(_turns(k, body, iterations, list(loop.inner_iter_args)))
+        inits = list(loop.results)
+    loop = scf.ForOp(whole, at.over(at.add(rows, teams - 1), teams), number(each), inits)
     with ir.InsertionPoint(loop.body):
-        iteration = k.at.add(k.at.times(loop.induction_variable, teams), k.team)
-        scf.YieldOp(_guarded(k, k.at.below(iteration, rows), body, iteration, list(loop.inner_iter_args)))
+        first, carried = at.add(at.times(loop.induction_variable, teams), k.team), list(loop.inner_iter_args)
+        if _branches(body):
+            scf.YieldOp(_guarded(k, at.below(first, rows), body, first, carried))
+        else:
+            iterations = [at.add(first, i * teams) for i in range(each)]
+            scf.YieldOp(_turns(k, body, iterations, carried, at.minus(rows, 1)))
     return list(loop.results)
 
 
-def _turns(k: "ThreadKernel", body: ir.Block, iterations: list[ir.Value], values: list[ir.Value]) -> list[ir.Value]:
+def _turns(
+    k: "ThreadKernel", body: ir.Block, iterations: list[ir.Value], values: list[ir.Value], last: ir.Value | None = None
+) -> list[ir.Value]:
     """Emits the body for each of some iterations, the loads of all of them first, and returns what the last one yields.
 
-    values: what the first one carries.
+    values  what the first one carries
+    last    the last iteration that there is: it runs in the place of those after it, and its results are dropped
     """
+    inside = [arith.cmpi(arith.CmpIPredicate.ule, i, last) for i in iterations] if last is not None else []
+    iterations = [arith.minui(i, last) for i in iterations] if last is not None else iterations
     ops = [o.operation for o in body.operations]
     ahead = _loads(body) if len(iterations) > 1 else []
     rest = [op for op in ops if op not in ahead]
@@ -77,15 +95,16 @@ def _turns(k: "ThreadKernel", body: ir.Block, iterations: list[ir.Value], values
     for iteration in iterations:
         k.held[body.arguments[0]] = iteration
         k.ops(ahead)
-        made = [v for op in ahead for v in op.results]
-        masks = {v: k.groups.found[v] for v in made if v in k.groups.found}
-        loaded.append(({v: k.held[v] for v in (body.arguments[0], *made)}, masks))
-    for held, masks in loaded:
+        read = [v for op in ahead for v in op.results]
+        masks = {v: k.groups.found[v] for v in read if v in k.groups.found}
+        loaded.append(({v: k.held[v] for v in (body.arguments[0], *read)}, masks))
+    for number, (held, masks) in enumerate(loaded):
         k.held.update(held)
         k.groups.found.update(masks)
         k.hold(list(body.arguments)[1:], values)
         k.ops(rest)
-        values = k.flatten(list(ops[-1].operands))
+        made = k.flatten(list(ops[-1].operands))
+        values = [arith.select(inside[number], *both) for both in zip(made, values, strict=True)] if inside else made
     return values
 
 

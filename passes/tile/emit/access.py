@@ -66,10 +66,16 @@ def _block(b: "Blocks", e: Load, flat: ir.Value) -> ir.Value:
     bounds.check(b, e, True)
     if guard := bounds.left(b, e.guard):
         inside = b.condition(guard, True)
-        mask = inside if mask is None else arith.andi(mask, inside)
+        mask = inside if mask is None else _both(b, mask, inside)
     if e in b.ahead and contiguous(b, at):
         _fetch(b, flat, b.index(e.at), b.ahead[e])
     return read(b, flat, at, mask)
+
+
+def _both(b: "Blocks", mask: ir.Value, other: ir.Value) -> ir.Value:
+    """Returns the lanes of two masks: one mask, where each is of the first lanes."""
+    counts = [v.owner.operands[0] for v in (mask, other) if v.owner.name == "vector.create_mask"]
+    return b.mask_before(arith.minsi(*counts)) if len(counts) == 2 else arith.andi(mask, other)
 
 
 def _fetch(b: "Blocks", flat: ir.Value, at: ir.Value, distance: int) -> None:

@@ -27,7 +27,7 @@ def condition(b: "Blocks", guard: Guard, wide: bool) -> ir.Value:
     for bound in guard:
         if _holds(b, bound):
             continue
-        both = _lanes(b, bound) if wide else None
+        both = (_first_lanes(b, bound) or _lanes(b, bound)) if wide else None
         if both is None:
             both = _compared(b, bound, wide)
         out = both if out is None else arith.andi(out, both)
@@ -97,6 +97,25 @@ def _compared(b: "Blocks", bound: Bound, wide: bool) -> ir.Value:
     sides = comparisons(bound, index, number, reach)
     both = reduce(arith.andi, sides) if sides else b.true(lanes)
     return b.widen(both) if wide else both
+
+
+def _first_lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
+    """Returns the mask of the lanes in front of a symbolic end, which may be in the middle of an access. None for another bound,
+    or where the lanes are no neighbors."""
+    at = bound.at.rename(b.merged.rename)
+    if (
+        at.opaque
+        or at.coefficient(b.vector) != 1
+        or not is_symbolic(bound.high)
+        or not at_most(bound.low, extremes(at, b.ranges)[0])
+    ):
+        return None
+    depth = max((b.bound[a][0] for a, _ in at.terms), default=0)
+
+    def made() -> ir.Value:
+        return b.mask_before(arith.maxsi(arith.subi(b.number(bound.high), b.index(bound.at)), b.number(0)))
+
+    return b.memoized(("first lanes", at, bound.high), depth, made)
 
 
 def _lanes(b: "Blocks", bound: Bound) -> ir.Value | None:

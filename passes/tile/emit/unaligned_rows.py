@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
+from lamina.core.sizes import at_least, at_most, is_symbolic
+
 from ...ir.affine import Axis
+from ...ir.reading import number_of
 from ...ir.sizes import i64
 from ...space.schedule import Shift
 from .access import ShiftedBlocks
@@ -25,12 +28,13 @@ def over(
     by = b.memoized("shift", 0, lambda: arith.remui(b.index(shift.base), b.number(shift.width)))
     b.window = ShiftedBlocks(shift, by)
     zero, whole, end = b.number(0), axis.extent // lanes * lanes, axis.extent + shift.width - 1
-    if end > lanes and whole:
-        inits = loops.loop(axis, zero, zero, b.number(whole), lanes, None, inits, body)
-    else:
+    if at_most(end, lanes):
         whole = 0
-    rest = -(-(end - whole) // lanes)
-    out = loops.loop(axis, zero, b.number(whole), b.number(end), lanes, axis.extent - whole, inits, body, single=rest == 1)
+    elif whole != 0:
+        inits = loops.loop(axis, zero, zero, b.number(whole), lanes, None, inits, body)
+    left, rest = axis.extent - whole, at_most(end - whole, lanes)
+    tail = b.number(left) if is_symbolic(left) else left
+    out = loops.loop(axis, zero, b.number(whole), b.number(end), lanes, tail, inits, body, single=rest)
     b.window = None
     return out
 
@@ -41,9 +45,9 @@ def enter(b: "Blocks", window: ShiftedBlocks, axis: Axis, at: ir.Value, left: in
     with b.point():
         low = arith.subi(window.by, at)
         high = b.number(b.lanes) if left is None else arith.addi(low, b.number(axis.extent))
-        first = _constant(at)
+        first = number_of(at)
         most = 0 if first else window.shift.width - 1
-        least = b.lanes if left is None else 0 if first is None else axis.extent - first
+        least = b.lanes if left is None else 0 if first is None else max(at_least(axis.extent) - int(first), 0)
         type_ = ir.VectorType.get([b.lanes], ir.IntegerType.get_signless(1))
         attributes = {"most": i64(most), "least": i64(least)}
         b.stack[-1].mask = b.memoized(
@@ -51,9 +55,3 @@ def enter(b: "Blocks", window: ShiftedBlocks, axis: Axis, at: ir.Value, left: in
             lambda: ir.Operation.create("tile.window", results=[type_], operands=[low, high], attributes=attributes).results[0],
         )  # fmt: skip
         b.bind(axis, arith.subi(at, window.by))
-
-
-def _constant(v: ir.Value) -> int | None:
-    if isinstance(v, ir.BlockArgument):
-        return None
-    return ir.IntegerAttr(v.owner.attributes["value"]).value

@@ -13,9 +13,9 @@ from .text import KernelSchedule
 MODEL = "nvvm"
 """The candidate that is Lamina's kernel with the cost model's schedule."""
 LEAST_BYTES = 8 << 20  # bytes that a program moves at least, for tuning to matter: a few microseconds
-RANGES = (256, 1024, 4096, 16384, 65536, 131072)
+RANGES = (64, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
 """The largest lengths of rows that kernels for ranges of a symbolic length are for; that for longer ones walks over them."""
-SHORTEST = 256  # elements up to which rows are read one by one, whatever divides their length
+SHORTEST = 64  # elements up to which rows are read one by one, whatever divides their length
 CLUSTER, LARGEST = 8, 16  # CTAs of a cluster on every GPU with clusters, and on data-center GPUs
 _HELD = 64  # elements of a row in a thread's registers at most
 _WAVES = 16  # waves of CTAs below which the partial last wave costs something

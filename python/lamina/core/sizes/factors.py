@@ -166,6 +166,16 @@ def _range(f: Factor) -> tuple[float, float]:
     return min(_quotient(a, c), _quotient(a, d)), max(_quotient(b, c), _quotient(b, d))
 
 
+def at_least(size: Any) -> int:
+    """Returns the largest number that a size, which is not negative, is known to be at least."""
+    return max(int(max(_bounds(size)[0], 0)), 0)
+
+
+def is_bounded(size: Any) -> bool:
+    """Returns whether a size is known to be at most some number."""
+    return _bounds(size)[1] != math.inf
+
+
 def lower_end(f: Factor) -> float:
     """Returns the least value of a factor, -inf without one."""
     return _range(f)[0]

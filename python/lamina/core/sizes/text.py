@@ -52,8 +52,19 @@ def without_hints(size: SizeLike) -> SizeLike:
 
 
 def as_python(size: SizeLike) -> str:
-    """Returns a size as a Python expression over the names of its symbols."""
-    return _SYMBOL.sub(r"\1", str(size)).replace(")/(", ")//(")
+    """Returns a size as a Python expression over the names of its symbols, with the values of `evaluate`."""
+    if isinstance(size, int):
+        return str(size)
+    return " + ".join("*".join([str(k), *(f"({_python(f)})" for f in factors)]) for factors, k in size.terms)
+
+
+def _python(f: Factor) -> str:
+    if isinstance(f, SizeSymbol):
+        return f.name
+    left, right = as_python(f.left), as_python(f.right)
+    if f.op in ("min", "max"):
+        return f"{f.op}({left}, {right})"
+    return f"-(-({left})//({right}))" if f.op == "/" else f"({left}){f.op}({right})"
 
 
 def size_to_json(size: SizeLike) -> Any:

@@ -60,7 +60,8 @@ def _value(size: Size, of: Callable[[SizeSymbol], Any], ops: "Mapping[str, Calla
     return sum(k * math.prod(map(factor, factors)) for factors, k in size.terms)
 
 
+# A quotient without remainder is rounded up where it has one, at sizes that its kernel is not for: others may divide by it.
 _OPS: dict[str, Callable[[Any, Any], Any]] = {
-    "//": lambda a, b: a // b, "/": lambda a, b: a // b, "%": lambda a, b: a % b, "min": min, "max": max,
+    "//": lambda a, b: a // b, "/": lambda a, b: -(-a // b), "%": lambda a, b: a % b, "min": min, "max": max,
 }  # fmt: skip
 _SIZE_OPS = {**_OPS, "/": exactly, "min": least, "max": most}

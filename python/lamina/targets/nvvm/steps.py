@@ -5,7 +5,7 @@ from lamina.core.target import Target
 from ..steps import Steps, options
 
 # A GPU has room for thousands of programs: enough of them for every multiprocessor to have memory accesses in flight.
-_SPLIT = options(rows=32, columns=131072, parts=1024, programs=1056)
+_SPLIT = options(rows=32, columns=131072, parts=1024, programs=1056, ragged=True)
 _FUSE = options(balance=16)  # an H200 does 67e12 f32 operations while it moves 4.3e12 bytes
 
 

@@ -1,0 +1,43 @@
+// On GPUs a reduction over symbolic sizes gets as many parts as suit the sizes of each call. The last part is cut: what it lacks is
+// padding with the neutral element. Adjacent reduced loops over contiguous operands are one.
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-split-reductions{elements=65536 rows=8 columns=4096 parts=64 programs=128 ragged=true})' | FileCheck %s
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#none = affine_map<(d0, d1) -> ()>
+#column = affine_map<(d0, d1) -> (d1)>
+!x = tensor<?x?xf32, ["s0~800", "s1~900"]>
+
+// CHECK-LABEL: func.func @columns
+// CHECK: %[[N:.*]] = "graph.size"() {size = "{{.*}}min(64, ((16384)//(s1~900))){{.*}} - s0~800"}
+// CHECK: %[[PADDED:.*]] = tensor.pad %arg0 low[0, 0] high[%[[N]], 0]
+// CHECK: %[[PARTS:.*]] = tensor.expand_shape %[[PADDED]] {{\[\[}}0, 1], [2]]
+// CHECK: %[[PARTIAL:.*]] = linalg.generic {{.*}} iterator_types = ["parallel", "reduction", "parallel"]} ins(%[[PARTS]]
+// CHECK: linalg.generic {{.*}} iterator_types = ["reduction", "parallel"]} ins(%[[PARTIAL]] {{.*}}) outs(%arg1
+func.func @columns(%x: !x, %init: tensor<?xf32, ["s1~900"]>) -> tensor<?xf32, ["s1~900"]> {
+  %s = linalg.generic {indexing_maps = [#id, #column], iterator_types = ["reduction", "parallel"]}
+      ins(%x : !x) outs(%init : tensor<?xf32, ["s1~900"]>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.addf %a, %acc : f32
+    linalg.yield %0 : f32
+  } -> tensor<?xf32, ["s1~900"]>
+  return %s : tensor<?xf32, ["s1~900"]>
+}
+
+// What is summed is computed with the dimensions as one; parts are whole accesses.
+// CHECK-LABEL: func.func @total
+// CHECK: %[[FLAT:.*]] = tensor.collapse_shape %arg0 {{\[\[}}0, 1]]
+// CHECK: %[[TERMS:.*]] = linalg.generic {{.*}} iterator_types = ["parallel"]} ins(%[[FLAT]]
+// CHECK: math.exp
+// CHECK: tensor.pad %[[TERMS]]
+// CHECK: tensor.expand_shape {{.*}}"1024*
+// CHECK: linalg.generic {{.*}} iterator_types = ["parallel", "reduction"]}
+func.func @total(%x: !x, %init: tensor<f32>) -> tensor<f32> {
+  %s = linalg.generic {indexing_maps = [#id, #none], iterator_types = ["reduction", "reduction"]}
+      ins(%x : !x) outs(%init : tensor<f32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = math.exp %a : f32
+    %1 = arith.addf %0, %acc : f32
+    linalg.yield %1 : f32
+  } -> tensor<f32>
+  return %s : tensor<f32>
+}
