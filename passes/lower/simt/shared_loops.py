@@ -49,7 +49,7 @@ def shared_loop(k: "ThreadKernel", op: ir.Operation, inits: list[ir.Value]) -> l
     iteration = k.at.add(k.team, even * teams)
     if even == 0 or _branches(body):
         return _guarded(k, k.at.below(iteration, rows), body, iteration, values)
-    return _turns(k, body, [iteration], values, k.at.number(rows - 1))
+    return _turns(k, body, [iteration], values, rows)
 
 
 def _counted(k: "ThreadKernel", body: ir.Block, rows: ir.Value, inits: list[ir.Value]) -> list[ir.Value]:
@@ -74,20 +74,22 @@ def _counted(k: "ThreadKernel", body: ir.Block, rows: ir.Value, inits: list[ir.V
             scf.YieldOp(_guarded(k, at.below(first, rows), body, first, carried))
         else:
             iterations = [at.add(first, i * teams) for i in range(each)]
-            scf.YieldOp(_turns(k, body, iterations, carried, at.minus(rows, 1)))
+            scf.YieldOp(_turns(k, body, iterations, carried, rows))
     return list(loop.results)
 
 
 def _turns(
-    k: "ThreadKernel", body: ir.Block, iterations: list[ir.Value], values: list[ir.Value], last: ir.Value | None = None
+    k: "ThreadKernel", body: ir.Block, iterations: list[ir.Value], values: list[ir.Value], rows: ir.Value | int | None = None
 ) -> list[ir.Value]:
     """Emits the body for each of some iterations, the loads of all of them first, and returns what the last one yields.
 
     values  what the first one carries
-    last    the last iteration that there is: it runs in the place of those after it, and its results are dropped
+    rows    iterations that there are: the last one runs in the place of those after it, and its results are dropped
     """
-    inside = [arith.cmpi(arith.CmpIPredicate.ule, i, last) for i in iterations] if last is not None else []
-    iterations = [arith.minui(i, last) for i in iterations] if last is not None else iterations
+    inside = [k.at.below(i, rows) for i in iterations] if rows is not None else []
+    if rows is not None:
+        last = k.at.number(rows - 1) if isinstance(rows, int) else k.at.minus(rows, 1)
+        iterations = [arith.minui(i, last) for i in iterations]
     ops = [o.operation for o in body.operations]
     ahead = _loads(body) if len(iterations) > 1 else []
     rest = [op for op in ops if op not in ahead]

@@ -89,8 +89,8 @@ def shape_of(v: ir.Value) -> tuple[int, ...]:
 
 
 def common_shape(values: Iterable[ir.Value]) -> tuple[int, ...]:
-    """Returns the shape that blocks of one rank are broadcast to, to be joined."""
-    return tuple(max(sizes) for sizes in zip(*map(shape_of, values), strict=True))
+    """Returns the shape that scalars and blocks of one rank are broadcast to, to be joined."""
+    return tuple(max(sizes) for sizes in zip(*filter(None, map(shape_of, values)), strict=True))
 
 
 def broadcast(v: ir.Value, shape: Sequence[int]) -> ir.Value:
