@@ -24,7 +24,7 @@ NAMED = 2  # kernels that the name of a joined function lists, at most
 
 @dataclass(frozen=True)
 class _Launch:
-    """A graph.kernel launch with the function it runs."""
+    """A plan.launch with the kernel that it runs."""
 
     op: ir.Operation
     kernel: SmallKernel

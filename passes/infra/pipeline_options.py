@@ -14,12 +14,11 @@ from contextlib import suppress
 from dataclasses import MISSING, fields
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from lamina.core.errors import CompileError
+from lamina.core.errors import CompileError, suggestion
 from lamina.core.target import Target
 
 from .base import Pass
 from .pipeline_text import PassCall, error_at
-from .registry import nearest
 
 _BOOLS = {"true": True, "1": True, "on": True, "false": False, "0": False, "off": False}
 
@@ -40,8 +39,7 @@ def read(cls: type, options: tuple[tuple[str, str | None], ...], owner: str, col
     values: dict[str, Any] = {}
     for key, text in options:
         if key not in known:
-            has = f"{owner} has {', '.join(known)}" if known else f"{owner} has no options"
-            raise error_at(column, f"unknown option {key!r} of {owner}{nearest(key, list(known))}", has)
+            raise error_at(column, f"unknown option {key!r} of {owner}", suggestion(key, known))
         if known[key] in values:
             raise error_at(column, f"option {key!r} of {owner} is given twice")
         try:

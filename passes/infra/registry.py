@@ -1,6 +1,5 @@
 """The registry of Lamina's passes. A module is imported when its pass is asked for, so a pipeline pays only for what it names."""
 
-from difflib import get_close_matches
 from importlib import import_module
 
 from .base import Pass
@@ -44,9 +43,3 @@ def load(name: str) -> type[Pass]:
     if found.name != name:
         raise TypeError(f"{PASSES[name]} calls itself {found.name!r}, the registry {name!r}")
     return found
-
-
-def nearest(name: str, known: list[str]) -> str:
-    """Returns ", did you mean 'x' or 'y'?" for a misspelt name, or "" when nothing is near."""
-    near = get_close_matches(name, known, 3, 0.6)
-    return f", did you mean {' or '.join(map(repr, near))}?" if near else ""

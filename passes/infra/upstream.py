@@ -10,11 +10,11 @@ from pathlib import Path
 
 from torch_mlir import ir
 
-from lamina.core.errors import CompileError
+from lamina.core.errors import CompileError, suggestion
 
 from .diagnostics import place
 from .pipeline_text import PassCall, error_at
-from .registry import PASSES, nearest
+from .registry import PASSES
 
 # These passes segfault on a module with an op that no dialect declares, such as those of graph and plan (LLVM 24.0.0git: they ask
 # the op for interfaces or symbol tables that it does not have).
@@ -44,22 +44,21 @@ def upstream_passes() -> dict[str, tuple[str, ...]]:
 def check_name(name: str, where: str) -> None:
     """Raises CompileError, with the nearest names, for a name that is no pass."""
     if name not in PASSES and name not in upstream_passes():
-        raise CompileError(_unknown(name), where=where, remedy=_LISTED)
+        raise CompileError(f"unknown pass {name!r}", where=where, remedy=_instead_of(name))
 
 
-def _unknown(name: str) -> str:
-    return f"unknown pass {name!r}{nearest(name, [*PASSES, *upstream_passes()])}"
+def _instead_of(name: str) -> str:
+    return suggestion(name, [*PASSES, *upstream_passes()], _LISTED)
 
 
 def explain_rejection(said: str, anchor: str, call: PassCall) -> CompileError:
     """Turns MLIR's refusal of an upstream pass inside `anchor(...)` into a one-line error with a remedy."""
     known = upstream_passes()
     if "does not refer to a registered pass" in said:
-        return error_at(call.column, _unknown(call.name), _LISTED)
+        return error_at(call.column, f"unknown pass {call.name!r}", _instead_of(call.name))
     if option := re.search(r"no such option (\S+)", said):
         has = known.get(call.name, ())
-        remedy = f"{call.name} has {', '.join(has)}" if has else f"{call.name} has no options"
-        return error_at(call.column, f"unknown option {option[1]!r} of {call.name}{nearest(option[1], list(has))}", remedy)
+        return error_at(call.column, f"unknown option {option[1]!r} of {call.name}", suggestion(option[1], has))
     if wanted := re.search(r"restricted to '([^']+)'", said):
         return error_at(call.column, f"{call.name} runs on {wanted[1]}, not on {anchor}", f"write {wanted[1]}({call.name})")
     text = " ".join(line for line in said.splitlines() if line and not line.startswith("failed to add"))

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
-from lamina.core.errors import CompileError
+from lamina.core.errors import CompileError, suggestion
 
 from ..infra.base import Pass
 from ..ir.rewriting import tensor_blocks
@@ -50,7 +50,7 @@ class RewritePatterns(Pass):
             known = {rule.name for rules in sets for rule in rules.rules}
             for name in self.rules:
                 if name not in known:
-                    raise CompileError(f"no rule {name!r} among the patterns", remedy=f"one of {', '.join(sorted(known))}")
+                    raise CompileError(f"no rule {name!r} among the patterns", remedy=suggestion(name, sorted(known)))
             wanted = set(self.rules) or known
             for block in list(tensor_blocks(module)):
                 for rules in sets:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, fx
 
 from lamina.frontend.attention.mask_flags import flag_masks
-from lamina.frontend.attention.positions import Two, place
+from lamina.frontend.attention.positions import TwoValued, place
 
 SIZES = (2, 3, 7, 31)
 INF = float("inf")
@@ -95,7 +95,7 @@ def read(function: Callable[[Tensor], Tensor]) -> Any:
 @pytest.mark.parametrize("name", READ)
 def test_region_is_where_the_mask_has_its_values(name: str) -> None:
     found = read(READ[name])
-    assert isinstance(found, Two)
+    assert isinstance(found, TwoValued)
     for rows in SIZES:
         for columns in SIZES:
             mask = READ[name](torch.zeros(rows, columns))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from lamina.core.errors import CompileError
+from lamina.core.errors import CompileError, suggestion
 from lamina.core.target import Target
 
 MODEL_LEVELS = ("torch", "linalg", "graph", "plan", "tile")
@@ -76,14 +76,6 @@ class Parser(argparse.ArgumentParser):
         raise CompileError(message, where="<command line>", remedy=f"see {self.prog} --help")
 
 
-def _nearest_flag(flag: str, parser: argparse.ArgumentParser) -> str:
-    from difflib import get_close_matches
-
-    known = [name for action in parser._actions for name in action.option_strings if name.startswith("--")]
-    near = get_close_matches(flag.partition("=")[0], known, 1, 0.6)
-    return f", did you mean {near[0]}?" if near else ""
-
-
 def _bool(text: str) -> bool:
     if text.lower() not in ("0", "1", "true", "false"):
         raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
@@ -123,7 +115,9 @@ def parse(argv: list[str]) -> DriverArguments:
     add("--options", default="", metavar="TEXT", help="for models: options as in pipelines, 'strict fast-math=exp-log'")
     given, unknown = p.parse_known_args(argv)
     if unknown:
-        p.error(f"unknown argument {unknown[0]!r}{_nearest_flag(unknown[0], p)}")
+        flags = [name for action in p._actions for name in action.option_strings if name.startswith("--")]
+        remedy = suggestion(unknown[0].partition("=")[0], flags, f"see {p.prog} --help")
+        raise CompileError(f"unknown argument {unknown[0]!r}", where="<command line>", remedy=remedy)
     values = vars(given)
     for when in ("before", "after"):
         names = [name for text in values[f"print_ir_{when}"] for name in text.split(",") if name]

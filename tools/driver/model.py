@@ -8,11 +8,10 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from lamina.core.errors import CompileError
+from lamina.core.errors import CompileError, suggestion
 from lamina.core.options import Options
 from lamina.passes.infra.pipeline_options import read
 from lamina.passes.infra.pipeline_text import options_of
-from lamina.passes.infra.registry import nearest
 
 
 def emit(file: str, factory: str, *, target: str, level: str, options: str) -> str:
@@ -60,7 +59,7 @@ def load(file: str, factory: str) -> tuple[Any, tuple[Any, ...], Any]:
         raise _users_error(error, file) from error
     if not callable(make := getattr(code, factory, None)):
         functions = [name for name, value in vars(code).items() if callable(value) and not name.startswith("_")]
-        raise CompileError(f"no function {factory!r}{nearest(factory, functions)}", where=f"{file}:1:1")
+        raise CompileError(f"no function {factory!r}", where=f"{file}:1:1", remedy=suggestion(factory, functions))
     try:
         made = make()
     except (Exception, SystemExit) as error:

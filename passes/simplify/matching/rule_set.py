@@ -16,25 +16,34 @@ from .match import Env, Matcher
 from .pattern import Add, CallPattern, Function, Prod, ReducePattern, Term, walk
 from .rule import PATTERN
 
+# Ops to look for first, the rarest in models at the front, so that a rule is tried at few places; _ROOTS: of powers.
 _RARE = ("math.erf", "math.erfc", "math.tanh", "math.log", "math.sin", "math.cos", "math.exp")
 _ROOTS = ("math.rsqrt", "math.sqrt", "math.powf")
+# From an op to its users, these change places and types alone.
 _THROUGH = {
     "tensor.expand_shape", "tensor.collapse_shape", "linalg.transpose", "linalg.broadcast", "arith.extf", "arith.truncf",
 }  # fmt: skip
-_TOLERANCE = {"bf16": 8e-3, "f16": 1e-3}
+_TOLERANCE = {"bf16": 8e-3, "f16": 1e-3}  # between a constant and a rule's, relative; other types: 5e-5
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A rule in normal form, of no MLIR context. Every match contains at least one of the ops in `anchors`; `scalars` may match
-    numbers. The replacement is a module's text, None to keep the ops."""
+    """A rule in normal form; it holds nothing of an MLIR context, so that it is read once for all.
+
+    term         the pattern
+    replacement  a module's text; None to keep the ops
+    scalars      parameters that may match numbers
+    anchors      every match has one of these ops
+    reach        most ops between an anchor and the root
+    rows         the pattern reduces rows
+    """
 
     name: str
     term: Term
     replacement: str | None
     scalars: frozenset[int]
     anchors: frozenset[str]
-    reach: int  # most ops between an anchor and the root
+    reach: int
     rows: bool
 
     @staticmethod

@@ -18,8 +18,9 @@ class CompileError(Exception):
         super().__init__(f"{text} ({remedy})" if remedy else text)
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """Returns the remedy for a name that is not known: the names most like it, or all."""
+def suggestion(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """Returns the remedy for a name that is not known: the names most like it, else `otherwise`, else all names."""
     known = list(known)
-    near = get_close_matches(name, known, 3)
-    return f"did you mean {' or '.join(map(repr, near))}?" if near else f"one of {', '.join(known)}"
+    if near := get_close_matches(name, known, 3):
+        return f"did you mean {' or '.join(map(repr, near))}?"
+    return otherwise or (f"one of {', '.join(known)}" if known else "there are none")

@@ -1,8 +1,7 @@
 """Makes each call of scaled_dot_product_attention one op of Lamina's, before gradients are traced.
 
-What no fused kernel computes, by dtype, rank and sizes (families/attention/vendors/), keeps torch's decomposition. A mask
-that depends on nothing but shapes (transformers' models build theirs of arange and comparisons) is computed at compile time: one
-that hides nothing is dropped, and a causal one becomes the flag, so that kernels skip what it hides.
+What no fused kernel computes, by dtype, rank and sizes (families/attention/vendors/), keeps torch's decomposition. Masks that
+depend on nothing but shapes become flags afterwards (mask_flags.py).
 
 Vendors' kernels draw dropout's random numbers in orders of their own. Attention with dropout that Lamina's kernels are to compute
 has a seed, which the gradients read too; all other keeps torch's decomposition.

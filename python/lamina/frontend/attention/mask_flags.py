@@ -17,7 +17,7 @@ from ..fx.known import concrete
 from ..fx.reading import shape, value
 from ..fx.rewriter import Graft, fake_mode
 from .calls import FUNCTIONS, positional
-from .positions import Two, place
+from .positions import TwoValued, place
 
 aten = torch.ops.aten
 _HALF = (torch.float16, torch.bfloat16)
@@ -51,7 +51,7 @@ def flag_masks(gm: fx.GraphModule) -> int:
 def _anew(mask: fx.Node, gm: fx.GraphModule, graft: Graft) -> fx.Node | None:
     """Computes a mask of two dimensions that has the same values; None where these depend on more than positions."""
     found, told = place(mask, gm), value(mask)
-    if not isinstance(found, Two) or not found.region.bounds or told is None or told.dim() < 2:
+    if not isinstance(found, TwoValued) or not found.region.bounds or told is None or told.dim() < 2:
         return None
     if any(form not in _FORMS or not isinstance(b.constant, int) for b in found.region.bounds for form in [(b.query, b.key)]):
         return None
@@ -75,13 +75,13 @@ def kind_of_mask(node: fx.Node, gm: fx.GraphModule) -> str:
     mask = node.args[3] if len(node.args) > 3 else node.kwargs.get("attn_mask")
     if isinstance(mask, fx.Node) and is_symbolic(shape(mask)):
         found = place(mask, gm)
-        hides = isinstance(found, Two) and _shows(found, value(mask))
+        hides = isinstance(found, TwoValued) and _shows(found, value(mask))
         return form_of(hides, shape(mask)[-2:]) if isinstance(hides, Region) and len(shape(mask)) > 1 else "bias"
     with _disable_current_modes(), torch.no_grad():  # the graph may be run for a trace, in which tensors have no values
         return meaning(concrete(mask, gm, node)) if isinstance(mask, fx.Node) else "bias"
 
 
-def _shows(found: Two, mask: Tensor | None) -> Region | None:
+def _shows(found: TwoValued, mask: Tensor | None) -> Region | None:
     """Returns where a mask shows keys; None where that is no region, or it does more."""
     if mask is not None and mask.dtype is torch.bool:
         return found.where(bool)

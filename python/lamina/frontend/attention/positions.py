@@ -32,16 +32,16 @@ _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @dataclass(frozen=True)
-class Two:
+class TwoValued:
     """A tensor of two numbers: `inside` a region of positions, `outside` of it."""
 
     region: Region
     inside: float
     outside: float
 
-    def mapped(self, change: Callable[[float], float]) -> "Two":
+    def mapped(self, change: Callable[[float], float]) -> "TwoValued":
         """Returns the tensor with both numbers changed."""
-        return Two(self.region, change(self.inside), change(self.outside))
+        return TwoValued(self.region, change(self.inside), change(self.outside))
 
     def where(self, wanted: Callable[[float], bool]) -> Region | None:
         """Returns where the number is one that is wanted; None where that is no region."""
@@ -53,7 +53,7 @@ class Two:
         return self.region.outside() if outside and self.region.bounds else None
 
 
-Place = Linear | Two
+Place = Linear | TwoValued
 
 
 def place(node: fx.Node, gm: fx.GraphModule) -> Place | None:
@@ -103,10 +103,10 @@ class _Reader:
             return self._difference(node)
         if kind == "cumsum":
             found = self.of(args[0])
-            return _number(0) if isinstance(found, Two) and not found.region.bounds and found.inside == 0 else None
+            return _number(0) if isinstance(found, TwoValued) and not found.region.bounds and found.inside == 0 else None
         if kind in _NEGATIONS:
             found = self.of(args[0])
-            return found.mapped(lambda x: not x) if isinstance(found, Two) else None
+            return found.mapped(lambda x: not x) if isinstance(found, TwoValued) else None
         if kind in ("where", "masked_fill"):
             return self._chosen(node, kind)
         if len(args) == 2 and not node.kwargs:
@@ -121,19 +121,19 @@ class _Reader:
             return None
         return start if shape(node) == (1,) else start + Linear(0, step, 0)
 
-    def _triangle(self, node: fx.Node, kind: str) -> Two | None:
+    def _triangle(self, node: fx.Node, kind: str) -> TwoValued | None:
         asked = given(node, "input", "diagonal")
         of, diagonal = self.of(asked.get("input")), asked.get("diagonal", 0)
-        if not isinstance(of, Two) or of.region.bounds or not isinstance(diagonal, int):
+        if not isinstance(of, TwoValued) or of.region.bounds or not isinstance(diagonal, int):
             return None
         ahead = Linear(-1, 1, -diagonal)
-        return Two(Region((ahead if kind == "triu" else ahead.times(-1),)), of.inside, 0)
+        return TwoValued(Region((ahead if kind == "triu" else ahead.times(-1),)), of.inside, 0)
 
-    def _chosen(self, node: fx.Node, kind: str) -> Two | None:
+    def _chosen(self, node: fx.Node, kind: str) -> TwoValued | None:
         names = ("condition", "input", "other") if kind == "where" else ("other", "condition", "input")
         asked = dict(zip(names, node.args, strict=False))
         where, taken, left = (self.of(asked.get(key)) for key in ("condition", "input", "other"))
-        if not (isinstance(where, Two) and isinstance(taken, Two) and isinstance(left, Two)):
+        if not (isinstance(where, TwoValued) and isinstance(taken, TwoValued) and isinstance(left, TwoValued)):
             return None
         if taken.region.bounds or left.region.bounds:
             return None
@@ -208,16 +208,16 @@ def _mapped(found: Place, change: Callable[[Linear], Linear | None]) -> Place | 
         return change(found)
     bounds = [change(b) for b in found.region.bounds]
     kept = tuple(b for b in bounds if b is not None)
-    return Two(Region(kept), found.inside, found.outside) if len(kept) == len(bounds) else None
+    return TwoValued(Region(kept), found.inside, found.outside) if len(kept) == len(bounds) else None
 
 
 def _number(x: float) -> Place:
     """Returns a number as a place: whole ones as numbers that are the same at all positions."""
-    return Two(Region(), x, x)
+    return TwoValued(Region(), x, x)
 
 
 def _linear(of: Place | None) -> Linear | None:
-    if isinstance(of, Two):
+    if isinstance(of, TwoValued):
         whole = not of.region.bounds and type(of.inside) is int
         return Linear(0, 0, of.inside) if whole else None  # type: ignore[arg-type]
     return of
@@ -227,11 +227,11 @@ def _combined(kind: str, one: Place | None, other: Place | None) -> Place | None
     """Combines two operands elementwise."""
     if one is None or other is None:
         return None
-    if isinstance(one, Two) and isinstance(other, Two):
+    if isinstance(one, TwoValued) and isinstance(other, TwoValued):
         if kind in (*_CONJUNCTIONS, *_DISJUNCTIONS):
             union = kind in _DISJUNCTIONS
             parts = [two.where(partial(_is, not union)) for two in (one, other)]
-            return None if None in parts else Two(parts[0] & parts[1], not union, union)  # type: ignore[operator]
+            return None if None in parts else TwoValued(parts[0] & parts[1], not union, union)  # type: ignore[operator]
         change = _ARITHMETIC.get(kind) or (getattr(operator, _COMPARISONS[kind]) if kind in _COMPARISONS else None)
         if change is None or (one.region.bounds and other.region.bounds):
             return None
@@ -248,9 +248,9 @@ def _combined(kind: str, one: Place | None, other: Place | None) -> Place | None
         if (apart.query, apart.key) == (0, 0) and isinstance(apart.constant, int):
             return _number(getattr(operator, _COMPARISONS[kind])(apart.constant, 0))
         region = first.compared(_COMPARISONS[kind], second)
-        return None if region is None else Two(region, True, False)
+        return None if region is None else TwoValued(region, True, False)
     if kind == "mul":
-        by, of = (first, second) if isinstance(one, Two) else (second, first)
+        by, of = (first, second) if isinstance(one, TwoValued) else (second, first)
         return of.times(by.constant) if (by.query, by.key) == (0, 0) and isinstance(by.constant, int) else None
     return {"add": first + second, "sub": first + second.times(-1)}.get(kind)
 

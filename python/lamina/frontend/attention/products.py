@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import fx
 
-from ..fx.reading import given, is_in_place, name, number, same_elements, scaled, shape, transposed, value
+from ..fx.reading import dtype, given, is_in_place, name, number, same_elements, scaled, shape, transposed
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def traced_back(of: Operand) -> Operand:
             of = Operand(times[0], of.order, of.scale * times[1], (*of.seen, at))
         elif swap is not None:
             of = Operand(swap, _through_swap(of.order, len(shape(at))), of.scale, (*of.seen, at))
-        elif copied is not None and shape(copied) == shape(at) and _dtype(copied) is _dtype(at):
+        elif copied is not None and shape(copied) == shape(at) and dtype(copied) is dtype(at):
             of = Operand(copied, of.order, of.scale, (*of.seen, at))
         else:
             break
@@ -129,8 +129,3 @@ def _through_swap(order: tuple[int, ...], rank: int) -> tuple[int, ...]:
     swap = (*range(rank - 2), rank - 1, rank - 2)
     new = tuple(swap[i] for i in order or range(rank))
     return () if new == tuple(range(rank)) else new
-
-
-def _dtype(node: fx.Node) -> object:
-    found = value(node)
-    return None if found is None else found.dtype

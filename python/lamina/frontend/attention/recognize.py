@@ -17,7 +17,7 @@ from lamina.core.target import Target
 
 from ..fx.aliases import storage
 from ..fx.destination import for_gpu
-from ..fx.reading import is_sized, name, same_elements, shape, sizes, users, value, without_dropout, writes_to
+from ..fx.reading import dtype, is_sized, name, same_elements, shape, sizes, users, value, without_dropout, writes_to
 from ..fx.rewriter import Graft, fake_mode, store, written_memory
 from .calls import emitted, is_fast, make_whole, placed
 from .encoder_layers import open_layers
@@ -95,9 +95,9 @@ def _end(of: Written) -> tuple[fx.Node, tuple[fx.Node, ...]]:
     while not of.last.order and shape(at) != whole and len(users(at)) == 1:
         gone.append(at)
         (at,) = users(at)
-        if same_elements(at) is not gone[-1] or _dtype(at) is not _dtype(of.node):
+        if same_elements(at) is not gone[-1] or dtype(at) is not dtype(of.node):
             break
-    fits = gone and shape(at) == whole and same_elements(at) is gone[-1] and _dtype(at) is _dtype(of.node)
+    fits = gone and shape(at) == whole and same_elements(at) is gone[-1] and dtype(at) is dtype(of.node)
     return (at, tuple(gone)) if fits else (of.node, ())
 
 
@@ -146,9 +146,9 @@ class _Rewrite:
         real = [v for v in values if v is not None and 0 not in sizes(v.shape) and is_sized(v)]
         if len(real) < len(values) or not 2 <= len(self.of.shape) <= 4 or len({v.device for v in real}) > 1:
             return False
-        dtype = real[0].dtype
-        scores = {dtype} if dtype is torch.float64 else {dtype, torch.float32}
-        return dtype.is_floating_point and {v.dtype for v in real[:4]} == {dtype} and {v.dtype for v in real[4:]} <= scores
+        kind = real[0].dtype
+        scores = {kind} if kind is torch.float64 else {kind, torch.float32}
+        return kind.is_floating_point and {v.dtype for v in real[:4]} == {kind} and {v.dtype for v in real[4:]} <= scores
 
     def _is_worth_it(self) -> bool:
         told = value(self.of.node)
@@ -177,7 +177,7 @@ class _Rewrite:
         """Returns the source of `node` that has its elements in the shape `whole`, if there is one; else `node`."""
         at: fx.Node | None = node
         passed: list[fx.Node] = []
-        while at is not None and _dtype(at) is _dtype(node):
+        while at is not None and dtype(at) is dtype(node):
             if shape(at) == whole:
                 self.seen.update(passed)
                 return at
@@ -243,8 +243,3 @@ class _Rewrite:
             for check in list(node.users):
                 node.graph.erase_node(check)
             node.graph.erase_node(node)
-
-
-def _dtype(node: fx.Node) -> object:
-    found = value(node)
-    return None if found is None else found.dtype

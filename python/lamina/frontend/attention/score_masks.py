@@ -17,7 +17,7 @@ from lamina.passes.families.attention.masks.positions import Region
 from ..fx.known import concrete
 from ..fx.reading import given, is_in_place, name, shape, value
 from ..fx.rewriter import Graft
-from .positions import Two, place
+from .positions import TwoValued, place
 from .ranges import bounds, constant
 
 aten = torch.ops.aten
@@ -125,7 +125,7 @@ def shown(step: Term, gm: fx.GraphModule) -> tuple[Region, float] | None:
     """Returns where an op leaves scores as they are, and the most that it turns others into; None where it does more than hide
     positions."""
     found = place(step.tensor, gm)
-    if not isinstance(found, Two):
+    if not isinstance(found, TwoValued):
         return None
     if step.fill is not None:
         region = found.where(lambda x: bool(x) is not step.where)

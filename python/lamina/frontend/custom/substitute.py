@@ -37,11 +37,13 @@ def with_kernels(table: Table, kernels: Sequence[CustomKernel], target: str | Ta
     for kernel in kernels:
         if kernel.op is not None:
             by_op.setdefault(kernel.op, []).append(kernel)
-    return {**table, **{op: _Choice(op, tuple(those), table.get(op), goal) for op, those in by_op.items()}} if by_op else table
+    return (
+        {**table, **{op: _Substitution(op, tuple(those), table.get(op), goal) for op, those in by_op.items()}} if by_op else table
+    )
 
 
 @dataclass(frozen=True)
-class _Choice:
+class _Substitution:
     """Decomposes a call of the op into a launch of the first kernel that serves it, else as without users' kernels."""
 
     op: torch._ops.OpOverload

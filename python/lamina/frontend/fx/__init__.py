@@ -1,1 +1,1 @@
-"""Reads and rewrites graphs of torch.fx: values, aliases, places, products, Lamina's own ops; what the others share."""
+"""Reads and rewrites graphs of torch.fx: values, aliases, effects, sizes, and ops that Lamina adds. All other folders use it."""

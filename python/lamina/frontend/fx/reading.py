@@ -35,6 +35,12 @@ def value(node: object) -> Tensor | None:
     return found if isinstance(found, Tensor) else None
 
 
+def dtype(node: object) -> torch.dtype | None:
+    """Returns the type of a node's elements; None where it is no tensor."""
+    found = value(node)
+    return None if found is None else found.dtype
+
+
 def shape(node: object) -> tuple[Any, ...]:
     """Returns the shape of a node's tensor, of numbers and expressions, so that comparing shapes adds no guards; () where it is no
     tensor."""
