@@ -1,5 +1,6 @@
 """Values that kernels of a CPU add to elements at indices, or reduce with them, against torch in float64."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -179,3 +180,30 @@ def test_an_index_out_of_range_is_an_error() -> None:
     for bad in (5, -1, 2**40):
         with pytest.raises(IndexError, match="out of range"):
             run(torch.rand(5), torch.tensor([0, bad]), torch.rand(2))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize(("last", "padding"), [(False, None), (True, 2)], ids=["", "to the last offset, with padding"])
+def test_bags(dtype: torch.dtype, mode: str, last: bool, padding: int | None) -> None:
+    bags = torch.nn.EmbeddingBag(20, 7, mode=mode, padding_idx=padding, include_last_offset=last, dtype=dtype)
+    indices, offsets = torch.randint(0, 20, (31,)), torch.tensor([0, 0, 3, 3, 20, 27] + [31] * last)
+    given = [indices, offsets, *([torch.randn(31, dtype=dtype, requires_grad=True)] if mode == "sum" else [])]
+
+    def both(run: Any, weight: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
+        result = run(*given)
+        leaves = [weight, *(t for t in given if t.requires_grad)]
+        return result, *torch.autograd.grad(result, leaves, torch.linspace(-1, 1, result.numel()).view(result.shape).to(result))
+
+    found = both(compiled(bags, strict=False), bags.weight, *given)
+    exact = copy.deepcopy(bags).double()
+    wide = [t.detach().double().requires_grad_() if t.is_floating_point() else t for t in given]
+    tolerance = 3e-2 if dtype in HALF else 1e-5
+    torch.testing.assert_close(found, tuple(t.to(dtype) for t in both(exact, exact.weight, *wide)), rtol=tolerance, atol=tolerance)
+
+
+def test_bags_of_rows() -> None:
+    table, rows = torch.rand(50, 24), torch.randint(0, 50, (33, 4))
+    check(lambda i, w: F.embedding_bag(i, w, mode="sum"), rows, table)
+    with pytest.raises((RuntimeError, IndexError)):
+        compiled(lambda i, w, o: F.embedding_bag(i, w, o, mode="sum"))(rows[0], table, torch.tensor([1, 2]))

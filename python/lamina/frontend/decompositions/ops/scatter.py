@@ -117,6 +117,70 @@ def put(x: Tensor, index: Tensor, src: Tensor, accumulate: bool = False) -> Tens
     return flat.view(x.shape)
 
 
+_SUM, _MEAN = 0, 1  # modes of embedding bags; the third takes maxima
+
+
+def embedding_bag(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = _SUM,
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> Any:
+    """Adds each index's row to that of its bag. Maxima, and GPUs, whose atomic additions have no order, keep ATen's kernel."""
+    if weight.device.type != "cpu" or mode not in (_SUM, _MEAN) or _is_empty(indices) or _is_empty(offsets):
+        return NotImplemented
+    starts = aten.slice.Tensor(offsets, 0, 0, offsets.shape[0] - 1) if include_last_offset else offsets
+    bags, counted = _bags(indices, starts), indices != padding_idx
+    rows = torch.where(counted[:, None], aten.embedding.default(weight, indices), 0)
+    rows = rows.float() if weight.dtype in HALF else rows
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.to(rows.dtype)[:, None]
+    count, width = starts.shape[0], weight.shape[1]
+    total = aten.scatter_add.default(rows.new_zeros(count, width), 0, bags[:, None].expand(-1, width), rows)
+    sizes = aten.scatter_add.default(indices.new_zeros(count), 0, bags, counted.to(indices.dtype))
+    if mode == _MEAN:
+        total = total / sizes.clamp(min=1)[:, None]
+    return total.to(weight.dtype), bags, sizes, torch.zeros_like(sizes)
+
+
+def _bags(indices: Tensor, starts: Tensor) -> Tensor:
+    """Returns the number of each index's bag: how many bags start at it or before, less one."""
+    begun = aten.scatter_add.default(starts.new_zeros(indices.shape[0] + 1), 0, starts, torch.ones_like(starts))
+    bags = aten.slice.Tensor(begun, 0, 0, indices.shape[0]).cumsum(0) - 1
+    return bags.to(indices.dtype)
+
+
+def embedding_bag_backward(
+    grad: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    bags: Tensor,
+    sizes: Tensor,
+    maximum_indices: Tensor,
+    num_weights: int,
+    scale_grad_by_freq: bool,
+    mode: int,
+    sparse: bool,
+    per_sample_weights: Tensor | None,
+    padding_idx: int = -1,
+) -> Any:
+    """Gives each index the gradient of its bag, which is then that of an embedding."""
+    numbered = bags.shape[0] == indices.shape[0]  # not by ATen's fast kernel
+    if grad.device.type != "cpu" or mode not in (_SUM, _MEAN) or sparse or scale_grad_by_freq or not numbered:
+        return NotImplemented  # eager divides by the frequencies of other indices
+    if mode == _MEAN:
+        grad = grad / sizes.clamp(min=1)[:, None].to(grad.dtype)
+    each = aten.index_select.default(grad, 0, bags)
+    if per_sample_weights is not None:
+        each = each * per_sample_weights[:, None]
+    return aten.embedding_dense_backward.default(each, indices, num_weights, padding_idx, False)
+
+
 SCATTERS: dict[Any, Callable[..., Any]] = {
     aten.scatter_add.default: scatter_add,
     aten.scatter_reduce.two: scatter_reduce,
@@ -125,4 +189,7 @@ SCATTERS: dict[Any, Callable[..., Any]] = {
     aten.index_reduce.default: index_reduce,
     aten.index_put.default: index_put,
     aten.put.default: put,
+    aten._embedding_bag.default: embedding_bag,
+    aten._embedding_bag_forward_only.default: embedding_bag,
+    aten._embedding_bag_backward.default: embedding_bag_backward,
 }
