@@ -68,12 +68,12 @@ def row_ranges(module: ir.Module, kernel: Kernel, gpu: Gpu | None, round_half: b
     """Returns kernels in the place of one, each for a range of its rows' length, and the last one for any. Returns the kernel alone
     where it reduces nothing, or the length of its rows does not depend on one symbol."""
     length, tops = _row_length(kernel, round_half) if gpu is not None else (None, ())
-    form = _Linear.of(length) if length is not None else None
+    form = LinearLength.of(length) if length is not None else None
     if length is None or form is None:
         return [kernel]
     *ranges, whole = _ranges(kernel, length, form, tops)
     functions = [*copied(module, kernel.function, [r.word for r in ranges], [r.when for r in ranges]), kernel.function]
-    found = [_narrowed(kernel, f, {form.symbol.name: r.symbol}) for f, r in zip(functions, (*ranges, whole), strict=True)]
+    found = [narrowed(kernel, f, {form.symbol.name: r.symbol}) for f, r in zip(functions, (*ranges, whole), strict=True)]
     first = next(i for i, r in enumerate((*ranges, whole)) if r.typical)
     return [*(replace(k, later=i != first) for i, k in enumerate(found[:-1])), found[-1]]
 
@@ -94,7 +94,7 @@ def _row_length(kernel: Kernel, round_half: bool) -> tuple[Size | None, tuple[in
 
 
 @dataclass(frozen=True)
-class _Linear:
+class LinearLength:
     """A length `factor` * symbol + `plus`."""
 
     symbol: SizeSymbol
@@ -102,7 +102,7 @@ class _Linear:
     plus: int
 
     @staticmethod
-    def of(length: Size) -> "_Linear | None":
+    def of(length: Size) -> "LinearLength | None":
         """Reads a length; None for one of another form."""
         plus = known_part(length)
         product = length - plus
@@ -110,24 +110,30 @@ class _Linear:
         if symbol is None or not isinstance(product, Size):
             return None
         if symbol_name(product) == symbol.name:
-            return _Linear(symbol, 1, plus)
+            return LinearLength(symbol, 1, plus)
         quotient, rest = divmod(product, Size((((symbol,), 1),)))
-        return _Linear(symbol, quotient, plus) if isinstance(quotient, int) and rest == 0 and quotient > 0 else None
+        return LinearLength(symbol, quotient, plus) if isinstance(quotient, int) and rest == 0 and quotient > 0 else None
 
     def within(self, above: int, most: int | None, step: int, long: int) -> Size | None:
         """Returns what stands for the symbol where the length is more than `above` and at most `most` (None: any, typically `long`
         at least), and `step` divides it. None where no length is like this, or none that the symbol shows."""
-        s, d = self.symbol, step // math.gcd(self.factor, step)
+        s = self.symbol
         high = s.most if most is None else (most - self.plus) // self.factor
         low = max(s.least, (above - self.plus) // self.factor + 1)
-        if (high is not None and high < low) or (d > 1 and self.plus and self.factor > 1):
+        if high is not None and high < low:
             return None
         typical = max(s.hint, long // self.factor) if high is None else high
-        made = Size.of(s.name, typical, low, high)
+        return self.multiple(Size.of(s.name, typical, low, high), step)
+
+    def multiple(self, symbol: Size, step: int) -> Size | None:
+        """Returns what stands for the symbol where `step` divides the length; None where the symbol would not show it."""
+        d = step // math.gcd(self.factor, step)
         if d == 1:
-            return made
+            return symbol
+        if self.plus and self.factor > 1:
+            return None
         plus = self.plus if self.factor == 1 else 0
-        found: Size = exactly(made + plus, d) * d - plus  # type: ignore[assignment]
+        found: Size = exactly(symbol + plus, d) * d - plus  # type: ignore[assignment]
         return found
 
 
@@ -137,11 +143,16 @@ def _symbol(size: Any) -> SizeSymbol | None:
     return next((f if isinstance(f, SizeSymbol) else _symbol(f.left) for f in factors), None)
 
 
-def _ranges(kernel: Kernel, length: Size, form: _Linear, tops: Sequence[int | None]) -> Iterator[RowRange]:
-    """Yields the ranges of a row's length, the shortest first, those of multiples before others; the last one is any length."""
+def whole_access(kernel: Kernel) -> int:
+    """Returns the elements of a whole access to the largest of a kernel's arguments."""
     elements = [(math.prod(map(typical, a.layout.shape)), bits(str(a.element))) for a in kernel.arguments]
     largest = max(n for n, _ in elements)
-    step = min(ACCESS_BITS // max(width for n, width in elements if 2 * n >= largest), WIDEST)
+    return min(ACCESS_BITS // max(width for n, width in elements if 2 * n >= largest), WIDEST)
+
+
+def _ranges(kernel: Kernel, length: Size, form: LinearLength, tops: Sequence[int | None]) -> Iterator[RowRange]:
+    """Yields the ranges of a row's length, the shortest first, those of multiples before others; the last one is any length."""
+    step = whole_access(kernel)
     whole = length % step == 0
     above = {step: 0, 1: 0}
     for end in tops:
@@ -157,7 +168,7 @@ def _ranges(kernel: Kernel, length: Size, form: _Linear, tops: Sequence[int | No
                 above[by] = most or 0
 
 
-def _narrowed(kernel: Kernel, function: ir.Operation, values: dict[str, SizeLike]) -> Kernel:
+def narrowed(kernel: Kernel, function: ir.Operation, values: dict[str, SizeLike]) -> Kernel:
     """Returns a kernel with other sizes in place of symbols, in its function and the layouts of its arguments."""
 
     def of(size: SizeLike) -> SizeLike:

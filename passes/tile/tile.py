@@ -27,6 +27,7 @@ from .emit.blocks import Frame
 from .programs import Kernel, TileProgram, program_of
 from .row_ranges import row_ranges
 from .variants import variants
+from .whole_rows import whole_rows
 
 LATER = "tile.later"
 SPREAD = {"threads", "vec", "chunks", "pack", "teams", "cluster", "resident", "ctas"}
@@ -49,7 +50,7 @@ class TilePass(Pass):
     (`graph.consistent`): each element has the same bits wherever it is computed.
 
     A function with `graph.smaller` becomes several, for ranges of a symbolic size, and so does each of its launches (`when`). On
-    GPUs so does one that reduces rows of symbolic length; what the traced call does not need is marked `tile.later`.
+    GPUs so does one that reduces rows of symbolic length, or transposes; what the traced call does not need is marked `tile.later`.
     A function that reduces rows takes the schedule in its `graph.rows` (schedules/rows.py) instead of the cost model's:
     "nvvm{threads=256 cluster=2}", or "triton{n=4096 warps=8}", as lamina-route-to-triton marks it.
 
@@ -77,7 +78,8 @@ class TilePass(Pass):
                 aligned = starts.get(name, [ALIGNED] * len(arguments))
                 gpu = self.target.gpu if self.target.is_gpu else None
                 for g in (*variants(module, f), f):
-                    for kernel in row_ranges(module, Kernel(g, arguments, aligned), gpu, self.round_intermediates):
+                    ranges = row_ranges(module, Kernel(g, arguments, aligned), gpu, self.round_intermediates)
+                    for kernel in whole_rows(module, ranges[0], gpu, self.round_intermediates) if len(ranges) == 1 else ranges:
                         with kernel.function.location:
                             new = _lower(kernel, self.target, self.round_intermediates, size_bits)
                         if kernel.later:

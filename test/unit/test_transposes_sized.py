@@ -11,9 +11,10 @@ from sized_programs import compiled, launches
 from sized_transposes import TRANSPOSES
 
 from lamina.core.program import Launch
+from lamina.frontend.compiling.worker import finish
 
 __all__ = ["launches"]
-SIZES = ((70, 131), (6, 11), (3, 127), (64, 128), (129, 2), (5, 1000))
+SIZES = ((70, 131), (6, 11), (3, 127), (64, 128), (136, 72), (129, 2), (5, 1000))
 
 
 @pytest.fixture
@@ -34,8 +35,13 @@ def results(launches: list[Launch], monkeypatch: pytest.MonkeyPatch) -> list[Res
 @pytest.mark.filterwarnings("error")  # such as that it is compiled per size
 @pytest.mark.parametrize("name", TRANSPOSES)
 def test_any_size(name: str, results: list[Result]) -> None:
+    """Each size twice: by the kernel that any size has, and by that for multiples of an access, where it is one."""
     graph = TRANSPOSES[name]
-    sweep(graph, compiled(graph.function), all_sizes=SIZES)
+    run = compiled(graph.function)
+    for sizes in SIZES:
+        sweep(graph, run, all_sizes=[sizes])
+        finish()
+        sweep(graph, run, all_sizes=[sizes])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8], ids=str)
@@ -47,6 +53,19 @@ def test_reads_and_writes_are_coalesced(dtype: torch.dtype, results: list[Result
     (_, found) = results
     for t in (found.loads[0], found.stores[1]):
         assert t.sectors == t.distinct_sectors == 128 * 192 * dtype.itemsize // 32
+
+
+def test_multiples_of_an_access_have_a_kernel(results: list[Result]) -> None:
+    """It is compiled when a call first needs it, and in front of the first one that has such sizes."""
+    run = compiled(lambda a: a.t().contiguous() + 1)
+    for sizes in ((70, 131), (128, 192), (128, 192), (64, 12), (127, 64)):
+        a = torch.randn(sizes).bfloat16()
+        assert (run(a) == a.t() + 1).all()
+        finish()
+    assert [set(found.stores[1].accesses) for found in results] == [{2}, {2}, {16}, {2}, {2}]
+    torch._dynamo.reset()
+    compiled(lambda a: a.t().contiguous() + 1)(torch.randn(64, 128).bfloat16())
+    assert set(results[-1].loads[0].accesses) == set(results[-1].stores[1].accesses) == {16}
 
 
 @pytest.mark.parametrize("name", ["heads apart", "heads together"])
