@@ -5,7 +5,7 @@ Gradients are gathered: each element sums over the windows that cover it. Window
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -31,8 +31,7 @@ def _each(value: Any, dims: int, default: tuple[int, ...] = ()) -> tuple[int, ..
 class _Window:
     """The taps of a pooling window.
 
-    taps  offsets into the padded image, one for each dimension
-    out   the sizes of the result
+    out  the sizes of the result
     """
 
     def __init__(self, dims: int, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool) -> None:
@@ -42,7 +41,6 @@ class _Window:
         self.dilation = _each(dilation, dims)
         self.size, self.ceil = tuple(x.shape[-dims:]), ceil
         self.out = tuple(self._extent(i, ceil) for i in range(dims))
-        self.taps = list(itertools.product(*map(range, self.kernel)))
 
     def _extent(self, i: int, ceil: bool) -> int:
         span = self.size[i] + 2 * self.pad[i] - self.dilation[i] * (self.kernel[i] - 1) - 1
@@ -62,13 +60,15 @@ class _Window:
             widths += [self.pad[i], max(after, 0) if isinstance(after, int) else most]
         return torch.constant_pad_nd(x, widths, value) if any(widths) else x
 
-    def tap(self, padded: Tensor, at: Sequence[int]) -> Tensor:
-        """Returns the elements of a padded image that one tap reads, in the shape of the result."""
-        for i, k in enumerate(at):
+    def elements(self, padded: Tensor, i: int = 0) -> Iterator[Tensor]:
+        """Yields the elements of a padded image that each tap reads, in the shape of the result. Taps share slices of rows."""
+        if i == len(self.kernel):
+            yield padded
+            return
+        for k in range(self.kernel[i]):
             start = k * self.dilation[i]
             end = start + (self.out[i] - 1) * self.stride[i] + 1
-            padded = aten.slice.Tensor(padded, i - len(at), start, end, self.stride[i])
-        return padded
+            yield from self.elements(aten.slice.Tensor(padded, i - len(self.kernel), start, end, self.stride[i]), i + 1)
 
     @property
     def covering(self) -> tuple[int, ...]:
@@ -151,13 +151,12 @@ def _max_pool(dims: int) -> Callable[..., Any]:
 
     def run(x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> Any:
         window = _Window(dims, x, kernel, stride, padding, dilation, ceil_mode)
-        if len(window.taps) > _MAX_TAPS or not x.dtype.is_floating_point or surely(x.numel() == 0):
+        if math.prod(window.kernel) > _MAX_TAPS or not x.dtype.is_floating_point or surely(x.numel() == 0):
             return NotImplemented
         padded = window.padded(x, float("-inf"))
-        best = window.tap(padded, window.taps[0])
+        best, *others = window.elements(padded)
         number = window.first_inside(x.device).expand(best.shape)
-        for k, at in enumerate(window.taps[1:], 1):
-            tap = window.tap(padded, at)
+        for k, tap in enumerate(others, 1):
             number = torch.where((tap > best) | (tap != tap), k, number)
             best = torch.maximum(best, tap)
         return best, window.places(number)
@@ -190,10 +189,10 @@ def _avg_pool(dims: int) -> Callable[..., Any]:
         divisor_override: int | None = None,
     ) -> Any:
         window = _Window(dims, x, kernel, stride, padding, 1, ceil_mode)
-        if len(window.taps) > _MAX_TAPS or not x.dtype.is_floating_point or surely(x.numel() == 0):
+        if math.prod(window.kernel) > _MAX_TAPS or not x.dtype.is_floating_point or surely(x.numel() == 0):
             return NotImplemented
         padded = window.padded(x, 0.0)
-        first, *others = (window.tap(padded, at) for at in window.taps)
+        first, *others = window.elements(padded)
         total = sum(others, start=first)
         return _averaged(window, total, count_include_pad, divisor_override)
 
@@ -221,10 +220,11 @@ def _over_windows(window: _Window, grad: Tensor, chosen: Tensor | None = None) -
     chosen  the number of the one tap of each window that the gradient belongs to; None where it belongs to all
     """
     dims, total = len(window.size), None
+    windows = [[window.covered_by(i, k, grad.device) for k in range(n)] for i, n in enumerate(window.covering)]
     for back in itertools.product(*map(range, window.covering)):
         term, taken, wanted, covers = grad, chosen, None, None
         for i, k in enumerate(back):
-            at, tap = window.covered_by(i, k, grad.device)
+            at, tap = windows[i][k]
             dim, tap = grad.dim() + i - dims, window.along(tap, i)
             term = term.index_select(dim, at)
             covers = tap >= 0 if covers is None else covers & (tap >= 0)
