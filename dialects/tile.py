@@ -17,6 +17,9 @@ from torch_mlir.dialects import ext
 
 from .graph import COMBINE, COMBINERS
 
+GUARD = "tile.guard"
+"""On a vector.create_mask: a vector.transfer_read's other lanes are its padding. Without it, nothing looks at them."""
+
 
 class Tile(ext.Dialect, name="tile"):
     """Program ids, gathers, scans and the like; everything else is upstream `vector`, `arith`, `math`, `scf` and `memref`."""

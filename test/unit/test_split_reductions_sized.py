@@ -18,6 +18,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[tuple[int, ...
     "two outer sizes": (lambda x: (x.exp() - 1).sum((0, 1)), (90, 70, 48), ((2, 3, 4), (65, 7, 9), (300, 31, 5))),
     "maximum": (lambda x: x.amax((0, 1)), (90, 70, 48), ((2, 3, 4), (65, 7, 9), (9, 300, 5))),
     "square error": (lambda x: (x - 0.5).square().mean(), (70, 11), ((2, 3), (1000, 50), (127, 129), (4097, 5), (3, 4099))),
+    "elements as they are": (lambda x: x.mean(), (3000, 100), ((2, 3), (127, 129), (4097, 5), (1007, 2500))),
+    "one row as it is": (lambda x: x.amax() + x.sum(), (5000,), ((2,), (127,), (4097,), (70001,))),
     "one row": (lambda x: x.exp().sum(), (5000,), ((2,), (3,), (127,), (4097,), (70000,))),
     "rows of a matrix": (lambda x: x.square().sum(-1), (4, 5000), ((2, 3), (3, 127), (5, 70001), (31, 4097))),
     "around a channel": (lambda x: (x + 1).sum((0, 2)), (90, 8, 480), ((2, 3, 4), (65, 7, 9), (9, 3, 1000))),

@@ -9,6 +9,7 @@ from torch_mlir.dialects import arith, memref, vector
 
 from lamina.core.sizes import at_most
 from lamina.dialects.graph import COMBINE
+from lamina.dialects.tile import GUARD
 
 from ...ir.locations import leaves
 from ...ir.reading import element_of, number_of
@@ -96,10 +97,16 @@ def read(k: "ThreadKernel", op: ir.Operation) -> None:
         k.held[op.results[0]] = Spread(tuple(parts))
         return
     first = k.uniform(index[0])
-    padded = mask is not None and rest[segments[1] + 1].owner.name not in ("vector.create_mask", "tile.window")
+    padded = mask is not None and _pads(rest[segments[1] + 1])
     k.held[op.results[0]] = k.memory.read(
         buffer, k.memory.places(first), k.divisors.of(index[0]), mask, k.uniform(pad), padded
     )  # fmt: skip
+
+
+def _pads(mask: ir.Value) -> bool:
+    """Returns whether lanes outside a mask read padding, as opposed to lanes past the end of a row, which nothing looks at."""
+    op = mask.owner
+    return op.name not in ("vector.create_mask", "tile.window") or GUARD in op.attributes
 
 
 def write(k: "ThreadKernel", op: ir.Operation) -> None:

@@ -53,7 +53,8 @@ class ThreadMemory:
         read `pad`; otherwise they are never looked at."""
         if isinstance(mask, WindowMask):
             cuts = zip(places, mask.parts, strict=True)
-            return Spread(tuple(self._read_cut(source, place, divisor, cut, pad) for place, cut in cuts))
+            read = [self._read_cut(source, place, divisor, cut, pad) for place, cut in cuts]
+            return Spread(tuple(_padded(part, cut, pad) if padded else part for part, cut in zip(read, mask.parts, strict=True)))
         if isinstance(mask, WholeMask) and not at_most(self.shape.vec, self._span(source)):
             mask = as_spread(mask, self.shape.vec)
         if isinstance(mask, Spread):
@@ -221,6 +222,11 @@ class ThreadMemory:
         while step > 1 and (step * item > WIDEST or divisor % step or self.aligned.get(buffer, item) % (step * item)):
             step //= 2
         return step
+
+
+def _padded(part: ir.Value, cut: PartialMask | None, pad: ir.Value) -> ir.Value:
+    """Returns an access that was read with padding in the lanes that a mask cuts off."""
+    return part if cut is None else arith.select(cut.lanes, part, vector.broadcast(part.type, pad))
 
 
 def combine(name: str, value: ir.Value, memory: ir.Value, at: Sequence[ir.Value]) -> None:

@@ -113,7 +113,7 @@ def _first_lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
     depth = max((b.bound[a][0] for a, _ in at.terms), default=0)
 
     def made() -> ir.Value:
-        return b.mask_before(arith.maxsi(arith.subi(b.number(bound.high), b.index(bound.at)), b.number(0)))
+        return b.guard_before(arith.maxsi(arith.subi(b.number(bound.high), b.index(bound.at)), b.number(0)))
 
     return b.memoized(("first lanes", at, bound.high), depth, made)
 
