@@ -16,6 +16,9 @@ INSTALL := $(PIP) install -q -c $(CONSTRAINTS)
 NATIVE := CMakeLists.txt $(wildcard python/lamina/runtime/native/*)
 TORCH := $(shell sed -n 's/^torch==/torch==/p' $(CONSTRAINTS))
 
+# Without compiled files each process compiles all of Lamina anew, and the tests start many: most of two seconds for each.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test bench cliffs lint native clean
 .DELETE_ON_ERROR:
 

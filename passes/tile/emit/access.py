@@ -75,7 +75,7 @@ def _block(b: "Blocks", e: Load, flat: ir.Value) -> ir.Value:
 def _both(b: "Blocks", mask: ir.Value, other: ir.Value) -> ir.Value:
     """Returns the lanes of two masks: one mask, where each is of the first lanes."""
     counts = [v.owner.operands[0] for v in (mask, other) if v.owner.name == "vector.create_mask"]
-    return b.guard_before(arith.minsi(*counts)) if len(counts) == 2 else arith.andi(mask, other)
+    return bounds.guard_before(b, arith.minsi(*counts)) if len(counts) == 2 else arith.andi(mask, other)
 
 
 def _fetch(b: "Blocks", flat: ir.Value, at: ir.Value, distance: int) -> None:

@@ -8,6 +8,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith
 
 from lamina.core.sizes import SizeLike, at_most, below, is_symbolic, least, most
+from lamina.dialects.tile import GUARD
 
 from ...ir.affine import Affine, Axis
 from ...ir.expressions import InBounds, Load, Scatter
@@ -99,6 +100,13 @@ def _compared(b: "Blocks", bound: Bound, wide: bool) -> ir.Value:
     return b.widen(both) if wide else both
 
 
+def guard_before(b: "Blocks", count: ir.Value) -> ir.Value:
+    """Returns the mask of the first `count` lanes; the others read as padding, which those of `mask_before` do not."""
+    mask = b.mask_before(count)
+    mask.owner.attributes[GUARD] = ir.UnitAttr.get()
+    return mask
+
+
 def _first_lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
     """Returns the mask of the lanes in front of a symbolic end, which may be in the middle of an access. None for another bound,
     or where the lanes are no neighbors."""
@@ -113,7 +121,7 @@ def _first_lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
     depth = max((b.bound[a][0] for a, _ in at.terms), default=0)
 
     def made() -> ir.Value:
-        return b.guard_before(arith.maxsi(arith.subi(b.number(bound.high), b.index(bound.at)), b.number(0)))
+        return guard_before(b, arith.maxsi(arith.subi(b.number(bound.high), b.index(bound.at)), b.number(0)))
 
     return b.memoized(("first lanes", at, bound.high), depth, made)
 

@@ -12,7 +12,6 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, scf, vector
 
 from lamina.core.sizes import Size, SizeLike
-from lamina.dialects.tile import GUARD
 
 from ...ir.affine import Affine, Axis
 from ...ir.expressions import HALF, Expr
@@ -276,12 +275,6 @@ class Scopes:
     def mask_before(self, count: ir.Value) -> ir.Value:
         """Returns the mask of the first `count` lanes."""
         return vector.create_mask(ir.VectorType.get([self.lanes], ir.IntegerType.get_signless(1)), [count])
-
-    def guard_before(self, count: ir.Value) -> ir.Value:
-        """Returns the mask of the first `count` lanes; the others read as padding, which those of `mask_before` do not."""
-        mask = self.mask_before(count)
-        mask.owner.attributes[GUARD] = ir.UnitAttr.get()
-        return mask
 
     def widen(self, v: ir.Value) -> ir.Value:
         """Broadcasts a scalar to all lanes; a block stays as it is."""
