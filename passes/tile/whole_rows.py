@@ -4,6 +4,7 @@ Rows of other lengths start in the middle of an access, so that their elements a
 multiples of an access the symbols are products, so that its accesses are as wide as those of known sizes.
 """
 
+import math
 from dataclasses import replace
 
 from torch_mlir import ir
@@ -18,12 +19,12 @@ from ..space.direct_convolution import WINDOW
 from ..space.forms import form_of
 from .programs import Kernel
 from .row_ranges import LinearLength, narrowed, whole_access
-from .variants import Condition, copied
+from .variants import Condition, copied, launches_of
 
 
 def whole_rows(module: ir.Module, kernel: Kernel, gpu: Gpu | None, round_half: bool) -> list[Kernel]:
     """Returns a kernel for multiples of a thread's access in front of one that transposes in tiles; any other kernel alone."""
-    extents = _extents(kernel, round_half) if gpu is not None else []
+    extents = _extents(kernel, round_half) if gpu is not None and not _joins(module, kernel) else []
     values: dict[str, SizeLike] = {}
     when: list[Condition] = []
     for extent in extents:
@@ -39,6 +40,13 @@ def whole_rows(module: ir.Module, kernel: Kernel, gpu: Gpu | None, round_half: b
     (function,) = copied(module, kernel.function, [f"by_{whole_access(kernel)}"], [when])
     now = all(typical(size) <= most for size, most in when)
     return [replace(narrowed(kernel, function, values), later=not now), kernel]
+
+
+def _joins(module: ir.Module, kernel: Kernel) -> bool:
+    """Returns whether lamina-horizontal may join a kernel with others, which saves more of a small one than whole accesses do. It
+    joins no launches for ranges of sizes."""
+    size = max(typical(math.prod(argument.layout.shape)) for argument in kernel.arguments)
+    return size < nvvm.LITTLE and len(launches_of(module)) > 1
 
 
 def _extents(kernel: Kernel, round_half: bool) -> list[Size]:
