@@ -50,7 +50,7 @@ class ResizedAxis:
             return [(low, 1 - part), (within(low + 1, last), part)]
         low = floor(at)
         part = (at - low).clip(0, 1)
-        weights = [_far(part + 1), _near(part), _near(1 - part), _far(2 - part)]
+        weights = [far(part + 1), near(part), near(1 - part), far(2 - part)]
         return [(within(low + (k - 1), last), w) for k, w in enumerate(weights)]
 
     def floats(self, dtype: torch.dtype, device: torch.device) -> torch.dtype:
@@ -92,13 +92,17 @@ def within(x: Any, last: Any) -> Any:
     return torch.minimum(x.clamp(min=0), torch.full((), last, dtype=x.dtype, device=x.device))
 
 
-def _near(x: Any) -> Any:
-    """Returns the cubic convolution's weight at a distance of at most 1."""
+def near(x: Any, derivative: int = 0) -> Any:
+    """Returns the cubic convolution's weight at a distance of at most 1, or its first derivative."""
+    if derivative:
+        return (3 * (_CUBIC + 2) * x - 2 * (_CUBIC + 3)) * x
     return ((_CUBIC + 2) * x - (_CUBIC + 3)) * x * x + 1
 
 
-def _far(x: Any) -> Any:
-    """Returns the cubic convolution's weight at a distance from 1 to 2."""
+def far(x: Any, derivative: int = 0) -> Any:
+    """Returns the cubic convolution's weight at a distance from 1 to 2, or its first derivative."""
+    if derivative:
+        return (3 * _CUBIC * x - 10 * _CUBIC) * x + 8 * _CUBIC
     return ((_CUBIC * x - 5 * _CUBIC) * x + 8 * _CUBIC) * x - 4 * _CUBIC
 
 

@@ -19,9 +19,13 @@ from lamina.kernels.library import LIBRARY
 from .dtypes import TYPES
 from .eager_layout import as_eager, is_composed_by_torch
 from .guard import guarded
-from .ops.adaptive_pool import ADAPTIVE_POOLS
 from .ops.empty import EMPTY
 from .ops.foreach import FOREACH
+from .ops.images.adaptive_pool import ADAPTIVE_POOLS
+from .ops.images.pool import POOLS
+from .ops.images.resize import RESIZES
+from .ops.images.sample import SAMPLES
+from .ops.images.windows import WINDOWS
 from .ops.index import INDEXING
 from .ops.loss import LOSSES
 from .ops.math.bits import BITS
@@ -30,13 +34,10 @@ from .ops.math.gamma import GAMMA
 from .ops.math.integer import INTEGERS
 from .ops.norm import NORMS
 from .ops.pointwise import POINTWISE
-from .ops.pool import POOLS
 from .ops.products import PRODUCTS
 from .ops.random import RANDOM
 from .ops.reduce import REDUCTIONS
-from .ops.resize import RESIZES
 from .ops.scatter import SCATTERS
-from .ops.windows import WINDOWS
 
 aten = torch.ops.aten
 
@@ -86,7 +87,7 @@ def own() -> Table:
     found: Table = {op: decomposition_table[op] for op in FROM_TORCH}
     for part in (
         TYPES, EMPTY, POINTWISE, ELEMENTARY, BITS, GAMMA, INTEGERS, REDUCTIONS, PRODUCTS, NORMS, LOSSES, INDEXING, SCATTERS,
-        POOLS, ADAPTIVE_POOLS, RESIZES, WINDOWS, RANDOM, FOREACH,
+        SAMPLES, POOLS, ADAPTIVE_POOLS, RESIZES, WINDOWS, RANDOM, FOREACH,
     ):  # fmt: skip
         found |= part
     return {op: as_eager(op, fn) for op, fn in found.items()}

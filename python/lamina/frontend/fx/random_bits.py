@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, fx
 from torch.utils.checkpoint import CheckpointPolicy
 
+from lamina.kernels.library import LIBRARY
+
 from .rewriter import insert, replace
 
 aten = torch.ops.aten
@@ -59,6 +61,11 @@ def _product(x: Tensor, factor: int) -> tuple[Tensor, Tensor]:
 
 BITS: Any = torch.ops.lamina.random_bits.default
 SEED = aten.randint.low
+SOURCES = {
+    "prims.iota.default", "aten.arange.default", "aten.arange.start", "aten.arange.start_step", "aten.full.default",
+    "aten.scalar_tensor.default",
+}  # fmt: skip
+"""Ops that make tensors of numbers and sizes."""
 
 
 def bits(seed: Tensor, size: Sequence[int]) -> Tensor:
@@ -90,18 +97,29 @@ def draw_together(graph: fx.Graph) -> None:
 
 
 def recompute_from_seeds(joint: fx.GraphModule) -> None:
-    """Marks, before a joint graph is partitioned, nodes that follow from a seed alone for recomputation in the backward graph.
+    """Marks, before a joint graph is partitioned, nodes that follow from seeds, numbers and sizes alone for recomputation in the
+    backward graph: one that is saved is an unknown tensor there, where a position that an index holds has to be known.
 
     Ops that draw numbers are not recomputed, in checkpoints (torch.utils.checkpoint) either: their results are kept, one number for
     each op that draws by a seed.
     """
     follows: set[fx.Node] = set()
     for node in joint.graph.nodes:
-        made_of = node.all_input_nodes
-        known = all(n in follows or (n.op == "call_function" and not n.all_input_nodes) for n in made_of)
-        if node.target is BITS or (node.op == "call_function" and known and not follows.isdisjoint(made_of)):
+        if node.op == "call_function" and _is_known(node, follows):
             follows.add(node)
             node.meta["recompute"] = CheckpointPolicy.PREFER_RECOMPUTE
         elif "recompute" in node.meta and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             for drawn in (node, *(user for user in node.users if user.target is operator.getitem)):
                 drawn.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+
+
+def _is_known(node: fx.Node, follows: set[fx.Node]) -> bool:
+    """Returns whether a node draws bits from a seed, or a kernel computes it from what is known."""
+    if node.target is BITS:
+        return True
+    if str(node.target) in LIBRARY or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+        return False
+    made_of = [n for n in node.all_input_nodes if isinstance(n.meta.get("val"), Tensor)]
+    if not isinstance(node.meta.get("val"), Tensor) or not all(n in follows or is_seed(n) for n in made_of):
+        return False
+    return bool(made_of) or str(node.target) in SOURCES

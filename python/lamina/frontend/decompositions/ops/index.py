@@ -130,6 +130,13 @@ def take(x: Tensor, index: Tensor) -> Tensor:
     return aten.index.Tensor(x.reshape(-1), [index])
 
 
+def index(x: Tensor, indices: list[Tensor | None]) -> Any:
+    """Widens indices of 32 bits, which torch-mlir cannot count from the end."""
+    if not any(i is not None and i.dtype is torch.int32 for i in indices):
+        return NotImplemented
+    return aten.index.Tensor(x, [i.to(torch.int64) if i is not None and i.dtype is torch.int32 else i for i in indices])
+
+
 def split_with_sizes(x: Tensor, sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
     """Returns slices of these sizes, one after another."""
     parts, start = [], 0
@@ -229,6 +236,7 @@ INDEXING: dict[Any, Callable[..., Any]] = {
     aten.index_add.default: _with_a_list(aten.index_add.default),
     aten.index_copy.default: _with_a_list(aten.index_copy.default),
     aten.take.default: take,
+    aten.index.Tensor: index,
     aten.split_with_sizes.default: split_with_sizes,
     aten.roll.default: roll,
     aten.copy.default: copy,

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..half import in_f32, wide_dtype
-from ..undecided import surely
+from ...half import in_f32, wide_dtype
+from ...undecided import surely
 
 aten = torch.ops.aten
 

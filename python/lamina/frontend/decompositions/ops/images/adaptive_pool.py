@@ -13,8 +13,8 @@ from torch import Tensor
 from torch._decomp import decomposition_table
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from ..half import in_f32
-from ..undecided import is_unbacked, surely
+from ...half import in_f32
+from ...undecided import is_unbacked, surely
 
 aten = torch.ops.aten
 

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from torch._decomp.decompositions import upsample_compute_output_size
 
-from ..half import in_f32
-from ..resized import ResizedAxis, floor, resized_axes, within
-from ..undecided import surely
+from ...half import in_f32
+from ...resized import ResizedAxis, floor, resized_axes, within
+from ...undecided import surely
 
 aten = torch.ops.aten
 

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..half import in_f32, wide_dtype
-from ..undecided import surely
-from .index import pad
+from ...half import in_f32, wide_dtype
+from ...undecided import surely
+from ..index import pad
 
 aten = torch.ops.aten
 
