@@ -42,6 +42,10 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "addbmm": (lambda a, m, n: torch.addbmm(a, m, n, beta=0.3, alpha=2), [x(7, 5), x(3, 7, 9), x(3, 9, 5)]),
     "bilinear": (F.bilinear, [x(2, 6, 7), x(2, 6, 5), x(4, 7, 5), x(4)]),
     "adaptive max pool": (lambda a: F.adaptive_max_pool2d(a, (3, 5)), [x(2, 3, 6, 10)]),
+    "adaptive max pool, ragged": (lambda a: F.adaptive_max_pool2d(a, (4, 3)), [x(2, 3, 9, 7)]),
+    "adaptive average pool, ragged": (lambda a: F.adaptive_avg_pool2d(a, (4, 3)), [x(2, 3, 9, 7)]),
+    "adaptive average pool, larger": (lambda a: F.adaptive_avg_pool2d(a, (9, 5)), [x(2, 3, 4, 3)]),
+    "adaptive average pool, 3-D": (lambda a: F.adaptive_avg_pool3d(a, (2, 4, 3)), [x(2, 3, 5, 9, 6)]),
     "adaptive max pool, 3-D": (lambda a: F.adaptive_max_pool3d(a, (2, 1, 3)), [x(2, 3, 4, 3, 6)]),
 } | {
     f"{name} {p}": (fn, [x(5, 7), x(6, 7)])

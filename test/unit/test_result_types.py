@@ -43,9 +43,12 @@ def resizing(dims: int) -> Iterator[tuple[Any, list[Call]]]:
 PLANE, ROW = x(2, 4, 4, 4), x(2, 3)
 C = x(4)
 PLACES = torch.tensor([[0, 2, 0], [1, 1, 0]])
+BAGS = torch.tensor([3, 0, 2])
 CALLS: dict[Any, list[Call]] = {
     aten._adaptive_avg_pool2d.default: [call(PLANE, [2, 2])],
     aten._cdist_forward.default: [call(x(2, 4, 3), x(2, 5, 3), p, None) for p in (1.0, 2.0, 3.0)],
+    aten._adaptive_avg_pool3d.default: [call(PLANE[:, None], [2, 2, 2])],
+    aten._adaptive_avg_pool3d_backward.default: [call(PLANE[:, None, :2, :2, :2], PLANE[:, None])],
     aten.adaptive_max_pool2d.default: [call(PLANE, [2, 2])],
     aten.adaptive_max_pool2d_backward.default: [call(PLANE[..., :2, :2], PLANE, aten.adaptive_max_pool2d(PLANE, [2, 2])[1])],
     aten.adaptive_max_pool3d.default: [call(PLANE[:, None], [2, 2, 2])],
@@ -176,6 +179,22 @@ CALLS: dict[Any, list[Call]] = {
         call(x(2, 3, 3, 3), x(2, 3, 4, 5), x(2, 3, 3, 2), mode, 0, True, [True, True]) for mode in (0, 1)
     ],
     aten.grid_sampler_3d_backward.default: [call(x(2, 3, 3, 3, 2), x(2, 3, 4, 5, 2), x(2, 3, 3, 2, 3), 0, 0, True, [True, True])],
+    aten._embedding_bag_backward.default: [
+        call(
+            x(2, 3),
+            BAGS,
+            torch.tensor([0, 1]),
+            torch.tensor([0, 1, 1]),
+            torch.tensor([1, 2]),
+            BAGS[:2],
+            4,
+            False,
+            mode,
+            False,
+            None,
+        )
+        for mode in (0, 1)
+    ],
     **dict(item for dims in (1, 2, 3) for item in resizing(dims)),
 }
 """Calls of ops whose arguments their schema does not tell."""

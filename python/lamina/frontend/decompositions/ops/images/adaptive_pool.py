@@ -1,6 +1,7 @@
 """Decomposes adaptive pooling, where block i of n has the elements from floor(i * size / n) to ceil((i + 1) * size / n).
 
-Maxima of blocks of more than 64 elements stay calls of ATen, as do gradients where blocks are not equal: those touch few elements.
+Element i of `size` is in blocks floor(i * n / size) to ceil((i + 1) * n / size): gradients of averages are pooled to the image's
+size. Maxima of blocks of more than 64 elements stay calls of ATen.
 """
 
 import itertools
@@ -13,7 +14,7 @@ from torch import Tensor
 from torch._decomp import decomposition_table
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from ...half import in_f32
+from ...half import in_f32, wide_dtype
 from ...undecided import is_unbacked, surely
 
 aten = torch.ops.aten
@@ -41,15 +42,50 @@ def adaptive_avg_pool2d(x: Tensor, size: Sequence[int]) -> Any:
 
 
 def adaptive_avg_pool2d_backward(grad: Tensor, x: Tensor) -> Any:
-    """Spreads each gradient evenly over its block; NotImplemented where blocks are not equal and sizes are numbers."""
+    """Spreads each gradient evenly over its block. An element of several blocks sums their gradients: as many as an average over
+    the blocks that it is in has."""
     (h, w), (oh, ow) = x.shape[-2:], grad.shape[-2:]
+    if surely(x.numel() == 0) or surely(grad.numel() == 0):
+        return NotImplemented
     if not _are_equal(h, oh) or not _are_equal(w, ow):
-        if not _are_open(h, w, oh, ow):
-            return NotImplemented
-        return _spread(grad, x)
+        if _are_open(h, w, oh, ow):
+            return _spread(grad, x)
+        wide = grad.to(wide_dtype(grad.dtype)) / (_lengths(grad, h, oh, -2) * _lengths(grad, w, ow, -1))
+        mean = decomposition_table[aten._adaptive_avg_pool2d.default](wide, [h, w])
+        return (mean * (_lengths(grad, oh, h, -2) * _lengths(grad, ow, w, -1))).to(grad.dtype)
     kh, kw = h // oh, w // ow
     spread = (grad / (kh * kw)).unsqueeze(-1).unsqueeze(-3)
     return spread.expand(*grad.shape[:-2], oh, kh, ow, kw).reshape(x.shape)
+
+
+@in_f32
+def adaptive_avg_pool3d(x: Tensor, size: Sequence[int]) -> Any:
+    """Averages planes, then along the first of the three dimensions."""
+    if surely(x.numel() == 0) or any(surely(n == 0) for n in size):
+        return NotImplemented
+    planes = aten._adaptive_avg_pool2d.default(_rows(x, -4, -3), size[1:]).reshape(*x.shape[:-2], *size[1:])
+    return aten._adaptive_avg_pool2d.default(_rows(planes, -2, -1), [size[0], size[1] * size[2]]).reshape(*x.shape[:-3], *size)
+
+
+@in_f32
+def adaptive_avg_pool3d_backward(grad: Tensor, x: Tensor) -> Any:
+    """Spreads gradients along the first of the three dimensions, then over planes."""
+    if surely(x.numel() == 0) or surely(grad.numel() == 0):
+        return NotImplemented
+    planes = grad.new_empty(*x.shape[:-2], *grad.shape[-2:])
+    deep = aten._adaptive_avg_pool2d_backward.default(_rows(grad, -2, -1), _rows(planes, -2, -1)).reshape(planes.shape)
+    return aten._adaptive_avg_pool2d_backward.default(_rows(deep, -4, -3), _rows(x, -4, -3)).reshape(x.shape)
+
+
+def _rows(x: Tensor, first: int, second: int) -> Tensor:
+    """Merges two neighboring dimensions, counted from the last."""
+    return x.flatten(x.dim() + first, x.dim() + second)
+
+
+def _lengths(x: Tensor, size: int, blocks: int, dim: int) -> Tensor:
+    """Returns how many elements each block of a dimension of `size` has, with the dimensions after it."""
+    block = torch.arange(blocks, device=x.device)
+    return (((block + 1) * size + (blocks - 1)) // blocks - block * size // blocks).view(blocks, *[1] * (-1 - dim))
 
 
 @in_f32
@@ -119,14 +155,18 @@ def _adaptive_max_pool(dims: int) -> Callable[..., Any]:
 
 
 def _adaptive_max_pool_backward(dims: int) -> Callable[..., Any]:
-    """Sums for each element the gradients of the blocks whose maximum it is; those of blocks that are not equal are ATen's."""
+    """Sums for each element the gradients of the blocks whose maximum it is: over windows where these are equal, else where the
+    positions of the maxima say."""
     op = aten.max_pool2d_with_indices_backward if dims == 2 else aten.max_pool3d_with_indices_backward
 
     def run(grad: Tensor, x: Tensor, places: Tensor) -> Any:
-        kernel = _equal_blocks(x.shape[-dims:], grad.shape[-dims:]) if _are_known(x, grad) else None
-        if kernel is None:
+        if not _are_known(x, grad):
             return NotImplemented
-        return op.default(grad, x, kernel, kernel, [0] * dims, [1] * dims, False, places)
+        if (kernel := _equal_blocks(x.shape[-dims:], grad.shape[-dims:])) is not None:
+            return op.default(grad, x, kernel, kernel, [0] * dims, [1] * dims, False, places)
+        wide = grad.to(wide_dtype(grad.dtype)).flatten(-dims)
+        total = aten.scatter_add.default(torch.zeros_like(x, dtype=wide.dtype).flatten(-dims), -1, places.flatten(-dims), wide)
+        return total.reshape(x.shape).to(grad.dtype)
 
     return run
 
@@ -141,6 +181,8 @@ def _equal_blocks(before: Sequence[int], after: Sequence[int]) -> list[int] | No
 ADAPTIVE_POOLS: dict[Any, Callable[..., Any]] = {
     aten._adaptive_avg_pool2d.default: adaptive_avg_pool2d,
     aten._adaptive_avg_pool2d_backward.default: adaptive_avg_pool2d_backward,
+    aten._adaptive_avg_pool3d.default: adaptive_avg_pool3d,
+    aten._adaptive_avg_pool3d_backward.default: adaptive_avg_pool3d_backward,
     aten.adaptive_max_pool2d.default: _adaptive_max_pool(2),
     aten.adaptive_max_pool3d.default: _adaptive_max_pool(3),
     aten.adaptive_max_pool2d_backward.default: _adaptive_max_pool_backward(2),
