@@ -207,3 +207,12 @@ def test_bags_of_rows() -> None:
     check(lambda i, w: F.embedding_bag(i, w, mode="sum"), rows, table)
     with pytest.raises((RuntimeError, IndexError)):
         compiled(lambda i, w, o: F.embedding_bag(i, w, o, mode="sum"))(rows[0], table, torch.tensor([1, 2]))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_histograms(dynamic: bool) -> None:
+    run = compiled(lambda x: torch.histc(x * 2, 7, -1, 2.5), dynamic=dynamic)
+    for shape in ((127,), (1000,), (4097,)):
+        x = torch.randn(shape)
+        x[:3] = torch.tensor([1.25, -0.5, torch.nan])
+        torch.testing.assert_close(run(x), torch.histc(x * 2, 7, -1, 2.5), rtol=0, atol=0)

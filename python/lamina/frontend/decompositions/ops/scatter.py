@@ -181,6 +181,16 @@ def embedding_bag_backward(
     return aten.embedding_dense_backward.default(each, indices, num_weights, padding_idx, False)
 
 
+def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Any:
+    """Counts the elements in each of some equal intervals between two numbers. Bounds of the data's own are ATen's to find."""
+    if not min < max or x.dtype not in (torch.float32, torch.float64) or _is_empty(x):
+        return NotImplemented
+    row = x.reshape(-1)
+    inside = (row >= min) & (row <= max)
+    place = torch.where(inside, (row - min) * bins / (max - min), 0).to(torch.int64).clamp(0, bins - 1)
+    return aten.index_put.default(row.new_zeros(bins), [place], inside.to(x.dtype), True)
+
+
 SCATTERS: dict[Any, Callable[..., Any]] = {
     aten.scatter_add.default: scatter_add,
     aten.scatter_reduce.two: scatter_reduce,
@@ -189,6 +199,7 @@ SCATTERS: dict[Any, Callable[..., Any]] = {
     aten.index_reduce.default: index_reduce,
     aten.index_put.default: index_put,
     aten.put.default: put,
+    aten.histc.default: histc,
     aten._embedding_bag.default: embedding_bag,
     aten._embedding_bag_forward_only.default: embedding_bag,
     aten._embedding_bag_backward.default: embedding_bag_backward,
