@@ -203,8 +203,8 @@ def test_bags(dtype: torch.dtype, mode: str, last: bool, padding: int | None) ->
 
 
 def test_bags_of_rows() -> None:
-    table, rows = torch.rand(50, 24), torch.randint(0, 50, (33, 4))
-    check(lambda i, w: F.embedding_bag(i, w, mode="sum"), rows, table)
+    table, rows = torch.rand(50, 24).bfloat16(), torch.randint(0, 50, (33, 4))
+    check(lambda i, w: F.embedding_bag(i, w, mode="sum"), rows, table, tolerance=2e-2)
     with pytest.raises((RuntimeError, IndexError)):
         compiled(lambda i, w, o: F.embedding_bag(i, w, o, mode="sum"))(rows[0], table, torch.tensor([1, 2]))
 
