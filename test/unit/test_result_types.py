@@ -55,6 +55,8 @@ CALLS: dict[Any, list[Call]] = {
     aten.adaptive_max_pool3d_backward.default: [
         call(PLANE[:, None, :2, :2, :2], PLANE[:, None], aten.adaptive_max_pool3d(PLANE[:, None], [2, 2, 2])[1])
     ],
+    aten._embedding_bag.default: [call(x(5, 3), index(0, 2, 4, 1), index(0, 2), False, mode) for mode in (0, 1)],
+    aten._embedding_bag_forward_only.default: [call(x(5, 3), index(0, 2, 4, 1), index(0, 2), False, mode) for mode in (0, 1)],
     aten.addbmm.default: [call(x(2, 4), x(3, 2, 5), x(3, 5, 4))],
     aten.addmv.default: [call(x(2), ROW, x(3))],
     aten._adaptive_avg_pool2d_backward.default: [call(PLANE[..., :2, :2], PLANE)],
@@ -253,6 +255,8 @@ def outcome(op: Any, given: Call) -> Any:
 
 ON_GPUS = (aten.cudnn_grid_sampler.default, aten.cudnn_grid_sampler_backward.default)
 """Ops that no CPU computes."""
+BAGGED = (aten._embedding_bag.default, aten._embedding_bag_forward_only.default)
+"""Ops whose first result alone callers see; the others are for their gradients, and eager's shapes depend on its way to compute them."""
 
 
 @pytest.mark.parametrize("op", sorted(own().keys() - ON_GPUS, key=str), ids=str)
@@ -260,10 +264,10 @@ def test_types_are_those_of_eager(op: Any) -> None:
     found = [(given, wanted) for start in CALLS.get(op) or from_schema(op) for given in mixed(start) if
              isinstance(wanted := outcome(op, given), list)]  # fmt: skip
     assert found, "no call of this op runs in eager: give it one in CALLS"
-    wrong = []
+    wrong, seen = [], slice(1 if op in BAGGED else None)
     for given, wanted in found:
         got = outcome(own()[op], given)
-        if isinstance(got, list) and got != wanted:
+        if isinstance(got, list) and got[seen] != wanted[seen]:
             wrong.append((pytree.tree_map_only(Tensor, lambda t: (t.dtype, tuple(t.shape)), given), got, wanted))
     assert not wrong, f"{len(wrong)} of {len(found)}: {wrong[:3]}"
 
