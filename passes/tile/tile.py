@@ -50,7 +50,8 @@ class TilePass(Pass):
     (`graph.consistent`): each element has the same bits wherever it is computed.
 
     A function with `graph.smaller` becomes several, for ranges of a symbolic size, and so does each of its launches (`when`). On
-    GPUs so does one that reduces rows of symbolic length, or transposes; what the traced call does not need is marked `tile.later`.
+    GPUs so does one that reduces rows of symbolic length, or transposes. What the first call can do without is marked `tile.later`:
+    the kernel for any size serves it.
     A function that reduces rows takes the schedule in its `graph.rows` (schedules/rows.py) instead of the cost model's:
     "nvvm{threads=256 cluster=2}", or "triton{n=4096 warps=8}", as lamina-route-to-triton marks it.
 
@@ -82,7 +83,7 @@ class TilePass(Pass):
                     for kernel in whole_rows(module, ranges[0], gpu, self.round_intermediates) if len(ranges) == 1 else ranges:
                         with kernel.function.location:
                             new = _lower(kernel, self.target, self.round_intermediates, size_bits)
-                        if kernel.later:
+                        if g is not f or kernel.later:
                             new.attributes[LATER] = ir.UnitAttr.get()
                         kernel.function.erase()
 
