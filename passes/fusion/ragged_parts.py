@@ -17,6 +17,9 @@ from ..ir.rewriting import copy_ops, replace_op
 from ..ir.sizes import number_attribute, tensor_type
 from .partial_reductions import clone_body, shifted, split
 
+_MOVES = ("tensor.pad", "tensor.extract_slice", "tensor.insert_slice", "tensor.concat")
+"""Ops that are computed where their results are read, at an index for each dimension."""
+
 
 def ragged(n: SizeLike, wanted: SizeLike, multiple: int = 1) -> tuple[SizeLike, SizeLike]:
     """Returns how many parts a loop of `n` iterations has, at most `wanted`, and their length, a multiple of `multiple`. The last
@@ -76,7 +79,8 @@ def _in_order(v: ir.Value, extents: tuple[SizeLike, ...], m: tuple) -> bool:
     op = producer(v)
     g = Generic.read_affine(op) if op is not None and op.name == "linalg.generic" else None
     if g is None or any(g.reduced):
-        return memory_strides(v) == Layout.row_major(extents).strides
+        moved = op is not None and op.name in _MOVES
+        return not moved and memory_strides(v) == Layout.row_major(extents).strides
     inputs = zip(g.op.operands, g.maps[: g.inputs], strict=False)
     return len(g.op.results) == 1 and g.maps[-1] == m and all(_in_order(o, extents, n) for o, n in inputs)
 

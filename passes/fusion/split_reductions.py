@@ -77,14 +77,14 @@ class SplitReductions(Pass):
         columns = BLOCK * max(1, 32 // min(map(width, op.operands)))
         pieces = not along or _in_pieces(g, places, size // max(results, 1) >= self.elements // LEAST)
         limit = self.columns if self.columns and pieces else self.rows
-        ragged = self.ragged and is_symbolic(g.extents)
-        few = size < (self.elements // FEWER if ragged else self.elements)
+        cut_last = self.ragged and is_symbolic(g.extents)
+        few = size < (self.elements // FEWER if cut_last else self.elements)
         if results >= limit or few or combine is None or combine.name not in REDUCERS:
             return
         if g.block.arguments[g.inputs] not in list(combine.operands) or _uses_index(g):
             return
         inner, together = _inner_loops(g, places), 1 if along else columns
-        if ragged:
+        if cut_last:
             places.forget(op)
             self._split_ragged(g, inner, together, combine.name)
             return

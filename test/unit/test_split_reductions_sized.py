@@ -7,6 +7,7 @@ import pytest
 import torch
 from sized_programs import compiled, launches
 from torch import Tensor
+from torch.nn import functional as F
 
 from lamina.core.program import Launch
 
@@ -20,6 +21,11 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[tuple[int, ...
     "square error": (lambda x: (x - 0.5).square().mean(), (70, 11), ((2, 3), (1000, 50), (127, 129), (4097, 5), (3, 4099))),
     "elements as they are": (lambda x: x.mean(), (3000, 100), ((2, 3), (127, 129), (4097, 5), (1007, 2500))),
     "one row as it is": (lambda x: x.amax() + x.sum(), (5000,), ((2,), (127,), (4097,), (70001,))),
+    "slices and padding": (
+        lambda x: (x[:, 1:] - F.pad(x, (1, 0))[:, 1:-1]).square().mean(),
+        (300, 100),
+        ((2, 3), (127, 129), (1007, 500)),
+    ),
     "one row": (lambda x: x.exp().sum(), (5000,), ((2,), (3,), (127,), (4097,), (70000,))),
     "rows of a matrix": (lambda x: x.square().sum(-1), (4, 5000), ((2, 3), (3, 127), (5, 70001), (31, 4097))),
     "around a channel": (lambda x: (x + 1).sum((0, 2)), (90, 8, 480), ((2, 3, 4), (65, 7, 9), (9, 3, 1000))),
