@@ -219,7 +219,7 @@ def test_texts() -> None:
     assert size_to_json(3) == 3 and size_to_json(A) == "s0~8"
     half = parse("(s0~8)/(2)")
     assert str(half * 2) == "2*((s0~8)/(2))" and shown(half * 2) == "s0" and shown(half + 1) == "s0/2 + 1"
-    assert parse(str(half)) == half and as_python(half) == "((s0)//(2))"
+    assert parse(str(half)) == half and as_python(half) == "(-(-(s0)//(2)))"
 
 
 @pytest.mark.parametrize(
@@ -279,3 +279,14 @@ def test_a_size_that_is_one_symbol() -> None:
 def test_quotients_have_the_smallest_divisors() -> None:
     s = parse("s0~24")
     assert (2 * s + 2) // 8 == (s + 1) // 4 and (s // 4 + 1) // 2 == (s + 4) // 8 and (6 * s) // 4 % 7 == (3 * s // 2) % 7
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 127, 1000])
+def test_python_has_the_values_of_sizes(n: int) -> None:
+    """Quotients that some sizes have a remainder of are rounded up: kernels for multiples are evaluated at other sizes, too, and what
+    divides by a quotient must not divide by 0."""
+    s = Size.of("s0", 8, 0)
+    quotient = exactly(s, 4)
+    for size in (quotient, 3 * quotient - s + 2, most(1, least(s // 7, 5)), -(-s // 3) * (s % 5), 1024 // most(1, 4 * quotient)):
+        assert eval(as_python(size), {"s0": n}) == evaluate(size, {"s0": n})
+    assert evaluate(quotient, {"s0": n}) == -(-n // 4)

@@ -55,7 +55,8 @@ def as_python(size: SizeLike) -> str:
     """Returns a size as a Python expression over the names of its symbols, with the values of `evaluate`."""
     if isinstance(size, int):
         return str(size)
-    return " + ".join("*".join([str(k), *(f"({_python(f)})" for f in factors)]) for factors, k in size.terms)
+    products = ([*([str(k)] if k != 1 or not factors else []), *map(_python, factors)] for factors, k in size.terms)
+    return " + ".join(map("*".join, products))
 
 
 def _python(f: Factor) -> str:
@@ -64,7 +65,7 @@ def _python(f: Factor) -> str:
     left, right = as_python(f.left), as_python(f.right)
     if f.op in ("min", "max"):
         return f"{f.op}({left}, {right})"
-    return f"-(-({left})//({right}))" if f.op == "/" else f"({left}){f.op}({right})"
+    return f"(-(-({left})//({right})))" if f.op == "/" else f"(({left}){f.op}({right}))"
 
 
 def size_to_json(size: SizeLike) -> Any:
