@@ -166,7 +166,7 @@ def steps(x: Tensor) -> Tensor:
 
 CASES: list[tuple[Callable[..., Tensor], tuple[int, ...], int]] = [
     (adds, (3, 127), 200),
-    (adds, (5,), 1200),
+    (adds, (5,), 2000),
     (tree, (127,), 200),
     (concatenations, (1, 3), 180),
     (concatenation, (2, 3), 200),
