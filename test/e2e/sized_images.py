@@ -74,6 +74,14 @@ IMAGES: dict[str, Sized] = {
         lambda b, n: (x(b, 3, 20 + n % 3, 24 + b % 3),),
     ),
     "group_norm_of_a_convolution": Sized(group_norm_of_a_convolution, lambda b, n: (x(b, 3, 9 + b % 7, 20 + n % 5),)),
+    "padding_of_a_size": Sized(
+        lambda a: F.conv2d(a, CONV.weight.to(a.dtype), padding=(a.shape[2] // 4, 1)).relu(), lambda b, n: (x(2, 3, b + 5, n + 5),)
+    ),
+    "train_padding_of_a_size": Sized(
+        lambda a: F.conv2d(a, CONV.weight.to(a.dtype), padding=(a.shape[2] // 4, 1)),
+        lambda b, n: (x(2, 3, b + 5, n + 5),),
+        train=True,
+    ),
     # torch guards on what divides a size
     "group_norm": Sized(lambda a: F.group_norm(a, 4), lambda b, n: (x(b, 4 * b, n + 3),)),
     "train_group_norm": Sized(lambda a: F.group_norm(a, 4), lambda b, n: (x(3, 4 * b, b + 5, n + 3),), train=True),

@@ -88,7 +88,7 @@ def test_time_is_linear() -> None:
 
 
 def test_time_of_many_inputs_is_linear() -> None:
-    """Of finding the inputs that the sum of all may be written over."""
+    """The inputs that the sum of all may be written over are found in one walk."""
 
     def seconds(count: int) -> float:
         lines = [f"  %e = tensor.empty() : {T}"]

@@ -61,6 +61,8 @@ class Convolution:
         if any(0 in s for s in shapes) or any(len(s) != 4 for s in shapes[:-1]):
             return None
         numbers = list(ir.ArrayAttr(op.attributes["args"]))[4 if gradient else 3 :]
+        if not all(isinstance(n, ir.IntegerAttr) for a in numbers[:3] for n in ir.ArrayAttr(a)):
+            return None  # a stride or a padding that each call decides: the library's alone
         stride, padding, dilation = (_pair(a) for a in numbers[:3])
         transposed, groups = ir.BoolAttr(numbers[3]).value, ir.IntegerAttr(numbers[5]).value
         bias = op.operands[2] if not gradient and len(op.operands) > 2 else None
