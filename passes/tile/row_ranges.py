@@ -26,9 +26,7 @@ from ..space.vector_width import MOST as WIDEST
 from .programs import Kernel
 from .variants import Condition, copied
 
-_LARGE = (
-    1 << 14
-)  # elements of an argument from which on wide accesses across rows are worth a kernel that is not joined with others
+_LARGE = 1 << 14  # elements of an argument from which on wide accesses across rows are worth a kernel that joins no others
 _LONG = 2 * RANGES[-1]  # elements of the rows that the kernel for any length has its schedule for
 
 

@@ -111,12 +111,9 @@ def _first_lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
     """Returns the mask of the lanes in front of a symbolic end, which may be in the middle of an access. None for another bound,
     or where the lanes are no neighbors."""
     at = bound.at.rename(b.merged.rename)
-    if (
-        at.opaque
-        or at.coefficient(b.vector) != 1
-        or not is_symbolic(bound.high)
-        or not at_most(bound.low, extremes(at, b.ranges)[0])
-    ):
+    if len(b.sides) > 1 or at.opaque or at.coefficient(b.vector) != 1 or not is_symbolic(bound.high):
+        return None
+    if not at_most(bound.low, extremes(at, b.ranges)[0]):
         return None
     depth = max((b.bound[a][0] for a, _ in at.terms), default=0)
 
