@@ -6,13 +6,12 @@ from math import prod
 
 from torch_mlir import ir
 
-from lamina.core.program import ITEM_BYTES
+from lamina.core.dtypes import FROM_MLIR
 from lamina.core.sizes import typical
 from lamina.kernels.library import may_alias
 
 from ..ir.reading import element_type
 from ..ir.sizes import layout_of
-from ..plan.model import DTYPES
 
 STEPS = ("plan.launch", "plan.call", "plan.kernel")
 
@@ -31,7 +30,7 @@ class PlannedStep:
     def bytes(self) -> int:
         """The bytes of all operands and results, at typical sizes."""
         values = [*self.op.operands, *self.op.results]
-        return sum(typical(prod(layout_of(v).shape)) * ITEM_BYTES[DTYPES[element_type(v)]] for v in values)
+        return sum(typical(prod(layout_of(v).shape)) * FROM_MLIR[element_type(v)].bytes for v in values)
 
 
 @dataclass

@@ -10,10 +10,6 @@ from lamina.core.layout import Layout
 from lamina.core.program import ALIGNED
 from lamina.core.sizes import SizeLike
 
-DTYPES = {
-    "i1": "bool", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64",
-    "complex<f32>": "c64", "complex<f64>": "c128", "f8E4M3FN": "f8e4m3fn", "f8E5M2": "f8e5m2",
-}  # fmt: skip
 Kind = Literal["input", "arena", "output", "constant", "owned"]
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from torch_mlir import ir
 
+from lamina.core.dtypes import FROM_MLIR
 from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
 from lamina.core.program import (
@@ -30,7 +31,6 @@ from ..families.conv.calls import channels_last
 from ..ir.dense_bytes import dense_bytes
 from ..ir.locations import model_ops, sources, where
 from ..ir.sizes import KERNEL_SIZES, layout_of, read_size, read_sizes
-from .model import DTYPES
 
 
 def program_from(module: ir.Module, device: Device = "cpu") -> Program:
@@ -276,7 +276,7 @@ def _arg(attribute: ir.Attribute, tensors: Iterator[Ref]) -> Arg:
 
 
 def _element(value: ir.Value) -> str:
-    return DTYPES[str(ir.MemRefType(value.type).element_type)]
+    return FROM_MLIR[str(ir.MemRefType(value.type).element_type)].name
 
 
 def _dtype(op: ir.Operation) -> str:

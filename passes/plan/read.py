@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from torch_mlir import ir
 
+from lamina.core.dtypes import FROM_MLIR
 from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
 from lamina.core.program import ALIGNED, ITEM_BYTES
@@ -26,7 +27,7 @@ from ..space.contraction import Unfit
 from ..space.direct_convolution import WINDOW
 from .copies import copy_call, copy_group, once, repeated, sink
 from .layout_preferences import Strides, Wants, like_siblings, wants
-from .model import DTYPES, CallStep, GroupStep, Kind, Model, Root, Step, ValuePlace
+from .model import CallStep, GroupStep, Kind, Model, Root, Step, ValuePlace
 from .orders_apart import split_by_order
 from .scatters import changed_operand, may_change
 
@@ -81,9 +82,9 @@ class _Reader:
     def _root(self, kind: Kind, value: ir.Value, layout: Layout, attributes: dict[str, ir.Attribute] | None = None) -> Root:
         """Returns new memory for a value, and records it as the value's place."""
         element = ir.RankedTensorType(value.type).element_type
-        if str(element) not in DTYPES:
+        if str(element) not in FROM_MLIR:
             raise CompileError(f"tensors of {element} have no form in memory", where=where(self.main.location))
-        dtype = DTYPES[str(element)]
+        dtype = FROM_MLIR[str(element)].name
         if attributes and "graph.dtype" in attributes:
             dtype = attributes["graph.dtype"].value
         memory = ir.IntegerType.get_signless(8) if dtype == "bool" else element

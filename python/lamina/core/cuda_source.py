@@ -5,31 +5,16 @@ import hashlib
 import re
 from dataclasses import dataclass
 
+from .dtypes import ELEMENT_TYPES
+
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _ATTRIBUTES = ("__launch_bounds__", "__cluster_dims__", "__maxnreg__", "__block_size__", "__attribute__")
 _QUALIFIERS = re.compile(r"\b(?:const|volatile|__restrict__|__restrict|__grid_constant__|struct)\b|\s+")
 _UNNAMED = {"int", "char", "short", "long", "unsigned", "signed", "float", "double", "bool", "void"}  # last words of types
-_ELEMENTS = {
-    "f32": ("float",), "f64": ("double",), "f16": ("__half", "half"), "bf16": ("__nv_bfloat16", "nv_bfloat16"),
-    "i8": ("char", "signedchar", "int8_t"), "u8": ("unsignedchar", "uint8_t"), "bool": ("bool",), "i16": ("short", "int16_t"),
-    "i32": ("int", "int32_t"), "i64": ("longlong", "int64_t", "long"), "u64": ("unsignedlonglong", "uint64_t", "size_t"),
-    "f8e4m3fn": ("__nv_fp8_e4m3",), "f8e5m2": ("__nv_fp8_e5m2",),
-}  # fmt: skip
-ELEMENTS = {name: dtype for dtype, names in _ELEMENTS.items() for name in names}
+ELEMENTS = {name.replace(" ", ""): of.name for of in ELEMENT_TYPES for name in of.cuda}
 """Maps a C++ type without blanks to its dtype."""
-_ITEMS = {
-    "char": 1,
-    "uchar": 1,
-    "short": 2,
-    "ushort": 2,
-    "int": 4,
-    "uint": 4,
-    "float": 4,
-    "longlong": 8,
-    "ulonglong": 8,
-    "double": 8,
-}
-_VECTOR = re.compile(rf"({'|'.join(sorted(_ITEMS, key=len, reverse=True))})([24])$")
+_ITEMS = {"char": 1, "short": 2, "int": 4, "float": 4, "longlong": 8, "double": 8}
+_VECTOR = re.compile(rf"u?({'|'.join(_ITEMS)})([24])$")
 
 
 @dataclass(frozen=True)

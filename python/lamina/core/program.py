@@ -9,13 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from .dtypes import ITEM_BYTES
 from .sizes import Size, SizeLike
-
-ITEM_BYTES = {
-    "bool": 1, "u8": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u64": 8,
-    "f16": 2, "bf16": 2, "f32": 4, "f64": 8, "c64": 8, "c128": 16,
-    "f8e4m3fn": 1, "f8e5m2": 1,
-}  # fmt: skip
 
 Dtype = Annotated[str, tuple(ITEM_BYTES)]
 """The name of an element type: a key of ITEM_BYTES."""

@@ -14,18 +14,14 @@ from torch import Tensor
 
 from lamina.core.cuda_source import ELEMENTS, CudaSource, Parameter, global_functions
 from lamina.core.custom_kernel import CustomKernel
+from lamina.core.dtypes import ELEMENT_TYPES
 from lamina.core.errors import CompileError, suggestion
 
 from ..fx.dtypes import CODES
 from .rules import place
 from .texts import by_parameter, misfit, operand_name
 
-_TYPES = {
-    torch.float16: "__half", torch.bfloat16: "__nv_bfloat16", torch.float32: "float", torch.float64: "double",
-    torch.int8: "signed char", torch.int16: "short", torch.int32: "int", torch.int64: "long long", torch.uint8: "unsigned char",
-    torch.uint64: "unsigned long long", torch.bool: "bool",
-    torch.float8_e4m3fn: "__nv_fp8_e4m3", torch.float8_e5m2: "__nv_fp8_e5m2",
-}  # fmt: skip
+_TYPES = {getattr(torch, of.torch): of.cuda[0] for of in ELEMENT_TYPES if of.cuda}
 _BYTES = ("bool", "u8", "i8")
 _MOST_THREADS = 1024
 

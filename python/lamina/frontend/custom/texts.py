@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from lamina.core.custom_kernel import CustomKernel
+from lamina.core.dtypes import ELEMENT_TYPES
 from lamina.core.errors import CompileError, suggestion
 
 from .rules import place
@@ -23,11 +24,7 @@ _TYPES = {
     "fp64": "tl.float64",
 }  # fmt: skip
 """The types of numbers, by the annotation of a parameter."""
-_DTYPES = {
-    torch.float16: "tl.float16", torch.bfloat16: "tl.bfloat16", torch.float32: "tl.float32", torch.float64: "tl.float64",
-    torch.int8: "tl.int8", torch.int16: "tl.int16", torch.int32: "tl.int32", torch.int64: "tl.int64", torch.uint8: "tl.uint8",
-    torch.uint64: "tl.uint64", torch.bool: "tl.int1", torch.float8_e4m3fn: "tl.float8e4nv", torch.float8_e5m2: "tl.float8e5",
-}  # fmt: skip
+_DTYPES = {getattr(torch, of.torch): f"tl.{of.language}" for of in ELEMENT_TYPES if of.language}
 
 
 def parameters(kernel: CustomKernel, values: Any) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from lamina.core.cuda_source import CudaSource
 from lamina.core.custom_kernel import CustomKernel
+from lamina.core.dtypes import ELEMENT_TYPES
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.core.program import ITEM_BYTES, Buffer, Call, Launch, Program, Ref
@@ -30,10 +31,7 @@ from .own import placed
 
 _GLUON = f"{HEADER}from triton.experimental import gluon\n"
 REASON = "kernel"  # the reason of calls that stand for source kernels: users', and Lamina's own
-_POINTER = {
-    "bool": "*i1", "u8": "*u8", "i8": "*i8", "i16": "*i16", "i32": "*i32", "i64": "*i64", "u64": "*u64", "f16": "*fp16",
-    "bf16": "*bf16", "f32": "*fp32", "f64": "*fp64", "f8e4m3fn": "*fp8e4nv", "f8e5m2": "*fp8e5",
-}  # fmt: skip
+_POINTER = {of.name: f"*{of.pointee}" for of in ELEMENT_TYPES if of.pointee}
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,10 @@
 
 from collections.abc import Sequence
 
-TYPES = {
-    "f16": "tl.float16", "bf16": "tl.bfloat16", "f32": "tl.float32", "f64": "tl.float64", "i1": "tl.int1", "i8": "tl.int8",
-    "i16": "tl.int16", "i32": "tl.int32", "i64": "tl.int64", "index": "tl.int64", "f8E4M3FN": "tl.float8e4nv",
-}  # fmt: skip
-POINTERS = {
-    "f16": "*fp16", "bf16": "*bf16", "f32": "*fp32", "f64": "*fp64", "i8": "*i8", "i16": "*i16", "i32": "*i32", "i64": "*i64",
-    "f8E4M3FN": "*fp8e4nv",
-}  # fmt: skip
+from lamina.core.dtypes import FROM_MLIR
+
+TYPES = {mlir: f"tl.{of.language}" for mlir, of in FROM_MLIR.items() if of.language} | {"index": "tl.int64"}
+POINTERS = {mlir: f"*{of.pointee}" for mlir, of in FROM_MLIR.items() if of.pointee}
 """Maps an element type to a pointer type as triton.compiler.ASTSource names it."""
 
 CASTS = tuple(f"arith.{op}" for op in "extf truncf extui extsi trunci sitofp uitofp fptosi fptoui index_cast".split())
