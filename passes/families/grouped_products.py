@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch_mlir import ir
 
+from lamina.core.dtypes import HALF
 from lamina.core.gpu import Gpu
 from lamina.core.program import Call
 from lamina.core.target import Target
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 GROUPED = "lamina.grouped_product"
 _CALLEE = "aten._grouped_mm.default"
-_TYPES = ("f16", "bf16")
 SCHEDULES = (
     GemmConfig(128, 128, 64, 8, 3),
     GemmConfig(64, 128, 64, 4, 4),
@@ -60,7 +60,7 @@ class Grouped:
         given = [isinstance(a, ir.UnitAttr) for a in op.attributes["args"]]
         known = [t.rank for t in types] == [2, 3, 1] and str(types[2].element_type) == "i32" and given[:3] == [True] * 3
         known = known and math.prod(types[1].shape[1:]) < _WIDE
-        same = element in _TYPES and {str(t.element_type) for t in (types[1], result)} == {element}
+        same = element in HALF and {str(t.element_type) for t in (types[1], result)} == {element}
         return Grouped(x, w, ends) if known and same and not op.attributes["kwargs"] else None
 
     @property

@@ -13,8 +13,6 @@ from lamina.core.sizes import Size, SizeLike, Undecided
 from .affine import Affine, Axis, IndexTerm
 from .guards import Guard
 
-HALF = ("f16", "bf16")
-
 
 def mentions(at: Affine, axes: tuple[Axis, ...]) -> bool:
     """Returns whether an index varies over one of `axes`."""

@@ -7,10 +7,10 @@ from typing import TypeVar
 
 from torch_mlir import ir
 
+from lamina.core.dtypes import HALF
 from lamina.core.sizes import SizeLike, typical
 
 from .affine import Affine, NotAffine, offset, row_major
-from .expressions import HALF
 from .sizes import sizes_of, slice_sizes
 
 CHECKED = "graph.checked"  # on a tensor.extract: its indices are known to be inside

@@ -5,10 +5,11 @@ result does from pixel to pixel, blocks read and write it as in any GEMM. Where 
 overlap, blocks are gathered (passes/tile/emit/gathers.py).
 """
 
+from lamina.core.dtypes import HALF
 from lamina.core.sizes import at_most
 
 from ..ir.affine import Affine, Axis
-from ..ir.expressions import HALF, Load
+from ..ir.expressions import Load
 from .coalesce import Merged, as_one
 from .contraction import Contraction, Unfit, before_rounding, check_surroundings, factors_of
 from .space import Space

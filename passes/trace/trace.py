@@ -9,8 +9,10 @@ from typing import Any
 
 from torch_mlir import ir
 
+from lamina.core.dtypes import HALF
+
 from ..ir.affine import Affine, Axis, NotAffine, offset, row_major, unflatten
-from ..ir.expressions import HALF, Const, Expr, Interner, Load, index_of, mentions
+from ..ir.expressions import Const, Expr, Interner, Load, index_of, mentions
 from ..ir.guards import Bound, Guard, checked
 from ..ir.reading import (
     CHECKED,

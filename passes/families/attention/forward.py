@@ -7,6 +7,7 @@ from typing import Any
 
 from torch_mlir import ir
 
+from lamina.core.dtypes import HALF
 from lamina.core.sizes import is_symbolic, typical
 
 from ...ir.extern_calls import declared_strides, kernel_call
@@ -25,7 +26,6 @@ EXTRAS = ("mask", "bounds", "slopes", "blocks", "seed")
 ATTENTION = "lamina.attention.default"
 NAMES = ("query", "key", "value", "mask", "seed", "dropout", "causal", "scale", "allowed")
 """Arguments of the op (frontend/attention/op.py)."""
-_TYPES = ("f16", "bf16")
 _MASKS = ("i1", "f16", "bf16", "f32")
 
 
@@ -76,7 +76,7 @@ class Attention:
     def fits(self) -> bool:
         """Returns whether Lamina's kernels can compute it."""
         return (
-            element_type(self.query) in _TYPES
+            element_type(self.query) in HALF
             and not is_symbolic((shape_of(self.query)[3], shape_of(self.value)[3]))
             and max(shape_of(self.query)[3], shape_of(self.value)[3]) <= MOST
             and self.scale > 0

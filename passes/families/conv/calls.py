@@ -9,6 +9,7 @@ from typing import Self
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
+from lamina.core.dtypes import HALF
 from lamina.core.layout import Layout
 from lamina.core.sizes import is_symbolic, typical
 from lamina.dialects.graph import TF32
@@ -20,7 +21,6 @@ from ...ir.generics import empty, generic, padded, wide, with_body
 from ...ir.reading import element_type, shape_of
 from ...ir.sizes import tensor_type
 
-HALVES = ("f16", "bf16")
 _STRIDES = (1, 2)  # of depthwise convolutions that are direct by default
 _TAPS = (4, 64)  # elements of their windows, from and to
 _SMALLEST = 8  # channels of them, at least
@@ -150,7 +150,7 @@ class Convolution:
     @property
     def uses_tensor_cores(self) -> bool:
         """Whether the library may use tensor cores: half types, and f32 that it may round to tf32."""
-        return self.element in HALVES or (self.element == "f32" and TF32 in self.op.attributes)
+        return self.element in HALF or (self.element == "f32" and TF32 in self.op.attributes)
 
     @property
     def is_channels_first(self) -> bool:

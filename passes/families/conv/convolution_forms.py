@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
+from lamina.core.dtypes import HALF
 from lamina.core.gpu import Gpu
 from lamina.core.sizes import below
 from lamina.core.target import Target
@@ -22,7 +23,6 @@ from ...ir.reshapes import collapse, expand, sliced
 from ...ir.rewriting import replace_op
 from ...ir.sizes import sizes_attribute, sizes_of, tensor_type
 from ..surroundings import calls
-from .calls import HALVES
 from .few_channels import FEW, Window, widened
 from .one_row import row_added, row_dropped, with_row
 
@@ -85,7 +85,7 @@ class _Call:
     def is_of_rows(self) -> bool:
         """Whether this is 1-D, not transposed, and may be an image of one row."""
         types = {element_type(v) for v in (self.image, self.weight)}
-        rounded = types <= set(HALVES) or (types == {"f32"} and TF32 in self.op.attributes)
+        rounded = types <= set(HALF) or (types == {"f32"} and TF32 in self.op.attributes)
         one = len(types) == 1 and len(shape_of(self.image)) == 3
         return one and rounded and not ir.BoolAttr(self.how[3]).value and not _is_empty(self.image, self.weight)
 
@@ -107,7 +107,7 @@ def _forward(op: ir.Operation, gpu: Gpu) -> list[ir.Value] | None:
     image, weight, *biases = op.operands
     call = _Call(op, image, weight, tuple(op.attributes["args"])[3:])
     bias, type_, strides = biases[0] if biases else None, op.results[0].type, op.attributes["strides"][0]
-    half = element_type(image) in HALVES and element_type(image) == element_type(weight)
+    half = element_type(image) in HALF and element_type(image) == element_type(weight)
     plain = len(shape_of(image)) == 4 and call.is_dense and not _is_empty(image, weight)
     if plain and _is_of_pixels(call):
         return [
@@ -214,7 +214,7 @@ def _added(out: ir.Value, bias: ir.Value) -> ir.Value:
 def _sum_of_channels(grad: ir.Value, type_: ir.Type) -> ir.Value:
     """Emits the sum of each channel, in f32 at least."""
     rank, of = len(shape_of(grad)), ir.RankedTensorType(type_)
-    half = element_type(grad) in HALVES
+    half = element_type(grad) in HALF
     dims = [ir.AffineDimExpr.get(d) for d in range(rank)]
     single = tensor_type(sizes_of(of), ir.F32Type.get()) if half else of
     op = generic(single, [grad, filled(single, 0.0)], [dims, dims[1:2]], rank, [d != 1 for d in range(rank)])

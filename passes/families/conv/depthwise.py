@@ -19,6 +19,8 @@ import math
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
+from lamina.core.dtypes import HALF
+
 from ...ir.generics import empty, generic, in_parts, sums_of_products, with_body
 from ...ir.reading import Untraceable, shape_of
 from ...ir.reshapes import collapse
@@ -26,7 +28,7 @@ from ...ir.sizes import tensor_type
 from ...space.contraction import Unfit
 from ...space.direct_convolution import WINDOW, direct_convolution_of
 from ..surroundings import Values, copy_body, group_before, reader, replace_by, space_of, strides_of
-from .calls import HALVES, Convolution, channels_last
+from .calls import Convolution, channels_last
 from .image_rows import as_image, as_rows, image_type, is_rows
 from .one_row import row_added, row_dropped, with_row, without_row
 
@@ -39,7 +41,7 @@ class GroupedConvolution(Convolution):
     @property
     def suits(self) -> bool:
         """Whether the kernel can compute this."""
-        known = self.is_plain and self.element in HALVES and self.is_channels_last and self.has_known_channels
+        known = self.is_plain and self.element in HALF and self.is_channels_last and self.has_known_channels
         return known and self.groups > 1 and math.prod(shape_of(self.weight)[1:]) <= _PRODUCTS
 
     def emit(self, image: ir.Value, weight: ir.Value, *bias: ir.Value) -> ir.Value:

@@ -18,10 +18,11 @@ from typing import Any
 
 from torch_mlir import ir
 
+from lamina.core.dtypes import HALF
 from lamina.core.layout import Layout
 
 from ...ir.affine import Affine, Axis, SplitAxis, offset, row_major
-from ...ir.expressions import HALF, Apply, Const, Expr, Load, missing
+from ...ir.expressions import Apply, Const, Expr, Load, missing
 from ...ir.locations import fused, model_ops
 from ...ir.reading import Untraceable, compute_type, element_type, shape_of
 from ...ir.views import RESHAPES

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
+from lamina.core.dtypes import HALF
 from lamina.core.gpu import Gpu
 from lamina.core.layout import Layout
 from lamina.core.sizes import divisor, typical
@@ -19,7 +20,6 @@ from ...ir.reshapes import sliced
 from ...ir.rewriting import replace_op
 from ...ir.sizes import read_sizes, sizes_attribute, tensor_type
 from ...ir.views import RESHAPES, layout_through
-from ..conv.calls import HALVES
 from ..surroundings import calls, strides_of
 from .products import Product
 
@@ -55,7 +55,7 @@ class PadProducts(Pass):
         slices: list[ir.Value] = []
         for op in calls(module, symbolic=True):
             product = Product.read(op) if ir.StringAttr(op.attributes["callee"]).value in _CALLEES else None
-            short = None if product is None or element_type(product.a) not in HALVES else _short(product)
+            short = None if product is None or element_type(product.a) not in HALF else _short(product)
             if product is not None and short is not None and _pays(product, short, self.target.gpu):
                 with op.location, ir.InsertionPoint(op):
                     slices.append(_padded(op, product, *short))

@@ -7,6 +7,7 @@ from functools import reduce
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
+from lamina.core.dtypes import HALF
 from lamina.core.sizes import SizeLike
 from lamina.dialects.graph import TF32
 from lamina.kernels.library import PRODUCTS, SCALED_PRODUCT
@@ -14,7 +15,6 @@ from lamina.kernels.library import PRODUCTS, SCALED_PRODUCT
 from ...ir.generics import empty, generic, in_parts, sums_of_products, tf32_or_half, wide, with_body
 from ...ir.reading import shape_of
 from ...ir.sizes import sizes_of, tensor_type
-from ..conv.calls import HALVES
 from ..conv.implicit_gemm import ImplicitGemm
 
 _FLOAT8 = "f8E4M3FN"
@@ -48,7 +48,7 @@ class Product:
             return _scaled_product(op)
         *added, a, b = op.operands
         element = str(ir.RankedTensorType(a.type).element_type)
-        allowed = (*HALVES, "f32") if TF32 in op.attributes else HALVES
+        allowed = (*HALF, "f32") if TF32 in op.attributes else HALF
         plain = all(isinstance(x, ir.UnitAttr) for x in op.attributes["args"])
         if element not in allowed or len(op.operands) > 3 or not plain:
             return None

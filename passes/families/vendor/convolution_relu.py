@@ -15,6 +15,7 @@ from typing import ClassVar
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
+from lamina.core.dtypes import HALF
 from lamina.core.target import Target
 from lamina.dialects.graph import CALLS
 from lamina.kernels.library import CONVOLUTION_RELU
@@ -27,7 +28,7 @@ from ...ir.reading import bytes_of, element_type, elements_of, producer, shape_o
 from ...ir.reshapes import collapsed
 from ...ir.sizes import read_sizes, sizes_of, tensor_type
 from ...ir.views import is_view
-from ..conv.calls import HALVES, Convolution, channels_last
+from ..conv.calls import Convolution, channels_last
 from ..problem import Problem
 from ..surroundings import Values, copy_body, group_before, strides_of
 from .routine import Epilogue, Routine, VendorCall, epilogue
@@ -171,7 +172,7 @@ class _Fused:
 def _suits(convolution: Convolution) -> bool:
     """Returns whether cuDNN has a call for a convolution, if a ReLU follows."""
     plain = convolution.is_plain and convolution.groups == 1 and convolution.bias is None
-    known = plain and convolution.element in HALVES and convolution.has_known_channels
+    known = plain and convolution.element in HALF and convolution.has_known_channels
     return known and shape_of(convolution.image)[1] >= _FEW
 
 

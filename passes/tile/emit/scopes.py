@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 from torch_mlir import ir
 from torch_mlir.dialects import arith, scf, vector
 
+from lamina.core.dtypes import HALF
 from lamina.core.sizes import Size, SizeLike
 
 from ...ir.affine import Affine, Axis
-from ...ir.expressions import HALF, Expr
+from ...ir.expressions import Expr
 from ...ir.sizes import number_attribute
 from ...space.coalesce import Merged
 from ..arguments import KernelSizes

@@ -43,4 +43,5 @@ ELEMENT_TYPES = (
 )
 
 ITEM_BYTES = {of.name: of.bytes for of in ELEMENT_TYPES}
+HALF = ("f16", "bf16")
 FROM_MLIR = {of.mlir: of for of in ELEMENT_TYPES if of.mlir}

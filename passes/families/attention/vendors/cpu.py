@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from lamina.core.dtypes import HALF
+
 from .flash import FlashKernel
-from .kernel import HALF, Case, VendorOperands
+from .kernel import Case, VendorOperands
 
 
 class CpuKernel(FlashKernel):

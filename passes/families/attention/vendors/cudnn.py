@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 
+from lamina.core.dtypes import HALF
 from lamina.core.sizes import below, typical
 
-from .kernel import HALF, Case, VendorKernel, VendorOperands
+from .kernel import Case, VendorKernel, VendorOperands
 
 _LONGEST = 128  # elements of a head
 _MOST = 65535  # batches and heads

@@ -5,7 +5,9 @@ from typing import Any
 
 import torch
 
-from .kernel import HALF, Case, VendorKernel, VendorOperands
+from lamina.core.dtypes import HALF
+
+from .kernel import Case, VendorKernel, VendorOperands
 
 _ALIGNED = 16  # bytes that heads are a multiple of
 

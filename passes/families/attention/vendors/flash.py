@@ -5,7 +5,9 @@ from typing import Any, ClassVar
 
 import torch
 
-from .kernel import HALF, Case, VendorKernel, VendorOperands
+from lamina.core.dtypes import HALF
+
+from .kernel import Case, VendorKernel, VendorOperands
 
 _LONGEST = 256  # elements of a head
 _SHORT_BACKWARD = (86, 89, 120, 121)  # GPUs whose shared memory is too small for the gradients of some sizes

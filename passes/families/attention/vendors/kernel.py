@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-HALF = ("f16", "bf16")
-
 
 @dataclass(frozen=True)
 class Case:

@@ -15,9 +15,10 @@ import torch
 from torch import Tensor, fx
 from torch.nn import functional as F
 
+from lamina.core.dtypes import HALF
 from lamina.core.sizes import is_symbolic, typical
 from lamina.passes.families.attention.cost import MOST
-from lamina.passes.families.attention.vendors.kernel import HALF, Case
+from lamina.passes.families.attention.vendors.kernel import Case
 from lamina.passes.families.attention.vendors.registry import OLDEST, preferred, settings
 
 from ..fx.dtypes import CODES

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from torch_mlir import ir
 
+from lamina.core.dtypes import HALF
 from lamina.core.gpu import Gpu
 from lamina.core.program import ITEM_BYTES
 from lamina.passes.ir.reading import element_of
@@ -42,7 +43,6 @@ _STAGES = "STAGES"  # placeholder for the number of stages that fit
 _LANES = 128  # threads of a warp group
 _ACCUMULATED = 128  # elements of accumulators that a thread has registers for
 _REGISTERS, _LOADS = 240, 24  # registers of a thread that multiplies, and of one that loads
-_FACTORS = ("f16", "bf16")
 
 
 class NoPingPong(Exception):
@@ -236,7 +236,7 @@ class PingPongPrinter(Printer):
 
     def _factor(self, v: ir.Value) -> TritonTile:
         read = v.owner.operation
-        known = read.name == "vector.transfer_read" and str(element_of(v.type)) in _FACTORS
+        known = read.name == "vector.transfer_read" and str(element_of(v.type)) in HALF
         tile = self._tile_of(read) if known else None
         if tile is None:
             raise NoPingPong("its factors are not of 16 bits, or lie so that no descriptor reads them")
