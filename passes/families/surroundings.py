@@ -7,7 +7,7 @@ from torch_mlir import ir
 
 from ..ir.extern_calls import group, memory_strides
 from ..ir.locations import fused, model_ops, op_word
-from ..ir.reading import producer
+from ..ir.reading import name_of, ops_in, producer
 from ..ir.rewriting import copy_ops
 from ..space.space import Space, find_space
 from .choice import CHOICE
@@ -35,8 +35,8 @@ def kernels(module: ir.Module) -> list[ir.Operation]:
 
 
 def _ops(module: ir.Module, name: str) -> list[ir.Operation]:
-    functions = [f.operation for f in module.body.operations if f.operation.name == "func.func" and f.operation.regions[0].blocks]
-    return [o.operation for f in functions for o in f.regions[0].blocks[0].operations if o.operation.name == name]
+    functions = [f for f in ops_in(module.body, "func.func") if f.regions[0].blocks]
+    return [op for f in functions for op in ops_in(f.regions[0].blocks[0], name)]
 
 
 def reader(op: ir.Operation) -> ir.Operation | None:
@@ -50,7 +50,7 @@ def reader(op: ir.Operation) -> ir.Operation | None:
 
 def plain_name(op: ir.Operation) -> str:
     """Returns the name of a group or kernel without the number at its end."""
-    return _NUMBER.sub("", ir.StringAttr(op.attributes["sym_name"]).value)
+    return _NUMBER.sub("", name_of(op))
 
 
 def copy_body(group: ir.Operation, values: Values) -> list[ir.Value]:

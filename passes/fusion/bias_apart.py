@@ -6,7 +6,7 @@ from torch_mlir.dialects import arith
 from lamina.dialects.graph import TF32
 
 from ..ir.generics import empty, generic, with_body
-from ..ir.reading import element_type
+from ..ir.reading import element_type, ops_in
 from ..ir.rewriting import replace_op
 from ..ir.views import VIEWS, is_view
 
@@ -19,7 +19,7 @@ def add_apart(block: ir.Block) -> None:
     """Splits products of f32 with a bias, which take cuBLASLt twice as long with few rows as cuBLAS without one, into a product and
     an addition, in either of two cases. Only ops that become Lamina's kernels read the product: there the addition is free. Or the
     result has so few tiles that the library would use split-K, which it does only without a bias."""
-    for op in [o.operation for o in block.operations]:
+    for op in ops_in(block):
         if op.name == "graph.extern" and _has_bias(op) and (_feeds_kernels(op.results[0]) or _has_few_tiles(op)):
             _split(op)
 

@@ -11,7 +11,7 @@ from lamina.core.sizes import is_symbolic, least, most, typical
 
 from ..infra.base import Pass
 from ..ir.extern_calls import memory_strides
-from ..ir.reading import REDUCERS, Generic, producer, shape_of, width
+from ..ir.reading import REDUCERS, Generic, ops_in, producer, shape_of, width
 from ..trace.mixed_orders import orders_of
 from .nested_reductions import merge_nested
 from .partial_reductions import cut, split
@@ -177,7 +177,7 @@ class _Places:
     def __init__(self, block: ir.Block, mixed: bool) -> None:
         """mixed: whether lamina-fuse stores what mixes orders (where it balances operations against bytes)."""
         self._generics: dict[ir.Operation, Generic | None] = {}
-        ops = [op.operation for op in block.operations] if mixed else []
+        ops = ops_in(block) if mixed else []
         self.innermost = orders_of(ops, self.generic).innermost
 
     def generic(self, op: ir.Operation) -> Generic | None:

@@ -10,7 +10,7 @@ from lamina.core.gpu import Gpu
 from lamina.core.sizes import typical
 from lamina.core.target import Target
 
-from ..ir.reading import element_of, nested
+from ..ir.reading import element_of, name_of, nested, ops_in
 from ..ir.sizes import KERNEL_SIZES, size_on
 from ..lower.simt.threads import Shape
 from ..lower.simt.values import has_blocks
@@ -41,7 +41,7 @@ class SmallKernel:
 
     def __init__(self, function: ir.Operation, gpu: Gpu, lanes: int) -> None:
         self.function, self.gpu = function, gpu
-        self.name: str = ir.StringAttr(function.attributes["sym_name"]).value
+        self.name = name_of(function)
         if "tile.threads" not in function.attributes or "tile.triton" in function.attributes:
             self.alone = "it is not spread over threads by lamina-distribute"
             return
@@ -142,7 +142,7 @@ class LaunchBundle:
 
 def _alive(block: ir.Block, lanes: int, each: int) -> int:
     """Returns the most registers that are live at once in a block of ops."""
-    ops = [op.operation for op in block.operations]
+    ops = ops_in(block)
     last: dict[ir.Value, int] = {}
     for at, op in enumerate(ops):
         _uses(op, at, last)

@@ -9,7 +9,7 @@ from torch_mlir import ir
 from lamina.core.target import Target
 
 from ..infra.base import Pass
-from ..ir.reading import integer
+from ..ir.reading import integer, ops_in
 from ..ir.sizes import i64
 from .arena import pack
 from .cost import SmallKernel, kernels_of
@@ -50,7 +50,7 @@ class Horizontal(Pass):
     def run(self, module: ir.Module) -> None:
         """Joins launches of the module's program, by the first of WINDOWS for which the arena stays small enough."""
         gpu = self.target.gpu
-        program = next((op.operation for op in module.body.operations if op.operation.name == "plan.program"), None)
+        program = next(iter(ops_in(module.body, "plan.program")), None)
         if program is None:
             return
         steps, kernels = PlannedSteps.of(program), kernels_of(module, self.target)
@@ -92,7 +92,7 @@ def _rewrite(
 
 def _arrange(block: ir.Block, order: Sequence[ir.Operation]) -> None:
     """Puts steps into this order, each behind the ops that make its buffers, and numbers outputs as they come."""
-    *before, end = [op.operation for op in block.operations]
+    *before, end = ops_in(block)
     placed = {op for op in before if op.name == "plan.input"}
 
     def place(op: ir.Operation) -> None:

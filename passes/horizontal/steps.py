@@ -10,7 +10,7 @@ from lamina.core.dtypes import FROM_MLIR
 from lamina.core.sizes import typical
 from lamina.kernels.library import may_alias
 
-from ..ir.reading import element_type
+from ..ir.reading import element_type, ops_in
 from ..ir.sizes import layout_of
 
 STEPS = ("plan.launch", "plan.call", "plan.kernel")
@@ -51,7 +51,7 @@ class PlannedSteps:
         steps: list[PlannedStep] = []
         memory: dict[ir.Value, ir.Value] = {}
         keeps: dict[ir.Value, list[ir.Value]] = {}
-        for op in (o.operation for o in program.regions[0].blocks[0].operations):
+        for op in ops_in(program.regions[0].blocks[0]):
             if op.name == "plan.view":
                 roots[op.result] = roots.get(op.operands[0], op.operands[0])
             elif op.name in STEPS:

@@ -11,7 +11,7 @@ from torch_mlir.dialects import arith, func
 from lamina.core.sizes import Size, SizeLike
 
 from ..ir.locations import fused
-from ..ir.reading import element_of, integer, number_of
+from ..ir.reading import element_of, integer, name_of, number_of, ops_in
 from ..ir.rewriting import replace_op
 from ..ir.sizes import KERNEL_SIZES, i64, kernel_size, load_size, read_sizes, size_attribute, size_on
 from ..lower.simt.parts import PART
@@ -40,7 +40,7 @@ class Writer:
 
     def __init__(self, module: ir.Module) -> None:
         self.module = module
-        self.names = {op.attributes["sym_name"].value for op in module.body.operations if "sym_name" in op.attributes}
+        self.names = {name_of(op) for op in module.body.operations if "sym_name" in op.attributes}
         self.made: dict[tuple[object, ...], str] = {}
 
     def join(self, steps: Sequence[PlannedStep], kernels: Sequence[SmallKernel]) -> ir.Operation:
@@ -160,7 +160,7 @@ def _part(kernel: SmallKernel, cta: int, uses: list[list[ir.Value]], joined: ir.
     copy.regions[0].blocks[0].append_to(part.regions[0])
     copy.erase()
     block = part.regions[0].blocks[0]
-    *ops, end = [op.operation for op in block.operations]
+    *ops, end = ops_in(block)
     end.erase()
     buffers = uses[0]
     if len(uses) > 1:

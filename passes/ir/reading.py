@@ -54,6 +54,17 @@ def nested(op: ir.Operation, *names: str) -> list[ir.Operation]:
     return found
 
 
+def ops_in(block: ir.Block, *names: str) -> list[ir.Operation]:
+    """Returns the ops of a block, without what their regions hold: all, or those with one of these names."""
+    ops = [op.operation for op in block.operations]
+    return [op for op in ops if op.name in names] if names else ops
+
+
+def name_of(op: ir.Operation) -> str:
+    """Returns an op's symbol name."""
+    return str(ir.StringAttr(op.attributes["sym_name"]).value)
+
+
 def by_name(op: ir.Operation) -> dict[str, list[ir.Operation]]:
     """Returns `nested(op)` by op name: a dictionary costs less than callbacks from MLIR."""
     found: dict[str, list[ir.Operation]] = {}

@@ -12,7 +12,7 @@ from torch_mlir import ir
 
 from lamina.core.sizes import SizeLike
 
-from .reading import attributes_of, nested, reduced_loops, terminator
+from .reading import attributes_of, name_of, nested, ops_in, reduced_loops, terminator
 from .sizes import sizes_of
 
 ZERO = -1
@@ -64,7 +64,7 @@ def has_effect(op: ir.Operation, externs: dict[str, ir.Operation]) -> bool:
 def marked_functions(module: ir.Module, mark: str) -> dict[str, ir.Operation]:
     """Returns the private functions with the attribute `mark`, by name. Such a function stands for what its calls compute."""
     functions = [op.operation for op in module.body.operations if mark in op.operation.attributes]
-    return {ir.StringAttr(op.attributes["sym_name"]).value: op for op in functions}
+    return {name_of(op): op for op in functions}
 
 
 def calls_of(module: ir.Module, functions: Container[str]) -> list[ir.Operation]:
@@ -253,7 +253,7 @@ def trim(
 
 def erase_dead(block: ir.Block) -> None:
     """Erases body ops whose results have no uses; checks, which have no results, stay."""
-    for op in reversed([o.operation for o in block.operations]):
+    for op in reversed(ops_in(block)):
         if len(op.results) and unused(op):
             op.erase()
 

@@ -9,7 +9,7 @@ from lamina.core.errors import CompileError
 from lamina.schedules.contraction import GemmConfig
 
 from ..infra.base import Pass
-from ..ir.reading import integer, nested
+from ..ir.reading import integer, name_of, nested, ops_in
 from ..ir.sizes import size_attribute, size_on
 from . import gpu_math
 from .expand_math import ExpandMath
@@ -42,7 +42,7 @@ class RouteToTriton(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Marks the chosen functions. Raises CompileError for a name that is no tile program for a GPU."""
-        programs = {o.attributes["sym_name"].value: o.operation for o in module.body.operations if "tile.threads" in o.attributes}
+        programs = {name_of(o): o.operation for o in module.body.operations if "tile.threads" in o.attributes}
         wanted = [name for name in self.kernels.split(",") if name] or list(programs)
         for name in wanted:
             if name not in programs:
@@ -55,7 +55,7 @@ class RouteToTriton(Pass):
 def send(function: ir.Operation, warps: int = 0, stages: int = 1) -> None:
     """Marks one tile program for Triton and expands the math functions that Triton lacks. warps: 0 for as many as the program
     has; stages: blocks that its loops have in flight (software pipelining)."""
-    parts = [o.operation for o in function.regions[0].blocks[0].operations if o.operation.name == "tile.part"]
+    parts = ops_in(function.regions[0].blocks[0], "tile.part")
     ctas = sum(size_on(p, "tile.grid") for p in parts or [function])
     warps = warps or max(1, integer((parts or [function])[0], "tile.threads") // WARP)
     GemmConfig(warps=warps).check()

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from torch_mlir import ir
 
-from ..ir.reading import shape_of
+from ..ir.reading import ops_in, shape_of
 from ..ir.sizes import SIZE
 from ..ir.views import is_identity
 
@@ -20,7 +20,7 @@ _HARMLESS = ("tensor.empty", "arith.constant", SIZE)
 def pointwise_pairs(kernel: ir.Operation) -> set[tuple[int, int]]:
     """Returns (argument, result) positions of a kernel function on tensors for which the result may take the argument's memory."""
     block = kernel.regions[0].blocks[0]
-    *ops, end = [op.operation for op in block.operations]
+    *ops, end = ops_in(block)
     yielded = list(end.operands)
     generics = [op for op in ops if op.name not in _HARMLESS]
     if not generics or not all(_is_parallel(op) for op in generics):

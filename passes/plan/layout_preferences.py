@@ -21,7 +21,7 @@ from lamina.kernels.library import CONVOLUTIONS, PRODUCTS, READS_ROWS
 from ..families.conv.calls import channels_last
 from ..ir.affine import in_order, order_of, row_major
 from ..ir.extern_calls import needed_strides
-from ..ir.reading import Generic, bytes_of, reduced_loops, shape_of
+from ..ir.reading import Generic, bytes_of, ops_in, reduced_loops, shape_of
 from ..ir.sizes import SIZE, read_sizes
 from ..ir.views import is_view, layout_through, source_strides, view_layout
 from ..space.direct_convolution import WINDOW
@@ -171,7 +171,7 @@ def _reduces_rows(op: ir.Operation, order: Sequence[int]) -> bool:
     last = len(order) - 1
     if order[-1] == last:
         return False
-    for inner in (o.operation for o in op.regions[0].blocks[0].operations):
+    for inner in ops_in(op.regions[0].blocks[0]):
         if inner.name != "linalg.generic":
             continue
         reduced = reduced_loops(inner)
@@ -215,7 +215,7 @@ def _inherited(op: ir.Operation, operands: Sequence[Layout]) -> dict[ir.Value, S
     from: along each dimension, those of the largest tensor that varies along it. What a view cannot express has none."""
     body = op.regions[0].blocks[0]
     found = {v: layout.strides for v, layout in zip(body.arguments, operands, strict=True)}
-    for inner in (o.operation for o in body.operations):
+    for inner in ops_in(body):
         if len(inner.results) != 1 or not isinstance(inner.results[0].type, ir.RankedTensorType):
             continue
         out = inner.results[0]
@@ -254,7 +254,7 @@ def _keeps_order(op: ir.Operation, rank: int) -> bool:
 def _only_regroups(op: ir.Operation, shape: tuple[int, ...]) -> bool:
     """Returns whether a kernel that reshapes tensors of this shape gives them the same shape again and moves no element in
     between, as a norm of groups of channels does."""
-    inner = [o.operation for o in op.regions[0].blocks[0].operations]
+    inner = ops_in(op.regions[0].blocks[0])
     views = [o for o in inner if o.name in ("tensor.expand_shape", "tensor.collapse_shape")]
     ends = [v for o in views for v in (o.operands[0], o.results[0]) if len(shape_of(v)) == len(shape)]
     return all(shape_of(v) == shape for v in ends) and all(_moves_nothing(o) for o in inner if o not in views)

@@ -9,7 +9,7 @@ from lamina.core.sizes import SizeLike, at_most
 from ..families.choice import CHOICE
 from ..ir.affine import order_of
 from ..ir.extern_calls import group
-from ..ir.reading import SCATTER, bytes_of, producer, reached, reduced_loops, shape_of, terminator
+from ..ir.reading import SCATTER, bytes_of, name_of, ops_in, producer, reached, reduced_loops, shape_of, terminator
 from ..ir.rewriting import copy_ops, read_by
 from ..space.direct_convolution import WINDOW
 from .layout_preferences import Wants
@@ -72,7 +72,7 @@ def _is_pointwise(op: ir.Operation, results: Sequence[ir.Value]) -> bool:
 
 def _computing(op: ir.Operation, results: Sequence[ir.Value]) -> list[ir.Operation]:
     """Returns the ops of a kernel's body that these results are computed by, in order."""
-    *body, end = [o.operation for o in op.regions[0].blocks[0].operations]
+    *body, end = ops_in(op.regions[0].blocks[0])
     needed = {o for v in results for o in _producers(end.operands[ir.OpResult(v).result_number])}
     return [o for o in body if o in needed]
 
@@ -91,7 +91,7 @@ def _part(op: ir.Operation, results: Sequence[ir.Value], wants: Wants) -> ir.Ope
         copy_ops(ops, values)
         return [values[v] for v in yields]
 
-    name = "_".join([op.attributes["sym_name"].value, *map(str, numbers)])
+    name = "_".join([name_of(op), *map(str, numbers)])
     with op.location, ir.InsertionPoint(op):
         part = group(name, [v for v, _ in given], [v.type for v in results], fill)
     for key in op.attributes:

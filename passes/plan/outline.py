@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 
 from ..ir.locations import fused, model_ops, op_word
+from ..ir.reading import name_of, ops_in
 from ..ir.sizes import SIZE
 from .model import GroupStep
 
@@ -23,7 +24,7 @@ class Outlined:
     @property
     def name(self) -> str:
         """The symbol of the function."""
-        return str(self.kernel.attributes["sym_name"].value)
+        return name_of(self.kernel)
 
 
 # Functions that compiled code may call: a kernel of the same name would be called instead.
@@ -43,7 +44,7 @@ def outline(module: ir.Module, steps: Sequence[GroupStep], types: dict[GroupStep
 
     Groups share a function when their bodies are equal up to locations and so are the memrefs `types` they are launched on.
     """
-    taken = {op.attributes["sym_name"].value for op in module.body.operations if "sym_name" in op.attributes}
+    taken = {name_of(op) for op in module.body.operations if "sym_name" in op.attributes}
     taken |= _C_LIBRARY | _TRITON
     kernels: dict[tuple[str, ...], ir.Operation] = {}
     outlined: dict[GroupStep, Outlined] = {}
@@ -80,13 +81,13 @@ def _location(group: ir.Operation) -> ir.Location:
     """Returns the group's own location when it names ops, else the locations of those inside."""
     if isinstance(group.location, ir.FusedLoc | ir.NameLoc):
         return group.location
-    ops = [op.operation for op in group.regions[0].blocks[0].operations]
+    ops = ops_in(group.regions[0].blocks[0])
     return fused([op.location for op in ops if op.name.startswith(("linalg.", "tensor."))] or [group.location])
 
 
 def _label(group: ir.Operation, location: ir.Location) -> str:
     """Returns the group's name, else one made of the ops it holds: "add_relu_mul"."""
-    if name := group.attributes["sym_name"].value:
+    if name := name_of(group):
         return str(name)
     found = dict.fromkeys(map(op_word, model_ops(location)))
     return "_".join(list(found)[:4]) or "kernel"
@@ -133,7 +134,7 @@ def _function(module: ir.Module, group: ir.Operation) -> ir.Operation:
 
 def _arrange(block: ir.Block) -> None:
     """Moves constants and initial values in front of their first use, as equal groups may have them anywhere."""
-    *ops, end = [op.operation for op in block.operations]
+    *ops, end = ops_in(block)
     left = {op for op in ops if op.name in _ANYWHERE}
 
     def place(used: ir.Operation, user: ir.Operation) -> None:

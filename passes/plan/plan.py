@@ -11,6 +11,7 @@ from lamina.core.errors import CompileError
 from lamina.core.sizes import typical
 
 from ..infra.base import Pass
+from ..ir.reading import name_of, ops_in
 from .in_place import pointwise_pairs
 from .lifetimes import lifetimes
 from .model import GroupStep
@@ -73,8 +74,8 @@ class PlanPass(Pass):
 
 
 def _main(module: ir.Module) -> ir.Operation:
-    functions = [op.operation for op in module.body.operations if op.operation.name == "func.func"]
+    functions = ops_in(module.body, "func.func")
     for function in functions:
-        if function.attributes["sym_name"].value == "main" and len(function.regions[0].blocks) == 1:
+        if name_of(function) == "main" and len(function.regions[0].blocks) == 1:
             return function
     raise CompileError("no function @main to plan", remedy="lamina-plan takes a module at the graph level, after lamina-fuse")

@@ -30,6 +30,7 @@ from lamina.kernels.library import CONVOLUTIONS
 from ..families.conv.calls import channels_last
 from ..ir.dense_bytes import dense_bytes
 from ..ir.locations import model_ops, sources, where
+from ..ir.reading import name_of, ops_in
 from ..ir.sizes import KERNEL_SIZES, layout_of, read_size, read_sizes
 
 
@@ -41,11 +42,11 @@ def program_from(module: ir.Module, device: Device = "cpu") -> Program:
     of a block, `tile.cluster`, blocks that work on one tile program, and `tile.shared`, bytes of dynamic shared memory of a block.
     Raises CompileError where the module has not been planned and tiled.
     """
-    ops = [op.operation for op in module.body.operations]
+    ops = ops_in(module.body)
     programs = [op for op in ops if op.name == "plan.program"]
     if len(programs) != 1:
         raise CompileError(f"{len(programs)} plan.program ops in the module, not one", remedy="run lamina-plan first")
-    functions = {op.attributes["sym_name"].value: op for op in ops if op.name == "func.func"}
+    functions = {name_of(op): op for op in ops if op.name == "func.func"}
     return _Program(programs[0], functions, device).build()
 
 
@@ -89,7 +90,7 @@ class _Program:
             constants=tuple(self.constants),
             steps=tuple(self.steps),
             outputs=returned,
-            name=self.program.attributes["sym_name"].value,
+            name=name_of(self.program),
             device=self.device,
             sizes=tuple(sizes for sizes, _ in self.sizes),
         )

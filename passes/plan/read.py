@@ -20,7 +20,7 @@ from ..families.gemm.contractions import product_on
 from ..families.surroundings import strides_of
 from ..ir.extern_calls import needed_strides
 from ..ir.locations import where
-from ..ir.reading import Untraceable, shape_of
+from ..ir.reading import Untraceable, name_of, ops_in, shape_of
 from ..ir.sizes import SIZE, read_sizes
 from ..ir.views import is_view, view_layout
 from ..space.contraction import Unfit
@@ -53,7 +53,7 @@ class _Reader:
 
     def read(self) -> Model:
         """Reads inputs, ops and results, and returns the model."""
-        ops = [op.operation for op in self.block.operations]
+        ops = ops_in(self.block)
         results = list(zip(ops[-1].operands, self._attributes("res_attrs", len(ops[-1].operands)), strict=True))
         self.wants = wants(ops, [(value, _strides(attributes)) for value, attributes in results])
         inputs = []
@@ -62,7 +62,7 @@ class _Reader:
         for op in split_by_order(ops[:-1], self.wants):
             self._op(op)
         returned = self._returns(ops[-1], [attributes for _, attributes in results])
-        name = self.main.attributes["sym_name"].value
+        name = name_of(self.main)
         return Model(name, inputs, list(self.constants.values()), self.steps, returned)
 
     def _attributes(self, name: str, count: int) -> list[dict[str, ir.Attribute]]:

@@ -9,7 +9,7 @@ from torch_mlir import ir
 from lamina.dialects.graph import CALLS
 
 from ..infra.base import Pass
-from ..ir.reading import producer
+from ..ir.reading import ops_in, producer
 from ..ir.rewriting import Reader, has_effect, marked_functions, replace_op, tensor_blocks
 
 _COMMUTATIVE = {
@@ -44,7 +44,7 @@ class Cse(Pass):
         reader, ids = Reader(), dict[Hashable, int]()
         for block in list(tensor_blocks(module)):
             seen: dict[Key, ir.Operation] = {}
-            for op in [o.operation for o in block.operations]:
+            for op in ops_in(block):
                 if has_effect(op, externs):
                     continue
                 key = _key(reader, op, names, ids)
@@ -101,7 +101,7 @@ def _generic_key(reader: Reader, op: ir.Operation, ids: dict[Hashable, int]) -> 
         inits.append(tensor.type if maker is not None and maker.name == "tensor.empty" else tensor)
     ends: list[int] = []  # linalg.yield, cf.assert
     here: dict[int, ir.Value] = {}
-    for inner in [view.operation for view in generic.block.operations]:
+    for inner in ops_in(generic.block):
         terms = [known[v] if v in known else number(_outside(v)) for v in inner.operands]
         if inner.name in _COMMUTATIVE:
             terms.sort()

@@ -10,7 +10,7 @@ from lamina.dialects.graph import CALLS
 
 from ..infra.base import Pass
 from ..ir.generics import empty
-from ..ir.reading import producer
+from ..ir.reading import ops_in, producer
 from ..ir.rewriting import (
     LoopGeneric,
     Reader,
@@ -52,7 +52,7 @@ class Dce(Pass):
         """Erases dead ops bottom-up, trims generics, then runs symbol-dce."""
         externs, reader = marked_functions(module, "graph.callee"), Reader()
         for block in list(tensor_blocks(module)):
-            for op in reversed([o.operation for o in block.operations]):
+            for op in reversed(ops_in(block)):
                 if unused(op) and _removable(op, externs):
                     op.erase()
                 elif op.name == "linalg.generic":

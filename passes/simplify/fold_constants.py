@@ -9,7 +9,7 @@ from torch_mlir import ir
 
 from ..infra.base import Pass
 from ..ir.generics import fill
-from ..ir.reading import bytes_of
+from ..ir.reading import bytes_of, ops_in
 from ..ir.rewriting import constant, tensor_blocks, unused
 from ..ir.sizes import number_attribute
 from .evaluate import NotEvaluable, array_of, attribute_of, bits_equal, evaluate_op, evaluate_splat
@@ -67,7 +67,7 @@ class _Folder:
     def run(self, block: ir.Block) -> None:
         """Evaluates the ops of a block and replaces those whose users cannot be folded, too."""
         self.weights(block)
-        for op in [o.operation for o in block.operations]:
+        for op in ops_in(block):
             self.visit(op)
         folded = set(self.folded)
         for op in reversed(self.folded):

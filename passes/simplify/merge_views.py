@@ -10,7 +10,7 @@ from torch_mlir import ir
 
 from ..infra.base import Pass
 from ..ir.generics import transposed
-from ..ir.reading import producer, shape_of
+from ..ir.reading import ops_in, producer, shape_of
 from ..ir.reshapes import collapsed, expanded
 from ..ir.rewriting import tensor_blocks
 from ..ir.views import groups
@@ -38,7 +38,7 @@ class MergeViews(Pass):
     def run(self, module: ir.Module) -> None:
         """Rewrites the chains of each block and erases the views that are then unused."""
         for block in list(tensor_blocks(module)):
-            ops = [o.operation for o in block.operations]
+            ops = ops_in(block)
             for op in ops:
                 if op.name in _VIEWS and any(use.owner.operation.name not in _VIEWS for use in op.results[0].uses):
                     _merge(op)

@@ -11,7 +11,7 @@ from lamina.core.sizes import SizeLike, is_symbolic
 
 from ..infra.base import Pass
 from ..ir.locations import where
-from ..ir.reading import nested, terminator
+from ..ir.reading import name_of, nested, ops_in, terminator
 from ..ir.rewriting import replace_op, tensor_blocks, used
 from ..ir.sizes import DYNAMIC, SIZE, read_size, read_sizes, size_of, size_value, sizes_of, slice_sizes, tensor_type
 from .sized_moves import MOVES
@@ -48,7 +48,7 @@ class NameSizes(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Names the sizes of @main. Raises CompileError for a size that nothing names, and for a move that depends on the call."""
-        functions = {f.attributes["sym_name"].value: f.operation for f in module.body.operations if f.operation.name == "func.func"}
+        functions = {name_of(f): f.operation for f in module.body.operations if f.operation.name == "func.func"}
         main = functions.get("main")
         if main is None or not any(SIZES in f.attributes or _has_sizes(f) for f in functions.values()):
             return
@@ -67,7 +67,7 @@ def restore_sizes(module: ir.Module) -> None:
     with module.context, ir.Location.unknown():
         names = _Names({})
         for block in list(tensor_blocks(module)):
-            for op in [o.operation for o in block.operations]:
+            for op in ops_in(block):
                 with op.location, ir.InsertionPoint(op):
                     names.visit(op)
                 if op.name == "tensor.cast" and op.operands[0].type == op.results[0].type:
@@ -95,7 +95,7 @@ class _Names:
         for argument, named in zip(block.arguments, given, strict=True):
             if SIZES in named:
                 _name(argument, read_sizes(named[SIZES]))
-        for op in [o.operation for o in block.operations]:
+        for op in ops_in(block):
             with op.location, ir.InsertionPoint(op):
                 self.visit(op)
         kept = [{n.name: n.attr for n in named if n.name != SIZES} for named in given]

@@ -10,7 +10,7 @@ from lamina.core.options import check_fast_math
 
 from ..infra.base import Pass
 from ..ir.generics import fill
-from ..ir.reading import number_of, producer, terminator
+from ..ir.reading import number_of, ops_in, producer, terminator
 from ..ir.rewriting import ZERO, Map, Reader, erase_dead, tensor_blocks, unused, used
 from .name_sizes import restore_sizes
 from .rules import RULES
@@ -82,7 +82,7 @@ class _Sweep:
 
     def generics(self) -> list[ir.Operation]:
         """Returns the generics that the block holds now."""
-        return [o.operation for o in self.block.operations if o.operation.name == "linalg.generic"]
+        return ops_in(self.block, "linalg.generic")
 
     def sweep(self, generics: list[ir.Operation]) -> None:
         """Applies the rules to each generic."""

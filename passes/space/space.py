@@ -12,7 +12,7 @@ from torch_mlir import ir
 
 from ..ir.affine import Affine, Axis, SplitAxis, refine
 from ..ir.expressions import Expr, InBounds, Load, Position, Reduce, Scatter, walk
-from ..ir.reading import Generic, Untraceable, computed_shape, element_type, shape_of
+from ..ir.reading import Generic, Untraceable, computed_shape, element_type, ops_in, shape_of
 from ..trace.trace import Tracer
 
 Strides = dict[ir.Value, tuple[int, ...]]
@@ -102,7 +102,7 @@ def find_space(
 
 def _scanned(block: ir.Block) -> tuple[tuple[int, ...], int] | None:
     """Returns the shape and the dimension of a block's scan, if it has one. Along a single element there is nothing to scan."""
-    for op in (o.operation for o in block.operations if o.operation.name == "tm_tensor.scan"):
+    for op in ops_in(block, "tm_tensor.scan"):
         shape, dimension = shape_of(op.results[0]), ir.IntegerAttr(op.attributes["dimension"]).value
         if shape[dimension] != 1:
             return shape, dimension
@@ -110,7 +110,7 @@ def _scanned(block: ir.Block) -> tuple[tuple[int, ...], int] | None:
 
 
 def _reductions(block: ir.Block) -> list[Generic]:
-    ops = [o.operation for o in block.operations if o.operation.name == "linalg.generic"]
+    ops = ops_in(block, "linalg.generic")
     return [g for g in map(Generic.read, ops) if any(g.reduced)]
 
 

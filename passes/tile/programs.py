@@ -32,7 +32,7 @@ from ..families.gemm.block_sums import is_reduction
 from ..families.gemm.contractions import product_of
 from ..ir.expressions import Apply, Load, walk
 from ..ir.locations import where
-from ..ir.reading import Untraceable, element_type, shape_of
+from ..ir.reading import Untraceable, element_type, name_of, shape_of
 from ..space.contraction import Unfit
 from ..space.direct_convolution import WINDOW, DirectConvolution, direct_convolution_of
 from ..space.planes import PLANES, Planes, PlaneWindow, planes_of
@@ -68,7 +68,7 @@ class Kernel:
     @property
     def name(self) -> str:
         """The function's name."""
-        return ir.StringAttr(self.function.attributes["sym_name"]).value
+        return name_of(self.function)
 
     @property
     def block(self) -> ir.Block:

@@ -13,6 +13,7 @@ from lamina.schedules.rows import LEAST_BYTES, RowWork, candidates
 
 from ..families.choice import MODEL, Choice
 from ..families.problem import Problem
+from ..ir.reading import name_of
 from ..plan.launches import ALIGNED, Argument, layouts
 from ..space.nests import nests_of
 from ..space.schedule import Schedule, bits
@@ -59,7 +60,7 @@ def row_problems(module: ir.Module, gpu: Gpu, round_half: bool) -> Iterator[RowP
     """Yields the kernel functions of a planned module that reduce along rows and have no schedule yet, in order."""
     launched = layouts(module)
     for kernel in kernel_functions(module):
-        given = launched.get(ir.StringAttr(kernel.attributes["sym_name"]).value)
+        given = launched.get(name_of(kernel))
         if given is not None and (work := work_of(kernel, given, gpu, round_half)) is not None:
             yield RowProblem(kernel, given, work)
 

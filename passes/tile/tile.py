@@ -18,7 +18,7 @@ from lamina.schedules.rows import Triton
 from ..fusion.consistent import CONSISTENT
 from ..infra.base import Pass
 from ..ir.locations import where
-from ..ir.reading import element_type, shape_of
+from ..ir.reading import element_type, name_of, shape_of
 from ..ir.sizes import KERNEL_SIZES, size_attribute
 from ..lower.route_to_triton import send
 from ..plan.launches import ALIGNED, alignments, layouts
@@ -72,7 +72,7 @@ class TilePass(Pass):
         for op in list(module.body.operations):
             f = op.operation
             if f.name == "func.func" and "graph.kernel" in f.attributes:
-                name = ir.StringAttr(f.attributes["sym_name"]).value
+                name = name_of(f)
                 if not len(f.regions[0].blocks):
                     raise CompileError(f"kernel @{name} has no body", where=where(f.location))
                 arguments = launched.get(name) or _contiguous(f)

@@ -11,6 +11,7 @@ from lamina.core.sizes import SizeLike
 
 from ..families.choice import CHOICE, SMALLER
 from ..ir.locations import where
+from ..ir.reading import name_of, ops_in
 from ..ir.sizes import read_size, size_attribute
 
 
@@ -38,7 +39,7 @@ def copied(
 ) -> list[ir.Operation]:
     """Returns copies of a kernel in front of it, their names with these words. A launch of each is put in front of each launch of
     the kernel: a call makes the first of them for which all of its conditions in `whens` hold, on top of those of the kernel's."""
-    name, found = ir.StringAttr(kernel.attributes["sym_name"]).value, []
+    name, found = name_of(kernel), []
     launches = [op for op in launches_of(module) if op.attributes["kernel"].value == name]
     for word, when in zip(words, whens, strict=True):
         with ir.InsertionPoint(kernel):
@@ -57,7 +58,7 @@ def copied(
 
 def stands_in(module: ir.Module, kernel: ir.Operation) -> bool:
     """Returns whether a kernel is the last one of several that compute the same."""
-    name = ir.StringAttr(kernel.attributes["sym_name"]).value
+    name = name_of(kernel)
     launches = [op for op in launches_of(module) if op.attributes["kernel"].value == name]
     return any("when" in op.attributes and not len(op.attributes["when"]) for op in launches)
 
@@ -71,5 +72,5 @@ def _conditions(launch: ir.Operation, more: Sequence[Condition]) -> ir.Attribute
 
 def launches_of(module: ir.Module) -> list[ir.Operation]:
     """Returns the launches of a module's programs."""
-    programs = [op.operation for op in module.body.operations if op.operation.name == "plan.program"]
+    programs = ops_in(module.body, "plan.program")
     return [o.operation for p in programs for o in p.regions[0].blocks[0].operations if o.operation.name == "plan.launch"]

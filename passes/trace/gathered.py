@@ -12,7 +12,7 @@ from lamina.core.sizes import typical
 
 from ..ir.extern_calls import memory_strides
 from ..ir.generics import copied
-from ..ir.reading import bytes_of, elements_of, producer, reached, shape_of, width
+from ..ir.reading import bytes_of, elements_of, ops_in, producer, reached, shape_of, width
 from .orders import Read, chain_of, innermost_of, is_given, map_of, strides_through_views, viewed, wanted_images
 
 _SECTOR = 256  # bits: the unit in which memory is read
@@ -21,7 +21,7 @@ _SECTOR = 256  # bits: the unit in which memory is read
 def copy_gathered(block: ir.Block, read: Read) -> None:
     """Inserts a copy of each argument or call result that is gathered from in another order than the gather's result has, for the
     gather alone. The copy is a value that `orders_of` can store in the gather's order, in its narrowest type."""
-    ops = [o.operation for o in block.operations]
+    ops = ops_in(block)
     copies: dict[ir.Value, ir.Value] = {}
     for v, dim in gathered(ops, read).items():
         chain = chain_of(v, read)
@@ -106,7 +106,7 @@ def extracted(op: ir.Operation) -> tuple[ir.Value, list[int | None]] | None:
     index is computed. Returns None for any other op."""
     if op.name != "linalg.generic" or len(op.results) != 1:
         return None
-    inner = [o.operation for o in op.regions[0].blocks[0].operations]
+    inner = ops_in(op.regions[0].blocks[0])
     taken = [o for o in inner if o.name == "tensor.extract"]
     if len(taken) != 1:
         return None

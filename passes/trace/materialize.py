@@ -19,7 +19,7 @@ from ..ir.affine import Affine, NotAffine, SplitAxis
 from ..ir.axes import Axes, splitting
 from ..ir.expressions import Expr, Load
 from ..ir.extern_calls import memory_strides
-from ..ir.reading import SCATTER, Generic, Untraceable, bytes_of, elements_of, producer, reached, shape_of
+from ..ir.reading import SCATTER, Generic, Untraceable, bytes_of, elements_of, ops_in, producer, reached, shape_of
 from .gathered import gathered_source
 from .mixed_orders import orders_of
 from .orders import narrowest, views_of
@@ -55,7 +55,7 @@ class Materialized:
 
     def __init__(self, block: ir.Block, generics: dict[ir.Operation, Generic], balance: int, apart: dict[ir.Value, int]) -> None:
         self.balance = balance
-        self.ops = [o.operation for o in block.operations]
+        self.ops = ops_in(block)
         self.position = {op: i for i, op in enumerate(self.ops)}
         self.generics = generics
         self.uses = self._uses()

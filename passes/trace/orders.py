@@ -10,7 +10,7 @@ from lamina.core.sizes import typical
 from lamina.dialects.graph import CALLS
 
 from ..ir.affine import row_major
-from ..ir.reading import Generic, elements_of, producer, shape_of
+from ..ir.reading import Generic, elements_of, ops_in, producer, shape_of
 from ..ir.sizes import read_sizes
 from ..ir.views import is_view, layout_through, source_strides
 from .trace import VIEWS
@@ -70,7 +70,7 @@ def narrowest(v: ir.Value) -> ir.Value:
     """Returns the source of `v` behind widening casts: it holds the same values in less memory."""
     op = producer(v)
     while op is not None and op.name == "linalg.generic" and len(op.operands) == 2 and shape_of(op.operands[0]) == shape_of(v):
-        body = [o.operation for o in op.regions[0].blocks[0].operations]
+        body = ops_in(op.regions[0].blocks[0])
         maps = [ir.AffineMapAttr(m).value for m in op.attributes["indexing_maps"]]
         if len(body) != 2 or body[0].name not in _WIDENING or body[0].operands[0] != op.regions[0].blocks[0].arguments[0]:
             break

@@ -7,7 +7,7 @@ contiguous blocks, and strided windows have none. So a second kernel transposes 
 from torch_mlir import ir
 
 from ..ir.extern_calls import memory_strides
-from ..ir.reading import producer, shape_of
+from ..ir.reading import ops_in, producer, shape_of
 from .gathered import copy_of, reread
 from .orders import Read, innermost_of, is_given, map_of, narrowest, strides_through_views, viewed, wanted_images
 
@@ -17,7 +17,7 @@ def store_pooled(block: ir.Block, read: Read) -> dict[ir.Value, int]:
     call takes it with channels last. Returns the values, and for each the dimension that is contiguous in memory."""
     found: dict[ir.Value, int] = {}
     copies: dict[ir.Value, ir.Value] = {}
-    for op in [o.operation for o in block.operations]:
+    for op in ops_in(block):
         for v, dim in wanted_images(op).items():
             innermost = _pooled_along(v, read)
             if innermost is None or innermost == dim:

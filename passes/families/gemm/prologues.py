@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
-from ...ir.reading import producer
+from ...ir.reading import ops_in, producer
 from ...ir.rewriting import copy_ops
 from ..choice import CHOICE
 from ..surroundings import Values, copy_body
@@ -24,7 +24,7 @@ def feeding(ops: Sequence[ir.Operation]) -> tuple[ir.Operation, ...]:
             chain = _chain(factor)
             if chain and _is_all_for(chain[0].results[0], ops):
                 found.update(dict.fromkeys(chain))
-    place = {op: i for i, op in enumerate(o.operation for o in ops[0].block.operations)} if found else {}
+    place = {op: i for i, op in enumerate(ops_in(ops[0].block))} if found else {}
     return tuple(sorted(found, key=lambda op: place[op]))
 
 

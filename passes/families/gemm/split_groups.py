@@ -8,7 +8,7 @@ from torch_mlir import ir
 
 from lamina.schedules.contraction import GemmConfig
 
-from ...ir.reading import Generic, producer, shape_of
+from ...ir.reading import Generic, ops_in, producer, shape_of
 from ...ir.rewriting import copy_ops, read_by
 from ...space.contraction import Unfit
 from ..surroundings import Values, group_before
@@ -44,7 +44,7 @@ def split_at_sums(group: ir.Operation, products: Sequence[ir.Value], config: Gem
     Raises Unfit where there is no such sum.
     """
     block = group.regions[0].blocks[0]
-    *body, end = [o.operation for o in block.operations]
+    *body, end = ops_in(block)
     sums, width = _sums(body, shape_of(products[0]), config)
     totals = [s.result for s in sums]
     outer = dict(zip(block.arguments, group.operands, strict=True))

@@ -12,6 +12,7 @@ from lamina.core.errors import CompileError
 
 from ...ir.emit import Emit
 from ...ir.locations import where
+from ...ir.reading import name_of, ops_in
 from ...ir.rewriting import replace_op
 from ..buffers import promises
 
@@ -24,7 +25,7 @@ def outline(function: ir.Operation, ops: dict[str, list[ir.Operation]], has_chec
     Returns the body's error slot (memref<1xi64>), which the entry after the last operand in `bufs` points to, if it has checks.
     Raises CompileError for arguments other than memrefs of static shape.
     """
-    name = ir.StringAttr(function.attributes["sym_name"]).value
+    name = name_of(function)
     block = function.regions[0].blocks[0]
     types = [_checked(a.type, function, name) for a in block.arguments]
     attributes = [
@@ -59,7 +60,7 @@ def _checked(of: ir.Type, function: ir.Operation, name: str) -> ir.Type:
 
 def _loop(function: ir.Operation, block: ir.Block, ops: dict[str, list[ir.Operation]], lo: ir.Value, hi: ir.Value) -> None:
     """Moves the program into `for p = lo to hi`, and its scratch memory in front of the loop."""
-    inside = [o.operation for o in block.operations]
+    inside = ops_in(block)
     terminator = inside.pop()
     with ir.InsertionPoint(terminator), function.location:
         one = ir.Operation.create("arith.constant", [lo.type], [], {"value": ir.IntegerAttr.get(lo.type, 1)})

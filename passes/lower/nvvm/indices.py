@@ -8,7 +8,7 @@ from lamina.core.binding.bind import MOST_IN_32_BITS
 
 from ...ir.emit import Emit, replace
 from ...ir.index_ranges import GROWS, Ranges
-from ...ir.reading import element_of, nested
+from ...ir.reading import element_of, nested, ops_in
 from ...ir.sizes import KERNEL_SIZES
 
 WIDE, NARROW = 64, 32
@@ -17,7 +17,7 @@ WIDE, NARROW = 64, 32
 def width(device: ir.Operation) -> int:
     """Returns the bits of an index, 32 or 64, that are enough for every kernel of a gpu.module."""
     ranges = Ranges()
-    functions = [o.operation for o in device.regions[0].blocks[0].operations]
+    functions = ops_in(device.regions[0].blocks[0])
     return NARROW if all(_is_small(op, ranges, _bounds_sizes(f)) for f in functions for op in nested(f)) else WIDE
 
 

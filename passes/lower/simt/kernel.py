@@ -9,7 +9,7 @@ from lamina.core.errors import CompileError
 from lamina.core.sizes import Size
 
 from ...ir.locations import where
-from ...ir.reading import attributes_of, combining_op, element_of, number_of
+from ...ir.reading import attributes_of, combining_op, element_of, name_of, number_of, ops_in
 from ...ir.sizes import kernel_size, load_size, size_on
 from ..tile_ops import handlers
 from . import blocks, control
@@ -46,7 +46,7 @@ class ThreadKernel:
     ) -> None:
         self.tile, source = tile, part or tile
         self.shape, self.entry, self.vendor, self.first = Shape.of(source, warp), entry, vendor, first
-        self.name = ir.StringAttr(tile.attributes["sym_name"]).value
+        self.name = name_of(tile)
         self.held: dict[ir.Value, Held] = {}
         self.divisors = Divisors()
         self.at = Indices(entry)
@@ -105,7 +105,7 @@ class ThreadKernel:
 
     def block(self, block: ir.Block) -> None:
         """Emits the ops of a block in order."""
-        self.ops([o.operation for o in block.operations])
+        self.ops(ops_in(block))
 
     def ops(self, ops: list[ir.Operation]) -> None:
         """Emits ops in order."""

@@ -7,6 +7,7 @@ from torch_mlir import ir
 
 from lamina.core.sizes import Size
 
+from ...ir.reading import ops_in
 from ...ir.sizes import load_size, size_on
 from .collective.workgroup import Workgroup
 from .kernel import ThreadKernel
@@ -42,7 +43,7 @@ def fill(tile: ir.Operation, entry: ir.Block, warp: int, vendor: Vendor) -> int:
 def _parts(tile: ir.Operation, entry: ir.Block, warp: int, at: Indices) -> list[Part]:
     block = tile.regions[0].blocks[0]
     parts: list[Part] = []
-    for op in (o.operation for o in block.operations if o.operation.name == PART):
+    for op in ops_in(block, PART):
         first: int | ir.Value = 0
         if parts:
             before, first = parts[-1]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import arith, scf
 
-from ...ir.reading import element_of, number_of
+from ...ir.reading import element_of, number_of, ops_in
 from .threads import either
 from .values import has_blocks
 
@@ -90,7 +90,7 @@ def _turns(
     if rows is not None:
         last = k.at.number(rows - 1) if isinstance(rows, int) else k.at.minus(rows, 1)
         iterations = [arith.minui(i, last) for i in iterations]
-    ops = [o.operation for o in body.operations]
+    ops = ops_in(body)
     ahead = _loads(body) if len(iterations) > 1 else []
     rest = [op for op in ops if op not in ahead]
     loaded = []
@@ -115,7 +115,7 @@ def _loads(body: ir.Block) -> list[ir.Operation]:
     does anything but compute."""
     if _branches(body):
         return []
-    ops = [o.operation for o in body.operations]
+    ops = ops_in(body)
     carried = set(list(body.arguments)[1:])
     wanted: set[ir.Value] = set()
     for op in reversed(ops):
@@ -138,13 +138,13 @@ def _guarded(
 
 def _branches(body: ir.Block) -> bool:
     """Returns whether a body stores, checks or loops."""
-    ops = [o.operation for o in body.operations]
+    ops = ops_in(body)
     return any(list(op.regions) or (not list(op.results) and op.name != "scf.yield") for op in ops)
 
 
 def _unrolled(k: "ThreadKernel", body: ir.Block) -> int:
     """Returns the turns to unroll, so that a thread has IN_FLIGHT bytes of loads in flight."""
-    ops = [o.operation for o in body.operations]
+    ops = ops_in(body)
     if _branches(body):
         return 1
     each = k.shape.vec * k.shape.chunks

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from torch_mlir import ir
 
-from ...ir.reading import reduced_loops
+from ...ir.reading import ops_in, reduced_loops
 from .arrays import Array, array_of
 from .scalars import BINARY, evaluate_scalar
 from .undefined import NotEvaluable
@@ -86,7 +86,7 @@ class _Space:
 
 
 def _body(op: ir.Operation) -> list[ir.Operation]:
-    return [o.operation for o in op.regions[0].blocks[0].operations]
+    return ops_in(op.regions[0].blocks[0])
 
 
 def _run(

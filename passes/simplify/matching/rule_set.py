@@ -6,7 +6,7 @@ from functools import cache
 
 from torch_mlir import ir
 
-from ...ir.reading import producer, reduced_loops
+from ...ir.reading import name_of, ops_in, producer, reduced_loops
 from ...ir.rewriting import Reader
 from ..scalars import ScalarRef, Scalars
 from ..scope import RewriteScope
@@ -114,7 +114,7 @@ class RuleSet:
     def parse(text: str) -> "RuleSet":
         """Parses the functions @pattern_N and @replacement_N of a module, once for all contexts: that takes milliseconds."""
         module = ir.Module.parse(text)
-        functions = {op.operation.attributes["sym_name"].value: op.operation for op in module.body.operations}
+        functions = {name_of(op.operation): op.operation for op in module.body.operations}
         patterns = [name for name in functions if name.startswith("pattern_")]
         pairs = [(functions[name], functions.get(name.replace("pattern", "replacement"))) for name in patterns]
         return RuleSet(tuple(Loaded.of(pattern, replacement) for pattern, replacement in pairs))
@@ -140,7 +140,7 @@ class RuleSet:
 
 
 def _scalar_ops(block: ir.Block) -> list[ir.Operation]:
-    generics = (view.operation for view in block.operations if view.operation.name == "linalg.generic")
+    generics = ops_in(block, "linalg.generic")
     return [inner.operation for op in generics for inner in op.regions[0].blocks[0].operations]
 
 

@@ -4,7 +4,7 @@ from torch_mlir import ir
 
 from lamina.core.sizes import SizeLike, typical
 from lamina.dialects.graph import CALLS
-from lamina.passes.ir.reading import bytes_of
+from lamina.passes.ir.reading import bytes_of, name_of, ops_in
 from lamina.passes.trace.trace import VIEWS
 
 from .explanation import Unfused
@@ -28,8 +28,8 @@ def count(module: ir.Module) -> Unfused:
 
 
 def _main(module: ir.Module) -> ir.Operation:
-    functions = (op.operation for op in module.body.operations if op.operation.name == "func.func")
-    return next(f for f in functions if f.attributes["sym_name"].value == "main")
+    functions = ops_in(module.body, "func.func")
+    return next(f for f in functions if name_of(f) == "main")
 
 
 def _inputs(op: ir.Operation) -> list[ir.Value]:

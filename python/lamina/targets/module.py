@@ -8,7 +8,7 @@ from torch_mlir.passmanager import PassManager
 
 from lamina.core.errors import CompileError
 from lamina.passes.ir.locations import sources
-from lamina.passes.ir.reading import nested
+from lamina.passes.ir.reading import name_of, nested, ops_in
 from lamina.passes.tile.tile import LATER
 
 from .clock import Stopwatch
@@ -32,7 +32,7 @@ def to_llvm(module: ir.Module, pipeline: str, clock: Stopwatch, checked: Callabl
 def split(module: ir.Module, count: int) -> list[ir.Module]:
     """Deals a module's tile programs out to at most `count` modules, the given one first. A module at the gpu level stays whole.
     Neighbors go to different modules: they are often alike, and take equally long."""
-    programs = [op.operation for op in module.body.operations]
+    programs = ops_in(module.body)
     if not all("tile.grid" in op.attributes for op in programs):
         return [module]
     with module.context, ir.Location.unknown():
@@ -48,7 +48,7 @@ def take_later(module: ir.Module) -> tuple[tuple[str, str], ...]:
     texts."""
     found = []
     for op in [op.operation for op in module.body.operations if LATER in op.operation.attributes]:
-        found.append((ir.StringAttr(op.attributes["sym_name"]).value, op.get_asm(enable_debug_info=True)))
+        found.append((name_of(op), op.get_asm(enable_debug_info=True)))
         op.erase()
     return tuple(found)
 
@@ -73,7 +73,7 @@ def programs_of(module: ir.Module) -> list[str]:
         if "tile.grid" in op.operation.attributes:
             found.append(name_of(op.operation))
         elif op.operation.name == "gpu.module":
-            functions = [o.operation for o in op.operation.regions[0].blocks[0].operations]
+            functions = ops_in(op.operation.regions[0].blocks[0])
             found += [name_of(f) for f in functions if "kernel" in f.attributes]
     return found
 
@@ -93,10 +93,4 @@ def kernel_at(source: str, line: int) -> str:
     for text in source.split("\n")[:line]:
         if ".entry " in text:
             name = text.partition(".entry ")[2].partition("(")[0].strip()
-    return name
-
-
-def name_of(op: ir.Operation) -> str:
-    """Returns an op's symbol name."""
-    name: str = ir.StringAttr(op.attributes["sym_name"]).value
     return name

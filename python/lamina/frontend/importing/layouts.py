@@ -10,6 +10,7 @@ from lamina.core.layout import Layout
 from lamina.core.program import ALIGNED
 from lamina.core.sizes import divisor
 from lamina.passes.families.gemm.pad_products import ROOM
+from lamina.passes.ir.reading import name_of
 from lamina.passes.ir.sizes import sizes_attribute
 from lamina.passes.simplify.name_sizes import SIZES
 
@@ -36,7 +37,7 @@ def annotate(
     arguments = [node.meta["val"] for node in gm.graph.nodes if node.op == "placeholder"]
     returned = next(node for node in gm.graph.nodes if node.op == "output").args[0]
     results = [node.meta["val"] for node in returned]
-    main = next(op for op in module.body.operations if ir.StringAttr(op.attributes["sym_name"]).value == "main")
+    main = next(op for op in module.body.operations if name_of(op) == "main")
     with module.context:
         main.attributes["arg_attrs"] = ir.ArrayAttr.get(
             [ir.DictAttr.get({**_sizes(t), **_attributes(t, _is_contiguous(t)), **_alignment(t)}) for t in arguments]

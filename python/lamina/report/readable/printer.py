@@ -5,6 +5,7 @@ import re
 from torch_mlir import ir
 
 from lamina.passes.ir.locations import sources
+from lamina.passes.ir.reading import name_of
 
 from .memory import memory_line
 from .names import Names, bytes_text, literal, marks, type_text
@@ -118,7 +119,7 @@ class ReadablePrinter:
 
     def _program(self, op: ir.Operation, depth: int) -> None:
         arena, least = (bytes_text(ir.IntegerAttr(op.attributes[key]).value) for key in ("arena_bytes", "lower_bound"))
-        name = ir.StringAttr(op.attributes["sym_name"]).value
+        name = name_of(op)
         self._write(op, depth, f"program @{name}: arena of {arena} bytes, at least {least}")
         self._block(op.regions[0].blocks[0], depth + 1)
 

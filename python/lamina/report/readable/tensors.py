@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 from torch_mlir import ir
 
+from lamina.passes.ir.reading import ops_in
+
 from .names import Names, size_texts, type_text
 from .scalars import Text, expression
 
@@ -30,7 +32,7 @@ def generic_lines(op: ir.Operation, names: Names) -> list[str]:
     kinds = ["reduction" in str(kind) for kind in ir.ArrayAttr(op.attributes["iterator_types"])]
     block = op.regions[0].blocks[0]
     texts = {arg: Text(access(names[v], m)) for arg, v, m in zip(block.arguments, op.operands, maps, strict=True)}
-    *_, end = (o.operation for o in block.operations)
+    *_, end = ops_in(block)
     inside: list[str] = []
 
     def operand(value: ir.Value) -> Text:

@@ -5,7 +5,7 @@ from torch_mlir import ir
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
 from lamina.passes.ir.locations import where
-from lamina.passes.ir.reading import nested
+from lamina.passes.ir.reading import name_of, nested
 
 # LLVM intrinsics without NVPTX instructions or library functions: LLVM aborts on them
 _NO_CODE = {
@@ -35,7 +35,7 @@ def _why_not(op: ir.Operation, gpu: Gpu) -> tuple[str, str] | None:
     if name in _NO_CODE:
         return f"{name} has no GPU code", "lamina-expand-math{target=nvvm} must run before"
     if name == "llvm.func" and not op.regions[0].blocks and not _is_known(op):
-        symbol = ir.StringAttr(op.attributes["sym_name"]).value
+        symbol = name_of(op)
         return f"{symbol} is a function of a library, and no GPU has it", "lower the op that calls it before"
     if name.startswith(_TENSOR_CORE) and not gpu.arch.endswith("a"):
         return f"{name} needs an architecture of one chip, not {gpu.arch}", f"compile for nvvm:{gpu.arch}a"
@@ -47,7 +47,7 @@ def _why_not(op: ir.Operation, gpu: Gpu) -> tuple[str, str] | None:
 
 
 def _is_known(op: ir.Operation) -> bool:
-    symbol: str = ir.StringAttr(op.attributes["sym_name"]).value
+    symbol: str = name_of(op)
     return symbol.startswith("llvm.") or symbol == ASSERT
 
 

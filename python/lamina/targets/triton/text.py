@@ -5,6 +5,7 @@ from dataclasses import replace
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
+from lamina.passes.ir.reading import name_of
 
 from .printing.blocks import config_of
 from .printing.pairs import either
@@ -39,7 +40,7 @@ def print_kernel(function: ir.Operation, descriptors: bool) -> Printed:
 
     descriptors  whether the chip has a tensor memory accelerator (sm_90 and newer)
     """
-    name = ir.StringAttr(function.attributes["sym_name"]).value
+    name = name_of(function)
     plain = _plain(function, descriptors, name)
     if not config_of(function).ping_pong:
         return plain

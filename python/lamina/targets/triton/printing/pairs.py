@@ -7,6 +7,8 @@ second form of the kernel.
 
 from torch_mlir import ir
 
+from lamina.passes.ir.reading import ops_in
+
 from .descriptors import DIMENSIONS, TritonTile
 from .expressions import INDENT
 from .loops import TritonLoops, dispatch
@@ -35,7 +37,7 @@ class Pairs(TritonLoops):
         """Prints a loop of two products as one, its bounds being known. Returns False, and prints nothing, for any other loop."""
         self._counter(loop)
         body = loop.regions[0].blocks[0]
-        dots = [o.operation for o in body.operations if o.operation.name == "vector.contract"]
+        dots = ops_in(body, "vector.contract")
         if len(dots) != 2 or dots[0].operands[0] != dots[1].operands[0] or any(v not in self.literals for v in loop.operands[3:]):
             return False
         reads = [dot.operands[1].owner.operation for dot in dots]

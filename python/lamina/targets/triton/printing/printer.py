@@ -19,7 +19,7 @@ from torch_mlir import ir
 from lamina.core.errors import CompileError
 from lamina.core.sizes import Size
 from lamina.passes.ir.locations import where
-from lamina.passes.ir.reading import element_of
+from lamina.passes.ir.reading import element_of, ops_in
 from lamina.passes.ir.sizes import kernel_size, read_size, size_on
 from lamina.passes.lower.tile_ops import Elsewhere, Refused, TileOps, handlers, refusal
 from lamina.passes.space.contraction import FLOAT8
@@ -62,7 +62,7 @@ class Printer(Pairs, Reductions):
     def run(self) -> Printed:
         """Prints the kernel. Where there are fewer CTAs than programs, it loops over programs (persistent kernel). Joined launches
         (`tile.part`) become a function each, and the kernel calls one of them by its program id."""
-        parts = [o.operation for o in self.block.operations if o.operation.name == "tile.part"]
+        parts = ops_in(self.block, "tile.part")
         if parts and not self.multiplies:
             return self._printed(self._parts(parts))
         self.depth += self.given
@@ -108,7 +108,7 @@ class Printer(Pairs, Reductions):
 
     def _body(self, block: ir.Block) -> None:
         known = activations(block)
-        for op in (o.operation for o in block.operations):
+        for op in ops_in(block):
             if op in known.gelus:
                 self._set(op.result, self._call(GELU, self._value(known.gelus[op])))
             elif op not in known.parts:
