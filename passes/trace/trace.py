@@ -241,16 +241,12 @@ class Tracer:
         if v in body:
             assert g is not None
             return self.element(g.op.operands[body[v]], place(g.maps[body[v]], loops), guard)
-        op = producer(v)
+        return self._memoized((v, loops, guard), lambda: self._scalar(v, body, loops, guard, g))
+
+    def _scalar(self, v: ir.Value, body: dict[ir.Value, int], loops: Index, guard: Guard, g: Generic | None) -> Expr:
+        op, dtype = producer(v), str(v.type)
         if op is None:
             raise Untraceable(v, "a scalar argument")
-        made = op
-        return self._memoized((v, loops, guard), lambda: self._scalar(made, v, body, loops, guard, g))
-
-    def _scalar(
-        self, op: ir.Operation, v: ir.Value, body: dict[ir.Value, int], loops: Index, guard: Guard, g: Generic | None
-    ) -> Expr:
-        dtype = str(v.type)
         if op.name == "arith.constant":
             return self._const(op.attributes["value"], dtype)
         if op.name == SIZE:
