@@ -127,12 +127,12 @@ def _crossed_axis(space: Space, merged: Merged, vector: Axis | None) -> Axis | N
     return max(along, key=along.__getitem__, default=None)
 
 
-def crossing_loads(space: Space, plan: Schedule) -> list[Load]:
+def crossing_loads(space: Space, schedule: Schedule) -> list[Load]:
     """Returns the loads across the vector axis that a program with `crossed` transposes in tiles."""
     found = []
     for e in space.loads:
-        at = e.at.rename(plan.merged.rename)
-        if plan.vector is not None and crosses(e, at, plan.vector) and at.coefficient(plan.crossed) == 1:
+        at = e.at.rename(schedule.merged.rename)
+        if schedule.vector is not None and crosses(e, at, schedule.vector) and at.coefficient(schedule.crossed) == 1:
             found.append(e)
     return found
 

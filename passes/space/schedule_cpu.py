@@ -113,12 +113,12 @@ def _combining(space: Space, form: Form, cores: int) -> Schedule:
         config = replace(config, lanes=min(config.lanes, SCATTER_LANES))
     inner = (*axes.shared, *([axes.vector] if axes.vector else []))
     row = typical(math.prod(a.extent for a in inner))
-    plan = _programs(config, form.merged, axes.vector, axes.own, max(config.work // max(row, 1), 1))
+    schedule = _programs(config, form.merged, axes.vector, axes.own, max(config.work // max(row, 1), 1))
     item = max(bits(s.dtype) for s in space.combined) // 8
-    columns = _columns_of(axes, max(typical(plan.grid), 1), cores, config, item)
-    if columns and plan.chunked is None:
-        plan = replace(plan, chunked=axes.vector, chunk=columns)
-    return replace(plan, inner=(*plan.inner, *inner))
+    columns = _columns_of(axes, max(typical(schedule.grid), 1), cores, config, item)
+    if columns and schedule.chunked is None:
+        schedule = replace(schedule, chunked=axes.vector, chunk=columns)
+    return replace(schedule, inner=(*schedule.inner, *inner))
 
 
 def _programs(config: CpuConfig, merged: Merged, vector: Axis | None, axes: Sequence[Axis], work: SizeLike) -> Schedule:

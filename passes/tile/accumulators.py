@@ -22,8 +22,8 @@ _KINDS = {"addf": "add", "addi": "add", "mulf": "mul", "muli": "mul", "ori": "or
 class Accumulators:
     """Emits operations on accumulators: scalars or blocks (vectors of `lanes` elements), of the types that `accumulated` gives."""
 
-    def __init__(self, b: Blocks, plan: Schedule) -> None:
-        self.b, self.plan = b, plan
+    def __init__(self, b: Blocks, schedule: Schedule) -> None:
+        self.b, self.schedule = b, schedule
 
     def neutral(self, r: Reduce | Scan, total: bool = False) -> ir.Value:
         """Returns the initial value of an accumulator. total: of one that adds up sums of runs."""
@@ -93,7 +93,7 @@ class Accumulators:
 
     def _total_dtype(self, r: Reduce | Scan) -> str:
         """Returns the type in which sums of runs and of lanes are added up."""
-        wide = self.plan.config.wide_sums and r.op == "arith.addf" and r.dtype == "f32"
+        wide = self.schedule.config.wide_sums and r.op == "arith.addf" and r.dtype == "f32"
         return "f64" if wide else accumulated(r)
 
     def _wide(self, r: Reduce | Scan) -> bool:
@@ -106,10 +106,10 @@ class Accumulators:
 
     def _along(self, scan: Scan) -> bool:
         """Returns whether the lanes of a block are steps of the scan."""
-        return self.b.vector is not None and self.plan.merged.axis_of.get(scan.axis, scan.axis) is self.b.vector
+        return self.b.vector is not None and self.schedule.merged.axis_of.get(scan.axis, scan.axis) is self.b.vector
 
     def _axes(self, r: Reduce) -> set[Axis]:
-        return self.plan.merged.merged(r.axes)
+        return self.schedule.merged.merged(r.axes)
 
 
 def _cast(type_: ir.Type, v: ir.Value) -> ir.Value:

@@ -36,7 +36,7 @@ class CascadeCut:
 def cut(loops: Loops, nest: Nest, axes: Sequence[Axis], shared: Axis | None) -> CascadeCut | None:
     """Returns where the loops of a nest, given outermost first, are cut into runs; None where they are one run. shared: the loop
     that teams of threads share, which is not cut: each team starts sums of its own in it."""
-    config, vector = loops.plan.config, loops.b.vector
+    config, vector = loops.schedule.config, loops.b.vector
     if nest.scans or nest.online or not any(r.op == "arith.addf" for r in nest.reductions):
         return None
     run = RUN if config.wide_sums else PLAIN_RUN
@@ -54,7 +54,7 @@ def cascade(loops: Loops, at: CascadeCut, nest: Nest, inits: list[ir.Value], bod
     """Emits the loop of `at` as a loop over runs. inits: sums of the runs so far. The error grows with the length of a run and
     with the number of runs, not with their product; where sums of runs are of a wider type, not with the number of runs either."""
     b, sums, axis = loops.b, loops.sums, at.axis
-    step = loops.plan.config.lanes if axis is b.vector else 1
+    step = loops.schedule.config.lanes if axis is b.vector else 1
     whole = axis.extent // step * step
     zero, length = b.number(0), b.number(at.count * step)
     neutrals = [sums.neutral(r) for r in nest.reductions]

@@ -32,38 +32,38 @@ Body = Callable[[list[ir.Value]], list[ir.Value]]
 class Loops:
     """Emits the body of one kernel."""
 
-    def __init__(self, frame: Frame, space: Space, plan: Schedule) -> None:
-        self.space, self.plan = space, plan
-        self.b = Blocks(frame, plan.merged, plan.config.lanes, plan.config.streams)
-        self.b.apart = plan.config.apart
+    def __init__(self, frame: Frame, space: Space, schedule: Schedule) -> None:
+        self.space, self.schedule = space, schedule
+        self.b = Blocks(frame, schedule.merged, schedule.config.lanes, schedule.config.streams)
+        self.b.apart = schedule.config.apart
         self.results = list(zip(space.results, frame.results, strict=True))
-        self.nests = nests_of(space, plan.merged.columns, self.results, plan.config.online and plan.column_vector)
-        self.sums = Accumulators(self.b, plan)
+        self.nests = nests_of(space, schedule.merged.columns, self.results, schedule.config.online and schedule.column_vector)
+        self.sums = Accumulators(self.b, schedule)
         self.keep = self._slots()
 
     def emit(self, program: ir.Value) -> None:
         """Emits the program whose number in the grid is `program`."""
-        b, plan = self.b, self.plan
+        b, schedule = self.b, self.schedule
         chunks = self._place(program)
-        if not self.space.columns and plan.crossed is None:
-            b.ahead = streams(b, plan, self.space)
+        if not self.space.columns and schedule.crossed is None:
+            b.ahead = streams(b, schedule, self.space)
         self.body(chunks)
 
     def body(self, chunks: dict[Axis, tuple[ir.Value, ir.Value]]) -> None:
         """Emits the rows of a program. chunks: the first iteration and the count of each axis that it takes a part of."""
-        plan, inner = self.plan, list(self.plan.inner)
-        if plan.chunked is not None and plan.chunked not in inner:
-            inner.insert(0, plan.chunked)
+        schedule, inner = self.schedule, list(self.schedule.inner)
+        if schedule.chunked is not None and schedule.chunked not in inner:
+            inner.insert(0, schedule.chunked)
         self._rows(inner, chunks)
 
     def _place(self, program: ir.Value) -> dict[Axis, tuple[ir.Value, ir.Value]]:
         """Binds the grid's axes to this program; returns the first iteration and the count of each chunked axis."""
         b, chunks = self.b, {}
-        axes = self.plan.grid_axes
+        axes = self.schedule.grid_axes
         with b.point(0):
             places = b.digits(program, [-(-a.extent // chunk) for a, chunk in axes])
             for (a, chunk), at in zip(reversed(axes), places, strict=False):
-                if a is self.plan.chunked or chunk != 1:
+                if a is self.schedule.chunked or chunk != 1:
                     first = arith.muli(at, b.number(chunk))
                     left = arith.subi(b.number(a.extent), first)
                     chunks[a] = first, arith.minui(left, b.number(chunk)) if a.extent % chunk else b.number(chunk)
@@ -78,7 +78,7 @@ class Loops:
             return []
         axis, rest = axes[0], axes[1:]
         if axis in chunks:
-            (first, count), exact = chunks[axis], self.plan.chunk if axis.extent % self.plan.chunk == 0 else None
+            (first, count), exact = chunks[axis], self.schedule.chunk if axis.extent % self.schedule.chunk == 0 else None
         else:
             first, count, exact = self.b.number(0), self.b.number(axis.extent), axis.extent
         return self._over(axis, first, count, exact, [], lambda _: self._rows(rest, chunks))
@@ -87,7 +87,7 @@ class Loops:
         self, axis: Axis, first: ir.Value, count: ir.Value, exact: SizeLike | None, inits: list[ir.Value], body: Body
     ) -> list[ir.Value]:
         """Runs `body` over `axis` from `first`, by blocks when it is the vector axis. exact: the count, where it is a constant."""
-        if axis is self.plan.vector or (self.plan.column_vector and axis is self.b.vector):
+        if axis is self.schedule.vector or (self.schedule.column_vector and axis is self.b.vector):
             self.b.vector = axis
             return self.blocks(axis, first, count, exact, inits, body)
         return self.loop(axis, first, self.b.number(0), count, 1, None, inits, body, single=exact == 1)
@@ -96,17 +96,16 @@ class Loops:
         self, axis: Axis, first: ir.Value, count: ir.Value, exact: SizeLike | None, inits: list[ir.Value], body: Body
     ) -> list[ir.Value]:
         """Runs `body` over `axis` in blocks of `lanes`, the last one masked if need be; returns the carried values."""
-        b, plan, lanes = self.b, self.plan, self.plan.config.lanes
+        b, schedule, lanes = self.b, self.schedule, self.schedule.config.lanes
         zero = b.number(0)
-        if self.plan.shift is not None and axis is self.plan.vector:
-            return unaligned_rows.over(self, axis, self.plan.shift, inits, body)
-        if exact is None and self.plan.config.masked and axis is self.plan.chunked:
-            return self.loop(axis, first, zero, count, lanes, count, inits, body, single=True)
-        if isinstance(exact, Size) and at_most(exact, lanes):
+        if schedule.shift is not None and axis is schedule.vector:
+            return unaligned_rows.over(self, axis, schedule.shift, inits, body)
+        one_block = isinstance(exact, Size) and at_most(exact, lanes)
+        if one_block or (exact is None and schedule.config.masked and axis is schedule.chunked):
             return self.loop(axis, first, zero, count, lanes, count, inits, body, single=True)
         if exact is not None and not isinstance(exact, Size):
             whole = exact // lanes * lanes
-            inner = inner_blocks(self.space, plan.merged.rename, axis, lanes, exact) if b.apart else None
+            inner = inner_blocks(self.space, schedule.merged.rename, axis, lanes, exact) if b.apart else None
             if inner is not None:
                 return self._apart(axis, first, exact, inner, inits, body)
             if whole:
@@ -124,7 +123,7 @@ class Loops:
 
     def _apart(self, axis: Axis, first: ir.Value, count: int, inner: Range, inits: list[ir.Value], body: Body) -> list[ir.Value]:
         """Runs `body` for blocks of all `count` elements of an axis, with a loop of its own for those in the range `inner`."""
-        b, lanes = self.b, self.plan.config.lanes
+        b, lanes = self.b, self.schedule.config.lanes
         whole = count // lanes * lanes
         known = b.ranges
         for low, high in ((0, inner[0]), inner, (inner[1], whole)):
@@ -175,29 +174,29 @@ class Loops:
         for r, flat in self.results:
             if not r.full or not self.space.columns:
                 store = partial(self.b.store, r.expr, flat, r.dtype, r.at)
-                if self.plan.by_parts:
-                    parts.store_in_parts(self.b, self.plan.config.lanes, r.expr, store)
+                if self.schedule.by_parts:
+                    parts.store_in_parts(self.b, self.schedule.config.lanes, r.expr, store)
                 else:
                     store()
         self.b.kept = {}
 
     def _nest(self, nest: Nest, order: int) -> None:
-        b, plan = self.b, self.plan
+        b, schedule = self.b, self.schedule
         outer_vector = b.vector
-        if self.plan.column_vector or outer_vector is None:
+        if self.schedule.column_vector or outer_vector is None:
             b.vector = self._vector_of(nest)
         shared, axes = self._order(nest)
         runs = cut(self, nest, axes, shared)
         with b.point():
             inits = [self.sums.neutral(r, total=runs is not None) for r in nest.carried] + [
-                v for _ in nest.online for v in online.start(b, plan.config)
+                v for _ in nest.online for v in online.start(b, schedule.config)
             ]
         saving = {e: slot for e, (born, slot) in self.keep.items() if born == order}
         b.ahead = {}
         if order == 1:
-            b.ahead = next_row(b, plan, self.nests[0], nest)
+            b.ahead = next_row(b, schedule, self.nests[0], nest)
         elif len(self.nests) == 1:
-            b.ahead = streams(b, plan, self.space)
+            b.ahead = streams(b, schedule, self.space)
 
         powers: list[tuple[ir.Value, dict[Any, ir.Value]]] = []
 
@@ -225,7 +224,7 @@ class Loops:
             with b.point():
                 largest, sum_, scale = online.total(sums[len(nest.carried) + 2 * i :][:2])
                 b.stack[-1].memo.update(zip(pair, (largest, sum_), strict=True))
-                if len(axes) == 1 and at_most(axes[0].extent, plan.config.lanes):
+                if len(axes) == 1 and at_most(axes[0].extent, schedule.config.lanes):
                     wanted = list(dict.fromkeys(e for n in self.nests[order + 1 :] for root in n.roots() for e in walk(root)))
                     online.reuse(powers[i][0], sum_, scale, pair, wanted, powers[i][1])
         b.kept.update(saving)
@@ -234,15 +233,16 @@ class Loops:
 
     def _order(self, nest: Nest) -> tuple[Axis | None, list[Axis]]:
         """Returns the loop whose iterations teams of threads share, if any, and all loops of a nest, the outermost first."""
-        axes = [a for a in nest.axes if a is not self.b.vector] + [a for a in nest.axes if a is self.b.vector]
-        shared = max(axes, key=lambda a: typical(a.extent), default=None) if self.plan.config.teams > 1 and not nest.scans else None
+        axes = sorted(nest.axes, key=lambda a: a is self.b.vector)
+        divides = self.schedule.config.teams > 1 and not nest.scans
+        shared = max(axes, key=lambda a: typical(a.extent), default=None) if divides else None
         axes.sort(key=lambda a: a is not shared)  # outermost: every team starts from neutral elements
         return shared, axes
 
     def _vector_of(self, nest: Nest) -> Axis | None:
-        if self.plan.vector in nest.axes:
-            return self.plan.vector
-        return nest.axes[-1] if nest.axes and self.plan.column_vector else None
+        if self.schedule.vector in nest.axes:
+            return self.schedule.vector
+        return nest.axes[-1] if nest.axes and self.schedule.column_vector else None
 
     def _columns(
         self, axes: list[Axis], inits: list[ir.Value], body: Body, nest: Nest, shared: Axis | None, runs: CascadeCut | None
@@ -276,10 +276,10 @@ class Loops:
 
     def _slots(self) -> dict[Expr, tuple[int, tuple[ir.Value, Affine]]]:
         """Allocates scratch memory for values of a row, or a block of rows; returns it by value, with the nest that fills it."""
-        columns, config = self.plan.merged.columns, self.plan.config
-        if self.plan.vector is None or not config.scratch or is_symbolic(tuple(a.extent for a in columns)):
+        columns, config = self.schedule.merged.columns, self.schedule.config
+        if self.schedule.vector is None or not config.scratch or is_symbolic(tuple(a.extent for a in columns)):
             return {}
-        wide = 1 if self.plan.column_vector else config.lanes
+        wide = 1 if self.schedule.column_vector else config.lanes
         at, count = linear(columns) * wide, math.prod(a.extent for a in columns) * wide
         out = {}
         for e, born in worth_keeping(self.nests, columns, self._pays).items():
@@ -291,10 +291,10 @@ class Loops:
 
     def _pays(self, e: Expr) -> bool:
         """Returns whether a block along a row is worth keeping: it is costly, or gathered and does not stay in registers."""
-        merged, axes = self.plan.merged, self.b.axes(e)
-        if self.plan.vector not in axes or axes.isdisjoint(merged.columns):
+        merged, axes = self.schedule.merged, self.b.axes(e)
+        if self.schedule.vector not in axes or axes.isdisjoint(merged.columns):
             return False
         if isinstance(e, Load):
-            several = typical(math.prod(a.extent for a in merged.columns)) > self.plan.config.lanes
-            return several and not e.at.opaque and e.at.rename(merged.rename).coefficient(self.plan.vector) not in (0, 1)
-        return isinstance(e, Apply) and cost(e) >= self.plan.config.reuse
+            several = typical(math.prod(a.extent for a in merged.columns)) > self.schedule.config.lanes
+            return several and not e.at.opaque and e.at.rename(merged.rename).coefficient(self.schedule.vector) not in (0, 1)
+        return isinstance(e, Apply) and cost(e) >= self.schedule.config.reuse

@@ -126,7 +126,7 @@ class Kernel:
 class Body(Protocol):
     """Writes the body of a tile function."""
 
-    def __init__(self, frame: Frame, space: Any, plan: Any) -> None:
+    def __init__(self, frame: Frame, space: Any, schedule: Any) -> None:
         """Takes the function, and what is computed by which schedule."""
 
     def emit(self, program: ir.Value) -> None:
@@ -137,7 +137,7 @@ class Body(Protocol):
 class TileProgram:
     """How a kernel is computed.
 
-    body          writes it, from `space` and `plan`
+    body          writes it, from `space` and `schedule`
     grid          programs
     bytes, flops  that a launch moves at least, and computes
     spread        how it maps to a GPU's threads, by attribute of the function without "tile."
@@ -147,7 +147,7 @@ class TileProgram:
 
     body: type[Body]
     space: Any
-    plan: Any
+    schedule: Any
     grid: SizeLike
     bytes: SizeLike
     flops: SizeLike
@@ -206,24 +206,24 @@ def _product(kernel: Kernel, target: Target, round_half: bool) -> TileProgram:
 def _planes(kernel: Kernel, space: Space) -> TileProgram | None:
     """Returns the program of a depthwise convolution on a CPU and its epilogue; None where memory does not suit planes."""
     try:
-        plan = planes_of(space, PlaneWindow.read(kernel.function.attributes[PLANES]), kernel.block)
+        schedule = planes_of(space, PlaneWindow.read(kernel.function.attributes[PLANES]), kernel.block)
     except Unfit:
         return None
-    return _window(kernel, space, plan, PlaneProgram, {})
+    return _window(kernel, space, schedule, PlaneProgram, {})
 
 
 def _direct_convolution(kernel: Kernel, space: Space) -> TileProgram:
     """Returns the program of a group that lamina-depthwise has formed around a direct convolution and its epilogue."""
     with _named(kernel, "cannot be computed as a direct convolution"):
-        plan = direct_convolution_of(space, kernel.input_alignments, kernel.result_alignments)
-    return _window(kernel, space, plan, DirectConvolutionProgram, {"align": kernel.aligned, **asdict(plan.config)})
+        schedule = direct_convolution_of(space, kernel.input_alignments, kernel.result_alignments)
+    return _window(kernel, space, schedule, DirectConvolutionProgram, {"align": kernel.aligned, **asdict(schedule.config)})
 
 
 def _window(
-    kernel: Kernel, space: Space, plan: DirectConvolution | Planes, body: type[Body], spread: dict[str, Any]
+    kernel: Kernel, space: Space, schedule: DirectConvolution | Planes, body: type[Body], spread: dict[str, Any]
 ) -> TileProgram:
-    flops = 2 * plan.products * math.prod(a.extent for a in space.rows)
-    return TileProgram(body, space, plan, plan.grid, _moved(space.loads, _points(space), kernel.outs), flops, spread)
+    flops = 2 * schedule.products * math.prod(a.extent for a in space.rows)
+    return TileProgram(body, space, schedule, schedule.grid, _moved(space.loads, _points(space), kernel.outs), flops, spread)
 
 
 def loops_of(kernel: Kernel, space: Space, machine: Cpu | Gpu) -> TileProgram:
@@ -231,23 +231,23 @@ def loops_of(kernel: Kernel, space: Space, machine: Cpu | Gpu) -> TileProgram:
     schedule is set that cannot compute it."""
     chosen = schedule_on(kernel.function, KINDS, ROWS)
     if isinstance(machine, Gpu):
-        plan = schedule_gpu(space, kernel.input_alignments, kernel.result_alignments, machine, chosen)
+        schedule = schedule_gpu(space, kernel.input_alignments, kernel.result_alignments, machine, chosen)
     elif chosen is not None:
         raise Unfit(f"{chosen} is for GPUs")
     else:
-        plan = schedule_cpu(space, machine.cores)
-    spread = {"align": kernel.aligned, **asdict(plan.config)} if isinstance(plan.config, nvvm.NvvmConfig) else {}
+        schedule = schedule_cpu(space, machine.cores)
+    spread = {"align": kernel.aligned, **asdict(schedule.config)} if isinstance(schedule.config, nvvm.NvvmConfig) else {}
     computes = any(isinstance(e, Apply) for e in space.expressions)
     flops = operations(space) * _points(space) if computes else 0
     bytes_ = _moved(space.loads, _points(space), kernel.outs)
     triton = chosen if isinstance(chosen, Triton) else None
-    return TileProgram(_loops_of(plan), space, plan, plan.grid, bytes_, flops, spread, triton)
+    return TileProgram(_loops_of(schedule), space, schedule, schedule.grid, bytes_, flops, spread, triton)
 
 
-def _loops_of(plan: Schedule) -> type[Loops]:
-    if plan.crossed is None:
+def _loops_of(schedule: Schedule) -> type[Loops]:
+    if schedule.crossed is None:
         return Loops
-    return TransposeTiles if plan.crossed is plan.chunked else SharedTransposeTiles
+    return TransposeTiles if schedule.crossed is schedule.chunked else SharedTransposeTiles
 
 
 def _points(space: Space) -> SizeLike:

@@ -75,10 +75,10 @@ def work_of(kernel: ir.Operation, given: list[Argument], gpu: Gpu, round_half: b
     if (space := described.row_space(round_half)) is None:
         return None
     program = loops_of(described, space, gpu)
-    plan: Schedule = program.plan
-    if plan.vector is None or not plan.column_vector:
+    schedule: Schedule = program.schedule
+    if schedule.vector is None or not schedule.column_vector:
         return None
-    walks = len(nests_of(space, plan.merged.columns, [(r, None) for r in space.results], online=True)) == 1
-    lanes = plan.vector.extent + (plan.shift.width - 1 if plan.shift is not None else 0)
-    rows = math.prod(a.extent for a in plan.merged.rows)
-    return RowWork(plan.config, lanes, rows, walks, len(plan.merged.columns) == 1, program.bytes)  # type: ignore[arg-type]
+    walks = len(nests_of(space, schedule.merged.columns, [(r, None) for r in space.results], online=True)) == 1
+    lanes = schedule.vector.extent + (schedule.shift.width - 1 if schedule.shift is not None else 0)
+    rows = math.prod(a.extent for a in schedule.merged.rows)
+    return RowWork(schedule.config, lanes, rows, walks, len(schedule.merged.columns) == 1, program.bytes)  # type: ignore[arg-type]

@@ -124,7 +124,7 @@ def _function(kernel: Kernel, program: TileProgram | None, size_bits: int) -> ir
                 if program.spread and isinstance(program.grid, Size):
                     sizes.value(program.grid)  # threads beyond the last program of a CTA need it
                 inputs = {a: (m, element_type(a)) for a, m in zip(kernel.inputs, memory, strict=False)}
-                program.body(Frame(body, inputs, memory[len(inputs) :], sizes), program.space, program.plan).emit(number)
+                program.body(Frame(body, inputs, memory[len(inputs) :], sizes), program.space, program.schedule).emit(number)
             func.ReturnOp([])
         sizes.finish(new.operation)
     return new.operation

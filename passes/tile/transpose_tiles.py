@@ -23,14 +23,14 @@ class TransposeTiles(Loops):
     @property
     def crossed(self) -> Axis:
         """The axis that is contiguous in memory read across the vector axis."""
-        assert self.plan.crossed is not None
-        return self.plan.crossed
+        assert self.schedule.crossed is not None
+        return self.schedule.crossed
 
     @property
     def vector(self) -> Axis:
         """The vector axis."""
-        assert self.plan.vector is not None
-        return self.plan.vector
+        assert self.schedule.vector is not None
+        return self.schedule.vector
 
     def crossing(self, tiles: dict[Load, ir.Value], first: ir.Value, count: ir.Value, mark: str = "") -> list[ir.Value]:
         """Emits `count` rows from `first` on along `crossed`, in which loads read their tiles. mark: of the loop."""
@@ -51,11 +51,11 @@ class TransposeTiles(Loops):
         return Affine(at.constant, tuple((t, c) for t, c in at.terms if t not in (self.crossed, self.vector)))
 
     def _at(self, e: Load) -> Affine:
-        return e.at.rename(self.plan.merged.rename)
+        return e.at.rename(self.schedule.merged.rename)
 
     def body(self, chunks: dict[Axis, tuple[ir.Value, ir.Value]]) -> None:
         """Emits the program: for each block of lanes, transposes and then rows. chunks: the program's rows along `crossed`."""
-        b, loads, tiled = self.b, self.space.loads, crossing_loads(self.space, self.plan)
+        b, loads, tiled = self.b, self.space.loads, crossing_loads(self.space, self.schedule)
         first, count = chunks[self.crossed]
         b.vector = axis = self.vector
         early = any(typical(b.sizes.spans[b.memory[e.tensor][0]]) >= EARLY for e in loads)

@@ -43,14 +43,14 @@ class SharedTransposeTiles(TransposeTiles):
         b = self.b
         b.vector = axis = self.vector
         (row, rows), (lane, lanes) = chunks[self.crossed], chunks[axis]
-        loads = self._fitting(crossing_loads(self.space, self.plan))
+        loads = self._fitting(crossing_loads(self.space, self.schedule))
         tiles = {e: self._stage(e, row, rows, lane, lanes) for e in loads}
         exact = TILE_SIDE if axis.extent % TILE_SIDE == 0 else None
         self.blocks(axis, lane, lanes, exact, [], lambda _: self.crossing(tiles, row, rows, SHARED))
 
     def _stage(self, e: Load, row: ir.Value, rows: ir.Value, lane: ir.Value, lanes: ir.Value) -> ir.Value:
         """Fills a tile of scratch memory with `e`, row by row along `crossed`."""
-        b, at = self.b, e.at.rename(self.plan.merged.rename)
+        b, at = self.b, e.at.rename(self.schedule.merged.rename)
         flat, _ = b.memory[e.tensor]
         with b.point(0):
             stride = b.number(at.coefficient(self.vector))

@@ -59,20 +59,20 @@ class WindowBlocks(Blocks):
 class DirectConvolutionProgram:
     """Emits the body of one direct convolution kernel."""
 
-    def __init__(self, frame: Frame, space: Space, plan: DirectConvolution) -> None:
-        self.plan = plan
-        self.b = WindowBlocks(frame, plan.merged, plan.config.lanes)
+    def __init__(self, frame: Frame, space: Space, schedule: DirectConvolution) -> None:
+        self.schedule = schedule
+        self.b = WindowBlocks(frame, schedule.merged, schedule.config.lanes)
         self.results = list(zip(space.results, frame.results, strict=True))
         self.make = Interner()
-        self.pixel_first = plan.column in plan.product.arg.args[0].free
+        self.pixel_first = schedule.column in schedule.product.arg.args[0].free
 
     def emit(self, program: ir.Value) -> None:
         """Emits the program of segment number `program`: its sums, then the epilogue and stores of each column."""
         self._place(program)
         sums = self._sums()
         for j, total in enumerate(sums):
-            change = {self.plan.column: self._column(j)}
-            self.b.stack[-1].memo[self._at(self.plan.product, change)] = total
+            change = {self.schedule.column: self._column(j)}
+            self.b.stack[-1].memo[self._at(self.schedule.product, change)] = total
             within = self._within(change) if j else ()
             self.b.stack[-1].mask = self.b.condition(within, True) if within else None
             for r, flat in self.results:
@@ -81,7 +81,7 @@ class DirectConvolutionProgram:
     def _place(self, program: ir.Value) -> None:
         """Binds the axes to this program's position in the grid. From the fastest: `inner` blocks of channels, segments of a row,
         rows, outer blocks of channels, images."""
-        b, p, rest = self.b, self.plan, program
+        b, p, rest = self.b, self.schedule, program
         places = []
         for n in (p.inner, p.strips.extent, p.row.extent, p.outer):
             places.append(arith.remui(rest, b.number(n)) if n != 1 else b.number(0))
@@ -97,10 +97,12 @@ class DirectConvolutionProgram:
         b.vector = p.channel
 
     def _column(self, j: int) -> Affine:
-        return (Affine.of(self.plan.first) if self.plan.first else Affine.of(self.plan.strips, self.plan.length)) + j
+        return (
+            Affine.of(self.schedule.first) if self.schedule.first else Affine.of(self.schedule.strips, self.schedule.length)
+        ) + j
 
     def _sums(self) -> list[ir.Value]:
-        b, p = self.b, self.plan
+        b, p = self.b, self.schedule
         low, high = self._rows()
 
         def row(at: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
@@ -117,7 +119,7 @@ class DirectConvolutionProgram:
 
     def _rows(self) -> tuple[ir.Value, ir.Value]:
         """Returns the range of window rows that are in the image: the first one, and the one after the last."""
-        b, p = self.b, self.plan
+        b, p = self.b, self.schedule
         first, last = b.number(0), b.number(p.down.extent)
         if p.height is None:
             return first, last
@@ -131,12 +133,12 @@ class DirectConvolutionProgram:
 
     def _rows_to(self, row: ir.Value) -> ir.Value:
         """Returns how many rows of the window lie before an image row, counted from the window's first row."""
-        b, tall = self.b, self.plan.tall
+        b, tall = self.b, self.schedule.tall
         return row if tall == 1 else arith.divui(arith.addi(row, b.number(tall - 1)), b.number(tall))
 
     def _row(self, sums: list[ir.Value], channel: Affine) -> list[ir.Value]:
         """Returns the sums with one row of the window added, pixel by pixel, for the chunk of channels from `channel` on."""
-        p = self.plan
+        p = self.schedule
         pixels: dict[int, list[Expr]] = {}  # position in a row of pixels -> one for each channel of the chunk
         weights: dict[int, list[Expr]] = {}
         uses: dict[int, list[tuple[int, int]]] = {}  # pixel -> (sum, its column in that sum's window)
@@ -178,14 +180,14 @@ class DirectConvolutionProgram:
             read = ir.Operation.create(
                 "tile.read_shared",
                 results=[ir.VectorType.get([b.lanes], element("f32"))] * len(pixel),
-                operands=[flat, at, b.bound[self.plan.channel][1], inside],
-                attributes={"length": i64(self.plan.features), "jump": i64(jump)},
+                operands=[flat, at, b.bound[self.schedule.channel][1], inside],
+                attributes={"length": i64(self.schedule.features), "jump": i64(jump)},
             )
         b.stack[depth].memo.update(zip(pixel, read.results, strict=True))
 
     def _factors(self, here: Change) -> tuple[Expr, Expr]:
         """Returns the pixel and the weight that are multiplied at a position of the window."""
-        product = self.plan.product.arg
+        product = self.schedule.product.arg
         assert isinstance(product, Apply)
         one, two = (self._at(x, here) for x in product.operands)
         return (one, two) if self.pixel_first else (two, one)
@@ -205,7 +207,7 @@ class DirectConvolutionProgram:
         match e:
             case Load():
                 guard = self._guard(e.guard, change)
-                if guard is not None and e.at.coefficient(self.plan.column):
+                if guard is not None and e.at.coefficient(self.schedule.column):
                     guard = narrowed(guard, self._within(change))
                 return make.const(0, e.dtype) if guard is None else make.load(e.tensor, e.at.rename(change), guard, e.dtype)
             case InBounds():
@@ -221,11 +223,11 @@ class DirectConvolutionProgram:
 
     def _guard(self, guard: Guard, change: Change) -> Guard | None:
         """Returns the bounds that may fail after the replacement; None where one always does."""
-        bounds = [Bound(b.at.rename(change), b.low, b.high) for b in guard if not b.at.coefficient(self.plan.down)]
+        bounds = [Bound(b.at.rename(change), b.low, b.high) for b in guard if not b.at.coefficient(self.schedule.down)]
         return None if any(b.never for b in bounds) else tuple(b for b in bounds if not b.always)
 
     def _within(self, change: Change) -> Guard:
         """Returns the bound that a column is one of the row's, where strips may reach past its end."""
-        column = self.plan.column
+        column = self.schedule.column
         bound = Bound(Affine.of(column).rename(change), 0, column.extent)
-        return () if not self.plan.ragged or bound.always else (bound,)
+        return () if not self.schedule.ragged or bound.always else (bound,)

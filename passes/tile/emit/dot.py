@@ -23,8 +23,8 @@ from .views import flags, minor, view
 class Dot:
     """Emits the program of one output tile."""
 
-    def __init__(self, frame: Frame, space: Contraction, plan: GemmConfig) -> None:
-        self.product, self.config, self.results = space, plan, frame.results
+    def __init__(self, frame: Frame, space: Contraction, schedule: GemmConfig) -> None:
+        self.product, self.config, self.results = space, schedule, frame.results
         self.b = Blocks(frame, space.merged, 0)
 
     def emit(self, program: ir.Value) -> None:

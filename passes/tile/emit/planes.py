@@ -22,15 +22,15 @@ from .blocks import Blocks, Frame
 class PlaneProgram:
     """Emits the body of one kernel."""
 
-    def __init__(self, frame: Frame, space: Space, plan: Planes) -> None:
-        self.plan = plan
-        self.b = Blocks(frame, plan.merged, plan.lanes)
+    def __init__(self, frame: Frame, space: Space, schedule: Planes) -> None:
+        self.schedule = schedule
+        self.b = Blocks(frame, schedule.merged, schedule.lanes)
         self.results = list(zip(space.results, frame.results, strict=True))
         self.f32 = ir.F32Type.get()
 
     def emit(self, program: ir.Value) -> None:
         """Emits the program whose number in the grid is `program`: the padded copy, then the sums from it."""
-        b, p = self.b, self.plan
+        b, p = self.b, self.schedule
         axes = p.batch, p.channel, p.chunks
         for axis, at in zip(reversed(axes), b.digits(program, [a.extent for a in axes]), strict=True):
             b.bind(axis, at)
@@ -50,7 +50,7 @@ class PlaneProgram:
 
     def _fill(self, copy: ir.Value, line: ir.Value, first: ir.Value) -> None:
         """Copies the image rows that this program's windows read, with zeros around them."""
-        b, p = self.b, self.plan
+        b, p = self.b, self.schedule
         origin = b.index(p.origin)
         top = arith.addi(arith.muli(first, b.number(p.window.stride[0])), b.number(-p.window.padding[0]))
         width = p.width * p.window.stride[1]
@@ -75,7 +75,7 @@ class PlaneProgram:
 
     def _copy_row(self, line: ir.Value, start: ir.Value, at: ir.Value) -> None:
         """Copies the image row that starts at `at`, behind the padding. What no window reads is left out."""
-        b, p = self.b, self.plan
+        b, p = self.b, self.schedule
         pad, width = p.window.padding[1], p.width * p.window.stride[1]
         count = min(p.size[1], width - pad)
         flat = b.memory[p.image.tensor][0]
@@ -106,7 +106,7 @@ class PlaneProgram:
 
     def _part(self, line: ir.Value, copy: ir.Value, to: ir.Value) -> None:
         """Splits a row into phases: columns that are a stride apart become neighbors."""
-        b, p = self.b, self.plan
+        b, p = self.b, self.schedule
         steps = p.window.stride[1]
         wide = ir.VectorType.get([cpu.VECTOR * steps], self.f32)
 
@@ -124,7 +124,7 @@ class PlaneProgram:
 
     def _tiles(self, copy: ir.Value, first: ir.Value, low: int, high: int, rows: int) -> None:
         """Emits the sums of this program's rows from `low` to `high`, `rows` of them at a time."""
-        b, p = self.b, self.plan
+        b, p = self.b, self.schedule
         whole = p.column.extent // p.lanes * p.lanes
 
         def tiles(row: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
@@ -145,7 +145,7 @@ class PlaneProgram:
     ) -> list[ir.Value]:
         """Emits the sums of `rows` rows for a block of columns, their epilogue and stores. row: the first one, in the program;
         place: the same, in the image; left: columns of a partial block."""
-        b, p = self.b, self.plan
+        b, p = self.b, self.schedule
         b.bind(p.column, column)
         if left is not None:
             b.stack[-1].mask = b.memoized(("mask", left), 0, lambda: b.mask_before(b.number(left)))
@@ -163,7 +163,7 @@ class PlaneProgram:
 
     def _sums(self, copy: ir.Value, row: ir.Value, column: ir.Value, rows: int) -> list[ir.Value]:
         """Emits a tile of sums: loads every block of pixels once, and the weights of one column of the window at a time."""
-        b, p = self.b, self.plan
+        b, p = self.b, self.schedule
         (tall, wide), (spread_down, spread_across) = p.window.stride, p.window.dilation
         length = p.width * wide
         start = arith.addi(arith.muli(row, b.number(tall * length)), column)
@@ -184,7 +184,7 @@ class PlaneProgram:
         return sums
 
     def _weight(self, k: int, j: int) -> ir.Value:
-        b, p = self.b, self.plan
+        b, p = self.b, self.schedule
         at = p.weight.at
         rest = Affine(at.constant, tuple((t, c) for t, c in at.terms if t not in (p.down, p.across)))
         step = at.coefficient(p.down) * k + at.coefficient(p.across) * j

@@ -24,7 +24,7 @@ def over(
     loops: "Loops", axis: Axis, shift: Shift, inits: list[ir.Value], body: Callable[[list[ir.Value]], list[ir.Value]]
 ) -> list[ir.Value]:
     """Runs `body` for every block of a row along `axis`: blocks whole but for the row's first lanes, then the rest."""
-    b, lanes = loops.b, loops.plan.config.lanes
+    b, lanes = loops.b, loops.schedule.config.lanes
     by = b.memoized("shift", 0, lambda: arith.remui(b.index(shift.base), b.number(shift.width)))
     b.window = ShiftedBlocks(shift, by)
     zero, whole, end = b.number(0), axis.extent // lanes * lanes, axis.extent + shift.width - 1
