@@ -33,7 +33,7 @@ def cut(g: Generic, loop: int, at: SizeLike, rest: SizeLike, combine: str) -> Ge
         whole = [ir.AffineDimExpr.get(d) for d in range(type_.rank)]
         operands = [*(half.results[0] for half in halves), empty(type_)]
         total = generic(type_, operands, [whole] * 3, type_.rank, [False] * type_.rank)
-        replace_op(op, with_body(total, lambda a, b, _: _combined(combine, a, b)))
+        replace_op(op, with_body(total, lambda a, b, _: applied(combine, a, b)))
     return Generic.read(halves[0])
 
 
@@ -74,7 +74,7 @@ def split(g: Generic, parts: dict[int, int], combine: str) -> None:
         total = generic(
             op.results[0].type, [partial.results[0], out], [[*first, *keep], keep], rank + new, [*[True] * new, *[False] * rank]
         )
-        replace_op(op, with_body(total, lambda a, b: _combined(combine, a, b)))
+        replace_op(op, with_body(total, lambda a, b: applied(combine, a, b)))
 
 
 def shifted(entry: tuple[int, tuple[tuple[int, int], ...]], by: int) -> ir.AffineExpr:
@@ -128,5 +128,6 @@ def clone_body(source: ir.Operation, target: ir.Operation) -> None:
     with_body(target, body)
 
 
-def _combined(combine: str, a: ir.Value, b: ir.Value) -> ir.Value:
+def applied(combine: str, a: ir.Value, b: ir.Value) -> ir.Value:
+    """Emits the op `combine` on two values of one type."""
     return ir.Operation.create(combine, results=[a.type], operands=[a, b]).results[0]

@@ -15,7 +15,7 @@ from ..ir.reading import Generic, element_of, neutral, producer, reduced_loops, 
 from ..ir.reshapes import collapse
 from ..ir.rewriting import copy_ops, replace_op
 from ..ir.sizes import number_attribute, tensor_type
-from .partial_reductions import clone_body, shifted, split
+from .partial_reductions import applied, clone_body, shifted, split
 
 _MOVES = ("tensor.pad", "tensor.extract_slice", "tensor.insert_slice", "tensor.concat")
 """Ops that are computed where their results are read, at an index for each dimension."""
@@ -41,7 +41,7 @@ def joined(g: Generic) -> Generic:
         flat = _Joined(groups).of(_terms(g))
         maps = [[ir.AffineDimExpr.get(i) for i in range(kept + 1)], [shifted(e, 0) for e in g.maps[g.inputs]]]
         one = generic(op.results[0].type, [flat, op.operands[g.inputs]], maps, kept + 1, [*g.reduced[:kept], True])
-        replace_op(op, with_body(one, partial(_combined, combine)))
+        replace_op(op, with_body(one, partial(applied, combine)))
     return Generic.read(one)
 
 
@@ -97,7 +97,7 @@ def split_ragged(g: Generic, loop: int, parts: SizeLike, length: SizeLike, combi
         whole = padded(terms, [0] * len(extra), extra, filler)
         maps = [[ir.AffineDimExpr.get(i) for i in range(len(extra))], [shifted(e, 0) for e in g.maps[g.inputs]]]
         total = generic(op.results[0].type, [whole, op.operands[g.inputs]], maps, len(extra), list(g.reduced))
-        replace_op(op, with_body(total, partial(_combined, combine)))
+        replace_op(op, with_body(total, partial(applied, combine)))
     split(Generic.read(total), {loop: parts}, combine)
 
 
@@ -125,7 +125,3 @@ def _terms(g: Generic) -> ir.Value:
 def _everything(loops: int) -> tuple:
     """Returns the map of an operand with a dimension for each loop, in order."""
     return tuple((0, ((i, 1),)) for i in range(loops))
-
-
-def _combined(combine: str, a: ir.Value, b: ir.Value) -> ir.Value:
-    return ir.Operation.create(combine, results=[a.type], operands=[a, b]).results[0]

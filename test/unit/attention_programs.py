@@ -25,6 +25,7 @@ from lamina.passes.plan.program import program_from
 from lamina.targets.kernel_calls import own as source_kernels
 from lamina.targets.kernel_calls import user as triton_user
 from lamina.targets.levels import pipeline
+from lamina.targets.module import keep_kernels
 
 _HOPPER = Gpu.named("sm_90a")
 _BY_MODEL = f"lamina-select-kernels{{target={TARGET}}}"
@@ -57,7 +58,7 @@ def program_of(module: ir.Module, schedule: str = "") -> Program:
     run(pipeline("graph", "tile", target=TARGET).replace(_BY_MODEL, chosen), module)
     with module.context:
         program = program_from(module, "cuda")
-    stages.keep_kernels(module)
+    keep_kernels(module)
     return program
 
 

@@ -25,6 +25,7 @@ from lamina.frontend.fx.destination import destination
 from lamina.frontend.rewrites.normalize import normalize
 from lamina.passes.plan.program import program_from
 from lamina.targets.kernel_calls import user as triton_user
+from lamina.targets.module import keep_kernels
 
 
 @triton.jit
@@ -74,7 +75,7 @@ def planned(
     stages.run_passes(module, "linalg", "tile", Target.parse(TARGET), options, {})
     with module.context:
         program = with_outputs(program_from(module, "cuda"), graph.interface)
-    stages.keep_kernels(module)
+    keep_kernels(module)
     return module, *triton_user.launched(program)
 
 

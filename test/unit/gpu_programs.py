@@ -27,6 +27,7 @@ from lamina.passes.infra.pipeline import run
 from lamina.passes.plan.program import program_from
 from lamina.runtime.dtypes import DTYPES
 from lamina.targets.levels import pipeline
+from lamina.targets.module import keep_kernels
 from lamina.targets.triton.printing.printed import Printed
 
 TARGET = "nvvm:sm_90a"
@@ -56,7 +57,7 @@ def tiled(
     with module.context:
         program = program_from(module, "cuda")
         program = with_outputs(program, with_strides(graph.interface, program, graph.room))
-    stages.keep_kernels(module)
+    keep_kernels(module)
     return module, program
 
 

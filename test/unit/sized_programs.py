@@ -11,6 +11,7 @@ from torch_mlir import ir
 from lamina.core.program import Launch
 from lamina.frontend.calls.call import unboxed
 from lamina.frontend.compiling import stages
+from lamina.targets import module as device_modules
 from lamina.targets.triton import text as triton_text
 
 TARGET = "null:nvvm:sm_90a"
@@ -22,7 +23,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Launch]]:
     torch._dynamo.reset()
     modules: list[ir.Module] = []
     found: list[Launch] = []
-    keep = stages.keep_kernels
+    keep = device_modules.keep_kernels
 
     def kept(module: ir.Module) -> None:
         keep(module)
@@ -37,7 +38,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Launch]]:
         found.extend(s for s in built.program.steps if isinstance(s, Launch) and s.kernel in mine)
         return lambda *given: tuple(Simulated(module, built.program, printed)(*unboxed(given)))
 
-    monkeypatch.setattr(stages, "keep_kernels", kept)
+    monkeypatch.setattr(device_modules, "keep_kernels", kept)
     monkeypatch.setattr(stages, "_loaded", loaded)
     yield found
     torch._dynamo.reset()

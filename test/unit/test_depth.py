@@ -12,12 +12,12 @@ from torch_mlir import ir
 import lamina
 from lamina.core.target import Target
 from lamina.dialects import context
-from lamina.frontend.compiling.stages import keep_kernels
 from lamina.passes.infra.diagnostics import verify
 from lamina.passes.infra.pipeline import PassFailure, run
 from lamina.passes.plan.in_place import pointwise_pairs
 from lamina.targets import backend
 from lamina.targets.levels import pipeline
+from lamina.targets.module import keep_kernels
 
 T = "tensor<33x65xf32>"
 MAP = "affine_map<(d0, d1) -> (d0, d1)>"

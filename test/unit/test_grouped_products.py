@@ -16,7 +16,6 @@ from lamina.core.gpu import Gpu
 from lamina.core.options import Options
 from lamina.core.program import Call, Launch, Program
 from lamina.core.target import Target
-from lamina.frontend.compiling import stages
 from lamina.passes.families.choice import Choice
 from lamina.passes.families.grouped_products import SCHEDULES, Grouped
 from lamina.passes.families.surroundings import calls
@@ -26,6 +25,7 @@ from lamina.schedules.contraction import GemmConfig
 from lamina.targets import backend
 from lamina.targets.kernel_calls.user import take
 from lamina.targets.levels import pipeline
+from lamina.targets.module import keep_kernels
 from lamina.targets.ptx import assemble
 from lamina.targets.triton.compiler import join
 from lamina.tune import tuner
@@ -52,7 +52,7 @@ def chosen(fn: Callable[..., Tensor], inputs: Sequence[Tensor], schedule: str) -
     run(pipeline("graph", "tile", target=TARGET), module)
     with module.context:
         program = program_from(module, "cuda")
-    stages.keep_kernels(module)
+    keep_kernels(module)
     return module, program
 
 

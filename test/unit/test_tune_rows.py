@@ -37,6 +37,7 @@ from lamina.schedules.rows import KINDS, LEAST_BYTES, MODEL, Nvvm, RowWork, Trit
 from lamina.schedules.text import read
 from lamina.targets import Backend, backend
 from lamina.targets.levels import pipeline
+from lamina.targets.module import keep_kernels
 from lamina.targets.triton import text as triton_text
 from lamina.tune import tuner
 from lamina.tune.problems import modules
@@ -321,7 +322,7 @@ def computed(fn: Function, inputs: Sequence[Tensor], text: str) -> list[Tensor]:
     run(pipeline("plan", "tile", target=TARGET), module)
     with module.context:
         program = with_outputs(program_from(module, "cuda"), interface)
-    stages.keep_kernels(module)
+    keep_kernels(module)
     printed = triton_text.take(module, descriptors=True)
     assert bool(printed) == text.startswith("triton")
     if not printed:

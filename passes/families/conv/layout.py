@@ -11,6 +11,7 @@ from lamina.core.target import Target
 from lamina.dialects.graph import CALLS
 
 from ...infra.base import Pass
+from ...ir.affine import row_major
 from ...ir.extern_calls import memory_strides
 from ...ir.generics import copied
 from ...ir.reading import shape_of
@@ -20,7 +21,7 @@ from .calls import Convolution, channels_last
 from .layout_cost import cheapest
 from .layout_cpu import suits_frozen, suits_slow
 
-Strides = Callable[[Sequence[int]], tuple[int, ...]]  # of a shape, in a layout
+Strides = Callable[[tuple[int, ...]], tuple[int, ...]]  # of a shape, in a layout
 _VIEWS = ("linalg.transpose", "tensor.expand_shape", "tensor.collapse_shape")
 
 
@@ -86,8 +87,8 @@ def _change(call: Convolution, copied: bool) -> None:
 
 def _pin(call: Convolution) -> None:
     """Lets a call take and give channels first, whatever its operands' producers would prefer."""
-    _set_strides(call, _row_major)
-    call.op.attributes["needs"] = ir.ArrayAttr.get([_strides(v, _row_major) for v in call.op.operands])
+    _set_strides(call, row_major)
+    call.op.attributes["needs"] = ir.ArrayAttr.get([_strides(v, row_major) for v in call.op.operands])
 
 
 def _set_strides(call: Convolution, layout: Strides) -> None:
@@ -105,11 +106,7 @@ def _changed(result: ir.Value, strides: ir.Attribute, layout: Strides) -> ir.Att
 
 def _strides(value: ir.Value, layout: Strides) -> ir.Attribute:
     shape = shape_of(value)
-    return sizes_attribute(layout(shape) if len(shape) == 4 else _row_major(shape))
-
-
-def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    return Layout.row_major(shape).strides
+    return sizes_attribute(layout(shape) if len(shape) == 4 else row_major(shape))
 
 
 def _is_served(value: ir.Value) -> bool:

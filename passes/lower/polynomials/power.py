@@ -6,7 +6,7 @@ from collections.abc import Callable
 from torch_mlir import ir
 
 from ...ir.emit import Num
-from .exponential import DOUBLE, exp_of_sum, is_double
+from .exponential import DOUBLE, clamp, exp_of_sum, is_double, power_of_two
 from .logarithm import LOG_DOUBLE, split
 
 # log2((1 + s)/(1 - s)) = s*q(s*s) for |s| <= 1/5, relative error 2**-42.4
@@ -84,11 +84,10 @@ def _log2(x: Num, quotient: Callable[[Num, Num], Num]) -> Num:
 def _exp2(x: Num) -> Num:
     """2**x of any f64, for a result that is then rounded to f32."""
     e = x.at
-    x = x.like(200.0).where(x.like(200.0) < x, x)
-    x = x.like(-200.0).where(x.like(-200.0) > x, x)
+    x = clamp(x, -200.0, 200.0)
     whole = x + DOUBLE.round
     r = x - (whole - DOUBLE.round)
-    return e.horner(r, EXP2) * ((whole.bits() + 1023) << 52).as_float()
+    return e.horner(r, EXP2) * power_of_two(whole)
 
 
 def _log(x: Num) -> tuple[Num, Num]:

@@ -43,6 +43,12 @@ def split(module: ir.Module, count: int) -> list[ir.Module]:
     return [module, *others]
 
 
+def keep_kernels(module: ir.Module) -> None:
+    """Erases the host program, which has been read, from a module; the tile programs stay."""
+    for op in ops_in(module.body, "plan.program"):
+        op.erase()
+
+
 def take_later(module: ir.Module) -> tuple[tuple[str, str], ...]:
     """Removes the programs that are compiled when a call first needs them from a module at the tile level; returns their names and
     texts."""

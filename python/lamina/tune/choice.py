@@ -1,7 +1,7 @@
 """Records what a compilation keeps of tuning's answer to a question."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from lamina.schedules.rows import MODEL
@@ -41,12 +41,10 @@ class TunedChoice:
 
     def to_json(self) -> dict[str, Any]:
         """Returns a dict that `from_json` reads."""
-        known = {"seconds": dict(self.seconds), "dropped": dict(self.dropped)}
-        return {"what": self.what, "chosen": self.chosen, **known, "pinned": self.pinned, "order": list(self.order)}
+        return asdict(self) | {"seconds": dict(self.seconds), "dropped": dict(self.dropped)}
 
     @staticmethod
     def from_json(d: Mapping[str, Any]) -> "TunedChoice":
         """Reads what `to_json` returned."""
-        seconds = tuple((str(name), float(s)) for name, s in d["seconds"].items())
-        dropped = tuple((str(name), str(why)) for name, why in d["dropped"].items())
-        return TunedChoice(str(d["what"]), str(d["chosen"]), seconds, dropped, bool(d["pinned"]), tuple(map(str, d["order"])))
+        pairs = {name: tuple(d[name].items()) for name in ("seconds", "dropped")}
+        return TunedChoice(**{**d, **pairs, "order": tuple(d["order"])})

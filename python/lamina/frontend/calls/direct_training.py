@@ -29,20 +29,20 @@ class WatchedTraining:
         the first backward pass has compiled the backward graph, then the graphs themselves, where the wrappers do nothing else."""
         return wrapped if self.forward.only() is None or _watched_by_others() else TrainingCall(wrapped, self, arguments)
 
-    def function(self, arguments: int) -> tuple[type[torch.autograd.Function], "Plan"] | None:
+    def function(self, arguments: int) -> tuple[type[torch.autograd.Function], "TrainingLayout"] | None:
         """Returns a Function of the two graphs; None where AOTAutograd's wrappers are needed."""
         forward, backward = self.forward.only(), self.backward.only()
         if forward is None or backward is None:
             return None
         try:
-            plan = _plan(forward, backward.graph, arguments, self._autocast)
+            layout = _layout(forward, backward.graph, arguments, self._autocast)
         except AttributeError:  # this version of torch has other metadata
             return None
-        return None if plan is None else (_function(forward.run, backward.run, plan), plan)
+        return None if layout is None else (_function(forward.run, backward.run, layout), layout)
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingLayout:
     """The layout of a graph's results and gradients.
 
     mutated     arguments that receive the first results as their new values
@@ -74,12 +74,12 @@ class TrainingCall:
         if self._apply is None and not self._switched():
             return self._wrapped(*args)
         assert self._apply is not None
-        if self._plan.autocast:
+        if self._layout.autocast:
             with torch._C._DisableAutocast():
                 results = self._apply(*args)
         else:
             results = self._apply(*args)
-        mutated = self._plan.mutated
+        mutated = self._layout.mutated
         if not mutated:
             return results
         self._store(args, results)
@@ -93,7 +93,7 @@ class TrainingCall:
         self._watched = None
         if found is None:
             return False
-        function, self._plan = found
+        function, self._layout = found
         # Function.apply calls this after its checks for functorch. Dynamo runs no compiled code inside functorch's transforms.
         self._apply = super(torch.autograd.Function, function).apply  # type: ignore[misc]
         return True
@@ -101,8 +101,8 @@ class TrainingCall:
     def _store(self, args: Sequence[Any], results: Sequence[Tensor]) -> None:
         """Copies new values into the arguments, all of one dtype and device at once."""
         if self._groups is None:
-            self._groups = _groups([args[i] for i in self._plan.mutated])
-        mutated = self._plan.mutated
+            self._groups = _groups([args[i] for i in self._layout.mutated])
+        mutated = self._layout.mutated
         for group in self._groups:
             torch._foreach_copy_([args[mutated[i]] for i in group], [results[i] for i in group])
 
@@ -115,9 +115,9 @@ def _groups(targets: Sequence[Tensor]) -> tuple[tuple[int, ...], ...]:
     return tuple(map(tuple, found.values()))
 
 
-def _function(run_forward: Run, run_backward: Run, plan: Plan) -> type[torch.autograd.Function]:
+def _function(run_forward: Run, run_backward: Run, layout: TrainingLayout) -> type[torch.autograd.Function]:
     """Returns the Function of a forward and a backward graph."""
-    returned, constant, tangents, autocast = plan.returned, plan.constant, plan.tangents, plan.autocast
+    returned, constant, tangents, autocast = layout.returned, layout.constant, layout.tangents, layout.autocast
 
     class CompiledFunction(torch.autograd.Function):
         @staticmethod
@@ -193,8 +193,8 @@ def _hooks() -> Any:
     return torch._C._autograd._top_saved_tensors_default_hooks(True)
 
 
-def _plan(forward: Compiled, backward: fx.GraphModule, arguments: int, autocast: bool) -> Plan | None:
-    """Returns the plan for a pair of graphs; None where it needs AOTAutograd's wrappers."""
+def _layout(forward: Compiled, backward: fx.GraphModule, arguments: int, autocast: bool) -> TrainingLayout | None:
+    """Returns the layout of a pair of graphs; None where it needs AOTAutograd's wrappers."""
     metadata = forward.metadata
     if not forward.takes(arguments):
         return None
@@ -223,4 +223,4 @@ def _plan(forward: Compiled, backward: fx.GraphModule, arguments: int, autocast:
     if saved != len(forward.graph.graph.output_node().args[0]) - metadata.num_forward_returns or len(taken) != len(wanted):
         return None
     tangents = tuple((i, value.shape, tuple(value.stride())) for i, value in zip(wanted, taken, strict=True))
-    return Plan(mutated, metadata.num_forward_returns, tuple(constant), tangents, autocast)
+    return TrainingLayout(mutated, metadata.num_forward_returns, tuple(constant), tangents, autocast)

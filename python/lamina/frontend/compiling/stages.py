@@ -181,7 +181,7 @@ def load(built: Built, options: Options = ONE_BY_ONE, frozen: Collection[int] = 
 def _compile(graph: Normalized, options: Options, goal: Destination, watch: Watch | None, session: Session) -> Built:
     from lamina.passes.plan.program import program_from
     from lamina.targets import Artifact
-    from lamina.targets.module import take_later
+    from lamina.targets.module import keep_kernels, take_later
 
     seconds: dict[str, float] = {}
     start = time.perf_counter()
@@ -243,13 +243,6 @@ def source_kernels(module: "ir.Module", graph: Normalized, options: Options, goa
     with module.context:
         program = with_outputs(program_from(module, goal.device), graph.interface)
     return _launched(program, options, goal)[1]
-
-
-def keep_kernels(module: "ir.Module") -> None:
-    """Erases the host program, which has been read, from the module; the tile programs stay."""
-    for op in list(module.body.operations):
-        if op.operation.name == "plan.program":
-            op.operation.erase()
 
 
 def import_linalg(graph: Normalized, options: Options) -> "ir.Module":

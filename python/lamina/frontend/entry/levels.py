@@ -10,7 +10,7 @@ from torch import fx
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 
-from ..compiling.stages import import_linalg, keep_kernels, run_passes, source_kernels
+from ..compiling.stages import import_linalg, run_passes, source_kernels
 from ..custom.substitute import with_registered, with_users_patterns
 from ..fx.destination import destination
 from ..fx.sizes import is_sized, unguarded
@@ -41,13 +41,11 @@ def emit(model: Any, example_inputs: Any, *, target: str, level: str, options: O
     raise CompileError(f"{target} has no level {level!r}", remedy=f"levels: {', '.join(reached)}")
 
 
-def write_levels(
-    model: Any, example_inputs: Any, folder: Path, *, target: str | None = None, options: Options | None = None
-) -> list[Path]:
+def write_levels(model: Any, example_inputs: Any, folder: Path) -> list[Path]:
     """Writes every level to a file of `folder`, such as `2_linalg.mlir`, and returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
     files = []
-    for number, (level, text) in enumerate(levels(model, example_inputs, target=target, options=options)):
+    for number, (level, text) in enumerate(levels(model, example_inputs)):
         files.append(folder / f"{number}_{level}.{_SUFFIX.get(level, 'mlir')}")
         files[-1].write_text(text)
     return files
@@ -62,6 +60,8 @@ def _levels(
 
 
 def _lowered(gm: fx.GraphModule, target: str | None, options: Options) -> Iterator[tuple[str, Callable[[], str]]]:
+    from lamina.targets.module import keep_kernels
+
     from ..importing.importer import import_torch
 
     goal = destination(target, gm)

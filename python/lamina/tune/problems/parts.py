@@ -19,6 +19,7 @@ from lamina.runtime.executable import Executable
 from lamina.targets import Artifact, Backend
 from lamina.targets.kernel_calls.user import take
 from lamina.targets.levels import pipeline
+from lamina.targets.module import keep_kernels
 
 from ..revision import digest, revision
 from .inputs import dtype_of, random_tensors
@@ -101,9 +102,7 @@ class BuiltCandidate(BuiltProgram):
             rounds = self.options.round_intermediates
             run(pipeline(self.part.level, "tile", target=self.backend.target, round_intermediates=rounds), module)
             program = program_from(module, "cuda")
-            for op in list(module.body.operations):
-                if op.operation.name == "plan.program":
-                    op.operation.erase()
+            keep_kernels(module)
             program, ready = take(program, self.options.kernels, self.backend.target.gpu)
             launched = any(isinstance(step, Launch) for step in program.steps)
             artifact = self.backend.compile(module, ready) if launched else Artifact(str(self.backend.target), b"", ())
