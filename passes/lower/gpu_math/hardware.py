@@ -19,9 +19,7 @@ from ...ir.emit import Num, Scalar
 
 MARKABLE = {"arith.divf", "math.rsqrt", "math.sqrt"}
 # users for which the last bit of a value decides about a whole unit: 6.0/3.0 must not become 1.9999999
-_DECIDING = {
-    "math.floor", "math.ceil", "math.trunc", "math.round", "math.roundeven", "arith.fptosi", "arith.fptoui", "arith.cmpf",
-}  # fmt: skip
+_DECIDING = {"math.floor", "math.ceil", "math.trunc", "math.round", "math.roundeven", "arith.fptosi", "arith.fptoui", "arith.cmpf"}
 
 
 def ex2(x: Num) -> Num:

@@ -98,9 +98,7 @@ def read(k: "ThreadKernel", op: ir.Operation) -> None:
         return
     first = k.uniform(index[0])
     padded = mask is not None and _pads(rest[segments[1] + 1])
-    k.held[op.results[0]] = k.memory.read(
-        buffer, k.memory.places(first), k.divisors.of(index[0]), mask, k.uniform(pad), padded
-    )  # fmt: skip
+    k.held[op.results[0]] = k.memory.read(buffer, k.memory.places(first), k.divisors.of(index[0]), mask, k.uniform(pad), padded)
 
 
 def _pads(mask: ir.Value) -> bool:
@@ -121,17 +119,13 @@ def write(k: "ThreadKernel", op: ir.Operation) -> None:
 def store(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers memref.store of a scalar: one thread stores."""
     value, target, *index = op.operands
-    k.memory.store_scalar(
-        k.uniform(value), k.uniform(target), [k.uniform(i) for i in index], k.leader
-    )  # fmt: skip
+    k.memory.store_scalar(k.uniform(value), k.uniform(target), [k.uniform(i) for i in index], k.leader)
 
 
 def gather(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.gather to loads of single elements."""
     source, index, mask, other = op.operands
-    k.held[op.results[0]] = k.memory.gather(
-        k.uniform(source), k.spread(index), k.mask(mask), k.spread(other)
-    )  # fmt: skip
+    k.held[op.results[0]] = k.memory.gather(k.uniform(source), k.spread(index), k.mask(mask), k.spread(other))
 
 
 def scatter(k: "ThreadKernel", op: ir.Operation) -> None:

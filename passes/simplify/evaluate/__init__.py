@@ -5,6 +5,4 @@ from .generics import evaluate_splat
 from .tensors import evaluate_op
 from .undefined import NotEvaluable
 
-__all__ = [
-    "NotEvaluable", "array_of", "attribute_of", "bits_equal", "evaluate_op", "evaluate_splat",
-]  # fmt: skip
+__all__ = ["NotEvaluable", "array_of", "attribute_of", "bits_equal", "evaluate_op", "evaluate_splat"]

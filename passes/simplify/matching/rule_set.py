@@ -20,9 +20,7 @@ from .rule import PATTERN
 _RARE = ("math.erf", "math.erfc", "math.tanh", "math.log", "math.sin", "math.cos", "math.exp")
 _ROOTS = ("math.rsqrt", "math.sqrt", "math.powf")
 # From an op to its users, these change places and types alone.
-_THROUGH = {
-    "tensor.expand_shape", "tensor.collapse_shape", "linalg.transpose", "linalg.broadcast", "arith.extf", "arith.truncf",
-}  # fmt: skip
+_THROUGH = {"tensor.expand_shape", "tensor.collapse_shape", "linalg.transpose", "linalg.broadcast", "arith.extf", "arith.truncf"}
 _TOLERANCE = {"bf16": 8e-3, "f16": 1e-3}  # between a constant and a rule's, relative; other types: 5e-5
 
 

@@ -95,10 +95,7 @@ def masked(mask, rows, columns, inside, STRIDE, HOW: tl.constexpr, ONE: tl.const
 
 
 @triton.jit
-def rows_of(
-    x, at, ROW, COLUMN, ROWS, COLUMNS: tl.constexpr, N: tl.constexpr, D: tl.constexpr,
-    EDGE: tl.constexpr,
-):  # fmt: skip
+def rows_of(x, at, ROW, COLUMN, ROWS, COLUMNS: tl.constexpr, N: tl.constexpr, D: tl.constexpr, EDGE: tl.constexpr):
     """Loads rows `at` to at + N of a matrix of these strides and sizes, in a block of D columns; zero outside. EDGE: some rows may
     be outside."""
     i, j = tl.arange(0, N)[:, None], tl.arange(0, D)[None, :]
