@@ -88,10 +88,7 @@ def test_blocks_of_two_dimensions_with_shared_memory(graphs: bool) -> None:
 
 def test_numbers_of_all_kinds() -> None:
     kernel = cuda_of(
-        NUMBERS,
-        arguments=lambda x, out: (x, out, True, -3, 65535, 5 << 32, 0.25, 1.5, -2.5, None),
-        grid=lambda: 1,
-        threads=64,
+        NUMBERS, arguments=lambda x, out: (x, out, True, -3, 65535, 5 << 32, 0.25, 1.5, -2.5, None), grid=lambda: 1, threads=64
     )
     x = torch.zeros(64, device="cuda")
     found = compiled("lamina.compile", scaled_add, (x, x), kernels=[kernel])(x, x)

@@ -41,10 +41,7 @@ def exact(operands: Sequence[Tensor], seed: Tensor, mask: Tensor | None = None, 
     return weights * keeps(seed, scores.shape, P) / (1 - P) @ v
 
 
-@pytest.mark.parametrize(
-    ("size", "length", "how", "dtype"),
-    [(64, 333, "causal", BF16), (128, 200, "bool", F16)],
-)
+@pytest.mark.parametrize(("size", "length", "how", "dtype"), [(64, 333, "causal", BF16), (128, 200, "bool", F16)])
 def test_both_passes(size: int, length: int, how: str, dtype: torch.dtype) -> None:
     """By the schedules that are taken unmeasured, of shared heads."""
     q, grad, k, v = (random(2, n, length, size, dtype=dtype) for n in (4, 4, 2, 2))

@@ -18,14 +18,8 @@ from lamina.runtime.executable import Executable
 from lamina.targets.kernel_calls.user import take
 from lamina.targets.nvvm.backend import NvvmBackend
 
-PARTS = (
-    "triton{m=16 n=64 k=128 warps=4 stages=5 descriptors=0 parts=4}",
-    "triton{m=64 n=64 k=64 warps=4 stages=4 parts=8}",
-)
-FLOAT8 = (
-    "triton{m=128 n=128 k=128 warps=8 stages=4}",
-    "triton{m=64 n=64 k=128 warps=4 stages=4 descriptors=0}",
-)
+PARTS = ("triton{m=16 n=64 k=128 warps=4 stages=5 descriptors=0 parts=4}", "triton{m=64 n=64 k=64 warps=4 stages=4 parts=8}")
+FLOAT8 = ("triton{m=128 n=128 k=128 warps=8 stages=4}", "triton{m=64 n=64 k=128 warps=4 stages=4 descriptors=0}")
 FUNCTIONS: dict[str, tuple[Callable[..., Tensor], int]] = {  # and how many weights they have
     "product": (lambda x, w: x @ w, 1),
     "pair": (lambda x, a, b: F.silu(x @ a) * (x @ b), 2),

@@ -149,9 +149,7 @@ def test_only_what_is_read_is_computed() -> None:
     q, grad = random(1, 2, 20, 16), random(1, 2, 20, 16)
     for wanted, kernels in ((0, OURS[:1]), (2, OURS)):
         (found,), names = compute(
-            lambda grad, q, i=wanted: backward(grad, q, q, q, attention(q, q, q))[i],
-            (grad, q),
-            f"{FORWARD}; {BACKWARD}",
+            lambda grad, q, i=wanted: backward(grad, q, q, q, attention(q, q, q))[i], (grad, q), f"{FORWARD}; {BACKWARD}"
         )
         near(found, exact_gradients(grad, q, q, q)[wanted], 4e-3)
         assert names == ["attention_forward", *kernels]

@@ -171,13 +171,7 @@ def test_no_such_schedule(schedule: str) -> None:
         Specialized.read(schedule)
 
 
-@pytest.mark.parametrize(
-    ("size", "schedule"),
-    [
-        (64, "specialized{n=128 groups=3 stages=3}"),
-        (256, "specialized{n=64 groups=2}"),
-    ],
-)
+@pytest.mark.parametrize(("size", "schedule"), [(64, "specialized{n=128 groups=3 stages=3}"), (256, "specialized{n=64 groups=2}")])
 def test_code(size: int, schedule: str, tmp_path: Path) -> None:
     """Registers are handed from the warp of loads to those that multiply; nothing is spilled, nothing waits for one product at a
     time."""

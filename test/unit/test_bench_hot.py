@@ -43,11 +43,7 @@ ROWS = {
     **GELU,
     "wall": {"eager": 29e-6, "torch.compile": 60e-6, "lamina": 20e-6, "lamina tuned": 18e-6},
 }  # fmt: skip
-DECODE = {
-    **GELU,
-    "times": {"eager": 200e-6, "cuDNN": 90e-6, "lamina tuned": 28e-6},
-    "choices": [CHOICE],
-}
+DECODE = {**GELU, "times": {"eager": 200e-6, "cuDNN": 90e-6, "lamina tuned": 28e-6}, "choices": [CHOICE]}
 FOUND: dict[str, Any] = {
     "4096x4096x4096": ALONE,
     "4096x4096x4096 bias+GELU": GELU,

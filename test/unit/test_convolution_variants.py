@@ -64,11 +64,7 @@ def test_forward(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("image", "weight", "dtype"),
-    [
-        ((2, 8, 13), (16, 8, 3), torch.bfloat16),
-        ((2, 8, 5, 6), (8, 2, 3, 3), torch.bfloat16),
-        ((2, 8, 5, 6), (8, 8, 3, 3), F32),
-    ],
+    [((2, 8, 13), (16, 8, 3), torch.bfloat16), ((2, 8, 5, 6), (8, 2, 3, 3), torch.bfloat16), ((2, 8, 5, 6), (8, 8, 3, 3), F32)],
 )
 def test_gradients(image: Shape, weight: Shape, dtype: torch.dtype) -> None:
     """Statistics, norm, activation and their gradients are Lamina kernels between two calls."""

@@ -30,14 +30,7 @@ def helper(v):
 
 
 @triton.jit
-def wrong_kernel(
-    x_ptr,
-    y_ptr,
-    out_ptr,
-    n,
-    alpha,
-    BLOCK: tl.constexpr,
-):
+def wrong_kernel(x_ptr, y_ptr, out_ptr, n, alpha, BLOCK: tl.constexpr):
     at = tl.arange(0, BLOCK)
     tl.store(out_ptr + at, helper(tl.load(x_ptr + at)))
 

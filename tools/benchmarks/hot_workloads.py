@@ -199,10 +199,7 @@ def convolution(channels: int, size: int, groups: int = 1) -> Workload:
 
 WINDOW = 1024
 F8 = torch.float8_e4m3fn
-BACKENDS = {
-    "cuDNN": causal_sdpa_by(SDPBackend.CUDNN_ATTENTION),
-    "flash": causal_sdpa_by(SDPBackend.FLASH_ATTENTION),
-}
+BACKENDS = {"cuDNN": causal_sdpa_by(SDPBackend.CUDNN_ATTENTION), "flash": causal_sdpa_by(SDPBackend.FLASH_ATTENTION)}
 LARGE = (8192, 4096, 4096), (8192, 4096, 16384), (4096, 4096, 4096)  # m, n, k
 COMPILES = (tuned(1.0, COMPILED),)
 FEW_ROWS = tuple(tuned(part, of, clock=clock) for clock in ("times", "wall") for part, of in ((0.5, COMPILED), (1.0, "eager")))

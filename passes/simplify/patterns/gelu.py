@@ -29,8 +29,4 @@ def tanh_by_exp(x: Tensor) -> Tensor:
     return x / (1 + torch.exp(x * (-2 * ROOT_TWO_OVER_PI - 2 * ROOT_TWO_OVER_PI * 0.044715 * (x * x))))
 
 
-RULES = (
-    Rule(erf, erf, "gelu_erf"),
-    Rule(tanh, tanh_by_exp, "gelu_tanh"),
-    Rule(tanh_factored, tanh_by_exp, "gelu_tanh"),
-)
+RULES = (Rule(erf, erf, "gelu_erf"), Rule(tanh, tanh_by_exp, "gelu_tanh"), Rule(tanh_factored, tanh_by_exp, "gelu_tanh"))

@@ -66,20 +66,9 @@ _MOVES = {
 """Ops that move elements of any dtype."""
 
 _PUT = (aten.index_put.default, aten._unsafe_index_put.default, aten.index_put_.default)
-_COMBINES = (
-    aten.scatter_add.default,
-    aten.scatter_add_.default,
-    aten.scatter_reduce.two,
-    aten.scatter_reduce_.two,
-)
+_COMBINES = (aten.scatter_add.default, aten.scatter_add_.default, aten.scatter_reduce.two, aten.scatter_reduce_.two)
 _SCATTER = (aten.scatter.src, aten.scatter.value, aten.scatter_.src, aten.scatter_.value, *_COMBINES)
-_IN_PLACE = (
-    aten.index_put_.default,
-    aten.scatter_.src,
-    aten.scatter_.value,
-    aten.scatter_add_.default,
-    aten.scatter_reduce_.two,
-)
+_IN_PLACE = (aten.index_put_.default, aten.scatter_.src, aten.scatter_.value, aten.scatter_add_.default, aten.scatter_reduce_.two)
 _COMBINED = {torch.float32, torch.float64, torch.int8, torch.int16, torch.int32, torch.int64}
 """dtypes of elements that kernels combine with others."""
 _INDICES = (torch.int64, torch.int32)

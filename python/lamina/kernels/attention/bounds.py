@@ -5,17 +5,7 @@ import triton.language as tl
 
 
 @triton.jit
-def bounds(
-    there,
-    out,
-    AT,
-    OUT,
-    HEADS,
-    KEYS,
-    LOW,
-    HIGH,
-    N: tl.constexpr,
-):
+def bounds(there, out, AT, OUT, HEADS, KEYS, LOW, HIGH, N: tl.constexpr):
     """Writes the bounds of one sequence or head.
 
     there      bool, true for valid keys; AT: strides in elements: batch, head, key

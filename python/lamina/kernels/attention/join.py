@@ -5,18 +5,7 @@ import triton.language as tl
 
 
 @triton.jit
-def join(
-    parts,
-    logs,
-    out,
-    OUT,
-    HEADS,
-    QUERIES,
-    VALUES: tl.constexpr,
-    PARTS: tl.constexpr,
-    P: tl.constexpr,
-    E: tl.constexpr,
-):
+def join(parts, logs, out, OUT, HEADS, QUERIES, VALUES: tl.constexpr, PARTS: tl.constexpr, P: tl.constexpr, E: tl.constexpr):
     """Combines the parts of one query.
 
     parts, logs  as `split` writes them

@@ -66,7 +66,4 @@ def polygamma(n: int, x: Tensor) -> Any:
     return trigamma(x) if n else aten.digamma.default(x)
 
 
-GAMMA: dict[Any, Callable[..., Any]] = {
-    aten.digamma.default: digamma,
-    aten.polygamma.default: polygamma,
-}
+GAMMA: dict[Any, Callable[..., Any]] = {aten.digamma.default: digamma, aten.polygamma.default: polygamma}
