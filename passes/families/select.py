@@ -23,7 +23,7 @@ from .custom.family import CustomFamily
 from .gemm.family import GemmFamily
 from .grouped_products import GroupedFamily
 from .problem import Family, Problem
-from .surroundings import calls, kernels
+from .surroundings import calls, is_open, kernels
 from .vendor.registry import ROUTINES
 from .vendor.routine import Routine, VendorCall, VendorSchedule, covers
 from .vendor.routine import take as take_vendor
@@ -100,7 +100,7 @@ class SelectKernels(Pass):
             except Unfit as e:
                 raise CompileError(f"{chosen} cannot compute this: {e}", where=place, remedy="drop graph.choice") from None
             return
-        wide = self.wide_sizes and any(_is_symbolic(v) for call in problem.ops for v in (*call.operands, *call.results))
+        wide = self.wide_sizes and any(map(is_open, problem.ops))
         usual = default(problem, self.target, self.round_intermediates, library=wide)
         for choice in (usual,) if given is None or wide else (given, usual):
             with suppress(Unfit):
@@ -138,10 +138,6 @@ def _vendors(problem: Problem, target: Target | None, rounds: bool) -> list[tupl
     """Returns the routines that compute a problem, with their calls. One that covers the epilogue rounds once, at its end."""
     found = [(routine, routine.call(problem, target)) for routine in ROUTINES] if target is not None else []
     return [(routine, call) for routine, call in found if call is not None and not (rounds and covers(call, problem))]
-
-
-def _is_symbolic(value: ir.Value) -> bool:
-    return isinstance(value.type, ir.RankedTensorType) and not value.type.has_static_shape
 
 
 def _check(op: ir.Operation) -> None:

@@ -32,12 +32,12 @@ class Format:
 
     @property
     def shift(self) -> int:
-        """Returns the digits of f32's mantissa that are not kept."""
+        """The digits of f32's mantissa that are not kept."""
         return 23 - self.mantissa
 
     @property
     def least(self) -> int:
-        """Returns the exponent, in f32's bits, of the smallest normal number."""
+        """The exponent, in f32's bits, of the smallest normal number."""
         return 128 - self.bias
 
 

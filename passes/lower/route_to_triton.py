@@ -49,10 +49,10 @@ class RouteToTriton(Pass):
                 known = ", ".join(programs) or "none"
                 raise CompileError(f"there is no tile program @{name} for a GPU", remedy=f"there are {known}")
             if "tile.triton" not in programs[name].attributes:
-                send(programs[name], self.warps)
+                route(programs[name], self.warps)
 
 
-def send(function: ir.Operation, warps: int = 0, stages: int = 1) -> None:
+def route(function: ir.Operation, warps: int = 0, stages: int = 1) -> None:
     """Marks one tile program for Triton and expands the math functions that Triton lacks. warps: 0 for as many as the program
     has; stages: blocks that its loops have in flight (software pipelining)."""
     parts = ops_in(function.regions[0].blocks[0], "tile.part")

@@ -86,7 +86,7 @@ class _Flow:
     _f64: dict[ir.Type, bool] = field(default_factory=dict)
 
     def is_f64(self, value: ir.Value) -> bool:
-        """Tells whether a value is f64, or a tensor of it."""
+        """Returns whether a value is f64, or a tensor of it."""
         type_ = value.type
         known = self._f64.get(type_)
         if known is None:
@@ -210,7 +210,7 @@ class _Rewrite:
         self.made: dict[ir.Value, ir.Value] = {}
 
     def goes(self, value: ir.Value) -> bool:
-        """Tells whether a value becomes f32."""
+        """Returns whether a value becomes f32."""
         return self.flow.find(value) not in self.staying
 
     def run(self) -> None:

@@ -16,7 +16,7 @@ from .emit.blocks import Blocks
 def start(b: Blocks, config: BlockConfig) -> list[ir.Value]:
     """Returns the state before the first block: -inf and 0 for each thread of the program."""
     type_ = ir.VectorType.get([config.groups], ir.F32Type.get())
-    return [arith.constant(type_, ir.DenseElementsAttr.get_splat(type_, _f32(v))) for v in (-math.inf, 0.0)]
+    return [arith.constant(type_, ir.DenseElementsAttr.get_splat(type_, ir.FloatAttr.get_f32(v))) for v in (-math.inf, 0.0)]
 
 
 def step(b: Blocks, largest: Reduce, state: list[ir.Value]) -> tuple[ir.Value, list[ir.Value]]:
@@ -57,7 +57,3 @@ def _lanes(threads: ir.Value, type_: ir.Type) -> ir.Value:
 
 def _wide(value: ir.Value, type_: ir.Type) -> ir.Value:
     return ir.Operation.create("vector.broadcast", results=[type_], operands=[value]).results[0]
-
-
-def _f32(value: float) -> ir.Attribute:
-    return ir.FloatAttr.get_f32(value)

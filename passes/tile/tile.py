@@ -20,7 +20,7 @@ from ..infra.base import Pass
 from ..ir.locations import where
 from ..ir.reading import element_type, name_of, shape_of
 from ..ir.sizes import KERNEL_SIZES, size_attribute
-from ..lower.route_to_triton import send
+from ..lower.route_to_triton import route
 from ..plan.launches import ALIGNED, alignments, layouts
 from .arguments import Argument, KernelSizes
 from .emit.blocks import Frame
@@ -105,7 +105,7 @@ def _lower(kernel: Kernel, target: Target, round_half: bool, size_bits: int) -> 
     new = _function(kernel, program, size_bits)
     _describe(new, kernel, program.spread, grid=program.grid, bytes=program.bytes, flops=program.flops)
     if isinstance(program.triton, Triton):
-        send(new, program.triton.warps, program.triton.stages)
+        route(new, program.triton.warps, program.triton.stages)
     elif program.triton is not None:
         new.attributes["tile.triton"] = ir.StringAttr.get(str(program.triton))
     return new

@@ -126,10 +126,10 @@ def test_peaks_that_cannot_be_trusted_are_measured_again(
 ) -> None:
     monkeypatch.setenv("LAMINA_CACHE_DIR", str(tmp_path))
     measured = iter((Peaks("x", 1, 1.0, 2.0), Peaks("x", 1, 3.0, 4.0)))
-    assert [roofline.kept("x", lambda: next(measured), again=False).flops for _ in range(2)] == [2.0, 2.0]
+    assert [roofline.cached_peaks("x", lambda: next(measured), again=False).flops for _ in range(2)] == [2.0, 2.0]
     (entry,) = tmp_path.iterdir()
     damage(entry)
-    assert roofline.kept("x", lambda: next(measured), again=False) == Peaks("x", 1, 3.0, 4.0)
+    assert roofline.cached_peaks("x", lambda: next(measured), again=False) == Peaks("x", 1, 3.0, 4.0)
 
 
 # What is wrong with the metadata of an entry whose hash is right, by the name of what is changed.

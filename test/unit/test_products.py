@@ -16,7 +16,7 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import Call
 from lamina.core.target import Target
 from lamina.schedules.contraction import GemmConfig
-from lamina.schedules.product_cost import SCHEDULES, GemmWork, candidates, library_seconds, our_seconds, unmeasured
+from lamina.schedules.product_cost import SCHEDULES, GemmWork, candidates, lamina_seconds, library_seconds, unmeasured
 from lamina.targets.nvvm.backend import NvvmBackend
 from lamina.targets.ptx import assemble, ptxas
 from lamina.targets.triton import text as triton_text
@@ -262,7 +262,7 @@ def test_cost_model(work: GemmWork, library: float, ours: float) -> None:
     gpu = Gpu.named("sm_90a")
     best = next(c for c in candidates(work, gpu) if not c.ping_pong)
     assert library_seconds(work, gpu) * 1e6 == pytest.approx(library, rel=0.2)
-    assert our_seconds(best, work, gpu) * 1e6 == pytest.approx(ours, rel=0.2)
+    assert lamina_seconds(best, work, gpu) * 1e6 == pytest.approx(ours, rel=0.2)
     if not 0.9 * library < ours < library:
         assert (unmeasured(work, gpu) is not None) == (ours < library)
     assert unmeasured(work, Gpu.named("sm_80")) is None

@@ -17,7 +17,7 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import Launch
 from lamina.core.program_needs import with_needs
 from lamina.schedules.contraction import GemmConfig
-from lamina.schedules.product_cost import GemmWork, candidates, our_seconds
+from lamina.schedules.product_cost import GemmWork, candidates, lamina_seconds
 from lamina.targets.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, for_gpu, join
@@ -171,7 +171,7 @@ def test_cost_model(work: GemmWork, measured: float) -> None:
         work.products == 1 and work.n < 4096
     ):  # of 4096 columns, plain tiles took 414 us; of pairs, blocks of 128 x 128 were ahead on an H100
         assert found[0] == best
-    assert our_seconds(best, work, Gpu.named("sm_90a")) * 1e6 == pytest.approx(measured, rel=0.15)
+    assert lamina_seconds(best, work, Gpu.named("sm_90a")) * 1e6 == pytest.approx(measured, rel=0.15)
     for other in (Gpu.named("sm_80"), Gpu.named("sm_100a")):
         assert not any(c.ping_pong for c in candidates(work, other))
     assert not any(c.ping_pong for c in candidates(replace(work, item=4), Gpu.named("sm_90a")))

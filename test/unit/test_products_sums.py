@@ -13,7 +13,7 @@ from lamina.core.gpu import Gpu
 from lamina.core.program import Launch
 from lamina.dialects import context
 from lamina.passes.families.gemm.block_sums import BlockSums
-from lamina.schedules.product_cost import GemmWork, candidates, library_seconds, our_seconds, unmeasured
+from lamina.schedules.product_cost import GemmWork, candidates, lamina_seconds, library_seconds, unmeasured
 from lamina.targets.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
@@ -99,7 +99,7 @@ def test_cost_model() -> None:
     """Nothing of the product's size is written."""
     gpu = Gpu.named("sm_90a")
     work = GemmWork(1, 8192, 4096, 1024, 4, 0, 8192 * 32 * 4)
-    assert our_seconds(candidates(work, gpu)[0], work, gpu) < library_seconds(work, gpu) and unmeasured(work, gpu)
+    assert lamina_seconds(candidates(work, gpu)[0], work, gpu) < library_seconds(work, gpu) and unmeasured(work, gpu)
 
 
 @pytest.mark.parametrize("start", [0.0, 1.0])

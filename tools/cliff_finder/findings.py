@@ -59,22 +59,22 @@ class Finding:
 
     @property
     def measured(self) -> bool:
-        """Tells whether contenders ran: not if eager refuses the graph, nor if only its compile times are known."""
+        """Whether contenders ran: not if eager refuses the graph, nor if only its compile times are known."""
         return not self.failed and bool(self.seconds or self.failures)
 
     @property
     def ratio(self) -> float:
-        """Returns Lamina's time over that of the fastest peer, the least of all measurements; infinite if it has none."""
+        """Lamina's time over that of the fastest peer, the least of all measurements; infinite if it has none."""
         return min([self.first, *self.again])
 
     @property
     def first(self) -> float:
-        """Returns the ratio of the first measurement."""
+        """The ratio of the first measurement."""
         return self._to_best("lamina")
 
     @property
     def ahead(self) -> float:
-        """Returns the ratio of lamina.compile, which does without Dynamo; infinite if it was not measured."""
+        """The ratio of lamina.compile, which does without Dynamo; infinite if it was not measured."""
         return self._to_best("lamina.compile")
 
     def _to_best(self, name: str) -> float:
@@ -83,19 +83,19 @@ class Finding:
 
     @property
     def best(self) -> str:
-        """Returns the name of the fastest peer; "" if none was measured."""
+        """The name of the fastest peer; "" if none was measured."""
         return min((name for name in self.seconds if name not in OURS), key=self.seconds.__getitem__, default="")
 
     @property
     def fault(self) -> str:
-        """Returns why Lamina failed, or how wrong its result is; "" if neither."""
+        """Why Lamina failed, or how wrong its result is; "" if neither."""
         if "lamina" in self.failures:
             return self.failures["lamina"] or "failed"
         return f"error {self.errors['lamina']:.1e}, eager's {self.errors.get('eager', math.nan):.1e}" if self.wrong else ""
 
     @property
     def wrong(self) -> bool:
-        """Tells whether Lamina's error is above the bound for the dtype and above four times eager's."""
+        """Whether Lamina's error is above the bound for the dtype and above four times eager's."""
         mine, eager = self.errors.get("lamina", 0.0), self.errors.get("eager", 0.0)
         bound = BOUNDS.get(self.graph.get("dtype", ""), 1e-2)
         if self.peak and any("Conv" in node["module"] for node in self.graph.get("nodes", ())):

@@ -88,7 +88,7 @@ class DrawnGraph:
 
     @property
     def source(self) -> str:
-        """Returns the source of the module, a class Model."""
+        """The source of the module, a class Model."""
         count = len(self.inputs)
         members = [f"        self.m{i} = {n.module}" for i, n in enumerate(self.nodes) if n.module]
         lines = []

@@ -32,7 +32,7 @@ class Expectation:
     written: int
 
     def matches(self, said: Diagnostic, line: int) -> bool:
-        """Tells whether the diagnostic `said`, which is at `line`, meets the expectation."""
+        """Returns whether the diagnostic `said`, which is at `line`, meets the expectation."""
         if said.severity != self.severity or line != self.line:
             return False
         if not self.is_pattern:

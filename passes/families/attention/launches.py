@@ -155,7 +155,7 @@ def _schedule(call: Call) -> str:
 
 
 def _suits_descriptors(ref: Ref) -> bool:
-    """Tells whether rows are contiguous, begin at multiples of 16 bytes and do not overlap."""
+    """Returns whether rows are contiguous, begin at multiples of 16 bytes and do not overlap."""
     *outer, last = strides(ref)
     aligned = all(n and divisor(n) * ITEM_BYTES[ref.dtype] % _ALIGNED == 0 for n in outer)
     return last == 1 and divisor(ref.offset) % _ALIGNED == 0 and aligned

@@ -142,8 +142,8 @@ def choices_of(problem: GemmProblem, gpu: Gpu) -> tuple[tuple[Choice, ...], Choi
         inside = [Choice(c, "prologue") for c in product_cost.candidates(fed, gpu)[:_PROLOGUES]]
         choices = [*inside[:1], *choices[:1], *inside[1:], *choices[1:]]
         best = product_cost.unmeasured(fed, gpu)
-        apart = product_cost.our_seconds(product_cost.candidates(work, gpu)[0], work, gpu) + fed.fed.before_seconds(gpu)
-        if best is not None and product_cost.our_seconds(best, fed, gpu) < product_cost.FED_WORTH * apart:
+        apart = product_cost.lamina_seconds(product_cost.candidates(work, gpu)[0], work, gpu) + fed.fed.before_seconds(gpu)
+        if best is not None and product_cost.lamina_seconds(best, fed, gpu) < product_cost.FED_WORTH * apart:
             default = Choice(best, "prologue")
     if len(problem.ops) > 1 and (one := work_of(problem.extended("first"))) is not None:
         choices += [Choice(c, "first") for c in product_cost.candidates(one, gpu)[:_FIRST]]

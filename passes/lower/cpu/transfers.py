@@ -124,7 +124,7 @@ class Transfer:
 
     @property
     def regular(self) -> bool:
-        """Returns whether it is one vector along the last dimension with unit stride, which upstream loads as such."""
+        """Whether it is one vector along the last dimension with unit stride, which upstream loads as such."""
         return self.dims == [self.of.rank - 1] and self.steps[-1] == 1
 
     def replace(self, value: ir.Value) -> None:

@@ -64,12 +64,12 @@ class Shape:
 
     @property
     def cta(self) -> int:
-        """Returns the threads of one CTA."""
+        """The threads of one CTA."""
         return self.threads * self.pack * self.teams
 
     @property
     def lanes(self) -> int:
-        """Returns the lanes of one program."""
+        """The lanes of one program."""
         return self.threads * self.vec * self.chunks * self.cluster
 
     def ctas(self, grid: int) -> int:

@@ -30,7 +30,7 @@ class Parameter:
 
     @property
     def is_pointer(self) -> bool:
-        """Tells whether the parameter is a pointer or an array."""
+        """Whether the parameter is a pointer or an array."""
         return "*" in self.type
 
     def element(self, macros: dict[str, str]) -> str:
@@ -62,7 +62,7 @@ class CudaSource:
 
     @property
     def cache_key(self) -> str:
-        """Returns a digest of all that the code depends on, except the files it includes."""
+        """A digest of all that the code depends on, except the files it includes."""
         return hashlib.sha256(repr((self.text, self.function, self.flags)).encode()).hexdigest()
 
     @property
@@ -72,7 +72,7 @@ class CudaSource:
 
     @property
     def place(self) -> str:
-        """Returns where the kernel is defined, such as "file.cu:12"."""
+        """Where the kernel is defined, such as "file.cu:12"."""
         text = _without_comments(self.text)
         at = re.search(rf"__global__[^;{{}}]*?\b{re.escape(self.name)}\s*\(", text)
         before = text[: at.start()] if at else ""

@@ -52,7 +52,7 @@ class CustomKernel:
 
     @property
     def is_cuda(self) -> bool:
-        """Tells whether the kernel is written in CUDA C++ rather than Triton."""
+        """Whether the kernel is written in CUDA C++ rather than Triton."""
         return isinstance(self.kernel, CudaSource)
 
     @property
@@ -62,7 +62,7 @@ class CustomKernel:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Returns what rules get besides arguments and results."""
+        """What rules get besides arguments and results."""
         return {**self.constants, "threads": self.threads} if self.is_cuda else dict(self.constants)
 
     def variants(self) -> dict[str, "CustomKernel"]:

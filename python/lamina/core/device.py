@@ -50,7 +50,7 @@ class Cpu:
 
     @property
     def avx512(self) -> bool:
-        """Tells whether the processor has 512-bit registers with masks for every lane type, and vscalef."""
+        """Whether the processor has 512-bit registers with masks for every lane type, and vscalef."""
         return self.simd_bits == 512
 
     @property

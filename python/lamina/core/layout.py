@@ -56,12 +56,12 @@ class Layout:
 
     @property
     def is_row_major(self) -> bool:
-        """Tells whether the strides are those of a contiguous tensor."""
+        """Whether the strides are those of a contiguous tensor."""
         return self.strides == Layout.row_major(self.shape).strides
 
     @property
     def is_dense(self) -> bool:
-        """Tells whether every element of the span belongs to the tensor exactly once: a permutation of a row-major layout."""
+        """Whether every element of the span belongs to the tensor exactly once: a permutation of a row-major layout."""
         return self.order is not None
 
     @property
@@ -83,7 +83,7 @@ class Layout:
 
     @property
     def is_injective(self) -> bool:
-        """Tells whether no two elements share memory, as far as strides in some order of the dimensions show."""
+        """Whether no two elements share memory, as far as strides in some order of the dimensions show."""
         reach: SizeLike = 0
         dims = [(stride, size) for size, stride in zip(self.shape, self.strides, strict=True) if size != 1]
         for stride, size in sorted(dims, key=lambda dim: (typical(dim[0]), typical(dim[1]))):

@@ -58,7 +58,7 @@ class Target:
 
     @property
     def machine(self) -> Target:
-        """Returns the target that a null one stands for; any other target itself."""
+        """The target that a null one stands for; any other target itself."""
         return replace(self, null=False) if self.null else self
 
     def __str__(self) -> str:
@@ -70,19 +70,19 @@ class Target:
 
     @property
     def is_gpu(self) -> bool:
-        """Tells whether kernels are spread over lanes, warps and blocks."""
+        """Whether kernels are spread over lanes, warps and blocks."""
         return isinstance(self.model, Gpu)
 
     @property
     def gpu(self) -> Gpu:
-        """Returns the GPU's model. Raises CompileError for another machine."""
+        """The GPU's model. Raises CompileError for another machine."""
         if isinstance(self.model, Gpu):
             return self.model
         raise CompileError(f"target {self} is no GPU", remedy="give a GPU's, such as nvvm:sm_90a")
 
     @property
     def cpu(self) -> Cpu:
-        """Returns the processor's model. Raises CompileError for another machine."""
+        """The processor's model. Raises CompileError for another machine."""
         if isinstance(self.model, Cpu):
             return self.model
         raise CompileError(f"target {self} is no processor", remedy="give one, such as cpu")
@@ -94,7 +94,7 @@ class Target:
 
     @property
     def device(self) -> Device:
-        """Returns torch's device type of its tensors."""
+        """Torch's device type of its tensors."""
         return "cuda" if self.is_gpu else "cpu"
 
     @property

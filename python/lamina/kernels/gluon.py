@@ -7,7 +7,7 @@ _TESTED = (3, 6), (3, 9)  # versions of Triton that they are tested with
 
 
 def has_gluon(gpu: Gpu) -> bool:
-    """Tells whether they support this GPU and the installed Triton: Gluon's names change between versions."""
+    """Returns whether they support this GPU and the installed Triton: Gluon's names change between versions."""
     import triton
 
     release = tuple(int(n) for n in triton.__version__.split(".")[:2])

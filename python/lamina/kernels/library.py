@@ -50,7 +50,7 @@ _BATCH_OUT = frozenset({"aten.bmm.default", "aten.baddbmm.default"})
 
 
 def writes_in_place(callee: str, outs: Sequence[Layout]) -> bool:
-    """Tells whether the runtime can have `callee` write into given memory of these layouts, with no copy inside.
+    """Returns whether the runtime can have `callee` write into given memory of these layouts, with no copy inside.
 
     The matrix products have `out` variants in torch's C shim (aoti_torch_cpu_mm_out, addmm_out, bmm_out, baddbmm_out): 2-D results
     go anywhere a BLAS leading dimension describes, batches of them only row-major. Convolution's `out` variant computes elsewhere
@@ -81,8 +81,8 @@ _PRIM_VIEWS = frozenset(
 
 
 def may_alias(callee: str) -> bool:
-    """Tells whether a result of `callee` may share memory with one of its tensor arguments. Custom operators may not do that (torch
-    forbids it), so these are ATen's own views, and its ops that write in place."""
+    """Returns whether a result of `callee` may share memory with one of its tensor arguments. Custom operators may not (torch forbids
+    it), so these are ATen's own views, and its ops that write in place."""
     namespace, _, rest = callee.partition(".")
     base = rest.partition(".")[0]
     is_view = (namespace == "aten" and base in _VIEWS) or (namespace == "prims" and base in _PRIM_VIEWS)
@@ -90,5 +90,5 @@ def may_alias(callee: str) -> bool:
 
 
 def writes_first(callee: str) -> bool:
-    """Tells whether `callee` is an op of ATen's that writes to its first argument and returns it, such as index_put_."""
+    """Returns whether `callee` is an op of ATen's that writes to its first argument and returns it, such as index_put_."""
     return callee.startswith("aten.") and callee.split(".")[1].endswith("_")

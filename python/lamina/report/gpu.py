@@ -15,21 +15,21 @@ from lamina.runtime.recording.graph_status import Status
 
 from .explanation import Peaks
 from .measure import random_inputs
-from .roofline import kept
+from .roofline import cached_peaks
 
 COPY_BYTES = 1 << 29  # one tensor, larger than any cache; the copy moves twice as much
 _RUNS = 10
 _RUNS_TO_CHOOSE = 40  # calls after which it is decided whether a program runs as a CUDA graph
 
 
-def gpu_peaks(index: int, *, again: bool = False) -> Peaks:
-    """Returns the peaks of GPU number `index`: its bandwidth, measured once (see roofline.kept), and its model's f32 rate."""
+def gpu_peaks(index: int, *, again: bool) -> Peaks:
+    """Returns the peaks of GPU number `index`: its measured bandwidth (see cached_peaks), and its model's f32 rate."""
     name = torch.cuda.get_device_name(index)
     gpu = Gpu.of_capability(*torch.cuda.get_device_capability(index))
     sms = torch.cuda.get_device_properties(index).multi_processor_count
     flops = gpu.peak("f32") * sms / gpu.sm_count
     device = f"{name} ({gpu.arch})"
-    return kept(device, lambda: Peaks(device, sms, _copy_bandwidth(index), flops, "multiprocessors"), again=again)
+    return cached_peaks(device, lambda: Peaks(device, sms, _copy_bandwidth(index), flops, "multiprocessors"), again=again)
 
 
 def _copy_bandwidth(index: int) -> float:

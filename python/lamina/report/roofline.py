@@ -21,12 +21,12 @@ _RUNS = 10
 
 
 def peaks(threads: int | None = None, *, again: bool = False) -> Peaks:
-    """Returns the peaks of this machine with `threads` threads (default: torch's number); see `kept`."""
+    """Returns the peaks of this machine with `threads` threads (default: torch's number); see `cached_peaks`."""
     threads, processor = threads or torch.get_num_threads(), host().processor
-    return kept(f"{processor}, {threads} threads", lambda: measure(processor, threads), again=again)
+    return cached_peaks(f"{processor}, {threads} threads", lambda: measure(processor, threads), again=again)
 
 
-def kept(name: str, measure: Callable[[], Peaks], *, again: bool) -> Peaks:
+def cached_peaks(name: str, measure: Callable[[], Peaks], *, again: bool) -> Peaks:
     """Returns the peaks of the machine called `name` from the cache, or measured now.
 
     again  measure now in any case; an earlier measurement counts where it is higher (the machine may be busy)

@@ -69,6 +69,6 @@ class Executable(_native.Runner):
         self._boxed_call = True  # on the instance: torch._dynamo.disable copies its attributes, not the class's
 
     def status(self) -> Status | None:
-        """Tells whether the steps run as CUDA graphs on a GPU; None on the CPU."""
+        """Returns whether the steps run as CUDA graphs on a GPU; None on the CPU."""
         found = self.graphs()
         return None if found is None else status_of(found, self._why_not)

@@ -83,5 +83,5 @@ def _problem(tensor: Tensor) -> str | None:
 
 
 def _overrides(tensor: Tensor) -> bool:
-    """Tells whether torch functions currently dispatch to the class of `tensor`."""
+    """Returns whether torch functions currently dispatch to the class of `tensor`."""
     return type(tensor) is not Tensor and torch.overrides.has_torch_function((tensor,))

@@ -56,7 +56,7 @@ def gemm(step: Call, program: Program, frozen: Collection[int]) -> dict[str, Any
 
 
 def _packs_products() -> bool:
-    """Tells whether a packed weight makes products faster: with MKL on Intel processors. On others oneDNN is as fast without."""
+    """Returns whether a packed weight makes products faster: with MKL on Intel processors. On others oneDNN is as fast without."""
     return _native.has_routine("packed_gemm") and not _native.has_routine("onednn_matmul")
 
 
@@ -108,7 +108,7 @@ def weight_reorder(step: Call, program: Program, frozen: Collection[int]) -> Cal
 
 
 def _is_argument(r: Ref, program: Program) -> bool:
-    """Tells whether a ref is a whole argument with its own layout."""
+    """Returns whether a ref is a whole argument with its own layout."""
     buffer = program.buffers[r.buffer]
     if buffer.kind != "input" or r.offset != 0:
         return False

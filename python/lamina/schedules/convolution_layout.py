@@ -63,7 +63,7 @@ class ConvolutionShape:
 
     @property
     def position(self) -> NDArray[np.float64]:
-        """Returns its point in the space of features."""
+        """Its point in the space of features."""
         inner, outer = self.channels // self.groups, self.features // self.groups
         sizes = [inner, outer, self.groups, self.window, self.batch * self.side**2]
         odd = [inner % 8, outer % 8, inner % 4, outer % 4]
@@ -96,7 +96,7 @@ class MeasuredConvolution(ConvolutionShape):
 
     @property
     def seconds(self) -> tuple[tuple[float, float], ...]:
-        """Returns seconds with the channels first and last, of each of CALLS."""
+        """Seconds with the channels first and last, of each of CALLS."""
         pairs = ((self.f0, self.f1), (self.d0, self.d1), (self.w0, self.w1))
         return tuple((first * 1e-6, last * 1e-6) for first, last in pairs)
 

@@ -7,7 +7,7 @@ from math import log
 from lamina.core.gpu import Gpu
 
 from .contraction import GemmConfig
-from .product_cost import KNOWN, WORTH, GemmWork, candidates, library_seconds, our_seconds, shared_bytes
+from .product_cost import KNOWN, WORTH, GemmWork, candidates, lamina_seconds, library_seconds, shared_bytes
 
 _CLASSES = (64, 256, 512, 1024, 2048)  # classes of a symbolic number of rows, by the most that each has
 _MANY = (3072, 4096, 8192, 16384)  # rows that stand for all calls with more
@@ -64,7 +64,7 @@ def _best(work: GemmWork, gpu: Gpu, sizes: Sequence[int], rows: bool, *, ping_po
 def _log_seconds(config: GemmConfig | None, work: GemmWork, gpu: Gpu, sizes: Sequence[int], rows: bool) -> float:
     """Returns the mean logarithm of a schedule's time over some numbers of rows or columns; None: of the library's."""
     works = [_resized(work, n, rows) for n in sizes]
-    times = [library_seconds(one, gpu) if config is None else our_seconds(config, one, gpu) for one in works]
+    times = [library_seconds(one, gpu) if config is None else lamina_seconds(config, one, gpu) for one in works]
     return sum(map(log, times)) / len(times)
 
 

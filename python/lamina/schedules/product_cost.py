@@ -147,10 +147,10 @@ def library_seconds(work: GemmWork, gpu: Gpu) -> float:
     return work.products * (_LIBRARY + product) + passed
 
 
-def our_seconds(config: GemmConfig, work: GemmWork, gpu: Gpu) -> float:
+def lamina_seconds(config: GemmConfig, work: GemmWork, gpu: Gpu) -> float:
     """Estimates the time of Lamina's kernel: waves of tiles, or loading the operands if that is longer, and the epilogue. With
     split-K another kernel reads the partial sums and runs the epilogue."""
-    rate = work.peak(gpu) * _share(config, work) * (THROUGH_REGISTERS if work.fed else 1)
+    rate = work.peak(gpu) * _schedules(work)[replace(config, parts=1)] * (THROUGH_REGISTERS if work.fed else 1)
     step = 2 * work.products * config.m * config.n * config.k * gpu.sm_count / rate
     steps = -(-work.k // (config.parts * config.k))
     count = config.parts * blocks_of(config, work)
@@ -187,10 +187,6 @@ def blocks_of(config: GemmConfig, work: GemmWork) -> int:
     return work.batch * -(-work.m // config.m) * -(-work.n // config.n)
 
 
-def _share(config: GemmConfig, work: GemmWork) -> float:
-    return _schedules(work)[replace(config, parts=1)]
-
-
 def _schedules(work: GemmWork) -> dict[GemmConfig, float]:
     """Share of the peak by schedule. The step along the inner dimension has as many bytes in other types as in half types."""
     table = PAIRS if work.products > 1 else SCHEDULES
@@ -208,7 +204,7 @@ def candidates(work: GemmWork, gpu: Gpu) -> tuple[GemmConfig, ...]:
     suiting = [c for c in known if c.m < 2 * max(work.m, 16) and c.n < 2 * max(work.n, 32)]
     fitting = [c for c in suiting if shared_bytes(c, work) <= gpu.shared_bytes]
     fitting = fitting or [min(suiting, key=lambda c: shared_bytes(c, work))]
-    return tuple(sorted([*fitting, *_in_parts(fitting, work, gpu)], key=lambda c: our_seconds(c, work, gpu)))
+    return tuple(sorted([*fitting, *_in_parts(fitting, work, gpu)], key=lambda c: lamina_seconds(c, work, gpu)))
 
 
 def shared_bytes(config: GemmConfig, work: GemmWork) -> int:
@@ -228,8 +224,8 @@ def _in_parts(configs: Sequence[GemmConfig], work: GemmWork, gpu: Gpu) -> list[G
     for config in configs:
         parts = [p for p in PARTS if work.k % (p * ROW) == 0 and work.k >= 2 * p * config.k]
         if parts and not config.resident and blocks_of(config, work) < gpu.sm_count:
-            found.append(min((replace(config, parts=p) for p in parts), key=lambda c: our_seconds(c, work, gpu)))
-    return sorted(found, key=lambda c: our_seconds(c, work, gpu))[:_MOST_IN_PARTS]
+            found.append(min((replace(config, parts=p) for p in parts), key=lambda c: lamina_seconds(c, work, gpu)))
+    return sorted(found, key=lambda c: lamina_seconds(c, work, gpu))[:_MOST_IN_PARTS]
 
 
 def unmeasured(work: GemmWork, gpu: Gpu) -> GemmConfig | None:
@@ -243,6 +239,6 @@ def unmeasured(work: GemmWork, gpu: Gpu) -> GemmConfig | None:
     best = next(c for c in candidates(work, gpu) if c.parts == 1 or fewer_bytes)
     if shared_bytes(best, work) > gpu.shared_bytes:
         return None
-    worth = our_seconds(best, work, gpu) < (FED_WORTH if work.fed else WORTH) * library_seconds(work, gpu)
+    worth = lamina_seconds(best, work, gpu) < (FED_WORTH if work.fed else WORTH) * library_seconds(work, gpu)
     known = work.item == 2 and not work.goes_on and gpu.capability == KNOWN
     return best if worth and (work.follows or work.fed) and known else None

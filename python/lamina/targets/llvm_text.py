@@ -74,12 +74,8 @@ def _bits(of: str, literal: str) -> int:
         return int(struct.unpack("<Q", struct.pack("<d", value))[0])
     if of == "half":
         return int(struct.unpack("<H", struct.pack("<e", value))[0])
-    single = _single(value)
+    single = int(struct.unpack("<I", struct.pack("<f", value))[0])
     return single if of == "float" else (single + 0x7FFF + (single >> 16 & 1)) >> 16
-
-
-def _single(value: float) -> int:
-    return int(struct.unpack("<I", struct.pack("<f", value))[0])
 
 
 def _widened(bits: int) -> int:

@@ -68,7 +68,7 @@ def device_module(module: ir.Module) -> ir.Operation:
 
 
 def has_programs(module: ir.Module) -> bool:
-    """Tells whether a module holds tile programs, or the gpu.module that they are lowered to."""
+    """Returns whether a module holds tile programs, or the gpu.module that they are lowered to."""
     return any("tile.grid" in op.operation.attributes or op.operation.name == "gpu.module" for op in module.body.operations)
 
 

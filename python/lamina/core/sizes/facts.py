@@ -29,12 +29,12 @@ class SizeFacts:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Returns what a user may call it."""
+        """What a user may call it."""
         return (self.name, *self.read, *filter(None, (self.called,)))
 
     @property
     def written(self) -> str:
-        """Returns how a user names it: "batch", or "{'x': {1: ...}}"."""
+        """How a user names it: "batch", or "{'x': {1: ...}}"."""
         name, _, d = self.read[0].partition(", dimension ")
         return self.called or (f"{{{name!r}: {{{d}: ...}}}}" if d else name)
 

@@ -50,7 +50,7 @@ class Size(_Number):
 
     @property
     def is_opaque(self) -> bool:
-        """Returns whether a quotient, remainder, minimum or maximum is a part of it."""
+        """Whether a quotient, remainder, minimum or maximum is a part of it."""
         return any(isinstance(f, Opaque) for factors, _ in self.terms for f in factors)
 
     def __hash__(self) -> int:

@@ -31,7 +31,7 @@ class Returned:
     argument: int
     detached: bool
 
-    def made(self, result: Tensor, argument: Tensor) -> Tensor:
+    def as_eager(self, result: Tensor, argument: Tensor) -> Tensor:
         """Returns the result as eager's tensor: a view of `argument`, with its gradient state, or detached."""
         if result.dtype != argument.dtype or result.is_conj() != argument.is_conj() or result.is_neg() != argument.is_neg():
             return result

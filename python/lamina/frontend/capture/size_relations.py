@@ -41,7 +41,7 @@ class SizeRelations:
 
     @property
     def guards(self) -> Sequence[Any]:
-        """Returns the conditions on sizes; compiling may add some."""
+        """The conditions on sizes; compiling may add some."""
         return self._env.guards if self._env is not None else ()
 
     def values(self, arguments: Mapping[int, tuple[str, Any]]) -> dict[str, int]:
@@ -131,7 +131,7 @@ class SizeRelations:
 
     @property
     def unguarded(self) -> set[str]:
-        """Returns the names of the symbols on which torch may not guard (see fx.unbacked)."""
+        """The names of the symbols on which torch may not guard (see fx.unbacked)."""
         return {str(symbol) for symbol in self._env.unbacked_inputs} if self._env is not None else set()
 
     @property

@@ -123,7 +123,7 @@ class SizedProgram(_native.BySizes):
 
     @property
     def symbols(self) -> tuple[SizeFacts, ...]:
-        """Returns the sizes that each call decides."""
+        """The sizes that each call decides."""
         return tuple(source.symbol for source in self.sources.values() if source.symbol is not None)
 
     def typical(self) -> "Built":

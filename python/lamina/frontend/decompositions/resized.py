@@ -66,7 +66,7 @@ class ResizedAxis:
 
     @property
     def is_fixed(self) -> bool:
-        """Returns whether its length is known before and after."""
+        """Whether its length is known before and after."""
         return isinstance(self.size, int) and isinstance(self.out, int)
 
     def repeats(self, device: torch.device) -> int:

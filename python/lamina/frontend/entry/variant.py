@@ -207,7 +207,7 @@ class Variant:
     def _as_returned(self, results: Sequence[Any], tensors: Sequence[Tensor]) -> Sequence[Any]:
         found = list(results)
         for view in self._views:
-            found[view.result] = view.made(found[view.result], self._everything.argument(view.argument, tensors))
+            found[view.result] = view.as_eager(found[view.result], self._everything.argument(view.argument, tensors))
         return found
 
 

@@ -27,7 +27,7 @@ class VariantSizes:
 
     @property
     def key(self) -> Hashable:
-        """Returns what tells it from others of the same model."""
+        """What tells it from others of the same model."""
         return self.layouts, self.fixed
 
     @staticmethod

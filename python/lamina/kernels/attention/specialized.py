@@ -15,7 +15,7 @@ from .sizes import sizes
 _LOG2_E = gl.constexpr(1.4426950408889634)
 _LN_2 = gl.constexpr(0.6931471805599453)
 _NONE = gl.constexpr(-float("inf"))
-_bring = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared  # the second name is that before triton 3.7
+_async_load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared  # the second name is that before triton 3.7
 
 
 @gluon.jit
@@ -55,17 +55,21 @@ def specialized(
     at = (q_at, k_at, v_at)
     if GROUPS == 2:
         gl.warp_specialize(
-            [(_use, (0, P, ring, bounds, out, sums)), (_use, (1, P, ring, bounds, out, sums)), (_bring_all, (P, at, ring, bounds))],
+            [
+                (_attend, (0, P, ring, bounds, out, sums)),
+                (_attend, (1, P, ring, bounds, out, sums)),
+                (_load, (P, at, ring, bounds)),
+            ],
             [4, 1],
             [240, 24],
         )
     else:
         gl.warp_specialize(
             [
-                (_use, (0, P, ring, bounds, out, sums)),
-                (_use, (1, P, ring, bounds, out, sums)),
-                (_use, (2, P, ring, bounds, out, sums)),
-                (_bring_all, (P, at, ring, bounds)),
+                (_attend, (0, P, ring, bounds, out, sums)),
+                (_attend, (1, P, ring, bounds, out, sums)),
+                (_attend, (2, P, ring, bounds, out, sums)),
+                (_load, (P, at, ring, bounds)),
             ],
             [4, 4, 1],
             [160, 160, 24],
@@ -115,7 +119,7 @@ def _block(i, bounds, P: gl.constexpr):
 
 
 @gluon.jit
-def _bring_all(P: gl.constexpr, at, ring, bounds):
+def _load(P: gl.constexpr, at, ring, bounds):
     """Loads, in one warp. A tile's last block of keys comes first: with CAUSAL, that one hides some keys."""
     queries, keys, values, q_full, q_free, k_full, k_free, v_full, v_free = ring
     q_at, k_at, v_at = at
@@ -127,21 +131,21 @@ def _bring_all(P: gl.constexpr, at, ring, bounds):
         for group in gl.static_range(groups):
             mbarrier.wait(q_free.index(group), (i & 1) ^ 1)
             mbarrier.expect(q_full.index(group), P.M * P.D * bytes)
-            _bring(q_at, [batch, head, start + group * P.M, 0], q_full.index(group), queries.index(group))
+            _async_load(q_at, [batch, head, start + group * P.M, 0], q_full.index(group), queries.index(group))
         for j in range(count):
             stage, free = (done + j) % P.STAGES, (((done + j) // P.STAGES) & 1) ^ 1
             key = (begin + count - 1 - j) * P.N
             mbarrier.wait(k_free.index(stage), free)
             mbarrier.expect(k_full.index(stage), P.N * P.D * bytes)
-            _bring(k_at, [batch, head // P.GROUP, key, 0], k_full.index(stage), keys.index(stage))
+            _async_load(k_at, [batch, head // P.GROUP, key, 0], k_full.index(stage), keys.index(stage))
             mbarrier.wait(v_free.index(stage), free)
             mbarrier.expect(v_full.index(stage), P.N * P.E * bytes)
-            _bring(v_at, [batch, head // P.GROUP, key, 0], v_full.index(stage), values.index(stage))
+            _async_load(v_at, [batch, head // P.GROUP, key, 0], v_full.index(stage), values.index(stage))
         done += count
 
 
 @gluon.jit
-def _use(GROUP: gl.constexpr, P: gl.constexpr, ring, bounds, out, sums):
+def _attend(GROUP: gl.constexpr, P: gl.constexpr, ring, bounds, out, sums):
     """Computes 64 queries of each tile with all blocks of keys, in four warps."""
     queries, keys, values, q_full, q_free, k_full, k_free, v_full, v_free = ring
     M: gl.constexpr = P.M
@@ -165,9 +169,9 @@ def _use(GROUP: gl.constexpr, P: gl.constexpr, ring, bounds, out, sums):
         scores = warpgroup_mma(q, keys.index(stage).reshape([N, D]).permute([1, 0]), zeros, use_acc=False, is_async=True)
         scores = warpgroup_mma_wait(0, [scores])
         mbarrier.arrive(k_free.index(stage), count=1)
-        scores = _hide(scores, (begin + count - 1) * P.N, start, first, stop, P)
+        scores = _mask(scores, (begin + count - 1) * P.N, start, first, stop, P)
         most = gl.full([M], _NONE, gl.float32, layout=gl.SliceLayout(1, scored))
-        weights, _, most, total = _weigh(scores, most, gl.zeros([M], gl.float32, layout=gl.SliceLayout(1, scored)), P)
+        weights, _, most, total = _softmax_step(scores, most, gl.zeros([M], gl.float32, layout=gl.SliceLayout(1, scored)), P)
         weights = gl.convert_layout(weights.to(dtype), weighing)
         for j in range(1, count):
             before, phase_before = (done + j - 1) % P.STAGES, ((done + j - 1) // P.STAGES) & 1
@@ -178,8 +182,8 @@ def _use(GROUP: gl.constexpr, P: gl.constexpr, ring, bounds, out, sums):
             later = warpgroup_mma(weights, values.index(before).reshape([N, E]), acc, is_async=True)
             scores = warpgroup_mma_wait(1, [scores])
             mbarrier.arrive(k_free.index(stage), count=1)
-            scores = _hide(scores, (begin + count - 1 - j) * P.N, start, first, stop, P)
-            found, old, most, total = _weigh(scores, most, total, P)
+            scores = _mask(scores, (begin + count - 1 - j) * P.N, start, first, stop, P)
+            found, old, most, total = _softmax_step(scores, most, total, P)
             acc = warpgroup_mma_wait(0, [later])
             mbarrier.arrive(v_free.index(before), count=1)
             acc = acc * gl.convert_layout(old, gl.SliceLayout(1, summed))[:, None]
@@ -191,11 +195,11 @@ def _use(GROUP: gl.constexpr, P: gl.constexpr, ring, bounds, out, sums):
         acc = warpgroup_mma(weights, values.index(stage).reshape([N, E]), acc, is_async=True)
         acc = warpgroup_mma_wait(0, [acc])
         mbarrier.arrive(v_free.index(stage), count=1)
-        _keep(acc, most, total, out, sums, batch, head, start, P)
+        _store(acc, most, total, out, sums, batch, head, start, P)
 
 
 @gluon.jit
-def _hide(scores, at, start, first, stop, P: gl.constexpr):
+def _mask(scores, at, start, first, stop, P: gl.constexpr):
     """Sets scores of keys `at` to at + N to -inf where their position hides them. `start` is the first query."""
     M: gl.constexpr = P.M
     N: gl.constexpr = P.N
@@ -217,7 +221,7 @@ def _hide(scores, at, start, first, stop, P: gl.constexpr):
 
 
 @gluon.jit
-def _weigh(scores, most, total, P: gl.constexpr):
+def _softmax_step(scores, most, total, P: gl.constexpr):
     """Does a step of online softmax, as step.py. Returns the exponentials relative to each row's largest score, the factor by which
     earlier ones shrink, that score times log2(e) and SCALE, and the sum."""
     factor: gl.constexpr = P.SCALE * _LOG2_E
@@ -229,7 +233,7 @@ def _weigh(scores, most, total, P: gl.constexpr):
 
 
 @gluon.jit
-def _keep(acc, most, total, out, sums, batch, head, start, P: gl.constexpr):
+def _store(acc, most, total, out, sums, batch, head, start, P: gl.constexpr):
     """Stores results, and the log-sum-exps as step.py's keep_sums does."""
     M: gl.constexpr = P.M
     E: gl.constexpr = P.E

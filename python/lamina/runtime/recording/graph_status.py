@@ -38,7 +38,7 @@ class Status:
 
     @property
     def is_settled(self) -> bool:
-        """Tells whether the state stays the same while arguments stay in place."""
+        """Whether the state stays the same while arguments stay in place."""
         return self.state not in ("watching", "trying")
 
 

@@ -91,7 +91,7 @@ def _why_not(step: Call) -> str:
 
 
 def _drops_nothing(step: Call) -> bool:
-    """Tells whether the call draws random numbers for dropout only, and its dropout is 0."""
+    """Returns whether the call draws random numbers for dropout only, and its dropout is 0."""
     return arguments_of(step).get("dropout_p") in (0, 0.0)
 
 

@@ -80,7 +80,7 @@ class _Function(Expressions):
         return found
 
     def _meets_one(self, line: int) -> bool:
-        """Tells whether a value is used in sums with 1 only."""
+        """Returns whether a value is used in sums with 1 only."""
         users = [user for user in self.said if user[0] == "apply" and line in user[2]]
         stored = any(number == line for number, _ in self.results)
         return not stored and all(u[1] == "arith.addf" and any(self.said[i][:2] == ["const", 1.0] for i in u[2]) for u in users)

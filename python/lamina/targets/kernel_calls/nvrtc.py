@@ -86,7 +86,7 @@ class _Nvrtc:
 
 
 def available() -> bool:
-    """Tells whether NVRTC can be loaded."""
+    """Returns whether NVRTC can be loaded."""
     return _found() is not None
 
 

@@ -139,7 +139,7 @@ def config_of(function: ir.Operation) -> GemmConfig:
 
 
 def is_wide(memory: ir.MemRefType) -> bool:
-    """Tells whether offsets into memory need 64 bits, as they may where its sizes are symbolic."""
+    """Returns whether offsets into memory need 64 bits, as they may where its sizes are symbolic."""
     strides, _ = memory.get_strides_and_offset()
     if DYNAMIC in (*memory.shape, *strides):
         return True
@@ -152,7 +152,7 @@ def _shape(v: ir.Value) -> tuple[int, ...]:
 
 
 def _counts_far(function: ir.Operation) -> bool:
-    """Tells whether some index exceeds 32 bits though no buffer has as many elements: random numbers or ranges may be reduced
+    """Returns whether some index exceeds 32 bits though no buffer has as many elements: random numbers or ranges may be reduced
     without being stored."""
     ranges = Ranges()
     bounds = (ranges.of(op.results[0]) for op in nested(function, *GROWS))

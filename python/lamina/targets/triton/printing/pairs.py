@@ -71,7 +71,7 @@ class Pairs(TritonLoops):
 
 
 def alike(first: TritonTile, second: TritonTile) -> bool:
-    """Tells whether two blocks differ only in their memory, and lie so that they can be side by side."""
+    """Returns whether two blocks differ only in their memory, and lie so that they can be side by side."""
     same = all(getattr(first, key) == getattr(second, key) for key in ("sizes", "steps", "blocks", "places"))
     return same and first.source != second.source and first.across == second.across
 

@@ -34,7 +34,7 @@ def activations(block: ir.Block) -> Activations:
 
 
 def meets_one(v: ir.Value) -> bool:
-    """Tells whether a value is used in additions of 1 only."""
+    """Returns whether a value is used in additions of 1 only."""
     users = [use.owner.operation for use in v.uses]
     return bool(users) and all(u.name == "arith.addf" and 1.0 in map(number_of, u.operands) for u in users)
 
