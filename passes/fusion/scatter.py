@@ -115,7 +115,7 @@ def _is_one(size: SizeLike) -> bool:
     return isinstance(size, int) and size == 1
 
 
-def _map(source: ir.Value, loops: Sequence[SizeLike], end: int) -> list[ir.AffineExpr]:
+def _map(source: ir.Value, end: int) -> list[ir.AffineExpr]:
     """Returns the place in a tensor whose last dimension runs along loop `end` - 1, and which repeats where its size is 1."""
     shape = shape_of(source)
     along = range(end - len(shape), end)
@@ -127,7 +127,7 @@ def _spread(source: ir.Value, loops: Sequence[SizeLike], end: int, element: ir.T
     if shape_of(source) == tuple(loops):
         return source
     rank, type_ = len(loops), tensor_type(loops, element)
-    maps = [_map(source, loops, end), ir.AffineMap.get_identity(rank).results]
+    maps = [_map(source, end), ir.AffineMap.get_identity(rank).results]
     return with_body(generic(type_, [source, empty(type_)], maps, rank, [False] * rank), lambda x, _: x)
 
 
@@ -135,7 +135,7 @@ def _index(source: ir.Value, loops: Sequence[SizeLike], end: int, size: SizeLike
     """Repeats indices over all loops, as i64. size: of the dimension that negative ones count from the end of, if they may."""
     rank, i64 = len(loops), ir.IntegerType.get_signless(64)
     type_ = tensor_type(loops, i64)
-    maps = [_map(source, loops, end), ir.AffineMap.get_identity(rank).results]
+    maps = [_map(source, end), ir.AffineMap.get_identity(rank).results]
 
     def counted(x: ir.Value, _: ir.Value) -> ir.Value:
         at = x if x.type == i64 else arith.extsi(i64, x)

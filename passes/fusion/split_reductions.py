@@ -207,12 +207,12 @@ def _in_pieces(g: Generic, places: _Places, long: bool) -> bool:
     if there are enough that their parts are worth a second kernel (`long`), in the same channel of several images."""
     for v, m in zip(g.op.operands, g.maps[: g.inputs], strict=False):
         reduced = [len(terms) > 0 and all(g.reduced[i] for i, _ in terms) for _, terms in m]
-        if any(_leaves_gaps(s, reduced) or (long and _alternate(s, reduced, places)) for s in _sources(v, places)):
+        if any(_leaves_gaps(s, reduced) or (long and _alternate(s, reduced)) for s in _sources(v, places)):
             return True
     return False
 
 
-def _alternate(v: ir.Value, reduced: list[bool], places: _Places) -> bool:
+def _alternate(v: ir.Value, reduced: list[bool]) -> bool:
     """Returns whether a dimension that is not reduced lies between `reduced` ones in memory."""
     shape, strides = (tuple(map(typical, sizes)) for sizes in (shape_of(v), memory_strides(v)))
     inwards = [r for _, r in sorted(((s, r) for n, s, r in zip(shape, strides, reduced, strict=True) if n > 1 and s), reverse=True)]

@@ -87,7 +87,7 @@ def _rewrite(
         for step in some:
             step.op.erase()
     _arrange(program.regions[0].blocks[0], order)
-    drop_unused(module, joined, program)
+    drop_unused(joined, program)
 
 
 def _arrange(block: ir.Block, order: Sequence[ir.Operation]) -> None:

@@ -77,13 +77,10 @@ class Writer:
         return unique("_and_".join(words[:NAMED] + more), self.names)
 
 
-def drop_unused(module: ir.Module, kernels: Sequence[SmallKernel], program: ir.Operation) -> None:
+def drop_unused(kernels: Sequence[SmallKernel], program: ir.Operation) -> None:
     """Erases the functions of `kernels` that the program does not launch any more."""
-    launched = {
-        ir.FlatSymbolRefAttr(op.attributes["kernel"]).value
-        for op in program.regions[0].blocks[0].operations
-        if op.operation.name == "plan.launch"
-    }
+    launches = ops_in(program.regions[0].blocks[0], "plan.launch")
+    launched = {ir.FlatSymbolRefAttr(op.attributes["kernel"]).value for op in launches}
     for kernel in dict.fromkeys(kernels):
         if kernel.name not in launched:
             kernel.function.erase()

@@ -189,7 +189,7 @@ class Loops:
         runs = cut(self, nest, axes, shared)
         with b.point():
             inits = [self.sums.neutral(r, total=runs is not None) for r in nest.carried] + [
-                v for _ in nest.online for v in online.start(b, schedule.config)
+                v for _ in nest.online for v in online.start(schedule.config)
             ]
         saving = {e: slot for e, (born, slot) in self.keep.items() if born == order}
         b.ahead = {}

@@ -13,7 +13,7 @@ from ..ir.expressions import Apply, Expr, Reduce
 from .emit.blocks import Blocks
 
 
-def start(b: Blocks, config: BlockConfig) -> list[ir.Value]:
+def start(config: BlockConfig) -> list[ir.Value]:
     """Returns the state before the first block: -inf and 0 for each thread of the program."""
     type_ = ir.VectorType.get([config.groups], ir.F32Type.get())
     return [arith.constant(type_, ir.DenseElementsAttr.get_splat(type_, ir.FloatAttr.get_f32(v))) for v in (-math.inf, 0.0)]

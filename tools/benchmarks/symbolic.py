@@ -104,13 +104,13 @@ def of_workloads(workloads: Mapping[str, Workload], device: str) -> Figures:
         except ImportError as error:
             table.note(name, *[NONE] * (len(COLUMNS) - 1), str(error))
             continue
-        _mark(model, inputs)
+        _mark(inputs)
         table.add(name, {kind: compiled(model, kind) for kind in KINDS}, inputs)
         torch._dynamo.reset()
     return table.figures()
 
 
-def _mark(model: Callable[..., Any], inputs: Sequence[Any]) -> None:
+def _mark(inputs: Sequence[Any]) -> None:
     """Makes static what a model would fix: tensors with another first size than the first argument, as parameters have, and heads
     and their elements, the second and last dimension of four."""
     tensors = [x for x in inputs if isinstance(x, Tensor)]

@@ -41,7 +41,7 @@ def run(arguments: DriverArguments, data: bytes, board: Board, save: tuple[int, 
         data = text.encode()
     session = DriverSession(arguments, board)
     if save:
-        session.save(split(data, arguments.split_input_file)[save[0]], *save)
+        session.save(split(data, arguments.split_input_file)[save[0]], save[1])
         return 0
     outputs = [session.piece(i, first, text) for i, (first, text) in enumerate(split(data, arguments.split_input_file))]
     if arguments.timing:
@@ -129,7 +129,7 @@ class DriverSession:
         self.failed |= any(d.severity == "error" for d in said)
         return output
 
-    def save(self, piece: tuple[int, bytes], number: int, index: int) -> None:
+    def save(self, piece: tuple[int, bytes], index: int) -> None:
         """Writes the input of pass `index` on a piece to a reproducer."""
         module = self.parse(*piece)
         quiet = replace(Instrumentation(verify_each=False), reproducer=False)

@@ -89,11 +89,11 @@ class PatternEmitter:
             found = self.forms.reduction(at)
             space = tuple(sorted(self.free(at)))
             if found is not None:
-                self.loops[found.loops[0]] = self._columns(found)
+                self.loops[found.loops[0]] = self._columns()
             self.tensors[at] = self._generic(at, space, found)
         return self.tensors[at]
 
-    def _columns(self, found: ReductionForm) -> Map:
+    def _columns(self) -> Map:
         """Returns loop numbers for a reduction of the replacement: it runs over as many as the rows have columns."""
         last = self.loops[max(self.function.root.index)]
         self._fresh += len(last)

@@ -61,10 +61,10 @@ def sign_clear(s: RewriteScope, ref: ScalarRef, depth: int = 5) -> bool:
 def sign_of_zero_ignored(s: RewriteScope, value: ir.Value, depth: int = 6) -> bool:
     """Returns whether every use of `value`, a scalar of a body, gives the same result for 0.0 and -0.0, as far as uses are
     followed."""
-    return depth > 0 and all(_ignores(s, value, use.owner.operation, use.operand_number, depth) for use in value.uses)
+    return depth > 0 and all(_ignores(s, use.owner.operation, use.operand_number, depth) for use in value.uses)
 
 
-def _ignores(s: RewriteScope, value: ir.Value, user: ir.Operation, position: int, depth: int) -> bool:
+def _ignores(s: RewriteScope, user: ir.Operation, position: int, depth: int) -> bool:
     name = user.name
     if name in _EVEN:
         return True

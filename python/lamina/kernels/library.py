@@ -81,8 +81,8 @@ _PRIM_VIEWS = frozenset(
 
 
 def may_alias(callee: str) -> bool:
-    """Returns whether a result of `callee` may share memory with one of its tensor arguments. Custom operators may not (torch forbids
-    it), so these are ATen's own views, and its ops that write in place."""
+    """Returns whether a result of `callee` may share memory with one of its tensor arguments. Custom operators may not: torch
+    forbids it. So these are ATen's own views, and its ops that write in place."""
     namespace, _, rest = callee.partition(".")
     base = rest.partition(".")[0]
     is_view = (namespace == "aten" and base in _VIEWS) or (namespace == "prims" and base in _PRIM_VIEWS)

@@ -177,7 +177,7 @@ def makes_f64(node: fx.Node) -> bool:
     return all(v.dtype is not torch.float64 for v in given) if given else value.dim() > 0
 
 
-def import_graph(gm: fx.GraphModule, example_inputs: Sequence[Any] = (), options: Options | None = None) -> ir.Module:
+def import_graph(gm: fx.GraphModule, options: Options | None = None) -> ir.Module:
     """Imports a normalized graph (see normalize) as a module at the linalg level.
 
     Ops that `support` does not list are external calls from the start. Where the lowering of another op fails, the location of

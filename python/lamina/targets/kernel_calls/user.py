@@ -107,7 +107,7 @@ def launched(program: Program) -> tuple[Program, list[UserKernel]]:
         if not isinstance(step, Call) or step.reason != REASON:
             steps.append(step)
             continue
-        kernel = _kernel(step, program)
+        kernel = _kernel(step)
         if kernel not in found:
             stem = f"custom_{re.sub(r'[^0-9A-Za-z_]', '_', kernel.symbol)}"
             name = next(n for n in (stem, *(f"{stem}_{i}" for i in range(1, len(program.steps) + 1))) if n not in taken)
@@ -129,7 +129,7 @@ def refs_of(call: Call) -> tuple[Ref, ...]:
     return (*(ref for ref in call.args if isinstance(ref, Ref)), *call.outs)
 
 
-def _kernel(call: Call, program: Program) -> UserKernel:
+def _kernel(call: Call) -> UserKernel:
     said: dict[str, Any] = dict(call.kwargs)
     arguments = tuple((_checked(ref, call), alignment(ref)) for ref in refs_of(call))
     return UserKernel(
