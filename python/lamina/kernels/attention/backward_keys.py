@@ -12,43 +12,10 @@ from .weights import logarithms, weights
 
 @triton.jit
 def backward_keys(
-    q,
-    k,
-    v,
-    mask,
-    blocks,
-    seed,
-    sums,
-    grad,
-    deltas,
-    d_k,
-    d_v,
-    Q,
-    K,
-    V,
-    MASK,
-    SUMS,
-    GRAD,
-    D_K,
-    D_V,
-    BATCH,
-    HEADS,
-    GROUP,
-    QUERIES,
-    KEYS,
-    SIZE: tl.constexpr,
-    VALUES: tl.constexpr,
-    SCALE: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    HOW: tl.constexpr,
-    BLOCKS,
-    DROPS: tl.constexpr,
-    TOGETHER,
-    M: tl.constexpr,
-    N: tl.constexpr,
-    D: tl.constexpr,
-    E: tl.constexpr,
-):
+    q, k, v, mask, blocks, seed, sums, grad, deltas, d_k, d_v, Q, K, V, MASK, SUMS, GRAD, D_K, D_V, BATCH, HEADS, GROUP,
+    QUERIES, KEYS, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAUSAL: tl.constexpr, HOW: tl.constexpr,
+    BLOCKS, DROPS: tl.constexpr, TOGETHER, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
+):  # fmt: skip
     """Computes the gradients of N keys and values of one key head.
 
     deltas    as `backward_queries` has made them

@@ -12,43 +12,10 @@ from .weights import logarithms, weights
 
 @triton.jit
 def backward_queries(
-    q,
-    k,
-    v,
-    mask,
-    blocks,
-    seed,
-    out,
-    sums,
-    grad,
-    d_q,
-    deltas,
-    Q,
-    K,
-    V,
-    MASK,
-    OUT,
-    SUMS,
-    GRAD,
-    D_Q,
-    BATCH,
-    HEADS,
-    GROUP,
-    QUERIES,
-    KEYS,
-    SIZE: tl.constexpr,
-    VALUES: tl.constexpr,
-    SCALE: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    HOW: tl.constexpr,
-    BLOCKS,
-    DROPS: tl.constexpr,
-    TOGETHER,
-    M: tl.constexpr,
-    N: tl.constexpr,
-    D: tl.constexpr,
-    E: tl.constexpr,
-):
+    q, k, v, mask, blocks, seed, out, sums, grad, d_q, deltas, Q, K, V, MASK, OUT, SUMS, GRAD, D_Q, BATCH, HEADS, GROUP,
+    QUERIES, KEYS, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAUSAL: tl.constexpr, HOW: tl.constexpr,
+    BLOCKS, DROPS: tl.constexpr, TOGETHER, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
+):  # fmt: skip
     """Computes the gradients of M queries of one head.
 
     out, sums  results of forward: the output, and the natural log-sum-exps of the rows (strides: batch, head, position)

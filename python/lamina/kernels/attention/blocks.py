@@ -10,21 +10,9 @@ import triton.language as tl
 
 @triton.jit
 def blocks(
-    mask,
-    out,
-    MASK,
-    OUT,
-    HEADS,
-    QUERIES,
-    KEYS,
-    HOW: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    OFFSET: tl.constexpr,
-    WINDOW: tl.constexpr,
-    TURNED: tl.constexpr,
-    M: tl.constexpr,
-    N: tl.constexpr,
-):
+    mask, out, MASK, OUT, HEADS, QUERIES, KEYS, HOW: tl.constexpr, CAUSAL: tl.constexpr, OFFSET: tl.constexpr,
+    WINDOW: tl.constexpr, TURNED: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
+):  # fmt: skip
     """Writes the lists of one block of queries.
 
     MASK   strides in elements: batch, head, query, key

@@ -10,34 +10,10 @@ from .symbolic import is_zero, may_end_inside
 
 @triton.jit
 def split(
-    q,
-    k,
-    v,
-    mask,
-    bounds,
-    slopes,
-    parts,
-    logs,
-    Q,
-    K,
-    V,
-    MASK,
-    HEADS,
-    GROUP,
-    QUERIES,
-    KEYS,
-    SIZE: tl.constexpr,
-    VALUES: tl.constexpr,
-    SCALE: tl.constexpr,
-    HOW: tl.constexpr,
-    BOUNDS,
-    ALIBI: tl.constexpr,
-    PARTS: tl.constexpr,
-    M: tl.constexpr,
-    N: tl.constexpr,
-    D: tl.constexpr,
-    E: tl.constexpr,
-):
+    q, k, v, mask, bounds, slopes, parts, logs, Q, K, V, MASK, HEADS, GROUP, QUERIES, KEYS, SIZE: tl.constexpr,
+    VALUES: tl.constexpr, SCALE: tl.constexpr, HOW: tl.constexpr, BOUNDS, ALIBI: tl.constexpr, PARTS: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
+):  # fmt: skip
     """Computes attention over one part of the keys.
 
     parts  (batch, heads, queries, PARTS, VALUES) f32: the result for each part of the keys

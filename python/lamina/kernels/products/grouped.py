@@ -7,24 +7,10 @@ import triton.language as tl
 
 @triton.jit
 def grouped(
-    x,
-    w,
-    ends,
-    out,
-    X: tl.constexpr,
-    W: tl.constexpr,
-    OUT: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    INNER: tl.constexpr,
-    GROUPS: tl.constexpr,
-    PROGRAMS: tl.constexpr,
-    M: tl.constexpr,
-    N: tl.constexpr,
-    K: tl.constexpr,
-    epilogue: tl.constexpr,
-    operands,
-):
+    x, w, ends, out, X: tl.constexpr, W: tl.constexpr, OUT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    INNER: tl.constexpr, GROUPS: tl.constexpr, PROGRAMS: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
+    epilogue: tl.constexpr, operands,
+):  # fmt: skip
     """Computes out[r] = x[r] @ w[g] for ROWS rows, where g is the first group that ends after r.
 
     ends       the end of each group, ascending
