@@ -208,8 +208,7 @@ class Interner:
 
     def scatter(self, value: Expr, at: Affine, guard: Guard, combine: str, own: frozenset[Axis]) -> Scatter:
         """Returns the store of a value at an element offset, under a guard, or its combination with the element there."""
-        made: Scatter = self._make(Scatter, value, at, guard, value.dtype, combine, own)
-        return made
+        return self._make(Scatter, value, at, guard, value.dtype, combine, own)
 
     def apply(self, op: str, operands: tuple[Expr, ...], predicate: int | None, dtype: str) -> Expr:
         """Returns an arith or math op on `operands`, folded where possible."""

@@ -103,8 +103,7 @@ def number_of(value: ir.Value) -> float | int | None:
         attribute = attribute.get_splat_value() if attribute.is_splat else None
     if not isinstance(attribute, ir.FloatAttr | ir.IntegerAttr | ir.BoolAttr):
         return None
-    number: float | int = attribute.value
-    return number
+    return attribute.value
 
 
 def shape_of(value: ir.Value) -> tuple[SizeLike, ...]:

@@ -117,8 +117,7 @@ def read_size(attribute: ir.Attribute) -> SizeLike:
     """Reads what `size_attribute` made."""
     if isinstance(attribute, ir.StringAttr):
         return parse(attribute.value)
-    number: int = ir.IntegerAttr(attribute).value
-    return number
+    return ir.IntegerAttr(attribute).value
 
 
 def size_on(op: ir.Operation, name: str) -> SizeLike:

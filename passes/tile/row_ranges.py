@@ -131,8 +131,7 @@ class LinearLength:
         if self.plus and self.factor > 1:
             return None
         plus = self.plus if self.factor == 1 else 0
-        found: Size = exactly(symbol + plus, d) * d - plus  # type: ignore[assignment]
-        return found
+        return exactly(symbol + plus, d) * d - plus  # type: ignore[return-value]
 
 
 def _symbol(size: Any) -> SizeSymbol | None:

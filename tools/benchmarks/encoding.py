@@ -31,8 +31,7 @@ class EncoderLayer(nn.Module):
         parts = self.projection(x).view(batch, length, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
         attended = F.scaled_dot_product_attention(*parts.unbind(0)).transpose(1, 2).reshape(batch, length, WIDTH)
         x = self.norms[0](x + self.out(attended))
-        result: Tensor = self.norms[1](x + self.down(F.gelu(self.up(x))))
-        return result
+        return self.norms[1](x + self.down(F.gelu(self.up(x))))
 
 
 class Bert(nn.Module):
@@ -46,8 +45,7 @@ class Bert(nn.Module):
     def forward(self, words: Tensor) -> Tensor:
         """Takes word numbers (batch, length); returns (batch, length, WIDTH)."""
         places = torch.arange(words.shape[1], device=words.device)
-        result: Tensor = self.layers(self.norm(self.words(words) + self.places(places)))
-        return result
+        return self.layers(self.norm(self.words(words) + self.places(places)))
 
 
 def encoding(device: str, layers: int, count: int, seed: int) -> Figures:

@@ -167,8 +167,7 @@ def flops(model: Callable[..., Any], inputs: tuple[Any, ...]) -> int:
     """Returns the operations of a model's matrix products, convolutions and attention, by torch's counter."""
     with FlopCounterMode(display=False, custom_mapping=dict.fromkeys(ATTENTION, attention_flops)) as counter:
         model(*inputs)
-    total: int = counter.get_total_flops()
-    return total
+    return counter.get_total_flops()
 
 
 def attention_flops(query: Sizes, key: Sizes, value: Sizes, *_: Any, **__: Any) -> int:

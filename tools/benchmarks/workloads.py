@@ -154,8 +154,7 @@ class First(nn.Module):
 
     def forward(self, given: Tensor) -> Tensor:
         """Runs the model on its one input."""
-        first: Tensor = self.model(given)[0]
-        return first
+        return self.model(given)[0]
 
 
 def transformer(build: Callable[[Any], nn.Module], given: Input, dtype: torch.dtype = torch.float32) -> Callable[[str], Made]:

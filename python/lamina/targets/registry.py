@@ -47,15 +47,13 @@ def tile_ops() -> "dict[str, TileOps]":
 
 def backend(target: Target) -> Backend:
     """Returns the Backend for a target."""
-    made: Backend = _load(TARGETS[target.kind].backend)(target)
-    return made
+    return _load(TARGETS[target.kind].backend)(target)
 
 
 def steps(target: Target, **chosen: bool) -> Steps:
     """Returns the passes in which a target differs from others, under round_intermediates, freeze_weights and wide_sizes of
     lamina.Options."""
-    found: Steps = _load(TARGETS[target.kind].steps)(target, **chosen)
-    return found
+    return _load(TARGETS[target.kind].steps)(target, **chosen)
 
 
 def _load(place: str) -> Any:

@@ -33,8 +33,7 @@ class Template(Generic[T]):
         """Returns the data for these values of its symbols."""
         if self._make is None:
             return self._data
-        made: T = self._make(self._values(*[symbols[name] for name in self._names]))
-        return made
+        return self._make(self._values(*[symbols[name] for name in self._names]))
 
     def _of(self, data: Any) -> Make | None:
         """Returns what makes a part; None for one without sizes."""

@@ -110,8 +110,7 @@ def autocasts() -> bool:
 
 def unwrapped(run: Run) -> Run:
     """Returns the function that torch._dynamo.disable wraps. For a part of what a backend returns, as Dynamo wraps the whole."""
-    inner: Run = getattr(run, "_torchdynamo_orig_callable", run)
-    return inner
+    return getattr(run, "_torchdynamo_orig_callable", run)
 
 
 def is_plain(graph: fx.GraphModule) -> bool:

@@ -83,14 +83,12 @@ def free_results(gm: fx.GraphModule) -> tuple[int, ...]:
     """Returns the numbers of results that may have any strides, for a graph whose strides AOTAutograd asks for."""
     context = torch._guards.TracingContext.try_get()
     asked = context is not None and context.output_strides is not None and not is_sized(gm.graph)
-    found: tuple[int, ...] = gm.graph.output_node().meta.get(FREE, ()) if asked else ()
-    return found
+    return gm.graph.output_node().meta.get(FREE, ()) if asked else ()
 
 
 def shared_results(gm: fx.GraphModule) -> dict[int, int]:
     """Returns, by number, the results that may lie in the memory of another one, with that one's number."""
-    found: dict[int, int] = gm.graph.output_node().meta.get(SHARES, {}) if free_results(gm) else {}
-    return found
+    return gm.graph.output_node().meta.get(SHARES, {}) if free_results(gm) else {}
 
 
 def with_room(gm: fx.GraphModule) -> fx.GraphModule:

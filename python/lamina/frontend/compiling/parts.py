@@ -110,8 +110,7 @@ class Conforming:
             if not _has_layout(value, strides := strides_at(value.shape)):
                 with torch.no_grad():
                     values[i] = torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device).copy_(value)
-        results: Sequence[Any] = self._run(values)
-        return results
+        return self._run(values)
 
 
 def _strides_of(value: Tensor) -> Callable[[Sequence[int]], Sequence[int]]:

@@ -215,8 +215,7 @@ def _names_of_pattern(made: CustomKernel) -> tuple[list[str], list[str]]:
 def _callable(name: str, what: str, rule: Any) -> Rule:
     if not callable(rule):
         raise CompileError(f"kernel {name}: {what} must be a function, {rule!r} given")
-    found: Rule = rule
-    return found
+    return rule
 
 
 def _overload(op: Any) -> torch._ops.OpOverload:

@@ -40,16 +40,14 @@ def _typed(op: Any, dtype: Callable[..., torch.dtype]) -> Callable[..., Tensor]:
 
 def _like(i: int) -> Callable[..., torch.dtype]:
     def dtype(*args: Any) -> torch.dtype:
-        found: torch.dtype = args[i].dtype
-        return found
+        return args[i].dtype
 
     return dtype
 
 
 def index_fill(x: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
     """Decomposes index_fill by torch's function, which needs a value of the tensor's dtype."""
-    filled: Tensor = decomposition_table[aten.index_fill.int_Tensor](x, dim, index, value.to(x.dtype))
-    return filled
+    return decomposition_table[aten.index_fill.int_Tensor](x, dim, index, value.to(x.dtype))
 
 
 def _softmax_backward(op: Any) -> Callable[..., Tensor]:

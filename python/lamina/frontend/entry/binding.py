@@ -63,8 +63,7 @@ class Binding:
     def argument(self, index: int, tensors: Sequence[Tensor]) -> Tensor:
         """Returns argument number `index`, which is a tensor."""
         kind, which = self._sources[index]
-        found: Tensor = self.values[which] if kind == 0 else tensors[which]
-        return found
+        return self.values[which] if kind == 0 else tensors[which]
 
     def calls(self, given: Sequence[Any]) -> dict[int, Any]:
         """Returns of the graph's arguments those that the call gives, by number. given: one for each of the call's tensors."""

@@ -99,8 +99,7 @@ def _is_dynamic(model: Callable[..., Any]) -> bool | None:
     context = getattr(model, "dynamo_ctx", None)  # of a module; a function's configuration is made by one
     if context is None and (config := getattr(model, "get_compiler_config", None)) is not None:
         context = closed_over(config).get("self")
-    found: bool | None = getattr(context, "_dynamic", None)
-    return found
+    return getattr(context, "_dynamic", None)
 
 
 def _mark(model: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic_shapes: Any) -> dict[str, Any]:

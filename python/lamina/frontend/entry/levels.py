@@ -82,5 +82,4 @@ def _lowered(gm: fx.GraphModule, target: str | None, options: Options) -> Iterat
 
 
 def _text(module: "ir.Module") -> str:
-    text: str = module.operation.get_asm(enable_debug_info=True)
-    return text
+    return module.operation.get_asm(enable_debug_info=True)

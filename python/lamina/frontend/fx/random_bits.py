@@ -70,14 +70,12 @@ SOURCES = {
 
 def bits(seed: Tensor, size: Sequence[int]) -> Tensor:
     """Emits `lamina.random_bits`: i32 of shape `size`."""
-    drawn: Tensor = BITS(seed, list(size))
-    return drawn
+    return BITS(seed, list(size))
 
 
 def draw_seed(device: torch.device | None) -> Tensor:
     """Emits a seed from torch's generator of the device; every call of the graph draws a new one."""
-    seed: Tensor = SEED(*RANGE, [], dtype=torch.int64, device=device)
-    return seed
+    return SEED(*RANGE, [], dtype=torch.int64, device=device)
 
 
 def is_seed(node: fx.Node) -> bool:

@@ -145,8 +145,7 @@ def _kernel(call: Call) -> UserKernel:
 def _sizes(call: Call) -> tuple[SizeLike, ...]:
     """Returns the symbolic sizes that a kernel computes with."""
     said: dict[str, Any] = dict(call.kwargs)
-    found: tuple[SizeLike, ...] = said.get("sizes", ())
-    return found
+    return said.get("sizes", ())
 
 
 def _checked(ref: Ref, call: Call) -> str:

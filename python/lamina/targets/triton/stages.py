@@ -84,8 +84,7 @@ def ptx_version(gpu: Gpu) -> int:
     TRITON_PTXAS_PATH, which TorchInductor sets to that of the CUDA toolkit."""
     from triton.backends.nvidia.compiler import ptx_get_version
 
-    newest: int = ptx_get_version(release(ptxas(gpu.arch)))
-    return newest
+    return ptx_get_version(release(ptxas(gpu.arch)))
 
 
 def waited(ptx: str) -> str:

@@ -81,8 +81,7 @@ class BuiltProgram:
 
     def run(self) -> Sequence[Tensor]:
         """Runs the program on the inputs."""
-        found: Sequence[Tensor] = self._run(*self.inputs)
-        return found
+        return self._run(*self.inputs)
 
 
 class BuiltCandidate(BuiltProgram):

@@ -69,8 +69,7 @@ def group_norm(
 
 def rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     """Normalizes by the root mean square over the last dimensions: C++'s decomposition would add in place."""
-    normalized: Tensor = decomposition_table[aten._fused_rms_norm.default](x, shape, weight, eps)[0]
-    return normalized
+    return decomposition_table[aten._fused_rms_norm.default](x, shape, weight, eps)[0]
 
 
 def _per_channel(v: Tensor, x: Tensor) -> Tensor:

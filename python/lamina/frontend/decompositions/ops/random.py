@@ -73,8 +73,7 @@ def dropout(x: Tensor, p: float, train: bool) -> Tensor:
     """Drops elements; returns the argument itself where nothing is dropped, as in eager."""
     if not train or p == 0 or surely(x.numel() == 0):
         return x
-    kept: Tensor = aten.native_dropout.default(x, p, train)[0]
-    return kept
+    return aten.native_dropout.default(x, p, train)[0]
 
 
 def rrelu(
@@ -82,8 +81,7 @@ def rrelu(
 ) -> Tensor:
     """Computes rrelu_with_noise_functional without returning the noise."""
     noise = torch.empty_like(x, memory_format=torch.contiguous_format)
-    out: Tensor = aten.rrelu_with_noise_functional.default(x, noise, lower, upper, training, generator)[0]
-    return out
+    return aten.rrelu_with_noise_functional.default(x, noise, lower, upper, training, generator)[0]
 
 
 def rrelu_with_noise_functional(
