@@ -1,6 +1,6 @@
 """View ops on tensors (reshapes, slices, transposes, broadcasts) and the strided layouts of their results."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from torch_mlir import ir
 
@@ -11,6 +11,8 @@ from .reading import producer, shape_of, slice_of
 from .sizes import slice_sizes
 
 RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
+WHOLE_VIEWS = (*RESHAPES, "linalg.transpose")
+"""Views that hold each element of their source once."""
 VIEWS = (*RESHAPES, "tensor.extract_slice", "tensor.cast", "linalg.transpose", "linalg.broadcast", "linalg.generic")
 
 
@@ -21,6 +23,16 @@ def is_view(op: ir.Operation) -> bool:
     if op.name == "tensor.extract_slice":
         return all(slice_sizes(op, part) is not None for part in ("offsets", "sizes", "strides"))
     return op.name in VIEWS
+
+
+def through_views(value: ir.Value, names: Container[str] | None = None) -> tuple[list[ir.Operation], ir.Value]:
+    """Returns the chain of views that a value is, the last first, and the value behind it. names: ops to go through, by default all
+    views."""
+    chain: list[ir.Operation] = []
+    while (op := producer(value)) is not None and (is_view(op) if names is None else op.name in names):
+        chain.append(op)
+        value = op.operands[0]
+    return chain, value
 
 
 def view_layout(op: ir.Operation, source: Layout) -> Layout | None:

@@ -23,7 +23,7 @@ from ..ir.affine import in_order, order_of, row_major
 from ..ir.extern_calls import needed_strides
 from ..ir.reading import Generic, bytes_of, ops_in, reduced_loops, shape_of
 from ..ir.sizes import SIZE, read_sizes
-from ..ir.views import is_view, layout_through, source_strides, view_layout
+from ..ir.views import is_view, layout_through, source_strides, through_views, view_layout
 from ..space.direct_convolution import WINDOW
 
 Strides = tuple[SizeLike, ...]
@@ -116,28 +116,11 @@ def _library_wishes(op: ir.Operation) -> list[tuple[ir.Value, Strides]]:
     return [(v, given[v]) if v in given else (base, row_major(shape_of(base))) for v in op.operands for base in [_with_rows(v)]]
 
 
-def _views(value: ir.Value) -> list[ir.Operation]:
-    """Returns the chain of views that a value is, the last first."""
-    found: list[ir.Operation] = []
-    while not isinstance(value, ir.BlockArgument) and is_view(value.owner):
-        found.append(value.owner)
-        value = value.owner.operands[0]
-    return found
-
-
-def _base(value: ir.Value) -> ir.Value:
-    """Returns the value behind a chain of views."""
-    views = _views(value)
-    return views[-1].operands[0] if views else value
-
-
 def _with_rows(value: ir.Value) -> ir.Value:
     """Returns the first of the values behind a chain of views whose row-major memory gives the last of them contiguous rows."""
-    chain = _views(value)
+    chain, _ = through_views(value)
     for first in range(len(chain), 0, -1):
-        layout: Layout | None = Layout.row_major(shape_of(chain[first - 1].operands[0]))
-        for view in reversed(chain[:first]):
-            layout = None if layout is None else view_layout(view, layout)
+        layout = layout_through(chain[:first], Layout.row_major(shape_of(chain[first - 1].operands[0])))
         if layout is not None and layout.strides and layout.strides[-1] == 1:
             return chain[first - 1].operands[0]
     return value
@@ -275,8 +258,7 @@ def _is_free(value: ir.Value) -> bool:
     as they read it in those strides."""
     if not _feeds_products(value):
         return False
-    views = _views(value)
-    value = _base(value)
+    views, value = through_views(value)
     if isinstance(value, ir.BlockArgument) or value.owner.name != "graph.group":
         return False
     return layout_through(views, Layout.row_major(shape_of(value))) is not None

@@ -10,12 +10,10 @@ from torch_mlir import ir
 
 from ..infra.base import Pass
 from ..ir.generics import transposed
-from ..ir.reading import ops_in, producer, shape_of
+from ..ir.reading import ops_in, shape_of
 from ..ir.reshapes import collapsed, expanded
 from ..ir.rewriting import tensor_blocks
-from ..ir.views import groups
-
-_VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "linalg.transpose")
+from ..ir.views import WHOLE_VIEWS, groups, through_views
 
 
 @dataclass(frozen=True)
@@ -40,10 +38,10 @@ class MergeViews(Pass):
         for block in list(tensor_blocks(module)):
             ops = ops_in(block)
             for op in ops:
-                if op.name in _VIEWS and any(use.owner.operation.name not in _VIEWS for use in op.results[0].uses):
+                if op.name in WHOLE_VIEWS and any(use.owner.operation.name not in WHOLE_VIEWS for use in op.results[0].uses):
                     _merge(op)
             for op in reversed(ops):
-                if op.name in _VIEWS and not list(op.results[0].uses):
+                if op.name in WHOLE_VIEWS and not list(op.results[0].uses):
                     op.erase()
 
 
@@ -114,10 +112,7 @@ class _Factors:
 
 
 def _merge(op: ir.Operation) -> None:
-    chain = [op]
-    while (before := producer(chain[-1].operands[0])) is not None and before.name in _VIEWS:
-        chain.append(before)
-    source = chain[-1].operands[0]
+    chain, source = through_views(op.results[0], WHOLE_VIEWS)
     if 0 in shape_of(source):
         return
     factors = _Factors(shape_of(source))

@@ -20,9 +20,10 @@ from ..ir.axes import Axes, splitting
 from ..ir.expressions import Expr, Load
 from ..ir.extern_calls import memory_strides
 from ..ir.reading import SCATTER, Generic, Untraceable, bytes_of, elements_of, ops_in, producer, reached, shape_of
+from ..ir.views import through_views
 from .gathered import gathered_source
 from .mixed_orders import orders_of
-from .orders import narrowest, views_of
+from .orders import narrowest
 from .trace import VIEWS, Tracer
 
 COST = {"math.exp": 8, "math.erf": 16, "math.tanh": 14, "math.log": 10, "math.powf": 30, "math.sin": 16, "math.cos": 16,
@@ -102,7 +103,7 @@ class Materialized:
 
     def base(self, value: ir.Value) -> ir.Value:
         """Returns the deepest value behind a chain of views whose memory `value` can share with other strides."""
-        sources = reversed([view.operands[0] for view in views_of(value)])
+        sources = reversed([view.operands[0] for view in through_views(value, VIEWS)[0]])
         return next((source for source in sources if self._strided(value, source)), value)
 
     def _strided(self, value: ir.Value, source: ir.Value) -> bool:

@@ -12,7 +12,7 @@ from lamina.dialects.graph import CALLS
 from ..ir.affine import row_major
 from ..ir.reading import Generic, elements_of, ops_in, producer, shape_of
 from ..ir.sizes import read_sizes
-from ..ir.views import is_view, layout_through, source_strides
+from ..ir.views import is_view, layout_through, source_strides, through_views
 from .trace import VIEWS
 
 LARGE = 1 << 16  # elements; smaller tensors stay in caches
@@ -121,25 +121,15 @@ def innermost_of(shape: Sequence[int], strides: Sequence[int]) -> int | None:
     return -min(sides)[1] if len(sides) > 1 and all(s for s, _ in sides) else None
 
 
-def views_of(v: ir.Value) -> list[ir.Operation]:
-    """Returns the chain of views that `v` is, the last first."""
-    found: list[ir.Operation] = []
-    while (op := producer(v)) is not None and op.name in VIEWS:
-        found.append(op)
-        v = op.operands[0]
-    return found
-
-
 def viewed(v: ir.Value) -> ir.Value:
     """Returns the value behind a chain of views."""
-    views = views_of(v)
-    return views[-1].operands[0] if views else v
+    return through_views(v, VIEWS)[1]
 
 
 def strides_through_views(v: ir.Value, strides_of: Callable[[ir.Value], tuple[int, ...] | None]) -> tuple[int, ...] | None:
     """Returns the strides of a value seen through its views; None where those of its source are unknown, or a view cannot be
     expressed as strides."""
-    base = viewed(v)
+    views, base = through_views(v, VIEWS)
     strides = strides_of(base)
-    layout = None if strides is None else layout_through(views_of(v), Layout.of(shape_of(base), strides))
+    layout = None if strides is None else layout_through(views, Layout.of(shape_of(base), strides))
     return None if layout is None else layout.strides

@@ -16,13 +16,12 @@ from ...ir.extern_calls import memory_strides
 from ...ir.generics import copied
 from ...ir.reading import shape_of
 from ...ir.sizes import sizes_attribute
-from ...ir.views import view_layout
+from ...ir.views import WHOLE_VIEWS, layout_through, through_views
 from .calls import Convolution, channels_last
 from .layout_cost import cheapest
 from .layout_cpu import suits_frozen, suits_slow
 
 Strides = Callable[[tuple[int, ...]], tuple[int, ...]]  # of a shape, in a layout
-_VIEWS = ("linalg.transpose", "tensor.expand_shape", "tensor.collapse_shape")
 
 
 @dataclass(frozen=True)
@@ -112,11 +111,7 @@ def _strides(value: ir.Value, layout: Strides) -> ir.Attribute:
 def _is_served(value: ir.Value) -> bool:
     """Returns whether a value needs no copy: Lamina's kernel produces it, in any layout, it is the result of a call, or it is an
     argument of @main, or a view of such a result, that is channels last."""
-    views: list[ir.Operation] = []
-    source = value
-    while not isinstance(source, ir.BlockArgument) and source.owner.name in _VIEWS:
-        views.append(source.owner)
-        source = source.owner.operands[0]
+    views, source = through_views(value, WHOLE_VIEWS)
     if isinstance(source, ir.BlockArgument):
         return _lies_well(source, memory_strides(source), views)
     if source.owner.name in CALLS:
@@ -129,9 +124,7 @@ def _is_served(value: ir.Value) -> bool:
 def _lies_well(source: ir.Value, strides: Sequence[int] | None, views: Sequence[ir.Operation]) -> bool:
     """Returns whether a value of these strides (row-major if None) is channels last through `views` (the last one first)."""
     shape = shape_of(source)
-    layout: Layout | None = Layout.of(shape, list(strides)) if strides is not None else Layout.row_major(shape)
-    for view in reversed(views):
-        layout = view_layout(view, layout) if layout is not None else None
+    layout = layout_through(views, Layout.of(shape, list(strides)) if strides is not None else Layout.row_major(shape))
     return layout is not None and layout == Layout.of(layout.shape, channels_last(layout.shape))
 
 

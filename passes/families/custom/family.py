@@ -15,7 +15,7 @@ from lamina.schedules.text import KernelSchedule
 from ...ir.extern_calls import encoded, memory_strides
 from ...ir.reading import element_type, producer, shape_of
 from ...ir.sizes import read_sizes
-from ...ir.views import is_view, view_layout
+from ...ir.views import layout_through, through_views
 from ...space.contraction import Unfit
 from ..choice import CHOICE, Choice
 from ..problem import Family, Problem, surrounded
@@ -153,17 +153,11 @@ def _configs(op: ir.Operation) -> Mapping[str, Mapping[str, Any]]:
 def _views(value: ir.Value, strides: Sequence[int]) -> list[ir.Operation]:
     """Returns the views, with their empty tensors, that give a value these strides in memory; [] where there are none, or they are
     of a symbolic size."""
-    chain: list[ir.Operation] = []
-    base = value
-    while (op := producer(base)) is not None and is_view(op):
-        chain.insert(0, op)
-        base = op.operands[0]
+    chain, base = through_views(value)
     if any(map(is_open, chain)):
         return []
-    layout: Layout | None = Layout.of(shape_of(base), memory_strides(base))
-    for op in chain:
-        layout = None if layout is None else view_layout(op, layout)
+    layout = layout_through(chain, Layout.of(shape_of(base), memory_strides(base)))
     if layout is None or layout.strides != Layout.of(shape_of(value), tuple(strides)).strides:
         return []
-    empties = [o for op in chain for v in op.operands if (o := producer(v)) is not None and o.name == "tensor.empty"]
-    return [*empties, *chain]
+    empties = [o for op in reversed(chain) for v in op.operands if (o := producer(v)) is not None and o.name == "tensor.empty"]
+    return [*empties, *reversed(chain)]

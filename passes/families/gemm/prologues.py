@@ -6,12 +6,11 @@ from torch_mlir import ir
 
 from ...ir.reading import ops_in, producer
 from ...ir.rewriting import copy_ops
+from ...ir.views import WHOLE_VIEWS
 from ..choice import CHOICE
 from ..surroundings import Values, copy_body
 from .block_sums import is_reduction
 from .products import Product
-
-_VIEWS = ("linalg.transpose", "tensor.collapse_shape", "tensor.expand_shape")
 
 
 def feeding(ops: Sequence[ir.Operation]) -> tuple[ir.Operation, ...]:
@@ -55,7 +54,7 @@ def _chain(factor: ir.Value) -> list[ir.Operation]:
     """Returns the pointwise group that computes an operand, the views between and their empty tensors; [] if there is no group."""
     views: list[ir.Operation] = []
     op = producer(factor)
-    while op is not None and op.name in _VIEWS:
+    while op is not None and op.name in WHOLE_VIEWS:
         views += [op, *(o for v in op.operands if (o := producer(v)) is not None and o.name == "tensor.empty")]
         op = producer(op.operands[0])
     return [op, *reversed(views)] if op is not None and _is_pointwise(op) else []
@@ -73,7 +72,7 @@ def _is_all_for(v: ir.Value, ops: Sequence[ir.Operation]) -> bool:
     """Returns whether only these calls read a value, directly or through views, and as an operand a or b."""
     for use in v.uses:
         user = use.owner.operation
-        if user.name in _VIEWS:
+        if user.name in WHOLE_VIEWS:
             if not _is_all_for(user.results[0], ops):
                 return False
             continue

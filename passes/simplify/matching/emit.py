@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from torch_mlir import ir
 
+from ...ir.emit import Emit
 from ...ir.generics import empty, filled, generic
 from ...ir.reading import attributes_of, neutral
 from ...ir.rewriting import ZERO, Map, constant, map_attribute
@@ -235,10 +236,7 @@ class _InGeneric(_Body):
 
 
 def _cast(value: ir.Value, to: ir.Type, ip: ir.InsertionPoint, loc: ir.Location) -> ir.Value:
-    if value.type == to:
-        return value
-    name = "arith.extf" if value.type.width < to.width else "arith.truncf"
-    return ir.Operation.create(name, [to], [value], loc=loc, ip=ip).results[0]
+    return Emit(ip, loc).wrap(value).to(to).value
 
 
 def narrow(s: RewriteScope, bound: PatternBinding) -> ScalarRef | None:
