@@ -8,7 +8,7 @@ from torch_mlir import ir
 from ..ir.extern_calls import group, memory_strides
 from ..ir.locations import fused, model_ops, op_word
 from ..ir.reading import name_of, ops_in, producer
-from ..ir.rewriting import copy_ops
+from ..ir.rewriting import bodies, copy_ops
 from ..space.space import Space, find_space
 from .choice import CHOICE
 
@@ -35,8 +35,7 @@ def kernels(module: ir.Module) -> list[ir.Operation]:
 
 
 def _ops(module: ir.Module, name: str) -> list[ir.Operation]:
-    functions = [f for f in ops_in(module.body, "func.func") if f.regions[0].blocks]
-    return [op for f in functions for op in ops_in(f.regions[0].blocks[0], name)]
+    return [op for block in bodies(module) for op in ops_in(block, name)]
 
 
 def reader(op: ir.Operation) -> ir.Operation | None:

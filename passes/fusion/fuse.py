@@ -18,7 +18,7 @@ from ..ir.extern_calls import memory_strides
 from ..ir.generics import empty
 from ..ir.locations import decomposed_op, fused, model_ops, op_word, where
 from ..ir.reading import SCATTER, Generic, Untraceable, nested, producer, shape_of
-from ..ir.rewriting import copy_ops
+from ..ir.rewriting import bodies, copy_ops
 from ..simplify.matching.rule import PATTERN
 from ..space.space import find_space
 from ..trace.gathered import copy_gathered
@@ -61,13 +61,11 @@ class Fuse(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Fuses every function of the module that has a body."""
-        for op in module.body.operations:
-            if op.operation.name == "func.func" and op.operation.regions[0].blocks:
-                block = op.operation.regions[0].blocks[0]
-                if self.balance:
-                    add_apart(block)
-                    copy_gathered(block, Generic.read_affine)
-                _Rewrite(block, self, {} if self.balance else store_pooled(block, Generic.read_affine)).run()
+        for block in bodies(module):
+            if self.balance:
+                add_apart(block)
+                copy_gathered(block, Generic.read_affine)
+            _Rewrite(block, self, {} if self.balance else store_pooled(block, Generic.read_affine)).run()
 
 
 def find_groups(block: ir.Block, given: Fuse, apart: dict[ir.Value, int]) -> tuple[Materialized, list[Group]]:

@@ -12,6 +12,7 @@ from lamina.core.sizes import is_symbolic, least, most, typical
 from ..infra.base import Pass
 from ..ir.extern_calls import memory_strides
 from ..ir.reading import REDUCERS, Generic, ops_in, producer, shape_of, width
+from ..ir.rewriting import bodies
 from ..trace.mixed_orders import orders_of
 from .nested_reductions import merge_nested
 from .partial_reductions import cut, split
@@ -56,15 +57,12 @@ class SplitReductions(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Splits the reductions of every function of the module."""
-        for f in module.body.operations:
-            if f.operation.name == "func.func" and f.operation.regions[0].blocks:
-                block = f.operation.regions[0].blocks[0]
-                merge_nested(block)
-                reduce_repeated_once(block)
-                places = _Places(block, self.columns > 0)
-                for op in list(block.operations):
-                    if op.operation.name == "linalg.generic":
-                        self._split(op.operation, places)
+        for block in bodies(module):
+            merge_nested(block)
+            reduce_repeated_once(block)
+            places = _Places(block, self.columns > 0)
+            for op in ops_in(block, "linalg.generic"):
+                self._split(op, places)
 
     def _split(self, op: ir.Operation, places: "_Places") -> None:
         g = places.generic(op)

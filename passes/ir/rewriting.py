@@ -21,14 +21,16 @@ Map = tuple[int, ...]
 
 def tensor_blocks(module: ir.Module) -> Iterator[ir.Block]:
     """Yields every block of tensor ops: function bodies, and those of the groups inside them after lamina-fuse."""
-    for function in module.body.operations:
-        if function.operation.name != "func.func":
-            continue
-        for block in function.operation.regions[0].blocks:
+    for function in ops_in(module.body, "func.func"):
+        for block in function.regions[0].blocks:
             yield block
-            for op in block.operations:
-                if op.operation.name == "graph.group":
-                    yield from op.operation.regions[0].blocks
+            for group in ops_in(block, "graph.group"):
+                yield from group.regions[0].blocks
+
+
+def bodies(module: ir.Module) -> list[ir.Block]:
+    """Returns the first blocks of the functions that have a body."""
+    return [f.regions[0].blocks[0] for f in ops_in(module.body, "func.func") if f.regions[0].blocks]
 
 
 def used(value: ir.Value) -> bool:

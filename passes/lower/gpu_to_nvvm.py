@@ -7,7 +7,7 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from ..infra.base import Pass
-from ..ir.reading import by_name, element_of
+from ..ir.reading import by_name, element_of, ops_in
 from .gpu_math import LATE, hardware
 from .nvvm import halves, indices, lanes
 from .nvvm.remainder import lower_remainder
@@ -50,11 +50,9 @@ class GpuToNvvm(Pass):
     def run(self, module: ir.Module) -> None:
         """Rewrites every gpu.func of the module's gpu.modules."""
         with module.context:
-            for outer in module.body.operations:
-                if outer.operation.name == "gpu.module":
-                    for inner in outer.operation.regions[0].blocks[0].operations:
-                        if inner.operation.name == "gpu.func":
-                            self._lower(inner.operation)
+            for outer in ops_in(module.body, "gpu.module"):
+                for inner in ops_in(outer.regions[0].blocks[0], "gpu.func"):
+                    self._lower(inner)
 
     def _lower(self, function: ir.Operation) -> None:
         ops, consistent = by_name(function), "tile.consistent" in function.attributes

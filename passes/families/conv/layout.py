@@ -14,7 +14,8 @@ from ...infra.base import Pass
 from ...ir.affine import row_major
 from ...ir.extern_calls import memory_strides
 from ...ir.generics import copied
-from ...ir.reading import shape_of
+from ...ir.reading import ops_in, shape_of
+from ...ir.rewriting import bodies
 from ...ir.sizes import sizes_attribute
 from ...ir.views import WHOLE_VIEWS, layout_through, through_views
 from .calls import Convolution, channels_last
@@ -51,12 +52,9 @@ class ChooseLayout(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Sets the strides of the convolutions, and copies operands where needed."""
-        for f in module.body.operations:
-            if f.operation.name != "func.func" or not f.operation.regions[0].blocks:
-                continue
-            calls = [call for o in f.operation.regions[0].blocks[0].operations if (call := Convolution.read(o.operation))]
+        for block in bodies(module):
             with module.context:
-                self._choose(f.operation, calls)
+                self._choose(block.owner.operation, [call for op in ops_in(block) if (call := Convolution.read(op))])
 
     def _choose(self, function: ir.Operation, calls: list[Convolution]) -> None:
         if self.target is not None and self.target.is_gpu:
