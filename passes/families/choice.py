@@ -17,9 +17,9 @@ SMALLER = "graph.smaller"
 """On a group with a choice, where a size is symbolic: {size = "s0*s1", most = [64, ...], choices = ["triton{m=32 n=64}", ...]}, the
 choices for calls in which it is at most so large, in order."""
 Named = Literal["library", "direct", "nvvm"]
-Extent = Literal["", "first", "prologue"]
+Cover = Literal["", "first", "prologue"]
 _NAMED: tuple[Named, ...] = ("library", "direct", "nvvm")
-_EXTENTS: tuple[Extent, ...] = ("first", "prologue")
+_COVERS: tuple[Cover, ...] = ("first", "prologue")
 
 
 @dataclass(frozen=True)
@@ -28,21 +28,21 @@ class Choice:
 
     kernel  a schedule of Lamina's kernels or a user's; "library": the library's routine; "direct": direct convolution; "nvvm": the
             cost model's schedule of a program that reduces rows
-    extent  the ops that the kernel covers: "": the problem's calls with the group that reads them; "first": the first of several
+    cover  the ops that the kernel covers: "": the problem's calls with the group that reads them; "first": the first of several
             calls with that group, while the library computes the others; "prologue": also the groups that only compute an operand
     """
 
     kernel: KernelSchedule | Named
-    extent: Extent = ""
+    cover: Cover = ""
 
     @staticmethod
     def parse(text: str, schedules: Sequence[type[KernelSchedule]]) -> "Choice":
         """Reads the text of a choice, with a schedule of one of these kinds. Raises CompileError for any other text."""
         word, _, rest = text.partition(" ")
-        extent: Extent = next((e for e in _EXTENTS if e == word), "")
-        written = rest if extent else text
+        cover: Cover = next((e for e in _COVERS if e == word), "")
+        written = rest if cover else text
         named = next((n for n in _NAMED if n == written), None)
-        return Choice(named or read(written, schedules), extent)
+        return Choice(named or read(written, schedules), cover)
 
     @staticmethod
     def of(op: ir.Operation, schedules: Sequence[type[KernelSchedule]], name: str = CHOICE) -> "Choice | None":
@@ -62,10 +62,10 @@ class Choice:
             return
         kernel = self.kernel if isinstance(self.kernel, str) else self.kernel.text
         name = ROWS if op.operation.name == "func.func" else CHOICE
-        op.attributes[name] = ir.StringAttr.get(f"{self.extent} {kernel}".strip(), op.context)
+        op.attributes[name] = ir.StringAttr.get(f"{self.cover} {kernel}".strip(), op.context)
 
     def __str__(self) -> str:
-        return f"{self.extent} {self.kernel}".strip()
+        return f"{self.cover} {self.kernel}".strip()
 
 
 def schedule_on(op: ir.Operation, schedules: Sequence[type[AnySchedule]], name: str = CHOICE) -> AnySchedule | None:

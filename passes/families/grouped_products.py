@@ -97,7 +97,7 @@ class GroupedProblem(CallProblem):
 
     def take(self, choice: Choice, target: Target | None) -> None:
         """Replaces the call by one of Lamina's kernel. Raises Unfit for other schedules, and where the target is no GPU."""
-        if not isinstance(choice.kernel, GemmConfig) or choice.extent:
+        if not isinstance(choice.kernel, GemmConfig) or choice.cover:
             raise Unfit("no schedule of a grouped GEMM")
         if target is None or not target.is_gpu:
             raise Unfit("kernels of grouped GEMMs are for a GPU: give the pass a target such as nvvm:sm_90a")

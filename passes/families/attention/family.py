@@ -71,7 +71,7 @@ class AttentionProblem(Problem):
 
     def take(self, choice: Choice, target: Target | None) -> None:
         """Replaces the call by calls of Lamina's kernels. Raises Unfit where the schedule does not suit."""
-        if not isinstance(choice.kernel, Config) or choice.extent:
+        if not isinstance(choice.kernel, Config) or choice.cover:
             raise Unfit("no schedule of attention")
         if why := _unfit(choice.kernel, self.found):
             raise Unfit(f"it is {why}: {self.found.what}")

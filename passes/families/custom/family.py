@@ -112,7 +112,7 @@ class CustomProblem(Problem):
 
     def take(self, choice: Choice, target: Target | None) -> None:
         """Writes the config into the call. Raises Unfit for one that the user does not list."""
-        if not isinstance(choice.kernel, CustomConfig) or choice.kernel.config not in self.configs or choice.extent:
+        if not isinstance(choice.kernel, CustomConfig) or choice.kernel.config not in self.configs or choice.cover:
             raise Unfit(f"it has the configs {', '.join(self.configs)}")
         kwargs = {named.name: named.attr for named in self.op.attributes["kwargs"] if named.name != _ALTERNATIVES}
         kwargs |= {name: encoded(value) for name, value in self.configs[choice.kernel.config].items()}

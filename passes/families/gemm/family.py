@@ -15,7 +15,7 @@ from lamina.schedules.contraction import GemmConfig
 from ...ir.reading import producer, shape_of
 from ...ir.sizes import i64, size_attribute
 from ...space.contraction import Unfit
-from ..choice import DIRECT, LIBRARY, SMALLER, Choice, Extent
+from ..choice import DIRECT, LIBRARY, SMALLER, Choice, Cover
 from ..conv.calls import channels_last
 from ..conv.depthwise import fits_direct, replace_by_direct
 from ..conv.implicit_gemm import ImplicitGemm
@@ -97,10 +97,10 @@ class ProductProblem(Problem):
             raise Unfit("no schedule of products")
         if config.fast and not all(product.fast for op in self.ops if (product := Product.read(op))):
             raise Unfit("fast=1 of a product whose sums must have the digits of f32")
-        problem = self.of.extended(choice.extent)
-        if self.of.is_open and (config.parts > 1 or choice.extent):
+        problem = self.of.covering(choice.cover)
+        if self.of.is_open and (config.parts > 1 or choice.cover):
             raise Unfit("symbolic sizes in parts of the inner dimension, or with a prologue")
-        if choice.extent == "prologue" and not problem.before:
+        if choice.cover == "prologue" and not problem.before:
             raise Unfit("no group makes a factor of the product, and nothing else")
         fewer = _for_fewer(problem, config, target) if self.of.is_open else None
         group = joined(problem, config) if config.parts == 1 else split_inner(problem, config.parts)
@@ -137,7 +137,7 @@ def choices_of(problem: GemmProblem, gpu: Gpu) -> tuple[tuple[Choice, ...], Choi
         return (), LIBRARY
     choices = [Choice(c) for c in product_cost.candidates(work, gpu)]
     default = _or_library(product_cost.unmeasured(work, gpu))
-    with_prologue = problem.extended("prologue")
+    with_prologue = problem.covering("prologue")
     if with_prologue.before and (fed := work_of(with_prologue)) is not None and fed.fed is not None:
         inside = [Choice(c, "prologue") for c in product_cost.candidates(fed, gpu)[:_PROLOGUES]]
         choices = [*inside[:1], *choices[:1], *inside[1:], *choices[1:]]
@@ -145,7 +145,7 @@ def choices_of(problem: GemmProblem, gpu: Gpu) -> tuple[tuple[Choice, ...], Choi
         apart = product_cost.lamina_seconds(product_cost.candidates(work, gpu)[0], work, gpu) + fed.fed.before_seconds(gpu)
         if best is not None and product_cost.lamina_seconds(best, fed, gpu) < product_cost.FED_WORTH * apart:
             default = Choice(best, "prologue")
-    if len(problem.ops) > 1 and (one := work_of(problem.extended("first"))) is not None:
+    if len(problem.ops) > 1 and (one := work_of(problem.covering("first"))) is not None:
         choices += [Choice(c, "first") for c in product_cost.candidates(one, gpu)[:_FIRST]]
         if default == LIBRARY:
             default = _or_library(product_cost.unmeasured(one, gpu), "first")
@@ -181,8 +181,8 @@ def _for_fewer(problem: GemmProblem, config: GemmConfig, target: Target | None) 
     return ir.DictAttr.get({"size": size, "most": ir.ArrayAttr.get(most), "choices": ir.ArrayAttr.get(choices)})
 
 
-def _or_library(config: GemmConfig | None, extent: Extent = "") -> Choice:
-    return LIBRARY if config is None else Choice(config, extent)
+def _or_library(config: GemmConfig | None, cover: Cover = "") -> Choice:
+    return LIBRARY if config is None else Choice(config, cover)
 
 
 def _fast(choice: Choice) -> Choice:

@@ -13,7 +13,7 @@ from ...ir.expressions import Load, walk
 from ...ir.reading import Untraceable, producer
 from ...space.contraction import MOST, Contraction, Unfit, extent
 from ...space.direct_convolution import WINDOW
-from ..choice import CHOICE, Extent
+from ..choice import CHOICE, Cover
 from ..conv.implicit_gemm import ImplicitGemm
 from ..surroundings import Values, calls, copy_body, group_before, is_open, reader, replace_by
 from .contractions import product_in
@@ -51,11 +51,11 @@ class GemmProblem:
         """Returns the first call alone, without the epilogue."""
         return GemmProblem(self.ops[:1], None, self.before if len(self.ops) == 1 else ())
 
-    def extended(self, extent: Extent) -> "GemmProblem":
-        """Returns the ops that a choice of this extent covers."""
-        if extent == "first":
+    def covering(self, cover: Cover) -> "GemmProblem":
+        """Returns the problem of the ops that a choice covers."""
+        if cover == "first":
             return GemmProblem(self.ops[:1], self.group)
-        return replace(self, before=feeding(self.ops)) if extent == "prologue" else self
+        return replace(self, before=feeding(self.ops)) if cover == "prologue" else self
 
 
 def gemm_problems(module: ir.Module) -> Iterator[GemmProblem]:
