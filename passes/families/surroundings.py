@@ -14,7 +14,7 @@ from .choice import CHOICE
 
 _NUMBER = re.compile(r"_\d+$")  # at the end of names: distinguishes groups that compute the same
 
-Values = dict[ir.Value, ir.Value]
+ValueMap = dict[ir.Value, ir.Value]
 """New values, by those that they stand for."""
 
 
@@ -52,7 +52,7 @@ def plain_name(op: ir.Operation) -> str:
     return _NUMBER.sub("", name_of(op))
 
 
-def copy_body(group: ir.Operation, values: Values) -> list[ir.Value]:
+def copy_body(group: ir.Operation, values: ValueMap) -> list[ir.Value]:
     """Clones a group's ops at the insertion point, on `values` for its operands; returns its results."""
     inner = group.regions[0].blocks[0]
     *ops, end = inner.operations
@@ -64,9 +64,9 @@ def copy_body(group: ir.Operation, values: Values) -> list[ir.Value]:
 def group_before(
     like: ir.Operation,
     ops: Sequence[ir.Operation],
-    operands: Values,
+    operands: ValueMap,
     types: Sequence[ir.Type],
-    fill: Callable[[Values], list[ir.Value]],
+    fill: Callable[[ValueMap], list[ir.Value]],
     name: str = "sums",
 ) -> ir.Operation:
     """Creates a group before `like`, named after `ops`, in whose place it computes.

@@ -13,9 +13,10 @@ from lamina.core.sizes import is_symbolic, typical
 
 from ..ir.affine import Axis
 from ..space.nests import Nest
+from .emit.scopes import Body
 
 if TYPE_CHECKING:
-    from .loops import Body, Loops
+    from .loops import Loops
 
 RUN = 16  # iterations summed in the operand's own type, where sums of runs are of a wider type
 PLAIN_RUN = 32  # likewise, where they are not

@@ -1,7 +1,6 @@
 """Emits the loops of a tile program: over rows, one nest over columns per level of reductions, and one for full results."""
 
 import math
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -23,10 +22,8 @@ from .cascades import CascadeCut, cascade, cut
 from .emit import parts, unaligned_rows
 from .emit.blocks import Blocks, Frame
 from .emit.bounds import Range, inner_blocks
-from .emit.scopes import element
+from .emit.scopes import Body, element
 from .prefetch import next_row, streams
-
-Body = Callable[[list[ir.Value]], list[ir.Value]]
 
 
 class Loops:

@@ -123,7 +123,7 @@ class Kernel:
         return space if space.columns and not has_scans(space) else None
 
 
-class Body(Protocol):
+class BodyEmitter(Protocol):
     """Writes the body of a tile function."""
 
     def __init__(self, frame: Frame, space: Any, schedule: Any) -> None:
@@ -145,7 +145,7 @@ class TileProgram:
     flat          whether its memory is seen as memrefs of rank 1
     """
 
-    body: type[Body]
+    body: type[BodyEmitter]
     space: Any
     schedule: Any
     grid: SizeLike
@@ -220,7 +220,7 @@ def _direct_convolution(kernel: Kernel, space: Space) -> TileProgram:
 
 
 def _window(
-    kernel: Kernel, space: Space, schedule: DirectConvolution | Planes, body: type[Body], spread: dict[str, Any]
+    kernel: Kernel, space: Space, schedule: DirectConvolution | Planes, body: type[BodyEmitter], spread: dict[str, Any]
 ) -> TileProgram:
     flops = 2 * schedule.products * math.prod(a.extent for a in space.rows)
     return TileProgram(body, space, schedule, schedule.grid, _moved(space.loads, _points(space), kernel.outs), flops, spread)

@@ -27,7 +27,7 @@ from ...ir.reshapes import collapse
 from ...ir.sizes import tensor_type
 from ...space.contraction import Unfit
 from ...space.direct_convolution import WINDOW, direct_convolution_of
-from ..surroundings import Values, copy_body, group_before, reader, replace_by, space_of, strides_of
+from ..surroundings import ValueMap, copy_body, group_before, reader, replace_by, space_of, strides_of
 from .calls import Convolution, channels_last
 from .image_rows import as_image, as_rows, image_type, is_rows
 from .one_row import row_added, row_dropped, with_row, without_row
@@ -120,7 +120,7 @@ def _weight(op: ir.Operation, weight: ir.Value) -> ir.Operation:
     type_ = ir.RankedTensorType.get([kh, kw, channels, features], f32)
     flat = ir.RankedTensorType.get([kh, kw, channels * features], f32)
 
-    def transposed(values: Values) -> list[ir.Value]:
+    def transposed(values: ValueMap) -> list[ir.Value]:
         op = generic(type_, [values[weight], empty(type_)], [[o, c, i, j], [i, j, c, o]], 4, [False] * 4)
         return [collapse(with_body(op, lambda x, _: arith.extf(f32, x)), [[0], [1], [2, 3]])]
 
@@ -136,7 +136,7 @@ def _made(op: ir.Operation, group: ir.Operation | None, convolution: GroupedConv
     bias = convolution.after
     given = list(dict.fromkeys([convolution.image, weight, *bias, *after]))
 
-    def body(values: Values) -> list[ir.Value]:
+    def body(values: ValueMap) -> list[ir.Value]:
         inner = {v: row_dropped(x) if v.type != x.type else x for v, x in values.items()}
         made = convolution.emit(inner[convolution.image], inner[weight], *(inner[v] for v in bias))
         if group is None:

@@ -16,7 +16,7 @@ from ...ir.reading import Untraceable, shape_of
 from ...ir.reshapes import collapse
 from ...space.contraction import Unfit
 from ...space.planes import PLANES, PlaneWindow, planes_of
-from ..surroundings import Values, calls, copy_body, group_before, reader, replace_by, space_of
+from ..surroundings import ValueMap, calls, copy_body, group_before, reader, replace_by, space_of
 from .calls import Convolution
 
 
@@ -73,7 +73,7 @@ def _made(call: _PlaneConvolution, group: ir.Operation | None) -> ir.Operation:
     after = [] if group is None else [v for v in group.operands if v != op.results[0]]
     given = list(dict.fromkeys([*op.operands, *after]))
 
-    def body(values: Values) -> list[ir.Value]:
+    def body(values: ValueMap) -> list[ir.Value]:
         sums = call.emit(*(values[v] for v in call.operands))
         return [sums] if group is None else copy_body(group, {**values, op.results[0]: sums})
 

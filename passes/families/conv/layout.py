@@ -22,7 +22,7 @@ from .calls import Convolution, channels_last
 from .layout_cost import cheapest
 from .layout_cpu import suits_frozen, suits_slow
 
-Strides = Callable[[tuple[int, ...]], tuple[int, ...]]  # of a shape, in a layout
+StridesOf = Callable[[tuple[int, ...]], tuple[int, ...]]  # of a shape, in a layout
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def _pin(call: Convolution) -> None:
     call.op.attributes["needs"] = ir.ArrayAttr.get([_strides(v, row_major) for v in call.op.operands])
 
 
-def _set_strides(call: Convolution, layout: Strides) -> None:
+def _set_strides(call: Convolution, layout: StridesOf) -> None:
     results = iter(call.op.results)  # gradients that are not requested are not among the results
     given = [
         strides if isinstance(strides, ir.TypeAttr) else _changed(next(results), strides, layout)
@@ -97,11 +97,11 @@ def _set_strides(call: Convolution, layout: Strides) -> None:
     call.op.attributes["strides"] = ir.ArrayAttr.get(given)
 
 
-def _changed(result: ir.Value, strides: ir.Attribute, layout: Strides) -> ir.Attribute:
+def _changed(result: ir.Value, strides: ir.Attribute, layout: StridesOf) -> ir.Attribute:
     return _strides(result, layout) if len(shape_of(result)) == 4 else strides
 
 
-def _strides(value: ir.Value, layout: Strides) -> ir.Attribute:
+def _strides(value: ir.Value, layout: StridesOf) -> ir.Attribute:
     shape = shape_of(value)
     return sizes_attribute(layout(shape) if len(shape) == 4 else row_major(shape))
 

@@ -15,7 +15,7 @@ from ...space.contraction import MOST, Contraction, Unfit, extent
 from ...space.direct_convolution import WINDOW
 from ..choice import CHOICE, Cover
 from ..conv.implicit_gemm import ImplicitGemm
-from ..surroundings import Values, calls, copy_body, group_before, is_open, reader, replace_by
+from ..surroundings import ValueMap, calls, copy_body, group_before, is_open, reader, replace_by
 from .contractions import product_in
 from .products import Product, computed
 from .prologues import compute_before, erase_before, feeding, read_before
@@ -181,7 +181,7 @@ def _made(
     results = [v.type for v in problem.last.results]
     replaced = [o for o in (*problem.before, *problem.ops, group) if o is not None]
 
-    def fill(values: Values) -> list[ir.Value]:
+    def fill(values: ValueMap) -> list[ir.Value]:
         compute_before(problem.before, values)
         made = [emit(p, [values[v] for v in p.operands]) for p in products]
         return made if group is None else copy_body(group, {**values, **dict(zip(sums, made, strict=True))})

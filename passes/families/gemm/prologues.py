@@ -8,7 +8,7 @@ from ...ir.reading import ops_in, producer
 from ...ir.rewriting import copy_ops
 from ...ir.views import WHOLE_VIEWS
 from ..choice import CHOICE
-from ..surroundings import Values, copy_body
+from ..surroundings import ValueMap, copy_body
 from .block_sums import is_reduction
 from .products import Product
 
@@ -33,7 +33,7 @@ def read_before(before: Sequence[ir.Operation]) -> list[ir.Value]:
     return list(dict.fromkeys(v for op in before for v in op.operands if v not in made))
 
 
-def compute_before(before: Sequence[ir.Operation], values: Values) -> None:
+def compute_before(before: Sequence[ir.Operation], values: ValueMap) -> None:
     """Clones the ops of a prologue at the insertion point. values: maps what the ops read to new values, and gets their
     results."""
     for op in before:

@@ -11,7 +11,7 @@ from lamina.schedules.contraction import GemmConfig
 from ...ir.reading import Generic, ops_in, producer, shape_of
 from ...ir.rewriting import copy_ops, read_by
 from ...space.contraction import Unfit
-from ..surroundings import Values, group_before
+from ..surroundings import ValueMap, group_before
 from .column_sums import ColumnSum, column_sums
 from .row_sums import RowSum, depending, row_sums
 
@@ -60,7 +60,7 @@ def split_at_sums(group: ir.Operation, products: Sequence[ir.Value], config: Gem
 
     ops, leaves = _slice(block, [*stored, *(s.summed for s in sums)], list(outer))
 
-    def begin(values: Values) -> list[ir.Value]:
+    def begin(values: ValueMap) -> list[ir.Value]:
         copy_ops(ops, values)
         return [*(values[v] for v in stored), *(s.blocks(values[s.summed], width) for s in sums)]
 
@@ -75,7 +75,7 @@ def split_at_sums(group: ir.Operation, products: Sequence[ir.Value], config: Gem
     given = [v for v in given if v not in totals]
     inits, _ = _slice(block, [s.init for s in sums], [])
 
-    def finish(values: Values) -> list[ir.Value]:
+    def finish(values: ValueMap) -> list[ir.Value]:
         copy_ops(inits, values)
         parts = {v: values[v] for v in totals}
         for s in sums:
@@ -89,7 +89,7 @@ def split_at_sums(group: ir.Operation, products: Sequence[ir.Value], config: Gem
     if not along:
         return Pieces(first, (second,), tuple(known[v] for v in end.operands))
 
-    def go_on(values: Values) -> list[ir.Value]:
+    def go_on(values: ValueMap) -> list[ir.Value]:
         copy_ops(onward, values)
         return [values[v] for v in along]
 

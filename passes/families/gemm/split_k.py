@@ -11,7 +11,7 @@ from ...ir.reading import Untraceable
 from ...space.contraction import Unfit
 from ...space.direct_convolution import WINDOW
 from ..conv.implicit_gemm import ImplicitGemm
-from ..surroundings import Values, copy_body, group_before, replace_by, space_of
+from ..surroundings import ValueMap, copy_body, group_before, replace_by, space_of
 from .contractions import product_in
 from .problem import GemmProblem
 from .products import Product, computed
@@ -42,7 +42,7 @@ def split_inner(problem: GemmProblem, parts: int) -> ir.Operation:
 
 
 def _sums(problem: GemmProblem, products: Sequence[Computed], parts: int) -> ir.Operation:
-    def fill(values: Values) -> list[ir.Value]:
+    def fill(values: ValueMap) -> list[ir.Value]:
         compute_before(problem.before, values)
         return [p.sums(values[p.a], values[p.b], parts) for p in products]
 
@@ -68,7 +68,7 @@ def _finish(problem: GemmProblem, products: Sequence[Computed], sums: Sequence[i
     after = [] if problem.group is None else [v for v in problem.group.operands if v not in results]
     operands = {v: v for v in (*sums, *(v for p in products for v in p.after), *after)}
 
-    def fill(values: Values) -> list[ir.Value]:
+    def fill(values: ValueMap) -> list[ir.Value]:
         made = []
         for product, total in zip(products, sums, strict=True):
             made.append(product.finish(values[total], [values[v] for v in product.after], parts))

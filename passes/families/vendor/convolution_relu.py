@@ -30,7 +30,7 @@ from ...ir.sizes import read_sizes, sizes_of, tensor_type
 from ...ir.views import is_view
 from ..conv.calls import Convolution, channels_last
 from ..problem import Problem
-from ..surroundings import Values, copy_body, group_before, strides_of
+from ..surroundings import ValueMap, copy_body, group_before, strides_of
 from .routine import Epilogue, Routine, VendorCall, epilogue
 
 _FEW = 8  # channels, below which cuDNN takes four times as long with a ReLU as without
@@ -133,13 +133,13 @@ class _Fused:
         """Emits the group that scales the weight, with what computes it."""
         weight, kernel = self.convolution.weight, self.weight_kernel
 
-        def copied(values: Values) -> ir.Value:
+        def copied(values: ValueMap) -> ir.Value:
             return values[weight] if kernel is None else copy_body(kernel, values)[0]
 
         return self._computed(scale, weight.type, [weight] if kernel is None else list(kernel.operands), copied)
 
     def _computed(
-        self, each: Expr, type_: ir.Type, more: Sequence[ir.Value] = (), factor: Callable[[Values], ir.Value] | None = None
+        self, each: Expr, type_: ir.Type, more: Sequence[ir.Value] = (), factor: Callable[[ValueMap], ir.Value] | None = None
     ) -> ir.Value:
         """Emits a group that computes a tensor from a number of each channel, its first dimension.
 
@@ -150,7 +150,7 @@ class _Fused:
         sources = [self.after.given[e.tensor] for e in loads]
         of = ir.RankedTensorType(type_)
 
-        def fill(values: Values) -> list[ir.Value]:
+        def fill(values: ValueMap) -> list[ir.Value]:
             dims = [ir.AffineDimExpr.get(d) for d in range(of.rank)]
             whole = [] if factor is None else [factor(values)]
             numbers = [collapsed(values[v], sizes_of(type_)[:1]) for v in sources]

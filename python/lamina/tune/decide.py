@@ -9,7 +9,7 @@ from .clocks import Clock, DeviceLost
 from .measure import choose
 from .question import Answer, Identity, Question
 from .store.store import Store
-from .trial import Make, Mark, Trial, Watch, attempt
+from .trial import Make, Marking, Trial, Watch, attempt
 
 BUDGET_SECONDS = 1.0  # of timing, per question
 _QUICK = 3  # candidates
@@ -80,7 +80,7 @@ def _is_open(question: Question, known: Answer, chosen: str, policy: Tune) -> bo
 
 
 def _measure(
-    question: Question, trial: Trial, make: Make, mark: Mark, clock: Clock, policy: Tune, budget: float, watch: Watch
+    question: Question, trial: Trial, make: Make, mark: Marking, clock: Clock, policy: Tune, budget: float, watch: Watch
 ) -> None:
     """Measures all candidates that are not dropped yet, or the first three of them; then the next three where none of these
     works."""

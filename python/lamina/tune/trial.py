@@ -35,7 +35,7 @@ Make = Callable[[str], Candidate]
 """Creates a candidate by its name, in a thread of the pool. Random inputs come from a generator of their own: the user's random
 numbers must not change."""
 
-Mark = Callable[[str], AbstractContextManager[None]]
+Marking = Callable[[str], AbstractContextManager[None]]
 
 
 @dataclass
@@ -57,7 +57,7 @@ class Trial:
 
 
 def attempt(
-    trial: Trial, names: Sequence[str], reference: str, make: Make, mark: Mark, clock: Clock, *, budget: float, watch: Watch
+    trial: Trial, names: Sequence[str], reference: str, make: Make, mark: Marking, clock: Clock, *, budget: float, watch: Watch
 ) -> None:
     """Compiles, checks and times the candidates called `names`, within `budget` seconds for the timing.
 
@@ -100,7 +100,7 @@ def _compile(make: Make, name: str) -> Candidate:
     return candidate
 
 
-def _checked(trial: Trial, candidates: Mapping[str, Candidate], mark: Mark, clock: Clock, watch: Watch) -> set[str]:
+def _checked(trial: Trial, candidates: Mapping[str, Candidate], mark: Marking, clock: Clock, watch: Watch) -> set[str]:
     """Returns the candidates that run and compute the same as the first that runs."""
     right: set[str] = set()
     expected: list[Tensor] | None = None

@@ -13,8 +13,7 @@ from ....ir.generics import spread
 from ....ir.reading import producer, reached, shape_of
 from ....ir.rewriting import ZERO, copy_ops, read_by
 from ....ir.sizes import tensor_type
-from ...surroundings import Values as Copies
-from ...surroundings import group_before
+from ...surroundings import ValueMap, group_before
 from .dropped import narrowed
 from .meaning import BATCH, HEAD, KEY, QUERY, Keys, Meaning
 from .parts import Values, across_group
@@ -138,7 +137,7 @@ def _there(keys: Keys, scores: Sequence[int], number: int) -> ir.Value:
     arguments = [v for v in read if isinstance(v, ir.BlockArgument) and v.owner == needed[0].block]
     outer = {v: _argument(v) for v in arguments} if needed else {value: value}
 
-    def fill(values: Copies) -> list[ir.Value]:
+    def fill(values: ValueMap) -> list[ir.Value]:
         copy_ops(needed, values)
         return [_spread(values[value], keys, sizes)]
 

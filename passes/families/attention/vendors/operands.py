@@ -9,7 +9,7 @@ from torch_mlir.dialects import arith, tensor
 from ....ir import generics, reshapes
 from ....ir.reading import shape_of
 from ....ir.sizes import size_operands, static, tensor_type
-from ...surroundings import Values, group_before
+from ...surroundings import ValueMap, group_before
 
 _SPLIT = [[0], [1, 2], [3], [4]]  # heads of keys, and repetitions
 _LAST = [[0], [1], [2, 3]]  # a last dimension of 1
@@ -22,7 +22,7 @@ def padded(value: ir.Value, axis: int, more: int, fill: float = 0.0) -> ir.Value
     high = [more if d == axis else 0 for d in range(len(shape_of(value)))]
     type_ = _type([n + m for n, m in zip(shape_of(value), high, strict=True)], value)
 
-    def fill_in(values: Values) -> list[ir.Value]:
+    def fill_in(values: ValueMap) -> list[ir.Value]:
         return [generics.padded(values[value], [0] * len(high), high, fill)]
 
     return group_before(ir.InsertionPoint.current.ref_operation, [], {value: value}, [type_], fill_in, "padded").results[0]
