@@ -26,3 +26,17 @@ func.func @blocks(%x: !x, %w: tensor<16x3x3x3xbf16>) -> !y {
   %0 = "graph.extern"(%x, %w) {args = [unit, unit, none, [2, 2], [1, 1], [1, 1], false, [0, 0], 1], callee = "aten.convolution.default", kwargs = {}, reason = "library", strides = [["512*((s1~33 - 1)//(2) + 1)", "32*((s1~33 - 1)//(2) + 1)", 32, 1]]} : (!x, tensor<16x3x3x3xbf16>) -> !y
   return %0 : !y
 }
+
+// -----
+
+!x = tensor<2x3x?x64xbf16, [2, 3, "s0~33", 64]>
+!y = tensor<2x16x?x64xbf16, [2, 16, "s0~33 + 2*((s0~33)//(4)) - 2", 64]>
+
+// A padding that each call decides leaves the image to the library; its bias is added elsewhere all the same.
+// CHECK-LABEL: func.func @padding
+// CHECK: "graph.extern"(%arg0, %arg1) {args = [unit, unit, none, [1, 1], [{size = "((s0~33)//(4))"}, 1]
+// CHECK: linalg.generic
+func.func @padding(%x: !x, %w: tensor<16x3x3x3xbf16>, %b: tensor<16xbf16>) -> !y {
+  %0 = "graph.extern"(%x, %w, %b) {args = [unit, unit, unit, [1, 1], [{size = "((s0~33)//(4))"}, 1], [1, 1], false, [0, 0], 1], callee = "aten.convolution.default", kwargs = {}, reason = "library", strides = [["1024*(s0~33 + 2*((s0~33)//(4)) - 2)", "64*(s0~33 + 2*((s0~33)//(4)) - 2)", 64, 1]]} : (!x, tensor<16x3x3x3xbf16>, tensor<16xbf16>) -> !y
+  return %0 : !y
+}

@@ -61,8 +61,8 @@ class Convolution:
         if any(0 in s for s in shapes) or any(len(s) != 4 for s in shapes[:-1]):
             return None
         numbers = list(ir.ArrayAttr(op.attributes["args"]))[4 if gradient else 3 :]
-        if not all(isinstance(n, ir.IntegerAttr) for a in numbers[:3] for n in ir.ArrayAttr(a)):
-            return None  # a stride or a padding that each call decides: the library's alone
+        if not has_fixed_window(numbers):
+            return None
         stride, padding, dilation = (_pair(a) for a in numbers[:3])
         transposed, groups = ir.BoolAttr(numbers[3]).value, ir.IntegerAttr(numbers[5]).value
         bias = op.operands[2] if not gradient and len(op.operands) > 2 else None
@@ -208,6 +208,11 @@ def channels_last(shape: Sequence[int]) -> tuple[int, ...]:
     """Returns the strides of an image (batch, channels, height, width) with channels innermost."""
     _, c, h, w = shape
     return (h * w * c, 1, w * c, c)
+
+
+def has_fixed_window(numbers: Sequence[ir.Attribute]) -> bool:
+    """Returns whether a call's stride, padding and dilation, its first three numbers, are ints: sizes are the library's alone."""
+    return all(isinstance(n, ir.IntegerAttr) for given in numbers[:3] for n in ir.ArrayAttr(given))
 
 
 def _pair(numbers: ir.Attribute) -> Pair:

@@ -23,6 +23,7 @@ from ...ir.reshapes import collapse, expand, sliced
 from ...ir.rewriting import replace_op
 from ...ir.sizes import sizes_attribute, sizes_of, tensor_type
 from ..surroundings import calls
+from .calls import has_fixed_window
 from .few_channels import FEW, Window, widened
 from .one_row import row_added, row_dropped, with_row
 
@@ -108,7 +109,7 @@ def _forward(op: ir.Operation, gpu: Gpu) -> list[ir.Value] | None:
     call = _Call(op, image, weight, tuple(op.attributes["args"])[3:])
     bias, type_, strides = biases[0] if biases else None, op.results[0].type, op.attributes["strides"][0]
     half = element_type(image) in HALF and element_type(image) == element_type(weight)
-    plain = len(shape_of(image)) == 4 and call.is_dense and not _is_empty(image, weight)
+    plain = len(shape_of(image)) == 4 and call.is_dense and has_fixed_window(call.how) and not _is_empty(image, weight)
     if plain and _is_of_pixels(call):
         return [
             expand(_product(call, collapse(image, [[0], [1, 2, 3]]), _columns(weight), bias), sizes_of(type_), [[0], [1, 2, 3]])
