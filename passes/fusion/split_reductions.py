@@ -44,7 +44,8 @@ class SplitReductions(Pass):
               several images, which no cluster of CTAs shares (0: as rows)
     parts     partial results of one result, at most
     programs  programs that there is room for: this limits the parts, as a program yields one row's result or those of BLOCK columns
-    ragged    symbolic loops get as many parts as suit the sizes of each call, the last of which is cut by a mask
+    ragged    symbolic loops get as many parts as suit the sizes of each call, the last of which is shorter. Along neighboring
+              elements in memory, the others are multiples of this many bytes: what a program reads at once (0: not so)
     """
 
     name: ClassVar[str] = "lamina-split-reductions"
@@ -53,7 +54,7 @@ class SplitReductions(Pass):
     columns: int = 0
     parts: int = 64
     programs: int = 64 * 8
-    ragged: bool = False
+    ragged: int = 0
 
     def run(self, module: ir.Module) -> None:
         """Splits the reductions of every function of the module."""
@@ -75,7 +76,7 @@ class SplitReductions(Pass):
         columns = BLOCK * max(1, 32 // min(map(width, op.operands)))
         pieces = not along or _in_pieces(g, places, size // max(results, 1) >= self.elements // LEAST)
         limit = self.columns if self.columns and pieces else self.rows
-        cut_last = self.ragged and is_symbolic(g.extents)
+        cut_last = bool(self.ragged) and is_symbolic(g.extents)
         few = size < (self.elements // FEWER if cut_last else self.elements)
         if results >= limit or few or combine is None or combine.name not in REDUCERS:
             return
@@ -83,8 +84,9 @@ class SplitReductions(Pass):
             return
         inner, together = _inner_loops(g, places), 1 if along else columns
         if cut_last:
+            at_once = self.ragged * 8 // min(width(s) for v in op.operands for s in _sources(v, places))
             places.forget(op)
-            self._split_ragged(g, inner, together, combine.name)
+            self._split_ragged(g, inner, together, at_once, combine.name)
             return
         most = min(self.parts, self.programs * together // max(results, 1))
         most = most if along else min(most, size // max(results, 1) // BLOCK)
@@ -102,8 +104,9 @@ class SplitReductions(Pass):
                 g = cut(g, loop, whole, rest, combine.name)
         split(g, parts, combine.name)
 
-    def _split_ragged(self, g: Generic, inner: set[int], together: int, combine: str) -> None:
-        """Splits the longest loop, or another than one of `inner` along neighbors in memory. together: results of a program."""
+    def _split_ragged(self, g: Generic, inner: set[int], together: int, at_once: int, combine: str) -> None:
+        """Splits the longest loop, or another than one of `inner` along neighbors in memory. together: results of a program;
+        at_once: neighbors that it reads at once."""
         loops = [i for i, r in enumerate(g.reduced) if r and _splittable(g, i)]
         results = math.prod(n for n, r in zip(g.extents, g.reduced, strict=True) if not r)
         if not loops or self.programs * together // max(typical(results), 1) < LEAST:
@@ -114,9 +117,9 @@ class SplitReductions(Pass):
                 inner, loops = {len(g.extents) - 1}, [len(g.extents) - 1]
         loop = max(loops, key=lambda i: (i not in inner and typical(g.extents[i]) >= LEAST, typical(g.extents[i])))
         reduced = math.prod(n for n, r in zip(g.extents, g.reduced, strict=True) if r)
-        worth = reduced // (BLOCK if together > 1 else BLOCK * LEAST)
+        worth = reduced // (BLOCK if together > 1 else at_once)
         wanted = least(self.parts, self.programs * together // most(1, results), worth)
-        split_ragged(g, loop, *ragged(g.extents[loop], wanted, BLOCK * LEAST if loop in inner else 1), combine)
+        split_ragged(g, loop, *ragged(g.extents[loop], wanted, at_once if loop in inner else 1), combine)
 
 
 def _one(g: Generic, most: int, inner: set[int]) -> dict[int, int]:

@@ -31,10 +31,15 @@ class Accumulators:
         return self.b.splat(value, type_) if self._wide(r) else self.b.constant(value, type_)
 
     def combine(self, r: Reduce | Scan, acc: ir.Value) -> ir.Value:
-        """Adds the current element or block to an accumulator. Masked lanes count as the neutral element."""
+        """Adds the current element or block to an accumulator. Masked lanes count as the neutral element where lanes are added to
+        each other; otherwise what they hold is never looked at."""
         b = self.b
-        wide = isinstance(acc.type, ir.VectorType)
-        x = b.masked(r.arg, neutral(r.op, r.dtype)) if wide else b.value(r.arg)
+        if not isinstance(acc.type, ir.VectorType):
+            x = b.value(r.arg)
+        elif isinstance(r, Reduce) and b.vector not in self._axes(r):
+            x = b.block(r.arg)
+        else:
+            x = b.masked(r.arg, neutral(r.op, r.dtype))
         with b.point():
             if accumulated(r) != r.dtype:
                 x = arith.extf(acc.type, x)

@@ -1,28 +1,26 @@
 """Emits the loops of a tile program: over rows, one nest over columns per level of reductions, and one for full results."""
 
-import math
 from functools import partial
 from typing import Any
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith, memref
+from torch_mlir.dialects import arith
 
-from lamina.core.sizes import Size, SizeLike, at_most, is_symbolic, typical
+from lamina.core.sizes import Size, SizeLike, at_most, typical
 
-from ..ir.affine import Affine, Axis
-from ..ir.axes import linear
-from ..ir.expressions import Apply, Expr, Load, Reduce, Scan, walk
+from ..ir.affine import Axis
+from ..ir.expressions import Reduce, Scan, walk
 from ..lower.simt.control import SHARED
-from ..space.nests import Nest, cost, nests_of, worth_keeping
-from ..space.schedule import Schedule, bits
+from ..space.nests import Nest, nests_of
+from ..space.schedule import Schedule
 from ..space.space import Space
 from . import online
 from .accumulators import Accumulators
 from .cascades import CascadeCut, cascade, cut
-from .emit import parts, unaligned_rows
+from .emit import ends, kept, parts, unaligned_rows
 from .emit.blocks import Blocks, Frame
 from .emit.bounds import Range, inner_blocks
-from .emit.scopes import Body, element
+from .emit.scopes import Body
 from .prefetch import next_row, streams
 
 
@@ -36,7 +34,7 @@ class Loops:
         self.results = list(zip(space.results, frame.results, strict=True))
         self.nests = nests_of(space, schedule.merged.columns, self.results, schedule.config.online and schedule.column_vector)
         self.sums = Accumulators(self.b, schedule)
-        self.keep = self._slots()
+        self.keep = kept.slots(self.b, schedule, self.nests)
 
     def emit(self, program: ir.Value) -> None:
         """Emits the program whose number in the grid is `program`."""
@@ -256,42 +254,16 @@ class Loops:
                 self.b.stack[-1].mask = mask
             return self._columns(rest, accumulators, body, nest, shared, runs) if rest else body(accumulators)
 
-        zero, count = self.b.number(0), self.b.number(a.extent)
-        if a is shared:
-            taken = self.loop(a, zero, zero, count, 1, None, inits, deeper, attribute=SHARED)
-            return [self._of_all_teams(r, part) for r, part in zip(nest.carried, taken, strict=True)]
         if runs is not None and a is runs.axis:
             return cascade(self, runs, nest, inits, deeper)
-        return self._over(a, zero, count, a.extent, inits, deeper)
+        zero = self.b.number(0)
+        with ends.early(self.b, nest, a) as (count, exact):
+            if a is not shared:
+                return self._over(a, zero, count, exact, inits, deeper)
+            taken = self.loop(a, zero, zero, count, 1, None, inits, deeper, attribute=SHARED)
+        return [self._of_all_teams(r, part) for r, part in zip(nest.carried, taken, strict=True)]
 
     def _of_all_teams(self, r: Reduce | Scan, part: ir.Value) -> ir.Value:
         with self.b.point():
             name = {"combine": ir.StringAttr.get(r.op)}
             return ir.Operation.create("tile.combine", results=[part.type], operands=[part], attributes=name).results[0]
-
-    # -- what is kept between loops
-
-    def _slots(self) -> dict[Expr, tuple[int, tuple[ir.Value, Affine]]]:
-        """Allocates scratch memory for values of a row, or a block of rows; returns it by value, with the nest that fills it."""
-        columns, config = self.schedule.merged.columns, self.schedule.config
-        if self.schedule.vector is None or not config.scratch or is_symbolic(tuple(a.extent for a in columns)):
-            return {}
-        wide = 1 if self.schedule.column_vector else config.lanes
-        at, count = linear(columns) * wide, math.prod(a.extent for a in columns) * wide
-        out = {}
-        for e, born in worth_keeping(self.nests, columns, self._pays).items():
-            if count * bits(e.dtype) // 8 <= config.scratch:
-                with self.b.point(0):
-                    type_ = ir.MemRefType.get([count], element("i8" if e.dtype == "i1" else e.dtype))
-                    out[e] = born, (memref.AllocaOp(type_, [], [], alignment=64).result, at)
-        return out
-
-    def _pays(self, e: Expr) -> bool:
-        """Returns whether a block along a row is worth keeping: it is costly, or gathered and does not stay in registers."""
-        merged, axes = self.schedule.merged, self.b.axes(e)
-        if self.schedule.vector not in axes or axes.isdisjoint(merged.columns):
-            return False
-        if isinstance(e, Load):
-            several = typical(math.prod(a.extent for a in merged.columns)) > self.schedule.config.lanes
-            return several and not e.at.opaque and e.at.rename(merged.rename).coefficient(self.schedule.vector) not in (0, 1)
-        return isinstance(e, Apply) and cost(e) >= self.schedule.config.reuse

@@ -1,6 +1,6 @@
 // On GPUs a reduction over symbolic sizes gets as many parts as suit the sizes of each call. The last part is cut: what it lacks is
 // padding with the neutral element. Adjacent reduced loops over contiguous operands are one.
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-split-reductions{elements=65536 rows=8 columns=4096 parts=64 programs=128 ragged=true})' | FileCheck %s
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-split-reductions{elements=65536 rows=8 columns=4096 parts=64 programs=128 ragged=4096})' | FileCheck %s
 
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #none = affine_map<(d0, d1) -> ()>
@@ -23,7 +23,7 @@ func.func @columns(%x: !x, %init: tensor<?xf32, ["s1~900"]>) -> tensor<?xf32, ["
   return %s : tensor<?xf32, ["s1~900"]>
 }
 
-// What is summed is computed with the dimensions as one; parts are whole accesses.
+// What is summed is computed with the dimensions as one; parts are multiples of 4096 bytes.
 // CHECK-LABEL: func.func @total
 // CHECK: %[[FLAT:.*]] = tensor.collapse_shape %arg0 {{\[\[}}0, 1]]
 // CHECK: %[[TERMS:.*]] = linalg.generic {{.*}} iterator_types = ["parallel"]} ins(%[[FLAT]]

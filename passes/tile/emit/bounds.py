@@ -26,7 +26,7 @@ def condition(b: "Blocks", guard: Guard, wide: bool) -> ir.Value:
     """Emits whether every bound of a guard holds: one i1, or one per lane when `wide`."""
     out = None
     for bound in guard:
-        if _holds(b, bound):
+        if (not bound.message and bound.implied_by(b.known)) or _holds(b, bound):
             continue
         both = (_first_lanes(b, bound) or _lanes(b, bound)) if wide else None
         if both is None:

@@ -114,14 +114,14 @@ def unwrapped(run: Run) -> Run:
 
 
 def is_plain(graph: fx.GraphModule) -> bool:
-    """Returns whether a graph calls only torch's own ops: no custom op, whose results AOTAutograd checks, and no higher-order
-    op."""
+    """Returns whether a graph calls only ops of torch and Lamina: no user's custom op, whose results AOTAutograd checks, and no
+    higher-order op."""
     for node in graph.graph.nodes:
         if node.op in ("placeholder", "output", "get_attr"):
             continue
         if getattr(node.target, "__module__", None) == "_operator":
             continue  # a part of a result, or arithmetic on sizes
-        if not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace not in ("aten", "prims"):
+        if not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace not in ("aten", "prims", "lamina"):
             return False
     return True
 

@@ -1,11 +1,12 @@
 """The NVIDIA target's choice of passes and options in the shared pipelines."""
 
 from lamina.core.target import Target
+from lamina.schedules.nvvm import WALK_CHUNKS, WALK_THREADS
 
 from ..steps import Steps, options
 
 # A GPU has room for thousands of programs: enough of them for every multiprocessor to have memory accesses in flight.
-_SPLIT = options(rows=32, columns=131072, parts=1024, programs=1056, ragged=True)
+_SPLIT = options(rows=32, columns=131072, parts=1024, programs=1056, ragged=WALK_THREADS * WALK_CHUNKS * 16)
 _FUSE = options(balance=16)  # an H200 does 67e12 f32 operations while it moves 4.3e12 bytes
 
 
