@@ -93,10 +93,11 @@ class Loops:
         """Runs `body` over `axis` in blocks of `lanes`, the last one masked if need be; returns the carried values."""
         b, schedule, lanes = self.b, self.schedule, self.schedule.config.lanes
         zero = b.number(0)
-        if schedule.shift is not None and axis is schedule.vector:
-            return unaligned_rows.over(self, axis, schedule.shift, inits, body)
-        one_block = isinstance(exact, Size) and at_most(exact, lanes)
-        if one_block or (exact is None and schedule.config.masked and axis is schedule.chunked):
+        if self.schedule.shift is not None and axis is self.schedule.vector:
+            return unaligned_rows.over(self, axis, count, exact, inits, body)
+        if exact is None and self.schedule.config.masked and axis is self.schedule.chunked:
+            return self.loop(axis, first, zero, count, lanes, count, inits, body, single=True)
+        if isinstance(exact, Size) and at_most(exact, lanes):
             return self.loop(axis, first, zero, count, lanes, count, inits, body, single=True)
         if exact is not None and not isinstance(exact, Size):
             whole = exact // lanes * lanes
@@ -152,7 +153,7 @@ class Loops:
     def _enter(self, axis: Axis, first: ir.Value, at: ir.Value, tail: int | ir.Value | None) -> None:
         b = self.b
         if b.window is not None:
-            unaligned_rows.enter(b, b.window, axis, at, tail)
+            unaligned_rows.enter(b, b.window, axis, at, tail is not None)
             return
         with b.point():
             if tail is not None:

@@ -1,12 +1,12 @@
-"""Makes several kernels of one that reduces rows or columns of symbolic length: each for a range of a row's lengths, as a schedule
-is for rows of one length, and for multiples of a thread's access.
+"""Makes several kernels of one that reduces along rows of symbolic length, or across them: each for a range of lengths of a row, as
+a schedule is for rows of one length, and for multiples of a thread's access.
 
 In the kernel for a range the symbol has a largest value, so that a program is known to hold the row in one block, and it is the
 typical one. Kernels for multiples of an access have such sizes in their types.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from lamina.core.gpu import Gpu
 from lamina.core.layout import Layout
 from lamina.core.sizes import Size, SizeLike, SizeSymbol, exactly, known_part, substituted, symbol_name, symbols_of, typical
 from lamina.schedules import nvvm
-from lamina.schedules.rows import RANGES, SHORTEST
+from lamina.schedules.rows import COLUMN_RANGES, RANGES, SHORTEST
 
 from ..ir.sizes import SIZE, read_size, size_attribute, sizes_of, tensor_type
 from ..plan.launches import Argument
@@ -65,30 +65,29 @@ class RowRange:
 def row_ranges(module: ir.Module, kernel: Kernel, gpu: Gpu | None, round_half: bool) -> list[Kernel]:
     """Returns kernels in the place of one, each for a range of its rows' length, and the last one for any. Returns the kernel alone
     where it reduces nothing, or the length of its rows does not depend on one symbol."""
-    length, tops = _row_length(kernel, round_half) if gpu is not None else (None, ())
+    length, along = _row_length(kernel, round_half) if gpu is not None else (None, False)
     form = LinearLength.of(length) if length is not None else None
     if length is None or form is None:
         return [kernel]
-    *ranges, whole = _ranges(kernel, length, form, tops)
+    *ranges, whole = _ranges(kernel, length, form, along)
     functions = [*copied(module, kernel.function, [r.word for r in ranges], [r.when for r in ranges]), kernel.function]
     found = [narrowed(kernel, f, {form.symbol.name: r.symbol}) for f, r in zip(functions, (*ranges, whole), strict=True)]
     first = next(i for i, r in enumerate((*ranges, whole)) if r.typical)
     return [*(replace(k, later=i != first) for i, k in enumerate(found[:-1])), found[-1]]
 
 
-def _row_length(kernel: Kernel, round_half: bool) -> tuple[Size | None, tuple[int | None, ...]]:
-    """Returns the length of a kernel's rows, and the largest ones that it has kernels for (None: any): those of RANGES where it
-    reduces along rows. The length is None where it reduces nothing, or several symbols decide it."""
+def _row_length(kernel: Kernel, round_half: bool) -> tuple[Size | None, bool]:
+    """Returns the length of a kernel's rows, and whether it reduces along them; otherwise it reduces across them, to one row. The
+    length is None where it reduces nothing, or too little, or several symbols decide it."""
     if not any(argument.symbolic for argument in kernel.arguments) or (space := kernel.row_space(round_half)) is None:
-        return None, ()
+        return None, False
     form = form_of(space, nvvm.NvvmConfig)
     extent = form.vector.extent if form.vector is not None else 0
     if not isinstance(extent, Size) or len(symbols_of(extent)) != 1:
-        return None, ()
-    if form.column_vector and len(form.merged.columns) == 1:
-        return extent, (*RANGES, None)
+        return None, False
+    along = form.column_vector and len(form.merged.columns) == 1
     large = any(math.prod(map(typical, a.layout.shape)) >= _LARGE for a in kernel.arguments)
-    return (extent, (None,)) if large else (None, ())
+    return extent if along or large else None, along
 
 
 @dataclass(frozen=True)
@@ -147,19 +146,20 @@ def whole_access(kernel: Kernel) -> int:
     return min(ACCESS_BITS // max(width for n, width in elements if 2 * n >= largest), WIDEST)
 
 
-def _ranges(kernel: Kernel, length: Size, form: LinearLength, tops: Sequence[int | None]) -> Iterator[RowRange]:
-    """Yields the ranges of a row's length, the shortest first, those of multiples before others; the last one is any length."""
+def _ranges(kernel: Kernel, length: Size, form: LinearLength, along: bool) -> Iterator[RowRange]:
+    """Yields the ranges of a row's length, the shortest first, those of multiples before others; the last one is any length.
+    along: whether rows are reduced, rather than columns."""
     step = whole_access(kernel)
     whole = length % step == 0
     above = {step: 0, 1: 0}
-    for end in tops:
+    for end in (*(RANGES if along else COLUMN_RANGES), None):
         for by in (step,) if whole else (step, 1):
-            if by > 1 and not whole and end is not None and end <= SHORTEST:
+            if by > 1 and not whole and along and end is not None and end <= SHORTEST:
                 continue
             # rows that start amid an access take one more
-            most = end if end is None or by == step else end - step + 1
+            most = end if end is None or by == step or not along else end - step + 1
             low = above[by] if most is not None else 0
-            symbol = form.within(low, most, by, _LONG if len(tops) > 1 else 1)
+            symbol = form.within(low, most, by, _LONG if along else 1)
             if symbol is not None:
                 yield RowRange(length, low, most, 1 if whole else by, symbol)
                 above[by] = most or 0

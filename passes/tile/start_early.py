@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
-from lamina.core.sizes import is_symbolic, typical
+from lamina.core.sizes import at_most, is_symbolic, typical
 from lamina.core.target import Target
 
 from ..infra.base import Pass
@@ -50,9 +50,9 @@ class StartEarly(Pass):
                 continue
             grid, most = size_on(kernel, "tile.grid"), _at_once(kernel, self.target)
             early = []
-            if not is_symbolic(grid):
-                early = [kernel] if grid <= most else []
-            elif typical(grid) <= _OFTEN * most and not stands_in(module, kernel):
+            if at_most(grid, most):
+                early = [kernel]
+            elif is_symbolic(grid) and typical(grid) <= _OFTEN * most and not stands_in(module, kernel):
                 early = copied(module, kernel, ["early"], [[(grid, most)]])
             for one in early:
                 one.attributes["tile.dependent"] = ir.UnitAttr.get()

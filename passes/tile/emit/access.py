@@ -31,10 +31,12 @@ class ShiftedBlocks:
 
     shift  where rows start, and the width of accesses
     by     the lane at which the row starts
+    count  its elements
     """
 
     shift: Shift
     by: ir.Value
+    count: ir.Value
 
 
 def load(b: "Blocks", e: Load) -> ir.Value:

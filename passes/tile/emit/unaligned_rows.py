@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from lamina.core.sizes import at_least, at_most, is_symbolic
+from lamina.core.sizes import SizeLike, at_least, at_most
 
 from ...ir.affine import Axis
 from ...ir.reading import number_of
 from ...ir.sizes import i64
-from ...space.schedule import Shift
 from .access import ShiftedBlocks
 
 if TYPE_CHECKING:
@@ -21,33 +20,40 @@ if TYPE_CHECKING:
 
 
 def over(
-    loops: "Loops", axis: Axis, shift: Shift, inits: list[ir.Value], body: Callable[[list[ir.Value]], list[ir.Value]]
-) -> list[ir.Value]:
-    """Runs `body` for every block of a row along `axis`: blocks whole but for the row's first lanes, then the rest."""
-    b, lanes = loops.b, loops.schedule.config.lanes
+    loops: "Loops", axis: Axis, count: ir.Value, exact: SizeLike | None, inits: list[ir.Value],
+    body: Callable[[list[ir.Value]], list[ir.Value]],
+) -> list[ir.Value]:  # fmt: skip
+    """Runs `body` for every block of a row along `axis`: blocks whole but for the row's first lanes, then the rest. exact: the
+    count, where it is the extent of the axis."""
+    b, lanes, shift, zero = loops.b, loops.schedule.config.lanes, loops.schedule.shift, loops.b.number(0)
+    assert shift is not None
     by = b.memoized("shift", 0, lambda: arith.remui(b.index(shift.base), b.number(shift.width)))
-    b.window = ShiftedBlocks(shift, by)
-    zero, whole, end = b.number(0), axis.extent // lanes * lanes, axis.extent + shift.width - 1
-    if at_most(end, lanes):
-        whole = 0
-    elif whole != 0:
-        inits = loops.loop(axis, zero, zero, b.number(whole), lanes, None, inits, body)
-    left, rest = axis.extent - whole, at_most(end - whole, lanes)
-    tail = b.number(left) if is_symbolic(left) else left
-    out = loops.loop(axis, zero, b.number(whole), b.number(end), lanes, tail, inits, body, single=rest)
+    b.window = ShiftedBlocks(shift, by, count)
+    if exact is None:
+        with b.point():
+            whole = arith.subi(count, arith.remui(count, b.number(lanes)))
+            end = arith.addi(count, b.number(shift.width - 1))
+        single = False
+    else:
+        last = exact + shift.width - 1
+        known = 0 if at_most(last, lanes) else exact // lanes * lanes
+        whole, end, single = b.number(known), b.number(last), at_most(last - known, lanes)
+    if number_of(whole) != 0:
+        inits = loops.loop(axis, zero, zero, whole, lanes, None, inits, body)
+    out = loops.loop(axis, zero, whole, end, lanes, count, inits, body, single=single)
     b.window = None
     return out
 
 
-def enter(b: "Blocks", window: ShiftedBlocks, axis: Axis, at: ir.Value, left: int | ir.Value | None) -> None:
-    """Sets the mask and the axis of a block whose first lane is `at` lanes after the start of the row's first access. left: the
-    lanes left over; None where the row goes on."""
+def enter(b: "Blocks", window: ShiftedBlocks, axis: Axis, at: ir.Value, ends: bool) -> None:
+    """Sets the mask and the axis of a block whose first lane is `at` lanes after the start of the row's first access. ends: whether
+    the row may end in it."""
     with b.point():
         low = arith.subi(window.by, at)
-        high = b.number(b.lanes) if left is None else arith.addi(low, b.number(axis.extent))
+        high = arith.addi(low, window.count) if ends else b.number(b.lanes)
         first = number_of(at)
         most = 0 if first else window.shift.width - 1
-        least = b.lanes if left is None else 0 if first is None else max(at_least(axis.extent) - int(first), 0)
+        least = b.lanes if not ends else 0 if first is None else max(at_least(axis.extent) - int(first), 0)
         type_ = ir.VectorType.get([b.lanes], ir.IntegerType.get_signless(1))
         attributes = {"most": i64(most), "least": i64(least)}
         b.stack[-1].mask = b.memoized(

@@ -15,6 +15,8 @@ MODEL = "nvvm"
 LEAST_BYTES = 8 << 20  # bytes that a program moves at least, for tuning to matter: a few microseconds
 RANGES = (64, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
 """The largest lengths of rows that kernels for ranges of a symbolic length are for; that for longer ones walks over them."""
+COLUMN_RANGES = (16, 64)
+"""The largest numbers of columns, likewise, that kernels which add up rows are for: with more, whole warps share a row."""
 SHORTEST = 64  # elements up to which rows are read one by one, whatever divides their length
 CLUSTER, LARGEST = 8, 16  # CTAs of a cluster on every GPU with clusters, and on data-center GPUs
 _HELD = 64  # elements of a row in a thread's registers at most
