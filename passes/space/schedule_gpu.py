@@ -152,9 +152,12 @@ def _along_rows(
     space: Space, merged: Merged, lanes: int, vec: int, rows: int, inputs: int, device: Gpu, item: int
 ) -> nvvm.NvvmConfig:
     walks = nests_of(space, merged.columns, [(r, None) for r in space.results], online=True)
-    if has_scans(space) or (len(walks) == 1 and lanes * rows > nvvm.BUSY * device.sm_count * vec):
-        return nvvm.row_walk(lanes, vec)
-    return nvvm.row_reduction(lanes, vec, rows, inputs, device.sm_count, _ctas(merged, device), item)
+    scans, ctas = has_scans(space), _ctas(merged, device)
+    # A call decides how many rows there are: programs of long ones have several CTAs, for calls with few.
+    shared = ctas if not scans and is_symbolic(tuple(a.extent for a in merged.rows)) else 1
+    if scans or (len(walks) == 1 and lanes * rows > nvvm.BUSY * device.sm_count * vec):
+        return nvvm.row_walk(lanes, vec, shared)
+    return nvvm.row_reduction(lanes, vec, rows, inputs, device.sm_count, ctas, item, shared)
 
 
 def _ctas(merged: Merged, device: Gpu) -> int:

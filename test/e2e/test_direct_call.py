@@ -56,6 +56,9 @@ PLAIN = {
     "parameters": lambda x, y: _module(x) + y.sum(),
     "empty result": lambda x, y: (x[:0] + 1, y.sin()),
     "an op that runs eagerly": lambda x, y: torch.fft.fft(x + y).abs(),
+    "attention, an op of Lamina": lambda x, y: torch.nn.functional.scaled_dot_product_attention(
+        *(t.view(1, 1, *t.shape) for t in (x, y, x))
+    ),
 }
 
 

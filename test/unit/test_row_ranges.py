@@ -141,3 +141,14 @@ def test_kernels_of_later_calls_are_kept_in_the_cache(tmp_path: Path, monkeypatc
             finish()
     torch._dynamo.reset()
     assert len(compilations) == 2
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ["softmax", "sum", "argmax", "variance"])
+def test_rows_of_several_ctas(name: str, kernels: list[str], launches: list[Launch]) -> None:
+    """Rows that are too long for registers are walked over by the CTAs of a cluster, as a call may have few of them."""
+    run = compiled(KERNELS[name])
+    for shape in ((3, 70), (2, 140003), (1, 300000)):
+        x = torch.randn(shape)
+        want = KERNELS[name](x.double())
+        assert (run(x) - want).abs().max() <= 1e-5 * max(1, want.abs().max())

@@ -13,6 +13,7 @@ SHARED_ELEMENTS = 24  # elements of a row of each of several inputs in one threa
 MOST_THREADS = 512  # of one row; more would leave a thread fewer registers than a long row needs
 BUSY = 1024  # threads that an SM should have work for
 WALK_THREADS = 256  # of one row that a loop walks over
+STEPS = 4  # that each CTA takes at least where several share a row that they walk over
 WALK_CHUNKS = 4  # accesses in flight per thread when it walks over a row
 COLUMN_THREADS = 256  # of a CTA that reduces columns
 COLUMN_CTAS = 2  # such CTAs on an SM, at least: without a bound, ptxas saves registers by moving loads to where they are used
@@ -154,12 +155,15 @@ def idle(extent: int, vec: int) -> bool:
     return accesses < 0.8 * round_up(accesses, min(128, power_of_two(accesses)))
 
 
-def row_reduction(extent: int, vec: int, rows: int, inputs: int, sms: int, most_ctas: int, item: int = 0) -> NvvmConfig:
+def row_reduction(
+    extent: int, vec: int, rows: int, inputs: int, sms: int, most_ctas: int, item: int = 0, walking: int = 1
+) -> NvvmConfig:
     """Returns the schedule of reductions along `rows` rows of `extent` contiguous elements.
 
     inputs     tensors that are read whole
     most_ctas  CTAs of a cluster at most (1: there are no clusters)
     item       bytes of an element: with narrow accesses, the threads of a row together read a sector at least (0: any number)
+    walking    CTAs that a row has where it does not stay in registers and is long enough for all of them
     """
     threads = power_of_two(-(-extent // REGISTER_ELEMENTS))
     if 0 < vec * item < FULL_ACCESS:
@@ -176,14 +180,19 @@ def row_reduction(extent: int, vec: int, rows: int, inputs: int, sms: int, most_
             return NvvmConfig(threads, vec, chunks, cluster=cluster, resident=resident)
     if chunks * vec > 2 * REGISTER_ELEMENTS:
         chunks = max(16 // vec, 1)  # does not fit in registers: the program loops over the row
+        if extent >= STEPS * threads * vec * chunks * walking:
+            return NvvmConfig(threads, vec, chunks, cluster=walking)
     return NvvmConfig(threads, vec, chunks, pack=max(128 // threads, 1) if threads <= WARP else 1)
 
 
-def row_walk(extent: int, vec: int) -> NvvmConfig:
-    """Returns the schedule of a single pass over rows that need not stay in registers: enough accesses in flight."""
+def row_walk(extent: int, vec: int, ctas: int = 1) -> NvvmConfig:
+    """Returns the schedule of a single pass over rows that need not stay in registers: enough accesses in flight. Rows that are
+    long enough have `ctas` CTAs each."""
     threads = min(WALK_THREADS, power_of_two(-(-extent // (vec * WALK_CHUNKS))))
     threads = max(threads, min(WARP, power_of_two(-(-extent // vec))))
     chunks = max(min(WALK_CHUNKS, -(-extent // (threads * vec))), 1)
+    if extent >= STEPS * threads * vec * chunks * ctas:
+        return NvvmConfig(threads, vec, chunks, cluster=ctas)
     return NvvmConfig(threads, vec, chunks, pack=max(128 // threads, 1) if threads <= WARP else 1)
 
 
