@@ -77,7 +77,7 @@ def guarded(arguments: DriverArguments, data: bytes) -> int:
 
 
 def complain(error: Exception, arguments: DriverArguments | None) -> int:
-    """Prints an error as one line; what is not a CompileError is a fault of ours and says so."""
+    """Prints an error as one line; anything but a CompileError is called a fault of Lamina's."""
     if isinstance(error, RecursionError):
         error = CompileError("the input is nested too deeply for Python's stack").with_traceback(None)
     if not isinstance(error, CompileError):

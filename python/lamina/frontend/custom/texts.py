@@ -48,7 +48,7 @@ def by_parameter(
     names   parameters that it may give values, in order
     needed  those that have no value else
     taken   why it may not give other parameters values
-    takes   what says before the names what the kernel takes
+    takes   the words before the names of what the kernel takes, for the error
     """
     where = place(kernel.arguments)
     if not isinstance(values, Mapping | tuple | list):
