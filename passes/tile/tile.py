@@ -74,7 +74,9 @@ class TilePass(Pass):
             if f.name == "func.func" and "graph.kernel" in f.attributes:
                 name = name_of(f)
                 if not len(f.regions[0].blocks):
-                    raise CompileError(f"kernel @{name} has no body", where=where(f.location))
+                    raise CompileError(
+                        f"kernel @{name} has no body", where=where(f.location), remedy="give it one, or drop graph.kernel"
+                    )
                 arguments = launched.get(name) or _contiguous(f)
                 aligned = starts.get(name, [ALIGNED] * len(arguments))
                 gpu = self.target.gpu if self.target.is_gpu else None

@@ -23,7 +23,7 @@ def variants(module: ir.Module, function: ir.Operation) -> list[ir.Operation]:
     del function.attributes[SMALLER]
     ends = [ir.IntegerAttr(most).value for most in given["most"]]
     if any(most <= above for above, most in pairwise((-1, *ends))):
-        raise CompileError(f"{SMALLER} is not in order: {ends}", where=where(function.location))
+        raise CompileError(f"{SMALLER} is not in order: {ends}", where=where(function.location), remedy="sort it by `most`")
     made = copied(module, function, [f"to_{most}" for most in ends], [[(read_size(given["size"]), most)] for most in ends])
     for copy, choice in zip(made, given["choices"], strict=True):
         copy.attributes[CHOICE] = choice

@@ -21,6 +21,8 @@ from .values import Spread, WholeMask, WindowMask, as_spread, elements, together
 if TYPE_CHECKING:
     from .kernel import ThreadKernel
 
+_WHOLE = "give the function a tile.vec that divides the runs' lengths and starts"
+
 
 def read(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.read_runs."""
@@ -81,7 +83,7 @@ def read_shared(k: "ThreadKernel", op: ir.Operation) -> None:
     source, first, start, inside = op.operands
     length, jump = (ir.IntegerAttr(op.attributes[name]).value for name in ("length", "jump"))
     if length % k.shape.vec or k.divisors.of(start) % k.shape.vec:
-        raise CompileError(f"accesses of {k.shape.vec} elements would cross runs: {op}", where=where(op.location))
+        raise CompileError(f"accesses of {k.shape.vec} elements would cross runs: {op}", where=where(op.location), remedy=_WHOLE)
     buffer, count, wanted = k.uniform(source), len(op.results), None if number_of(inside) else k.uniform(inside)
     shared: list[list[ir.Value]] = []
     for own in k.offsets:
@@ -101,7 +103,7 @@ def write(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.write_runs. Raises CompileError where an access may cross the end of a run."""
     value, target, first, start, mask = op.operands
     if not _whole(k, op, start):
-        raise CompileError(f"accesses of {k.shape.vec} elements would cross runs: {op}", where=where(op.location))
+        raise CompileError(f"accesses of {k.shape.vec} elements would cross runs: {op}", where=where(op.location), remedy=_WHOLE)
     places = [_place(k, op, 1, own) for own in k.offsets]
     k.memory.write(k.spread(value), k.uniform(target), places, _divisor(k, op, first), k.mask(mask))
 

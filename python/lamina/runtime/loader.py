@@ -35,7 +35,7 @@ class Code:
         except Malformed as error:
             raise CompileError(f"not a whole object file for this machine: {error}", remedy="clear the cache") from error
         if platform.machine() != "x86_64":
-            raise CompileError(f"compiled code is for x86-64; this machine is {platform.machine()}")
+            raise CompileError(f"compiled code is for x86-64; this machine is {platform.machine()}", remedy="compile on it")
         outside = {name: _address(name) for name in made.undefined}
         if unknown := [name for name, address in outside.items() if not address]:
             raise CompileError(

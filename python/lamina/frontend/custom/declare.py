@@ -168,7 +168,7 @@ def _check_numbers(made: CustomKernel) -> None:
 def _check_epilogue(made: CustomKernel, results: list[str]) -> None:
     names = made.epilogue
     if made.is_cuda:
-        raise CompileError(f"kernel {made.name}: epilogue is for kernels in Triton")
+        raise CompileError(f"kernel {made.name}: epilogue is for kernels in Triton", remedy="leave it out")
     if not isinstance(names, tuple) or len(names) != 2:
         raise CompileError(
             f"kernel {made.name}: epilogue gives {names!r}", remedy="name the parameters that get the function, and its operands"
@@ -182,7 +182,7 @@ def _check_epilogue(made: CustomKernel, results: list[str]) -> None:
                 remedy=suggestion(name, made.kernel.arg_names),
             )
     if results != ["out"]:
-        raise CompileError(f"kernel {made.name} has several results, and epilogue is for one")
+        raise CompileError(f"kernel {made.name} has several results, and epilogue is for one", remedy="leave it out")
 
 
 def _check_configs(made: CustomKernel) -> None:
@@ -190,7 +190,7 @@ def _check_configs(made: CustomKernel) -> None:
         if set(config) != set(made.configs[0]):
             raise CompileError(f"kernel {made.name}: configs[0] names {sorted(made.configs[0])}, another {sorted(config)}")
     if len(made.variants()) < max(len(made.configs), 1):
-        raise CompileError(f"kernel {made.name}: two of its configs are the same")
+        raise CompileError(f"kernel {made.name}: two of its configs are the same", remedy="drop one")
 
 
 def _names_of_op(op: torch._ops.OpOverload) -> tuple[list[str], list[str]]:

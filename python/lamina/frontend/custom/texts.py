@@ -69,7 +69,9 @@ def by_parameter(
     found = dict(values) if isinstance(values, Mapping) else dict(zip(names, values, strict=False))
     for name in needed:
         if name not in found:
-            raise CompileError(f"kernel {kernel.name}: parameter {name!r} gets no value", where=where)
+            raise CompileError(
+                f"kernel {kernel.name}: parameter {name!r} gets no value", where=where, remedy="give it in arguments or constants"
+            )
     return found
 
 

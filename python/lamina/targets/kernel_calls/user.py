@@ -150,7 +150,8 @@ def _sizes(call: Call) -> tuple[SizeLike, ...]:
 
 def _checked(ref: Ref, call: Call) -> str:
     if ref.dtype not in _POINTER:
-        raise CompileError(f"{call.name} takes a tensor of {ref.dtype}, which Triton has no type for", where=", ".join(call.where))
+        why = f"{call.name} takes a tensor of {ref.dtype}, which Triton has no type for"
+        raise CompileError(why, where=", ".join(call.where), remedy="pass another dtype, or write the kernel in CUDA C++")
     return ref.dtype
 
 
