@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torch_mlir import ir
+from torch_mlir.dialects import func
 
 from ..ir.locations import fused, model_ops, op_word
 from ..ir.reading import name_of, ops_in
@@ -112,21 +113,11 @@ def _function(module: ir.Module, group: ir.Operation) -> ir.Operation:
     end = block.operations[len(block.operations) - 1].operation
     signature = ir.FunctionType.get([a.type for a in block.arguments], [v.type for v in end.operands])
     kept = {key: group.attributes[key] for key in group.attributes if key not in _OWN}
-    function = ir.Operation.create(
-        "func.func",
-        attributes={
-            "sym_name": ir.StringAttr.get(""),
-            "function_type": ir.TypeAttr.get(signature),
-            "sym_visibility": ir.StringAttr.get("private"),
-            "graph.kernel": ir.UnitAttr.get(),
-            **kept,
-        },
-        regions=1,
-        loc=group.location,
-        ip=ir.InsertionPoint(module.body),
-    )
-    with ir.InsertionPoint(end):
-        ir.Operation.create("func.return", operands=list(end.operands), loc=end.location)
+    made = func.FuncOp("", signature, visibility="private", loc=group.location, ip=ir.InsertionPoint(module.body))
+    function: ir.Operation = made.operation
+    for name, value in {"graph.kernel": ir.UnitAttr.get(), **kept}.items():
+        function.attributes[name] = value
+    func.ReturnOp(list(end.operands), loc=end.location, ip=ir.InsertionPoint(end))
     end.erase()
     block.append_to(function.regions[0])
     return function

@@ -4,6 +4,7 @@ timed."""
 from collections.abc import Sequence
 
 from torch_mlir import ir
+from torch_mlir.dialects import func
 
 from lamina.passes.families.choice import CHOICE
 from lamina.passes.families.problem import Problem
@@ -37,17 +38,9 @@ class Subgraph(ModulePart):
             signature = ir.FunctionType.get([v.type for v in operands], [v.type for v in results])
             given = [{"graph.strides": ir.DenseI64ArrayAttr.get(strides)} for *_, strides in memory]
             named = [{"graph.dtype": ir.StringAttr.get(dtype)} if dtype else {} for dtype in dtypes]
-            with ir.InsertionPoint(module.body):
-                main = ir.Operation.create(
-                    "func.func",
-                    attributes={
-                        "sym_name": ir.StringAttr.get("main"),
-                        "function_type": ir.TypeAttr.get(signature),
-                        "arg_attrs": ir.ArrayAttr.get([ir.DictAttr.get(s | d) for s, d in zip(given, named, strict=True)]),
-                    },
-                    regions=1,
-                )
-            block = main.regions[0].blocks.append(*signature.inputs)
+            main = func.FuncOp("main", signature, ip=ir.InsertionPoint(module.body))
+            main.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(s | d) for s, d in zip(given, named, strict=True)])
+            block = main.add_entry_block()
             values = dict(zip(operands, block.arguments, strict=True))
             with ir.InsertionPoint(block):
                 for part in parts:
@@ -56,7 +49,7 @@ class Subgraph(ModulePart):
                         copy.attributes["sym_name"] = ir.StringAttr.get(plain_name(part))
                     elif CHOICE in copy.attributes:
                         del copy.attributes[CHOICE]
-                ir.Operation.create("func.return", operands=[values[v] for v in results])
+                func.ReturnOp([values[v] for v in results])
         super().__init__(problem, problem.what, module, memory, rounds)
 
     def carriers(self, module: ir.Module) -> Sequence[ir.Operation]:
