@@ -16,7 +16,7 @@ from .schedules import Backward, Config
 
 BACKWARD_QUERIES, BACKWARD_KEYS = "lamina.attention_backward_queries", "lamina.attention_backward_keys"
 GRADIENTS = "lamina.attention_backward.default"
-_NAMES = ("grad", *NAMES[:4], "out", "sums", *NAMES[4:], "trains_mask")
+_NAMES = ("grad", *NAMES[:4], "out", "sums", *NAMES[4:-1], "trains_mask", NAMES[-1])
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,7 @@ class AttentionWork:
     known            there is a mask that Lamina's kernels do not read, or read once for each key; libraries read it for each score
     hides            the mask that is read only hides scores and adds nothing to the others
     drops            attention weights are dropped at random
+    alone            no library kernel may compute it; caps: scores have a soft cap, which none does
     sums             the rows' log-sum-exp is a result, too, for the backward pass
     backward         the gradients are computed
     symbolic         some sizes are those of the call that was traced
@@ -106,6 +107,8 @@ class AttentionWork:
     known: bool = False
     hides: bool = False
     drops: bool = False
+    alone: bool = False
+    caps: bool = False
     backward: bool = False
     symbolic: bool = False
     many: bool = False
@@ -168,7 +171,7 @@ def _listed(fit: Sequence[Listing], work: AttentionWork) -> list[Listing]:
 
 def _specialized(size: int, work: AttentionWork) -> tuple[Specialized, ...]:
     """Warp-specialized schedules, where each warp group has enough queries and nothing is read or drawn for each score."""
-    if work.masked or work.slopes or work.drops or work.queries < _GROUPED:
+    if work.masked or work.slopes or work.drops or work.caps or work.queries < _GROUPED:
         return ()
     if size <= _SMALL:
         return (Specialized(128, 2, 3),)
@@ -216,10 +219,16 @@ def unmeasured(work: AttentionWork, gpu: Gpu) -> Config | None:
     (of 128: 338 to 362), the library 1786; sequences of 16 to 496 of 512 keys 46 us, the library 72. Dropout by Lamina's random
     numbers has no library kernel. Other gradients were not measured against the libraries'.
 
+    What libraries may not compute (a mask that would be rounded, a soft cap) is Lamina's, by lists of blocks where a mask only
+    hides; these are the first schedules, unmeasured for it.
+
     cuDNN makes a plan for each length that it has not met, in 37 ms on an H100 (47 for gradients). Without warp specialization
     Lamina's kernels took 0.84 to 1.40 of its time there, flash attention 1.08 to 1.95; a call takes 10 to 190 us. So symbolic
     lengths have Lamina's kernels, but for training, whose steps are long and whose lengths come again.
     """
+    if work.alone:
+        fit = candidates(work, gpu)
+        return next((c for c in fit if getattr(c, "blocks", 0)), next(iter(fit), None))
     planned = work.lengths and gpu.capability >= _WITH_TMA  # by cuDNN, for each length
     if work.drops or ((work.known or planned) and not work.sums and not work.backward):
         return next(iter(candidates(work, gpu)), None)

@@ -141,6 +141,6 @@ def _unfit(config: Config, found: Attention | Gradients) -> str:
         return "for masks that are read for each score alone"
     if found.of.is_symbolic and (isinstance(config, Specialized) or getattr(config, "blocks", 0) == 1):
         return "of symbolic sizes, which kernels with specialized warps or lists of blocks are not for"
-    if isinstance(config, Specialized) and (found.work.masked or found.work.slopes or found.work.drops):
-        return "for attention without dropout and with nothing that is read or added for each score"
+    if isinstance(config, Specialized) and (found.work.masked or found.work.slopes or found.work.drops or found.work.caps):
+        return "for attention without dropout or soft cap and with nothing that is read or added for each score"
     return "for few queries, without causal and training" if isinstance(config, Split) and not found.work.is_few else ""

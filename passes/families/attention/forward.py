@@ -24,8 +24,8 @@ SPECIALIZED = "lamina.attention_specialized"
 EXTRAS = ("mask", "bounds", "slopes", "blocks", "seed")
 """Optional operands of Lamina's kernels after query, key and value, in this order. `reads` of a call names those that it has."""
 ATTENTION = "lamina.attention.default"
-NAMES = ("query", "key", "value", "mask", "seed", "dropout", "causal", "scale", "allowed")
-"""Arguments of the op (frontend/attention/op.py)."""
+NAMES = ("query", "key", "value", "mask", "seed", "dropout", "causal", "scale", "allowed", "cap")
+"""Arguments of the op (frontend/attention/op.py); calls leave out the last where it is 0."""
 _MASKS = ("i1", "f16", "bf16", "f32")
 
 
@@ -39,6 +39,7 @@ class Attention:
     allowed  the vendors' kernels that torch's settings allow
     logs     the rows' log-sum-exp (natural), (batch, heads, queries), if it has users
     masks    the analyzed masks of the module; None: a mask is read, whatever it means
+    cap      soft cap: scaled scores become cap * tanh(score / cap) before the mask; 0: they stay
     """
 
     query: ir.Value
@@ -53,6 +54,7 @@ class Attention:
     result: ir.Value
     sums: ir.Value | None = None
     masks: Masks | None = None
+    cap: float = 0.0
 
     @staticmethod
     def read(op: ir.Operation, masks: Masks | None = None) -> "Attention | None":
@@ -118,7 +120,7 @@ class Attention:
             batch, heads, kv_heads, queries, keys, size, values, of.causal, of.reads, self.sums is not None, of.window,
             slopes=of.slopes is not None, bounded=of.keys is not None or of.span is not None,
             by_head=of.by_head, known=self.mask is not None and not of.rest,
-            hides=of.rest and of.hides, drops=self.dropout > 0,
+            hides=of.rest and of.hides, drops=self.dropout > 0, alone=not self.allowed, caps=self.cap > 0,
             symbolic=self.is_symbolic, many=is_symbolic(shape_of(self.query)[1:3]),
             lengths=is_symbolic(self.scores[2:]),
         )  # fmt: skip
@@ -131,7 +133,8 @@ class Attention:
         mask += self.meaning.what if self.mask is not None else ""
         drops = f", dropout {self.dropout:g}" if self.dropout else ""
         trains = ", for training" if self.sums is not None else ""
-        return f"attention {sizes}{', causal' if self.causal else ''}{mask}{drops}{trains}"
+        cap = f", cap {self.cap:g}" if self.cap else ""
+        return f"attention {sizes}{', causal' if self.causal else ''}{mask}{cap}{drops}{trains}"
 
     def emit(self, config: Config, strides: Mapping[ir.Value, Sequence[int]], masks: Masks) -> dict[ir.Value, ir.Value]:
         """Emits the call of Lamina's kernels at the insertion point; returns the replacements of the result and of `sums`.
@@ -168,6 +171,8 @@ class Attention:
         said: dict[str, Any] = {"of": callee, "schedule": str(config), "scale": self.scale, "reads": " ".join(names)}
         if self.seed is not None:
             said["dropout"] = self.dropout
+        if self.cap:
+            said["cap"] = self.cap
         return [self.query, self.key, self.value, *(read[name] for name in names)], said
 
 
@@ -181,7 +186,7 @@ def arguments(op: ir.Operation, callee: str, names: Sequence[str]) -> dict[str, 
     if op.name != "graph.extern" or ir.StringAttr(op.attributes["callee"]).value != callee:
         return None
     tensors = iter(op.operands)
-    return dict(zip(names, (_value_of(a, tensors) for a in op.attributes["args"]), strict=True))
+    return dict(zip(names, (_value_of(a, tensors) for a in op.attributes["args"]), strict=False))
 
 
 def is_used(value: ir.Value) -> bool:

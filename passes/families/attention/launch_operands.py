@@ -71,6 +71,7 @@ class Operands:
             "BOUNDS": () if bounds is None else strides(bounds), "ALIBI": "slopes" in self.extras,
             "BATCH": batch, "D": power(size), "E": power(values), "CAUSAL": bool(self.given.get("causal")),
             "BLOCKS": () if blocks is None else strides(blocks)[:3], "DROPS": self._drops,
+            "CAP": float(self.given.get("cap", 0.0)),
         }  # fmt: skip
 
     @property

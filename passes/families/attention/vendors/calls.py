@@ -56,7 +56,7 @@ def _kernel(found: Attention | Gradients, target: Target | None) -> VendorKernel
     size, values = shape_of(of.query)[3], shape_of(of.value)[3]
     backward = isinstance(found, Gradients)
     case = Case(element_type(of.query), of.scores, size, values, of.mask is not None, trains, of.causal, backward)
-    if of.seed is not None or (of.mask is not None and not _is_added(of.mask, of.scores)):
+    if of.seed is not None or of.cap or (of.mask is not None and not _is_added(of.mask, of.scores)):
         return None
     return preferred(case, target.gpu.capability if target is not None and target.is_gpu else None, of.allowed)
 

@@ -92,7 +92,8 @@ def _default_scale(query: Tensor) -> float | None:
 
 def emitted(
     graft: Graft, operands: list[fx.Node], mask: fx.Node | None, dropout: float, causal: bool, scale: float | None,
-    trained: Collection[fx.Node], gpu: bool, *, by_torch: bool = False,
+    trained: Collection[fx.Node], gpu: bool, *, by_torch: bool = False, exact: bool = False,
+    cap: float = 0.0,
 ) -> fx.Node | None:  # fmt: skip
     """Emits attention before the node that the graft is for, and returns its result; None where no kernel computes it.
 
@@ -100,6 +101,8 @@ def emitted(
     trained   arguments of the graph that need a gradient
     gpu       the graph is compiled for a GPU
     by_torch  dropout may stay torch's
+    exact     the mask is not rounded
+    cap       soft cap of the scores, which no vendor's kernel has; 0 for none
     """
     query, key, values = map(value, operands)
     if query is None or key is None or values is None or scale is None:
@@ -113,7 +116,13 @@ def emitted(
     if dropout:
         if not gpu or not _is_dropped(case, dropout, scale, by_torch, allowed):
             return None
+    elif gpu and ((exact and mask is not None) or cap) and _is_alone(case):
+        allowed = ""
+    elif cap:
+        return None
     else:
+        if exact and gpu and given is not None and given.dtype is torch.float32 is not query.dtype:
+            return None
         vendor = preferred(case, OLDEST if gpu else None, allowed)
         shares = trained and key.shape[1] < query.shape[1]  # the memory-efficient kernel has no gradients of shared heads
         apart = any(sizes(t.stride())[-1] != 1 for t in (query, key, values))
@@ -125,13 +134,14 @@ def emitted(
         mask = graft.call(aten.reshape.default, mask, [1] * (4 - len(shape(mask))) + [*shape(mask)])
     if trains_mask and shape(mask) != case.scores:
         mask = graft.call(aten.expand.default, mask, list(case.scores))
-    if mask is not None and not dropout:
+    if mask is not None and not dropout and allowed:
         mask = _as_number(graft, mask, query, gpu)
     seed = graft.call(SEED, *RANGE, [], dtype=torch.int64, device=query.device) if dropout else None
     sources = [before_repetition(node) for node in operands[1:]]
     if not trained and None not in sources and shape(sources[0])[1] == shape(sources[1])[1]:
         operands = [operands[0], *(node for node in sources if node is not None)]
-    return graft.call(operator.getitem, graft.call(ATTENTION, *operands, mask, seed, dropout, causal, scale, allowed), 0)
+    how = (dropout, causal, scale, allowed, *([cap] if cap else []))
+    return graft.call(operator.getitem, graft.call(ATTENTION, *operands, mask, seed, *how), 0)
 
 
 def is_attention(query: Tensor, key: Tensor, values: Tensor) -> bool:
@@ -180,6 +190,11 @@ def _is_dropped(case: Case, dropout: float, scale: float, by_torch: bool, allowe
         return False
     vendor = preferred(case, allowed=allowed) if by_torch else None
     return scale > 0 and 0 < dropout <= 1 and (vendor is None or not vendor.keeps_dropout)
+
+
+def _is_alone(case: Case) -> bool:
+    """Returns whether Lamina's kernels for GPUs compute an attention, with a mask in any dtype."""
+    return case.dtype in HALF and max(case.size, case.values) <= MOST and not case.trains_mask
 
 
 def is_fast(query: Tensor, values: Tensor) -> bool:

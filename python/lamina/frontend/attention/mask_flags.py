@@ -73,12 +73,17 @@ def _anew(mask: fx.Node, gm: fx.GraphModule, graft: Graft) -> fx.Node | None:
 def kind_of_mask(node: fx.Node, gm: fx.GraphModule) -> str:
     """Returns the `meaning` of an attention node's mask; "bias" where it has none."""
     mask = node.args[3] if len(node.args) > 3 else node.kwargs.get("attn_mask")
-    if isinstance(mask, fx.Node) and is_symbolic(shape(mask)):
+    return known_form(mask, gm, node) if isinstance(mask, fx.Node) else "bias"
+
+
+def known_form(mask: fx.Node, gm: fx.GraphModule, before: fx.Node) -> str:
+    """Returns the `meaning` of a mask as it is before a node."""
+    if is_symbolic(shape(mask)):
         found = place(mask, gm)
         hides = isinstance(found, TwoValued) and _shows(found, value(mask))
         return form_of(hides, shape(mask)[-2:]) if isinstance(hides, Region) and len(shape(mask)) > 1 else "bias"
     with _disable_current_modes(), torch.no_grad():  # the graph may be run for a trace, in which tensors have no values
-        return meaning(concrete(mask, gm, node)) if isinstance(mask, fx.Node) else "bias"
+        return meaning(concrete(mask, gm, before))
 
 
 def _shows(found: TwoValued, mask: Tensor | None) -> Region | None:

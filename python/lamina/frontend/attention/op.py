@@ -21,7 +21,7 @@ from ..fx.random_bits import philox
 @torch.library.custom_op("lamina::attention", mutates_args=())
 def attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, seed: Tensor | None, dropout: float, causal: bool, scale: float,
-    allowed: str,
+    allowed: str, cap: float = 0.0,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Returns (softmax(scale * query @ key.T, masked) * kept / (1 - dropout)) @ value, and the natural logarithms of the sums of
     exponentials, (batch, heads, queries) f32 (f64 for f64), infinity for rows that see nothing.
@@ -34,8 +34,9 @@ def attention(
     dropout      the probability of a weight to be dropped, 0 without a seed
     causal       query i sees keys 0 to i
     allowed      the vendors' kernels that torch's settings allow (passes/families/attention/vendors/)
+    cap          soft cap: scaled scores become cap * tanh(score / cap) before the mask; 0: they stay
     """
-    scores = _scores(query, key, mask, causal, scale)
+    scores = _masked(_scores(query, key, scale, cap), mask, causal)
     sums = scores.logsumexp(-1)
     sums = sums.masked_fill(sums == -torch.inf, torch.inf)
     weights = (scores - sums[..., None]).exp() * _factors(seed, scores, dropout)
@@ -51,27 +52,32 @@ def _(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> tuple[Tensor, Tenso
 @torch.library.custom_op("lamina::attention_backward", mutates_args=())
 def attention_backward(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, out: Tensor, sums: Tensor, seed: Tensor | None,
-    dropout: float, causal: bool, scale: float, allowed: str, trains_mask: bool,
+    dropout: float, causal: bool, scale: float, allowed: str, trains_mask: bool, cap: float = 0.0,
 ) -> list[Tensor]:  # fmt: skip
     """Returns the gradients of query, key and value, and of the mask where `trains_mask`. out, sums: what forward has found."""
-    scores = _scores(query, key, mask, causal, scale)
+    given = _scores(query, key, scale, cap)
+    scores = _masked(given, mask, causal)
     grads = grad.to(scores.dtype)
     weights, factors = (scores - sums[..., None]).exp(), _factors(seed, scores, dropout)
     delta = (grads * out.to(scores.dtype)).sum(-1, keepdim=True)
-    d_scores = weights * (factors * (grads @ _wide(value, query).mT) - delta)
+    d_masked = weights * (factors * (grads @ _wide(value, query).mT) - delta)
+    d_scores = d_masked * (1 - (given / cap) ** 2) if cap else d_masked
     shared = (query.shape[1] // key.shape[1], -1)
     d_key = (d_scores.mT @ query.to(scores.dtype)).unflatten(1, shared[::-1]).sum(2) * scale
     d_value = ((weights * factors).mT @ grads).unflatten(1, shared[::-1]).sum(2)
     exact = [d_scores @ _wide(key, query) * scale, d_key, d_value]
     found = _gradients(query, key, value, mask if trains_mask else None)
     if mask is not None and trains_mask:
-        exact.append(d_scores.sum_to_size(mask.shape))
+        exact.append(d_masked.sum_to_size(mask.shape))
     return [made.copy_(true) for made, true in zip(found, exact, strict=True)]
 
 
 @attention_backward.register_fake
-def _(grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *rest: Any) -> list[Tensor]:
-    return _gradients(query, key, value, mask if rest[-1] else None)
+def _(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, out: Tensor, sums: Tensor, seed: Tensor | None,
+    dropout: float, causal: bool, scale: float, allowed: str, trains_mask: bool, cap: float = 0.0,
+) -> list[Tensor]:  # fmt: skip
+    return _gradients(query, key, value, mask if trains_mask else None)
 
 
 ATTENTION: Any = torch.ops.lamina.attention.default
@@ -86,8 +92,9 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
 def _differentiate(ctx: Any, grad: Tensor, _: object) -> tuple[Tensor | None, ...]:
     query, key, value, mask, seed, out, sums = ctx.saved_tensors
     back = torch.ops.lamina.attention_backward.default
-    made = back(grad, query, key, value, mask, out, sums, seed, *ctx.how, ctx.needs_input_grad[3])
-    return (*made, *[None] * (9 - len(made)))
+    *how, cap = ctx.how
+    made = back(grad, query, key, value, mask, out, sums, seed, *how, ctx.needs_input_grad[3], *([cap] if cap else []))
+    return (*made, *[None] * (10 - len(made)))
 
 
 attention.register_autograd(_differentiate, setup_context=_save)
@@ -122,8 +129,12 @@ def _wide(shared: Tensor, query: Tensor) -> Tensor:
     return shared.to(_accumulated(query)).repeat_interleave(query.shape[1] // shared.shape[1], 1)
 
 
-def _scores(query: Tensor, key: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
+def _scores(query: Tensor, key: Tensor, scale: float, cap: float) -> Tensor:
     scores = query.to(_accumulated(query)) @ _wide(key, query).mT * scale
+    return cap * torch.tanh(scores / cap) if cap else scores
+
+
+def _masked(scores: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype is torch.bool else scores + mask.to(scores.dtype)
     if causal:

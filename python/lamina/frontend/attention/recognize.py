@@ -19,8 +19,10 @@ from ..fx.aliases import storage
 from ..fx.destination import for_gpu
 from ..fx.reading import dtype, is_sized, name, same_elements, shape, sizes, users, value, without_dropout, writes_to
 from ..fx.rewriter import Graft, fake_mode, store, written_memory
+from .block_lists import drop_block_lists
 from .calls import emitted, is_fast, make_whole, placed
 from .encoder_layers import open_layers
+from .flex import open_flex
 from .mask_flags import flag_masks, form_of, meaning
 from .products import Operand, traced_back
 from .score_masks import Shown, added, is_exact, known
@@ -43,6 +45,7 @@ def recognize(gm: fx.GraphModule, trained: Collection[fx.Node] = (), target: str
 
     Does nothing to a graph with a transform of torch.func: its values belong to a level that has ended.
     """
+    drop_block_lists(gm)
     if any("increment_nesting" in str(node.target) for node in gm.graph.nodes):
         return 0
     _skip_idle_dropout(gm)
@@ -51,6 +54,7 @@ def recognize(gm: fx.GraphModule, trained: Collection[fx.Node] = (), target: str
     if found:
         gm.recompile()
     gpu = for_gpu(target, gm)
+    found += open_flex(gm, trained, gpu)
     return found + make_whole(gm, trained, gpu) + _joined(gm, trained, gpu)
 
 

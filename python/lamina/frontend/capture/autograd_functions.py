@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._dynamo._trace_wrapped_higher_order_op import ModIndex
 from torch._ops import HigherOrderOperator, _higher_order_ops
 from torch.fx.experimental.proxy_tensor import track_tensor_tree
 from torch.utils import _pytree as pytree
@@ -35,6 +36,8 @@ def kept() -> Iterator[None]:
         if cls is CheckpointFunction:  # checkpoint(use_reentrant=True): gradients are those of the function itself
             function, _, *rest = args
             return function(*rest)
+        if cls is ModIndex:  # of flex_attention's functions: gradients are those of its one op
+            return cls.forward(*args, **kwargs)
         return _recorded(cls, call, args, kwargs)
 
     torch.autograd.Function.apply = classmethod(apply)  # type: ignore[method-assign, assignment]

@@ -102,6 +102,8 @@ def _state(module: nn.Module) -> int:
 
 def _memory(tensor: Tensor) -> Hashable:
     """Returns a key that is equal for two tensors over the same elements; None for a tensor without memory."""
-    if torch._is_functional_tensor(tensor) or tensor.layout is not torch.strided or tensor.device.type == "meta":
+    if torch._is_functional_tensor(tensor) or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return None
+    if tensor.layout is not torch.strided or tensor.device.type == "meta":
         return None
     return tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.device

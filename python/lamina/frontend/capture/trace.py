@@ -19,6 +19,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from lamina.core.errors import CompileError
 from lamina.core.target import Target
 
+from ..attention.block_lists import drop_block_lists
 from ..attention.recognize import recognize
 from ..calls.saved import with_room
 from ..decompositions.table import Table, table
@@ -128,6 +129,7 @@ def _exported(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any
             program = torch.export.export(module, args, dict(kwargs), dynamic_shapes=shapes, strict=False)
     except Exception as error:
         raise explain(error, _deciding_line(module, args, kwargs, open_dims) if is_of_sizes(error) else "") from error
+    drop_block_lists(program.graph_module)
     program._example_inputs = None  # they would live as long as the compiled model
     constants = {i: leaf for i, leaf in enumerate(leaves) if not isinstance(leaf, Tensor)}
     foreign.forget(value for value in program.constants.values() if isinstance(value, Tensor))

@@ -98,7 +98,12 @@ def given(node: fx.Node, *names: str) -> dict[str, Any]:
 
 def users(node: fx.Node) -> list[fx.Node]:
     """Returns the users of a node, except checks, which compute nothing."""
-    return [user for user in node.users if name(user) not in _CHECKS]
+    return [user for user in node.users if not is_check(user)]
+
+
+def is_check(node: fx.Node) -> bool:
+    """Returns whether a call only checks what is known of a tensor."""
+    return name(node) in _CHECKS
 
 
 def number(arg: object) -> float | None:
@@ -191,6 +196,8 @@ def is_in_place(node: fx.Node) -> bool:
     if node.op != "call_function" or target is getattr:
         return node.op == "call_module"
     called = getattr(target, "__name__", "")
+    if target is torch.ops.higher_order.flex_attention:  # refuses functions that write
+        return False
     if target in _IN_PLACE_OPERATORS or "out" in node.kwargs or not _is_torchs(target):
         return True
     if getattr(target, "__module__", "") == "_operator":

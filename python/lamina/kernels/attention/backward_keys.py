@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 
 from .dropped import kept
-from .step import masked, rows_of
+from .step import capped, masked, rows_of
 from .symbolic import may_end_inside
 from .weights import logarithms, weights
 
@@ -13,8 +13,8 @@ from .weights import logarithms, weights
 @triton.jit
 def backward_keys(
     q, k, v, mask, blocks, seed, sums, grad, deltas, d_k, d_v, Q, K, V, MASK, SUMS, GRAD, D_K, D_V, BATCH, HEADS, GROUP,
-    QUERIES, KEYS, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAUSAL: tl.constexpr, HOW: tl.constexpr,
-    BLOCKS, DROPS: tl.constexpr, TOGETHER, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
+    QUERIES, KEYS, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr, CAUSAL: tl.constexpr,
+    HOW: tl.constexpr, BLOCKS, DROPS: tl.constexpr, TOGETHER, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
 ):  # fmt: skip
     """Computes the gradients of N keys and values of one key head.
 
@@ -54,8 +54,8 @@ def backward_keys(
             for i in range(count):
                 key_acc, value_acc = _block(
                     key_acc, value_acc, keys, values, q_head, grad_head, sums_head, deltas_head, mask_head, places, start, at * M,
-                    drawn, number, Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, "none" if HOW == "bool" else "zeros",
-                    DROPS, M, D, E, False,
+                    drawn, number, Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP,
+                    "none" if HOW == "bool" else "zeros", DROPS, M, D, E, False,
                 )  # fmt: skip
                 at = tl.load(listed + 2 + min(i + 1, count - 1))  # one iteration ahead, as in forward
             last = listed + (QUERIES + M - 1) // M + 1
@@ -63,7 +63,7 @@ def backward_keys(
             for i in range(count):
                 key_acc, value_acc = _block(
                     key_acc, value_acc, keys, values, q_head, grad_head, sums_head, deltas_head, mask_head, places, start, at * M,
-                    drawn, number, Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, HOW, DROPS, M, D, E, CAUSAL,
+                    drawn, number, Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, HOW, DROPS, M, D, E, CAUSAL,
                 )  # fmt: skip
                 at = tl.load(last - min(i + 1, count - 1))
         else:
@@ -73,12 +73,12 @@ def backward_keys(
                 for at in range(start // M * M, min(whole, QUERIES), M):
                     key_acc, value_acc = _block(
                         key_acc, value_acc, keys, values, q_head, grad_head, sums_head, deltas_head, mask_head, places, start, at,
-                        drawn, number, Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, HOW, DROPS, M, D, E, True,
+                        drawn, number, Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, HOW, DROPS, M, D, E, True,
                     )  # fmt: skip
             for at in range(whole, QUERIES, M):
                 key_acc, value_acc = _block(
                     key_acc, value_acc, keys, values, q_head, grad_head, sums_head, deltas_head, mask_head, places, start, at,
-                    drawn, number, Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, HOW, DROPS, M, D, E, False,
+                    drawn, number, Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, HOW, DROPS, M, D, E, False,
                 )  # fmt: skip
     if len(DROPS) > 0:
         key_acc, value_acc = key_acc * DROPS[1], value_acc * DROPS[1]
@@ -93,8 +93,8 @@ def backward_keys(
 def _block(
     key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, places, start, at, drawn, number, Q,
     GRAD, SUMS, MASK, QUERIES, KEYS, SIZE: tl.constexpr,
-    VALUES: tl.constexpr, SCALE: tl.constexpr, HOW: tl.constexpr, DROPS: tl.constexpr, M: tl.constexpr, D: tl.constexpr,
-    E: tl.constexpr, DIAGONAL: tl.constexpr,
+    VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr, HOW: tl.constexpr, DROPS: tl.constexpr, M: tl.constexpr,
+    D: tl.constexpr, E: tl.constexpr, DIAGONAL: tl.constexpr,
 ):  # fmt: skip
     """Adds queries `at` to at + M of a head. DIAGONAL: some of them come before some of the keys. Queries past the end have weight
     zero, and gradients of keys past the end are not stored."""
@@ -111,11 +111,17 @@ def _block(
     BIAS: tl.constexpr = HOW == "bias" or HOW == "zeros"
     log = logarithms(sums, rows, SUMS[2], QUERIES, BIAS)
     delta = tl.load(deltas + rows, mask=rows < QUERIES, other=0.0)
-    found = weights(tl.dot(keys, queries.T), log[None, :], hidden, bias, SCALE, DIAGONAL or HOW == "bool", BIAS)
+    scores = tl.dot(keys, queries.T)
+    if CAP > 0:
+        scores = capped(scores, SCALE, CAP)
+    LEFT: tl.constexpr = 1.0 if CAP > 0 else SCALE
+    found = weights(scores, log[None, :], hidden, bias, LEFT, DIAGONAL or HOW == "bool", BIAS)
     left, d_weights = found, tl.dot(values, grads.T)
     if len(DROPS) > 0:
         keeps = kept(drawn, number, at, start, DROPS[0], M, places.shape[0], True)
         left, d_weights, delta = tl.where(keeps, found, 0.0), tl.where(keeps, d_weights, 0.0), delta * DROPS[2]
     value_acc = tl.dot(left.to(grads.dtype), grads, value_acc)
     d_scores = found * (d_weights - delta[None, :])
+    if CAP > 0:
+        d_scores *= 1.0 - (scores / CAP) * (scores / CAP)
     return tl.dot(d_scores.to(queries.dtype), queries, key_acc), value_acc

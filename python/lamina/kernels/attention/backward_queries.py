@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 
 from .dropped import kept
-from .step import masked, rows_of
+from .step import capped, masked, rows_of
 from .symbolic import is_zero, may_end_inside
 from .weights import logarithms, weights
 
@@ -13,8 +13,8 @@ from .weights import logarithms, weights
 @triton.jit
 def backward_queries(
     q, k, v, mask, blocks, seed, out, sums, grad, d_q, deltas, Q, K, V, MASK, OUT, SUMS, GRAD, D_Q, BATCH, HEADS, GROUP,
-    QUERIES, KEYS, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAUSAL: tl.constexpr, HOW: tl.constexpr,
-    BLOCKS, DROPS: tl.constexpr, TOGETHER, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
+    QUERIES, KEYS, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr, CAUSAL: tl.constexpr,
+    HOW: tl.constexpr, BLOCKS, DROPS: tl.constexpr, TOGETHER, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
 ):  # fmt: skip
     """Computes the gradients of M queries of one head.
 
@@ -61,7 +61,7 @@ def backward_queries(
         for i in range(count):
             acc = _block(
                 acc, queries, grads, log, delta, k, v, mask, rows, start, at * N, drawn, number, K, V, MASK, QUERIES, KEYS, SIZE,
-                VALUES, SCALE, CAUSAL, "none" if HOW == "bool" else "zeros", DROPS, N, D, E, False,
+                VALUES, SCALE, CAP, CAUSAL, "none" if HOW == "bool" else "zeros", DROPS, N, D, E, False,
             )  # fmt: skip
             at = tl.load(blocks + 2 + min(i + 1, count - 1))  # one iteration ahead, as in forward
         last = blocks + (KEYS + N - 1) // N + 1
@@ -69,20 +69,20 @@ def backward_queries(
         for i in range(count):
             acc = _block(
                 acc, queries, grads, log, delta, k, v, mask, rows, start, at * N, drawn, number, K, V, MASK, QUERIES, KEYS, SIZE,
-                VALUES, SCALE, CAUSAL, HOW, DROPS, N, D, E, CAUSAL or may_end_inside(KEYS, N),
+                VALUES, SCALE, CAP, CAUSAL, HOW, DROPS, N, D, E, CAUSAL or may_end_inside(KEYS, N),
             )  # fmt: skip
             at = tl.load(last - min(i + 1, count - 1))
     else:
         for at in range(0, whole, N):
             acc = _block(
                 acc, queries, grads, log, delta, k, v, mask, rows, start, at, drawn, number, K, V, MASK, QUERIES, KEYS, SIZE,
-                VALUES, SCALE, CAUSAL, HOW, DROPS, N, D, E, False,
+                VALUES, SCALE, CAP, CAUSAL, HOW, DROPS, N, D, E, False,
             )  # fmt: skip
         if CAUSAL or may_end_inside(KEYS, N):
             for at in range(whole, end, N):
                 acc = _block(
                     acc, queries, grads, log, delta, k, v, mask, rows, start, at, drawn, number, K, V, MASK, QUERIES, KEYS, SIZE,
-                    VALUES, SCALE, CAUSAL, HOW, DROPS, N, D, E, True,
+                    VALUES, SCALE, CAP, CAUSAL, HOW, DROPS, N, D, E, True,
                 )  # fmt: skip
     if len(DROPS) > 0:
         acc *= DROPS[1]
@@ -93,7 +93,7 @@ def backward_queries(
 @triton.jit
 def _block(
     acc, queries, grads, log, delta, k, v, mask, rows, start, at, drawn, number, K, V,
-    MASK, QUERIES, KEYS, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr,
+    MASK, QUERIES, KEYS, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr,
     CAUSAL: tl.constexpr, HOW: tl.constexpr, DROPS: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
     EDGE: tl.constexpr,
 ):  # fmt: skip
@@ -110,10 +110,16 @@ def _block(
     key = rows_of(k, at, K[2], K[3], KEYS, SIZE, N, D, EDGE)
     value = rows_of(v, at, V[2], V[3], KEYS, VALUES, N, E, EDGE)
     BIAS: tl.constexpr = HOW == "bias" or HOW == "zeros"
-    found = weights(tl.dot(queries, key.T), log[:, None], hidden, bias, SCALE, EDGE or HOW == "bool", BIAS)
+    scores = tl.dot(queries, key.T)
+    if CAP > 0:
+        scores = capped(scores, SCALE, CAP)
+    LEFT: tl.constexpr = 1.0 if CAP > 0 else SCALE
+    found = weights(scores, log[:, None], hidden, bias, LEFT, EDGE or HOW == "bool", BIAS)
     d_weights = tl.dot(grads, value.T)
     if len(DROPS) > 0:
         keeps = kept(drawn, number, start, at, DROPS[0], rows.shape[0], N, False)
         d_weights = tl.where(keeps, d_weights, 0.0)  # the factor is applied once at the end
     d_scores = found * (d_weights - delta[:, None])
+    if CAP > 0:
+        d_scores *= 1.0 - (scores / CAP) * (scores / CAP)
     return tl.dot(d_scores.to(key.dtype), key, acc)

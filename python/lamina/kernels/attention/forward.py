@@ -11,7 +11,7 @@ from .symbolic import is_zero, may_end_inside
 @triton.jit
 def forward(
     q, k, v, mask, bounds, slopes, blocks, seed, out, sums, Q, K, V, MASK, OUT, SUMS, BATCH, HEADS, GROUP, QUERIES, KEYS,
-    SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAUSAL: tl.constexpr, OFFSET: tl.constexpr,
+    SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr, CAUSAL: tl.constexpr, OFFSET: tl.constexpr,
     WINDOW: tl.constexpr, HOW: tl.constexpr, BOUNDS, ALIBI: tl.constexpr, BLOCKS, DROPS: tl.constexpr, TOGETHER,
     M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr, DESCRIPTORS: tl.constexpr,
 ):  # fmt: skip
@@ -23,6 +23,7 @@ def forward(
     HEADS, GROUP  query heads; how many of them share keys and values
     SIZE, VALUES  elements of a head: of queries and keys, of values; D and E: powers of two that hold them
     SCALE         of the scores, positive
+    CAP           soft cap of the scaled scores, CAP * tanh(score / CAP); 0: none
     CAUSAL        query i sees keys to i + OFFSET
     WINDOW        query i sees keys from i + OFFSET - WINDOW + 1; 0: from the first
     HOW           of the mask: "none" (it is not read), "bool" (true: seen), "bias" (added to the scaled scores); "zeros":
@@ -88,8 +89,8 @@ def forward(
         for i in range(count):
             acc, most, total = _block(
                 acc, most, total, queries, k, v, mask, rows, at * N, start, first, end, slope, drawn, number, K, V, MASK, QUERIES,
-                KEYS, SIZE, VALUES, SCALE, CAUSAL, OFFSET, WINDOW, "none" if HOW == "bool" else "zeros", BOUNDS, ALIBI, DROPS, N, D,
-                E, DESCRIPTORS, False,
+                KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, "none" if HOW == "bool" else "zeros", BOUNDS, ALIBI,
+                DROPS, N, D, E, DESCRIPTORS, False,
             )  # fmt: skip
             at = tl.load(blocks + 2 + min(i + 1, count - 1))  # one iteration ahead: loads of keys do not wait for it
         last = blocks + (KEYS + N - 1) // N + 1
@@ -97,7 +98,7 @@ def forward(
         for i in range(count):
             acc, most, total = _block(
                 acc, most, total, queries, k, v, mask, rows, at * N, start, first, end, slope, drawn, number, K, V, MASK, QUERIES,
-                KEYS, SIZE, VALUES, SCALE, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS,
+                KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS,
                 CAUSAL or WINDOW > 0 or may_end_inside(KEYS, N),
             )  # fmt: skip
             at = tl.load(last - min(i + 1, count - 1))
@@ -106,18 +107,18 @@ def forward(
             for at in range(begin, left, N):
                 acc, most, total = _block(
                     acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, drawn, number, K, V, MASK, QUERIES,
-                    KEYS, SIZE, VALUES, SCALE, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS, True,
+                    KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS, True,
                 )  # fmt: skip
         for at in range(left, whole, N):
             acc, most, total = _block(
                 acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, drawn, number, K, V, MASK, QUERIES, KEYS,
-                SIZE, VALUES, SCALE, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS, False,
+                SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS, False,
             )  # fmt: skip
         if CAUSAL or may_end_inside(KEYS, N) or len(BOUNDS) > 0:
             for at in range(whole, end, N):
                 acc, most, total = _block(
                     acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, drawn, number, K, V, MASK, QUERIES,
-                    KEYS, SIZE, VALUES, SCALE, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS, True,
+                    KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS, True,
                 )  # fmt: skip
     if len(SUMS) > 0:
         moved = tl.zeros((M,), tl.float32)
@@ -137,7 +138,7 @@ def forward(
 @triton.jit
 def _block(
     acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, drawn, number, K, V,
-    MASK, QUERIES, KEYS, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr,
+    MASK, QUERIES, KEYS, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr,
     CAUSAL: tl.constexpr, OFFSET: tl.constexpr, WINDOW: tl.constexpr, HOW: tl.constexpr, BOUNDS,
     ALIBI: tl.constexpr, DROPS: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr, DESCRIPTORS: tl.constexpr,
     EDGE: tl.constexpr,
@@ -167,4 +168,4 @@ def _block(
     if len(DROPS) > 0:
         keeps = kept(drawn, number, start, at, DROPS[0], rows.shape[0], N, False)
     BIAS: tl.constexpr = HOW == "bias" or HOW == "zeros" or ALIBI
-    return step(acc, most, total, queries, key, value, hidden, bias, keeps, SCALE, EDGE or HOW == "bool", BIAS, len(DROPS))
+    return step(acc, most, total, queries, key, value, hidden, bias, keeps, SCALE, CAP, EDGE or HOW == "bool", BIAS, len(DROPS))

@@ -11,8 +11,8 @@ from .symbolic import is_zero, may_end_inside
 @triton.jit
 def split(
     q, k, v, mask, bounds, slopes, parts, logs, Q, K, V, MASK, HEADS, GROUP, QUERIES, KEYS, SIZE: tl.constexpr,
-    VALUES: tl.constexpr, SCALE: tl.constexpr, HOW: tl.constexpr, BOUNDS, ALIBI: tl.constexpr, PARTS: tl.constexpr,
-    M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
+    VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr, HOW: tl.constexpr, BOUNDS, ALIBI: tl.constexpr,
+    PARTS: tl.constexpr, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
 ):  # fmt: skip
     """Computes attention over one part of the keys.
 
@@ -64,7 +64,7 @@ def split(
             hidden |= (keys < first)[None, :] | (keys >= end)[None, :]
         key = rows_of(k, at, K[2], K[3], KEYS, SIZE, N, D, EDGE)
         value = rows_of(v, at, V[2], V[3], KEYS, VALUES, N, E, EDGE)
-        acc, most, total = step(acc, most, total, queries, key, value, hidden, bias, hidden, SCALE, HIDES, MIXED, 0)
+        acc, most, total = step(acc, most, total, queries, key, value, hidden, bias, hidden, SCALE, CAP, HIDES, MIXED, 0)
 
     sums = tl.where(total == 0.0, 1.0, total)
     place = (batch * HEADS + head) * QUERIES + query

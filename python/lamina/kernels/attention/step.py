@@ -16,8 +16,8 @@ _LN_2 = tl.constexpr(0.6931471805599453)
 
 @triton.jit
 def step(
-    acc, most, total, q, k, v, hidden, bias, keeps, SCALE: tl.constexpr, HIDES: tl.constexpr, BIAS: tl.constexpr,
-    DROPS: tl.constexpr,
+    acc, most, total, q, k, v, hidden, bias, keeps, SCALE: tl.constexpr, CAP: tl.constexpr, HIDES: tl.constexpr,
+    BIAS: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
     """Updates the state of the rows with one more block of keys.
 
@@ -29,10 +29,14 @@ def step(
     bias    (M, N) or (1, N) f32, where BIAS: added to the scaled scores
     keeps   (M, N) bool, where DROPS: weights that are not dropped; `total` includes all
     SCALE   of the scores, positive
+    CAP     see `capped`
     """
     scores = tl.dot(q, k.T)
+    if CAP > 0:
+        scores = capped(scores, SCALE, CAP)
+    LEFT: tl.constexpr = 1.0 if CAP > 0 else SCALE  # of the scale, to be applied
     if BIAS:
-        scores = scores * SCALE + bias
+        scores = scores * LEFT + bias
     if HIDES:
         scores = tl.where(hidden, -float("inf"), scores)
     if BIAS:
@@ -41,7 +45,7 @@ def step(
         weights = tl.exp2((scores - origin[:, None]) * _LOG2_E)
         old = tl.exp2((most - origin) * _LOG2_E)
     else:
-        factor = SCALE * _LOG2_E  # takes one instruction with the subtraction of the maximum
+        factor = LEFT * _LOG2_E  # takes one instruction with the subtraction of the maximum
         now = tl.maximum(most, tl.max(scores, 1) * factor)
         origin = now
         if HIDES:
@@ -53,6 +57,12 @@ def step(
         weights = tl.where(keeps, weights, 0.0)
     acc = tl.dot(weights.to(v.dtype), v, acc * old[:, None])
     return acc, now, total
+
+
+@triton.jit
+def capped(scores, SCALE: tl.constexpr, CAP: tl.constexpr):
+    """Returns CAP * tanh(SCALE * scores / CAP), a soft cap. Its error is CAP times that of a difference of numbers near 1."""
+    return CAP - (2 * CAP) / (tl.exp2(scores * (2 * SCALE / CAP * _LOG2_E)) + 1.0)
 
 
 @triton.jit
