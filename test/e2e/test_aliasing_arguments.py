@@ -88,3 +88,17 @@ def test_gradients(door: Callable[..., Any]) -> None:
             for results in (got, want):
                 sum((r.sin() * r).sum() for r in results).backward()
             same(mine.grad, theirs.grad)
+
+
+@pytest.mark.filterwarnings("error:lamina compiles this graph once per size")
+def test_arguments_that_share_memory_and_are_only_read_have_one_program_for_all_sizes() -> None:
+    def halves(x: Tensor) -> Tensor:
+        a, b = x.chunk(2, -1)
+        torch._dynamo.graph_break()
+        return a.sigmoid() * b
+
+    torch._dynamo.reset()
+    compiled = torch.compile(halves, backend=BACKEND, options=NO_CACHE, dynamic=True)
+    for size in ((4, 6), (5, 8), (7, 10)):
+        x = torch.randn(size)
+        same(compiled(x), halves(x))

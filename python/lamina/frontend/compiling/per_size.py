@@ -71,10 +71,10 @@ def _check(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
 
 
 def _per_size(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) -> Run:
-    if sharing(example_inputs) is not None:  # fake tensors do not say how large the memory is that they share
-        return PerSize(gm, trace, example_inputs, reason=_SHARED)
     if any(is_open(value) for value in example_inputs):
         return _all_sizes(gm, trace, example_inputs)
+    if sharing(example_inputs) is not None:  # fake tensors do not say how large the memory is that they share
+        return PerSize(gm, trace, example_inputs, reason=_SHARED)
     if floats(gm, example_inputs):
         return PerSize(gm, trace, example_inputs)
     whole = with_constants(gm, {})
@@ -95,6 +95,8 @@ def _all_sizes(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) 
         raise
     except Exception as error:  # whatever symbolic sizes meet, numbers may do
         return PerSize(gm, trace, example_inputs, reason=(str(error).splitlines() or [type(error).__name__])[0])
+    if writes_to_arguments() and sharing(example_inputs) is not None:
+        return PerSize(gm, trace, example_inputs, reason=_SHARED)
     if not numbers and not writes_to_arguments():
         return run
     other = PerSize(gm, trace, example_inputs, reason="a float changed, or arguments share memory", seen=numbers)
