@@ -61,17 +61,23 @@ def _has_sizes(function: ir.Operation) -> bool:
 
 
 def restore_sizes(module: ir.Module) -> None:
-    """Names sizes again in types that upstream's passes have inferred, which drop them, and folds the casts between the two."""
-    if not any(map(_is_nameless, (v for block in tensor_blocks(module) for op in block.operations for v in op.results))):
+    """Names sizes again in types that upstream's passes have inferred, which drop them, and folds the casts between the two; names
+    sizes that these passes compute from others."""
+    ops = [op for block in tensor_blocks(module) for op in ops_in(block)]
+    arithmetic = [op for op in ops if op.name in _ARITHMETIC]
+    if not arithmetic and not any(any(map(_is_nameless, op.results)) for op in ops):
         return
     with module.context, ir.Location.unknown():
         names = _Names({})
-        for block in list(tensor_blocks(module)):
-            for op in ops_in(block):
-                with op.location, ir.InsertionPoint(op):
-                    names.visit(op)
-                if op.name == "tensor.cast" and op.operands[0].type == op.results[0].type:
-                    replace_op(op, op.operands[0])
+        for op in ops:
+            with op.location, ir.InsertionPoint(op):
+                names.visit(op)
+                names.name_operands(op)
+            if op.name == "tensor.cast" and op.operands[0].type == op.results[0].type:
+                replace_op(op, op.operands[0])
+        for op in reversed(arithmetic):
+            if not used(op.results[0]):
+                op.erase()
 
 
 def _is_nameless(value: ir.Value) -> bool:
@@ -211,11 +217,14 @@ class _Names:
         """Returns the shape of a result whose unknown sizes are operands, which become graph.size."""
         sizes = iter(map(self._number, operands))
         shape = tuple(next(sizes) if n == DYNAMIC else n for n in result.type.shape)
-        op = result.owner
+        self.name_operands(result.owner)
+        return shape
+
+    def name_operands(self, op: ir.Operation) -> None:
+        """Replaces operands that are computed from sizes by graph.size."""
         for i, v in enumerate(op.operands):
             if isinstance(v.type, ir.IndexType) and size_of(v) is None and (n := self._number(v)) is not None:
                 op.operands[i] = size_value(n)
-        return shape
 
     def _number(self, value: ir.Value) -> SizeLike | None:
         """Returns the size that an index or integer value is, through casts and arithmetic."""

@@ -1,5 +1,5 @@
 // Simplification keeps the sizes that types name.
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-simplify)' | FileCheck %s
+// RUN: opt-driver %s --split-input-file --pass-pipeline='builtin.module(lamina-simplify)' | FileCheck %s
 
 // A factor of ones and two negations are gone.
 // CHECK-LABEL: func.func @main
@@ -23,4 +23,19 @@ func.func @main(%x: tensor<?x16xf32, ["s0~8", 16]>) -> (tensor<?x16xf32, ["s0~8"
     linalg.yield %1 : f32
   } -> tensor<?x16xf32, ["s0~8", 16]>
   return %p, %q : tensor<?x16xf32, ["s0~8", 16]>, tensor<?x16xf32, ["s0~8", 16]>
+}
+
+// -----
+
+// Upstream computes the sizes of a split that remains of a split and a merge.
+// CHECK-LABEL: func.func @main
+// CHECK-NOT: arith.muli
+// CHECK: %[[N:.*]] = "graph.size"() {size = "s0~8*s1~128"} : () -> index
+// CHECK: tensor.expand_shape %arg0 {{\[}}[0, 1], [2]] output_shape [%[[N]], 4, 16]
+func.func @main(%x: tensor<?x16xf32, ["4*s0~8*s1~128", 16]>) -> tensor<?x4x16xf32, ["s0~8*s1~128", 4, 16]> {
+  %m = "graph.size"() {size = "s0~8"} : () -> index
+  %n = "graph.size"() {size = "s1~128"} : () -> index
+  %0 = tensor.expand_shape %x [[0, 1, 2], [3]] output_shape [%m, %n, 4, 16] : tensor<?x16xf32, ["4*s0~8*s1~128", 16]> into tensor<?x?x4x16xf32, ["s0~8", "s1~128", 4, 16]>
+  %1 = tensor.collapse_shape %0 [[0, 1], [2], [3]] : tensor<?x?x4x16xf32, ["s0~8", "s1~128", 4, 16]> into tensor<?x4x16xf32, ["s0~8*s1~128", 4, 16]>
+  return %1 : tensor<?x4x16xf32, ["s0~8*s1~128", 4, 16]>
 }
