@@ -101,6 +101,9 @@ FLEX = {
     "cap": Flex(capped, causal, whole=True),
     "cap and more": Flex(lambda r, s, *at: relative(r, capped(r, s), *at), causal, distances, whole=True),
     "cap of more": Flex(lambda r, s, *at: capped(r, relative(r, s, *at)), tensors=distances, whole=True),
+    "by blocks": Flex(
+        lambda r, s, b, h, i, j: s + r[0][h, 0] + r[0][h][j], lambda _, b, h, i, j: (i // 7) % 4 >= (j // 7) % 4, distances
+    ),
     "by key": Flex(lambda r, s, b, h, i, j: s * r[0][b, h, j] + r[0][0, 0, i], None, lambda b, h, q, k: [torch.rand(b, h, q + k)], whole=True),
 }  # fmt: skip
 

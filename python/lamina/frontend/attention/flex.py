@@ -140,11 +140,11 @@ class _FlexRewrite:
         graft, like, positions = self.graft, self._like, self._positions()
         try:
             changed = self.of.scores.inlined(graft, (ChangedScores(),), positions, like)
+            seen = as_four(graft, unexpanded(self.of.shows.inlined(graft, (), positions, like)))
         except NotLinear:
             return None
         if not isinstance(changed, ChangedScores):
             return None
-        seen = as_four(graft, unexpanded(self.of.shows.inlined(graft, (), positions, like)))
         kind = known_form(seen, self.gm, graft.at)
         if kind == "nothing" or (kind == "causal" and changed.added is None and changed.seen is None):
             seen = None
@@ -198,7 +198,7 @@ class _FlexRewrite:
 
     def _written_out(self) -> tuple[fx.Node | None, ...] | None:
         """Emits products, with the function and the softmax between them; returns the result, log-sum-exps and maxima. None where
-        a function holds a tensor of its own."""
+        vmap refuses a function, or it holds a tensor of its own."""
         graft, like, positions = self.graft, self._like, self._positions()
         query, *others = self._operands()
         times = shape(query)[1] // shape(others[0])[1]

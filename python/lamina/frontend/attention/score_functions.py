@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention.flex_attention import _vmap_for_bhqkv
+from torch.overrides import TorchFunctionMode
 
 from ..fx.reading import shape, sizes, value
 from ..fx.rewriter import Graft
@@ -25,7 +25,8 @@ _SWALLOWS = -1e9
 _SAME = (aten.alias.default, aten.clone.default, aten.expand.default, aten.view.default, aten._to_copy.default, aten.detach.default)
 _BY_NUMBER = (
     aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor, aten.eq.Tensor, aten.ne.Tensor, aten.lt.Tensor,
-    aten.le.Tensor, aten.gt.Tensor, aten.ge.Tensor,
+    aten.le.Tensor, aten.gt.Tensor, aten.ge.Tensor, aten.div.Tensor_mode, aten.remainder.Tensor, aten.fmod.Tensor,
+    aten.floor_divide.default,
 )  # fmt: skip
 """Ops whose second operand may be a number that is written into the graph."""
 
@@ -96,13 +97,31 @@ class ScoreFunction:
         suffix = (None,) * len(self.others)
 
         def whole(*args: Any) -> Any:
-            with TransformGetItemToIndex():
+            with _Indexing():
                 return _vmap_for_bhqkv(self.module, prefix=(0,) if scored else (), suffix=suffix)(*args)
 
-        with torch.no_grad(), graft.fake:
-            traced = make_fx(whole)(*fakes)
+        try:
+            with torch.no_grad(), graft.fake:
+                traced = make_fx(whole)(*fakes)
+        except Exception as error:  # whatever vmap refuses, torch's own call may do
+            raise NotLinear(str(error)) from error
         traced.graph.eliminate_dead_code()
         return traced
+
+
+class _Indexing(TorchFunctionMode):
+    """Indexes by tensors of no dimensions, as flex_attention's functions do, without asking for their values."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is not Tensor.__getitem__:
+            return func(*args, **(kwargs or {}))
+        source, parts = args[0], _leaves([args[1]])
+        if not all(isinstance(part, Tensor | int) for part in parts) or isinstance(parts[0], bool):
+            return func(*args)
+        for dim, part in reversed(list(enumerate(parts))):
+            source = source.select(dim, part) if isinstance(part, int) else source
+        places = [part for part in parts if isinstance(part, Tensor)]
+        return aten.index.Tensor(source, places) if places else source
 
 
 def _fake(given: Any) -> Any:
