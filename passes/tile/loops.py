@@ -231,7 +231,8 @@ class Loops:
         """Returns the loop whose iterations teams of threads share, if any, and all loops of a nest, the outermost first."""
         axes = sorted(nest.axes, key=lambda a: a is self.b.vector)
         divides = self.schedule.config.teams > 1 and not nest.scans
-        shared = max(axes, key=lambda a: typical(a.extent), default=None) if divides else None
+        others = [a for a in axes if a is not self.b.vector]
+        shared = max(others, key=lambda a: typical(a.extent), default=None) if divides else None
         axes.sort(key=lambda a: a is not shared)  # outermost: every team starts from neutral elements
         return shared, axes
 

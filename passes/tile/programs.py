@@ -111,16 +111,19 @@ class Kernel:
         given = dict(zip(self.inputs, strides, strict=False))
         return find_space(self.block, given, strides[count:], divide=True, round_half=round_half)
 
-    def row_space(self, round_half: bool) -> Space | None:
-        """Returns its iteration space if it reduces along rows, and no schedule is set; None for any other kernel."""
-        reduces = any(is_reduction(op.operation) for op in self.block.operations)
+    def row_space(self, round_half: bool, scans: bool = False) -> Space | None:
+        """Returns its iteration space if it reduces along rows, or, with `scans`, scans them, and no schedule is set; None for any
+        other kernel."""
+        reduces = any(
+            is_reduction(op.operation) or (scans and op.operation.name == "tm_tensor.scan") for op in self.block.operations
+        )
         if not reduces or any(name in self.function.attributes for name in (CHOICE, WINDOW, ROWS)):
             return None
         try:
             space = self.space(round_half)
         except Untraceable:
             return None
-        return space if space.columns and not has_scans(space) else None
+        return space if space.columns and (scans or not has_scans(space)) else None
 
 
 class BodyEmitter(Protocol):

@@ -16,18 +16,18 @@ from lamina.core.gpu import Gpu
 from lamina.core.layout import Layout
 from lamina.core.sizes import Size, SizeLike, SizeSymbol, exactly, known_part, substituted, symbol_name, symbols_of, typical
 from lamina.schedules import nvvm
-from lamina.schedules.rows import COLUMN_RANGES, RANGES, SHORTEST
+from lamina.schedules.rows import COLUMN_RANGES, RANGES, SHORTEST, WALK_RANGES
 
 from ..ir.sizes import SIZE, read_size, size_attribute, sizes_of, tensor_type
 from ..plan.launches import Argument
 from ..space.forms import form_of
+from ..space.scans import has_scans
 from ..space.schedule import ACCESS_BITS, bits
 from ..space.vector_width import MOST as WIDEST
 from .programs import Kernel
 from .variants import Condition, copied
 
 _LARGE = 1 << 14  # elements of an argument from which on wide accesses across rows are worth a kernel that joins no others
-_LONG = 2 * RANGES[-1]  # elements of the rows that the kernel for any length has its schedule for
 
 
 @dataclass(frozen=True)
@@ -65,29 +65,44 @@ class RowRange:
 def row_ranges(module: ir.Module, kernel: Kernel, gpu: Gpu | None, round_half: bool) -> list[Kernel]:
     """Returns kernels in the place of one, each for a range of its rows' length, and the last one for any. Returns the kernel alone
     where it reduces nothing, or the length of its rows does not depend on one symbol."""
-    length, along = _row_length(kernel, round_half) if gpu is not None else (None, False)
-    form = LinearLength.of(length) if length is not None else None
-    if length is None or form is None:
+    rows = _rows(kernel, round_half) if gpu is not None else None
+    form = LinearLength.of(rows.length) if rows is not None else None
+    if rows is None or form is None:
         return [kernel]
-    *ranges, whole = _ranges(kernel, length, form, along)
+    *ranges, whole = _ranges(kernel, rows, form)
     functions = [*copied(module, kernel.function, [r.word for r in ranges], [r.when for r in ranges]), kernel.function]
     found = [narrowed(kernel, f, {form.symbol.name: r.symbol}) for f, r in zip(functions, (*ranges, whole), strict=True)]
     first = next(i for i, r in enumerate((*ranges, whole)) if r.typical)
     return [*(replace(k, later=i != first) for i, k in enumerate(found[:-1])), found[-1]]
 
 
-def _row_length(kernel: Kernel, round_half: bool) -> tuple[Size | None, bool]:
-    """Returns the length of a kernel's rows, and whether it reduces along them; otherwise it reduces across them, to one row. The
-    length is None where it reduces nothing, or too little, or several symbols decide it."""
-    if not any(argument.symbolic for argument in kernel.arguments) or (space := kernel.row_space(round_half)) is None:
-        return None, False
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of a symbolic length.
+
+    length  of a row
+    along   whether a kernel reduces along them; otherwise it reduces across them, to one row
+    ends    the largest lengths of the ranges
+    """
+
+    length: Size
+    along: bool
+    ends: tuple[int, ...]
+
+
+def _rows(kernel: Kernel, round_half: bool) -> _Rows | None:
+    """Returns the rows of a kernel; None where it reduces nothing, or too little, or several symbols decide their length."""
+    if not any(argument.symbolic for argument in kernel.arguments) or (space := kernel.row_space(round_half, scans=True)) is None:
+        return None
     form = form_of(space, nvvm.NvvmConfig)
     extent = form.vector.extent if form.vector is not None else 0
     if not isinstance(extent, Size) or len(symbols_of(extent)) != 1:
-        return None, False
-    along = form.column_vector and len(form.merged.columns) == 1
+        return None
+    if form.column_vector:
+        held = len(form.merged.columns) == 1 and not has_scans(space)
+        return _Rows(extent, True, RANGES if held else WALK_RANGES)
     large = any(math.prod(map(typical, a.layout.shape)) >= _LARGE for a in kernel.arguments)
-    return extent if along or large else None, along
+    return _Rows(extent, False, COLUMN_RANGES) if large and not has_scans(space) else None
 
 
 @dataclass(frozen=True)
@@ -146,22 +161,21 @@ def whole_access(kernel: Kernel) -> int:
     return min(ACCESS_BITS // max(width for n, width in elements if 2 * n >= largest), WIDEST)
 
 
-def _ranges(kernel: Kernel, length: Size, form: LinearLength, along: bool) -> Iterator[RowRange]:
-    """Yields the ranges of a row's length, the shortest first, those of multiples before others; the last one is any length.
-    along: whether rows are reduced, rather than columns."""
+def _ranges(kernel: Kernel, rows: _Rows, form: LinearLength) -> Iterator[RowRange]:
+    """Yields the ranges of a row's length, the shortest first, those of multiples before others; the last one is any length."""
     step = whole_access(kernel)
-    whole = length % step == 0
+    whole = rows.length % step == 0
     above = {step: 0, 1: 0}
-    for end in (*(RANGES if along else COLUMN_RANGES), None):
+    for end in (*rows.ends, None):
         for by in (step,) if whole else (step, 1):
-            if by > 1 and not whole and along and end is not None and end <= SHORTEST:
+            if by > 1 and not whole and rows.along and end is not None and end <= SHORTEST:
                 continue
             # rows that start amid an access take one more
-            most = end if end is None or by == step or not along else end - step + 1
+            most = end if end is None or by == step or not rows.along else end - step + 1
             low = above[by] if most is not None else 0
-            symbol = form.within(low, most, by, _LONG if along else 1)
+            symbol = form.within(low, most, by, 2 * rows.ends[-1] if rows.along else 1)
             if symbol is not None:
-                yield RowRange(length, low, most, 1 if whole else by, symbol)
+                yield RowRange(rows.length, low, most, 1 if whole else by, symbol)
                 above[by] = most or 0
 
 

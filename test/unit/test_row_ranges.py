@@ -27,6 +27,7 @@ KERNELS = {
     "argmax": lambda x: x.argmax(-1),
     "variance": lambda x: x.var(-1),
     "logsumexp": lambda x: x.logsumexp(-1),
+    "cumulative sum": lambda x: x.cumsum(-1),
 }
 
 

@@ -28,6 +28,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[tuple[int, ...
     ),
     "one row": (lambda x: x.exp().sum(), (5000,), ((2,), (3,), (127,), (4097,), (70000,))),
     "rows of a matrix": (lambda x: x.square().sum(-1), (4, 5000), ((2, 3), (3, 127), (5, 70001), (31, 4097))),
+    "around many channels": (lambda x: x.mean((0, 2)), (9, 40, 700), ((2, 3, 4), (65, 7, 9), (9, 3, 1000), (127, 2, 129))),
     "around a channel": (lambda x: (x + 1).sum((0, 2)), (90, 8, 480), ((2, 3, 4), (65, 7, 9), (9, 3, 1000))),
 }
 

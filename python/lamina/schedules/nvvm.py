@@ -196,6 +196,11 @@ def row_walk(extent: int, vec: int, ctas: int = 1) -> NvvmConfig:
     return NvvmConfig(threads, vec, chunks, pack=max(128 // threads, 1) if threads <= WARP else 1)
 
 
+def in_teams(walk: NvvmConfig) -> NvvmConfig:
+    """Returns the schedule of a pass over rows in several pieces, which teams of threads share."""
+    return replace(walk, teams=WALK_THREADS // walk.threads, pack=1) if walk.threads < WALK_THREADS else walk
+
+
 def column_reduction(extent: int, vec: int, reduced: int, rows: int, sms: int) -> NvvmConfig:
     """Returns the schedule of `rows` reductions over `reduced` rows each: every thread sums columns of its own, and teams share the
     rows. A CTA has fewer columns where many threads would be past the last one, where few CTAs would have much to do (the channels

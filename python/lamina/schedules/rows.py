@@ -15,6 +15,8 @@ MODEL = "nvvm"
 LEAST_BYTES = 8 << 20  # bytes that a program moves at least, for tuning to matter: a few microseconds
 RANGES = (64, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
 """The largest lengths of rows that kernels for ranges of a symbolic length are for; that for longer ones walks over them."""
+WALK_RANGES = (64, 256, 1024, 4096)
+"""Likewise for rows that a program walks over: those in several pieces, and scans."""
 COLUMN_RANGES = (16, 64)
 """The largest numbers of columns, likewise, that kernels which add up rows are for: with more, whole warps share a row."""
 SHORTEST = 64  # elements up to which rows are read one by one, whatever divides their length

@@ -41,13 +41,17 @@ class Exchange:
         return value
 
     def among_warps(self, values: list[ir.Value]) -> list[ir.Value]:
-        """Exchanges values that each warp's threads have in common: lane l gets those of warp l % warps."""
+        """Exchanges values that each warp's threads have in common: lane l gets those of warp l % warps. Teams, which have joined what
+        they know, all have the same."""
         at, warps = self.at, self.shape.threads // self.shape.warp
         lane, warp = at.modulo(self.thread, self.shape.warp), at.over(self.thread, self.shape.warp)
+        first = at.below(lane, 1)
+        if self.shape.teams > 1:
+            first = arith.andi(first, at.below(warp, warps))
         stored = [_as_stored(v) for v in values]
         slots = [self.shared(warps, v.type) for v in stored]
         pairs = list(zip(slots, stored, strict=True))
-        self.share(lambda: when(at.below(lane, 1), lambda: [memref.store(v, s, [warp]) for s, v in pairs]))
+        self.share(lambda: when(first, lambda: [memref.store(v, s, [warp]) for s, v in pairs]))
         place = at.modulo(lane, warps)
         return [_as_computed(memref.load(slot, [place]), v.type) for slot, v in zip(slots, values, strict=True)]
 
