@@ -41,8 +41,8 @@ class Exchange:
         return value
 
     def among_warps(self, values: list[ir.Value]) -> list[ir.Value]:
-        """Exchanges values that each warp's threads have in common: lane l gets those of warp l % warps. Teams, which have joined what
-        they know, all have the same."""
+        """Exchanges values that each warp's threads have in common: lane l gets those of warp l % warps. Teams have joined what
+        they know: all have the same values."""
         at, warps = self.at, self.shape.threads // self.shape.warp
         lane, warp = at.modulo(self.thread, self.shape.warp), at.over(self.thread, self.shape.warp)
         first = at.below(lane, 1)
