@@ -248,3 +248,21 @@ def test_what_no_compilation_serves_is_compiled_per_size(builds: list[Any], monk
     assert [str(w.message) for w in told] == ["lamina compiles this model once per size (the last 8 are kept), as no symbols today"]
     assert told[0].filename == __file__ or told[0].filename.endswith("lamina/__init__.py")
     assert len(builds) == 2
+
+
+@pytest.mark.parametrize(
+    "pick",
+    [lambda t, i: t[torch.arange(t.shape[0])[:, None], i], lambda t, i: t[:, i, i.flip(0)] * 2, lambda t, i: t[i, :, i % 3]],
+    ids=["rows and columns", "behind a dimension", "around a dimension"],
+)
+def test_indices_that_share_a_symbolic_size(pick: Callable[..., Any]) -> None:
+    rows, columns, picked = Dim.AUTO, Dim.AUTO, Dim.AUTO
+    options = {**OPTIONS, "strict": True}
+    shapes = ({0: rows, 1: columns}, {0: rows, 1: picked})
+    compiled = lamina.compile(pick, (x(9, 12, 16), torch.randint(-9, 9, (9, 5))), dynamic_shapes=shapes, options=options)
+    for n, k in ((9, 5), (11, 3)):
+        tensor, indices = x(n, n + k, 16), torch.randint(-9, 9, (n, k))
+        torch.testing.assert_close(compiled(tensor, indices), pick(tensor, indices), rtol=0, atol=0)
+    indices[3, 2] = n + k  # together with the other index, an element of the tensor
+    with pytest.raises(IndexError):
+        compiled(tensor, indices)

@@ -12,6 +12,9 @@ from .random import memory_order, turned_back
 
 aten = torch.ops.aten
 
+_NOWHERE = 2**62
+"""An index that no dimension has."""
+
 
 def _bounds(size: int, start: int | None, end: int | None) -> tuple[int, int]:
     start = 0 if start is None else start
@@ -131,10 +134,37 @@ def take(x: Tensor, index: Tensor) -> Tensor:
 
 
 def index(x: Tensor, indices: list[Tensor | None]) -> Any:
-    """Widens indices of 32 bits, which torch-mlir cannot count from the end."""
-    if not any(i is not None and i.dtype is torch.int32 for i in indices):
+    """Widens indices of 32 bits, which torch-mlir cannot count from the end, and makes one index of several that share a symbolic
+    size, which it does not lower."""
+    given = [i for i in indices if i is not None]
+    if any(i.dtype is torch.int32 for i in given):
+        return aten.index.Tensor(x, [i.to(torch.int64) if i is not None and i.dtype is torch.int32 else i for i in indices])
+    if any(i.dtype is not torch.int64 for i in given) or not _share_symbols(given):
         return NotImplemented
-    return aten.index.Tensor(x, [i.to(torch.int64) if i is not None and i.dtype is torch.int32 else i for i in indices])
+    return _by_one_index(x, indices)
+
+
+def _share_symbols(indices: Sequence[Tensor]) -> bool:
+    """Returns whether two indices have sizes other than 1 in one dimension of the result, of which one is symbolic."""
+    for d in range(1, max((i.dim() for i in indices), default=0) + 1):
+        sizes = [n for i in indices if i.dim() >= d and not (isinstance(n := i.shape[-d], int) and n == 1)]
+        if len(sizes) > 1 and not all(isinstance(n, int) for n in sizes):
+            return True
+    return False
+
+
+def _by_one_index(x: Tensor, indices: list[Tensor | None]) -> Tensor:
+    """Indexes the dimensions that have indices as one. Where an index is out of range, so is the one that is made of it."""
+    dims = [d for d, i in enumerate(indices) if i is not None]
+    if dims[-1] - dims[0] >= len(dims):  # dimensions of the indices come first in the result
+        x, dims = x.permute([*dims, *(d for d in range(x.dim()) if d not in dims)]), list(range(len(dims)))
+    at, inside = None, None
+    for i, n in zip((i for i in indices if i is not None), x.shape[dims[0] : dims[-1] + 1], strict=True):
+        place, fits = torch.where(i < 0, i + n, i), (i >= -n) & (i < n)
+        at = place if at is None else at * n + place
+        inside = fits if inside is None else inside & fits
+    assert at is not None and inside is not None
+    return aten.index.Tensor(x.flatten(dims[0], dims[-1]), [*[None] * dims[0], torch.where(inside, at, _NOWHERE)])
 
 
 def split_with_sizes(x: Tensor, sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
