@@ -63,6 +63,7 @@ class ExternOp(Op):
     kwargs  the same, by name
     strides of every result in elements, an array of dense i64 arrays
     needs   strides that every operand must have, where the routine relies on them; `none` for one that may have any
+    takes   the dtypes that the routine sees in its operands, where types do not tell them (u8 from i8)
     prefers strides that the first operands had best have
     tf32    an f32 product may round its factors to tf32
     in_place  the routine can write into given memory, in the strides that are declared
@@ -92,7 +93,7 @@ class KernelOp(Op):
 
     callee  names the kind of kernel: "lamina.kernel.default" is a user's (frontend/fx/kernel_op.py)
     kwargs  the arguments besides the tensors, by name, in the form of graph.extern's
-    strides, needs, dtypes  as of graph.extern
+    strides, needs, takes, dtypes  as of graph.extern
     """
 
     OPERATION_NAME = "graph.kernel"

@@ -189,7 +189,7 @@ class _Program:
     def _call(self, op: ir.Operation) -> None:
         refs = self._used(op.operands)
         n_out = _int(op, "n_out")
-        ins = iter(_told_apart(op, refs[: len(refs) - n_out]))
+        ins = iter(_as_taken(op, _told_apart(op, refs[: len(refs) - n_out])))
         args = tuple(_arg(a, ins) for a in op.attributes["args"])
         kwargs = tuple((named.name, _arg(named.attr, ins)) for named in op.attributes["kwargs"])
         owned: list[Ref | None] = []
@@ -218,10 +218,17 @@ class _Program:
 
     def _kernel(self, op: ir.Operation) -> None:
         refs, n_out = self._used(op.operands), _int(op, "n_out")
-        ins, outs = refs[: len(refs) - n_out], refs[len(refs) - n_out :]
+        ins, outs = tuple(_as_taken(op, refs[: len(refs) - n_out])), refs[len(refs) - n_out :]
         kwargs = tuple((named.name, _arg(named.attr, iter(()))) for named in op.attributes["kwargs"])
         callee = op.attributes["callee"].value
         self.steps.append(Call(callee, "kernel", ins, kwargs, outs, (), callee.split(".")[1], tuple(sources(op.location))))
+
+
+def _as_taken(call: ir.Operation, refs: Sequence[Ref]) -> Sequence[Ref]:
+    """Returns a call's operands with the dtypes that it takes them for."""
+    if "takes" not in call.attributes:
+        return refs
+    return [replace(ref, dtype=dtype.value) for ref, dtype in zip(refs, call.attributes["takes"], strict=True)]
 
 
 def _told_apart(call: ir.Operation, refs: Sequence[Ref]) -> Sequence[Ref]:

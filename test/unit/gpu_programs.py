@@ -133,7 +133,7 @@ class Simulated:
         for ref, result in zip(step.outs or step.owned, results, strict=True):
             if ref is not None:
                 place = torch.from_numpy(self._part(memory, ref))
-                bits = result.view(torch.int8) if result.itemsize == 1 and result.is_floating_point() else result
+                bits = result.view(torch.int8) if result.itemsize == 1 and result.dtype is not torch.bool else result
                 torch.as_strided(place, ref.shape, ref.strides).copy_(bits)
 
     def _buffer(self, number: int, inputs: Sequence[Tensor]) -> np.ndarray:
@@ -165,7 +165,7 @@ class Simulated:
     def _tensor(self, memory: list[np.ndarray], ref: Ref) -> Tensor:
         dtype = DTYPES[ref.dtype]
         flat = torch.from_numpy(self._part(memory, ref).copy())
-        if dtype.is_floating_point and dtype.itemsize == 1:
+        if dtype.itemsize == 1 and dtype is not torch.bool:
             flat = flat.view(dtype)
         return torch.as_strided(flat, ref.shape, ref.strides).to(dtype)
 

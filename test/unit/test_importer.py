@@ -134,11 +134,11 @@ def test_random_numbers_have_an_effect() -> None:
 
 
 def test_unsigned_results_say_so() -> None:
-    (call,) = externs(linalg(lambda a: a + a, [torch.arange(4, dtype=torch.uint8)]))
-    assert call["graph.dtypes"] == '["u8"]'
+    (call,) = externs(linalg(lambda a: a.median(), [torch.arange(4, dtype=torch.uint8)]))
+    assert call["graph.dtypes"] == call["graph.takes"] == '["u8"]'
 
 
-@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128, torch.uint8])
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
 def test_odd_dtypes_are_carried(dtype: torch.dtype) -> None:
     inputs = [torch.ones(4).to(dtype)]
     assert externs(linalg(lambda a: a.to(torch.float32) * 2, inputs))[0]["graph.reason"] == '"fallback"'

@@ -30,6 +30,10 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "numbers of 64 bits": (lambda a: (torch.where(a > 0, 0.1, 0.7), torch.where(a > 0, 100000, 1) * 100000), [r(100, dtype=F64)]),
     "remainders": (lambda a, b: torch.remainder(a, b) + torch.fmod(a, b), [r(100) * 9, torch.rand(100) + 0.5]),
     "bools": (lambda a, b: (a > 0) & b, [r(1000), torch.rand(1000) > 0.5]),
+    "bytes": (
+        lambda a: (a.float() / 255, a > 200, a >> 3, (a.float() * 2).to(torch.uint8)),
+        [torch.randint(0, 256, (999,)).byte()],
+    ),
     "reductions": (lambda a: (a.amax(0), a.amin(1), a.prod(1), (a > 0).all(1), a.sum(0), a.argmax(1)), [r(40, 30)]),
     "softmax": (lambda a: torch.softmax(a, -1), [r(3, 1000, dtype=BF16)]),
     "softmax of three accesses": (lambda a: torch.softmax(a, -1), [r(2, 3072)]),

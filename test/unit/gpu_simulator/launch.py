@@ -99,12 +99,12 @@ def simulate(
 
 
 def storage(tensor: torch.Tensor) -> Array:
-    """A copy of the tensor's elements, row-major, as `simulate` wants them: bf16 as f32, bool as i8, floats of eight bits as bits."""
+    """A copy of the tensor's elements, row-major, as `simulate` wants them: bf16 as f32, bool as i8, other bytes as bits."""
     if tensor.dtype is torch.bfloat16:
         tensor = tensor.float()
     if tensor.dtype is torch.bool:
         tensor = tensor.to(torch.int8)
-    if tensor.dtype.is_floating_point and tensor.itemsize == 1:
+    if tensor.itemsize == 1:
         tensor = tensor.contiguous().view(torch.int8)
     return tensor.detach().cpu().contiguous().reshape(-1).numpy().copy()
 

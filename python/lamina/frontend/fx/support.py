@@ -13,7 +13,7 @@ from .sizes import exact_sizes
 
 aten = torch.ops.aten
 
-_ARITHMETIC = ("add", "sub", "rsub", "mul", "div", "remainder", "fmod", "pow", "bitwise_and", "bitwise_or", "bitwise_xor")
+ARITHMETIC = ("add", "sub", "rsub", "mul", "div", "remainder", "fmod", "pow", "bitwise_and", "bitwise_or", "bitwise_xor")
 PRIMS = {"prims.convert_element_type.default", "prims.iota.default", str(BITS)}
 LOWERED = PRIMS | {
     f"aten.{name}"
@@ -34,7 +34,7 @@ LOWERED = PRIMS | {
     bitwise_and.Scalar bitwise_or.Scalar bitwise_xor.Scalar
     log2.default log10.default exp2.default tan.default atan.default atan2.default asin.default acos.default sinh.default
     cosh.default asinh.default acosh.default atanh.default div.Tensor_mode div.Scalar_mode round.default prod.default prod.dim_int
-    cumprod.default diagonal.default view.dtype
+    cumprod.default diagonal.default view.dtype bitwise_left_shift.Tensor bitwise_right_shift.Tensor
     """.split()
 }
 
@@ -43,6 +43,7 @@ COMPUTED = {
     torch.bfloat16,
     torch.float32,
     torch.float64,
+    torch.uint8,
     torch.int8,
     torch.int16,
     torch.int32,
@@ -50,13 +51,11 @@ COMPUTED = {
     torch.bool,
 }
 FLOAT8 = {torch.float8_e4m3fn, torch.float8_e5m2}
-CARRIED = COMPUTED | FLOAT8 | {torch.uint8, torch.uint64, torch.complex64, torch.complex128}
-LITERAL = COMPUTED | {torch.uint8}
-"""dtypes of a program's constants."""
+CARRIED = COMPUTED | FLOAT8 | {torch.uint64, torch.complex64, torch.complex128}
 _WIDER = {torch.float16, torch.bfloat16, torch.float32}
-_WORDS = ({torch.float32, torch.int32}, {torch.float64, torch.int64})
-_CASTS = {"prims.convert_element_type.default", "aten._to_copy.default"}
-_MOVES = {
+_WORDS = ({torch.float32, torch.int32}, {torch.float64, torch.int64}, {torch.uint8, torch.int8})
+CASTS = {"prims.convert_element_type.default", "aten._to_copy.default"}
+MOVES = {
     f"aten.{name}"
     for name in """
     view.default _unsafe_view.default permute.default transpose.int t.default expand.default slice.Tensor select.int
@@ -71,6 +70,7 @@ _SCATTER = (aten.scatter.src, aten.scatter.value, aten.scatter_.src, aten.scatte
 _IN_PLACE = (aten.index_put_.default, aten.scatter_.src, aten.scatter_.value, aten.scatter_add_.default, aten.scatter_reduce_.two)
 _COMBINED = {torch.float32, torch.float64, torch.int8, torch.int16, torch.int32, torch.int64}
 """dtypes of elements that kernels combine with others."""
+_SELECTS = (aten.where.self, aten.where.ScalarOther)
 _INDICES = (torch.int64, torch.int32)
 
 
@@ -84,22 +84,30 @@ def reason(node: fx.Node) -> str | None:
     name = str(node.target)
     if name in LIBRARY or is_seed(node):
         return "library"
-    if is_scatter(node) and _dtypes(node) <= COMPUTED:
+    if is_scatter(node) and dtypes(node) <= COMPUTED:
         return "scatter"
     lowers = name in LOWERED and _computed(node, name) and not has_effect(node)
-    return None if lowers and not divides_integers(node) and not _narrow_with_number(node) else "fallback"
+    fails = divides_integers(node) or _narrow_with_number(node) or _bytes_as_flags(node)
+    return None if lowers and not fails else "fallback"
 
 
 def _computed(node: fx.Node, name: str) -> bool:
     """Returns whether Lamina computes an op on its dtypes: 8-bit floats are only moved, and converted from and to wider ones."""
-    types = _dtypes(node)
+    types = dtypes(node)
     if node.target is aten.view.dtype:
         return types in _WORDS
     if types.isdisjoint(FLOAT8):
         return types <= COMPUTED
-    if name in _CASTS:
+    if name in CASTS:
         return len(types & FLOAT8) == 1 and types - FLOAT8 <= _WIDER
-    return name in _MOVES and len(types) == 1
+    return name in MOVES and len(types) == 1
+
+
+def _bytes_as_flags(node: fx.Node) -> bool:
+    """Returns whether bytes select elements, in the place of truth values, as they did before torch had a dtype for these."""
+    chosen = node.args[1] if node.target is aten.index.Tensor else node.args[:1] if node.target in _SELECTS else ()
+    given = [arg.meta.get("val") for arg in chosen if isinstance(arg, fx.Node)]  # type: ignore[union-attr]
+    return any(isinstance(value, Tensor) and value.dtype is torch.uint8 for value in given)
 
 
 def is_scatter(node: fx.Node) -> bool:
@@ -146,7 +154,7 @@ def _is_empty(value: Tensor) -> bool:
 def _narrow_with_number(node: fx.Node) -> bool:
     """Returns whether 8- or 16-bit integers are combined with a number that no decomposition has turned into a tensor: torch-mlir's
     conversion of it ends the process."""
-    if str(node.target).split(".")[1] not in _ARITHMETIC:
+    if str(node.target).split(".")[1] not in ARITHMETIC:
         return False
     value = node.meta.get("val")
     narrow = isinstance(value, torch.Tensor) and value.dtype in (torch.int8, torch.int16)
@@ -183,6 +191,7 @@ def has_effect(node: fx.Node) -> bool:
     return torch.Tag.nondeterministic_seeded in target.tags or target._schema.is_mutable or not target._schema.returns
 
 
-def _dtypes(node: fx.Node) -> set[torch.dtype]:
+def dtypes(node: fx.Node) -> set[torch.dtype]:
+    """Returns the dtypes of a node's tensors: its arguments and its result."""
     values = [n.meta.get("val") for n in (*node.all_input_nodes, node)]
     return {v.dtype for v in values if isinstance(v, torch.Tensor)}

@@ -28,6 +28,8 @@ class _TensorMark:
 
 
 TENSOR = _TensorMark()
+_BYTES = {torch.int8, torch.uint8}
+"""dtypes of one type in MLIR: what a kernel computes has none of its own."""
 
 
 def template(node: fx.Node) -> tuple[list[fx.Node], Template]:
@@ -88,6 +90,9 @@ def _attributes(node: fx.Node, reason: str, args: list[Any], kwargs: dict[str, A
         found["sizes"] = ir.ArrayAttr.get([sizes_attribute(exact_sizes(t.shape)) for t in tensors])
     if any(CODES[t.dtype] in NAMED for t in tensors):
         found["dtypes"] = ir.ArrayAttr.get([ir.StringAttr.get(CODES[t.dtype]) for t in tensors])
+    given = [value.meta["val"].dtype for value in template(node)[0]]
+    if not _BYTES.isdisjoint(given):
+        found["takes"] = ir.ArrayAttr.get([ir.StringAttr.get(CODES[dtype]) for dtype in given])
     if tensors and tensors[0].dtype == torch.float32 and _may_round(found["callee"].value):
         found[TF32] = ir.UnitAttr.get()
     if support.has_effect(node):

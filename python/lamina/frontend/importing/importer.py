@@ -29,6 +29,7 @@ from ..fx.locations import origin_of, source_of, where
 from ..fx.random_bits import BITS
 from ..fx.sizes import exact_sizes, is_sized
 from . import externs, linalg
+from .narrow import widen_narrow
 from .sized import STRICT, is_move, move_attributes, open_sizes, sizes_as_tensors
 from .strided import rewrite_strided
 from .torch_mlir_workarounds import repair
@@ -189,6 +190,7 @@ def import_graph(gm: fx.GraphModule, options: Options | None = None) -> ir.Modul
         sizes_as_tensors(gm.graph)
     fold_comparisons(gm.graph)
     rewrite_strided(gm.graph)
+    widen_narrow(gm.graph)
     nodes = [node for node in gm.graph.nodes if node.op == "call_function"]
     reasons = {node: reason for node in nodes if (reason := support.reason(node)) is not None}
     while True:

@@ -14,14 +14,17 @@ _EXTREMA: dict[tuple[str, int], Callable[..., ir.Value]] = {
 
 
 def repair(module: ir.Module) -> None:
-    """Rewrites, in place, maximum and minimum to keep NaN, and adds bounds checks to reads at data-dependent indices, as embedding
-    and gather have them already."""
+    """Rewrites, in place, maximum and minimum to keep NaN, and shifts to take any number of places. Adds bounds checks to reads at
+    data-dependent indices, as embedding and gather have them already."""
     selects: list[ir.Operation] = []
+    shifts: list[ir.Operation] = []
     extracts: list[ir.Operation] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name == "arith.select":
             selects.append(op)
+        elif op.name in ("arith.shli", "arith.shrsi"):
+            shifts.append(op)
         elif op.name == "tensor.extract":
             extracts.append(op)
         return ir.WalkResult.ADVANCE
@@ -30,6 +33,8 @@ def repair(module: ir.Module) -> None:
     with module.context:
         for op in selects:
             _keep_nan(op)
+        for op in shifts:
+            _shift_out(op)
         for op in extracts:
             _check_bounds(op)
 
@@ -50,6 +55,23 @@ def _keep_nan(select: ir.Operation) -> None:
                 select.results[0].replace_all_uses_with(make(a, b))
             select.erase()
             return
+
+
+def _shift_out(shift: ir.Operation) -> None:
+    """Gives eager's result of a shift by a negative number of places, or by as many as there are bits: 0 to the left, copies of the
+    sign to the right. Processors take the number modulo the bits."""
+    x, places = shift.operands
+    type_ = x.type
+    with shift.location, ir.InsertionPoint(shift):
+        bits = arith.constant(type_, ir.IntegerType(type_).width)
+        inside = arith.cmpi(arith.CmpIPredicate.ult, places, bits)
+        last = arith.constant(type_, ir.IntegerType(type_).width - 1)
+        kept = arith.select(inside, places, last)
+    shift.operands[1] = kept
+    if shift.name == "arith.shli":
+        with shift.location, ir.InsertionPoint.after(shift):
+            out = arith.select(inside, shift.results[0], arith.constant(type_, 0))
+        shift.results[0].replace_all_uses_except(out, out.owner.operation)
 
 
 def _check_bounds(extract: ir.Operation) -> None:

@@ -140,7 +140,7 @@ def _expand_scalar(node: fx.Node) -> None:
 def is_inline(node: fx.Node, value: Tensor) -> bool:
     """Returns whether a tensor that the graph's module holds is a constant of the program: MLIR's attributes hold no other
     dtypes."""
-    return value.dtype in support.LITERAL and (value.numel() <= _INLINE or bool(node.meta.get(WEIGHT)))
+    return value.dtype in support.COMPUTED and (value.numel() <= _INLINE or bool(node.meta.get(WEIGHT)))
 
 
 def _fill_empty(graph: fx.Graph) -> None:

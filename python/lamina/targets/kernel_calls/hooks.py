@@ -75,7 +75,8 @@ class _Function(Expressions):
         op, operands, predicate, dtype = said
         if op in CASTS and operands[0] in self.literals:
             return self._full(operands[0], dtype)
-        found = self._expression(op, operands, dtype, predicate, op in BESIDE_ONE and self._meets_one(line))
+        source = str(self.said[operands[0]][-1])
+        found = self._expression(op, operands, dtype, predicate, op in BESIDE_ONE and self._meets_one(line), source)
         assert found is not None, f"lamina-select-kernels takes no {op}"
         return found
 

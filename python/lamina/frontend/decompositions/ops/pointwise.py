@@ -47,13 +47,7 @@ def _scalar_op(op: Callable[..., Tensor]) -> Callable[..., Any]:
 
 
 def multiply(x: Tensor, other: Any) -> Any:
-    """Multiplies, with truth values converted to numbers first.
-
-    torch-mlir ends the process on products of truth values with narrow integers.
-    """
-    if isinstance(other, Tensor) and (x.dtype is torch.bool) != (other.dtype is torch.bool):
-        dtype = torch.result_type(x, other)
-        return torch.mul(x.to(dtype), other.to(dtype))
+    """Multiplies; by a negative integer as by a float."""
     if x.dtype.is_floating_point and isinstance(other, int) and other < 0:
         return x * float(other)  # torch-mlir folds zeros * -1 as integers, to a zero without sign
     return _scalar_op(torch.mul)(x, other)
@@ -176,7 +170,7 @@ def isinf(x: Tensor) -> Tensor:
 
 def sign(x: Tensor) -> Any:
     """Computes (x > 0) - (x < 0): 0 for NaN, as in eager."""
-    return NotImplemented if x.dtype in (torch.bool, torch.uint8) else (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
+    return NotImplemented if x.dtype is torch.bool else (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
 
 
 @cache

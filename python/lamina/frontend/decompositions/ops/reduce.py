@@ -115,7 +115,7 @@ min_all, min_dim, argmin = _extreme(torch.amin)
 
 def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """Takes the greatest element k times, each time of those that are left. Many, and the least of floats, are ATen's to sort."""
-    if not isinstance(k, int) or not x.dim() or x.dtype in (torch.bool, torch.uint8) or surely(x.numel() == 0):
+    if not isinstance(k, int) or not x.dim() or x.dtype is torch.bool or surely(x.numel() == 0):
         return NotImplemented
     few = k == 1 or (1 < k <= MOST_FOUND and guess(x.shape[dim]) <= SHORT_ROW)
     if not few or (x.dtype.is_floating_point and not largest):
@@ -139,13 +139,14 @@ def extreme_of_one(x: Tensor, dim: Any = (), keepdim: bool = False) -> Any:
 
 
 def all_dims(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
-    """Computes the minimum of the truth values as 8-bit integers."""
+    """Computes the minimum of the truth values as 8-bit integers. Bytes give a byte."""
     dims = _dims(x, dim)
-    if x.dtype is torch.uint8 or surely(x.numel() == 0):
+    if surely(x.numel() == 0):
         return NotImplemented
-    if not dims:
-        return x != 0
-    return torch.amin((x != 0).to(torch.int8), dims, keepdim) != 0
+    found = x != 0
+    if dims:
+        found = torch.amin(found.to(torch.int8), dims, keepdim) != 0
+    return found.to(torch.uint8) if x.dtype is torch.uint8 else found
 
 
 MOST_FOUND, SHORT_ROW = 4, 128  # so many elements are found one by one, faster than by a sort, in rows of so many

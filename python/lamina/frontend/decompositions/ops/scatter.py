@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..half import HALF
+from ..undecided import surely
 
 aten = torch.ops.aten
 
@@ -100,7 +101,10 @@ def index_reduce(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *
 
 
 def index_put(x: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
-    """Adds in f32 to half types, and counts truth values that are set; adds nothing where there are no indices."""
+    """Selects by a mask where each of its elements takes the same values. Adds in f32 to half types, and counts truth values that
+    are set; adds nothing where there are no indices."""
+    if (selected := _where(x, indices, values, accumulate)) is not None:
+        return selected
     if accumulate and any(_is_empty(i) for i in indices if i is not None):
         return x.clone()
     if accumulate and x.dtype in HALF:
@@ -109,6 +113,21 @@ def index_put(x: Tensor, indices: list[Tensor | None], values: Tensor, accumulat
         added = aten.index_put.default(torch.zeros_like(x, dtype=torch.int64), indices, values.to(torch.int64), True)
         return x | (added > 0)
     return NotImplemented
+
+
+def _where(x: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool) -> Tensor | None:
+    """Returns x[:, mask] = values as a selection; None where there is no mask, other indices, or a value for each element of it."""
+    mask = indices[-1]
+    if mask is None or mask.dtype is not torch.bool or any(i is not None for i in indices[:-1]) or not x.dim():
+        return None
+    before = len(indices) - 1
+    after = x.dim() - before - mask.dim()
+    if values.dim() > after and not surely(values.shape[values.dim() - after - 1] == 1):
+        return None
+    left = values.shape[: max(values.dim() - after - 1, 0)]
+    spread = values.reshape([*left, *[1] * mask.dim(), *values.shape[values.dim() - after :]]) if values.dim() > after else values
+    inside = mask.reshape([*mask.shape, *[1] * after])
+    return torch.where(inside, x + spread if accumulate else spread, x)
 
 
 def put(x: Tensor, index: Tensor, src: Tensor, accumulate: bool = False) -> Tensor:

@@ -26,14 +26,20 @@ class Expressions:
         self.lines: list[str] = []
         self.count, self.depth = 0, 1
 
-    def _expression(self, op: str, values: Sequence[Hashable], dtype: str, predicate: int | None, beside_one: bool) -> str | None:
-        """Returns the text of an op on values; None for one without a Triton form. beside_one: its result is only added to 1."""
+    def _expression(
+        self, op: str, values: Sequence[Hashable], dtype: str, predicate: int | None, beside_one: bool, source: str
+    ) -> str | None:
+        """Returns the text of an op on values; None for one without a Triton form.
+
+        beside_one  its result is only added to 1
+        source      the dtype of its first operand
+        """
         operands = self._operands(op, values)
         if op == "arith.select" and all(v in self.literals for v in values[1:]):
             operands = choice(operands, dtype)
         if beside_one:
             return self._call(BESIDE_ONE[op], *operands)
-        text = applied(op, operands, dtype, predicate)
+        text = applied(op, operands, dtype, predicate, source)
         self.calls.update(dict.fromkeys(name for name in FUNCTIONS if text and text.startswith(f"{name}(")))
         return text
 

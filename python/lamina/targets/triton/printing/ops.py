@@ -33,12 +33,14 @@ _FLOATS = {
     11: "~({0} >= {1})", 12: "~({0} > {1})", 13: "{0} != {1}", 14: "({0} != {0}) | ({1} != {1})",
 }  # fmt: skip
 _INTEGERS = ("==", "!=", "<", "<=", ">", ">=")  # unsigned comparisons have no form
+_UNSIGNED = ("arith.extui", "arith.uitofp")
 
 _FORMS: dict[str, str] = {
     **{f"arith.{op}": f"{{0}} {sign} {{1}}" for op, sign in _INFIX.items()},
     **{op: f"{function}({{0}})" for op, function in _CALLS.items()},
     **_EXTREMA,
     **dict.fromkeys(CASTS, "({0}).to({type})"),
+    **dict.fromkeys(_UNSIGNED, "({0}).to({source}, bitcast=True).to({type})"),
     **{f"arith.cmpf {number}": form for number, form in _FLOATS.items()},
     **{f"arith.cmpi {number}": f"{{0}} {sign} {{1}}" for number, sign in enumerate(_INTEGERS)},
     "arith.select": "tl.where({0}, {1}, {2})",
@@ -67,10 +69,11 @@ def choice(operands: Sequence[str], dtype: str) -> list[str]:
     return [condition, one if dtype in ("i1", "i32", "f32") else f"tl.full([], {one}, {TYPES[dtype]})", other]
 
 
-def applied(op: str, operands: Sequence[str], dtype: str, predicate: int | None = None) -> str | None:
-    """Returns the text of an op with results of `dtype`; None for one without a Triton form."""
+def applied(op: str, operands: Sequence[str], dtype: str, predicate: int | None = None, source: str = "") -> str | None:
+    """Returns the text of an op with results of `dtype`; None for one without a Triton form. source: the first operand's dtype."""
     form = _FORMS.get(op if predicate is None else f"{op} {predicate}")
     known = {name: texts[dtype] for name, texts in _BY_DTYPE.items() if dtype in texts}
+    known["source"] = "tl.int1" if source == "i1" else _BY_DTYPE["unsigned"].get(source, "")
     try:
         return form and form.format(*operands, **known)
     except KeyError:

@@ -168,7 +168,7 @@ class Printer(Pairs, Reductions):
         predicate = ir.IntegerAttr(op.attributes["predicate"]).value if "predicate" in op.attributes else None
         dtype = str(element_of(op.results[0].type)) if len(op.results) == 1 else ""
         beside_one = op.name in BESIDE_ONE and meets_one(op.result)
-        text = self._expression(op.name, list(op.operands), dtype, predicate, beside_one)
+        text = self._expression(op.name, list(op.operands), dtype, predicate, beside_one, str(element_of(op.operands[0].type)))
         if text is None:
             raise self._refuse(op)
         self._set(op.result, text)

@@ -21,9 +21,9 @@ def _words(x: Tensor) -> Tensor:
 
 
 def signbit(x: Tensor) -> Any:
-    """Returns whether a number is negative, as are -0 and NaN with a sign; NotImplemented for unsigned integers."""
+    """Returns whether a number is negative, as are -0 and NaN with a sign; NotImplemented for truth values."""
     if not x.dtype.is_floating_point:
-        return NotImplemented if x.dtype in (torch.bool, torch.uint8) else x < 0
+        return NotImplemented if x.dtype is torch.bool else x < 0
     return _words(wide(x)) < 0
 
 

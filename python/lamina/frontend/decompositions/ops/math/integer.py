@@ -49,6 +49,8 @@ def divide(x: Tensor, y: Any, dtype: torch.dtype, mode: str) -> Any:
     if isinstance(y, int) and dtype in NARROW:
         return torch.div(x.to(torch.int32), y, rounding_mode=mode).to(dtype)
     same = x.dtype == dtype and not (isinstance(y, Tensor) and y.dtype != dtype)
+    if dtype is torch.uint8 and mode == "floor":
+        return torch.div(x, y, rounding_mode="trunc")
     if same and mode == "trunc":
         return NotImplemented
     x, y = x.to(dtype), y.to(dtype) if isinstance(y, Tensor) else y
@@ -62,9 +64,10 @@ def divide(x: Tensor, y: Any, dtype: torch.dtype, mode: str) -> Any:
 
 def fmod(x: Tensor, y: Any, dtype: torch.dtype) -> Any:
     """Computes the remainder of truncated division by a number."""
-    if isinstance(y, Tensor) or y == 0 or dtype in (torch.bool, torch.uint8):
+    if isinstance(y, Tensor) or y == 0 or dtype is torch.bool:
         return NotImplemented
-    a = x.to(torch.int32 if dtype in NARROW else dtype)
+    a = x.to(torch.int32 if dtype in (*NARROW, torch.uint8) else dtype)
+    y = y & 0xFF if dtype is torch.uint8 else y
     return (a - torch.div(a, y, rounding_mode="trunc") * y).to(dtype)
 
 
@@ -77,17 +80,40 @@ def _bitwise(op: Callable[..., Tensor]) -> Callable[..., Any]:
     """Wraps a bitwise op of a tensor and an integer: the integer becomes a tensor of the same dtype."""
 
     def run(x: Tensor, other: Any) -> Any:
-        if x.dtype in (torch.bool, torch.uint8) or isinstance(other, bool):
+        if x.dtype is torch.bool or isinstance(other, bool):
             return NotImplemented
         limits = torch.iinfo(x.dtype)
+        other = other & 0xFF if x.dtype is torch.uint8 else other
         return op(x, _number(other, x)) if limits.min <= other <= limits.max else NotImplemented
 
     return run
 
+
+def _shift(op: Callable[..., Tensor]) -> Callable[..., Any]:
+    """Wraps a shift of bits: numbers become tensors."""
+
+    def run(x: Any, places: Any) -> Any:
+        dtype = torch.result_type(x, places)
+        if dtype.is_floating_point or dtype is torch.bool:
+            return NotImplemented
+        device = (x if isinstance(x, Tensor) else places).device
+        return op(*(v if isinstance(v, Tensor) else torch.full((), v, dtype=dtype, device=device) for v in (x, places)))
+
+    return run
+
+
+_LEFT = (
+    aten.__lshift__.Scalar, aten.__lshift__.Tensor, aten.bitwise_left_shift.Tensor_Scalar, aten.bitwise_left_shift.Scalar_Tensor,
+)  # fmt: skip
+_RIGHT = (
+    aten.__rshift__.Scalar, aten.__rshift__.Tensor, aten.bitwise_right_shift.Tensor_Scalar, aten.bitwise_right_shift.Scalar_Tensor,
+)  # fmt: skip
 
 INTEGERS: dict[Any, Callable[..., Any]] = {
     aten.remainder.Scalar: remainder,
     aten.bitwise_and.Scalar: _bitwise(torch.bitwise_and),
     aten.bitwise_or.Scalar: _bitwise(torch.bitwise_or),
     aten.bitwise_xor.Scalar: _bitwise(torch.bitwise_xor),
+    **dict.fromkeys(_LEFT, _shift(aten.bitwise_left_shift.Tensor)),
+    **dict.fromkeys(_RIGHT, _shift(aten.bitwise_right_shift.Tensor)),
 }

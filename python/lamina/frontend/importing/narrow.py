@@ -1,0 +1,120 @@
+"""Computes with narrow integers in a form that torch-mlir converts as eager does.
+
+Operands of two dtypes are converted to one: torch-mlir's own conversion of 8- and 16-bit integers ends the process. Bytes without a
+sign are computed in wider dtypes, since torch-mlir extends and compares them as signed ones:
+
+    add(x, 7) : u8   ->   view(convert(add(convert(x, i32), 7), i8), u8)
+
+What only moves bytes takes them as they are, and so do conversions from them. Those to bytes give the signed ones of the same bits:
+torch-mlir folds constants of no others.
+"""
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..decompositions.half import promoted
+from ..fx import support
+from ..fx.rewriter import insert, replace
+
+aten = torch.ops.aten
+
+_CONVERT = torch.ops.prims.convert_element_type.default
+_NARROW = {torch.bool, torch.uint8, torch.int8, torch.int16}
+_PAIRS = {
+    *support.ARITHMETIC, "eq", "ne", "lt", "le", "gt", "ge", "maximum", "minimum", "logical_and", "logical_or", "logical_xor",
+    "bitwise_left_shift", "bitwise_right_shift",
+}  # fmt: skip
+"""Ops that promote two operands to one dtype."""
+_MOVES = support.MOVES | {
+    f"aten.{name}" for name in ("index.Tensor", "index_select.default", "gather.default", "flip.default", "repeat.default",
+    "diagonal.default", "view.dtype")
+}  # fmt: skip
+_JOINS = (aten.cat.default, aten.where.self, aten.where.ScalarOther)
+"""Moves that convert their operands to one dtype."""
+
+
+def widen_narrow(graph: fx.Graph) -> None:
+    """Rewrites the calls that lower: no two operands have different narrow dtypes, and no others than moves and conversions have
+    tensors of uint8."""
+    for node in list(graph.nodes):
+        name, dtypes = str(node.target), support.dtypes(node)
+        if name not in support.LOWERED or dtypes.isdisjoint(_NARROW) or support.reason(node) is not None:
+            continue
+        if name.split(".")[1] in _PAIRS:
+            _promote(node, name.split(".")[1])
+        if torch.uint8 not in dtypes:
+            continue
+        if name in support.CASTS:
+            _convert(node)
+        elif node.target is aten.constant_pad_nd.default:
+            _pad(node)
+        elif node.target in _JOINS:
+            _join(node)
+        elif name not in _MOVES:
+            _widen(node, name.split(".")[1])
+
+
+def _promote(node: fx.Node, name: str) -> None:
+    """Converts the operands to the dtype in which eager computes, if that is one of integers; a number wraps around in a byte."""
+    dtype = _computed_in(node, name)
+    if dtype.is_floating_point or dtype is torch.bool:
+        return
+    for i, arg in enumerate(node.args[:2]):
+        if isinstance(arg, fx.Node):
+            node.update_arg(i, _converted(node, arg, dtype))
+        elif dtype is torch.uint8 and type(arg) is int:
+            node.update_arg(i, arg & 0xFF)
+
+
+def _convert(node: fx.Node) -> None:
+    """Converts to bytes by integers that hold the source's, whose last bits are the result in eager."""
+    if node.meta["val"].dtype is torch.uint8:
+        replace(node, _converted(node, node.args[0], torch.uint8))
+
+
+def _pad(node: fx.Node) -> None:
+    """Pads with the signed number of the same bits: torch-mlir converts the value to one."""
+    x, sizes, *value = node.args
+    if value:
+        node.args = (x, sizes, (int(value[0]) + 0x80 & 0xFF) - 0x80)  # type: ignore[call-overload]
+
+
+def _join(node: fx.Node) -> None:
+    dtype = node.meta["val"].dtype
+    if node.target is aten.cat.default:
+        node.update_arg(0, [_converted(node, arg, dtype) for arg in node.args[0]])  # type: ignore[union-attr]
+    else:
+        node.args = (node.args[0], *(_converted(node, a, dtype) if isinstance(a, fx.Node) else a for a in node.args[1:]))
+
+
+def _widen(node: fx.Node, name: str) -> None:
+    made, dtype = node.meta["val"], _computed_in(node, name)
+    wide, narrows = torch.int32 if dtype is torch.uint8 else dtype, made.dtype is torch.uint8
+
+    def widened(arg: Any) -> Any:
+        return _converted(node, arg, wide) if isinstance(arg, fx.Node) and arg.meta["val"].dtype is torch.uint8 else arg
+
+    args, kwargs = tuple(map(widened, node.args)), {key: wide if v is torch.uint8 else v for key, v in node.kwargs.items()}
+    found = insert(node, made.to(wide) if narrows else made, node.target, *args, **kwargs)
+    replace(node, _converted(node, found, torch.uint8) if narrows else found)
+
+
+def _computed_in(node: fx.Node, name: str) -> torch.dtype:
+    """Returns the dtype in which eager computes a call."""
+    made: torch.dtype = node.meta["val"].dtype
+    if name in _PAIRS and not made.is_floating_point:
+        return promoted(*(a.meta["val"] if isinstance(a, fx.Node) else a for a in node.args[:2]))
+    return torch.uint8 if made is torch.bool else made
+
+
+def _converted(at: fx.Node, source: Any, dtype: torch.dtype) -> fx.Node:
+    value = source.meta["val"]
+    if value.dtype is dtype:
+        return source  # type: ignore[no-any-return]
+    if dtype is not torch.uint8:
+        return insert(at, value.to(dtype), _CONVERT, source, dtype)
+    if value.dtype.is_floating_point:
+        source = _converted(at, source, torch.int64 if value.dtype is torch.float64 else torch.int32)
+    return insert(at, value.to(dtype), aten.view.dtype, _converted(at, source, torch.int8), dtype)

@@ -1,0 +1,31 @@
+"""Ops of two integers of different dtypes, against eager: all in one graph for each dtype."""
+
+import pytest
+import torch
+from torch import Tensor
+
+DTYPES = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool]
+OPS = (
+    "bitwise_and", "bitwise_or", "bitwise_xor", "add", "mul", "sub", "maximum", "minimum", "eq", "lt", "ge", "logical_and", "logical_xor",
+    "div",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_pairs(dtype: torch.dtype, dynamic: bool) -> None:
+    """The second operand with dimensions, and without, where the first decides the dtype."""
+
+    def fn(x: Tensor, *others: Tensor) -> list[Tensor]:
+        found = []
+        for y in others:
+            for name in OPS:
+                if not (name == "sub" and torch.bool in (x.dtype, y.dtype)):
+                    found += [getattr(torch, name)(x, y), getattr(torch, name)(x, y[0, 0])]
+        return found
+
+    x = torch.randint(-300, 300, (5, 33)).to(dtype)
+    others = [torch.randint(1, 300, (5, 33)).to(d) for d in DTYPES]
+    torch._dynamo.reset()
+    compiled = torch.compile(fn, backend="lamina", dynamic=dynamic, options={"cache": False, "strict": True})
+    torch.testing.assert_close(compiled(x, *others), fn(x, *others), rtol=1e-6, atol=0)
