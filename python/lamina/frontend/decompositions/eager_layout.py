@@ -46,9 +46,10 @@ def as_eager(op: torch._ops.OpOverload, decomposition: Callable[..., Any]) -> Ca
     """Wraps a decomposition so that its results are laid out as eager's results of `op`.
 
     The op's fake-tensor kernel reports that layout. It is not asked where all tensor arguments and results are row-major: eager's
-    results are row-major then, too.
+    results are row-major then, too. An op whose schema says that its results are new tensors returns no argument's memory.
     """
     called = _in_eager(op)
+    is_new = not is_composed_by_torch(op) and all(r.alias_info is None for r in op._schema.returns)
 
     @wraps(decomposition)
     def laid_out_as_eager(*args: Any, **kwargs: Any) -> Any:
@@ -57,10 +58,13 @@ def as_eager(op: torch._ops.OpOverload, decomposition: Callable[..., Any]) -> Ca
             return made
         given = pytree.tree_leaves((args, kwargs))
         results, how = pytree.tree_flatten(made)
+        held = {storage(g) for g in given if isinstance(g, Tensor)}
+        if is_new and not all(_is_fresh(t, held) for t in results if isinstance(t, Tensor)):
+            results = [t.clone() if isinstance(t, Tensor) and not _is_fresh(t, held) else t for t in results]
+            made = pytree.tree_unflatten(results, how)
         if all(map(_is_row_major, (*given, *results))):
             return made
         eager = _results(op, called, args, kwargs)
-        held = {storage(g) for g in given if isinstance(g, Tensor)}
         pairs = zip(results, eager, strict=True)
         return pytree.tree_unflatten([laid_out(a, b) if _is_fresh(a, held) and _is_fresh(b, held) else a for a, b in pairs], how)
 

@@ -193,6 +193,11 @@ def roll(x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
     return x.clone()
 
 
+def view_copy(x: Tensor, size: Sequence[int]) -> Tensor:
+    """Copies also what no view can show in this shape, as eager does."""
+    return x.reshape(size).clone(memory_format=torch.contiguous_format)
+
+
 def squeeze_dims(x: Tensor, dims: Sequence[int]) -> Tensor:
     """Squeezes dimensions one by one: torch-mlir knows no other form."""
     if not x.dim() or not dims:
@@ -269,6 +274,7 @@ INDEXING: dict[Any, Callable[..., Any]] = {
     aten.index.Tensor: index,
     aten.split_with_sizes.default: split_with_sizes,
     aten.roll.default: roll,
+    aten.view_copy.default: view_copy,
     aten.copy.default: copy,
     aten.fill.Tensor: copy,
     aten.eye.default: eye,
