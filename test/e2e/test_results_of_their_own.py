@@ -23,3 +23,11 @@ def test_results(name: str, transposed: bool) -> None:
     found, want = torch.compile(fn, backend="lamina", options={"cache": False})(x), fn(x)
     assert torch.equal(found, want) and found.stride() == want.stride()
     assert found.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
+
+
+def test_views_that_no_schema_tells() -> None:
+    """torch does not declare the pieces of unsafe_chunk as views; eager's are, and have their strides."""
+    x = torch.randn(5, 5, 5)
+    torch._dynamo.reset()
+    found = torch.compile(lambda x: torch.unsafe_chunk(x, 5, 1), backend="lamina", options={"cache": False})(x)
+    assert [t.stride() for t in found] == [t.stride() for t in torch.unsafe_chunk(x, 5, 1)]

@@ -59,12 +59,12 @@ def as_eager(op: torch._ops.OpOverload, decomposition: Callable[..., Any]) -> Ca
         given = pytree.tree_leaves((args, kwargs))
         results, how = pytree.tree_flatten(made)
         held = {storage(g) for g in given if isinstance(g, Tensor)}
-        if is_new and not all(_is_fresh(t, held) for t in results if isinstance(t, Tensor)):
-            results = [t.clone() if isinstance(t, Tensor) and not _is_fresh(t, held) else t for t in results]
-            made = pytree.tree_unflatten(results, how)
-        if all(map(_is_row_major, (*given, *results))):
+        shares = is_new and any(_shares(t, held) for t in results)
+        if not shares and all(map(_is_row_major, (*given, *results))):
             return made
         eager = _results(op, called, args, kwargs)
+        if shares:
+            results = [t.clone() if _shares(t, held) and _is_fresh(e, held) else t for t, e in zip(results, eager, strict=True)]
         pairs = zip(results, eager, strict=True)
         return pytree.tree_unflatten([laid_out(a, b) if _is_fresh(a, held) and _is_fresh(b, held) else a for a, b in pairs], how)
 
@@ -155,6 +155,10 @@ def _where_elements(stride: Any) -> Any:
 
 def _is_row_major(leaf: Any) -> bool:
     return not isinstance(leaf, Tensor) or is_contiguous_or_false(leaf)
+
+
+def _shares(value: Any, held: set[int]) -> bool:
+    return isinstance(value, Tensor) and storage(value) in held
 
 
 def _is_fresh(value: Any, held: set[int]) -> bool:

@@ -70,8 +70,11 @@ def _promote(node: fx.Node, name: str) -> None:
 
 def _convert(node: fx.Node) -> None:
     """Converts to bytes by integers that hold the source's, whose last bits are the result in eager."""
-    if node.meta["val"].dtype is torch.uint8:
-        replace(node, _converted(node, node.args[0], torch.uint8))
+    if node.meta["val"].dtype is not torch.uint8 or node.args[0].meta["val"].dtype is torch.uint8:  # type: ignore[union-attr]
+        return
+    found = _converted(node, node.args[0], torch.uint8)
+    found.meta["val"] = node.meta["val"]  # which may have another layout than its source
+    replace(node, found)
 
 
 def _pad(node: fx.Node) -> None:
