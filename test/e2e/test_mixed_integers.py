@@ -29,3 +29,16 @@ def test_pairs(dtype: torch.dtype, dynamic: bool) -> None:
     torch._dynamo.reset()
     compiled = torch.compile(fn, backend="lamina", dynamic=dynamic, options={"cache": False, "strict": True})
     torch.testing.assert_close(compiled(x, *others), fn(x, *others), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int64], ids=str)
+def test_floats_that_scale_products_of_integers(dtype: torch.dtype) -> None:
+    x, a, b = (torch.randint(0, 9, shape).to(dtype) for shape in ((3,), (3, 4), (4,)))
+
+    def fn(x: Tensor, a: Tensor, b: Tensor) -> list[Tensor]:
+        summed = torch.addbmm(a[:, :3], a[None], a.t()[None], alpha=1.7, beta=2.2)
+        return [torch.addmv(x, a, b, alpha=0.6, beta=1.5), torch.addmv(x, a, b, alpha=2, beta=3), summed]
+
+    torch._dynamo.reset()
+    found = torch.compile(fn, backend="lamina", options={"cache": False})(x, a, b)
+    torch.testing.assert_close(found, fn(x, a, b))

@@ -27,7 +27,10 @@ def addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) ->
 
 
 def _added(x: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
-    """Returns beta * x + alpha * product; with beta 0, values of `x` that are no numbers do not count."""
+    """Returns beta * x + alpha * product; with beta 0, values of `x` that are no numbers do not count. Beside integers, eager cuts
+    the digits of alpha and beta behind the point."""
+    if not product.dtype.is_floating_point:
+        beta, alpha = int(beta), int(alpha)
     scaled = product if alpha == 1 else product * alpha
     return scaled if beta == 0 else (x if beta == 1 else x * beta) + scaled
 
