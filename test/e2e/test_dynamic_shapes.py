@@ -266,3 +266,16 @@ def test_indices_that_share_a_symbolic_size(pick: Callable[..., Any]) -> None:
     indices[3, 2] = n + k  # together with the other index, an element of the tensor
     with pytest.raises(IndexError):
         compiled(tensor, indices)
+
+
+def test_gradients_of_one_index_of_a_symbolic_size() -> None:
+    def model(t: Tensor) -> Tensor:
+        return t[:, 5] * t[:, 2].sin() + t[:, -1]
+
+    compiled = torch.compile(model, backend="lamina", dynamic=True, options=OPTIONS)
+    for size in ((3, 9, 4), (2, 11, 4)):
+        mine = x(*size).requires_grad_()
+        theirs = mine.detach().clone().requires_grad_()
+        compiled(mine).square().sum().backward()
+        model(theirs).square().sum().backward()
+        torch.testing.assert_close(mine.grad, theirs.grad)

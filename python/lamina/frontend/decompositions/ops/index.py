@@ -60,7 +60,8 @@ def _apart(x: Tensor, dim: int, first: int, step: int, size: int) -> Tensor:
 def select_backward(grad: Tensor, sizes: Sequence[int], dim: int, index: int) -> Any:
     """Pads the gradient of one index with zeros."""
     dim %= len(sizes)
-    index = index % sizes[dim]
+    if not isinstance(index, int) or index < 0:  # a remainder of a number by a symbolic size would stay one
+        index = index % sizes[dim]
     return pad(grad.unsqueeze(dim), dim, index, sizes[dim] - index - 1)
 
 
