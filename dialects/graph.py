@@ -67,6 +67,8 @@ class ExternOp(Op):
     prefers strides that the first operands had best have
     tf32    an f32 product may round its factors to tf32
     in_place  the routine can write into given memory, in the strides that are declared
+    complex for each tensor that it takes and then each that it returns, whether that is complex for the routine: here it is real,
+            with a last dimension of two. `callee` then begins with "complex."
     apart   the routine is slower with a fused bias than without: where the addition is free elsewhere, it is done there
 
     Pure unless it carries `graph.effect` (random numbers): then it is never merged or dropped, nor reordered with others like it.
@@ -163,6 +165,7 @@ class FunctionOp(Op):
     graph.strides  in elements, one for each dimension
     graph.align    bytes
     graph.dtype    where the type does not tell it
+    graph.complex  the last dimension holds the parts of complex numbers
     """
 
     OPERATION_NAME = "func.func"
@@ -178,8 +181,14 @@ class FunctionOp(Op):
                     yield from (f"has {fault} on {what} {number}" for fault in _memory_faults(given, value))
 
 
+ON_COMPLEX = "complex."
+"""Begins the callee of a graph.extern that takes or returns complex tensors, which other callees cannot be mistaken for."""
+
 TF32 = "tf32"
 """The attribute of an f32 graph.extern that may round its factors to tf32."""
+
+COMPLEX = "graph.complex"
+"""The attribute of an argument or result of a function whose last dimension holds the parts of complex numbers."""
 
 IN_PLACE = "in_place"
 """The attribute of a graph.extern that can write into given memory."""

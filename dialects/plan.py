@@ -31,7 +31,8 @@ class ProgramOp(Op):
 
 
 class InputOp(Op):
-    """The memory of argument `index` of the call, aligned to `align` bytes (default 16)."""
+    """The memory of argument `index` of the call, aligned to `align` bytes (default 16). `complex`: the caller's tensor is complex,
+    and the last dimension here holds its parts."""
 
     OPERATION_NAME = "plan.input"
     ATTRIBUTES = {"index": ir.IntegerAttr}
@@ -102,7 +103,8 @@ class KernelCallOp(Op):
 
 
 class ReturnOp(Op):
-    """Returns the call's results, in order: outputs, views of outputs, inputs, or memory owned by a plan.call."""
+    """Returns the call's results, in order: outputs, views of outputs, inputs, or memory owned by a plan.call. `complex` tells
+    which of them are complex for the caller."""
 
     OPERATION_NAME = "plan.return"
     RESULTS = 0

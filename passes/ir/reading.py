@@ -111,12 +111,6 @@ def shape_of(value: ir.Value) -> tuple[SizeLike, ...]:
     return sizes_of(value.type)
 
 
-def computed_shape(value: ir.Value) -> tuple[SizeLike, ...]:
-    """Returns the shape of what is computed for a tensor: of a graph.scatter, that of the values that it stores."""
-    op = producer(value)
-    return shape_of(op.operands[1] if op is not None and op.name == SCATTER else value)
-
-
 def elements_of(value: ir.Value) -> int:
     """Returns the number of elements of a tensor at typical sizes."""
     return typical(math.prod(shape_of(value)))

@@ -1,5 +1,4 @@
-"""Creates copies where no view will do: ordinary groups, or calls for complex values, which kernels do not support. Clones
-constants into the groups that use them."""
+"""Creates copies where no view will do, as ordinary groups. Clones constants into the groups that use them."""
 
 from collections.abc import Sequence
 
@@ -8,7 +7,7 @@ from torch_mlir import ir
 from lamina.core.layout import Layout
 from lamina.core.sizes import SizeLike
 
-from ..ir.extern_calls import extern_call, group
+from ..ir.extern_calls import group
 from ..ir.generics import copied
 from ..ir.reshapes import sliced
 
@@ -18,12 +17,6 @@ def copy_group(source: ir.Value, before: ir.Operation) -> ir.Operation:
     or, if that is the return, of the value's producer."""
     with _location(source, before), ir.InsertionPoint(before):
         return group("copy", [source], [source.type], lambda x: [copied(x)])
-
-
-def copy_call(source: ir.Value, before: ir.Operation, strides: Sequence[SizeLike]) -> ir.Operation:
-    """Creates a call of aten.clone on `source` in front of `before`, located as in `copy_group`, with a result of these strides."""
-    with _location(source, before), ir.InsertionPoint(before):
-        return extern_call("aten.clone.default", [source], {}, [(source.type, strides)], "fallback")
 
 
 def once(value: ir.Value, layout: Layout, before: ir.Operation) -> tuple[ir.Value, Layout]:

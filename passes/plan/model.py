@@ -28,6 +28,7 @@ class Root:
     last     the last step that uses it
     keeps    roots whose memory this one may share (an external view), so that they live as long; `kept` is set on those
     data     a constant's value
+    complex  its last dimension holds the parts of complex numbers: an input that is complex for the caller
     slot     filled in by `lifetimes`
     """
 
@@ -43,6 +44,7 @@ class Root:
     keeps: list["Root"] = field(default_factory=list)
     kept: bool = False
     data: ir.Attribute | None = None
+    complex: bool = False
     slot: "ArenaSlot | None" = None
 
 
@@ -80,13 +82,14 @@ Step = GroupStep | CallStep
 
 @dataclass
 class Model:
-    """The planned function: inputs and constants, steps in order, and what it returns."""
+    """The planned function: inputs and constants, steps in order, and what it returns; of that the numbers of what is complex."""
 
     name: str
     inputs: list[Root]
     constants: list[Root]
     steps: list[Step]
     returned: list[ValuePlace]
+    complex: list[int] = field(default_factory=list)
 
     @property
     def arena(self) -> list[Root]:

@@ -25,6 +25,7 @@ from lamina.core.program import (
     When,
 )
 from lamina.core.sizes import SizeLike
+from lamina.dialects.graph import ON_COMPLEX
 from lamina.kernels.library import CONVOLUTIONS
 
 from ..families.conv.calls import channels_last
@@ -32,6 +33,7 @@ from ..ir.dense_bytes import dense_bytes
 from ..ir.locations import model_ops, sources, where
 from ..ir.reading import name_of, ops_in
 from ..ir.sizes import KERNEL_SIZES, layout_of, read_size, read_sizes
+from .operands import as_complex, as_taken, told_complex
 
 
 def program_from(module: ir.Module, device: Device = "cpu") -> Program:
@@ -76,7 +78,7 @@ class _Program:
         for op in self.program.regions[0].blocks[0].operations:
             operation = op.operation
             if operation.name == "plan.return":
-                returned = tuple(self.refs[value] for value in operation.operands)
+                returned = told_complex(operation, [self.refs[value] for value in operation.operands])
             else:
                 self._op(operation)
         for ref in returned:
@@ -99,6 +101,8 @@ class _Program:
         match op.name:
             case "plan.input":
                 ref = self._buffer("input", op.result, _dtype(op), index=_int(op, "index"))
+                if "complex" in op.attributes:
+                    ref = as_complex(ref)
                 self.inputs[_int(op, "index")] = TensorSpec(ref.dtype, ref.shape, ref.strides, self._align(op))
             case "plan.alloc":
                 self._buffer("arena", op.result, _dtype(op), offset=_int(op, "offset"))
@@ -189,7 +193,9 @@ class _Program:
     def _call(self, op: ir.Operation) -> None:
         refs = self._used(op.operands)
         n_out = _int(op, "n_out")
-        ins = iter(_as_taken(op, _told_apart(op, refs[: len(refs) - n_out])))
+        taken = len(refs) - n_out
+        ins = iter(told_complex(op, as_taken(op, _told_apart(op, refs[:taken]))))
+        callee = op.attributes["callee"].value.removeprefix(ON_COMPLEX)
         args = tuple(_arg(a, ins) for a in op.attributes["args"])
         kwargs = tuple((named.name, _arg(named.attr, ins)) for named in op.attributes["kwargs"])
         owned: list[Ref | None] = []
@@ -201,34 +207,28 @@ class _Program:
                 owned.append(None)
                 continue
             value, dtype = next(results)
-            owned.append(self._buffer("owned", value, dtype, index=self.owned))
+            made = self._buffer("owned", value, dtype, index=self.owned)
+            owned.append(*told_complex(op, [made], taken + sum(r is not None for r in owned)))
             self.owned += 1
         self.steps.append(
             Call(
-                callee=op.attributes["callee"].value,
+                callee=callee,
                 reason=op.attributes["reason"].value,
                 args=args,
                 kwargs=kwargs,
                 outs=refs[len(refs) - n_out :],
                 owned=tuple(owned),
-                name=op.attributes["callee"].value.split(".")[1],
+                name=callee.split(".")[1],
                 where=tuple(sources(op.location)),
             )
         )
 
     def _kernel(self, op: ir.Operation) -> None:
         refs, n_out = self._used(op.operands), _int(op, "n_out")
-        ins, outs = tuple(_as_taken(op, refs[: len(refs) - n_out])), refs[len(refs) - n_out :]
+        ins, outs = tuple(as_taken(op, refs[: len(refs) - n_out])), refs[len(refs) - n_out :]
         kwargs = tuple((named.name, _arg(named.attr, iter(()))) for named in op.attributes["kwargs"])
         callee = op.attributes["callee"].value
         self.steps.append(Call(callee, "kernel", ins, kwargs, outs, (), callee.split(".")[1], tuple(sources(op.location))))
-
-
-def _as_taken(call: ir.Operation, refs: Sequence[Ref]) -> Sequence[Ref]:
-    """Returns a call's operands with the dtypes that it takes them for."""
-    if "takes" not in call.attributes:
-        return refs
-    return [replace(ref, dtype=dtype.value) for ref, dtype in zip(refs, call.attributes["takes"], strict=True)]
 
 
 def _told_apart(call: ir.Operation, refs: Sequence[Ref]) -> Sequence[Ref]:

@@ -11,7 +11,7 @@ from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
 from lamina.core.program import ALIGNED, ITEM_BYTES
 from lamina.core.sizes import SizeLike, divisor
-from lamina.dialects.graph import CALLS, IN_PLACE, ExternOp, KernelOp
+from lamina.dialects.graph import CALLS, COMPLEX, IN_PLACE, ON_COMPLEX, ExternOp, KernelOp
 from lamina.kernels.library import READS_ALIGNED, READS_ROWS, may_alias, writes_in_place
 
 from ..families.choice import CHOICE
@@ -25,7 +25,7 @@ from ..ir.sizes import SIZE, read_sizes
 from ..ir.views import is_view, view_layout
 from ..space.contraction import Unfit
 from ..space.direct_convolution import WINDOW
-from .copies import copy_call, copy_group, once, repeated, sink
+from .copies import copy_group, once, repeated, sink
 from .layout_preferences import Strides, Wants, like_siblings, wants
 from .model import CallStep, GroupStep, Kind, Model, Root, Step, ValuePlace
 from .orders_apart import split_by_order
@@ -63,7 +63,8 @@ class _Reader:
             self._op(op)
         returned = self._returns(ops[-1], [attributes for _, attributes in results])
         name = name_of(self.main)
-        return Model(name, inputs, list(self.constants.values()), self.steps, returned)
+        complex_ones = [number for number, (_, attributes) in enumerate(results) if COMPLEX in attributes]
+        return Model(name, inputs, list(self.constants.values()), self.steps, returned, complex_ones)
 
     def _attributes(self, name: str, count: int) -> list[dict[str, ir.Attribute]]:
         if name not in self.main.attributes:
@@ -74,7 +75,7 @@ class _Reader:
         shape = _shape(value, self.main)
         layout = Layout.of(shape, _strides(attributes) or Layout.row_major(shape).strides)
         root = self._root("input", value, layout, attributes)
-        root.index = index
+        root.index, root.complex = index, COMPLEX in attributes
         if "graph.align" in attributes:
             root.align = ir.IntegerAttr(attributes["graph.align"]).value
         return root
@@ -146,11 +147,6 @@ class _Reader:
 
     def _copy(self, value: ir.Value, before: ir.Operation, layout: Layout) -> ValuePlace:
         source = self.places[value]
-        if source.root.dtype in ("c64", "c128"):
-            call = copy_call(value, before, layout.strides)
-            root = self._root("owned", call.results[0], layout)
-            self._step(CallStep(call, [source], [root], False))
-            return ValuePlace(root, layout)
         group = copy_group(value, before)
         root = self._root("arena", group.results[0], layout)
         root.dtype = source.root.dtype
@@ -208,7 +204,7 @@ class _Reader:
         free = self._with_rows if callee in READS_ROWS else self._place
         needs = needed_strides(op) or [None] * len(op.operands)
         ins = [free(v, op) if s is None else self._with_strides(v, s, op) for v, s in zip(op.operands, needs, strict=True)]
-        if layouts is None and may_alias(callee):
+        if layouts is None and may_alias(callee.removeprefix(ON_COMPLEX)):
             for root in outs:
                 root.keeps = [place.root for place in ins]
         self._step(CallStep(op, ins, outs, layouts is not None))

@@ -48,7 +48,10 @@ class PlanWriter:
                 self._launch(step, outlined[step])
             else:
                 self._call(step)
-        self._create(ReturnOp.OPERATION_NAME, [], [self._place(p, end) for p in self.model.returned], {}, end)
+        returned = [self._place(p, end) for p in self.model.returned]
+        flags = [i in self.model.complex for i in range(len(returned))]
+        attributes: dict[str, ir.Attribute] = {"complex": ir.DenseBoolArrayAttr.get(flags)} if any(flags) else {}
+        self._create(ReturnOp.OPERATION_NAME, [], returned, attributes, end)
 
     def _create(
         self, name: str, results: list[ir.Type], operands: list[ir.Value], attributes: dict[str, ir.Attribute], loc: ir.Location
@@ -64,6 +67,8 @@ class PlanWriter:
         attributes |= layout_attributes(root.layout)
         if root.kind == "input":
             name, attributes["index"] = InputOp.OPERATION_NAME, i64(root.index)
+            if root.complex:
+                attributes["complex"] = ir.UnitAttr.get()
             if root.align < ALIGNED:
                 attributes["align"] = i64(root.align)
         elif root.kind == "constant":

@@ -12,7 +12,8 @@ from torch_mlir import ir
 
 from ..ir.affine import Affine, Axis, SplitAxis, refine
 from ..ir.expressions import Expr, InBounds, Load, Position, Reduce, Scatter, walk
-from ..ir.reading import Generic, Untraceable, computed_shape, element_type, ops_in, shape_of
+from ..ir.reading import Generic, Untraceable, element_type, ops_in, shape_of
+from ..trace.stored import Pair, computed_shape
 from ..trace.trace import Tracer
 
 Strides = dict[ir.Value, tuple[int, ...]]
@@ -21,12 +22,13 @@ Strides = dict[ir.Value, tuple[int, ...]]
 @dataclass(frozen=True)
 class Result:
     """One result of a group: its expression, a Scatter where values say where it is stored, and `at`, that place. `full`: varies
-    over rows and columns."""
+    over rows and columns. `paired`: `at` counts pairs of elements, which lie side by side."""
 
     expr: Expr
     at: Affine
     full: bool
     dtype: str
+    paired: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ def find_space(
     outs: list[ir.Value] | None = None,
     divide: bool = False,
     round_half: bool = False,
+    pairs: bool = False,
 ) -> Space:
     """Returns the iteration space of a kernel function's block. Raises Untraceable where it has none.
 
@@ -79,6 +82,7 @@ def find_space(
     result_strides      of the results
     outs                the results, where these are other values of the block than those it returns
     divide, round_half  see Tracer
+    pairs               results that are pairs of neighbors count them
     """
     outs = list(list(block.operations)[-1].operands) if outs is None else outs
     generics = _reductions(block)
@@ -91,7 +95,7 @@ def find_space(
     while True:
         axes = [Axis(n, f"{'c' if r else 'r'}{i}") for i, (n, r) in enumerate(zip(full, reduced, strict=True))]
         try:
-            return _trace(axes, reduced, outs, strides, result_strides, divide, round_half)
+            return _trace(axes, reduced, outs, strides, result_strides, divide, round_half, pairs)
         except SplitAxis as s:
             if s.axis not in axes:
                 raise Untraceable(outs[0], "an axis of a reduction of its own that a reshape splits") from None
@@ -197,6 +201,7 @@ def _trace(
     result_strides: list[tuple[int, ...]],
     divide: bool,
     round_half: bool,
+    pairs: bool,
 ) -> Space:
     rows = [a for a, r in zip(axes, reduced, strict=True) if not r]
     columns = [a for a, r in zip(axes, reduced, strict=True) if r]
@@ -222,7 +227,11 @@ def _trace(
         if index is None:
             raise Untraceable(v, "a result that runs over neither rows nor the full space")
         expr, at = tracer.result(v, index, s)
-        results.append(Result(expr, at, full, element_type(v)))
+        steps = (at.constant, *(c for _, c in at.terms))
+        paired = pairs and isinstance(expr, Pair) and expr.step == 1 and not any(c % 2 for c in steps)
+        if paired:
+            at = Affine(at.constant // 2, tuple((t, c // 2) for t, c in at.terms))
+        results.append(Result(expr, at, full, element_type(v), paired))
     reductions = list(dict.fromkeys(e for r in results for e in walk(r.expr) if isinstance(e, Reduce)))
     inner = frozenset(columns)
     for r in reductions:

@@ -105,11 +105,11 @@ class Kernel:
         """The alignment of each result."""
         return self.aligned[len(self.inputs) :]
 
-    def space(self, round_half: bool) -> Space:
-        """Returns its iteration space. Raises Untraceable where it has none."""
+    def space(self, round_half: bool, pairs: bool = False) -> Space:
+        """Returns its iteration space. Raises Untraceable where it has none. pairs: see find_space."""
         count, strides = len(self.inputs), self.strides
         given = dict(zip(self.inputs, strides, strict=False))
-        return find_space(self.block, given, strides[count:], divide=True, round_half=round_half)
+        return find_space(self.block, given, strides[count:], divide=True, round_half=round_half, pairs=pairs)
 
     def row_space(self, round_half: bool, scans: bool = False) -> Space | None:
         """Returns its iteration space if it reduces along rows, or, with `scans`, scans them, and no schedule is set; None for any
@@ -165,7 +165,7 @@ def program_of(kernel: Kernel, target: Target, round_half: bool) -> TileProgram:
     with _named(kernel, "cannot be tiled"):
         if CHOICE in attributes:
             return _product(kernel, target, round_half)
-        space = kernel.space(round_half)
+        space = kernel.space(round_half, pairs=not target.is_gpu)
         if PLANES in attributes and (made := _planes(kernel, space)) is not None:
             return made
         if WINDOW in attributes:

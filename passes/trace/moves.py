@@ -11,10 +11,11 @@ from torch_mlir import ir
 
 from lamina.dialects.graph import COMBINE
 
-from ..ir.affine import offset
+from ..ir.affine import Affine, offset
 from ..ir.expressions import Const, Expr, Load, Scatter, index_of
 from ..ir.guards import Bound, Guard, checked, narrowed
-from ..ir.reading import REDUCERS, Index, Untraceable, neutral, shape_of, slice_of
+from ..ir.reading import REDUCERS, SCATTER, Index, Untraceable, neutral, shape_of, slice_of
+from .stored import Pair, is_pair
 
 if TYPE_CHECKING:
     from .trace import Tracer
@@ -101,6 +102,20 @@ def concatenated(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> E
     for inside, local, part in reversed(wanted):
         out = where(t, guard, (inside,), partial(t.element, part, local, narrowed(guard, (inside,))), partial(_given, out))
     return out
+
+
+def is_stored(op: ir.Operation) -> bool:
+    """Returns whether an op says by itself where a kernel stores what it computes (see `stored`)."""
+    return op.name == SCATTER or is_pair(op)
+
+
+def stored(t: "Tracer", op: ir.Operation, index: Index, strides: tuple[int, ...]) -> tuple[Expr, Affine]:
+    """Traces what a graph.scatter stores of an element of its values, or both elements that a tensor.concat puts side by side; and
+    the place, that of the first, in memory of these strides."""
+    if is_pair(op):
+        first, second = (t.element(part, (*index, Affine())) for part in op.operands)
+        return Pair(first, second, strides[-1], first.dtype), offset(index, strides[:-1])
+    return (made := scattered(t, op, index, strides)), made.at
 
 
 def _given(e: Expr) -> Expr:

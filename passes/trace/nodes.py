@@ -8,8 +8,9 @@ from ..ir.affine import Affine, Axis
 from ..ir.axes import Axes, splitting
 from ..ir.expressions import Apply, Expr, Load, Scan, walk
 from ..ir.extern_calls import memory_strides
-from ..ir.reading import SCATTER, Generic, Untraceable, computed_shape, producer
+from ..ir.reading import SCATTER, Generic, Untraceable, producer
 from .materialize import COST, Materialized
+from .stored import computed_shape
 from .trace import Tracer
 
 Runs = tuple[tuple[bool, int], ...]  # (reduced, extent), neighbors of a kind merged

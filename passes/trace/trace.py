@@ -17,7 +17,6 @@ from ..ir.guards import Bound, Guard, checked
 from ..ir.reading import (
     CHECKED,
     REDUCERS,
-    SCATTER,
     Generic,
     Index,
     Untraceable,
@@ -88,9 +87,9 @@ class Tracer:
     def result(self, value: ir.Value, index: Index, strides: tuple[int, ...]) -> tuple[Expr, Affine]:
         """Returns what is stored for element `index` of a tensor (see computed_shape), and where: the offset in its memory."""
         op = producer(value)
-        if op is None or op.name != SCATTER:
+        if op is None or not trace_moves.is_stored(op):
             return self.element(value, index, root=True), offset(index, strides)
-        return (stored := trace_moves.scattered(self, op, index, strides)), stored.at
+        return trace_moves.stored(self, op, index, strides)
 
     def computed(self) -> frozenset[ir.Value]:
         """Returns the tensors whose elements were computed, not loaded from memory."""

@@ -171,13 +171,17 @@ def test_strict_allows_the_library() -> None:
     assert compiled(torch.randn(2, 3)).shape == (2, 4)
 
 
+def z(a: torch.Tensor) -> torch.Tensor:
+    return a.to(torch.complex64)
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [
         (lambda a: a.to(torch.complex32), "a tensor of dtype torch.complex32"),
         (lambda a: a.to(torch.uint32), "a tensor of dtype torch.uint32"),
         (lambda a: a.to(torch.float8_e8m0fnu), "a tensor of dtype torch.float8_e8m0fnu"),
-        (lambda a: a.to(torch.complex64) * 1j, "an argument of type complex"),
+        (lambda a: torch.addmm(z(a), z(a)[:, None], z(a)[None], alpha=1j), "an argument of type complex"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:ComplexHalf support")

@@ -328,14 +328,15 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// Complex values, which kernels do not hold, are copied by a call: here the second of two results that are one value.
-// CHECK: %[[R:.*]] = "plan.call"(%{{.*}}) {{.*}}callee = "aten.repeat.default"
-// CHECK: %[[C:.*]] = "plan.call"(%[[R]]) {args = [unit], callee = "aten.clone.default", {{.*}} reason = "fallback"}
-// CHECK: "plan.return"(%[[R]], %[[C]])
-func.func @main(%x: tensor<3xcomplex<f32>>) -> (tensor<6xcomplex<f32>>, tensor<6xcomplex<f32>>) {
-  %r = "graph.extern"(%x) {args = [unit, [2]], callee = "aten.repeat.default", kwargs = {}, reason = "fallback", strides = [array<i64: 1>]}
-      : (tensor<3xcomplex<f32>>) -> tensor<6xcomplex<f32>>
-  return %r, %r : tensor<6xcomplex<f32>>, tensor<6xcomplex<f32>>
+// Complex tensors are real ones with a last dimension of two. What is complex for the caller, or for a routine, is told.
+// CHECK: "plan.input"() {complex, index = 0 : i64} : () -> memref<3x2xf32>
+// CHECK: %[[R:.*]] = "plan.call"(%{{.*}}) {{.*}}callee = "complex.aten.repeat.default", complex = array<i1: true, true>
+// CHECK: "plan.launch"(%[[R]], %[[C:.*]]) {kernel = @copy
+// CHECK: "plan.return"(%[[R]], %[[C]]) {complex = array<i1: true, false>}
+func.func @main(%x: tensor<3x2xf32> {graph.complex}) -> (tensor<6x2xf32> {graph.complex}, tensor<6x2xf32>) {
+  %r = "graph.extern"(%x) {args = [unit, [2]], callee = "complex.aten.repeat.default", complex = array<i1: true, true>, kwargs = {},
+      needs = [array<i64: 2, 1>], reason = "fallback", strides = [array<i64: 2, 1>]} : (tensor<3x2xf32>) -> tensor<6x2xf32>
+  return %r, %r : tensor<6x2xf32>, tensor<6x2xf32>
 }
 
 // -----

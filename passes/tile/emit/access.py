@@ -2,6 +2,7 @@
 in runs of a flattened axis (space/flatten.py; tile.read_runs), or read lane by lane (tile.gather), and tiles (see tiles.py).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from ...ir.affine import Affine, Axis
 from ...ir.expressions import Load, Scatter
 from ...ir.sizes import i64
 from ...space.schedule import Shift
-from . import bounds, tiles
+from . import bounds, interleaved, tiles
 from .views import flags
 
 if TYPE_CHECKING:
@@ -97,10 +98,22 @@ def store(b: "Blocks", value: ir.Value, memory: ir.Value, at: Affine) -> None:
     at = at.rename(b.merged.rename)
     if not isinstance(value.type, ir.VectorType):
         memref.store(value, memory, [b.index(at)])
-    elif _streams(b, memory, at):
+    elif streams(b, memory, at):
         vector.store(value, memory, [b.index(at)], nontemporal=True, alignment=LINE)
     else:
         write(b, value, memory, at)
+
+
+def store_pair(b: "Blocks", values: Sequence[ir.Value], memory: ir.Value, at: Affine) -> None:
+    """Stores blocks of two values side by side, in the type that memory holds. at: the index of neighbors, in pairs."""
+    pairs = at.rename(b.merged.rename)
+    order = [i + part for i in range(b.lanes) for part in (0, b.lanes)]
+    both = vector.shuffle(*values, order)
+    where, mask = b.index(pairs * 2), interleaved.of_pairs(b, b.stack[-1].mask)
+    if mask is None and streams(b, memory, pairs, 2):
+        vector.store(both, memory, [where], nontemporal=True, alignment=LINE)
+        return
+    vector.transfer_write(None, both, memory, [where], ir.AffineMap.get_identity(1), mask=mask, in_bounds=flags([True]))
 
 
 def scatter(b: "Blocks", value: ir.Value, memory: ir.Value, e: Scatter) -> None:
@@ -157,16 +170,17 @@ def _combine(b: "Blocks", value: ir.Value, memory: ir.Value, e: Scatter) -> None
     b.branch(b.condition(e.guard, False), masked, lambda: None)
 
 
-def _streams(b: "Blocks", flat: ir.Value, at: Affine) -> bool:
+def streams(b: "Blocks", flat: ir.Value, at: Affine, elements: int = 1) -> bool:
     """Returns whether a store bypasses the caches: the result is too large to be found there again, and every block is whole
-    cache lines (results start on a line), so that no line has to be read before it is written."""
+    cache lines (results start on a line), so that no line has to be read before it is written. elements: that an index counts as
+    one."""
     type_ = ir.MemRefType(flat.type)
-    item = (type_.element_type.width + 7) // 8
+    item = (type_.element_type.width + 7) // 8 * elements
     steps = [at.constant, b.lanes, *(c for _, c in at.terms)]
     vector_step = at.coefficient(b.vector)
     steps = [c for c in steps if c != vector_step or vector_step != 1]
     whole = all(c * item % LINE == 0 for c in steps) and vector_step == 1
-    return whole and b.stack[-1].mask is None and 0 < b.stream_bytes <= typical(b.sizes.spans[flat]) * item
+    return whole and b.stack[-1].mask is None and 0 < b.stream_bytes <= typical(b.sizes.spans[flat]) * item // elements
 
 
 def read(b: "Blocks", flat: ir.Value, at: Affine, mask: ir.Value | None) -> ir.Value:
@@ -179,6 +193,8 @@ def read(b: "Blocks", flat: ir.Value, at: Affine, mask: ir.Value | None) -> ir.V
             type_, flat, [_start(b, flat, at)], ir.AffineMap.get_identity(1), b.constant(0, stored), mask=mask,
             in_bounds=flags([True]),
         )  # fmt: skip
+    if (part := interleaved.read(b, flat, at, mask)) is not None:
+        return part
     if runs := _runs(b, at):
         attributes = {"along": i64(at.coefficient(b.vector)), **_attributes(runs)}
         operands = [flat, *_places(b, at, mask)]

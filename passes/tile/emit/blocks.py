@@ -18,6 +18,7 @@ from ...ir.expressions import Apply, Const, Expr, InBounds, Load, Position, Redu
 from ...ir.guards import Guard
 from ...ir.sizes import i64
 from ...space.coalesce import Merged
+from ...trace.stored import Pair
 from ..arguments import KernelSizes
 from . import access, bounds
 from .scopes import Scopes, broadcast, common_shape, element, filled, shape_of, typed
@@ -53,6 +54,7 @@ class Blocks(Scopes):
         self.kept: dict[Expr, tuple[ir.Value, Affine]] = {}  # values of a row in scratch memory: where, and at which index
         self.saving: dict[Expr, tuple[ir.Value, Affine]] = {}
         self.ahead: dict[Load, int] = {}  # loads to prefetch, and how many elements ahead
+        self.pairs = False  # whether every second element is loaded as part of a block of pairs
         self.apart = False  # whether lane masks are ranges, and loops tell the values of their axes
         self.ranges: dict[Axis, bounds.Range] = {}  # values of axes whose loops run over a part of them
         self.window: access.ShiftedBlocks | None = None  # of the loop over rows that start amid an access
@@ -218,13 +220,26 @@ class Blocks(Scopes):
         """Emits whether every bound holds (per lane when `wide`)."""
         return bounds.condition(self, guard, wide)
 
-    def store(self, e: Expr, memory: ir.Value, dtype: str, at: Affine) -> None:
-        """Stores `e` to memory at the index `at`, in the innermost scope. dtype: the result's element type."""
+    def store(self, e: Expr, memory: ir.Value, dtype: str, at: Affine, paired: bool = False) -> None:
+        """Stores `e` to memory at the index `at`, in the innermost scope.
+
+        dtype   the result's element type
+        paired  whether the index counts pairs
+        """
         if isinstance(e, Scatter):
             every = self.vector is not None and e.combine  # of lanes that are the same, each one counts
             value = self.block(e.value) if every or self.is_block(e) else self.value(e.value)
             with self.point():
                 access.scatter(self, self.to_memory(value, dtype), memory, e)
+            return
+        if isinstance(e, Pair) and paired and self.sides and access.contiguous(self, at.rename(self.merged.rename)):
+            values = [self.block(part) for part in (e.first, e.second)]
+            with self.point():
+                access.store_pair(self, [self.to_memory(value, dtype) for value in values], memory, at)
+            return
+        if isinstance(e, Pair):
+            for part, step in ((e.first, 0), (e.second, e.step)):
+                self.store(part, memory, dtype, (at * 2 if paired else at) + step)
             return
         along = any(at.rename(self.merged.rename).coefficient(side.axis) for side in self.sides)
         value = self.block(e) if along or len(self.sides) > 1 else self.value(e)

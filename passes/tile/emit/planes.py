@@ -158,7 +158,7 @@ class PlaneProgram:
                     b.bind(p.row, arith.addi(place, b.number(r)))
                 b.stack[-1].memo[p.product] = total
                 for result, flat in self.results:
-                    b.store(result.expr, flat, result.dtype, result.at)
+                    b.store(result.expr, flat, result.dtype, result.at, result.paired)
         return []
 
     def _sums(self, copy: ir.Value, row: ir.Value, column: ir.Value, rows: int) -> list[ir.Value]:

@@ -21,6 +21,7 @@ class BlockConfig:
     least_scan   elements of a scan from which on blocks run along it
     short        elements of a contiguous row below which it is one axis with the next one, and so are the columns (0: never)
     gathers      loads with a stride read their lanes one by one, from caches as well
+    pairs        loads with a stride of 2 read what is between their lanes, too, and part these in registers
     """
 
     scratch: ClassVar[int] = 0
@@ -34,6 +35,7 @@ class BlockConfig:
     least_scan: ClassVar[int] = 0
     short: ClassVar[int] = 0
     gathers: ClassVar[bool] = False
+    pairs: ClassVar[bool] = False
     teams: int = 1
     """Groups of threads that share the iterations of a loop over columns."""
 

@@ -26,6 +26,7 @@ class CpuConfig(BlockConfig):
     apart: ClassVar[bool] = True
     least_scan: ClassVar[int] = SCAN_LANES
     gathers: ClassVar[bool] = True
+    pairs: ClassVar[bool] = True
     lanes: int = 32
     work: int = 8192
 

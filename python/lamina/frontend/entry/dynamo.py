@@ -20,11 +20,13 @@ from ..capture.whole import interpolation_whole
 from ..compiling.per_size import per_size
 from ..compiling.specialized import at_sizes
 from ..compiling.split import compile_graph
+from ..complex_numbers.rewrite import as_real
 from ..custom.substitute import with_kernels, with_registered
 from ..decompositions.table import table
 from ..fx.aliases import sharing, storage
 from ..fx.random_bits import recompute_from_seeds
 from ..fx.rewriter import copied
+from ..fx.sizes import is_sized, silence_raw_sizes
 from ..rewrites.branches import any_layout
 from ..rewrites.instance_norms import open_instance_norms
 from ..rewrites.numbers import keep_floats
@@ -101,6 +103,8 @@ def autograd(
         return compile(updated, inputs, options=options, target=target, **given)
 
     def partition(joint: fx.GraphModule, *args: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
+        if as_real(joint.graph) and is_sized(joint.graph):
+            silence_raw_sizes()  # it leaves sizes among arguments, and AOTAutograd copies the graph when it pleases
         recompute_from_seeds(joint)
         _without_detach(joint)
         _keep_compared(joint)

@@ -7,10 +7,13 @@ import torch
 from lamina.core.program_json import Codec
 from lamina.runtime.dtypes import CODES, DTYPES
 
-__all__ = ["CODES", "DTYPES", "NAMED", "Dtype"]
+__all__ = ["CODES", "DTYPES", "NAMED", "REAL", "Dtype"]
 
 Dtype = Annotated[torch.dtype, Codec(CODES.__getitem__, DTYPES.__getitem__)]
 """The type of a dataclass's field that JSON holds as a dtype's short name."""
 
 NAMED = {"u8", "u64"}
 """dtypes that MLIR's tensor types do not distinguish from signed integers: an attribute names them."""
+
+REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
+"""The dtypes of the parts of complex numbers."""

@@ -16,6 +16,7 @@ from lamina.core.errors import CompileError
 from lamina.core.sizes import LEAST, SizeLike
 from lamina.core.sizes.facts import SizeFacts
 
+from .dtypes import REAL
 from .size_expressions import size_of, sizes_read, typical_number, typical_value
 from .unbacked import asserts, numbers_of, symbol_sources
 
@@ -48,6 +49,17 @@ def typical_size(size: "int | torch.SymInt") -> int:
 def is_open(value: Any) -> bool:
     """Returns whether a value is symbolic, or a tensor with a symbol among its sizes, strides or offset."""
     return any(isinstance(n, SYMBOLIC) for n in numbers_of(value))
+
+
+def memory_sizes(value: Tensor) -> tuple[SizeLike, ...]:
+    """Returns the sizes of a tensor in a program, where complex numbers are a last dimension of their two parts."""
+    return (*exact_sizes(value.shape), 2) if value.dtype in REAL else exact_sizes(value.shape)
+
+
+def memory_strides(value: Tensor) -> tuple[SizeLike, ...]:
+    """Returns the strides of a tensor in a program (see `memory_sizes`)."""
+    strides = exact_sizes(value.stride())
+    return (*(2 * n for n in strides), 1) if value.dtype in REAL else strides
 
 
 def elements(value: Tensor) -> SizeLike:

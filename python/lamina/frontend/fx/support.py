@@ -64,6 +64,9 @@ MOVES = {
 }
 """Ops that move elements of any dtype."""
 
+SAME_MEMORY = (aten.view_as_real.default, aten.view_as_complex.default)
+"""Views of complex tensors as real ones and back, which are one tensor in a program."""
+
 _PUT = (aten.index_put.default, aten._unsafe_index_put.default, aten.index_put_.default)
 _COMBINES = (aten.scatter_add.default, aten.scatter_add_.default, aten.scatter_reduce.two, aten.scatter_reduce_.two)
 _SCATTER = (aten.scatter.src, aten.scatter.value, aten.scatter_.src, aten.scatter_.value, *_COMBINES)
@@ -77,7 +80,7 @@ _INDICES = (torch.int64, torch.int32)
 def reason(node: fx.Node) -> str | None:
     """Returns None for a node that lowers; "library", "kernel" (a user's) or "fallback" for one that is called; "scatter" for what
     lamina-scatter converts."""
-    if node.target is operator.getitem:
+    if node.target is operator.getitem or node.target in SAME_MEMORY:
         return None
     if node.target is KERNEL:
         return "kernel"

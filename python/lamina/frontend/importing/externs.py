@@ -7,16 +7,16 @@ from torch import fx
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
-from lamina.dialects.graph import TF32
+from lamina.dialects.graph import ON_COMPLEX, TF32
 from lamina.kernels.library import CONVOLUTION, CONVOLUTION_BACKWARD, PRODUCTS, STRICT
 from lamina.passes.ir.extern_calls import encoded
 from lamina.passes.ir.sizes import sizes_attribute
 
 from ..fx import support
 from ..fx.destination import convolutions_round_to_tf32, rounds_to_tf32
-from ..fx.dtypes import CODES, NAMED
+from ..fx.dtypes import CODES, NAMED, REAL
 from ..fx.locations import where
-from ..fx.sizes import exact, exact_sizes, is_open
+from ..fx.sizes import exact, is_open, memory_sizes, memory_strides
 
 _OUTSIDE = "do this outside the compiled function (after torch._dynamo.graph_break())"
 
@@ -79,20 +79,24 @@ def _attributes(node: fx.Node, reason: str, args: list[Any], kwargs: dict[str, A
         "reason": ir.StringAttr.get(reason),
         "args": ir.ArrayAttr.get([attribute(a) for a in args]),
         "kwargs": ir.DictAttr.get({name: attribute(a) for name, a in kwargs.items()}),
-        "strides": encoded([None if t is None else sizes_attribute(exact_sizes(t.stride())) for t in results]),
+        "strides": encoded([None if t is None else sizes_attribute(memory_strides(t)) for t in results]),
     }
+    taken = [value.meta["val"] for value in template(node)[0]]
     # ATen's formulas for gradients, among others, rely on the strides that they ask for
-    if reason not in ("library", "scatter") or found["callee"].value in STRICT:
-        taken = [value.meta["val"] for value in template(node)[0]]
-        found["needs"] = ir.ArrayAttr.get([sizes_attribute(exact_sizes(t.stride())) for t in taken])
     tensors = [t for t in results if t is not None]
+    complex_ones = [t.dtype in REAL for t in (*taken, *tensors)]
+    if reason not in ("library", "scatter") or found["callee"].value in STRICT or any(complex_ones):
+        found["needs"] = ir.ArrayAttr.get([sizes_attribute(memory_strides(t)) for t in taken])
     if any(map(is_open, tensors)):
-        found["sizes"] = ir.ArrayAttr.get([sizes_attribute(exact_sizes(t.shape)) for t in tensors])
+        found["sizes"] = ir.ArrayAttr.get([sizes_attribute(memory_sizes(t)) for t in tensors])
+    if any(complex_ones):
+        found["callee"] = ir.StringAttr.get(ON_COMPLEX + found["callee"].value)
+        found["complex"] = ir.DenseBoolArrayAttr.get(complex_ones)
     if any(CODES[t.dtype] in NAMED for t in tensors):
-        found["dtypes"] = ir.ArrayAttr.get([ir.StringAttr.get(CODES[t.dtype]) for t in tensors])
+        found["dtypes"] = ir.ArrayAttr.get([ir.StringAttr.get(CODES[REAL.get(t.dtype, t.dtype)]) for t in tensors])
     given = [value.meta["val"].dtype for value in template(node)[0]]
     if not _BYTES.isdisjoint(given):
-        found["takes"] = ir.ArrayAttr.get([ir.StringAttr.get(CODES[dtype]) for dtype in given])
+        found["takes"] = ir.ArrayAttr.get([ir.StringAttr.get(CODES[REAL.get(dtype, dtype)]) for dtype in given])
     if tensors and tensors[0].dtype == torch.float32 and _may_round(found["callee"].value):
         found[TF32] = ir.UnitAttr.get()
     if support.has_effect(node):

@@ -25,6 +25,7 @@ from lamina.passes.simplify.random_bits import RANDOM
 
 from ..decompositions.half import HALF
 from ..fx import support
+from ..fx.dtypes import REAL
 from ..fx.locations import origin_of, source_of, where
 from ..fx.random_bits import BITS
 from ..fx.sizes import exact_sizes, is_sized
@@ -46,6 +47,12 @@ class _TypesAndLocations(ContextCache):
     def dtype_to_type(self, dtype: torch.dtype) -> ir.Type:
         """Returns the type of elements; torch-mlir has none for uint64, which lies in memory as int64."""
         return super().dtype_to_type(torch.int64 if dtype is torch.uint64 else dtype)
+
+    def get_vtensor_type(self, shape: torch.Size, dtype: torch.dtype, **kwargs: Any) -> ir.Type:
+        """Returns the type of a tensor; complex numbers are real ones with a last dimension of two."""
+        if dtype in REAL:
+            shape, dtype, kwargs = (*shape, 2), REAL[dtype], {}
+        return super().get_vtensor_type(shape, dtype, **kwargs)
 
     def format_asm_shape(self, shape: torch.Size) -> str:
         """Writes a shape; a size that the graph's guards fix is a number, others are unknown."""
@@ -79,6 +86,9 @@ class _Nodes(GraphNodeImporter):
                     "random", {RANDOM: ir.UnitAttr.get(), **open_sizes(node)}, [seed], [self._cc.node_val_to_type(node)]
                 )
             self.bind_node_value(node, drawn.results[0])
+            return
+        if node.target in support.SAME_MEMORY:
+            self.bind_node_value(node, self._import_argument(loc, node.args[0]))
             return
         reason = self.fx_importer.reasons.get(node)
         if reason is None and is_move(node):

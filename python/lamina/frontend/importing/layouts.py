@@ -14,8 +14,8 @@ from lamina.passes.ir.reading import name_of
 from lamina.passes.ir.sizes import sizes_attribute
 from lamina.passes.simplify.name_sizes import SIZES
 
-from ..fx.dtypes import CODES, NAMED
-from ..fx.sizes import exact, exact_sizes, is_open
+from ..fx.dtypes import CODES, NAMED, REAL
+from ..fx.sizes import exact, exact_sizes, is_open, memory_sizes, memory_strides
 
 
 def annotate(
@@ -29,6 +29,7 @@ def annotate(
 
     graph.strides  on arguments that are not contiguous, and on results except those numbered `free`
     graph.dtype    where MLIR's type does not tell the dtype
+    graph.complex  its last dimension holds the parts of complex numbers
     graph.align    on an argument: the bytes that it starts at a multiple of, where these are not 16
     graph.fresh    on a result: memory of its own, never an argument's (eager's `x * 1` is no alias of x)
     graph.room     on the results numbered `room`: their rows may lie further apart
@@ -57,7 +58,9 @@ def annotate(
 def _attributes(value: Tensor, any_strides: bool) -> dict[str, ir.Attribute]:
     found: dict[str, ir.Attribute] = {}
     if not any_strides and 0 not in exact_sizes(value.shape):
-        found["graph.strides"] = sizes_attribute(exact_sizes(value.stride()))
+        found["graph.strides"] = sizes_attribute(memory_strides(value))
+    if value.dtype in REAL:
+        found["graph.complex"] = ir.UnitAttr.get()
     if CODES[value.dtype] in NAMED:
         found["graph.dtype"] = ir.StringAttr.get(CODES[value.dtype])
     return found
@@ -65,7 +68,7 @@ def _attributes(value: Tensor, any_strides: bool) -> dict[str, ir.Attribute]:
 
 def _sizes(value: Tensor) -> dict[str, ir.Attribute]:
     """Returns the sizes of an argument where some are symbolic."""
-    return {SIZES: sizes_attribute(exact_sizes(value.shape))} if is_open(value) else {}
+    return {SIZES: sizes_attribute(memory_sizes(value))} if is_open(value) else {}
 
 
 def _is_contiguous(value: Tensor) -> bool:

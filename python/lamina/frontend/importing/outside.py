@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensor
 
+from ..complex_numbers.rewrite import has_rule
 from ..fx import support
 from ..fx.aliases import covers, memory_source
 from ..fx.effects import WITH_EFFECTS
@@ -34,8 +35,9 @@ def why_outside(node: fx.Node, gm: fx.GraphModule) -> str | None:
         return "a place in the memory of an input, which may hold more than the input's elements"
     if not isinstance(target, torch._ops.OpOverload):
         return "a higher-order op" if isinstance(target, torch._ops.HigherOrderOperator) else "no op of torch"
+    numbers = has_rule(node)
     for arg in (*args, *node.kwargs.values()):
-        if (found := _why_argument(arg, gm)) is not None:
+        if (found := _why_argument(arg, gm)) is not None and not (numbers and isinstance(arg, complex)):
             return found
     results = _results(node)
     if isinstance(results, list | tuple):  # numbers beside tensors, such as the longest of several sequences, are known

@@ -14,6 +14,7 @@ from lamina.core.errors import CompileError
 
 from ..calls.interface import Interface
 from ..calls.saved import free_results, own_results, roomy_results, shared_results
+from ..complex_numbers.rewrite import as_real
 from ..fx import support
 from ..fx.aliases import classify
 from ..fx.destination import moved
@@ -103,6 +104,7 @@ def normalize(gm: fx.GraphModule) -> Normalized:
         place_numbers(graph)
     _inline_numbers(graph, gm)
     captured = _capture(graph, gm, arguments[-1] if arguments else None, tensors)
+    as_real(graph)
     outputs = classify(graph, [*end.args[0]], tensors)
     end.args = (outputs.bases,)
     for node in reversed(list(graph.nodes)):

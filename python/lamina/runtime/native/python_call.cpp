@@ -32,7 +32,7 @@ nb::object build(const Arg &arg, const Plan &plan, Context &context, PyObject *c
   if (b.kind == Kind::input) owner.object = inputs[b.index];
   else if (b.kind == Kind::output) owner = context.outputs[b.index];
   else if (b.kind == Kind::owned) owner = context.owned(r.buffer);
-  if (owner.object && b.kind == Kind::owned) return nb::steal(result_over(owner, r, nullptr, context.on));
+  if (owner.object && b.kind == Kind::owned) return nb::steal(result_over(owner, r, context.address(r), context.on));
   if (owner.handle) return nb::steal(result_over(owner, r, context.address(r), context.on));
   return nb::steal(tensor_over(context.address(r), r, context.on, owner));
 }

@@ -96,7 +96,8 @@ private:
 } // namespace
 
 PyObject *result_over(const Memory &memory, const Ref &r, void *data, dlpack::Device on) {
-  if (memory.object) return view_of(memory.object, r, memory_of(memory.object));
+  dlpack::Tensor whole = memory.object ? memory_of(memory.object) : dlpack::Tensor{};
+  if (memory.object && whole.dtype == r.dtype->dl) return view_of(memory.object, r, whole);
   PyObject *tensor = memory.handle ? share(memory.handle, r) : nullptr;
   if (tensor || PyErr_Occurred()) {
     if (!tensor) throw nb::python_error();

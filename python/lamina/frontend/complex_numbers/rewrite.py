@@ -1,0 +1,183 @@
+"""Rewrites the calls of a graph on complex tensors as calls on real ones.
+
+    %z : c64[4] = view_as_complex(%x)              %a = select(%x, 1, 0); %b = select(%x, 1, 1)
+    %y : c64[4] = mul(%z, %z)              becomes  %r = a * a - b * b;   %i = a * b + b * a
+    %f : c64[4] = fft_c2c(%y, ...)                  %y = view_as_complex(stack(%r, %i)); %f = fft_c2c(%y, ...)
+    %o : f32[4] = abs(%f)                           %v = view_as_real(%f); %o = hypot(select(%v, 1, 0), select(%v, 1, 1))
+
+Complex tensors remain where calls without a rule, arguments and results hold them. view_as_complex and view_as_real are the same
+memory (see importing), so that nothing is copied there.
+"""
+
+from collections import Counter
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch._guards import detect_fake_mode
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from ..fx.aliases import is_dense, memory_source, storage, tensors
+from ..fx.dtypes import REAL
+from ..fx.rewriter import insert
+from ..fx.support import has_effect
+from .moves import takes_complex
+from .parts import ComplexValue, Emitter
+from .products import RULES
+
+aten = torch.ops.aten
+
+
+def has_rule(node: fx.Node) -> bool:
+    """Returns whether a call on complex tensors becomes calls on real ones."""
+    return node.target in RULES and takes_complex(node)
+
+
+def as_real(graph: fx.Graph) -> bool:
+    """Rewrites a functional aten graph in place. Results that are views of others stay views of them. Returns whether there was
+    anything to rewrite."""
+    nodes = [node for node in graph.nodes if node.op != "output" and _is_odd(node)]
+    if not nodes:
+        return False
+    values = [node.meta["val"] for node in graph.nodes if isinstance(node.meta.get("val"), Tensor)]
+    _Rewriter(graph, detect_fake_mode(values) or FakeTensorMode(allow_non_fake_inputs=True)).run()
+    return True
+
+
+def _is_odd(node: fx.Node) -> bool:
+    """Returns whether a node holds complex values, or reads values with a neg bit, outside of the calls that stay complex."""
+    return takes_complex(node) or node.target is aten._neg_view.default
+
+
+class _Rewriter:
+    """Rewrites one graph.
+
+    found   the complex values of nodes
+    viewed  the complex values that view_as_real nodes show
+    kept    views that lead from results to what they view: they stay, as nodes of their own
+    """
+
+    def __init__(self, graph: fx.Graph, fake: FakeTensorMode) -> None:
+        self.graph, self.fake = graph, fake
+        self.found: dict[fx.Node, ComplexValue] = {}
+        self.viewed: dict[fx.Node, ComplexValue] = {}
+        self.returned = set(graph.output_node().all_input_nodes)
+        self.kept: set[fx.Node] = set()
+        held = Counter(storage(value) for node in self.returned for value in tensors(node))
+        for node in self.returned:
+            views, source = [], node
+            while source.op == "call_function" and (behind := memory_source(source)) is not None:
+                views.append(source)
+                source = behind
+            if source.op != "call_function" or not _is_alone(node, held):
+                self.kept.update(views)
+
+    def run(self) -> None:
+        """Rewrites all calls."""
+        for node in list(self.graph.nodes):
+            if node.op == "output":
+                e = Emitter(node, self.fake)
+                node.args = fx.map_arg(node.args, lambda n, e=e: self._result(n, e))
+            elif node.op in ("placeholder", "get_attr"):
+                self._leave(node)
+            elif node.op == "call_function":
+                self._call(node)
+        for node in reversed(list(self.graph.nodes)):
+            if node.op == "call_function" and not node.users and not has_effect(node):
+                self.graph.erase_node(node)
+
+    def _call(self, node: fx.Node) -> None:
+        e = Emitter(node, self.fake)
+        if node.target is aten._neg_view.default and not takes_complex(node):
+            self._replace(node, e, e(aten.neg.default, self._real(node.args[0], e)))
+            return
+        if not takes_complex(node):
+            if node.target is aten.select.int and (value := self.viewed.get(node.args[0])) is not None:  # type: ignore[arg-type]
+                dim, index = node.args[1] % (value.rank + 1), node.args[2]  # type: ignore[operator]
+                if dim == value.rank and isinstance(index, int):
+                    self._replace(node, e, e.filled(e.part(value, index % 2), value.like))
+                    return
+            if node not in self.kept:
+                node.args, node.kwargs = fx.map_arg((node.args, node.kwargs), lambda n: self._real(n, e))
+            return
+        if node.target is aten.view_as_real.default:
+            self.viewed[node] = self.found[node.args[0]]  # type: ignore[index]
+            self._keep(node, e)
+            return
+        if node.target is aten.view_as_complex.default:
+            made: Any = e.to(self._real(node.args[0], e), REAL[node.meta["val"].dtype])
+        else:
+            made = self._by_rule(node, e)
+        if made is NotImplemented:
+            node.args, node.kwargs = fx.map_arg((node.args, node.kwargs), lambda n: self._complex(self._real(n, e), e))
+            self._leave(node)
+            return
+        value = node.meta["val"]
+        if not (isinstance(value, Tensor) and value.dtype in REAL):
+            self._replace(node, e, e.to(made, value.dtype))
+            return
+        if memory_source(node) is not None or value.is_conj() or value.is_neg():  # made anew, it views nothing
+            value = e.empty(value.shape, value.dtype, value.device, value.stride())
+        if isinstance(made, fx.Node):
+            made = ComplexValue(value, whole=e.to(made, REAL[value.dtype]))  # type: ignore[arg-type]
+        elif isinstance(made, tuple):
+            made = ComplexValue(value, parts=tuple(e.filled(p, value) if isinstance(p, fx.Node) else p for p in made))
+        else:  # with memory of its own
+            made = ComplexValue(value, parts=made.parts, whole=e.whole(made) if made.parts is None else made.whole)
+        self.found[node] = made
+        if node in self.kept:
+            self._keep(node, e)
+
+    def _by_rule(self, node: fx.Node, e: Emitter) -> Any:
+        rule = RULES.get(node.target)
+        if rule is None:
+            return NotImplemented
+
+        def given(n: fx.Node) -> Any:
+            return self.found.get(n) or self._real(n, e)
+
+        args, kwargs = fx.map_arg((node.args, node.kwargs), given)
+        return rule(e, *args, **kwargs)
+
+    def _replace(self, node: fx.Node, e: Emitter, made: fx.Node) -> None:
+        """Puts a real node in the place of a call whose result is real, but for results that view others."""
+        if node in self.kept:
+            self._keep(node, e)
+            node.replace_all_uses_with(made, delete_user_cb=lambda user: user.op != "output" and user not in self.kept)
+            return
+        if node in self.returned:
+            made = insert(node, node.meta["val"], aten.clone.default, made)
+        node.replace_all_uses_with(made)
+        self.graph.erase_node(node)
+
+    def _keep(self, node: fx.Node, e: Emitter) -> None:
+        """Leaves a call that results view as a node: it takes the complex tensors that it took."""
+        if node in self.kept:
+            node.args = fx.map_arg(node.args, lambda n: self._complex(n, e))
+
+    def _leave(self, node: fx.Node) -> None:
+        if isinstance(node.meta.get("val"), Tensor) and node.meta["val"].dtype in REAL:
+            self.found[node] = ComplexValue(node.meta["val"], node=node)
+
+    def _real(self, node: Any, e: Emitter) -> Any:
+        """Returns what stands for a real node: for a view of a complex tensor, both of its parts."""
+        value = self.viewed.get(node)
+        return node if value is None else e.whole(value)
+
+    def _result(self, node: fx.Node, e: Emitter) -> fx.Node:
+        """Returns what stands for a result of the graph."""
+        if node in self.viewed and node not in self.kept:
+            return insert(e.at, node.meta["val"], aten.clone.default, self._real(node, e), like=node)
+        return self._complex(node, e)
+
+    def _complex(self, node: fx.Node, e: Emitter) -> fx.Node:
+        """Returns what stands for a node where complex tensors stay."""
+        if node in self.kept or node not in self.found:
+            return node
+        return e.complex_node(self.found[node])
+
+
+def _is_alone(node: fx.Node, held: Counter[int]) -> bool:
+    """Returns whether a result can be computed as a tensor of its own: no other shares its memory, which it fills."""
+    value = node.meta.get("val")
+    return isinstance(value, Tensor) and held[storage(value)] == 1 and is_dense(value) and not (value.is_conj() or value.is_neg())
