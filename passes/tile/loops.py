@@ -17,9 +17,9 @@ from ..space.space import Space
 from . import online
 from .accumulators import Accumulators
 from .cascades import CascadeCut, cascade, cut
-from .emit import ends, kept, parts, unaligned_rows
+from .emit import kept, parts, unaligned_rows
 from .emit.blocks import Blocks, Frame
-from .emit.bounds import Range, inner_blocks
+from .emit.bounds import Range, ended, inner_blocks
 from .emit.scopes import Body
 from .prefetch import next_row, streams
 
@@ -259,7 +259,7 @@ class Loops:
         if runs is not None and a is runs.axis:
             return cascade(self, runs, nest, inits, deeper)
         zero = self.b.number(0)
-        with ends.early(self.b, nest, a) as (count, exact):
+        with ended(self.b, nest, a) as (count, exact):
             if a is not shared:
                 return self._over(a, zero, count, exact, inits, deeper)
             taken = self.loop(a, zero, zero, count, 1, None, inits, deeper, attribute=SHARED)

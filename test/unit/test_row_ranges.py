@@ -110,6 +110,26 @@ def test_deterministic_calls_wait_for_their_kernels(kernels: list[str]) -> None:
     assert kernels[-1] == "softmax_to_4096_by_4_early"
 
 
+def test_kernels_of_later_calls_get_what_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel of a product for few rows is launched with the shared memory that its compiler asks for."""
+    found: list[Launch] = []
+    load = stages._loaded
+
+    def loaded(built: stages.Built, *others: Any) -> Any:
+        found.extend(s for s in built.program.steps if isinstance(s, Launch))
+        return load(built, *others)
+
+    monkeypatch.setattr(stages, "_loaded", loaded)
+    torch._dynamo.reset()
+    linear = torch.nn.Linear(256, 512, dtype=torch.bfloat16)
+    run = compiled(lambda x: F.gelu(linear(x)))
+    for rows in (3000, 20, 20):
+        with torch.no_grad():
+            run(torch.randn(2, rows // 2, 256, dtype=torch.bfloat16))
+        finish()
+    assert "_to_" in found[-1].kernel and all(launch.shared > 0 for launch in found)
+
+
 def test_kernels_that_cannot_be_compiled(kernels: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Others go on in their place, and nobody tries again."""
     run = compiled(KERNELS["softmax"])

@@ -1,6 +1,7 @@
-"""Emits bounds checks as lane masks, and finds the blocks of an axis that need none."""
+"""Emits bounds checks as lane masks, finds the blocks of an axis that need none, and ends loops at bounds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial, reduce
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,10 @@ from lamina.core.sizes import SizeLike, at_most, below, is_symbolic, least, most
 from lamina.dialects.tile import GUARD
 
 from ...ir.affine import Affine, Axis
-from ...ir.expressions import InBounds, Load, Scatter
-from ...ir.guards import Bound, Guard
+from ...ir.expressions import Apply, Const, Expr, InBounds, Load, Scatter, walk
+from ...ir.guards import Bound, Guard, narrowed
+from ...ir.reading import neutral
+from ...space.nests import Nest
 from ...space.space import Space
 
 if TYPE_CHECKING:
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
 Range = tuple[SizeLike, SizeLike]  # the first value, and the last
 _NARROW = 1 << 31
+_OF_ZERO = ("arith.extf", "arith.truncf", "arith.negf", "math.absf")  # of 0 they are 0
 
 
 def condition(b: "Blocks", guard: Guard, wide: bool) -> ir.Value:
@@ -176,3 +180,60 @@ def inner_blocks(space: Space, change: dict[Axis, Affine], axis: Axis, lanes: in
 def _inside(bound: Bound, at: Affine, axis: Axis, first: int, lanes: int) -> bool:
     low, high = extremes(at, {axis: (first, first + lanes - 1)})
     return at_most(bound.low, low) and below(high, bound.high)
+
+
+@contextmanager
+def ended(b: "Blocks", nest: Nest, axis: Axis) -> Iterator[tuple[ir.Value, SizeLike | None]]:
+    """Yields the iterations that a nest's loop over `axis` needs: as a value, and as a size where it is the axis's extent. While
+    open, the bounds that the loop ends at are known to hold.
+
+    The rest would add neutral elements only, such as the padding of a sum's last part. The loop is shorter, and its loads need no
+    mask:
+
+        for i < length:    sum += x[base + i] where base + i < n     ->      for i < min(length, n - base):    sum += x[base + i]
+    """
+    known, bounds = b.known, tuple(_ends(b, nest, axis))
+    count = b.number(axis.extent)
+    with b.point():
+        for bound in bounds:
+            rest = bound.at.rename(b.merged.rename) + Affine(0, ((axis, -1),))
+            left = arith.subi(b.number(bound.high), b.index(rest))
+            count = arith.minsi(count, arith.maxsi(left, b.number(0)))
+    b.known = narrowed(known, bounds)
+    yield count, None if bounds else axis.extent
+    b.known = known
+
+
+def _ends(b: "Blocks", nest: Nest, axis: Axis) -> Iterator[Bound]:
+    """Yields the bounds that fail from some iteration of `axis` on, where all reductions are given their neutral elements then."""
+    short = axis is b.vector and at_most(axis.extent, b.lanes)  # one block, which needs a mask all the same
+    if not is_symbolic(axis.extent) or short or nest.scans or nest.online or nest.results:
+        return
+    for bound in _bounds(r.arg for r in nest.reductions):
+        at = bound.at.rename(b.merged.rename)
+        if at.opaque or at.coefficient(axis) != 1 or any(t is not axis and t not in b.bound for t, _ in at.terms):
+            continue
+        if at_most(bound.low, extremes(at, b.ranges)[0]) and all(
+            _padding(r.arg, bound) == neutral(r.op, r.dtype) for r in nest.reductions
+        ):
+            yield bound
+
+
+def _bounds(roots: Iterable[Expr]) -> Iterable[Bound]:
+    """Returns the bounds that are no checks of the user's indices, each once."""
+    guarded = (e for root in roots for e in walk(root) if isinstance(e, Load | InBounds))
+    return dict.fromkeys(bound for e in guarded for bound in e.guard if not bound.message)
+
+
+def _padding(e: Expr, bound: Bound) -> SizeLike | float | None:
+    """Returns the value of an expression where a bound fails; None where it is not known."""
+    match e:
+        case Load():
+            return 0 if bound in e.guard else None
+        case Const():
+            return e.value
+        case Apply(op="arith.select", operands=(InBounds() as inside, _, other)):
+            return _padding(other, bound) if bound in inside.guard else None
+        case Apply(op=op, operands=operands) if op in _OF_ZERO and _padding(operands[0], bound) == 0:
+            return 0
+    return None

@@ -37,6 +37,11 @@ class AtSizes:
     graphs: tuple[GraphAtSizes, ...]
 
     @property
+    def compiles(self) -> bool:
+        """Whether a graph is compiled anew."""
+        return any(graph.outcome == "compiled" for graph in self.graphs)
+
+    @property
     def arena_bytes(self) -> int:
         """The bytes of the arenas of all graphs that run, together."""
         return sum(part.memory.arena_bytes for graph in self.graphs for part in graph.parts)

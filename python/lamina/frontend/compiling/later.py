@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from lamina.core import cubins
+from lamina.core.program_needs import with_needs
 from lamina.core.target import Target
 from lamina.runtime.cache import Cache
 
@@ -30,7 +31,8 @@ def with_kernels(built: "Built", names: Collection[str]) -> "Built":
         made = backend(Target.parse(built.target).machine).compile(module)
     code = cubins.join([*cubins.divide(built.code), *cubins.divide(made.code)])
     left = tuple(pair for pair in built.later if pair[0] not in names)
-    found = replace(built, code=code, kernels=(*built.kernels, *made.kernels), later=left)
+    program = with_needs(built.program, made.needs)
+    found = replace(built, program=program, code=code, kernels=(*built.kernels, *made.kernels), later=left)
     if built.key:
         Cache().put(built.key, stored.entry_of(found))
     return found
