@@ -86,3 +86,25 @@ func.func @blocks(%q: tensor<2x4x70x64xbf16>, %m: tensor<2x1x70x70xi1>) -> tenso
   %1:2 = "graph.extern"(%0#0, %q, %q, %m) {args = [unit, unit, unit, unit, none, 0.0, true, 0.125, "flash efficient cudnn"], callee = "lamina.attention.default", kwargs = {}, reason = "library", strides = [array<i64: 17920, 4480, 64, 1>, array<i64: 280, 70, 1>], graph.choice = "forward{m=32 n=16 blocks=1}"} : (tensor<2x4x70x64xbf16>, tensor<2x4x70x64xbf16>, tensor<2x4x70x64xbf16>, tensor<2x1x70x70xi1>) -> (tensor<2x4x70x64xbf16>, tensor<2x4x70xf32>)
   return %1#0 : tensor<2x4x70x64xbf16>
 }
+
+// -----
+
+// A mask that repeats the keys that are there for all queries: its first row is read.
+// CHECK: #[[ROW:.*]] = affine_map<(d0, d1, d2, d3) -> (d0, 0, 0, d3)>
+// CHECK-LABEL: func.func @same_for_all_queries
+// CHECK: linalg.generic {indexing_maps = [#[[ROW]], {{.*}} outs(%{{.*}} : tensor<2x1x1x64xi1>)
+// CHECK: callee = "lamina.attention_bounds"
+func.func @same_for_all_queries(%q: tensor<2x4x64x64xbf16>, %k: tensor<2x4x64x64xbf16>, %there: tensor<2x64xi1>) -> tensor<2x4x64x64xbf16> {
+  %rows = "graph.group"(%there) ({
+  ^bb0(%t: tensor<2x64xi1>):
+    %e = tensor.empty() : tensor<2x64x64xi1>
+    %s = linalg.generic {indexing_maps = [affine_map<(b, q, k) -> (b, k)>, affine_map<(b, q, k) -> (b, q, k)>], iterator_types = ["parallel", "parallel", "parallel"]} ins(%t : tensor<2x64xi1>) outs(%e : tensor<2x64x64xi1>) {
+    ^bb1(%x: i1, %o: i1):
+      linalg.yield %x : i1
+    } -> tensor<2x64x64xi1>
+    "graph.yield"(%s) : (tensor<2x64x64xi1>) -> ()
+  }) {sym_name = "repeated"} : (tensor<2x64xi1>) -> tensor<2x64x64xi1>
+  %m = tensor.expand_shape %rows [[0], [1, 2], [3]] output_shape [2, 1, 64, 64] : tensor<2x64x64xi1> into tensor<2x1x64x64xi1>
+  %0:2 = "graph.extern"(%q, %k, %k, %m) {args = [unit, unit, unit, unit, none, 0.0, false, 0.125, ""], callee = "lamina.attention.default", kwargs = {}, reason = "library", strides = [array<i64: 16384, 4096, 64, 1>, array<i64: 256, 64, 1>]} : (tensor<2x4x64x64xbf16>, tensor<2x4x64x64xbf16>, tensor<2x4x64x64xbf16>, tensor<2x1x64x64xi1>) -> (tensor<2x4x64x64xbf16>, tensor<2x4x64xf32>)
+  return %0#0 : tensor<2x4x64x64xbf16>
+}

@@ -150,7 +150,7 @@ def _spread(tensor: ir.Value, keys: Keys, sizes: Sequence[int]) -> ir.Value:
     """Broadcasts a key mask to four dimensions, and inverts it if needed: true where a key is visible."""
     i1 = ir.IntegerType.get_signless(1)
     type_ = tensor_type(sizes, i1)
-    reads = [None if at == ZERO else at for at in keys.part.index]
+    reads = [None if at == ZERO or sizes[at] == 1 else at for at in keys.part.index]  # it may repeat its values for all queries
     return spread(tensor, type_, reads, lambda x: x if keys.wanted else arith.xori(x, arith.constant(i1, 1)))
 
 
