@@ -86,7 +86,7 @@ def test_lengths(name: str, sizes: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("name", ["causal", "documents", "slopes", "cap"])
 def test_one_compilation_for_all_lengths(name: str) -> None:
-    """Of several blocks: torch guards that the lists of a block mask have one."""
+    """Compiles for masks of several blocks: torch guards that the lists of a block mask have one."""
     fn = FLEX[name]
     run = torch.compile(fn, backend=BACKEND, options=NO_CACHE, dynamic=True, fullgraph=True)
     each = [[*operands(queries=n, keys=n), *fn.tensors(2, 4, n, n)] for n in (301, 140, 500)]

@@ -30,13 +30,13 @@ def test_others(name: str) -> None:
 
 
 def test_an_image_in_half_precision() -> None:
-    """Lamina rounds the result, eager each step."""
+    """Lamina rounds the result, eager each step: it is within half a unit in the last place of what is below 1."""
     x = torch.randint(0, 256, (4, 3, 33, 35), dtype=torch.uint8, device="cuda")
     torch._dynamo.reset()
     run = torch.compile(
         lambda x: (x.permute(0, 2, 3, 1).half() / 255 - 0.4).contiguous(), backend="lamina", options={"cache": False}
     )
-    torch.testing.assert_close(run(x).double(), x.permute(0, 2, 3, 1).double() / 255 - 0.4, rtol=0, atol=2**-11)
+    torch.testing.assert_close(run(x).double(), x.permute(0, 2, 3, 1).double() / 255 - 0.4, rtol=0, atol=2**-12 + 1e-6)
 
 
 def test_packed_digits_before_a_product() -> None:
