@@ -153,11 +153,12 @@ def _along_rows(
 ) -> nvvm.NvvmConfig:
     walks = nests_of(space, merged.columns, [(r, None) for r in space.results], online=True)
     scans, ctas = has_scans(space), _ctas(merged, device)
-    # Where rows are few, or a call decides how many there are, long ones have several CTAs each.
-    shared = ctas if not scans and (rows < device.sm_count or is_symbolic(tuple(a.extent for a in merged.rows))) else 1
+    # Where a call decides how many rows there are, it may have few: long ones have several CTAs each.
+    shared = ctas if not scans and is_symbolic(tuple(a.extent for a in merged.rows)) else 1
     if scans or (len(walks) == 1 and lanes * rows > nvvm.BUSY * device.sm_count * vec):
         walk = nvvm.row_walk(lanes, vec, shared)
-        return nvvm.in_teams(walk) if len(merged.columns) > 1 and not scans else walk
+        pieces = len(merged.columns) > 1 and is_symbolic(tuple(a.extent for a in merged.columns))  # else they are one run of jumps
+        return nvvm.in_teams(walk) if pieces and not scans else walk
     return nvvm.row_reduction(lanes, vec, rows, inputs, device.sm_count, ctas, item, shared)
 
 
