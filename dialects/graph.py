@@ -19,6 +19,7 @@ from torch_mlir import ir
 
 from lamina.core.sizes import parse
 
+from .combining import ScanTensorOp, ScatterTensorOp
 from .variadic import Op
 
 
@@ -93,7 +94,7 @@ class KernelOp(Op):
 
     It writes its results into memory that it is given. Its source is compiled after planning (targets/kernel_calls/).
 
-    callee  names the kind of kernel: "lamina.kernel.default" is a user's (frontend/fx/kernel_op.py)
+    callee  names the kind of kernel: "lamina.kernel.default" is a user's (frontend/fx/ops/kernel_op.py)
     kwargs  the arguments besides the tensors, by name, in the form of graph.extern's
     strides, needs, takes, dtypes  as of graph.extern
     """
@@ -105,39 +106,6 @@ class KernelOp(Op):
     def faults(op: ir.Operation) -> Iterator[str]:
         """Checks that strides match the results."""
         yield from _stride_faults(op)
-
-
-class ScatterTensorOp(Op):
-    """Overwrites elements of a tensor, or combines values with them: result[indices[0][p], indices[1][p], ...] = values[p], or
-    `combine` of the element and values[p], for every position p of `values`.
-
-    The order is undefined. All other elements are those of `into`. An index outside of it is the user's error.
-
-    operands  into, values, and for each dimension of `into` a tensor of i64 in the shape of `values`
-    combine   one of COMBINERS, by name; values overwrite elements without it
-    in_place  `into` is an argument, whose memory changes, or the result of another such op
-    """
-
-    OPERATION_NAME = "graph.scatter"
-    RESULTS = 1
-
-    @staticmethod
-    def faults(op: ir.Operation) -> Iterator[str]:
-        """Checks the types of operands and result."""
-        if len(op.operands) < 2 or not all(isinstance(v.type, ir.RankedTensorType) for v in op.operands):
-            yield "expects two tensors and indices"
-            return
-        into, values, *indices = (v.type for v in op.operands)
-        if op.results[0].type != into or into.element_type != values.element_type:
-            yield "expects a result like the tensor that it changes, and values of its element type"
-        if COMBINE in op.attributes:
-            name, element = op.attributes[COMBINE], str(into.element_type)
-            if not isinstance(name, ir.StringAttr) or name.value not in COMBINERS:
-                yield f"expects one of {', '.join(sorted(COMBINERS))} as combine, not {name}"
-            elif element in ("i1", "f16", "bf16") or name.value.endswith("f") != element.startswith("f"):
-                yield f"cannot combine elements of {element} by {name.value}"
-        if len(indices) != into.rank or any(i.shape != values.shape or str(i.element_type) != "i64" for i in indices):
-            yield f"expects {into.rank} indices of i64 in the shape of the values"
 
 
 class SizeOp(Op):
@@ -192,14 +160,6 @@ COMPLEX = "graph.complex"
 
 IN_PLACE = "in_place"
 """The attribute of a graph.extern that can write into given memory."""
-
-COMBINE = "combine"
-"""The attribute of a scatter that combines its values with the elements at their indices."""
-
-COMBINERS = {
-    "arith.addf", "arith.addi", "arith.mulf", "arith.muli", "arith.maximumf", "arith.maxsi", "arith.minimumf", "arith.minsi",
-}  # fmt: skip
-"""Ops by which a scatter may combine."""
 
 CALLS = (ExternOp.OPERATION_NAME, KernelOp.OPERATION_NAME)
 """Ops that compute outside of groups, and whose results have declared strides."""
@@ -271,5 +231,5 @@ def captured(op: ir.Operation) -> ir.Value | None:
 
 
 OPS: dict[str, type[Op]] = {
-    op.OPERATION_NAME: op for op in (YieldOp, GroupOp, ExternOp, KernelOp, ScatterTensorOp, SizeOp, FunctionOp)
+    op.OPERATION_NAME: op for op in (YieldOp, GroupOp, ExternOp, KernelOp, ScatterTensorOp, ScanTensorOp, SizeOp, FunctionOp)
 }

@@ -15,7 +15,7 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import ext
 
-from .graph import COMBINE, COMBINERS
+from .combining import COMBINE, COMBINERS
 
 GUARD = "tile.guard"
 """On a vector.create_mask: a vector.transfer_read's other lanes are its padding. Without it, nothing looks at them."""
@@ -166,6 +166,18 @@ class ScanOp(Tile.Operation, name="scan", traits=[ext.Pure]):
     x: ext.Operand[Any]
     carry: ext.Operand[Any]
     combine: ir.StringAttr
+
+
+class RecurrenceOp(Tile.Operation, name="recurrence", traits=[ext.Pure]):
+    """Linear recurrence over the lanes of `x`, from `carry` on: out[i] = decay[i] * out[i - 1] + x[i]. `next` is the value of the
+    last lane: the carry of the next block.
+    """
+
+    out: ext.Result[Any]
+    next: ext.Result[Any]
+    x: ext.Operand[Any]
+    decay: ext.Operand[Any]
+    carry: ext.Operand[Any]
 
 
 class WindowOp(Tile.Operation, name="window", traits=[ext.Pure]):

@@ -18,7 +18,7 @@ class Source:
     """A kernel that is written in source, which calls of it in a program become launches of.
 
     function  the module and the name of the @triton.jit or @gluon.jit function: "lamina.kernels.products.grouped:grouped"
-    launch    describes the launch for a call, in the keys of frontend/fx/kernel_op.py
+    launch    describes the launch for a call, in the keys of frontend/fx/ops/kernel_op.py
     on_gpu    returns the call to make on a GPU, perhaps of another kernel; None: the call as it is
     """
 
@@ -37,8 +37,8 @@ def launch(
     flops: SizeLike = 0,
     reached: Sequence[SizeLike] = (),
 ) -> dict[str, Any]:
-    """Describes the launch for a call by the keys that frontend/fx/kernel_op.py uses, but for `arguments` in place of `call`, and
-    `sizes`: the symbolic sizes among the constants, which the arguments call n0, n1, ...
+    """Describes the launch for a call by the keys that frontend/fx/ops/kernel_op.py uses, but for `arguments` in place of `call`,
+    and `sizes`: the symbolic sizes among the constants, which the arguments call n0, n1, ...
 
     tensors    parameters that are tensors, with the names of the launch's: x0 is its first operand, y0 its first result
     constants  other parameters: numbers, names, sizes and tuples of these; those that the kernel does not have are left out

@@ -9,7 +9,8 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, linalg
 
 from lamina.core.sizes import SizeLike
-from lamina.dialects.graph import COMBINE, IN_PLACE, ExternOp, ScatterTensorOp
+from lamina.dialects.combining import COMBINE, ScatterTensorOp
+from lamina.dialects.graph import IN_PLACE, ExternOp
 
 from ..infra.base import Pass
 from ..ir.generics import empty, fill, generic, with_body

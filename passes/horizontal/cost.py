@@ -24,7 +24,15 @@ LOSS = 1.34  # where not all CTAs fit at once: factor by which the threads on an
 BUFFERS = 480  # of a joined kernel, at most: arguments may take 4 KB
 KERNELS = 16  # different kernels in a joined one, at most
 OPS = 3000  # in a joined kernel, at most
-EXCHANGES = ("vector.reduction", "tile.scan", "tile.exp_total", "tile.combine", "tile.transpose", "memref.alloca")
+EXCHANGES = (
+    "vector.reduction",
+    "tile.scan",
+    "tile.recurrence",
+    "tile.exp_total",
+    "tile.combine",
+    "tile.transpose",
+    "memref.alloca",
+)
 """Ops in which threads exchange values."""
 SHARED = 40 << 10  # bytes of shared memory at most, of the 48 KB that need no opt-in
 

@@ -103,15 +103,18 @@ class Reduce(Expr):
 
 @dataclass(eq=False)
 class Scan(Expr):
-    """Inclusive scan of `arg` along `axis` by the arith op `op`."""
+    """Inclusive scan of `arg` along `axis` by the arith op `op`. With `decay`, the linear recurrence r[i] = decay[i] * r[i - 1]
+    + arg[i]."""
 
     op: str
     arg: Expr
     axis: Axis
     dtype: str
+    decay: Expr | None = None
 
     def __post_init__(self) -> None:
-        self.args, self.free = (self.arg,), self.arg.free | {self.axis}
+        self.args = (self.arg,) if self.decay is None else (self.arg, self.decay)
+        self.free = frozenset({self.axis}).union(*(a.free for a in self.args))
 
 
 @dataclass(eq=False)
@@ -202,9 +205,9 @@ class Interner:
         """Returns a reduction over `axes`."""
         return self._make(Reduce, op, arg, axes, arg.dtype)
 
-    def scan(self, op: str, arg: Expr, axis: Axis) -> Expr:
+    def scan(self, op: str, arg: Expr, axis: Axis, decay: Expr | None) -> Expr:
         """Returns an inclusive scan along `axis`."""
-        return self._make(Scan, op, arg, axis, arg.dtype)
+        return self._make(Scan, op, arg, axis, arg.dtype, decay)
 
     def scatter(self, value: Expr, at: Affine, guard: Guard, combine: str, own: frozenset[Axis]) -> Scatter:
         """Returns the store of a value at an element offset, under a guard, or its combination with the element there."""

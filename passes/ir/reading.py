@@ -14,7 +14,7 @@ from .affine import Affine, NotAffine, offset, row_major
 from .sizes import sizes_of, slice_sizes
 
 CHECKED = "graph.checked"  # on a tensor.extract: its indices are known to be inside
-SCATTER = "graph.scatter"
+SCATTER, SCAN = "graph.scatter", "graph.scan"
 Index = tuple[Affine, ...]
 REDUCERS = {
     "arith.addf", "arith.mulf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf", "arith.addi",

@@ -9,7 +9,7 @@ from lamina.core.sizes import SizeLike, at_most
 from ..families.choice import CHOICE
 from ..ir.affine import order_of
 from ..ir.extern_calls import group
-from ..ir.reading import SCATTER, bytes_of, name_of, ops_in, producer, reached, reduced_loops, shape_of, terminator
+from ..ir.reading import SCAN, SCATTER, bytes_of, name_of, ops_in, producer, reached, reduced_loops, shape_of, terminator
 from ..ir.rewriting import copy_ops, read_by
 from ..space.direct_convolution import WINDOW
 from .layout_preferences import Wants
@@ -67,7 +67,7 @@ def _innermost(value: ir.Value, wants: Wants) -> int:
 def _is_pointwise(op: ir.Operation, results: Sequence[ir.Value]) -> bool:
     """Returns whether a kernel neither reduces, scans nor scatters for these results."""
     inner = _computing(op, results)
-    return not any(o.name in ("tm_tensor.scan", SCATTER) or (o.name == "linalg.generic" and any(reduced_loops(o))) for o in inner)
+    return not any(o.name in (SCAN, SCATTER) or (o.name == "linalg.generic" and any(reduced_loops(o))) for o in inner)
 
 
 def _computing(op: ir.Operation, results: Sequence[ir.Value]) -> list[ir.Operation]:

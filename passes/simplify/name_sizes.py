@@ -204,8 +204,6 @@ class _Names:
                 return [tuple(n + a + b for n, a, b in zip(sizes_of(operands[0].type), low, high, strict=True))]
             case "tensor.cast" | "tensor.insert_slice" | "arith.select" | "tensor.insert":
                 return [sizes_of(operands[1 if op.name in ("tensor.insert_slice", "tensor.insert") else 0].type)]
-            case "tm_tensor.scan":
-                return [sizes_of(v.type) for v in operands[1:]]
         if op.name.startswith("linalg."):
             return [sizes_of(v.type) for v in operands[len(operands) - len(results) :]]
         alike = next((v for v in operands if isinstance(v.type, ir.RankedTensorType)), None)

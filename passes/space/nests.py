@@ -36,7 +36,7 @@ class Nest:
     def roots(self) -> list[Expr]:
         """Returns the expressions that the nest computes of each element."""
         pairs = [largest.arg for largest, _ in self.online]
-        return [r.arg for r in self.carried] + pairs + [r.expr for r, _ in self.results]
+        return [x for r in self.carried for x in r.args] + pairs + [r.expr for r, _ in self.results]
 
 
 def nests_of(space: Space, columns: tuple[Axis, ...], results: Sequence[tuple[Result, Any]], online: bool = False) -> list[Nest]:

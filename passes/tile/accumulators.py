@@ -8,7 +8,7 @@ from torch_mlir.dialects import arith, vector
 from lamina.core.sizes import is_symbolic
 
 from ..ir.affine import Axis
-from ..ir.expressions import Reduce, Scan
+from ..ir.expressions import Expr, Reduce, Scan
 from ..ir.reading import neutral
 from ..space.schedule import Schedule
 from .emit.blocks import Blocks
@@ -49,15 +49,25 @@ class Accumulators:
         """Returns a scan's results at this step, in the accumulator's type, and what it carries on."""
         b = self.b
         if not self._along(scan):
-            total = self.combine(scan, acc)
+            total = self.combine(scan, acc if scan.decay is None else self._decayed(scan.decay, acc))
             return total, total
-        x = b.masked(scan.arg, neutral(scan.op, scan.dtype))
+        given = [b.masked(scan.arg, neutral(scan.op, scan.dtype))]
+        if scan.decay is not None:
+            given.append(b.masked(scan.decay, 1.0))
         with b.point():
-            if accumulated(scan) != scan.dtype:
-                x = arith.extf(ir.VectorType.get(x.type.shape, acc.type), x)
-            attributes = {"combine": ir.StringAttr.get(scan.op)}
-            out = ir.Operation.create("tile.scan", results=[x.type, acc.type], operands=[x, acc], attributes=attributes)
+            blocks = [_cast(ir.VectorType.get(x.type.shape, acc.type), x) for x in given]
+            name, attributes = "tile.recurrence", {}
+            if scan.decay is None:
+                name, attributes = "tile.scan", {"combine": ir.StringAttr.get(scan.op)}
+            types = [blocks[0].type, acc.type]
+            out = ir.Operation.create(name, results=types, operands=[*blocks, acc], attributes=attributes)
             return out.results[0], out.results[1]
+
+    def _decayed(self, decay: Expr, acc: ir.Value) -> ir.Value:
+        """Multiplies an accumulator of a recurrence by the current factor, or block of factors."""
+        factor = self.b.block(decay) if isinstance(acc.type, ir.VectorType) else self.b.value(decay)
+        with self.b.point():
+            return arith.mulf(acc, _cast(acc.type, factor))
 
     def narrow(self, scan: Scan, acc: ir.Value) -> ir.Value:
         """Rounds a scan's result at this step to the scan's own type."""

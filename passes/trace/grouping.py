@@ -157,13 +157,13 @@ def _dependencies(real: Materialized, nodes: list[GroupNode]) -> dict[ir.Value, 
 
 
 def _scans_last(nodes: list[GroupNode], runs: Runs | None) -> bool:
-    """Returns whether a group has no scan, or one, along the columns of its reductions and behind them all."""
+    """Returns whether all scans of a group run along the same columns: those of its reductions, which stand before them."""
     scans = [n for n in nodes if n.scan]
-    if not scans or runs is None:
-        return len(scans) < 2
-    along = scans[0].expr.axis if isinstance(scans[0].expr, Scan) else None
-    own = runs_of(scans[0].extents, [a == along for a in scans[0].axes])
-    return len(scans) == 1 and own == runs and all(n.runs is None or n.position < scans[0].position for n in nodes)
+    if not scans:
+        return True
+    own = {runs_of(n.extents, [isinstance(n.expr, Scan) and a == n.expr.axis for a in n.axes]) for n in scans}
+    first = min(n.position for n in scans)
+    return len(own) == 1 and (runs is None or (own == {runs} and all(n.runs is None or n.position < first for n in nodes)))
 
 
 def _fits(n: GroupNode, nodes: list[GroupNode], runs: Runs | None) -> bool:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 
-from lamina.dialects.graph import COMBINE
+from lamina.dialects.combining import COMBINE
 
 from ..ir.affine import Affine, offset
 from ..ir.expressions import Const, Expr, Load, Scatter, index_of
 from ..ir.guards import Bound, Guard, checked, narrowed
-from ..ir.reading import REDUCERS, SCATTER, Index, Untraceable, neutral, shape_of, slice_of
+from ..ir.reading import SCATTER, Index, Untraceable, shape_of, slice_of
 from .stored import Pair, is_pair
 
 if TYPE_CHECKING:
@@ -56,19 +56,12 @@ def inserted(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
 
 
 def scanned(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
-    """Traces an element of a tm_tensor.scan. Raises Untraceable unless the scan is inclusive, with one associative operation that
-    starts from its neutral value."""
-    if not ir.BoolAttr(op.attributes["inclusive"]).value:
-        raise Untraceable(op.results[0], "an exclusive scan")
-    dim = ir.IntegerAttr(op.attributes["dimension"]).value
-    combine = op.regions[0].blocks[0].operations[0].operation
-    start = t.element(op.operands[2], index[:dim] + index[dim + 1 :], guard, root=True)
-    if combine.name not in REDUCERS or getattr(start, "value", None) != neutral(combine.name, start.dtype):
-        raise Untraceable(op.results[0], "a scan by something else than one associative operation from its neutral value")
-    arg = t.element(op.operands[0], index, guard)
-    terms = index[dim].terms
-    axis = terms[0][0] if terms else None  # a scan along one element is that element
-    return arg if axis is None else t.make.scan(combine.name, arg, axis)
+    """Traces an element of a graph.scan."""
+    arg, *decay = (t.element(v, index, guard) for v in op.operands)
+    terms = index[ir.IntegerAttr(op.attributes["dim"]).value].terms
+    if not terms:  # a scan along one element is that element
+        return arg
+    return t.make.scan(ir.StringAttr(op.attributes[COMBINE]).value, arg, terms[0][0], decay[0] if decay else None)
 
 
 def padded(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:

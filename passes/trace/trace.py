@@ -185,7 +185,7 @@ class Tracer:
                 return self.element(op.operands[0], tuple(source), guard)
             case "tensor.insert_slice":
                 return trace_moves.inserted(self, op, index, guard)
-            case "tm_tensor.scan" if ir.OpResult(value).result_number == 0:
+            case "graph.scan":
                 return trace_moves.scanned(self, op, index, guard)
             case "tensor.pad":
                 return trace_moves.padded(self, op, index, guard)

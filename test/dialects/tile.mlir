@@ -57,7 +57,9 @@ func.func @window(%low: index, %high: index) -> vector<8xi1> {
 
 // CHECK-LABEL: func.func @scan
 // CHECK: "tile.scan"(%arg0, %arg1) {combine = "arith.addf"} : (vector<8xf64>, f64) -> (vector<8xf64>, f64)
+// CHECK: "tile.recurrence"(%arg0, %arg0, %arg1) : (vector<8xf64>, vector<8xf64>, f64) -> (vector<8xf64>, f64)
 func.func @scan(%x: vector<8xf64>, %carry: f64) -> vector<8xf64> {
   %y, %next = "tile.scan"(%x, %carry) {combine = "arith.addf"} : (vector<8xf64>, f64) -> (vector<8xf64>, f64)
+  %z, %last = "tile.recurrence"(%x, %x, %carry) : (vector<8xf64>, vector<8xf64>, f64) -> (vector<8xf64>, f64)
   return %y : vector<8xf64>
 }

@@ -52,6 +52,8 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Draw]] = {
     ),
     "pooling": (lambda a: (F.max_pool2d(a, 3, 2, 1), F.avg_pool2d(a, 2), F.adaptive_avg_pool2d(a, 1)), lambda: (x(2, 3, 10, 8),)),
     "cumsum": (lambda a: a.cumsum(1), lambda: (x(3, 37),)),
+    "extrema so far": (lambda a: (a.cummax(1), a.cummin(0)), lambda: (x(3, 37),)),
+    "logcumsumexp": (lambda a: a.logcumsumexp(1), lambda: (x(3, 37),)),
     "index put": (lambda a, i: a.index_put((i,), torch.ones(2, 4)), lambda: (x(6, 4), torch.randperm(6)[:2])),
     "cross entropy": (F.cross_entropy, lambda: (x(7, 11), torch.randint(0, 11, (7,)))),
     "a call without a use": (lambda a: (torch.linalg.inv(a + 9 * torch.eye(3)), a + 1)[1], lambda: (x(3, 3),)),

@@ -287,6 +287,26 @@ func.func private @scan(%x: memref<128xi32>, %o: memref<128xi32>) attributes {ti
   return
 }
 
+// -----
+
+// A recurrence exchanges two values for each of a scan's.
+// CHECK-LABEL: gpu.func @recurrence
+// CHECK-COUNT-10: gpu.shuffle xor
+// CHECK-NOT: gpu.shuffle
+// CHECK: gpu.barrier
+// CHECK-COUNT-4: memref.load {{.*}} : memref<2xf32, #gpu.address_space<workgroup>>
+// CHECK-NOT: gpu.barrier
+// CHECK: vector.store
+func.func private @recurrence(%x: memref<128xf32>, %d: memref<128xf32>, %o: memref<128xf32>) attributes {tile.grid = 1 : i64, tile.threads = 64 : i64, tile.vec = 2 : i64, tile.chunks = 1 : i64, tile.pack = 1 : i64, tile.teams = 1 : i64, tile.cluster = 1 : i64, tile.align = array<i64: 16, 16, 16>} {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  %a = vector.transfer_read %x[%c0], %zero {in_bounds = [true]} : memref<128xf32>, vector<128xf32>
+  %b = vector.transfer_read %d[%c0], %zero {in_bounds = [true]} : memref<128xf32>, vector<128xf32>
+  %y, %next = "tile.recurrence"(%a, %b, %zero) : (vector<128xf32>, vector<128xf32>, f32) -> (vector<128xf32>, f32)
+  vector.transfer_write %y, %o[%c0] {in_bounds = [true]} : vector<128xf32>, memref<128xf32>
+  return
+}
+
 // A row fits into the registers of its threads: one block, loaded once, no loop.
 // TILE-LABEL: func.func private @softmax
 // TILE-SAME: tile.chunks = 4 : i64

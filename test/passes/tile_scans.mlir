@@ -1,5 +1,5 @@
 // A scan's blocks: prefixes by shuffles, and the carry, which joins them last.
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-tile-to-cpu)' | FileCheck %s
+// RUN: opt-driver %s --split-input-file --pass-pipeline='builtin.module(lamina-tile-to-cpu)' | FileCheck %s
 
 // CHECK: iter_args(%[[CARRY:.*]] = %{{.*}}) -> (f64)
 // CHECK-COUNT-4: vector.shuffle
@@ -20,5 +20,25 @@ func.func @running(%x: memref<160xf64>, %o: memref<160xf64>) attributes {tile.gr
     vector.transfer_write %s#0, %o[%i] {in_bounds = [true]} : vector<16xf64>, memref<160xf64>
     scf.yield %s#1 : f64
   }
+  return
+}
+
+// -----
+
+// A recurrence: pairs of factors and sums by shuffles, two for each distance.
+// CHECK-LABEL: func.func private @recurrence
+// CHECK-COUNT-4: vector.shuffle
+// CHECK-NOT: vector.shuffle
+// CHECK: %[[LAST:.*]] = vector.extract %[[FACTORS:.*]][3]
+// CHECK: arith.mulf %[[LAST]], %{{.*}} : f64
+// CHECK: %[[START:.*]] = vector.broadcast
+// CHECK: arith.mulf %[[FACTORS]], %[[START]]
+func.func @recurrence(%x: memref<4xf64>, %d: memref<4xf64>, %o: memref<4xf64>) attributes {tile.grid = 1 : i64} {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f64
+  %a = vector.transfer_read %x[%c0], %zero {in_bounds = [true]} : memref<4xf64>, vector<4xf64>
+  %b = vector.transfer_read %d[%c0], %zero {in_bounds = [true]} : memref<4xf64>, vector<4xf64>
+  %s:2 = "tile.recurrence"(%a, %b, %zero) : (vector<4xf64>, vector<4xf64>, f64) -> (vector<4xf64>, f64)
+  vector.transfer_write %s#0, %o[%c0] {in_bounds = [true]} : vector<4xf64>, memref<4xf64>
   return
 }

@@ -106,19 +106,11 @@ func.func private @relu(%x: memref<16x16xf32>, %y: memref<16x16xf32>) attributes
 // -----
 
 // CHECK-LABEL: func @running(%arg0: 4xf32):
-// CHECK-NEXT: %0, %1 = tm_tensor.scan %arg0, uninitialized, 0 {dimension = 0, inclusive = true} : 4xf32, f32
+// CHECK-NEXT: %0 = graph.scan %arg0 {combine = arith.addf, dim = 0} : 4xf32
 // CHECK: return %0
 func.func @running(%a: tensor<4xf32>) -> tensor<4xf32> {
-  %zero = arith.constant 0.0 : f32
-  %e = tensor.empty() : tensor<4xf32>
-  %t = tensor.empty() : tensor<f32>
-  %s = linalg.fill ins(%zero : f32) outs(%t : tensor<f32>) -> tensor<f32>
-  %0:2 = tm_tensor.scan dimension(0) inclusive(true) ins(%a : tensor<4xf32>) outs(%e, %s : tensor<4xf32>, tensor<f32>) {
-  ^bb0(%x: f32, %y: f32):
-    %1 = arith.addf %x, %y : f32
-    tm_tensor.yield %1 : f32
-  } -> tensor<4xf32>, tensor<f32>
-  return %0#0 : tensor<4xf32>
+  %0 = "graph.scan"(%a) {combine = "arith.addf", dim = 0 : i64} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
 }
 
 // TEXT: <command line>:1:1: error: --pretty does not go with --emit=ptx, which is no MLIR

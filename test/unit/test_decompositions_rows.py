@@ -17,6 +17,15 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "cumprod": (lambda a: a.cumprod(1), [1 + x(3, 35) / 10]),
     "cumprod across": (lambda a: a.cumprod(0), [1 + x(35, 3) / 10]),
     "cumprod of flags": (lambda a: a.cumprod(0), [x(7, 3) > -1]),
+    "cummax": (lambda a: a.cummax(-1), [x(3, 127)]),
+    "cummax across": (lambda a: a.cummax(0), [x(127, 3).t().contiguous().t()]),
+    "cummin with ties": (lambda a: a.cummin(1), [x(3, 40).round()]),
+    "cummin of bytes": (lambda a: a.cummin(0), [torch.randint(0, 256, (40, 3)).byte()]),
+    "cummax of flags": (lambda a: a.cummax(1), [x(3, 40) > 1]),
+    "cummax of integers": (lambda a: a.cummax(0), [torch.randperm(1000)]),
+    "logcumsumexp": (lambda a: torch.logcumsumexp(a, 1), [x(3, 127) * 9]),
+    "logcumsumexp across": (lambda a: torch.logcumsumexp(a, 0), [x(127, 3) * 9]),
+    "logcumsumexp of one": (lambda a: torch.logcumsumexp(a, 1), [x(3, 1)]),
     "diagonal": (lambda a: a.diagonal(-2) + 1, [x(5, 7)]),
     "diagonal of others": (lambda a: a.diagonal(1, 2, 0) * 2, [x(4, 5, 6)]),
     "diagonal_copy": (lambda a: torch.diagonal_copy(a, 1), [x(7, 5).t()]),
@@ -91,15 +100,29 @@ def test_nothing_is_left_to_aten(name: str) -> None:
     assert set().union(*map(fallbacks, graphs(first, given))) == set()
 
 
-@pytest.mark.parametrize("name", ["cumprod", "diagonal of others", "diagonal_scatter", "searchsorted", "cdist 2.0"])
+@pytest.mark.parametrize("name", ["cumprod", "cummax", "logcumsumexp", "diagonal of others", "diagonal_scatter", "searchsorted", "cdist 2.0"])
 def test_sizes_may_be_symbols(name: str) -> None:
     fn, inputs = CASES[name]
     torch._dynamo.reset()
     compiled = torch.compile(fn, backend="lamina", dynamic=True)
-    larger = [torch.cat([t, t]) for t in inputs] if name in ("cumprod", "searchsorted", "cdist 2.0") else inputs
+    larger = [torch.cat([t, t]) for t in inputs] if name in ("cumprod", "cummax", "logcumsumexp", "searchsorted", "cdist 2.0") else inputs
     for given in (inputs, larger):
         for got, want in zip(trained(compiled, given), trained(fn, given), strict=True):
             torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["cummax", "cummin", "logcumsumexp"])
+def test_scans_of_infinities_and_no_numbers(name: str) -> None:
+    a = x(40, 33) * 300
+    a[torch.rand_like(a) < 0.2] = -math.inf
+    a[10:][torch.rand_like(a[10:]) < 0.1] = math.inf
+    a[20:][torch.rand_like(a[20:]) < 0.05] = math.nan
+    a[:5, :9] = -math.inf
+    fn = getattr(torch, name)
+    for dim in (0, 1):
+        found, want = torch.compile(fn, backend="lamina")(a, dim), fn(a.double(), dim)
+        for got, exact in zip([found] if isinstance(found, Tensor) else found, [want] if isinstance(want, Tensor) else want, strict=True):
+            torch.testing.assert_close(got.double(), exact.double(), rtol=1e-6, atol=1e-6, equal_nan=True)
 
 
 def test_adaptive_max_pool_reports_the_places_of_its_maxima() -> None:

@@ -29,6 +29,13 @@ CASES: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
     "before a softmax": (lambda a: torch.softmax(a.cumsum(-1), -1), x(9, 300)),
     "behind one along a single element": (lambda a: F.gelu(a.unsqueeze(1).cumsum(1)).cumsum(0), x(5, 127)),
     "with what follows": (lambda a: F.gelu(a.cumsum(-1)) * a, x(5, 1027)),
+    "greatest so far": (lambda a: a.cummax(-1).values, x(5, 1027)),
+    "greatest so far, down columns": (lambda a: a.cummax(0).values, x(65, 70)),
+    "where the least was met": (lambda a: a.round().cummin(-1).indices, x(5, 1027)),
+    "log of sums of exponentials": (lambda a: torch.logcumsumexp(a * 9, -1), x(5, 1027)),
+    "log of sums of exponentials, packed": (lambda a: torch.logcumsumexp(a * 9, -1), x(33, 40)),
+    "log of sums of exponentials, a loop": (lambda a: torch.logcumsumexp(a, -1), x(2, 9000)),
+    "log of sums of exponentials, down columns": (lambda a: torch.logcumsumexp(a, 0), x(65, 70)),
     "down columns with what follows": (lambda a: F.gelu(a.cumsum(0)) * a, x(65, 70)),
     "along a part of what follows": (lambda a: F.silu(a.view(6, 4, 33).cumsum(1).flatten()), x(792)),
 }
@@ -54,6 +61,11 @@ def test_what_follows_is_computed_with_the_scan(dim: int) -> None:
         return total, F.gelu(total)
 
     assert len(run(both, x(64, 128)).results) == 1
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_the_greatest_and_where_it_was_met_are_one_kernel(dim: int) -> None:
+    assert len(run(lambda a: tuple(a.cummax(dim)), x(64, 128)).results) == 1
 
 
 def test_a_softmax_and_its_running_sum_are_one_kernel() -> None:

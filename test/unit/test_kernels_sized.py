@@ -46,6 +46,8 @@ KERNELS: dict[str, tuple[Callable[[Tensor], Tensor], Make]] = {
     "transposed": (lambda x: x.t().contiguous() + 1, vectors),
     "part of a row": (lambda x: x[:, 1:-1] * 2, vectors),
     "scan": (lambda x: x.cumsum(1), vectors),
+    "extrema so far": (lambda x: x.cummax(1).values + x.cummin(0).indices, vectors),
+    "recurrence": (lambda x: torch.logcumsumexp(x, 1), vectors),
     "channels, runs of 120": (of_fixed_runs, lambda b, n: torch.randn(b, *SHAPES[0])),
     "channels, runs of 77": (of_fixed_runs, lambda b, n: torch.randn(b, *SHAPES[1])),
     "channels, runs of a symbol": (per_channel, lambda b, n: torch.randn(b, 3, 4, n)),

@@ -40,6 +40,8 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "norm": (lambda a, b, w, c: F.layer_norm(a + b, w.shape, w, c), [r(5, 1000), r(5, 1000), r(1000), r(1000)]),
     "long rows, online": (lambda a: torch.log_softmax(a, -1), [r(1, 40000, dtype=BF16)]),
     "scan": (lambda a: a.cumsum(-1), [r(5, 300)]),
+    "extrema so far": (lambda a: (*a.cummax(-1), *a.cummin(0)), [r(5, 300)]),
+    "recurrence": (lambda a: torch.logcumsumexp(a, -1), [r(5, 300)]),
     "transposed": (lambda a, b: torch.relu(a.t() + b), [r(96, 70), r(70, 96)]),
     "gather": (lambda a, i: a[i] * 2, [r(64, 10), torch.randint(-64, 64, (100,))]),
     "triangle": (lambda a: torch.tril(a), [r(50, 50)]),
@@ -98,7 +100,7 @@ def _with_distribution(run: Simulated, module: Any, x: Tensor) -> Tensor:
     return run(x)[0]
 
 
-@pytest.mark.parametrize("name", ["math", "reductions", "norm", "long rows, online", "scan", "transposed", "images"])
+@pytest.mark.parametrize("name", ["math", "reductions", "norm", "long rows, online", "scan", "recurrence", "transposed", "images"])
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 def test_cubins(name: str, arch: str) -> None:
     fn, inputs = CASES[name]

@@ -21,6 +21,11 @@ CASES: list[tuple[str, tuple[int, ...], torch.dtype, Callable[[Tensor], Tensor]]
     ("sum of transposed", (64, 70), torch.float32, lambda x: x.t().cumsum(1)),
     ("between", (4, 333), torch.float32, lambda x: (x.sigmoid().cumsum(-1) * 2).exp().clamp(max=5.0)),
     ("largest of a scan", (4, 333), torch.float32, lambda x: x.cumsum(-1).amax(-1)),
+    ("greatest so far", (4, 333), torch.float32, lambda x: x.cummax(-1).values),
+    ("where the least was met", (40, 33), torch.float32, lambda x: x.round().cummin(0).indices.double()),
+    ("sum of exponentials", (4, 333), torch.float32, lambda x: torch.logcumsumexp(x * 100, -1) / 100),
+    ("sum of exponentials of columns", (33, 40), torch.float32, lambda x: torch.logcumsumexp(x * 100, 0) / 100),
+    ("two scans", (4, 333), torch.float32, lambda x: x.cumsum(-1) / (x.abs().cumsum(-1) + 1)),
     ("flags", (4, 333), torch.float32, lambda x: (x > 0).cumsum(-1)),
 ]
 

@@ -51,7 +51,11 @@ def computed(e: Expr, where: dict[Axis, int]) -> Any:
         case Reduce(axes=(axis,)):
             return sum(computed(e.arg, {**where, axis: i}) for i in range(axis.extent))
         case Scan():
-            return sum(computed(e.arg, {**where, e.axis: i}) for i in range(where[e.axis] + 1))
+            total = 0
+            for i in range(where[e.axis] + 1):
+                here = {**where, e.axis: i}
+                total = total * (computed(e.decay, here) if e.decay else 1) + computed(e.arg, here)
+            return total
     raise AssertionError(e)
 
 
@@ -147,27 +151,23 @@ def test_what_is_padded_concatenated_and_inserted_is_guarded() -> None:
         assert elements(r.owner.operands[1], 6) == [7, 1, 2, 7, 10, 20]
 
 
-SCAN = """
-  %c = arith.constant 0.0 : f32
-  %e = tensor.empty() : tensor<4xf32>
-  %a = tensor.empty() : tensor<f32>
-  %f = linalg.fill ins(%c : f32) outs(%a : tensor<f32>) -> tensor<f32>
-  %r, %last = "tm_tensor.scan"(%x, %e, %f) ({{
-  ^bb0(%p: f32, %q: f32):
-    %s = arith.addf %p, %q : f32
-    "tm_tensor.yield"(%s) : (f32) -> ()
-  }}) {{dimension = 0 : i64, inclusive = {inclusive}}} : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> (tensor<4xf32>, tensor<f32>)"""
+SCAN = '%r = "graph.scan"(%x) {combine = "arith.addf", dim = 0 : i64} : (tensor<4xf32>) -> tensor<4xf32>'
+RECURRENCE = '%r = "graph.scan"(%x, %y) {combine = "arith.addf", dim = 0 : i64} : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>'
 
 
 def test_a_scan() -> None:
-    with body("%x: tensor<4xf32>", "tensor<4xf32>", SCAN.format(inclusive="true")) as r:
+    with body("%x: tensor<4xf32>", "tensor<4xf32>", SCAN) as r:
         assert elements(r, 4) == [1, 3, 6, 10]
+
+
+def test_a_recurrence() -> None:
+    with body("%x: tensor<3xf32>, %y: tensor<3xf32>", "tensor<3xf32>", RECURRENCE) as r:
+        assert elements(r, 3) == [1, 1 * 20 + 2, (1 * 20 + 2) * 30 + 3]
 
 
 @pytest.mark.parametrize(
     ("arguments", "text", "why"),
     [
-        ("%x: tensor<4xf32>", SCAN.format(inclusive="false"), "an exclusive scan"),
         ("%x: tensor<4xf32>", "%r = \"graph.extern\"(%x) {callee = \"aten.sort\"} : (tensor<4xf32>) -> tensor<4xf32>", "in memory"),
         ("%x: tensor<4xf32>", "%r = arith.constant dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32>", "in memory"),
     ],

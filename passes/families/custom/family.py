@@ -22,7 +22,7 @@ from ..problem import Family, Problem, surrounded
 from ..surroundings import is_open, kernels
 from .epilogue import epilogue_of
 
-_ALTERNATIVES = "alternatives"  # the argument of a graph.kernel that lists its configs (frontend/fx/kernel_op.py)
+_ALTERNATIVES = "alternatives"  # the argument of a graph.kernel that lists its configs (frontend/fx/ops/kernel_op.py)
 
 
 @dataclass(frozen=True)

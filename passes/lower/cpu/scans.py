@@ -1,5 +1,7 @@
-"""Lowers tile.scan: prefixes of a block by shuffles of doubling distance; the carry joins last, so that blocks wait for each
-other for one op."""
+"""Lowers tile.scan and tile.recurrence: prefixes of a block by shuffles of doubling distance; the carry joins last, so that blocks
+wait for each other for one op."""
+
+from collections.abc import Callable
 
 from torch_mlir import ir
 
@@ -7,21 +9,55 @@ from ...ir.emit import Emit
 from ...ir.reading import neutral
 from ...ir.rewriting import replace_op
 
+Join = Callable[[list[ir.Value], list[ir.Value]], list[ir.Value]]
+
 
 def lower_scan(op: ir.Operation) -> None:
     """Lowers one tile.scan to log2(lanes) steps of shuffle and op, then one op with the carry."""
     block, carry = op.operands
     of, name = ir.VectorType(block.type), ir.StringAttr(op.attributes["combine"]).value
-    (lanes,) = of.shape
-    e = Emit(ir.InsertionPoint(op), op.location, [lanes])
-    scalar = Emit(e.ip, e.loc)
+    e = _emit(op, of)
     nothing = e.constant(neutral(name, str(of.element_type)), of.element_type).value
+    (block,) = _prefixes(e, of, [block], [nothing], lambda before, own: [e.op(name, [of], [before[0], own[0]]).result])
+    last, start = _last(e, of, block), e.op("vector.broadcast", [of], [carry]).result
+    replace_op(op, e.op(name, [of], [start, block]).result, e.op(name, [of.element_type], [carry, last]).result)
+
+
+def lower_recurrence(op: ir.Operation) -> None:
+    """Lowers one tile.recurrence to prefixes of pairs: the product of a run's factors, and what the run makes of 0."""
+    x, decay, carry = op.operands
+    of = ir.VectorType(x.type)
+    e = _emit(op, of)
+    none = [e.constant(n, of.element_type).value for n in (1.0, 0.0)]
+
+    def after(factor: ir.Value, start: ir.Value, sums: ir.Value) -> ir.Value:
+        type_ = factor.type
+        return e.op("arith.addf", [type_], [e.op("arith.mulf", [type_], [factor, start]).result, sums]).result
+
+    def join(before: list[ir.Value], own: list[ir.Value]) -> list[ir.Value]:
+        return [e.op("arith.mulf", [of], [own[0], before[0]]).result, after(own[0], before[1], own[1])]
+
+    factors, sums = _prefixes(e, of, [decay, x], none, join)
+    end = after(_last(e, of, factors), carry, _last(e, of, sums))
+    replace_op(op, after(factors, e.op("vector.broadcast", [of], [carry]).result, sums), end)
+
+
+def _emit(op: ir.Operation, of: ir.VectorType) -> Emit:
+    return Emit(ir.InsertionPoint(op), op.location, list(of.shape))
+
+
+def _prefixes(e: Emit, of: ir.VectorType, blocks: list[ir.Value], nothing: list[ir.Value], join: Join) -> list[ir.Value]:
+    """Returns the prefixes of a block whose elements are tuples, one of each of `blocks`. nothing: the neutral tuple, as blocks."""
+    (lanes,) = of.shape
     reach = 1
     while reach < lanes:
         mask = ir.DenseI64ArrayAttr.get([i - reach if i >= reach else lanes + i for i in range(lanes)])
-        before = e.op("vector.shuffle", [of], [block, nothing], mask=mask).result
-        block = e.op(name, [of], [before, block]).result
+        before = [e.op("vector.shuffle", [of], [b, n], mask=mask).result for b, n in zip(blocks, nothing, strict=True)]
+        blocks = join(before, blocks)
         reach *= 2
-    last = e.op("vector.extract", [of.element_type], [block], static_position=ir.DenseI64ArrayAttr.get([lanes - 1])).result
-    start = e.op("vector.broadcast", [of], [carry]).result
-    replace_op(op, e.op(name, [of], [start, block]).result, scalar.op(name, [of.element_type], [carry, last]).result)
+    return blocks
+
+
+def _last(e: Emit, of: ir.VectorType, block: ir.Value) -> ir.Value:
+    place = ir.DenseI64ArrayAttr.get([of.shape[0] - 1])
+    return e.op("vector.extract", [of.element_type], [block], static_position=place).result

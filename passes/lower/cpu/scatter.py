@@ -5,7 +5,7 @@ from functools import partial
 
 from torch_mlir import ir
 
-from lamina.dialects.graph import COMBINE
+from lamina.dialects.combining import COMBINE
 
 from ...ir.emit import Emit
 from ...ir.reading import number_of

@@ -16,6 +16,7 @@ TILE_OPS: TileOps = {
     "tile.read_shared": _RUNS,
     "tile.write_runs": _RUNS,
     "tile.scan": scans.lower_scan,
+    "tile.recurrence": scans.lower_recurrence,
     "tile.window": Refused("masks of a CPU's blocks end, and do not begin, amid a block", "emit comparisons of vector.step"),
     "tile.transpose": Refused("a CPU has no memory that the threads of a program share", "emit vector.transpose"),
     "tile.combine": _ONE_THREAD,

@@ -8,7 +8,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, vector
 
 from lamina.core.sizes import at_most
-from lamina.dialects.graph import COMBINE
+from lamina.dialects.combining import COMBINE
 from lamina.dialects.tile import GUARD
 
 from ...ir.locations import leaves

@@ -14,6 +14,7 @@ TILE_OPS: TileOps = {
     "tile.read_shared": runs.read_shared,
     "tile.write_runs": runs.write,
     "tile.scan": scans.scan,
+    "tile.recurrence": scans.recurrence,
     "tile.window": windows.window,
     "tile.transpose": transpose.transpose,
     "tile.combine": control.combine,

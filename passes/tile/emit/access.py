@@ -10,7 +10,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, vector
 
 from lamina.core.sizes import is_symbolic, typical
-from lamina.dialects.graph import COMBINE
+from lamina.dialects.combining import COMBINE
 
 from ...ir.affine import Affine, Axis
 from ...ir.expressions import Load, Scatter

@@ -52,6 +52,7 @@ def pipeline(
     graph = (
         "lamina-name-sizes",
         "lamina-random-bits",
+        "lamina-scans",
         "lamina-demote-f64",
         "lamina-extern",
         *steps.forms,

@@ -14,7 +14,7 @@ func.func @f(%a: tensor<2xf32>) -> tensor<2xf32> {
   return %1 : tensor<2xf32>
 }
 // -----
-// expected-error @+1 {{unknown op graph.grup: expected one of graph.extern, graph.group, graph.kernel, graph.scatter, graph.size, graph.yield}}
+// expected-error @+1 {{unknown op graph.grup: expected one of graph.extern, graph.group, graph.kernel, graph.scan, graph.scatter, graph.size, graph.yield}}
 "graph.grup"() : () -> ()
 // -----
 // expected-error @+1 {{no dialect declares the op 'grahp.group'}}
@@ -99,5 +99,18 @@ func.func @f(%x: tensor<9xf32>, %h: tensor<9xf16>, %v: tensor<2xf32>, %w: tensor
   %1 = "graph.scatter"(%x, %v, %i) {combine = "arith.addi"} : (tensor<9xf32>, tensor<2xf32>, tensor<2xi64>) -> tensor<9xf32>
   // expected-error @+1 {{cannot combine elements of f16 by arith.addf}}
   %2 = "graph.scatter"(%h, %w, %i) {combine = "arith.addf"} : (tensor<9xf16>, tensor<2xf16>, tensor<2xi64>) -> tensor<9xf16>
+  return
+}
+// -----
+// What a scan combines by, and along which dimension.
+func.func @f(%x: tensor<9xf32>, %i: tensor<9xi64>, %y: tensor<4xf32>) {
+  // expected-error @+1 {{cannot combine elements of f32 by arith.addi}}
+  %0 = "graph.scan"(%x) {combine = "arith.addi", dim = 0 : i64} : (tensor<9xf32>) -> tensor<9xf32>
+  // expected-error @+1 {{expects factors only where it adds floats, not for arith.mulf}}
+  %1 = "graph.scan"(%x, %x) {combine = "arith.mulf", dim = 0 : i64} : (tensor<9xf32>, tensor<9xf32>) -> tensor<9xf32>
+  // expected-error @+1 {{expects a tensor, factors of its type if any, and a result of its type}}
+  %2 = "graph.scan"(%x, %y) {combine = "arith.addf", dim = 0 : i64} : (tensor<9xf32>, tensor<4xf32>) -> tensor<9xf32>
+  // expected-error @+1 {{expects a dimension of its tensor, not 1 : i64}}
+  %3 = "graph.scan"(%i) {combine = "arith.maxsi", dim = 1 : i64} : (tensor<9xi64>) -> tensor<9xi64>
   return
 }

@@ -12,7 +12,7 @@ from lamina.core.custom_kernel import CustomKernel
 from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
 
-from ..fx.kernel_op import described
+from ..fx.ops.kernel_op import described
 from . import cuda
 from .rules import follow, place, result_names
 from .texts import call, parameters

@@ -25,8 +25,8 @@ from lamina.core.target import Target
 from ..capture.as_module import as_module
 from ..capture.trace import inference, trace
 from ..decompositions.table import Table
-from ..fx.kernel_op import KERNEL
 from ..fx.locations import where
+from ..fx.ops.kernel_op import KERNEL
 from ..fx.support import has_effect
 from .launch import launched, serves
 from .matching import Found, KernelMatcher

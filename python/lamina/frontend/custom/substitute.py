@@ -19,7 +19,7 @@ from lamina.core.target import Target
 
 from ..decompositions.table import Table, table
 from ..fx.destination import Destination
-from ..fx.kernel_op import KERNEL
+from ..fx.ops.kernel_op import KERNEL
 from .launch import launched, serves
 from .patterns import with_patterns
 

@@ -37,6 +37,7 @@ from .ops.pointwise import POINTWISE
 from .ops.products import PRODUCTS
 from .ops.random import RANDOM
 from .ops.reduce import REDUCTIONS
+from .ops.scan import SCANS
 from .ops.scatter import SCATTERS
 
 aten = torch.ops.aten
@@ -86,7 +87,7 @@ def own() -> Table:
     """Returns the table's decompositions that Lamina wrote or chose."""
     found: Table = {op: decomposition_table[op] for op in FROM_TORCH}
     for part in (
-        TYPES, EMPTY, POINTWISE, ELEMENTARY, BITS, GAMMA, INTEGERS, REDUCTIONS, PRODUCTS, NORMS, LOSSES, INDEXING, SCATTERS,
+        TYPES, EMPTY, POINTWISE, ELEMENTARY, BITS, GAMMA, INTEGERS, REDUCTIONS, PRODUCTS, NORMS, LOSSES, INDEXING, SCATTERS, SCANS,
         SAMPLES, POOLS, ADAPTIVE_POOLS, RESIZES, WINDOWS, RANDOM, FOREACH,
     ):  # fmt: skip
         found |= part

@@ -7,14 +7,15 @@ from torch import Tensor, fx
 
 from lamina.kernels.library import LIBRARY
 
-from .kernel_op import KERNEL
+from .ops.kernel_op import KERNEL
+from .ops.scan_op import SCAN
 from .random_bits import BITS, is_seed
 from .sizes import exact_sizes
 
 aten = torch.ops.aten
 
 ARITHMETIC = ("add", "sub", "rsub", "mul", "div", "remainder", "fmod", "pow", "bitwise_and", "bitwise_or", "bitwise_xor")
-PRIMS = {"prims.convert_element_type.default", "prims.iota.default", str(BITS)}
+PRIMS = {"prims.convert_element_type.default", "prims.iota.default", str(BITS), str(SCAN)}
 LOWERED = PRIMS | {
     f"aten.{name}"
     for name in """
@@ -24,7 +25,7 @@ LOWERED = PRIMS | {
     maximum.default minimum.default where.self where.ScalarOther
     eq.Tensor eq.Scalar ne.Tensor ne.Scalar lt.Tensor lt.Scalar le.Tensor le.Scalar gt.Tensor gt.Scalar ge.Tensor ge.Scalar
     logical_and.default logical_or.default logical_not.default bitwise_and.Tensor bitwise_or.Tensor bitwise_not.default
-    sum.dim_IntList sum.default mean.dim amax.default amin.default cumsum.default
+    sum.dim_IntList sum.default mean.dim amax.default amin.default
     view.default _unsafe_view.default permute.default transpose.int t.default expand.default slice.Tensor select.int
     unsqueeze.default squeeze.dim squeeze.dims squeeze.default cat.default constant_pad_nd.default clone.default alias.default
     detach.default embedding.default gather.default arange.start_step arange.start arange.default full.default
@@ -34,7 +35,7 @@ LOWERED = PRIMS | {
     bitwise_and.Scalar bitwise_or.Scalar bitwise_xor.Scalar
     log2.default log10.default exp2.default tan.default atan.default atan2.default asin.default acos.default sinh.default
     cosh.default asinh.default acosh.default atanh.default div.Tensor_mode div.Scalar_mode round.default prod.default prod.dim_int
-    cumprod.default diagonal.default view.dtype bitwise_left_shift.Tensor bitwise_right_shift.Tensor
+    diagonal.default view.dtype bitwise_left_shift.Tensor bitwise_right_shift.Tensor
     """.split()
 }
 

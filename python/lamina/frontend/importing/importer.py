@@ -20,6 +20,9 @@ from lamina.core.errors import CompileError
 from lamina.core.options import Options
 from lamina.core.sizes import Size
 from lamina.dialects import context
+from lamina.dialects.combining import COMBINE
+from lamina.passes.fusion.scatter import COMBINED
+from lamina.passes.ir.reading import SCAN as SCAN_OP
 from lamina.passes.simplify.demote_f64 import ASKED
 from lamina.passes.simplify.random_bits import RANDOM
 
@@ -27,6 +30,7 @@ from ..decompositions.half import HALF
 from ..fx import support
 from ..fx.dtypes import REAL
 from ..fx.locations import origin_of, source_of, where
+from ..fx.ops.scan_op import SCAN
 from ..fx.random_bits import BITS
 from ..fx.sizes import exact_sizes, is_sized
 from . import externs, linalg
@@ -79,13 +83,13 @@ class _Nodes(GraphNodeImporter):
         return super()._import_argument(loc, arg, expected_jit_type)
 
     def _import_torch_op_overload(self, loc: ir.Location, node: fx.Node, concrete_target: Any = None) -> None:
-        if node.target is BITS:
-            seed = self._import_argument(loc, node.args[0])
+        if node.target in (BITS, SCAN):
+            given = [self._import_argument(loc, arg) for arg in node.args if isinstance(arg, fx.Node)]
             with loc:
-                drawn = self.fx_importer.private(
-                    "random", {RANDOM: ir.UnitAttr.get(), **open_sizes(node)}, [seed], [self._cc.node_val_to_type(node)]
-                )
-            self.bind_node_value(node, drawn.results[0])
+                name, attributes = ("random", {RANDOM: ir.UnitAttr.get()}) if node.target is BITS else ("scan", _scan(node))
+                attributes |= open_sizes(node)
+                made = self.fx_importer.private(name, attributes, given, [self._cc.node_val_to_type(node)])
+            self.bind_node_value(node, made.results[0])
             return
         if node.target in support.SAME_MEMORY:
             self.bind_node_value(node, self._import_argument(loc, node.args[0]))
@@ -176,6 +180,14 @@ class _Importer(FxImporter):
         for key, value in attributes.items():
             private.attributes[key] = value
         return func.CallOp(list(results), name, operands)
+
+
+def _scan(node: fx.Node) -> dict[str, ir.Attribute]:
+    """Returns what lamina-scans reads of a scan: by which op, along which dimension."""
+    _, _, dim, reduce = node.args
+    combine = ir.StringAttr.get(COMBINED[str(reduce)][not node.meta["val"].dtype.is_floating_point])
+    at = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), int(str(dim)))
+    return {SCAN_OP: ir.DictAttr.get({COMBINE: combine, "dim": at})}
 
 
 def makes_f64(node: fx.Node) -> bool:

@@ -9,9 +9,7 @@ from torch_mlir.passmanager import PassManager
 from lamina.targets.levels import pipeline
 
 _NAMED = re.compile(r'"(?P<op>[^"]+)"\("(?P<file>[^"]*)":(?P<line>\d+)')
-# cumsum and cumprod, for which the tile level generates code.
-_SCAN = ("tm_tensor.scan", "tm_tensor.yield")
-_OPERANDS = (*_SCAN, "torch.constant.", "torch.prim.", "torch_c.", "torch.operator")
+_OPERANDS = ("torch.constant.", "torch.prim.", "torch_c.", "torch.operator")
 _BARE = re.compile(r'^loc\((?:"[^"]+"\()*"(?P<op>[^"]+)"')
 
 
@@ -49,7 +47,7 @@ def lower(module: ir.Module) -> Failure | None:
             seen += [(d.message, str(d.location)) for d in error.error_diagnostics]
             failure = _failure(seen, str(error))
             return failure if failure.op else _leftover(module, _OPERANDS) or failure
-    return _leftover(module, _SCAN)
+    return _leftover(module)
 
 
 def _failure(seen: list[tuple[str, str]], text: str) -> Failure:
@@ -61,7 +59,7 @@ def _failure(seen: list[tuple[str, str]], text: str) -> Failure:
     return Failure(seen[0][0] if seen else text.splitlines()[0], "", None)
 
 
-def _leftover(module: ir.Module, but: tuple[str, ...]) -> Failure | None:
+def _leftover(module: ir.Module, but: tuple[str, ...] = ()) -> Failure | None:
     """Finds an op of torch's dialects that survived, other than those `but`: the verify pass that would have found it is left out
     of the pipeline, and a conversion that fails may name one of the op's operands, such as a constant without a location."""
     found: list[tuple[str, str]] = []

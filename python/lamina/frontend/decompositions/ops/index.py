@@ -24,7 +24,7 @@ def _bounds(size: int, start: int | None, end: int | None) -> tuple[int, int]:
     return start, end
 
 
-def pad(x: Tensor, dim: int, before: int, after: int, value: int = 0) -> Tensor:
+def pad(x: Tensor, dim: int, before: int, after: int, value: float = 0) -> Tensor:
     """Pads a tensor with a value before and after it along a dimension."""
     widths = [0, 0] * (x.dim() - 1 - dim) + [before, after]
     return torch.constant_pad_nd(x, widths, value) if before or after else x

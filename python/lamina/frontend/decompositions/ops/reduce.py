@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..half import HALF, wide_dtype
 from ..undecided import greater, guess, surely
-from .index import pad, position
+from .index import position
 from .moments import count, moments, on_cpu
 
 aten = torch.ops.aten
@@ -27,7 +27,7 @@ def _dims(x: Tensor, dim: Any) -> list[int]:
 
 def sum_dims(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
     """Sums over dimensions, half types in f32; NotImplemented where input and result have one dtype that is no half type."""
-    dtype = _sum_dtype(x, dtype)
+    dtype = sum_dtype(x, dtype)
     if x.dtype == dtype and dtype not in HALF:
         return NotImplemented
     acc = x.to(wide_dtype(dtype))
@@ -36,10 +36,11 @@ def sum_dims(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.
 
 def sum_all(x: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
     """Sums all elements."""
-    return x.sum(list(range(x.dim())), dtype=dtype) if x.dim() else x.to(_sum_dtype(x, dtype), copy=True)
+    return x.sum(list(range(x.dim())), dtype=dtype) if x.dim() else x.to(sum_dtype(x, dtype), copy=True)
 
 
-def _sum_dtype(x: Tensor, dtype: torch.dtype | None) -> torch.dtype:
+def sum_dtype(x: Tensor, dtype: torch.dtype | None) -> torch.dtype:
+    """Returns the dtype of a sum's result: the given one, or 64-bit integers for integers and truth values."""
     return dtype or (x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.int64)
 
 
@@ -150,55 +151,6 @@ def all_dims(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
 
 
 MOST_FOUND, SHORT_ROW = 4, 128  # so many elements are found one by one, faster than by a sort, in rows of so many
-ROW_PART, COLUMN_PART = 4096, 32  # elements in one part of a scan, along contiguous memory and across it
-MANY_ROWS, MANY_COLUMNS = 128, 1 << 16  # so many independent scans keep a GPU busy
-
-
-def _scan(running: Callable[..., Tensor], whole: Callable[..., Tensor], join: Callable[..., Tensor], neutral: int) -> Any:
-    """Builds cumsum or cumprod: half types in f32, long scans on a GPU in parts.
-
-    running  torch's scan
-    whole    the reduction by the same operation
-    join     the operation itself, and its neutral number
-    """
-
-    def scan(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:
-        out = _sum_dtype(x, dtype)
-        if not x.dim():
-            return x.to(out, copy=True)
-        if x.dtype == out and out not in HALF and not _part_of_scan(x, dim % x.dim()):
-            return NotImplemented
-        return scanned(x.to(wide_dtype(out)), dim % x.dim()).to(out)
-
-    def scanned(x: Tensor, dim: int) -> Tensor:
-        """Scans long rows that occupy too few threads in parts: what the parts before it reduce to is joined to each."""
-        length = _part_of_scan(x, dim)
-        if not length:
-            return running(x, dim)
-        n = x.shape[dim]
-        parts = -(-n // length)
-        wide = pad(x, dim, 0, parts * length - n, neutral).unflatten(dim, (parts, length))
-        before = pad(whole(wide, dim + 1).narrow(dim, 0, parts - 1), dim, 1, 0, neutral)
-        return join(running(wide, dim + 1), scanned(before, dim).unsqueeze(dim + 1)).flatten(dim, dim + 1).narrow(dim, 0, n)
-
-    return scan
-
-
-cumsum = _scan(torch.cumsum, torch.sum, torch.add, 0)
-cumprod = _scan(torch.cumprod, torch.prod, torch.mul, 1)
-
-
-def _part_of_scan(x: Tensor, dim: int) -> int:
-    """Returns the number of elements in one part of a scan; 0 where the scan is left whole."""
-    n = x.shape[dim]
-    if on_cpu(x) or surely(x.numel() == 0):
-        return 0
-    rows = x.numel() // n
-    along = all(guess(s) >= guess(x.stride(dim)) for s, m in zip(x.stride(), x.shape, strict=True) if guess(m) > 1)
-    if along:
-        return ROW_PART if surely(n >= 4 * ROW_PART) and guess(rows) < MANY_ROWS else 0
-    return COLUMN_PART if surely(n >= 4 * COLUMN_PART) and guess(rows) < MANY_COLUMNS else 0
-
 
 REDUCTIONS: dict[Any, Callable[..., Any]] = {
     aten.sum.dim_IntList: sum_dims,
@@ -221,6 +173,4 @@ REDUCTIONS: dict[Any, Callable[..., Any]] = {
     aten.all.default: all_dims,
     aten.all.dim: all_dims,
     aten.all.dims: all_dims,
-    aten.cumsum.default: cumsum,
-    aten.cumprod.default: cumprod,
 }

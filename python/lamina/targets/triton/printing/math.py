@@ -45,6 +45,10 @@ def random_bits(seed, index):
     a, b, c, d = tl.philox(seed.to(tl.uint64), low, high, low * 0, low * 0, 7)
     word = index % 4
     return tl.where(word < 2, tl.where(word == 0, a, b), tl.where(word == 2, c, d)).to(tl.int32, bitcast=True)"""
+JOIN_STEPS = """@triton.jit
+def join_steps(factor, total, next_factor, next_total):
+    \"\"\"Two runs of steps of a recurrence as one: the product of their factors, and what they make of 0.\"\"\"
+    return factor * next_factor, total * next_factor + next_total"""
 _SIGN = "tl.where(x < 0, -large, large)"
 FUNCTIONS = {
     "erf": _function(
@@ -70,6 +74,7 @@ FUNCTIONS = {
         "return tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL) - a * tail",
     ),
     **{joining(op): _joining(op) for op in _JOINED},
+    "join_steps": JOIN_STEPS,
     "random_bits": RANDOM_BITS,
     "tanh": _function(
         "tanh",

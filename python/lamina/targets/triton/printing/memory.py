@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
-from lamina.dialects.graph import COMBINE
+from lamina.dialects.combining import COMBINE
 from lamina.passes.ir.locations import where
 from lamina.passes.ir.sizes import kernel_size
 

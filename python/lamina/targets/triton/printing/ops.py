@@ -40,6 +40,7 @@ _FORMS: dict[str, str] = {
     **{op: f"{function}({{0}})" for op, function in _CALLS.items()},
     **_EXTREMA,
     **dict.fromkeys(CASTS, "({0}).to({type})"),
+    "arith.index_cast": "tl.cast({0}, {type})",  # Triton's interpreter counts loops by numbers of Python
     **dict.fromkeys(_UNSIGNED, "({0}).to({source}, bitcast=True).to({type})"),
     **{f"arith.cmpf {number}": form for number, form in _FLOATS.items()},
     **{f"arith.cmpi {number}": f"{{0}} {sign} {{1}}" for number, sign in enumerate(_INTEGERS)},

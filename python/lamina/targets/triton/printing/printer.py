@@ -251,6 +251,7 @@ class Printer(Pairs, Reductions):
         "tile.read_shared": Refused("Triton has no loads that the lanes of a run share", "leave lamina-route-to-triton out"),
         "tile.write_runs": Pairs._write_runs,
         "tile.scan": Reductions._scan,
+        "tile.recurrence": Reductions._recurrence,
         "tile.window": _window,
         "tile.transpose": Pairs._transpose,
         "tile.combine": _pass,

@@ -30,7 +30,21 @@ class Reductions(TritonBlocks):
         name = ir.StringAttr(op.attributes["combine"]).value
         block = self._fresh()
         self._line(f"{block} = tl.associative_scan({self._block(x)}, 0, {self._joining(name)})")
-        self._set(op.results[0], applied(name, [self._typed(carry), block], "") or "")
+        self._scanned(op, applied(name, [self._typed(carry), block], "") or "")
+
+    def _recurrence(self, op: ir.Operation) -> None:
+        """Scans pairs (factor, sum), and adds the carry by the product of the factors before each lane."""
+        x, decay, carry = op.operands
+        factors, sums = self._fresh(), self._fresh()
+        blocks = f"({self._block(decay)}, {self._block(x)})"
+        self.calls["join_steps"] = None
+        self._line(f"{factors}, {sums} = tl.associative_scan({blocks}, 0, join_steps)")
+        self._scanned(op, f"{factors} * {self._typed(carry)} + {sums}")
+
+    def _scanned(self, op: ir.Operation, text: str) -> None:
+        """Sets a scan's results: the block, and its last lane."""
+        x = op.operands[0]
+        self._set(op.results[0], text)
         lanes = self._all(self._width(x))
         last = f"{lanes} == {ir.VectorType(x.type).shape[0] - 1}"
         self._set(op.results[1], f"tl.sum(tl.where({last}, {self._value(op.results[0])}, 0), 0)")

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .dtypes import CODES, DTYPES
+from ..dtypes import CODES, DTYPES
 
 
 @torch.library.custom_op("lamina::kernel", mutates_args=())

@@ -1,0 +1,1 @@
+"""Ops of Lamina's own that graphs hold."""
