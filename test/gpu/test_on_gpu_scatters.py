@@ -30,8 +30,8 @@ def test_segments(size: tuple[int, int], reduce: str, own: bool) -> None:
     check(lambda x, at, v: x.scatter_reduce(0, at[:, None].expand_as(v), v, reduce, include_self=own), x, at, v, tolerance=1e-3)
 
 
-@pytest.mark.parametrize("reduce", ["sum", "amax", "amin", "prod"])
-@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8, torch.float64, *HALF], ids=str)
+@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin", "prod"])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8, torch.uint8, torch.float64, *HALF], ids=str)
 def test_types(dtype: torch.dtype, reduce: str) -> None:
     x, at = torch.randint(-3, 3, (40, 7), device="cuda").to(dtype), torch.randint(0, 40, (300, 7), device="cuda")
     v = torch.randint(-4, 5, (300, 7), device="cuda").to(dtype)
@@ -44,6 +44,17 @@ def test_nan_and_infinity_in_extrema() -> None:
     v = torch.where(torch.rand(900, 3, device="cuda") > 0.99, torch.nan, torch.randn(900, 3, device="cuda"))
     for reduce in ("amax", "amin"):
         check(lambda x, at, v, how=reduce: x.scatter_reduce(0, at, v, how), x, at, v)
+
+
+def test_bags_of_maxima() -> None:
+    table = torch.randn(9000, 65, device="cuda").requires_grad_()
+    rows, starts = torch.randint(0, 9000, (4097,), device="cuda"), torch.arange(0, 4097, 9, device="cuda")
+    bags = lambda i, w, o: F.embedding_bag(i, w, o, mode="max")  # noqa: E731
+    check(bags, rows, table, starts)
+    torch._dynamo.reset()
+    results = [run(rows, table, starts) for run in (torch.compile(bags, backend="lamina", options={"strict": True}), bags)]
+    mine, eager = (torch.autograd.grad(r, table, torch.ones_like(r))[0] for r in results)
+    torch.testing.assert_close(mine, eager)
 
 
 def test_many_values_for_few_elements() -> None:

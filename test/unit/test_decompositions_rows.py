@@ -100,12 +100,18 @@ def test_nothing_is_left_to_aten(name: str) -> None:
     assert set().union(*map(fallbacks, graphs(first, given))) == set()
 
 
-@pytest.mark.parametrize("name", ["cumprod", "cummax", "logcumsumexp", "diagonal of others", "diagonal_scatter", "searchsorted", "cdist 2.0"])
+@pytest.mark.parametrize(
+    "name", ["cumprod", "cummax", "logcumsumexp", "diagonal of others", "diagonal_scatter", "searchsorted", "cdist 2.0"]
+)
 def test_sizes_may_be_symbols(name: str) -> None:
     fn, inputs = CASES[name]
     torch._dynamo.reset()
     compiled = torch.compile(fn, backend="lamina", dynamic=True)
-    larger = [torch.cat([t, t]) for t in inputs] if name in ("cumprod", "cummax", "logcumsumexp", "searchsorted", "cdist 2.0") else inputs
+    larger = (
+        [torch.cat([t, t]) for t in inputs]
+        if name in ("cumprod", "cummax", "logcumsumexp", "searchsorted", "cdist 2.0")
+        else inputs
+    )
     for given in (inputs, larger):
         for got, want in zip(trained(compiled, given), trained(fn, given), strict=True):
             torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
@@ -121,7 +127,9 @@ def test_scans_of_infinities_and_no_numbers(name: str) -> None:
     fn = getattr(torch, name)
     for dim in (0, 1):
         found, want = torch.compile(fn, backend="lamina")(a, dim), fn(a.double(), dim)
-        for got, exact in zip([found] if isinstance(found, Tensor) else found, [want] if isinstance(want, Tensor) else want, strict=True):
+        for got, exact in zip(
+            [found] if isinstance(found, Tensor) else found, [want] if isinstance(want, Tensor) else want, strict=True
+        ):
             torch.testing.assert_close(got.double(), exact.double(), rtol=1e-6, atol=1e-6, equal_nan=True)
 
 

@@ -55,8 +55,8 @@ CALLS: dict[Any, list[Call]] = {
     aten.adaptive_max_pool3d_backward.default: [
         call(PLANE[:, None, :2, :2, :2], PLANE[:, None], aten.adaptive_max_pool3d(PLANE[:, None], [2, 2, 2])[1])
     ],
-    aten._embedding_bag.default: [call(x(5, 3), index(0, 2, 4, 1), index(0, 2), False, mode) for mode in (0, 1)],
-    aten._embedding_bag_forward_only.default: [call(x(5, 3), index(0, 2, 4, 1), index(0, 2), False, mode) for mode in (0, 1)],
+    aten._embedding_bag.default: [call(x(5, 3), index(0, 2, 4, 1), index(0, 2), False, mode) for mode in (0, 1, 2)],
+    aten._embedding_bag_forward_only.default: [call(x(5, 3), index(0, 2, 4, 1), index(0, 2), False, mode) for mode in (0, 1, 2)],
     aten.addbmm.default: [call(x(2, 4), x(3, 2, 5), x(3, 5, 4))],
     aten.addmv.default: [call(x(2), ROW, x(3))],
     aten._adaptive_avg_pool2d_backward.default: [call(PLANE[..., :2, :2], PLANE)],
@@ -189,14 +189,14 @@ CALLS: dict[Any, list[Call]] = {
             torch.tensor([0, 1]),
             torch.tensor([0, 1, 1]),
             torch.tensor([1, 2]),
-            BAGS[:2],
+            BAGS[:2] if mode < 2 else BAGS.repeat(2, 1),
             4,
             False,
             mode,
             False,
             None,
         )
-        for mode in (0, 1)
+        for mode in (0, 1, 2)
     ],
     **dict(item for dims in (1, 2, 3) for item in resizing(dims)),
 }

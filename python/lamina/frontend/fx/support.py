@@ -166,14 +166,22 @@ def _narrow_with_number(node: fx.Node) -> bool:
 
 
 def divides_integers(node: fx.Node) -> bool:
-    """Returns whether an integer is divided by a tensor, which may hold a zero: eager raises, the processor would end the
-    process."""
+    """Returns whether an integer is divided by a tensor that may hold a zero: eager raises, the processor would end the process."""
     if str(node.target).rpartition(".")[0] not in ("aten.div", "aten.remainder", "aten.fmod") or len(node.args) < 2:
         return False
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor) or value.dtype.is_floating_point:
         return False
-    return isinstance(node.args[1], fx.Node) or node.args[1] == 0
+    divisor = node.args[1]
+    return not _is_positive(divisor) if isinstance(divisor, fx.Node) else divisor == 0
+
+
+def _is_positive(node: fx.Node) -> bool:
+    """Returns whether integers are clamped to 1 at least."""
+    if node.target is not aten.maximum.default:
+        return False
+    filled = (n for n in node.all_input_nodes if n.target is aten.full.default)
+    return any(isinstance(n.args[1], int) and n.args[1] >= 1 for n in filled)
 
 
 def copying(target: object) -> torch._ops.OpOverload | None:

@@ -1,7 +1,7 @@
 """Decomposes scatters that combine values with elements of a tensor into those that kernels compute (passes/fusion/scatter.py).
 
-These add, multiply, or take the greater or lesser of floats and integers. Half types are combined in f32, and truth values as
-bytes. A mean is a sum divided by a count.
+These add, multiply, or take the greater or lesser of floats and integers. Half types are combined in f32, truth values as signed
+bytes, and unsigned bytes in 16 bits. A mean is a sum divided by a count.
 """
 
 from collections.abc import Callable
@@ -45,6 +45,8 @@ def _reduced(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, scatt
     if x.dtype is torch.bool:
         either = "amax" if reduce in ("sum", "amax") else "amin"
         return aten.scatter_reduce.two(x.to(torch.int8), dim, index, cut.to(torch.int8), either).to(torch.bool)
+    if x.dtype is torch.uint8:
+        return scatter(x.to(torch.int16), dim, index, cut.to(torch.int16)).to(torch.uint8)
     return NotImplemented if cut is src else scatter(x, dim, index, cut)
 
 
@@ -73,8 +75,11 @@ def _mean(x: Tensor, dim: int, index: Tensor, src: Tensor, include_self: bool) -
     reached = count > 0
     base = wide if include_self else torch.where(reached, 0, wide)
     total = aten.scatter_add.default(base, dim, index, src.to(base.dtype))
-    least = count if include_self else count.clamp(min=1)
-    return torch.div(total, least, rounding_mode=None if dtype.is_floating_point else "floor").to(x.dtype)
+    if dtype.is_floating_point:
+        return (total / (count if include_self else count.clamp(min=1))).to(x.dtype)
+    if dtype.itemsize < 4:
+        total, count = total.to(torch.int32), count.to(torch.int32)
+    return torch.div(total, count.clamp(min=1), rounding_mode="floor").to(x.dtype)
 
 
 def _neutral(dtype: torch.dtype, reduce: str) -> Tensor | float:
@@ -112,6 +117,8 @@ def index_put(x: Tensor, indices: list[Tensor | None], values: Tensor, accumulat
     if accumulate and x.dtype is torch.bool:
         added = aten.index_put.default(torch.zeros_like(x, dtype=torch.int64), indices, values.to(torch.int64), True)
         return x | (added > 0)
+    if accumulate and x.dtype is torch.uint8:
+        return aten.index_put.default(x.to(torch.int16), indices, values.to(torch.int16), True).to(torch.uint8)
     return NotImplemented
 
 
@@ -136,7 +143,7 @@ def put(x: Tensor, index: Tensor, src: Tensor, accumulate: bool = False) -> Tens
     return flat.view(x.shape)
 
 
-_SUM, _MEAN = 0, 1  # modes of embedding bags; the third takes maxima
+_SUM, _MEAN, _MAX = 0, 1, 2  # modes of embedding bags
 
 
 def embedding_bag(
@@ -150,8 +157,9 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> Any:
-    """Adds each index's row to that of its bag. Maxima, and GPUs, whose atomic additions have no order, keep ATen's kernel."""
-    if weight.device.type != "cpu" or mode not in (_SUM, _MEAN) or _is_empty(indices) or _is_empty(offsets):
+    """Adds each index's row to that of its bag, or takes the greatest elements. Sums on GPUs, whose atomic additions have no order,
+    keep ATen's kernel."""
+    if (weight.device.type != "cpu" and mode != _MAX) or _is_empty(indices) or _is_empty(offsets):
         return NotImplemented
     starts = aten.slice.Tensor(offsets, 0, 0, offsets.shape[0] - 1) if include_last_offset else offsets
     bags, counted = _bags(indices, starts), indices != padding_idx
@@ -160,6 +168,8 @@ def embedding_bag(
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.to(rows.dtype)[:, None]
     count, width = starts.shape[0], weight.shape[1]
+    if mode == _MAX:
+        return _greatest(weight, indices, bags, counted, count)
     total = aten.scatter_add.default(rows.new_zeros(count, width), 0, bags[:, None].expand(-1, width), rows)
     sizes = aten.scatter_add.default(indices.new_zeros(count), 0, bags, counted.to(indices.dtype))
     if mode == _MEAN:
@@ -167,9 +177,30 @@ def embedding_bag(
     return total.to(weight.dtype), bags, sizes, torch.zeros_like(sizes)
 
 
-def embedding_bag_forward_only(weight: Tensor, *rest: Any, **named: Any) -> Any:
-    """Leaves inference to ATen, which is faster, but for bf16: torch tells the wrong shape for what ATen returns beside a sum."""
-    return embedding_bag(weight, *rest, **named) if weight.dtype is torch.bfloat16 else NotImplemented
+def _greatest(weight: Tensor, indices: Tensor, bags: Tensor, counted: Tensor, count: int) -> tuple[Tensor, ...]:
+    """Returns what _embedding_bag does for maxima: the first of equal ones counts, and empty bags are 0, with index 0."""
+    width, number = weight.shape[1], indices.shape[0]
+    rows = aten.embedding.default(weight, indices)
+    rows = torch.where(counted[:, None], rows.float() if weight.dtype in HALF else rows, -torch.inf)
+    to = bags[:, None].expand(-1, width)
+    top = aten.scatter_reduce.two(rows.new_full((count, width), -torch.inf), 0, to, rows, "amax")
+    sizes = aten.scatter_add.default(indices.new_zeros(count), 0, bags, counted.to(indices.dtype))
+    met = counted[:, None] & (rows == aten.index_select.default(top, 0, bags))
+    places = torch.arange(number, dtype=torch.int64, device=indices.device)[:, None]
+    last = places.new_full((count, width), number - 1)
+    first = aten.scatter_reduce.two(last, 0, to, torch.where(met, places, number - 1), "amin")
+    filled = (sizes > 0)[:, None]
+    chosen = torch.where(filled, aten.index.Tensor(indices, [first]), 0)
+    return torch.where(filled, top, 0.0).to(weight.dtype), bags, sizes, chosen
+
+
+def embedding_bag_forward_only(
+    weight: Tensor, indices: Tensor, offsets: Tensor, by_freq: bool = False, mode: int = _SUM, *rest: Any, **named: Any
+) -> Any:
+    """Leaves sums in inference to ATen, which is faster, but for bf16: torch tells the wrong shape for what ATen returns beside one."""
+    if weight.dtype is not torch.bfloat16 and mode != _MAX:
+        return NotImplemented
+    return embedding_bag(weight, indices, offsets, by_freq, mode, *rest, **named)
 
 
 def _bags(indices: Tensor, starts: Tensor) -> Tensor:
@@ -193,7 +224,10 @@ def embedding_bag_backward(
     per_sample_weights: Tensor | None,
     padding_idx: int = -1,
 ) -> Any:
-    """Gives each index the gradient of its bag, which is then that of an embedding."""
+    """Gives each index the gradient of its bag, which is then that of an embedding; that of a maximum to where it was met."""
+    if mode == _MAX and not sparse:
+        given = torch.where((sizes > 0)[:, None], grad, 0.0)
+        return aten.scatter_add.default(grad.new_zeros(num_weights, grad.shape[1]), 0, maximum_indices.to(torch.int64), given)
     numbered = bags.shape[0] == indices.shape[0]  # not by ATen's fast kernel
     if grad.device.type != "cpu" or mode not in (_SUM, _MEAN) or sparse or scale_grad_by_freq or not numbered:
         return NotImplemented  # eager divides by the frequencies of other indices
