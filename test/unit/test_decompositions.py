@@ -56,6 +56,8 @@ NORMS: dict[str, Case] = {
     "layer norm far from zero": (lambda a: F.layer_norm(a + 1000.0, (63,)), [x(5, 63)]),
     "rms norm": (lambda a, w: F.rms_norm(a, (33,), w, 1e-6), [x(5, 33), x(33)]),
     "group norm": (lambda a, w, b: F.group_norm(a, 3, w, b), [x(2, 6, 5, 3), x(6), x(6)]),
+    "weight norm": (torch._weight_norm, [x(5, 3, 7), positive(5, 1, 1)]),
+    "weight norm of the last": (lambda v, g: torch._weight_norm(v, g, 2), [x(5, 3, 7), positive(1, 1, 7)]),
     "instance norm": (lambda a: F.instance_norm(a), [x(2, 3, 7, 5)]),
     "batch norm": (lambda a, w, b: F.batch_norm(a, None, None, w, b, True), [x(4, 3, 5, 5), x(3), x(3)]),
     "batch norm, running": (

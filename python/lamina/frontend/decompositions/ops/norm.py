@@ -191,6 +191,21 @@ def batch_norm_with_update(x: Tensor, *args: Any) -> Any:
     return out, mean, rstd, x.new_zeros((0,), dtype=torch.uint8), new_mean, new_var
 
 
+def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, Tensor]:
+    """Scales v to have the norms g along `dim`. Returns the result, and v's own norms in the dtype in which eager saves them."""
+    w = wide(v)
+    norm = (w * w).sum([i for i in range(v.dim()) if i != dim], True).sqrt()
+    return (w * (wide(g) / norm)).to(v.dtype), norm.to(torch.float32 if g.dtype == torch.bfloat16 else g.dtype)
+
+
+def weight_norm_backward(grad: Tensor, v: Tensor, g: Tensor, norm: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """Returns the gradients of v and g, where v was scaled to have the norms g along `dim`."""
+    others = [i for i in range(v.dim()) if i != dim]
+    slope, direction = wide(grad), wide(v) / norm
+    along = (slope * direction).sum(others, True)
+    return ((slope - direction * along) * (wide(g) / norm)).to(v.dtype), along.to(g.dtype)
+
+
 NORMS: dict[Any, Callable[..., Any]] = {
     aten.native_layer_norm.default: layer_norm,
     aten.native_group_norm.default: group_norm,
@@ -201,4 +216,7 @@ NORMS: dict[Any, Callable[..., Any]] = {
     aten._native_batch_norm_legit.no_stats: batch_norm_no_stats,
     aten.native_batch_norm.default: batch_norm,
     aten.instance_norm.default: instance_norm,
+    aten._weight_norm.default: lambda *args: weight_norm(*args)[0],
+    aten._weight_norm_interface.default: weight_norm,
+    aten._weight_norm_interface_backward.default: weight_norm_backward,
 }
