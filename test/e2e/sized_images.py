@@ -1,5 +1,6 @@
 """Graphs of images for sweeps over sizes: convolutions, pools, interpolation, windows and groups of channels."""
 
+import math
 from typing import Any
 
 import torch
@@ -62,7 +63,26 @@ def resized_positions(a: Tensor) -> Tensor:
     return F.conv2d(a, CONV.weight.to(a.dtype)) + F.interpolate(learned, size=(a.shape[2] - 2, a.shape[3] - 2), mode="bicubic")
 
 
+def squares(b: int, n: int) -> tuple[Any, ...]:
+    """The pixels of square images."""
+    return (x(b, (n % 30 + 3) ** 2, 5),)
+
+
+def image_of_rows(a: Tensor) -> Tensor:
+    side = int(a.shape[1] ** 0.5)
+    return a.view(a.shape[0], side, side, a.shape[2]).permute(0, 3, 1, 2).softmax(2)
+
+
+def image_of_patches(a: Tensor) -> Tensor:
+    rows = F.conv2d(a, CONV.weight.to(a.dtype), stride=2).flatten(2).transpose(1, 2)
+    side = int(math.sqrt(rows.shape[1]))
+    return rows.reshape(a.shape[0], side, side, -1).sum(1) * 2
+
+
 IMAGES: dict[str, Sized] = {
+    "image_of_rows": Sized(image_of_rows, squares),
+    "train_image_of_rows": Sized(image_of_rows, squares, train=True),
+    "image_of_patches": Sized(image_of_patches, lambda b, n: (x(b, 3, 9 + n % 30, 9 + n % 30),)),
     # a guard sets the quotients of the image's sizes equal to those of the embedding of positions
     "view_patches": Sized(
         lambda a: (

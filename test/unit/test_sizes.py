@@ -1,6 +1,7 @@
 """core/sizes: arithmetic, proofs and texts, against the same expressions on numbers."""
 
 import itertools
+import math
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,11 +24,13 @@ from lamina.core.sizes import (
     parse,
     size_from_json,
     size_to_json,
+    substituted,
     symbol_name,
     symbols_of,
     typical,
     without_hints,
 )  # fmt: skip
+from lamina.core.sizes.roots import root
 from lamina.core.sizes.size import exactly
 from lamina.core.sizes.text import as_python, shown
 
@@ -276,6 +279,19 @@ def test_a_size_that_is_one_symbol() -> None:
     assert not any(map(symbol_name, (s + 1, 2 * s, s * t, 2 * exactly(s, 4), s // 2 * 2, exactly(s, 4), 3)))
 
 
+def test_roots() -> None:
+    s, t = parse("s0~36"), parse("s1~8")
+    assert root(49) == 7 and root(4 * s * s * t * t) == 2 * s * t and root((s - 1) * (s - 1)) == s - 1
+    side = (s - 3) // 2 + 1
+    assert root(side * side) == side and root((s - 3) * (s - 3)) != s - 3 and root(s * s + 2 * s * t + t * t + 1) != s + t
+    assert root(9 * s * s + 12 * s * t + 4 * t * t) == 3 * s + 2 * t and root(s * s * t) != s
+    square = root(s) * root(s)
+    assert root(square) == root(s) and symbol_name(square) == "s0" and not any(map(symbol_name, (root(s), square * s, root(s) * t)))
+    assert parse(str(root(s + 1) * t)) == root(s + 1) * t and shown(root(s)) == "floor(sqrt(s0))" and typical(root(s)) == 6
+    assert root(s) >= 1 and root(16 * s) >= 5 and substituted(root(s), {"s0": t * t}) == t and substituted(root(s), {"s0": 17}) == 4
+    assert [evaluate(root(s), {"s0": n}) for n in (2, 99, 100, 2**52 - 1)] == [1, 9, 10, 2**26 - 1]
+
+
 def test_quotients_have_the_smallest_divisors() -> None:
     s = parse("s0~24")
     assert (2 * s + 2) // 8 == (s + 1) // 4 and (s // 4 + 1) // 2 == (s + 4) // 8 and (6 * s) // 4 % 7 == (3 * s // 2) % 7
@@ -287,6 +303,13 @@ def test_python_has_the_values_of_sizes(n: int) -> None:
     divides by a quotient must not divide by 0."""
     s = Size.of("s0", 8, 0)
     quotient = exactly(s, 4)
-    for size in (quotient, 3 * quotient - s + 2, most(1, least(s // 7, 5)), -(-s // 3) * (s % 5), 1024 // most(1, 4 * quotient)):
-        assert eval(as_python(size), {"s0": n}) == evaluate(size, {"s0": n})
+    for size in (
+        quotient,
+        3 * quotient - s + 2,
+        most(1, least(s // 7, 5)),
+        -(-s // 3) * (s % 5),
+        root(s + 7),
+        1024 // most(1, 4 * quotient),
+    ):
+        assert eval(as_python(size), {"s0": n, "isqrt": math.isqrt}) == evaluate(size, {"s0": n})
     assert evaluate(quotient, {"s0": n}) == -(-n // 4)

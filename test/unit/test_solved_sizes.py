@@ -1,6 +1,7 @@
 """What equations of sizes say: guards fix quotients, and what divides a size."""
 
 from lamina.core.sizes import evaluate, parse, typical
+from lamina.core.sizes.roots import root
 from lamina.core.sizes.solved import learned, replaced, solved
 
 
@@ -32,6 +33,15 @@ def test_equations_say_what_divides() -> None:
     by_another = solved(s % t)
     assert replaced(s, by_another) == t * replaced(s // t, by_another) and replaced(s // t, by_another) >= 1
     assert solved(s * t - s * t // 4 * 4) == {} and replaced(s + 4, solved(s + 4 - (s + 4) // 7 * 7)) % 7 == 0
+
+
+def test_equations_say_what_is_a_square() -> None:
+    """As torch asks for the shapes of a view that makes an image of a row of its pixels."""
+    n, t = parse("s0~36"), parse("s1~8")
+    known = solved(n * t - root(n) * root(n) * t)
+    side = replaced(root(n), known)
+    assert replaced(n, known) == side * side and replaced(n // side, known) == side and replaced(n % side, known) == 0
+    assert solved(n - root(n)) == {} and solved(n - root(t * 4 + 4) * root(n)) == {}
 
 
 def test_a_remainder_and_a_quotient_make_a_multiple() -> None:

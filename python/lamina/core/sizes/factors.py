@@ -39,7 +39,7 @@ class SizeSymbol:
 @dataclass(frozen=True)
 class Opaque:
     """A quotient ("//"), remainder ("%"), "min" or "max" of two sizes that is no polynomial; "/" is a quotient without
-    remainder at any call."""
+    remainder at any call, "root" the root of a size, rounded down (to the right is 2)."""
 
     op: str
     left: Any
@@ -159,6 +159,8 @@ def _range(f: Factor) -> tuple[float, float]:
         return max(a, c), max(b, d)
     if f.op == "%":
         return (0, d - 1) if c > 0 else (-math.inf, math.inf)
+    if f.op == "root":
+        return math.isqrt(int(max(a, 0))), b if b == math.inf else math.isqrt(int(b))
     if c <= 0:
         return -math.inf, math.inf
     if f.op == "/":

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from .factors import Factor, Opaque, SizeSymbol, lower_end
+from .roots import root
 from .size import Size, SizeLike, below, chosen, exactly, factor_of, known_part
 from .values import symbols_of, typical
 
@@ -28,13 +29,13 @@ def learned(known: Solved, equal: SizeLike, other: SizeLike) -> Solved:
 def solved(difference: SizeLike) -> Solved:
     """Returns the value of the one symbol, quotient, remainder, minimum or maximum that a difference is a polynomial of where it is
     0; nothing where a value other than the hints' may be a solution, too. Where it says that a size divides another one, returns
-    that as the product of the divisor and the quotient."""
+    that as the product of the divisor and the quotient; where it says that a symbol is a square, the symbol as that of its root."""
     if not isinstance(difference, Size) or typical(difference) != 0:
         return {}
     difference = _without_common(difference)
     factors = {f for product, _ in difference.terms for f in product}
     if len(factors) > 1:
-        return next(filter(None, (_whole(difference, *term) for term in difference.terms)), {})
+        return next(filter(None, (_whole(difference, *term) or _square(difference, *term) for term in difference.terms)), {})
     (one,) = factors
     degrees = {len(product): k for product, k in difference.terms if product}
     rises = lower_end(one) >= 0 and len({k > 0 for k in degrees.values()}) == 1  # then no two values have one result
@@ -67,6 +68,15 @@ def _whole(difference: Size, product: tuple[Factor, ...], k: int) -> Solved:
         if isinstance(f, Opaque) and f.op == "//" and by != 1 and whole // by == factor_of(f) and (found := _multiple(whole, by)):
             return found
     return {}
+
+
+def _square(difference: Size, product: tuple[Factor, ...], k: int) -> Solved:
+    """Solves `symbol - root * root == 0`."""
+    f = product[0] if len(product) == 1 else None
+    if not isinstance(f, SizeSymbol):
+        return {}
+    of = root(factor_of(f))
+    return {f: of * of} if difference * k == factor_of(f) - of * of else {}
 
 
 def _multiple(whole: SizeLike, by: SizeLike) -> Solved:
@@ -114,6 +124,8 @@ def _replaced(f: Factor, known: Solved) -> SizeLike:
             made = exactly(left, right)
         case "%":
             made = left % right
+        case "root":
+            made = root(left)
         case _:
             made = chosen(f.op, (left, right))
     return _each(made, lambda g: known.get(g, factor_of(g)))

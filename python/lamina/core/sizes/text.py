@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from .factors import LEAST, Factor, SizeSymbol
+from .roots import root
 from .size import Size, SizeLike, chosen, exactly
 
 _SYMBOL = re.compile(r"([A-Za-z_]\w*)~(\d+)(?:>=(\d+))?(?:<=(\d+))?")
@@ -33,6 +34,8 @@ def parse(text: str) -> SizeLike:
                 return result
             case ast.Call(func=ast.Name(id="min" | "max" as name), args=[one, other]):
                 return chosen(name, (read(one), read(other)))
+            case ast.Call(func=ast.Name(id="root"), args=[square, ast.Constant(2)]):
+                return root(read(square))
         raise ValueError(f"{text!r} is no size")
 
     try:
@@ -52,7 +55,7 @@ def without_hints(size: SizeLike) -> SizeLike:
 
 
 def as_python(size: SizeLike) -> str:
-    """Returns a size as a Python expression over the names of its symbols, with the values of `evaluate`."""
+    """Returns a size as a Python expression over the names of its symbols and `isqrt`, with the values of `evaluate`."""
     if isinstance(size, int):
         return str(size)
     products = ([*([str(k)] if k != 1 or not factors else []), *map(_python, factors)] for factors, k in size.terms)
@@ -63,6 +66,8 @@ def _python(f: Factor) -> str:
     if isinstance(f, SizeSymbol):
         return f.name
     left, right = as_python(f.left), as_python(f.right)
+    if f.op == "root":
+        return f"isqrt({left})"
     if f.op in ("min", "max"):
         return f"{f.op}({left}, {right})"
     return f"(-(-({left})//({right})))" if f.op == "/" else f"(({left}){f.op}({right}))"
@@ -107,6 +112,8 @@ def _factor(f: Factor, up: bool) -> str:
     """up: as a quotient of the negative numerator, rounded up."""
     if isinstance(f, SizeSymbol):
         return f.name
+    if f.op == "root":
+        return f"floor(sqrt({shown(f.left)}))"
     if f.op in ("min", "max"):
         return f"{f.op}({shown(f.left)}, {shown(f.right)})"
     left, right = _grouped(-f.left if up else f.left, " "), _grouped(f.right, " */")

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .factors import Factor, Opaque, SizeSymbol
+from .roots import root
 from .size import Size, SizeLike, exactly, factor_of, least, most
 
 
@@ -40,14 +41,18 @@ def symbols_of(size: SizeLike) -> set[str]:
 
 
 def symbol_name(size: SizeLike) -> str | None:
-    """Returns the name of the symbol that a size is, which may be written as a divisor times the quotient; None for others."""
+    """Returns the name of the symbol that a size is, which may be written as a divisor times the quotient, or as its root times
+    that; None for others."""
     if not isinstance(size, Size) or len(size.terms) > 1:
         return None
     ((factors, k),) = size.terms
     if k == 1 and len(factors) == 1 and isinstance(factors[0], SizeSymbol):
         return factors[0].name
-    quotients = (f for f in factors if isinstance(f, Opaque) and f.op == "/" and factor_of(f) * f.right == size)
-    return next((symbol_name(f.left) for f in quotients), None)
+    opaque = [f for f in factors if isinstance(f, Opaque)]
+    whole = (
+        f.left for f in opaque if size == factor_of(f) * (factor_of(f) if f.op == "root" else f.right) and f.op in ("/", "root")
+    )
+    return next(map(symbol_name, whole), None)
 
 
 def _value(size: Size, of: Callable[[SizeSymbol], Any], ops: "Mapping[str, Callable[[Any, Any], Any]] | None" = None) -> Any:
@@ -63,5 +68,6 @@ def _value(size: Size, of: Callable[[SizeSymbol], Any], ops: "Mapping[str, Calla
 # A quotient without remainder is rounded up where it has one, at sizes that its kernel is not for: others may divide by it.
 _OPS: dict[str, Callable[[Any, Any], Any]] = {
     "//": lambda a, b: a // b, "/": lambda a, b: -(-a // b), "%": lambda a, b: a % b, "min": min, "max": max,
+    "root": lambda a, _: root(a),
 }  # fmt: skip
 _SIZE_OPS = {**_OPS, "/": exactly, "min": least, "max": most}

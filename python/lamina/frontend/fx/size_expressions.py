@@ -11,6 +11,7 @@ from torch.utils._sympy import functions
 
 from lamina.core.errors import CompileError
 from lamina.core.sizes import LEAST, Size, SizeLike, least, most
+from lamina.core.sizes.roots import root
 from lamina.core.sizes.solved import Solved, learned, replaced
 
 _ROUNDED = (functions.CeilToInt, functions.FloorToInt, functions.TruncToInt)
@@ -93,6 +94,8 @@ def _converted(expr: sympy.Expr, env: Any) -> SizeLike:
     if isinstance(expr, _ROUNDED) and (fraction := _fraction(expr.args[0])):
         over, by = (_converted(a, env) for a in fraction)
         return -(-over // by) if isinstance(expr, functions.CeilToInt) else over // by  # sizes are not negative
+    if isinstance(expr, _ROUNDED[1:]) and (square := _square(expr.args[0])) is not None:
+        return root(_converted(square, env))
     if isinstance(expr, functions.FloorDiv | functions.CleanDiv | functions.IntTrueDiv):  # as a size, each is whole
         return args[0] // args[1]
     if isinstance(expr, functions.Mod | functions.PythonMod):
@@ -135,6 +138,17 @@ def _fraction(expr: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr] | None:
             if None in parts or any(isinstance(part, functions.IntTrueDiv | functions.FloatTrueDiv) for part in expr.args):
                 return None
             return tuple(map(sympy.Mul, *parts))
+    return None
+
+
+def _square(expr: sympy.Expr) -> sympy.Expr | None:
+    """Returns the size whose root an expression is, `n ** 0.5` or `math.sqrt(n)`; None for others. Rounded down, that of floats is
+    the whole number's for any size that memory holds."""
+    match expr:
+        case functions.FloatPow(args=(functions.ToFloat(args=(size,)), power)) if power == 0.5:
+            return size
+        case functions.OpaqueUnaryFn_sqrt(args=(functions.ToFloat(args=(size,)),)):
+            return size
     return None
 
 
