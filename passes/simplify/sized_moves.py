@@ -11,12 +11,15 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, linalg, tensor
 
 from lamina.core.errors import CompileError
-from lamina.core.sizes import Size, SizeLike, typical
+from lamina.core.sizes import Size, SizeLike, most, typical
 
 from ..ir.generics import empty, fill, generic, padded, spread, with_body
 from ..ir.reading import CHECKED, shape_of
 from ..ir.reshapes import reshaped, sliced
 from ..ir.sizes import size_value, sizes_of, tensor_type
+
+_OPEN = 2**63 - 1
+"""The end of a slice that goes on to the last element."""
 
 
 def view(type_: ir.RankedTensorType, x: ir.Value, *_: Any) -> ir.Value:
@@ -36,14 +39,18 @@ def expand(type_: ir.RankedTensorType, x: ir.Value, *_: Any, **__: Any) -> ir.Va
 
 
 def slice_(
-    type_: ir.RankedTensorType, x: ir.Value, dim: int = 0, start: SizeLike | None = None, _: Any = None, step: int = 1
+    type_: ir.RankedTensorType, x: ir.Value, dim: int = 0, start: SizeLike | None = None, end: Any = None, step: int = 1
 ) -> ir.Value:
     """Expands a slice along one dimension; its length is the result's."""
-    source = shape_of(x)
+    source, shape = shape_of(x), sizes_of(type_)
     starts: list[SizeLike] = [0] * len(source)
     steps = [1] * len(source)
-    starts[dim], steps[dim % len(source)] = _from_start(start or 0, source[dim]), step
-    return sliced(x, starts, sizes_of(type_), steps)
+    begin = start or 0
+    if typical(begin) < 0:  # there may be fewer elements than it counts from the end
+        is_rest = step == 1 and end in (None, _OPEN)
+        begin = source[dim] - shape[dim] if is_rest else most(0, begin + source[dim])
+    starts[dim], steps[dim % len(source)] = begin, step
+    return sliced(x, starts, shape, steps)
 
 
 def select(type_: ir.RankedTensorType, x: ir.Value, dim: int, index: SizeLike) -> ir.Value:
@@ -51,13 +58,9 @@ def select(type_: ir.RankedTensorType, x: ir.Value, dim: int, index: SizeLike) -
     source = shape_of(x)
     starts: list[SizeLike] = [0] * len(source)
     sizes = list(source)
-    starts[dim], sizes[dim] = _from_start(index, source[dim]), 1
+    # The sign of an index, or of a slice's start, is that of its hint: torch has asked for it, so a guard stands.
+    starts[dim], sizes[dim] = index + source[dim] if typical(index) < 0 else index, 1
     return sliced(x, starts, sizes, [1] * len(source), sizes_of(type_))
-
-
-def _from_start(index: SizeLike, size: SizeLike) -> SizeLike:
-    """Counts an index from the start. Its sign is that of its hint: torch has asked for it, so a guard stands."""
-    return index + size if typical(index) < 0 else index
 
 
 def cat(type_: ir.RankedTensorType, parts: Sequence[ir.Value], dim: int = 0) -> ir.Value:

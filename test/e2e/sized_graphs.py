@@ -164,6 +164,10 @@ GRAPHS: dict[str, Sized] = {
     "slice_both": Sized(lambda a: a[:, 1:-1] * 2, vectors, compiled=2),
     "slice_both_flat": Sized(lambda a: a[:, 1:-1].exp().reshape(-1).sin(), vectors, compiled=2),
     "slice_half": Sized(lambda a: a[: a.shape[0] // 2] * 2, lambda b, n: (x(b + 3, n),)),
+    # torch guards on there being more elements than a start counts from the end, and on a slice being one element
+    "slice_last": Sized(lambda a: (a * 2)[:, -100:], vectors, compiled=2),
+    "slice_last_step": Sized(lambda a: (a * 2)[:, -100::3], vectors, compiled=3),
+    "slice_amid_last": Sized(lambda a: (a * 2)[:, -100:-1], vectors, compiled=3),
     "slice_step": Sized(lambda a: a[:, ::2] * 2, lambda b, n: (x(b, n + 2),)),
     "slice_from_the_end": Sized(lambda a, b: a[:, -b.shape[0] :].sum(1), lambda b, n: (x(b, n + 130), x(b))),
     "differences": Sized(lambda a: a[:, 1:] - a[:, :-1], lambda b, n: (x(b, n + 2),)),

@@ -91,6 +91,23 @@ func.func private @cat(tensor<?x?x16xf32>, tensor<?x?x16xf32>) -> tensor<?x?x16x
 
 // -----
 
+// A start may count more elements from the end than there are: the rest of 24 elements from the hundredth last on is all of them.
+// CHECK-LABEL: func.func @main
+// CHECK: tensor.extract_slice %arg0[0] [%{{.*}}] [1] : tensor<?xf32, ["s0~24"]> to tensor<?xf32, ["s0~24"]>
+// CHECK: %[[FROM:.*]] = "graph.size"() {size = "max(0, s0~24 - 100)"}
+// CHECK: tensor.extract_slice %arg0[%[[FROM]]] [%{{.*}}] [1]
+func.func @main(%x: tensor<?xf32> {graph.sizes = ["s0~24"]}) -> (tensor<?xf32>, tensor<?xf32>) {
+  %0 = call @rest(%x) : (tensor<?xf32>) -> tensor<?xf32>
+  %1 = call @all_but_one(%x) : (tensor<?xf32>) -> tensor<?xf32>
+  return %0, %1 : tensor<?xf32>, tensor<?xf32>
+}
+func.func private @rest(tensor<?xf32>) -> tensor<?xf32> attributes {
+  graph.move = "aten.slice.Tensor", graph.args = [unit, 0, -100, 9223372036854775807], graph.kwargs = {}, graph.sizes = [["s0~24"]]}
+func.func private @all_but_one(tensor<?xf32>) -> tensor<?xf32> attributes {
+  graph.move = "aten.slice.Tensor", graph.args = [unit, 0, -100, -1], graph.kwargs = {}, graph.sizes = [["s0~24 - 1"]]}
+
+// -----
+
 // What makes tensors of sizes.
 // CHECK-LABEL: func.func @main
 // CHECK: linalg.fill ins(%{{.*}} : f32) {{.*}} -> tensor<?xf32, ["s0~8 + 1"]>
