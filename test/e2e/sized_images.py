@@ -124,6 +124,10 @@ IMAGES: dict[str, Sized] = {
     "resize_like": Sized(lambda a, b: F.interpolate(a, b.shape[-2:], mode="bilinear"), pairs),
     "resize_bicubic": Sized(lambda a: F.interpolate(a, size=(a.shape[2] * 2, a.shape[3] + 3), mode="bicubic"), areas),
     "resize_positions": Sized(resized_positions, areas),
+    "resize_antialiased": Sized(lambda a: F.interpolate(a, scale_factor=0.5, mode="bicubic", antialias=True), areas),
+    "train_resize_antialiased": Sized(
+        lambda a: F.interpolate(a, scale_factor=0.25, mode="bilinear", antialias=True), areas, train=True
+    ),
     "train_resize_nearest": Sized(lambda a: F.interpolate(a, scale_factor=2), areas, train=True),
     "train_resize_like": Sized(lambda a, b: F.interpolate(a, b.shape[-2:], mode="bilinear") * b, pairs, train=True),
     "max_pool": Sized(lambda a: F.max_pool2d(a, 2), images),

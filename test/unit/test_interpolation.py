@@ -83,6 +83,19 @@ def test_values_and_gradients(dims: int, mode: str, size: int, how: str) -> None
         hold(resized(mode, align, BY[how]), torch.randn(shape), 2e-4 if size == 127 else 2e-5)
 
 
+@pytest.mark.parametrize("align", [False, True])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("how", [*BY, "two fifths", "to thirty"])
+def test_antialiased(mode: str, how: str, align: bool) -> None:
+    """Long windows are reductions: of 127 elements by a result of one, of thirty results by one element. Several rows of one element
+    each are wrong in eager."""
+    by = BY.get(how, {"size": 30} if how == "to thirty" else {"scale_factor": 0.4})
+    for size in (3, 127):
+        hold(resized(mode, align, {**by, "antialias": True}), torch.randn(2, 3, size, 9), 2e-5)
+    if "size" in by:
+        hold(resized(mode, align, {**by, "antialias": True}), torch.randn(2, 3, 1, 5), 2e-5)
+
+
 def test_long_sums() -> None:
     """Many copies of each element are a reduction; long windows with weights are ATen's."""
     hold(resized("nearest", None, {"scale_factor": (9, 20)}), torch.randn(2, 3, 5, 4), 1e-5)
@@ -177,6 +190,11 @@ KERNELS: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
         lambda g: aten.upsample_nearest2d_backward(g, [18, 51], [2, 3, 9, 17], 2.0, 3.0), [x(2, 3, 18, 51)]
     ),
     "gradient of nearest, 1.7 times": (lambda g: aten.upsample_nearest1d_backward(g, [28], [2, 3, 17], 1.7), [x(2, 3, 28)]),
+    "antialiased": (lambda a: F.interpolate(a, size=(5, 7), mode="bicubic", antialias=True), [x(2, 3, 19, 27)]),
+    "antialiased, to one": (lambda a: F.interpolate(a, size=(1, 1), mode="bilinear", antialias=True), [x(2, 3, 19, 27)]),
+    "gradient of antialiased": (
+        lambda g: aten._upsample_bilinear2d_aa_backward(g, [5, 7], [2, 3, 19, 27], False), [x(2, 3, 5, 7)]
+    ),
     "gradient of linear": (lambda g: aten.upsample_linear1d_backward(g, [34], [2, 3, 17], False, 2.0), [x(2, 3, 34)]),
     "gradient of bilinear": (
         lambda g: aten.upsample_bilinear2d_backward(g, [18, 34], [2, 3, 9, 17], False, 2.0, 2.0), [x(2, 3, 18, 34)]

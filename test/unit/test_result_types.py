@@ -34,10 +34,11 @@ def resizing(dims: int) -> Iterator[tuple[Any, list[Call]]]:
     image, large, sizes = x(2, 4, *[4] * dims), x(2, 4, *[8] * dims), [8] * dims
     smooth = ([], ["linear"], ["bilinear", "bicubic"], ["trilinear"])[dims]
     names = [("upsample_nearest", []), ("_upsample_nearest_exact", []), *((f"upsample_{name}", [True]) for name in smooth)]
-    for name, more in names:
-        yield getattr(aten, f"{name}{dims}d").default, [call(image, sizes, *more)]
-        yield getattr(aten, f"{name}{dims}d").vec, [call(image, None, *more, [2.0] * dims), call(image, sizes, *more, None)]
-        yield getattr(aten, f"{name}{dims}d_backward").default, [call(large, sizes, list(image.shape), *more)]
+    antialiased = [(f"_upsample_{name}2d_aa", [True]) for name in smooth if dims == 2]
+    for name, more in [*((f"{name}{dims}d", more) for name, more in names), *antialiased]:
+        yield getattr(aten, name).default, [call(image, sizes, *more)]
+        yield getattr(aten, name).vec, [call(image, None, *more, [2.0] * dims), call(image, sizes, *more, None)]
+        yield getattr(aten, f"{name}_backward").default, [call(large, sizes, list(image.shape), *more)]
 
 
 PLANE, ROW = x(2, 4, 4, 4), x(2, 3)

@@ -20,7 +20,7 @@ aten = torch.ops.aten
 _PACKETS = (
     aten.upsample_nearest1d, aten.upsample_nearest2d, aten.upsample_nearest3d, aten._upsample_nearest_exact1d,
     aten._upsample_nearest_exact2d, aten._upsample_nearest_exact3d, aten.upsample_linear1d, aten.upsample_bilinear2d,
-    aten.upsample_trilinear3d, aten.upsample_bicubic2d,
+    aten.upsample_trilinear3d, aten.upsample_bicubic2d, aten._upsample_bilinear2d_aa, aten._upsample_bicubic2d_aa,
 )  # fmt: skip
 RESIZING = tuple(getattr(packet, overload) for packet in _PACKETS for overload in ("default", "vec"))
 _KEYS = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)

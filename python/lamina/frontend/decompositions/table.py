@@ -22,6 +22,7 @@ from .guard import guarded
 from .ops.empty import EMPTY
 from .ops.foreach import FOREACH
 from .ops.images.adaptive_pool import ADAPTIVE_POOLS
+from .ops.images.antialias import ANTIALIASED
 from .ops.images.pool import POOLS
 from .ops.images.resize import RESIZES
 from .ops.images.sample import SAMPLES
@@ -88,7 +89,7 @@ def own() -> Table:
     found: Table = {op: decomposition_table[op] for op in FROM_TORCH}
     for part in (
         TYPES, EMPTY, POINTWISE, ELEMENTARY, BITS, GAMMA, INTEGERS, REDUCTIONS, PRODUCTS, NORMS, LOSSES, INDEXING, SCATTERS, SCANS,
-        SAMPLES, POOLS, ADAPTIVE_POOLS, RESIZES, WINDOWS, RANDOM, FOREACH,
+        SAMPLES, POOLS, ADAPTIVE_POOLS, RESIZES, ANTIALIASED, WINDOWS, RANDOM, FOREACH,
     ):  # fmt: skip
         found |= part
     return {op: as_eager(op, fn) for op, fn in found.items()}

@@ -82,7 +82,7 @@ def _nearest(dims: int, kind: str) -> Callable[..., Any]:
     def run(x: Tensor, output_size: Sequence[int], *scales: float | None, **named: float | None) -> Any:
         if _is_empty(x.shape) or _is_empty(output_size):
             return NotImplemented
-        axes = resized_axes(x.shape[-dims:], output_size, kind, False, _scales(dims, scales, named))
+        axes = resized_axes(x.shape[-dims:], output_size, kind, False, scales_of(dims, scales, named))
         for axis in axes:
             dim, times = x.dim() + axis.dim, axis.repeats(x.device)
             if times:
@@ -106,7 +106,7 @@ def _smooth(dims: int, kind: str) -> Callable[..., Any]:
     def run(x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: float | None, **named: float | None) -> Any:
         if not x.dtype.is_floating_point or _is_empty(x.shape) or _is_empty(output_size):
             return NotImplemented
-        axes = resized_axes(x.shape[-dims:], output_size, kind, align_corners, _scales(dims, scales, named))
+        axes = resized_axes(x.shape[-dims:], output_size, kind, align_corners, scales_of(dims, scales, named))
         for axis in axes:
             taps = axis.taps(_ramp(axis.out, axis, x))
             first, *others = (_gathered(x, axis, places, axis.size) * _along(weights, axis) for places, weights in taps)
@@ -122,12 +122,15 @@ def _backward(dims: int, kind: str) -> Callable[..., Any]:
 
     def run(grad: Tensor, output_size: Sequence[int], input_size: Sequence[int], *rest: Any, **named: float | None) -> Any:
         align, *scales = rest if smooth else (False, *rest)
-        return _gradient(grad, input_size, resized_axes(input_size[-dims:], output_size, kind, align, _scales(dims, scales, named)))
+        return _gradient(
+            grad, input_size, resized_axes(input_size[-dims:], output_size, kind, align, scales_of(dims, scales, named))
+        )
 
     return in_f32(run)
 
 
-def _scales(dims: int, scales: Sequence[float | None], named: dict[str, float | None]) -> list[float | None]:
+def scales_of(dims: int, scales: Sequence[float | None], named: dict[str, float | None]) -> list[float | None]:
+    """Returns the scale factors that an op of so many dimensions is given, None where it is given none."""
     names = [f"scales_{c}" for c in "dhw"[-dims:]] if dims > 1 else ["scales"]
     given = dict(zip(names, scales, strict=False)) | named
     return [given.get(name) for name in names]
@@ -201,7 +204,8 @@ def _of_sizes(single: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _entries(name: str, forward: Callable[..., Any], backward: Callable[..., Any]) -> dict[Any, Callable[..., Any]]:
+def entries(name: str, forward: Callable[..., Any], backward: Callable[..., Any]) -> dict[Any, Callable[..., Any]]:
+    """Returns the decompositions of an op's overloads and of its gradient, by overload."""
     packet, gradient = getattr(aten, name), getattr(aten, f"{name}_backward")
     return {packet.default: forward, packet.vec: _of_sizes(forward), gradient.default: backward}
 
@@ -210,10 +214,10 @@ def _table() -> dict[Any, Callable[..., Any]]:
     found: dict[Any, Callable[..., Any]] = {}
     for dims in (1, 2, 3):
         for kind, name in (("nearest", "upsample_nearest"), ("nearest-exact", "_upsample_nearest_exact")):
-            found |= _entries(f"{name}{dims}d", _nearest(dims, kind), _backward(dims, kind))
+            found |= entries(f"{name}{dims}d", _nearest(dims, kind), _backward(dims, kind))
     smooth = (("linear1d", 1, "linear"), ("bilinear2d", 2, "linear"), ("trilinear3d", 3, "linear"), ("bicubic2d", 2, "cubic"))
     for name, dims, kind in smooth:
-        found |= _entries(f"upsample_{name}", _smooth(dims, kind), _backward(dims, kind))
+        found |= entries(f"upsample_{name}", _smooth(dims, kind), _backward(dims, kind))
     return found
 
 
