@@ -1,6 +1,8 @@
 """Rewrites a reduction as two steps: partial results, then their combination. Splits loops into equal parts, and peels the
 remainder of a loop whose extent has no good divisor."""
 
+from collections.abc import Mapping, Sequence
+
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
@@ -48,60 +50,69 @@ def slice_of_loop(v: ir.Value, m: tuple, loop: int, start: SizeLike, length: Siz
     return sliced(v, offsets, sizes, [1] * len(shape))
 
 
-def split(g: Generic, parts: dict[int, int], combine: str) -> None:
+def split(g: Generic, parts: dict[int, SizeLike], apart: Sequence[int], order: Sequence[int], combine: str) -> None:
     """Splits each loop of `parts` in two, and reduces the partial results by a second op.
 
     parts  for each loop: the iterations of the outer one of the two
+    apart  other reduced loops, whose iterations have a partial result each
+    order  all loops, in the order in which the partial results lie in memory
     """
     op, out = g.op, g.op.operands[g.inputs]
     element = ir.RankedTensorType(op.results[0].type).element_type
+    cuts = parts | {loop: g.extents[loop] for loop in apart}
+    # The loops of the partial results come first: those that are not reduced, and the outer ones of those that are split.
+    kept, reduced = [i for i in order if i in cuts or not g.reduced[i]], [i for i in order if g.reduced[i]]
+    outer = {loop: at for at, loop in enumerate(kept)}
+    inner = outer | {loop: len(kept) + at for at, loop in enumerate(reduced)}
     with op.location, ir.InsertionPoint(op):
         ins, maps = [], []
         for v, m in zip(list(op.operands)[: g.inputs], g.maps, strict=False):
-            expanded, results = _expand(v, m, parts)
+            expanded, results = _expand(v, m, cuts, outer, inner)
             ins.append(expanded)
             maps.append(results)
-        # the new outer loops come first; old loop i is now loop i + len(parts)
-        shape, new = shape_of(op.results[0]), len(parts)
-        partial_type = tensor_type([*parts.values(), *shape], element)
-        init = neutral_fill(partial_type, combine)
-        first = [ir.AffineDimExpr.get(d) for d in range(new)]
-        maps.append([*first, *(shifted(e, new) for e in g.maps[g.inputs])])
-        partial = generic(partial_type, [*ins, init], maps, len(g.extents) + new, [*[False] * new, *g.reduced])
+        type_ = tensor_type([cuts.get(i, g.extents[i]) for i in kept], element)
+        whole = [ir.AffineDimExpr.get(at) for at in range(len(kept))]
+        loops = [at >= len(kept) for at in range(len(kept) + len(reduced))]
+        partial = generic(type_, [*ins, neutral_fill(type_, combine)], [*maps, whole], len(loops), loops)
         clone_body(op, partial)
-        rank = len(shape)
-        keep = [ir.AffineDimExpr.get(d + new) for d in range(rank)]
-        total = generic(
-            op.results[0].type, [partial.results[0], out], [[*first, *keep], keep], rank + new, [*[True] * new, *[False] * rank]
-        )
+        result = [renumbered(entry, outer) for entry in g.maps[g.inputs]]
+        total = generic(op.results[0].type, [partial.results[0], out], [whole, result], len(kept), [i in cuts for i in kept])
         replace_op(op, with_body(total, lambda a, b: applied(combine, a, b)))
 
 
 def shifted(entry: tuple[int, tuple[tuple[int, int], ...]], by: int) -> ir.AffineExpr:
     """Returns the affine expression of an indexing map's entry, with `by` added to the numbers of its loops."""
+    return renumbered(entry, {i: i + by for i, _ in entry[1]})
+
+
+def renumbered(entry: tuple[int, tuple[tuple[int, int], ...]], numbers: Mapping[int, int]) -> ir.AffineExpr:
+    """Returns the affine expression of an indexing map's entry, with new numbers of its loops."""
     constant, terms = entry
     out = ir.AffineConstantExpr.get(constant)
     for i, k in terms:
-        out = out + ir.AffineDimExpr.get(i + by) * k
+        out = out + ir.AffineDimExpr.get(numbers[i]) * k
     return out
 
 
-def _expand(v: ir.Value, m: tuple, parts: dict[int, int]) -> tuple[ir.Value, list[ir.AffineExpr]]:
-    """Splits each dimension of `v` that a loop of `parts` walks in two; returns the result and its indexing map."""
+def _expand(
+    v: ir.Value, m: tuple, cuts: dict[int, SizeLike], outer: dict[int, int], inner: dict[int, int]
+) -> tuple[ir.Value, list[ir.AffineExpr]]:
+    """Splits each dimension of `v` that a loop of `cuts` walks in two; returns the result and its indexing map. outer, inner: the
+    new numbers of the loops' parts and of the loops themselves."""
     shape = shape_of(v)
     new_shape: list[SizeLike] = []
     groups: list[list[int]] = []
     results: list[ir.AffineExpr] = []
     for n, entry in zip(shape, m, strict=True):
         groups.append([len(new_shape)])
-        loop = next((i for i, _ in entry[1] if i in parts), None)
+        loop = next((i for i, _ in entry[1] if i in cuts), None)
         if loop is not None:
             groups[-1].append(len(new_shape) + 1)
-            new_shape += [parts[loop], n // parts[loop]]
-            results += [ir.AffineDimExpr.get(list(parts).index(loop)), ir.AffineDimExpr.get(loop + len(parts))]
+            new_shape += [cuts[loop], n // cuts[loop]]
+            results += [ir.AffineDimExpr.get(outer[loop]), ir.AffineDimExpr.get(inner[loop])]
         else:
             new_shape.append(n)
-            results.append(shifted(entry, len(parts)))
+            results.append(renumbered(entry, inner))
     if len(new_shape) == len(shape):
         return v, results
     return expand(v, new_shape, groups), results

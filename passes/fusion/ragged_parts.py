@@ -1,6 +1,7 @@
 """Splits a loop of a reduction into parts of which the last may have fewer iterations, for sizes that each call decides."""
 
 import math
+from collections.abc import Sequence
 from functools import partial
 
 from torch_mlir import ir
@@ -85,9 +86,11 @@ def _in_order(v: ir.Value, extents: tuple[SizeLike, ...], m: tuple) -> bool:
     return len(g.op.results) == 1 and g.maps[-1] == m and all(_in_order(o, extents, n) for o, n in inputs)
 
 
-def split_ragged(g: Generic, loop: int, parts: SizeLike, length: SizeLike, combine: str) -> None:
+def split_ragged(
+    g: Generic, loop: int, parts: SizeLike, length: SizeLike, apart: Sequence[int], order: Sequence[int], combine: str
+) -> None:
     """Splits a reduced loop into `parts` of `length` iterations, which together are at least its own: what the others add is
-    `combine`'s neutral element. Reduces the partial results by a second op."""
+    `combine`'s neutral element. Reduces the partial results by a second op. apart, order: see `split`."""
     op = g.op
     element = ir.RankedTensorType(op.results[0].type).element_type
     with op.location, ir.InsertionPoint(op):
@@ -98,7 +101,7 @@ def split_ragged(g: Generic, loop: int, parts: SizeLike, length: SizeLike, combi
         maps = [[ir.AffineDimExpr.get(i) for i in range(len(extra))], [shifted(e, 0) for e in g.maps[g.inputs]]]
         total = generic(op.results[0].type, [whole, op.operands[g.inputs]], maps, len(extra), list(g.reduced))
         replace_op(op, with_body(total, partial(applied, combine)))
-    split(Generic.read(total), {loop: parts}, combine)
+    split(Generic.read(total), {loop: parts}, apart, order, combine)
 
 
 def _terms(g: Generic) -> ir.Value:

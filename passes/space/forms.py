@@ -20,6 +20,7 @@ from .schedule import Schedule
 from .space import Space
 
 FEW = 8  # elements of an axis below which blocks and tiles along it are mostly empty
+FEW_COLUMNS = 128  # elements side by side below which reductions down them read too little of memory at once
 SECTOR = 8  # f32 elements: the unit in which memory is read
 
 
@@ -45,6 +46,8 @@ class Form:
 def form_of(space: Space, config: type[BlockConfig]) -> Form:
     """Returns the form of a space's loops on the target of this Config."""
     merged = coalesce(*_by_stride(space), space.places())
+    if config.short and space.columns and not has_scans(space) and len(beside := side_by_side(space, merged)) > 1:
+        merged, _ = flattened(space, merged, beside) or (merged, None)
     vector = scanned_axis(space, merged)
     if vector is None or below(vector.extent, config.least_scan):
         vector = _vector_axis(space, merged, config)
@@ -65,6 +68,23 @@ def flattened(space: Space, merged: Merged, axes: tuple[Axis, ...]) -> tuple[Mer
     places = [at.rename(flat.rename) for at in space.places()]
     jumps = [(c, flat.quotients[t]) for at in places for t, c in at.terms if t in flat.quotients]
     return None if any(map(is_symbolic, jumps)) else (flat, axis)
+
+
+def side_by_side(space: Space, merged: Merged) -> tuple[Axis, ...]:
+    """Returns the last axes of rows, up to a long enough one, over which memory is walked without a jump: that of results, and of
+    all that is read down the columns or, if there are none, along the last row. What else is read, such as a value for each
+    group of channels, may be uneven."""
+    loads = [e.at.rename(merged.rename) for e in space.loads]
+    read = [at for at in loads if any(at.coefficient(a) for a in merged.columns or merged.rows[-1:])]
+    if not read or any(at.opaque or 1 in (at.coefficient(c) for c in merged.columns) for at in read):
+        return ()
+    varying = [*read, *(r.at.rename(merged.rename) for r in space.results)]
+    found, step = [], 1
+    for a in reversed(merged.rows):
+        if not below(step, FEW_COLUMNS) or any(at.coefficient(a) != step for at in varying):
+            break
+        found, step = [a, *found], step * a.extent
+    return tuple(found)
 
 
 def _by_stride(space: Space) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:

@@ -12,7 +12,7 @@ from ..ir.affine import Axis
 from .coalesce import Merged
 from .concatenations import part_extent
 from .contraction import Unfit
-from .forms import flattened, form_of
+from .forms import flattened, form_of, side_by_side
 from .nests import nests_of
 from .scans import has_scans
 from .schedule import Schedule
@@ -77,14 +77,29 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
 def _flattened(
     space: Space, merged: Merged, vector: Axis, vec: int, accesses: list[Access], aligned: Aligned, results: list[int], device: Gpu
 ) -> tuple[Merged, Axis, int, list[Access]] | None:
-    """Returns the space with its rows as one axis, that axis, and the width and places of accesses along it; None where rows cannot
-    be one axis, or where accesses along `vector` alone are as good."""
-    as_one = flattened(space, merged, merged.rows)
-    if as_one is None:
-        return None
-    flat, axis = as_one
+    """Returns the space with its rows, or the last ones that lie side by side, as one axis, that axis, and the width and places of
+    accesses along it; None where rows cannot be one axis, or where accesses along `vector` alone are as good."""
+    for axes in (merged.rows, side_by_side(space, merged)):
+        as_one = flattened(space, merged, axes) if len(axes) > 1 else None
+        if as_one is not None and (found := _flat(space, merged, *as_one, vector, vec, accesses, aligned, results, device)):
+            return found
+    return None
+
+
+def _flat(
+    space: Space,
+    merged: Merged,
+    flat: Merged,
+    axis: Axis,
+    vector: Axis,
+    vec: int,
+    accesses: list[Access],
+    aligned: Aligned,
+    results: list[int],
+    device: Gpu,
+) -> tuple[Merged, Axis, int, list[Access]] | None:
     flat_accesses = accesses_of(space, flat, aligned, results)
-    found = flat_width(space, flat_accesses, axis, flat.quotients)
+    found = flat_width(space, flat_accesses, axis, flat)
     if found.apart:
         _, by_rows = _pointwise(space, merged, aligned, accesses, vector, vec, device)
         _, whole = _pointwise(space, flat, aligned, flat_accesses, axis, found.width, device, found.apart)
@@ -154,7 +169,8 @@ def _along_rows(
     walks = nests_of(space, merged.columns, [(r, None) for r in space.results], online=True)
     scans, ctas = has_scans(space), _ctas(merged, device)
     # Where a call decides how many rows there are, it may have few: long ones have several CTAs each.
-    shared = ctas if not scans and is_symbolic(tuple(a.extent for a in merged.rows)) else 1
+    few = rows < device.sm_count or is_symbolic(tuple(a.extent for a in merged.rows))
+    shared = ctas if few and not scans else 1
     if scans or (len(walks) == 1 and lanes * rows > nvvm.BUSY * device.sm_count * vec):
         walk = nvvm.row_walk(lanes, vec, shared)
         pieces = len(merged.columns) > 1 and is_symbolic(tuple(a.extent for a in merged.columns))  # else they are one run of jumps

@@ -92,7 +92,7 @@ def access_width(accesses: list[Access], vector: Axis, quotients: dict[Expr, int
 
 @dataclass(frozen=True)
 class Flat:
-    """All rows as one axis.
+    """Rows as one axis.
 
     width   of accesses along it, 0 where there can be none
     single  how many inputs are then read element by element, as a bias is, which comes from a cache
@@ -104,10 +104,11 @@ class Flat:
     apart: int = 0
 
 
-def flat_width(space: Space, accesses: list[Access], axis: Axis, quotients: dict[Expr, int]) -> Flat:
-    """Returns the accesses along `axis`, which is all rows as one axis."""
-    results = accesses[len(accesses) - len(space.results) :]
-    if any(e.guard for e in space.loads) or has_scans(space) or any(_runs(a, quotients) for a in results):
+def flat_width(space: Space, accesses: list[Access], axis: Axis, flat: Merged) -> Flat:
+    """Returns the accesses along `axis`, which is several rows of `flat` as one axis."""
+    results, quotients = accesses[len(accesses) - len(space.results) :], flat.quotients
+    guards = [b.at.rename(flat.rename) for e in space.loads for b in e.guard]
+    if has_scans(space) or any(t in quotients for at in guards for t, _ in at.terms) or any(_runs(a, quotients) for a in results):
         return Flat(0)
     for a in accesses:
         if a.at.coefficient(axis) not in (0, 1) or len(_runs(a, quotients)) < sum(not isinstance(t, Axis) for t, _ in a.at.terms):

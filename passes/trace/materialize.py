@@ -22,7 +22,7 @@ from ..ir.extern_calls import memory_strides
 from ..ir.reading import SCAN, SCATTER, Generic, Untraceable, bytes_of, elements_of, ops_in, producer, reached, shape_of
 from ..ir.views import through_views
 from .gathered import gathered_source
-from .mixed_orders import orders_of
+from .memory_order import MemoryOrder
 from .orders import narrowest
 from .trace import VIEWS, Tracer
 
@@ -32,6 +32,7 @@ COST = {"math.exp": 8, "math.erf": 16, "math.tanh": 14, "math.log": 10, "math.po
         "linalg.index": 0, "linalg.yield": 0, "cf.assert": 0}  # fmt: skip
 OUTSIDE = ("func.return", *CALLS, "func.call", "return", "call")
 CHEAP = 12  # operations per element below which computing again beats a load from cache
+FREE = 4  # operations per element from which on it does not, where the kernel of a reduction stores the value beside its own
 LARGEST = 160  # operations that are inlined into one expression at most
 
 
@@ -63,7 +64,8 @@ class Materialized:
         self.values: dict[ir.Value, None] = {}
         self.bases: dict[ir.Value, ir.Value] = {}
         self._inlined: dict[ir.Value, tuple[int, int]] = {}
-        self.mixed = orders_of(self.ops, self.generic).stored if balance else apart
+        self._order = MemoryOrder(self.ops, self.generic) if balance else None
+        self.mixed = self._order.stored if self._order is not None else apart
         self._outside()
         self._inside()
 
@@ -170,7 +172,7 @@ class Materialized:
         users = self._users(v)
         if cost > LARGEST:
             return True
-        if cost > CHEAP and any(self._repeats(u, t) for u, t in users):
+        if cost > (FREE if self.balance and self._joins_reduction(v) else CHEAP) and any(self._repeats(u, t) for u, t in users):
             return True
         if self.balance and len(users) > 1 and all(self._is_tap(u, v) for u in self.uses[v].inside):
             return self._worth_storing_for_taps(v, cost)
@@ -251,16 +253,30 @@ class Materialized:
                 out.append((u, v))
         return out
 
+    def _joins_reduction(self, v: ir.Value) -> bool:
+        """Returns whether `v` is computed from one element each of reductions' results, and of values stored beside such."""
+
+        def before(w: ir.Value) -> list[ir.Value]:
+            return [] if self.is_memory(w) else _reads(w.owner)
+
+        sources = [w for w in reached(v, before) if self.is_memory(w)]
+        made = [self.generic(w.owner) for w in sources if w in self.values and w.owner.name == "linalg.generic"]
+        of_reductions = any(g is not None and any(g.reduced) for g in made) and len(made) == len(sources)
+        return of_reductions and all(elements_of(w) == elements_of(v) for w in sources)
+
     def _repeats(self, user: ir.Operation, v: ir.Value) -> bool:
         """Returns whether `user` reads elements of `v` once per iteration of an outer loop that `v` does not vary over."""
         g = self.generic(user) if user.name == "linalg.generic" else None
         if g is None:
             return False
+        loops = list(range(len(g.extents)))
+        if self._order is not None and not any(g.reduced) and len(user.results) == 1:
+            loops = [i for d in self._order.inwards(user.results[0]) for i, _ in g.maps[g.inputs][d][1]]
         for operand, m in zip(user.operands, g.maps, strict=True):
             if operand == v:
                 varies = {loop for _, terms in m for loop, _ in terms}
-                last = max((i for i in varies if g.extents[i] != 1), default=-1)
-                return any(i not in varies and typical(g.extents[i]) >= 8 for i in range(last))
+                last = max((at for at, i in enumerate(loops) if i in varies and g.extents[i] != 1), default=-1)
+                return any(i not in varies and typical(g.extents[i]) >= 8 for i in loops[: max(last, 0)])
         return False
 
 

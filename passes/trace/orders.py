@@ -17,7 +17,7 @@ from .trace import VIEWS
 
 LARGE = 1 << 16  # elements; smaller tensors stay in caches
 
-_PLACES = ("tensor.pad", "tensor.insert_slice")  # the first operand in a larger tensor
+PLACES = ("tensor.pad", "tensor.insert_slice", "tensor.concat")  # operands in a larger tensor
 _WIDENING = ("arith.extf", "arith.extsi", "arith.extui", "arith.sitofp", "arith.uitofp")
 
 Read = Callable[[ir.Operation], Generic | None]
@@ -96,7 +96,7 @@ def chain_of(v: ir.Value, read: Read) -> list[ir.Value]:
 def map_of(op: ir.Operation, read: Read) -> dict[ir.Value, list[int]] | None:
     """Returns the operands that an op maps element by element, and for each of their dimensions that of the result; None for an op
     of another kind. Ops that place a tensor in a larger one, such as a pad, map it, too."""
-    if op.name in _PLACES and len(shape_of(op.operands[0])) == len(shape_of(op.results[0])):
+    if op.name in PLACES[:2] and len(shape_of(op.operands[0])) == len(shape_of(op.results[0])):
         return {op.operands[0]: list(range(len(shape_of(op.operands[0]))))}
     g = read(op) if op.name == "linalg.generic" and len(op.results) == 1 else None
     if g is None or any(g.reduced) or g.maps[g.inputs] != tuple((0, ((i, 1),)) for i in range(len(g.extents))):

@@ -41,7 +41,7 @@ func.func @rows(%x: tensor<24x16xf32>, %init: tensor<24xf32>) -> tensor<24xf32> 
 // Sums by channel of an image with its channels last run across neighbors in memory: over both outer loops, in parts of 128 rows.
 // CHECK-LABEL: func.func @channels_last
 // CHECK: tensor.expand_shape %arg0 {{.*}} output_shape [4, 1, 6, 2, 4, 64]
-// CHECK: linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "reduction", "parallel", "reduction", "reduction"]
+// CHECK: linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "parallel", "reduction", "reduction", "reduction"]
 // CHECK: -> tensor<4x2x6xf32>
 // CHECK: linalg.generic {{.*}} iterator_types = ["reduction", "reduction", "parallel"]
 // CHECK-LABEL: func.func @channels_first
@@ -50,7 +50,7 @@ func.func @rows(%x: tensor<24x16xf32>, %init: tensor<24xf32>) -> tensor<24xf32> 
 // Those of an image with its channels first lie in as many pieces as there are images: no cluster of CTAs shares them.
 // SPREAD-LABEL: func.func @channels_first
 // SPREAD: tensor.expand_shape %arg0 {{.*}} output_shape [4, 9, 8, 1, 64]
-// SPREAD: -> tensor<8x9xf32>
+// SPREAD: -> tensor<9x8xf32>
 func.func @channels_last(%x: tensor<4x6x8x64xf32> {graph.strides = array<i64: 3072, 1, 384, 6>}, %init: tensor<6xf32>) -> tensor<6xf32> {
   %s = linalg.generic {indexing_maps = [#image, #channel], iterator_types = ["reduction", "parallel", "reduction", "reduction"]}
       ins(%x : tensor<4x6x8x64xf32>) outs(%init : tensor<6xf32>) {
@@ -123,7 +123,7 @@ func.func @spread(%x: tensor<24x2048xf32> {graph.strides = array<i64: 0, 1>}, %y
 // Rows of which every other element is left out: no cluster of CTAs shares one, so that more of them are split where columns are.
 // SPREAD-LABEL: func.func @in_pieces
 // SPREAD: tensor.expand_shape {{.*}} output_shape [24, 8, 2, 8]
-// SPREAD: -> tensor<8x24xf32>
+// SPREAD: -> tensor<24x8xf32>
 // SPREAD: -> tensor<24xf32>
 // CHECK-LABEL: func.func @in_pieces
 // CHECK-NOT: tensor.expand_shape
@@ -269,4 +269,27 @@ func.func @first_is_prime(%x: tensor<197x32x8xf32>, %init: tensor<8xf32>) -> ten
     linalg.yield %0 : f32
   } -> tensor<8xf32>
   return %s : tensor<8xf32>
+}
+
+#group = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d3, d4)>
+#of_group = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1)>
+
+// A group of an image's channels, which lie last, is in pieces of 4 elements: each channel is summed as a column, in parts of rows of
+// pixels, and then those of a group together.
+// SPREAD-LABEL: func.func @group_of_channels
+// SPREAD: tensor.expand_shape %arg0 {{\[\[}}0], [1, 2], [3], [4]] output_shape [2, 8, 4, 16, 64]
+// SPREAD: tensor.expand_shape {{.*}} output_shape [2, 8, 4, 1, 8, 2, 64]
+// SPREAD: linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction", "reduction", "reduction"]}
+// SPREAD: -> tensor<2x8x8x4xf32>
+// SPREAD: linalg.generic {{.*}} iterator_types = ["parallel", "reduction", "parallel", "reduction"]}
+// SPREAD: -> tensor<2x8xf32>
+func.func @group_of_channels(%x: tensor<2x32x16x64xf32> {graph.strides = array<i64: 32768, 1, 2048, 32>}, %init: tensor<2x8xf32>) -> tensor<2x8xf32> {
+  %g = tensor.expand_shape %x [[0], [1, 2], [3], [4]] output_shape [2, 8, 4, 16, 64] : tensor<2x32x16x64xf32> into tensor<2x8x4x16x64xf32>
+  %s = linalg.generic {indexing_maps = [#group, #of_group], iterator_types = ["parallel", "parallel", "reduction", "reduction", "reduction"]}
+      ins(%g : tensor<2x8x4x16x64xf32>) outs(%init : tensor<2x8xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.addf %a, %acc : f32
+    linalg.yield %0 : f32
+  } -> tensor<2x8xf32>
+  return %s : tensor<2x8xf32>
 }

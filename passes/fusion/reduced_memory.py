@@ -1,0 +1,103 @@
+"""Tells how the elements that a reduction combines lie in memory: as neighbors, in pieces, or apart from each other."""
+
+from torch_mlir import ir
+
+from lamina.core.sizes import typical
+
+from ..ir.reading import Generic, ops_in, producer, shape_of, width
+from ..trace.memory_order import MemoryOrder
+
+LINE = 1024  # bits of a line of a cache
+
+
+class ReducedMemory:
+    """The memory of what the reductions of a block combine, as it is or will be when it is read."""
+
+    def __init__(self, block: ir.Block, mixed: bool) -> None:
+        """mixed: whether lamina-fuse stores what mixes orders (where it balances operations against bytes)."""
+        self._generics: dict[ir.Operation, Generic | None] = {}
+        self._order = MemoryOrder(ops_in(block) if mixed else [], self.generic)
+
+    def generic(self, op: ir.Operation) -> Generic | None:
+        """Returns a generic, read once for all reductions behind it; None where a map is not affine in the loops."""
+        if op not in self._generics:
+            self._generics[op] = Generic.read_affine(op)
+        return self._generics[op]
+
+    def forget(self, op: ir.Operation) -> None:
+        """Drops an operation before it is erased, as another may be created at its address."""
+        self._generics.pop(op, None)
+
+    def inner_loops(self, g: Generic) -> set[int]:
+        """Returns the loops along the innermost dimensions of the operands."""
+        inner = [m[self._order.innermost(v)][1] for v, m in zip(g.op.operands, g.maps[: g.inputs], strict=False) if m]
+        return {i for terms in inner for i, _ in terms}
+
+    def along(self, g: Generic) -> bool:
+        """Returns whether the innermost dimension of an operand is reduced."""
+        return any(g.reduced[i] for i in self.inner_loops(g))
+
+    def pieces(self, g: Generic, long: bool) -> bool:
+        """Returns whether the elements reduced to one result lie apart in some operand's memory: not as neighbors, in a slice, with
+        others between, or, if there are enough that their parts are worth a second kernel (`long`), on both sides of a dimension
+        that is kept, as a channel of several images does."""
+        if not self.along(g):
+            return True
+        for v, m in zip(g.op.operands, g.maps[: g.inputs], strict=False):
+            reduced = [_is_reduced(g, terms) for _, terms in m]
+            if any(_leaves_gaps(s, reduced) for s in self._order.sources(v)) or (long and self._alternates(v, reduced)):
+                return True
+        return False
+
+    def short_pieces(self, g: Generic) -> list[int]:
+        """Returns the loops along which a row has fewer neighbors in memory than a line holds, where it continues beyond those of
+        other rows; none for other rows."""
+        for v, m in zip(g.op.operands, g.maps[: g.inputs], strict=False):
+            reduced = [_is_reduced(g, terms) for _, terms in m]
+            if not self._alternates(v, reduced):
+                continue
+            found, bits = [], min(width(s) for s in self._order.sources(v))
+            for d in reversed(self._order.inwards(v)):
+                if not reduced[d]:
+                    return found
+                if len(m[d][1]) != 1 or (bits := bits * typical(shape_of(v)[d])) >= LINE:
+                    break
+                found.append(m[d][1][0][0])
+        return []
+
+    def narrowest(self, g: Generic) -> int:
+        """Returns the bits of the narrowest element that is read."""
+        return min(width(s) for v in g.op.operands for s in self._order.sources(v))
+
+    def order(self, g: Generic) -> list[int]:
+        """Returns the loops in the order in which their elements lie in the memory of the operand with most dimensions, the
+        outermost first; in front those that walk none of it."""
+        v, m = max(zip(g.op.operands, g.maps[: g.inputs], strict=False), key=lambda x: len(x[1]))
+        walked = list(dict.fromkeys(i for d in self._order.inwards(v) for i, _ in m[d][1]))
+        return [*(i for i in range(len(g.extents)) if i not in walked), *walked]
+
+    def _alternates(self, v: ir.Value, reduced: list[bool]) -> bool:
+        """Returns whether a dimension that is not reduced lies between `reduced` ones in memory."""
+        inwards = [reduced[d] for d in self._order.inwards(v)]
+        inwards = inwards[inwards.index(True) :] if True in inwards else []
+        return False in inwards and True in inwards[inwards.index(False) :]
+
+
+def _is_reduced(g: Generic, terms: tuple[tuple[int, int], ...]) -> bool:
+    """Returns whether a dimension with this index is walked by reduced loops alone."""
+    return len(terms) > 0 and all(g.reduced[i] for i, _ in terms)
+
+
+def _leaves_gaps(v: ir.Value, reduced: list[bool]) -> bool:
+    """Returns whether a value is a slice that skips elements between those of the `reduced` dimensions, in row-major memory."""
+    op = producer(v)
+    while op is not None and op.name == "tensor.extract_slice" and shape_of(op.operands[0]) and len(reduced) == len(shape_of(v)):
+        source, steps = shape_of(op.operands[0]), list(ir.DenseI64ArrayAttr(op.attributes["static_strides"]))
+        if len(source) != len(reduced):
+            return False
+        walked = [d for d, n in enumerate(shape_of(v)) if reduced[d] and typical(n) > 1]
+        if any(steps[d] != 1 for d in walked) or any(shape_of(v)[d] != source[d] for d in walked[1:]):
+            return True
+        v = op.operands[0]
+        op = producer(v)
+    return False

@@ -1,0 +1,76 @@
+"""Tells in which order the elements of values lie in memory, or in that of what they are computed from element by element."""
+
+from collections.abc import Iterator, Sequence
+
+from torch_mlir import ir
+
+from lamina.core.sizes import typical
+
+from ..ir.affine import in_order, row_major
+from ..ir.extern_calls import memory_strides
+from ..ir.reading import producer, shape_of
+from .mixed_orders import orders_of
+from .orders import PLACES, Read, is_given, strides_through_views, tensors
+from .trace import VIEWS
+
+
+class MemoryOrder:
+    """The orders in memory of a function's values.
+
+    stored  values to store in another order before they are reduced, with the dimension that is innermost there (see orders_of)
+    """
+
+    def __init__(self, ops: Sequence[ir.Operation], read: Read) -> None:
+        """ops: of the function, in program order."""
+        self._read = read
+        orders = orders_of(ops, read)
+        self.stored, self._innermost = orders.stored, orders.innermost
+
+    def sources(self, v: ir.Value) -> Iterator[ir.Value]:
+        """Yields the values that `v` is computed from element by element, up to those that are not computed in this way."""
+        left, seen, shape = [v], {v}, shape_of(v)
+        whole = tuple((0, ((i, 1),)) for i in range(len(shape)))
+        while left:
+            v = left.pop()
+            op, alike = producer(v), []
+            g = self._read(op) if op is not None and op.name == "linalg.generic" else None
+            if op is not None and g is not None and not any(g.reduced):
+                alike = [o for o, m in zip(op.operands, g.maps[: g.inputs], strict=False) if m == whole and shape_of(o) == shape]
+            if not alike:
+                yield v
+            left += [o for o in reversed(alike) if o not in seen]
+            seen.update(alike)
+
+    def innermost(self, v: ir.Value) -> int:
+        """Returns the dimension that is contiguous in memory in the first elementwise source of a value that is not broadcast
+        along a dimension."""
+        if (known := self._innermost.get(v)) is not None:
+            return known
+        return next(reversed(self.inwards(v)), len(shape_of(v)) - 1)
+
+    def inwards(self, v: ir.Value) -> list[int]:
+        """Returns the dimensions of more than one element in the order in which they lie in memory, the outermost first."""
+        shape, strides = shape_of(v), self._strides(v) or row_major(shape_of(v))
+        return sorted((d for d, n in enumerate(shape) if typical(n) > 1), key=lambda d: (-typical(strides[d]), d))
+
+    def _strides(self, v: ir.Value) -> tuple[int, ...] | None:
+        """Returns the strides of the first elementwise source of `v` that is not broadcast along a dimension; None if no source is
+        in memory."""
+        shape = shape_of(v)
+        for source in self.sources(v):
+            if is_given(source):
+                found = memory_strides(source)
+            elif source.owner.name in VIEWS:
+                found = strides_through_views(source, self._strides)
+            elif source.owner.name in PLACES:
+                parts = [self.inwards(v) for v in tensors(source.owner.operands) if len(shape_of(v)) == len(shape)]
+                order = next((order for order in parts if order != sorted(order)), [])
+                found = in_order(shape, (*(d for d in range(len(shape)) if d not in order), *order))
+            else:
+                inner = self._innermost.get(source)
+                found = (
+                    row_major(shape) if inner is None else in_order(shape, (*(d for d in range(len(shape)) if d != inner), inner))
+                )
+            if found is not None and all(s for s, n in zip(found, shape, strict=True) if typical(n) > 1):
+                return found
+        return None
