@@ -56,7 +56,8 @@ class ReducedMemory:
             reduced = [_is_reduced(g, terms) for _, terms in m]
             if not self._alternates(v, reduced):
                 continue
-            found, bits = [], min(width(s) for s in self._order.sources(v))
+            found: list[int] = []
+            bits = min(width(s) for s in self._order.sources(v))
             for d in reversed(self._order.inwards(v)):
                 if not reduced[d]:
                     return found

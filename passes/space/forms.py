@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from lamina.core.sizes import below, is_symbolic, typical
+from lamina.core.sizes import SizeLike, below, is_symbolic, typical
 from lamina.schedules.base import BlockConfig
 
 from ..ir.affine import Affine, Axis
@@ -79,7 +79,8 @@ def side_by_side(space: Space, merged: Merged) -> tuple[Axis, ...]:
     if not read or any(at.opaque or 1 in (at.coefficient(c) for c in merged.columns) for at in read):
         return ()
     varying = [*read, *(r.at.rename(merged.rename) for r in space.results)]
-    found, step = [], 1
+    found: list[Axis] = []
+    step: SizeLike = 1
     for a in reversed(merged.rows):
         if not below(step, FEW_COLUMNS) or any(at.coefficient(a) != step for at in varying):
             break

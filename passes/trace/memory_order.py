@@ -57,6 +57,7 @@ class MemoryOrder:
         """Returns the strides of the first elementwise source of `v` that is not broadcast along a dimension; None if no source is
         in memory."""
         shape = shape_of(v)
+        found: tuple[int, ...] | None
         for source in self.sources(v):
             if is_given(source):
                 found = memory_strides(source)

@@ -82,8 +82,8 @@ def _shifted(x: Tensor, dims: Sequence[int], n: int) -> Moments:
 def is_long(x: Tensor, dims: Sequence[int]) -> bool:
     """Returns whether `moments` cuts the rows into parts.
 
-    On a GPU, columns are left to lamina-split-reductions, which knows how many programs there is room for. Images may lie with their
-    channels last there, whatever the layout of `x`.
+    On a GPU, columns are left to lamina-split-reductions, which knows how many programs there is room for. Images may lie with
+    their channels last there, whatever the layout of `x`.
     """
     if not on_cpu(x) and len(dims) > 2 and surely(count(x, dims) >= PIECES):
         return True
