@@ -73,8 +73,8 @@ def test_calls_take_bytes_that_kernels_made() -> None:
             (x * 5).view(torch.int8),
         )
 
-    check(fn, bytes_(5, 33), strict=False)
-    check(fn, bytes_(5, 33), strict=False, dynamic=True)
+    check(fn, bytes_(5, 330), strict=False)
+    check(fn, bytes_(5, 330), strict=False, dynamic=True)
 
 
 def test_constants() -> None:

@@ -150,7 +150,7 @@ def test_strict_refuses_fallbacks(monkeypatch: pytest.MonkeyPatch) -> None:
         if options is NO_CACHE:
             monkeypatch.setenv("LAMINA_STRICT", "1")
         with pytest.raises(CompileError, match="aten.sort.default has no lowering") as caught:
-            lamina.compile(sorts, (torch.randn(3),), options=options)
+            lamina.compile(sorts, (torch.randn(300),), options=options)
         assert caught.value.where == f"{__file__}:{sorts.__code__.co_firstlineno + 1}"
 
 
@@ -159,7 +159,7 @@ def test_dynamo_does_not_wrap_the_error(gradients: bool) -> None:
     torch._dynamo.reset()
     compiled = torch.compile(sorts, backend=BACKEND, options={"strict": True, "cache": False})
     with pytest.raises(CompileError, match="^[^\\n]*aten.sort.default has no lowering[^\\n]*$") as caught:
-        compiled(torch.randn(3, requires_grad=gradients))
+        compiled(torch.randn(300, requires_grad=gradients))
     assert caught.value.where == f"{__file__}:{sorts.__code__.co_firstlineno + 1}"
     assert "strict is set" in caught.value.remedy and caught.value.__cause__ is None
     text = "".join(traceback.format_exception(caught.value))

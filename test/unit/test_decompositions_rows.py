@@ -41,6 +41,14 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "all of a number": (torch.all, [x(1)[0]]),
     "the greatest": (lambda a: torch.topk(a, 1), [x(6, 300)]),
     "the four greatest": (lambda a: torch.topk(a, 4, 0), [x(17, 5)]),
+    "experts of tokens": (lambda a: torch.topk(a.softmax(-1), 8), [x(7, 256)]),
+    "the least floats": (lambda a: torch.topk(a, 3, largest=False), [torch.stack([torch.randperm(250) for _ in range(6)]).float()]),
+    "the greatest long integers": (lambda a: torch.topk(a, 7), [torch.randint(-(2**63), 2**63 - 1, (5, 40))]),
+    "sorted": (lambda a: torch.sort(a, stable=True), [x(7, 33)]),
+    "sorted down": (lambda a: torch.sort(a, dim=0, descending=True, stable=True), [x(40, 3)]),
+    "sorted with ties": (lambda a: torch.sort(a, stable=True, dim=1), [x(7, 128).round()]),
+    "sorted flags": (lambda a: torch.sort(a, stable=True), [x(7, 33) > 0]),
+    "sorted places": (lambda a: torch.argsort(a, -1, descending=True), [torch.stack([torch.randperm(100) for _ in range(3)])]),
     "the least integers": (lambda a: torch.topk(a, 3, largest=False), [torch.randperm(40).view(2, 20)]),
     "bucketize": (torch.bucketize, [torch.cat([x(50), ROWS[0], torch.tensor([math.nan, math.inf, -math.inf])]), ROWS[0]]),
     "searchsorted": (torch.searchsorted, [ROWS, x(4, 6)]),
@@ -101,7 +109,18 @@ def test_nothing_is_left_to_aten(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["cumprod", "cummax", "logcumsumexp", "diagonal of others", "diagonal_scatter", "searchsorted", "cdist 2.0"]
+    "name",
+    [
+        "cumprod",
+        "cummax",
+        "logcumsumexp",
+        "experts of tokens",
+        "sorted",
+        "diagonal of others",
+        "diagonal_scatter",
+        "searchsorted",
+        "cdist 2.0",
+    ],
 )
 def test_sizes_may_be_symbols(name: str) -> None:
     fn, inputs = CASES[name]
@@ -143,13 +162,22 @@ def test_adaptive_max_pool_reports_the_places_of_its_maxima() -> None:
             torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
 
 
+def ordered(t: Tensor) -> Any:
+    return t.sort(stable=True)
+
+
 def test_the_greatest_among_infinities_and_no_numbers() -> None:
     a = x(4, 17)
     a[0, 5:] = -math.inf
     a[0, :2] = math.inf
     a[1, 3] = math.nan
     a[2, 3:] = -math.inf
-    values, places = torch.compile(lambda t: torch.topk(t, 4), backend="lamina")(a)
-    torch.testing.assert_close(values, torch.topk(a, 4).values, rtol=0, atol=0, equal_nan=True)
-    torch.testing.assert_close(a.gather(1, places), values, rtol=0, atol=0, equal_nan=True)
-    assert all(len(set(row)) == 4 for row in places.tolist())
+    a[3, ::2] = -math.nan
+    for largest in (True, False):
+        for t in (a, a.double(), a.bfloat16()):
+            values, places = torch.compile(lambda t, largest=largest: torch.topk(t, 4, largest=largest), backend="lamina")(t)
+            torch.testing.assert_close(values, torch.topk(t, 4, largest=largest).values, rtol=0, atol=0, equal_nan=True)
+            torch.testing.assert_close(t.gather(1, places), values, rtol=0, atol=0, equal_nan=True)
+            assert all(len(set(row)) == 4 for row in places.tolist())
+            for got, want in zip(torch.compile(ordered, backend="lamina")(t), ordered(t), strict=True):
+                torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)

@@ -31,6 +31,8 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor], int]] = {
     "group norm, f32": (images, [x(1, 512, 64, 64), x(512), x(512)], HALF),
     "two inputs, few elements": (added, [x(40, 20480), x(40, 20480), x(20480), x(20480)], HALF),
     "two inputs": (added, [x(40, 131072), x(40, 131072), x(131072), x(131072)], 128),
+    "the greatest of rows": (lambda a: torch.topk(a.softmax(-1), 8), [x(40, 256)], 64),
+    "many of the greatest": (lambda a: torch.topk(a, 16), [x(40, 1024)], 128),
     "a scan": (lambda a: a.cumsum(-1), [x(40, 50257)], 128),
 }
 
@@ -39,6 +41,6 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor], int]] = {
 def test_nothing_spills(name: str) -> None:
     fn, inputs, most = CASES[name]
     module, _ = tiled(fn, inputs)
-    (needs,) = backend(Target.parse(TARGET)).compile(module).resources
-    assert needs.spill_stores == needs.spill_loads == needs.stack == 0
-    assert needs.registers <= most
+    for needs in backend(Target.parse(TARGET)).compile(module).resources:
+        assert needs.spill_stores == needs.spill_loads == needs.stack == 0
+        assert needs.registers <= most

@@ -34,6 +34,7 @@ from .ops.math.elementary import ELEMENTARY
 from .ops.math.gamma import GAMMA
 from .ops.math.integer import INTEGERS
 from .ops.norm import NORMS
+from .ops.order import ORDERS
 from .ops.pointwise import POINTWISE
 from .ops.products import PRODUCTS
 from .ops.random import RANDOM
@@ -88,8 +89,8 @@ def own() -> Table:
     """Returns the table's decompositions that Lamina wrote or chose."""
     found: Table = {op: decomposition_table[op] for op in FROM_TORCH}
     for part in (
-        TYPES, EMPTY, POINTWISE, ELEMENTARY, BITS, GAMMA, INTEGERS, REDUCTIONS, PRODUCTS, NORMS, LOSSES, INDEXING, SCATTERS, SCANS,
-        SAMPLES, POOLS, ADAPTIVE_POOLS, RESIZES, ANTIALIASED, WINDOWS, RANDOM, FOREACH,
+        TYPES, EMPTY, POINTWISE, ELEMENTARY, BITS, GAMMA, INTEGERS, REDUCTIONS, PRODUCTS, NORMS, LOSSES, INDEXING, SCATTERS,
+        SCANS, ORDERS, SAMPLES, POOLS, ADAPTIVE_POOLS, RESIZES, ANTIALIASED, WINDOWS, RANDOM, FOREACH,
     ):  # fmt: skip
         found |= part
     return {op: as_eager(op, fn) for op, fn in found.items()}

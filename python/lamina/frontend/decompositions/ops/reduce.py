@@ -114,26 +114,6 @@ max_all, max_dim, argmax = _extreme(torch.amax)
 min_all, min_dim, argmin = _extreme(torch.amin)
 
 
-def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
-    """Takes the greatest element k times, each time of those that are left. Many, and the least of floats, are ATen's to sort."""
-    if not isinstance(k, int) or not x.dim() or x.dtype is torch.bool or surely(x.numel() == 0):
-        return NotImplemented
-    few = k == 1 or (1 < k <= MOST_FOUND and guess(x.shape[dim]) <= SHORT_ROW)
-    if not few or (x.dtype.is_floating_point and not largest):
-        return NotImplemented
-    whole = x.dtype.is_floating_point
-    worst = -torch.inf if whole else torch.iinfo(x.dtype).min if largest else torch.iinfo(x.dtype).max
-    dim, at = dim % x.dim(), position(x, dim % x.dim())
-    values, places = list[Tensor](), list[Tensor]()
-    left = torch.full_like(x, True, dtype=torch.bool)
-    for _ in range(k):
-        values.append((torch.amax if largest else torch.amin)(torch.where(left, x, worst), [dim], True))
-        found = left & ((x == values[-1]) | (x != x) if whole else x == values[-1])
-        places.append(torch.amin(torch.where(found, at, x.shape[dim] - 1), [dim], True))
-        left = left & (at != places[-1])
-    return torch.cat(values, dim), torch.cat(places, dim)
-
-
 def extreme_of_one(x: Tensor, dim: Any = (), keepdim: bool = False) -> Any:
     """Returns amax or amin of a tensor without dimensions, which takes dimension 0 all the same."""
     return NotImplemented if x.dim() else x.clone()
@@ -149,8 +129,6 @@ def all_dims(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
         found = torch.amin(found.to(torch.int8), dims, keepdim) != 0
     return found.to(torch.uint8) if x.dtype is torch.uint8 else found
 
-
-MOST_FOUND, SHORT_ROW = 4, 128  # so many elements are found one by one, faster than by a sort, in rows of so many
 
 REDUCTIONS: dict[Any, Callable[..., Any]] = {
     aten.sum.dim_IntList: sum_dims,
@@ -169,7 +147,6 @@ REDUCTIONS: dict[Any, Callable[..., Any]] = {
     aten.min.default: min_all,
     aten.min.dim: min_dim,
     aten.argmin.default: argmin,
-    aten.topk.default: topk,
     aten.all.default: all_dims,
     aten.all.dim: all_dims,
     aten.all.dims: all_dims,

@@ -1,0 +1,117 @@
+"""Decomposes selections of the greatest or least elements of rows, which compare them as integers."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..half import wide, wide_dtype
+from ..undecided import guess, surely
+from .index import position
+from .reduce import max_dim, min_dim
+
+aten = torch.ops.aten
+
+# Elements that are found one by one, and how many elements are read for that: more take a sort's time.
+MOST_FOUND, MOST_READ = 32, 1 << 14
+SORTED, SORTED_ACROSS = 128, 64  # elements of a row, or of a column, that is sorted by counting, for each, those before it
+_PLACES = (1 << 31) - 1
+_LEAST = -(1 << 63)
+_BITS = {torch.float32: (torch.int32, _PLACES), torch.float64: (torch.int64, (1 << 63) - 1)}
+"""The integers that hold a float's bits, and all of these but the sign."""
+
+
+def _ordered(x: Tensor, largest: bool) -> Tensor:
+    """Returns i64 in the order of the elements, or in the opposite one. NaN is the greatest element."""
+    if x.dtype.is_floating_point:
+        x = wide(x)
+        type_, magnitude = _BITS[x.dtype]
+        bits = x.view(type_)
+        x = torch.where(x != x, magnitude, torch.where(bits < 0, bits ^ magnitude, bits))
+    return x.to(torch.int64) if largest else ~x.to(torch.int64)
+
+
+def _elements(order: Tensor, dtype: torch.dtype, largest: bool) -> Tensor:
+    """Returns the elements that have these places in the order."""
+    order = order if largest else ~order
+    if not dtype.is_floating_point:
+        return order.to(dtype)
+    float_ = wide_dtype(dtype)
+    type_, magnitude = _BITS[float_]
+    bits = order.to(type_)
+    return torch.where(bits < 0, (bits ^ magnitude).view(float_), bits.view(float_)).to(dtype)  # no view of other memory
+
+
+def _keys(order: Tensor, dim: int) -> Tensor:
+    """Returns numbers of 32 bits, held in i64, with their places behind them: no two are equal, and of equal ones the first is the
+    greatest."""
+    return (order << 32) + (_PLACES - position(order, dim))
+
+
+def _first(order: Tensor, k: int, dim: int) -> tuple[Tensor, Tensor]:
+    """Returns the k greatest numbers of 32 bits, held in i64, and their places. With its place behind it, each number differs from
+    all others, and the next one is the greatest of those that are less."""
+    keys = _keys(order, dim)
+    found = [torch.amax(keys, [dim], True)]
+    while len(found) < k:
+        found.append(torch.amax(torch.where(keys < found[-1], keys, _LEAST), [dim], True))
+    every = torch.cat(found, dim)
+    return every >> 32, _PLACES - (every & _PLACES)
+
+
+def _first_wide(order: Tensor, k: int, dim: int) -> tuple[Tensor, Tensor]:
+    """Returns the k greatest numbers of 64 bits, and their places, which are searched by themselves."""
+    at, none = position(order, dim), order.shape[dim] - 1
+    values, places, left = list[Tensor](), list[Tensor](), torch.full_like(order, True, dtype=torch.bool)
+    for _ in range(k):
+        if values:
+            left = (order < values[-1]) | ((order == values[-1]) & (at > places[-1]))
+        values.append(torch.amax(torch.where(left, order, _LEAST), [dim], True))
+        places.append(torch.amin(torch.where(left & (order == values[-1]), at, none), [dim], True))
+    return torch.cat(values, dim), torch.cat(places, dim)
+
+
+def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    """Takes the first element k times, each time of those behind the one before. Many are ATen's to sort."""
+    if not isinstance(k, int) or k < 1 or not x.dim() or x.dtype is torch.bool or surely(x.numel() == 0):
+        return NotImplemented
+    dim %= x.dim()
+    if k == 1 and (largest or not x.dtype.is_floating_point):  # the least float is a NaN for amin
+        return (max_dim if largest else min_dim)(x, dim, True)
+    if k > MOST_FOUND or k * guess(x.shape[dim]) > MOST_READ:
+        return NotImplemented
+    values, places = (_first if x.dtype.itemsize < 8 else _first_wide)(_ordered(x, largest), k, dim)
+    return _elements(values, x.dtype, largest), places
+
+
+def _ranks(x: Tensor, dim: int, descending: bool) -> Tensor:
+    """Returns how many elements of its row come before each element. Zeros of both signs are equal."""
+    order = _ordered(torch.where(x == 0, 0, x) if x.dtype.is_floating_point else x, descending)
+    if x.dtype.itemsize < 8:
+        keys = _keys(order, dim)
+        before = keys.unsqueeze(dim) > keys.unsqueeze(dim + 1)
+    else:
+        mine, other, at = order.unsqueeze(dim + 1), order.unsqueeze(dim), position(order, dim)
+        before = (other > mine) | ((other == mine) & (at.unsqueeze(dim) < at.unsqueeze(dim + 1)))
+    return before.sum(dim + 1)
+
+
+def sort(x: Tensor, dim: int = -1, descending: bool = False) -> Any:
+    """Puts each element of a short row where the number of those before it says; equal ones keep their order."""
+    if not x.dim() or surely(x.numel() == 0):
+        return NotImplemented
+    dim %= x.dim()
+    if not surely(x.shape[dim] <= (SORTED if surely(x.stride(dim) == 1) else SORTED_ACROSS)):
+        return NotImplemented
+    ranks = _ranks(x, dim, descending)
+    places = position(x, dim).expand(x.shape)
+    return tuple(aten.scatter.src(torch.zeros_like(t, memory_format=torch.contiguous_format), dim, ranks, t) for t in (x, places))
+
+
+def sort_stable(x: Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:
+    """Sorts as above."""
+    return sort(x, dim, descending)
+
+
+ORDERS: dict[Any, Callable[..., Any]] = {aten.topk.default: topk, aten.sort.default: sort, aten.sort.stable: sort_stable}
