@@ -79,6 +79,19 @@ def image_of_patches(a: Tensor) -> Tensor:
     return rows.reshape(a.shape[0], side, side, -1).sum(1) * 2
 
 
+def resized_convolution(a: Tensor) -> Tensor:
+    """Joins what the whole image is to each of its pixels, as pyramids of pools do."""
+    y = F.conv2d(a, CONV.weight.to(a.dtype), stride=2)
+    whole = F.conv2d(F.adaptive_avg_pool2d(y, 1), POINTWISE.weight.to(a.dtype)[:4])
+    return torch.cat([y, F.interpolate(whole, y.shape[2:], mode="bilinear")], 1)
+
+
+def resized_rows(a: Tensor, image: Tensor) -> Tensor:
+    """Makes an image with its channels last of rows of pixels, and resizes it."""
+    pixels = a.view(a.shape[0], -1, 15, 6).permute(0, 3, 1, 2) * 2
+    return F.interpolate(pixels, image.shape[2:], mode="bilinear")
+
+
 IMAGES: dict[str, Sized] = {
     "image_of_rows": Sized(image_of_rows, squares),
     "train_image_of_rows": Sized(image_of_rows, squares, train=True),
@@ -128,6 +141,8 @@ IMAGES: dict[str, Sized] = {
     "train_resize_antialiased": Sized(
         lambda a: F.interpolate(a, scale_factor=0.25, mode="bilinear", antialias=True), areas, train=True
     ),
+    "train_resize_of_a_convolution": Sized(resized_convolution, lambda b, n: (x(2, 3, b + 9, n + 9),), train=True),
+    "resize_of_rows": Sized(resized_rows, lambda b, n: (x(b + 13, 15 * n, 6), x(b + 13, 3, n + 7, 20))),
     "train_resize_nearest": Sized(lambda a: F.interpolate(a, scale_factor=2), areas, train=True),
     "train_resize_like": Sized(lambda a, b: F.interpolate(a, b.shape[-2:], mode="bilinear") * b, pairs, train=True),
     "max_pool": Sized(lambda a: F.max_pool2d(a, 2), images),

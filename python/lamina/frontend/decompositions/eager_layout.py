@@ -37,6 +37,13 @@ _CHANNELS_LAST_OR_ROW_MAJOR = (
     aten._native_batch_norm_legit_no_training, aten._batch_norm_with_update, aten._batch_norm_with_update_functional,
 )  # fmt: skip
 _CHANNELS_LAST_ON_CPU = (aten.max_unpool2d, aten.channel_shuffle, aten.native_channel_shuffle)
+_LIKE_IMAGES = tuple(
+    getattr(aten, name)
+    for kind in ("upsample_nearest2d", "_upsample_nearest_exact2d", "upsample_bilinear2d", "_upsample_bilinear2d_aa")
+    for name in (kind, f"{kind}_backward")
+)
+"""Ops whose only result is channels-last where the first argument is, and row-major otherwise; their fake-tensor kernels take no
+symbolic sizes."""
 _REFERENCES = {aten.constant_pad_nd.default: torch._refs.constant_pad_nd}
 """Ops whose kernel reads what symbolic tensors do not tell, with torch's reference implementations."""
 _AS_PRODUCTS = (aten.copysign.Tensor, aten.div.Tensor_mode, aten.floor_divide.default)
@@ -62,7 +69,7 @@ def as_eager(op: torch._ops.OpOverload, decomposition: Callable[..., Any]) -> Ca
         shares = is_new and any(_shares(t, held) for t in results)
         if not shares and all(map(_is_row_major, (*given, *results))):
             return made
-        eager = _results(op, called, args, kwargs)
+        eager = _image(results, args) if op.overloadpacket in _LIKE_IMAGES else _results(op, called, args, kwargs)
         if shares:
             results = [t.clone() if _shares(t, held) and _is_fresh(e, held) else t for t, e in zip(results, eager, strict=True)]
         pairs = zip(results, eager, strict=True)
@@ -99,6 +106,11 @@ def _results(op: torch._ops.OpOverload, called: Callable[..., Any], args: Any, k
         if on_cpu or op.overloadpacket in _CHANNELS_LAST_OR_ROW_MAJOR:
             found[0] = found[0].contiguous(memory_format=suggest_memory_format(args[0]))
     return found
+
+
+def _image(results: list[Any], args: Any) -> list[Any]:
+    with disable_proxy_modes_tracing():
+        return [results[0].contiguous(memory_format=suggest_memory_format(args[0]))]
 
 
 def laid_out(value: Any, like: Any) -> Any:
