@@ -92,7 +92,22 @@ def resized_rows(a: Tensor, image: Tensor) -> Tensor:
     return F.interpolate(pixels, image.shape[2:], mode="bilinear")
 
 
+def weight_for_each_image(a: Tensor, style: Tensor, channels: int = 4) -> Tensor:
+    """Computes a convolution of each image by a weight of its own, as groups of one."""
+    b, c, h, w = a.shape
+    weight = CONV.weight.to(a.dtype) * style[:, None, :, None, None]
+    return (
+        F.conv2d(a.reshape(1, b * c, h, w), weight.reshape(-1, c, 3, 3), padding=1, groups=b).view(b, channels, h, w)
+        + CONV.bias.to(a.dtype)[:, None, None]
+    )
+
+
 IMAGES: dict[str, Sized] = {
+    # torch itself guards whether a batch has 16 images, from which on oneDNN computes
+    "weight_for_each_image": Sized(weight_for_each_image, lambda b, n: (x(b, 3, n + 9, 20), x(b, 3)), compiled=2),
+    "train_weight_for_each_image": Sized(
+        lambda a, style: weight_for_each_image(a, style, -1), lambda b, n: (x(b, 3, n + 9, 20), x(b, 3)), train=True, compiled=4
+    ),
     "image_of_rows": Sized(image_of_rows, squares),
     "train_image_of_rows": Sized(image_of_rows, squares, train=True),
     "image_of_patches": Sized(image_of_patches, lambda b, n: (x(b, 3, 9 + n % 30, 9 + n % 30),)),

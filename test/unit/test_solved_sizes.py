@@ -2,7 +2,7 @@
 
 from lamina.core.sizes import evaluate, parse, typical
 from lamina.core.sizes.roots import root
-from lamina.core.sizes.solved import learned, replaced, solved
+from lamina.core.sizes.solved import learned, learned_all, replaced, solved
 
 
 def test_guards_fix_quotients() -> None:
@@ -33,6 +33,25 @@ def test_equations_say_what_divides() -> None:
     by_another = solved(s % t)
     assert replaced(s, by_another) == t * replaced(s // t, by_another) and replaced(s // t, by_another) >= 1
     assert solved(s * t - s * t // 4 * 4) == {} and replaced(s + 4, solved(s + 4 - (s + 4) // 7 * 7)) % 7 == 0
+
+
+def test_few_values_below_zero_are_no_solutions() -> None:
+    side = (parse("s0~16") - 5) // 2 + 1
+    known = solved(4 * side * side - 144)
+    assert replaced(side, known) == 6 and replaced(36 // side, known) == 6
+    assert solved(parse("s0~16 - 5") // 2 * (parse("s0~16 - 5") // 2 + 1) - 30) != {} and solved((side - 1) * (side + 1) - 35) != {}
+    least = (parse("s0~4") - 3) // 2
+    assert solved(least * (least + 1)) == {}  # -1 and 0 are
+
+
+def test_equal_symbols_are_one() -> None:
+    s, t = parse("s0~3"), parse("s1~3")
+    known = learned({}, 8 * s * s, 8 * t * s)
+    assert replaced(s, known) == replaced(t, known) and replaced(8 * t // s, known) == 8
+    known, rest = learned_all({}, [(8 * s, 8 * s // t * t), (s * 3, t * s + 1), (8 * s // t, 8)])
+    assert rest == [(s * 3, t * s + 1)]
+    assert replaced(s, known) == replaced(t, known)
+    assert solved(s - 2 * parse("s1~1")) == solved(s + t - 6) == {}
 
 
 def test_equations_say_what_is_a_square() -> None:

@@ -211,8 +211,10 @@ def channels_last(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def has_fixed_window(numbers: Sequence[ir.Attribute]) -> bool:
-    """Returns whether a call's stride, padding and dilation, its first three numbers, are ints: sizes are the library's alone."""
-    return all(isinstance(n, ir.IntegerAttr) for given in numbers[:3] for n in ir.ArrayAttr(given))
+    """Returns whether a call's stride, padding and dilation, its first three numbers, and its number of groups are ints: sizes are
+    the library's alone."""
+    window = (n for given in numbers[:3] for n in ir.ArrayAttr(given))
+    return all(isinstance(n, ir.IntegerAttr) for n in (*window, numbers[5]))
 
 
 def _pair(numbers: ir.Attribute) -> Pair:

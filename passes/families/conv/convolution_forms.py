@@ -80,7 +80,7 @@ class _Call:
     @property
     def is_dense(self) -> bool:
         """Whether this is not transposed, and has one group."""
-        return not ir.BoolAttr(self.how[3]).value and ir.IntegerAttr(self.how[5]).value == 1
+        return not ir.BoolAttr(self.how[3]).value and self.how[5] == encoded(1)
 
     @property
     def is_of_rows(self) -> bool:

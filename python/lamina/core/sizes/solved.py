@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from .factors import Factor, Opaque, SizeSymbol, lower_end
 from .roots import root
@@ -11,6 +11,12 @@ from .values import symbols_of, typical
 
 Solved = dict[Factor, SizeLike]
 """What quotients, remainders, minima and maxima are, and symbols that a number divides."""
+
+
+Equation = tuple[SizeLike, SizeLike]
+"""Two sizes that are equal."""
+
+_FEW = 64
 
 
 def learned(known: Solved, equal: SizeLike, other: SizeLike) -> Solved:
@@ -26,6 +32,21 @@ def learned(known: Solved, equal: SizeLike, other: SizeLike) -> Solved:
     return known
 
 
+def learned_all(known: Solved, equations: Sequence[Equation]) -> tuple[Solved, list[Equation]]:
+    """Returns what is known after equations, and those of them that say more than that: what later ones say may solve them."""
+    rest = list(equations)
+    while True:
+        before, given = known, rest
+        rest = []
+        for equation in given:
+            more = learned(known, *equation)
+            if more is known and replaced(equation[0] - equation[1], known) != 0:
+                rest.append(equation)
+            known = more
+        if known is before or not rest:
+            return known, rest
+
+
 def solved(difference: SizeLike) -> Solved:
     """Returns the value of the one symbol, quotient, remainder, minimum or maximum that a difference is a polynomial of where it is
     0; nothing where a value other than the hints' may be a solution, too. Where it says that a size divides another one, returns
@@ -34,17 +55,32 @@ def solved(difference: SizeLike) -> Solved:
         return {}
     difference = _without_common(difference)
     factors = {f for product, _ in difference.terms for f in product}
+    if len(factors) == 2 and (equal := _equal(difference)):
+        return equal
     if len(factors) > 1:
         return next(filter(None, (_whole(difference, *term) or _square(difference, *term) for term in difference.terms)), {})
     (one,) = factors
     degrees = {len(product): k for product, k in difference.terms if product}
-    rises = lower_end(one) >= 0 and len({k > 0 for k in degrees.values()}) == 1  # then no two values have one result
+    rises = len({k > 0 for k in degrees.values()}) == 1 and _only_from_0(difference, one)  # then no two values have one result
     if not rises and set(degrees) != {1}:
         return {}
     value = typical(factor_of(one))
     if isinstance(one, Opaque) and one.op == "%" and value == 0:
         return {one: 0} | _multiple(one.left, one.right)
     return {one: value}
+
+
+def _only_from_0(difference: Size, of: Factor) -> bool:
+    """Returns whether the only factor of a difference has no value below 0 at which it is 0."""
+    low = lower_end(of)
+    return low >= -_FEW and all(sum(k * v ** len(product) for product, k in difference.terms) for v in range(int(low), 0))
+
+
+def _equal(difference: Size) -> Solved:
+    """Solves `symbol - symbol == 0`."""
+    products, numbers = zip(*difference.terms, strict=True)
+    symbols = [product[0] for product in products if len(product) == 1 and isinstance(product[0], SizeSymbol)]
+    return {symbols[1]: factor_of(symbols[0])} if sorted(numbers) == [-1, 1] and len(symbols) == 2 else {}
 
 
 def _without_common(difference: Size) -> Size:

@@ -12,7 +12,7 @@ from torch.utils._sympy import functions
 from lamina.core.errors import CompileError
 from lamina.core.sizes import LEAST, Size, SizeLike, least, most
 from lamina.core.sizes.roots import root
-from lamina.core.sizes.solved import Solved, learned, replaced
+from lamina.core.sizes.solved import Equation, Solved, learned_all, replaced
 
 _ROUNDED = (functions.CeilToInt, functions.FloorToInt, functions.TruncToInt)
 _FEW = 1 << 20
@@ -33,7 +33,7 @@ class _Reading:
     """What is read of a ShapeEnv.
 
     guards, demands  how many guards and demands (`torch._check`) of it
-    fixed            what they say
+    fixed, open      what they say, and the equations among them that say more than that
     told             how many typical values of symbols its user or a call has told
     sizes            the sizes that expressions are, for all of this
     """
@@ -41,6 +41,7 @@ class _Reading:
     guards: int = 0
     demands: int = 0
     fixed: Solved = field(default_factory=dict)
+    open: list[Equation] = field(default_factory=list)
     told: int = 0
     sizes: dict[sympy.Expr, SizeLike] = field(default_factory=dict)
 
@@ -54,21 +55,22 @@ def sizes_read(env: Any) -> dict[sympy.Expr, SizeLike]:
     demands, told = sum(map(len, env.deferred_runtime_asserts.values())), len(getattr(env, "var_to_hint_override", ()))
     read = _READ.setdefault(env, _Reading())
     if (read.guards, read.demands, read.told) != (len(env.guards), demands, told):
-        _READ[env] = _Reading(len(env.guards), demands, _fixed(env, read), told)
+        _READ[env] = _Reading(len(env.guards), demands, *_fixed(env, read), told)
     return _READ[env].sizes
 
 
-def _fixed(env: Any, read: _Reading) -> Solved:
+def _fixed(env: Any, read: _Reading) -> tuple[Solved, list[Equation]]:
     """Returns the quotients, remainders and so on that guards or a `torch._check` of the model set equal to numbers, and what these
-    say divides sizes. A model with an embedding of each patch of an image, for one, has torch compare ((s53 - 16)//16) + 1 with 14,
-    a group norm s1 % 4 with 0."""
+    say divides sizes, with the equations that say more than that. A model with an embedding of each patch of an image, for one, has
+    torch compare ((s53 - 16)//16) + 1 with 14, a group norm s1 % 4 with 0."""
     demands = [demand for of_symbol in env.deferred_runtime_asserts.values() for demand in of_symbol]
-    known = read.fixed
+    equations = list(read.open)
     for condition in (*env.guards[read.guards :], *(demands if len(demands) != read.demands else ())):
         if isinstance(condition.expr, sympy.Eq):
             with suppress(CompileError):
-                known = learned(known, *(_converted(side, env) for side in condition.expr.args))
-    return known
+                one, other = (_converted(side, env) for side in condition.expr.args)
+                equations.append((one, other))
+    return learned_all(read.fixed, equations)
 
 
 def _converted(expr: sympy.Expr, env: Any) -> SizeLike:
