@@ -4,6 +4,7 @@ Operands of two dtypes are converted to one: torch-mlir's own conversion of 8- a
 sign are computed in wider dtypes, since torch-mlir extends and compares them as signed ones:
 
     add(x, 7) : u8   ->   view(convert(add(convert(x, i32), 7), i8), u8)
+    amax(x) : u8     ->   view(amax(view(x, i8) ^ -128) ^ -128, u8)
 
 What only moves bytes takes them as they are, and so do conversions from them. Those to bytes give the signed ones of the same bits:
 torch-mlir folds constants of no others.
@@ -52,6 +53,8 @@ def widen_narrow(graph: fx.Graph) -> None:
             _pad(node)
         elif node.target in _JOINS:
             _join(node)
+        elif node.target in (aten.amax.default, aten.amin.default):
+            _find_extreme(node)
         elif name not in _MOVES:
             _widen(node, name.split(".")[1])
 
@@ -90,6 +93,20 @@ def _join(node: fx.Node) -> None:
         node.update_arg(0, [_converted(node, arg, dtype) for arg in node.args[0]])  # type: ignore[union-attr]
     else:
         node.args = (node.args[0], *(_converted(node, a, dtype) if isinstance(a, fx.Node) else a for a in node.args[1:]))
+
+
+def _find_extreme(node: fx.Node) -> None:
+    """Finds a greatest or least byte as a signed one: with the first bit flipped, these have the order of those without a sign."""
+    made, source = node.meta["val"], node.args[0]
+    assert isinstance(source, fx.Node)
+    flip = insert(node, made.new_empty((), dtype=torch.int8), aten.full.default, [], -0x80, dtype=torch.int8, device=made.device)
+
+    def flipped(x: fx.Node) -> fx.Node:
+        return insert(node, x.meta["val"].to(torch.int8), aten.bitwise_xor.Tensor, x, flip)
+
+    signed = insert(node, source.meta["val"].to(torch.int8), aten.view.dtype, source, torch.int8)
+    found = insert(node, made.to(torch.int8), node.target, flipped(signed), *node.args[1:], **node.kwargs)
+    replace(node, insert(node, made, aten.view.dtype, flipped(found), torch.uint8))
 
 
 def _widen(node: fx.Node, name: str) -> None:
