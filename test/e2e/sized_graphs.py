@@ -188,6 +188,8 @@ GRAPHS: dict[str, Sized] = {
     "full_u8": Sized(lambda a: torch.full((a.shape[0],), 200, dtype=torch.uint8, device=a.device), vectors, exact=True),
     "rounded": Sized(lambda a: a.new_ones(math.ceil(a.shape[0] / 4) + 1, int(a.shape[1] / 3) + 2) * a.sum(), vectors),
     "size_over_number": Sized(lambda a: a * (1.0 / (a.shape[0] * 3 / 4)), vectors),
+    "size_minus_tensor": Sized(lambda a: (a.shape[1] - a.abs(), 2 * a.shape[0] - 1 - places(a, 1)), vectors),
+    "reflected": Sized(lambda a: F.pad(a, (3, 1), mode="reflect") * 2, lambda b, n: (x(b, n + 3),)),
     "tril": Sized(lambda a: a.tril(), vectors),
     "sizes_as_numbers": Sized(lambda a: (a * a.shape[0] / a.shape[1], a / a.shape[1] ** 0.5, a.shape[0] * 3), vectors),
     "masked": Sized(lambda a: a.masked_fill(places(a, 1)[None] > places(a, 0)[:, None], -1e9).softmax(-1), vectors),

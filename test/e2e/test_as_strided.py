@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import torch.nn.functional as F
 from doors import DOORS, same, static_and_dynamic
 from torch import Tensor
 
@@ -26,6 +27,8 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "as_strided_scatter": lambda x: torch.as_strided_scatter(x, torch.ones(2, 2), (2, 2), (2, 1), OFFSET),
     "as_strided_scatter of a view": lambda x: torch.as_strided_scatter((x * 2)[1:], torch.ones(2, 2), (2, 2), (2, 1), 3),
     "as_strided_scatter without an offset": lambda x: torch.as_strided_scatter((x * 2)[1:], torch.ones(2, 2), (2, 2), (2, 1)),
+    "as_strided_scatter of all": lambda x: torch.as_strided_scatter(x * 2, (x + 1).reshape(-1, 1), (x.numel(), 1), (1, 1), 0),
+    "as_strided_scatter of all, turned": lambda x: torch.as_strided_scatter((x * 2).t(), x.cos(), x.shape, (1, x.shape[0]), 0),
     "as_strided_scatter twice": lambda x: torch.as_strided_scatter(
         torch.as_strided_scatter((x * 2)[1:], torch.ones(2, 2), (2, 2), (2, 1), 3), torch.zeros(2), (2,), (3,), 7
     ),
@@ -71,6 +74,17 @@ def test_an_input_elsewhere_in_its_memory(door: str) -> None:
     run = DOORS[door](FUNCTIONS["as_strided"], (torch.zeros(3, 7),))
     for x in (torch.arange(21.0).view(3, 7), torch.arange(49.0).view(7, 7)[2:5]):
         same(run(x), FUNCTIONS["as_strided"](x))
+
+
+def test_means_of_tokens_have_gradients_in_kernels() -> None:
+    """The tokens' channels are last, for which torch's pool is a mean and as_strided."""
+    report = lamina.explain(
+        lambda x: F.adaptive_avg_pool1d(x.transpose(1, 2), 1) * 2,
+        (torch.randn(2, 5, 7, requires_grad=True),),
+        show=False,
+        training=True,
+    )
+    assert not any(graph.externals for graph in report.graphs)
 
 
 def test_places_in_an_inputs_memory_are_listed() -> None:

@@ -65,6 +65,8 @@ def sizes_as_tensors(graph: fx.Graph) -> None:
                 continue
             node.target = target
             node.update_arg(i, _as_tensor(node, arg.node.expr, arg.node.shape_env))
+        if node.target is aten.rsub.Tensor and len(node.args) == 2:  # torch-mlir does not lower it
+            node.target, node.args = aten.sub.Tensor, node.args[::-1]
 
 
 def _as_tensor(at: fx.Node, expr: sympy.Expr, env: Any) -> fx.Node:

@@ -105,6 +105,10 @@ def as_strided_scatter(x: Tensor, src: Tensor, size: Sequence[int], stride: Sequ
     if any(n > 1 and s == 0 for n, s in zip(x.shape, x.stride(), strict=True)):
         return aten.as_strided_scatter.default(x.clone(), src, size, stride, offset)
     offset = x.storage_offset() if offset is None else offset
+    written = x.as_strided(size, stride, offset)
+    if _is_whole(x) and _is_whole(written) and surely(offset == x.storage_offset()) and surely(x.numel() == written.numel()):
+        row = src.expand(size).to(x.dtype).permute(memory_order(written)).reshape(-1).clone()
+        return row.as_strided(x.shape, x.stride(), 0)
     end = max(_end(x.shape, x.stride(), x.storage_offset()), _end(size, stride, offset))
     if x.shape == (end,) and x.is_contiguous():
         return NotImplemented
@@ -112,6 +116,11 @@ def as_strided_scatter(x: Tensor, src: Tensor, size: Sequence[int], stride: Sequ
     whole = x.numel() == end and x.permute(order).is_contiguous()
     row = x.permute(order).reshape(-1) if whole else x.as_strided((end,), (1,), 0)
     return aten.as_strided_scatter.default(row, src, size, stride, offset).as_strided(x.shape, x.stride(), x.storage_offset())
+
+
+def _is_whole(x: Tensor) -> bool:
+    """Returns whether a tensor's elements lie side by side in memory, each in a place of its own."""
+    return bool(x.permute(memory_order(x)).is_contiguous())
 
 
 def _end(size: Sequence[int], stride: Sequence[int], offset: int) -> int:
