@@ -189,6 +189,12 @@ GRAPHS: dict[str, Sized] = {
     "rounded": Sized(lambda a: a.new_ones(math.ceil(a.shape[0] / 4) + 1, int(a.shape[1] / 3) + 2) * a.sum(), vectors),
     "size_over_number": Sized(lambda a: a * (1.0 / (a.shape[0] * 3 / 4)), vectors),
     "size_minus_tensor": Sized(lambda a: (a.shape[1] - a.abs(), 2 * a.shape[0] - 1 - places(a, 1)), vectors),
+    # no argument has the size, which is an int beside numbers of the model
+    "size_and_numbers": Sized(
+        lambda a, k: (torch.ceil((a.shape[1] - k + 3) / 2 + 1).long() - 1, k * a.shape[0] >= 20, a.shape[1] // k),
+        lambda b, n: (x(b, n), torch.tensor(7)),
+        exact=True,
+    ),
     "reflected": Sized(lambda a: F.pad(a, (3, 1), mode="reflect") * 2, lambda b, n: (x(b, n + 3),)),
     "tril": Sized(lambda a: a.tril(), vectors),
     "sizes_as_numbers": Sized(lambda a: (a * a.shape[0] / a.shape[1], a / a.shape[1] ** 0.5, a.shape[0] * 3), vectors),

@@ -76,13 +76,14 @@ def is_known(size: Any) -> bool:
 
 
 def is_sized(graph: fx.Graph) -> bool:
-    """Returns whether an argument of a graph has a symbolic size that each call decides, not one that the values of tensors do."""
+    """Returns whether a graph computes with a symbolic size that each call decides, not one that the values of tensors do: that of
+    an argument, or an int, which a normalized graph only names."""
     placeholders = graph.find_nodes(op="placeholder")
     values = [node.meta.get("val") for node in placeholders]
     if any(map(_is_size, (n for value in values if isinstance(value, Tensor) for n in numbers_of(value)))):
         return True
     numbers = [node for node, value in zip(placeholders, values, strict=True) if _is_size(value)]
-    return any(node.users for node in numbers) or (bool(numbers) and any(map(_names_size, graph.nodes)))
+    return any(node.users for node in numbers) or any(map(_names_size, graph.nodes))
 
 
 def _is_size(value: Any) -> bool:
