@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from lamina.core.sizes import SizeLike, below, is_symbolic, typical
-from lamina.schedules.base import BlockConfig
+from lamina.schedules.base import TILE_SIDE, BlockConfig
 
 from ..ir.affine import Affine, Axis
 from ..ir.expressions import Load
@@ -52,6 +52,8 @@ def form_of(space: Space, config: type[BlockConfig]) -> Form:
     if vector is None or below(vector.extent, config.least_scan):
         vector = _vector_axis(space, merged, config)
     crossed = _crossed_axis(space, merged, vector)
+    if crossed is not None and below(crossed.extent, TILE_SIDE) and (both := _with_outer(space, merged, crossed)):
+        merged, crossed = flattened(space, merged, both) or (merged, crossed)
     if vector is not None and config.short:
         together: tuple[Axis, ...] = ()
         if len(merged.columns) > 1 and vector is merged.columns[-1] and not has_scans(space):
@@ -86,6 +88,16 @@ def side_by_side(space: Space, merged: Merged) -> tuple[Axis, ...]:
             break
         found, step = [a, *found], step * a.extent
     return tuple(found)
+
+
+def _with_outer(space: Space, merged: Merged, axis: Axis) -> tuple[Axis, ...]:
+    """Returns the axis outside of one among the rows, and that one, where all that varies along it is even over both; else none."""
+    at = merged.rows.index(axis)
+    varying = [p for place in space.places() if (p := place.rename(merged.rename)).coefficient(axis)]
+    outer = merged.rows[at - 1] if at else None
+    if outer is None or any(p.opaque or p.coefficient(outer) != p.coefficient(axis) * axis.extent for p in varying):
+        return ()
+    return outer, axis
 
 
 def _by_stride(space: Space) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:

@@ -4,7 +4,8 @@ The mean of rows that lie far from zero is rounded by as much as their deviation
 mean, and the shift's error is subtracted again: the corrected two-pass algorithm of T. Chan, G. Golub and R. LeVeque, "Algorithms
 for computing the sample variance", 1983. Long rows are cut into parts that stay in a cache or in registers, whose moments are
 merged. On a GPU the parts of a batch's statistics stay in neither. There the shift is the mean of a sample, as in the same authors'
-shifted one-pass algorithm; the sample is taken from every image, so that none of them decides it.
+shifted one-pass algorithm; the sample is taken from every image, so that none of them decides it. That of a long row is the mean of
+a few of its elements: it loses about as many bits as the binary logarithm of 1 + (shift - mean)^2 / variance.
 """
 
 import math
@@ -25,6 +26,7 @@ PART, COLUMN_PART = 8192, 128  # elements of one part, at most
 SPREAD = 262144  # from this many elements on, lamina-split-reductions makes several programs of one sum
 PIECES = 32768  # elements from which on it does so for a row of a GPU that lies in pieces, such as a group of an image's channels
 SAMPLE = 256  # elements whose mean is the shift of a batch's statistics, at most
+FEW = 8  # elements whose mean is the shift of a row's
 
 
 @dataclass(frozen=True)
@@ -67,16 +69,34 @@ def moments(x: Tensor, dims: Sequence[int], exact_mean: bool = True) -> Moments:
 
 
 def _shifted(x: Tensor, dims: Sequence[int], n: int) -> Moments:
-    """Returns moments about the mean of a sample from the middle of the dimensions, for data that many programs read once."""
-    sample, left = x, SAMPLE
-    for d in sorted(dims):
-        length = min(x.shape[d], max(left, 1))
-        sample, left = sample.narrow(d, (x.shape[d] - length) // 2, length), left // length
-    shift = wide(sample).sum(dims, True) / count(sample, dims)
+    """Returns moments about a shift near the mean, for data that many programs read once."""
+    known = all(isinstance(x.shape[d], int) for d in dims)
+    shift = _mean_of_batches(x, dims) if 0 in dims or not known else _mean_of_few(x, dims)
     d = wide(x) - shift
     total = d.sum(dims, True)
     squares = (d * d).sum(dims, True) - total * total / n
     return Moments(shift + total / n, squares.clamp(min=0))
+
+
+def _mean_of_batches(x: Tensor, dims: Sequence[int]) -> Tensor:
+    """Returns the mean of a sample from the middle of the dimensions."""
+    sample, left = x, SAMPLE
+    for d in sorted(dims):
+        length = min(x.shape[d], max(left, 1))
+        sample, left = sample.narrow(d, (x.shape[d] - length) // 2, length), left // length
+    return wide(sample).sum(dims, True) / count(sample, dims)
+
+
+def _mean_of_few(x: Tensor, dims: Sequence[int]) -> Tensor:
+    """Returns the mean of FEW elements of each row, spread evenly: the kernel that reads the row computes it, too."""
+    total = None
+    for k in range(FEW):
+        element = x
+        for d in dims:
+            element = element.narrow(d, x.shape[d] * (2 * k + 1) // (2 * FEW), 1)
+        total = wide(element) if total is None else total + wide(element)
+    assert total is not None
+    return total / FEW
 
 
 def is_long(x: Tensor, dims: Sequence[int]) -> bool:
