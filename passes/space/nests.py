@@ -7,7 +7,7 @@ from typing import Any
 from ..ir.affine import Axis
 from ..ir.expressions import Apply, Const, Expr, Reduce, Scan, walk
 from ..ir.reading import reached
-from ..trace.materialize import COST
+from ..trace.costs import COST
 from .space import Result, Space
 
 

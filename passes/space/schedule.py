@@ -8,7 +8,7 @@ from lamina.schedules.base import TILE_SIDE, BlockConfig
 
 from ..ir.affine import Affine, Axis
 from ..ir.expressions import Apply, walk
-from ..trace.materialize import COST
+from ..trace.costs import COST
 from .coalesce import Merged
 from .space import Space
 

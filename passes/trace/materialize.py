@@ -21,19 +21,13 @@ from ..ir.expressions import Expr, Load
 from ..ir.extern_calls import memory_strides
 from ..ir.reading import SCAN, SCATTER, Generic, Untraceable, bytes_of, elements_of, ops_in, producer, reached, shape_of
 from ..ir.views import through_views
+from .costs import CHEAP, FREE, LARGEST, cost_of
 from .gathered import gathered_source
 from .memory_order import MemoryOrder
 from .orders import narrowest
 from .trace import VIEWS, Tracer
 
-COST = {"math.exp": 8, "math.erf": 16, "math.tanh": 14, "math.log": 10, "math.powf": 30, "math.sin": 16, "math.cos": 16,
-        "math.exp2": 8, "math.log1p": 12, "math.expm1": 12, "math.rsqrt": 6, "math.sqrt": 6, "arith.divf": 5,
-        "arith.divsi": 16, "arith.remsi": 16, "arith.remf": 20, "random.bits": 8, "arith.constant": 0,
-        "linalg.index": 0, "linalg.yield": 0, "cf.assert": 0}  # fmt: skip
 OUTSIDE = ("func.return", *CALLS, "func.call", "return", "call")
-CHEAP = 12  # operations per element below which computing again beats a load from cache
-FREE = 4  # operations per element from which on it does not, where the kernel of a reduction stores the value beside its own
-LARGEST = 160  # operations that are inlined into one expression at most
 
 
 def _one_stride(at: Affine, index: Affine) -> bool:
@@ -151,13 +145,15 @@ class Materialized:
 
     def _cost(self, op: ir.Operation) -> tuple[int, int]:
         """Returns (operations per element, bytes read) of computing `op` from memory."""
-        cost, read = _own_cost(op), 0
+        cost, read = cost_of(op), 0
         for v in dict.fromkeys(_reads(op)):
             if self.is_memory(v):
                 read += bytes_of(v) if isinstance(v.type, ir.RankedTensorType) else 0
             elif v in self._inlined:
                 c, r = self._inlined[v]
                 cost, read = cost + c, read + r
+        if op.name == "tensor.extract_slice":
+            read = read * elements_of(op.results[0]) // max(elements_of(op.operands[0]), 1)
         return cost, read
 
     def _worth_storing(self, op: ir.Operation, v: ir.Value) -> bool:
@@ -214,7 +210,7 @@ class Materialized:
             for made in filter(None, map(producer, _reads(op) if new else ())):
                 heapq.heappush(heap, -self.position[made])
         outer = {w for op in inner.values() for w in _reads(op) if w not in inner}
-        cost, read = sum(map(_own_cost, inner.values())), sum(map(bytes_of, filter(self.is_memory, outer)))
+        cost, read = sum(map(cost_of, inner.values())), sum(map(bytes_of, filter(self.is_memory, outer)))
         if cost * elements_of(v) > self.balance * bytes_of(v) or read > 1.25 * bytes_of(v):
             return False
         for w in inner:
@@ -278,10 +274,6 @@ class Materialized:
                 last = max((at for at, i in enumerate(loops) if i in varies and g.extents[i] != 1), default=-1)
                 return any(i not in varies and typical(g.extents[i]) >= 8 for i in loops[: max(last, 0)])
         return False
-
-
-def _own_cost(op: ir.Operation) -> int:
-    return sum(COST.get(o.operation.name, 1) for region in op.regions for block in region.blocks for o in block.operations)
 
 
 def _is_splat(op: ir.Operation) -> bool:

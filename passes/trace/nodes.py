@@ -9,7 +9,8 @@ from ..ir.axes import Axes, splitting
 from ..ir.expressions import Apply, Expr, Load, Scan, walk
 from ..ir.extern_calls import memory_strides
 from ..ir.reading import SCATTER, Generic, Untraceable, producer
-from .materialize import COST, Materialized
+from .costs import COST
+from .materialize import Materialized
 from .stored import computed_shape
 from .trace import Tracer
 

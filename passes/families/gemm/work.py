@@ -13,7 +13,7 @@ from ...ir.expressions import Apply, Expr, Load
 from ...ir.reading import bytes_of
 from ...space.contraction import FLOAT8, Contraction, Unfit, outside
 from ...space.schedule import bits
-from ...trace.materialize import COST
+from ...trace.costs import COST
 from .problem import BLOCK, GemmProblem, MadeProgram, best_of
 from .products import Product
 
