@@ -24,7 +24,7 @@ LONG = 131072  # elements beyond which rows do not stay in a cache, or in the re
 LONG_COLUMN = 4096  # the same where adjacent elements in memory belong to different results
 PART, COLUMN_PART = 8192, 128  # elements of one part, at most
 SPREAD = 262144  # from this many elements on, lamina-split-reductions makes several programs of one sum
-PIECES = 32768  # elements from which on it does so for a row of a GPU that lies in pieces, such as a group of an image's channels
+PIECES = 32768  # elements from which on it does so for a row of a GPU that lies in pieces, such as a channel of an image
 SAMPLE = 256  # elements whose mean is the shift of a batch's statistics, at most
 FEW = 8  # elements whose mean is the shift of a row's
 
@@ -105,7 +105,7 @@ def is_long(x: Tensor, dims: Sequence[int]) -> bool:
     On a GPU, columns are left to lamina-split-reductions, which knows how many programs there is room for. Images may lie with
     their channels last there, whatever the layout of `x`.
     """
-    if not on_cpu(x) and len(dims) > 2 and surely(count(x, dims) >= PIECES):
+    if not on_cpu(x) and len(dims) > 1 and surely(count(x, dims) >= PIECES):
         return True
     if _along_memory(x, dims):
         return surely(count(x, dims) > LONG)
