@@ -1,13 +1,18 @@
 """Attention with a soft cap, cap * tanh(score / cap), and attention that no library may compute, by Lamina's kernels in Triton's
 interpreter, in both passes, against float64."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
+from attention_forms import Model
 from attention_programs import compute, graph_level, program_of
-from torch import Tensor
+from captured import by_dynamo, exported
+from torch import Tensor, fx
 
 from lamina.core.program import Call
 from lamina.frontend.attention.op import ATTENTION
+from lamina.frontend.attention.recognize import recognize
 
 BF16 = torch.bfloat16
 CAP, SCALE = 3.0, 0.7  # many scores are near the cap
@@ -95,3 +100,32 @@ def test_the_model_has_kernels_where_no_library_may(mask: bool, lists: int) -> N
     assert [c for c in called if "blocks" not in c] == [
         f"lamina.attention_{name}" for name in ("forward", "backward_queries", "backward_keys")
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("graph", [exported, by_dynamo])
+@pytest.mark.parametrize("masked", ["nothing", "causal", "bias"])
+def test_written_out(graph: Callable[..., fx.GraphModule], masked: str) -> None:
+    """As Gemma 2 has it: what is added to capped scores is in their type."""
+    n = 47
+
+    def capped(q: Tensor, k: Tensor, v: Tensor, m: Tensor) -> Tensor:
+        scores = q @ k.repeat_interleave(2, 1).mT * SCALE / CAP
+        scores = torch.tanh(scores) * CAP
+        if masked == "causal":
+            scores = scores + torch.full((n, n), torch.finfo(BF16).min, dtype=BF16).triu(1)
+        elif masked == "bias":
+            scores = scores + m
+        weights = torch.softmax(scores, -1, dtype=torch.float32).to(BF16)
+        return (weights @ v.repeat_interleave(2, 1)).transpose(1, 2).contiguous()
+
+    given = random(2, 4, n, 64), random(2, 2, n, 64), random(2, 2, n, 64), random(1, 1, n, n)
+    with torch.no_grad():
+        gm = graph(Model(capped), given)
+        assert recognize(gm, target="nvvm:sm_90a") == 1
+        (node,) = (x for x in gm.graph.nodes if x.target is ATTENTION)
+        assert (node.args[3] is not None, node.args[6], node.args[9]) == (masked == "bias", masked == "causal", CAP)
+        assert abs(node.args[7] - SCALE) < 1e-6
+        named = dict(zip("qkvm", given, strict=True))
+        (found,) = gm(*(named[x.name.strip("_")[-1]] for x in gm.graph.nodes if x.op == "placeholder"))
+        want, _ = exact(*(t.double() for t in given[:3]), given[3] if masked == "bias" else None, masked == "causal")
+        near(found, want.transpose(1, 2))

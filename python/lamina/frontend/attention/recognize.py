@@ -216,7 +216,7 @@ class _Rewrite:
         query, values = value(operands[0]), value(operands[2])
         if query is None or values is None or (self.gpu and not self.of.dropout and not is_fast(query, values)):
             return None
-        return emitted(self.graft, list(operands), mask, self.of.dropout, causal, scale, self.trained, self.gpu)
+        return emitted(self.graft, list(operands), mask, self.of.dropout, causal, scale, self.trained, self.gpu, cap=self.of.cap)
 
     def _as_product(self, made: fx.Node) -> fx.Node:
         """Attention reshaped and permuted to the shape of the product with values, where it replaces that."""

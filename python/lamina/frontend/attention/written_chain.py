@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from torch import fx
 
-from ..fx.reading import drop, is_softmax, same_elements, scaled, shape, users, value, without_dropout
+from ..fx.reading import drop, is_softmax, name, same_elements, scaled, shape, users, value, without_dropout
 from .products import FxProduct, product
 from .score_masks import Term, terms
 
@@ -19,6 +19,7 @@ class Written:
     first   the product of queries and keys
     steps   the ops on the scores (masks), in order
     scale   of the scores, before those ops
+    cap     soft cap of the scaled scores, before those ops, too; 0 for none
     shape   of the scores at those ops: two to four dimensions
     dropout the probability of a weight to be dropped
     """
@@ -31,6 +32,7 @@ class Written:
     scale: float
     shape: tuple[int, ...]
     dropout: float = 0.0
+    cap: float = 0.0
 
 
 def read(node: fx.Node, gm: fx.GraphModule) -> Written | None:
@@ -68,11 +70,14 @@ def _scores(scores: fx.Node, reader: fx.Node, below: Written, gm: fx.GraphModule
             if first.added is not None:
                 found = _with(found, Term(first.added), at) or below
             if found is not below:
-                return replace(found, first=first, scale=found.scale * first.scale, shape=found.shape or shape(at))
+                scale = found.scale * first.scale * (found.cap or 1.0)
+                return replace(found, first=first, scale=scale, shape=found.shape or shape(at))
             continue
         times, same = scaled(at), same_elements(at)
         if times is not None and times[1] > 0:
             ways.append((times[0], at, replace(found, scale=found.scale * times[1])))
+        elif name(at) == "tanh" and not found.cap and isinstance(source := at.args[0], fx.Node):
+            ways.append((source, at, replace(found, scale=1.0, cap=found.scale)))
         elif same is not None and shape(same)[-2:] == shape(at)[-2:]:
             ways.append((same, at, found))
         else:
@@ -82,7 +87,8 @@ def _scores(scores: fx.Node, reader: fx.Node, below: Written, gm: fx.GraphModule
 
 
 def _with(found: Written, term: Term, at: fx.Node) -> Written | None:
-    """Returns the match with one more op before those found so far; None where a scale comes between, or the shapes differ."""
-    if found.scale != 1 or found.shape not in ((), shape(at)):
+    """Returns the match with one more op before those found so far; None where a scale or a soft cap comes between, or the shapes
+    differ."""
+    if found.scale != 1 or found.cap or found.shape not in ((), shape(at)):
         return None
     return replace(found, steps=(term, *found.steps), shape=shape(at))
