@@ -45,6 +45,8 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "the least floats": (lambda a: torch.topk(a, 3, largest=False), [torch.stack([torch.randperm(250) for _ in range(6)]).float()]),
     "the greatest long integers": (lambda a: torch.topk(a, 7), [torch.randint(-(2**63), 2**63 - 1, (5, 40))]),
     "sorted": (lambda a: torch.sort(a, stable=True), [x(7, 33)]),
+    "the fifth": (lambda a: torch.kthvalue(a, 5), [torch.stack([torch.randperm(100) for _ in range(3)]).float()]),
+    "the third down": (lambda a: torch.kthvalue(a, 3, 0, True), [torch.randperm(60).view(20, 3)]),
     "sorted down": (lambda a: torch.sort(a, dim=0, descending=True, stable=True), [x(40, 3)]),
     "sorted with ties": (lambda a: torch.sort(a, stable=True, dim=1), [x(7, 128).round()]),
     "sorted flags": (lambda a: torch.sort(a, stable=True), [x(7, 33) > 0]),

@@ -114,4 +114,16 @@ def sort_stable(x: Tensor, *, stable: bool | None = None, dim: int = -1, descend
     return sort(x, dim, descending)
 
 
-ORDERS: dict[Any, Callable[..., Any]] = {aten.topk.default: topk, aten.sort.default: sort, aten.sort.stable: sort_stable}
+def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    """Sorts short rows."""
+    if x.dtype is torch.bool or not isinstance(k, int) or (found := sort(x, dim)) is NotImplemented:
+        return NotImplemented
+    return tuple(t.narrow(dim, k - 1, 1).clone() if keepdim else t.select(dim, k - 1).clone() for t in found)
+
+
+ORDERS: dict[Any, Callable[..., Any]] = {
+    aten.topk.default: topk,
+    aten.sort.default: sort,
+    aten.sort.stable: sort_stable,
+    aten.kthvalue.default: kthvalue,
+}
