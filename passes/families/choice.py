@@ -16,9 +16,9 @@ ROWS = "graph.rows"  # the same on a kernel function that reduces rows, in place
 SMALLER = "graph.smaller"
 """On a group with a choice, where a size is symbolic: {size = "s0*s1", most = [64, ...], choices = ["triton{m=32 n=64}", ...]}, the
 choices for calls in which it is at most so large, in order."""
-Named = Literal["library", "direct", "nvvm"]
+Named = Literal["library", "direct", "simt"]
 Cover = Literal["", "first", "prologue"]
-_NAMED: tuple[Named, ...] = ("library", "direct", "nvvm")
+_NAMED: tuple[Named, ...] = ("library", "direct", "simt")
 _COVERS: tuple[Cover, ...] = ("first", "prologue")
 
 
@@ -26,7 +26,7 @@ _COVERS: tuple[Cover, ...] = ("first", "prologue")
 class Choice:
     """A kernel for a problem; in options, in the IR, and as the name of a candidate, text such as "first triton{m=128 n=128}".
 
-    kernel  a schedule of Lamina's kernels or a user's; "library": the library's routine; "direct": direct convolution; "nvvm": the
+    kernel  a schedule of Lamina's kernels or a user's; "library": the library's routine; "direct": direct convolution; "simt": the
             cost model's schedule of a program that reduces rows
     cover  the ops that the kernel covers: "": the problem's calls with the group that reads them; "first": the first of several
             calls with that group, while the library computes the others; "prologue": also the groups that only compute an operand
@@ -74,4 +74,4 @@ def schedule_on(op: ir.Operation, schedules: Sequence[type[AnySchedule]], name: 
     return next((chosen.kernel for kind in schedules if chosen is not None and isinstance(chosen.kernel, kind)), None)
 
 
-LIBRARY, DIRECT, MODEL = Choice("library"), Choice("direct"), Choice("nvvm")
+LIBRARY, DIRECT, MODEL = Choice("library"), Choice("direct"), Choice("simt")

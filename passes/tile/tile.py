@@ -53,7 +53,7 @@ class TilePass(Pass):
     GPUs so does one that reduces rows of symbolic length, or transposes. What the first call can do without is marked `tile.later`:
     the kernel for any size serves it.
     A function that reduces rows takes the schedule in its `graph.rows` (schedules/rows.py) instead of the cost model's:
-    "nvvm{threads=256 cluster=2}", or "triton{n=4096 warps=8}", as lamina-route-to-triton marks it.
+    "simt{threads=256 cluster=2}", or "triton{n=4096 warps=8}", as lamina-route-to-triton marks it.
 
     target               the machine that blocks are chosen for: cpu or nvvm:sm_90a
     round_intermediates  f16 and bf16 values are rounded wherever eager stores them, not only where Lamina stores them

@@ -67,7 +67,7 @@ def test_tuned(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check(result(fn, inputs, "quick"), fn, inputs)
     (record,) = asked()
     kinds = {candidate.partition("{")[0] for candidate, _ in record.answer.times}
-    assert kinds == {"nvvm", "triton"} and not record.answer.dropped
+    assert kinds == {"simt", "triton"} and not record.answer.dropped
 
     def measured(*_: object, **__: object) -> None:
         raise AssertionError("measured again")
@@ -85,6 +85,6 @@ def test_every_candidate_is_right(name: str) -> None:
     check(result(fn, inputs, "full"), fn, inputs)
     (record,) = asked()
     assert not record.answer.dropped and {n for n, _ in record.answer.times} == set(record.question.candidates)
-    for kind in ("nvvm", "triton"):
+    for kind in ("simt", "triton"):
         Store().pin(record.id, [c for c in record.question.candidates if c.startswith(kind)][-1])
         check(result(fn, inputs, "cached"), fn, inputs)

@@ -13,8 +13,8 @@
 // CHECK-SAME: tile.threads = 128 : i64, tile.vec = 4 : i64
 // CHECK-NOT: scf.for
 // CHECK: vector.transfer_read {{.*}} vector<4096xf32>
-// CPU: kernel @held cannot be tiled: nvvm{threads=128 chunks=0 cluster=2 resident=3} is for GPUs
-func.func private @held(%x: tensor<64x4096xf32>) -> tensor<64x4096xf32> attributes {graph.kernel, graph.rows = "nvvm{threads=128 cluster=2 resident=3}"} {
+// CPU: kernel @held cannot be tiled: simt{threads=128 chunks=0 cluster=2 resident=3} is for GPUs
+func.func private @held(%x: tensor<64x4096xf32>) -> tensor<64x4096xf32> attributes {graph.kernel, graph.rows = "simt{threads=128 cluster=2 resident=3}"} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<64xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<64xf32>) -> tensor<64xf32>
@@ -56,7 +56,7 @@ func.func private @pieces(%x: tensor<64x4096xf32>) -> tensor<64xf32> attributes 
   return %s : tensor<64xf32>
 }
 
-// ERROR: kernel @cluster cannot be tiled: nvvm{threads=128 chunks=0 cluster=2} where CTAs cannot share a row
-// ERROR: kernel @pointwise cannot be tiled: nvvm{threads=128 chunks=0} is for programs that reduce rows
-// ERROR: nvvm{threads=96} (threads is a power of two up to 1024)
+// ERROR: kernel @cluster cannot be tiled: simt{threads=128 chunks=0 cluster=2} where CTAs cannot share a row
+// ERROR: kernel @pointwise cannot be tiled: simt{threads=128 chunks=0} is for programs that reduce rows
+// ERROR: simt{threads=96} (threads is a power of two up to 1024)
 // ERROR: 'm=64' is no part of triton{...} (it has n, warps, stages, each a number)

@@ -256,11 +256,11 @@ def test_where_nothing_was_chosen_the_default_is_named(program: Program, tune: T
 
 def test_rows_stand_beside_products_that_nothing_is_known_of() -> None:
     rows = TunedChoice(
-        "softmax 4096x4096 bf16", "triton{n=0 warps=8 stages=1}", (("triton{n=0 warps=8 stages=1}", 1e-5), ("nvvm", 2e-5))
+        "softmax 4096x4096 bf16", "triton{n=0 warps=8 stages=1}", (("triton{n=0 warps=8 stages=1}", 1e-5), ("simt", 2e-5))
     )
     made = graph("g", product("cuda", "f32"), Unfused(1, 10), {}, tune="quick", choices=(rows,))
     text = str(Explanation((made,), (), (), (), PEAKS))
-    assert "nvvm" in text and "tuning chooses for f16 and bf16 alone" in text
+    assert "simt" in text and "tuning chooses for f16 and bf16 alone" in text
 
 
 def test_without_matrix_products_nothing_is_said_of_them() -> None:

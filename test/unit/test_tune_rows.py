@@ -33,7 +33,7 @@ from lamina.passes.plan.launches import layouts
 from lamina.passes.plan.program import program_from
 from lamina.passes.tile.row_programs import RowProblem, work_of
 from lamina.schedules import nvvm
-from lamina.schedules.rows import KINDS, LEAST_BYTES, MODEL, Nvvm, RowWork, Triton, candidates
+from lamina.schedules.rows import KINDS, LEAST_BYTES, MODEL, RowWork, Simt, Triton, candidates
 from lamina.schedules.text import read
 from lamina.targets import Backend, backend
 from lamina.targets.levels import pipeline
@@ -185,7 +185,7 @@ def test_a_part_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
         part = RowPart(first(module), False)
     inputs = random_inputs(part, torch.device("cpu"))
     assert sorted(str(x.dtype) for x in inputs) == ["torch.bool", "torch.float32"]
-    for choice in (choices.MODEL, Choice(Nvvm(threads=64)), Choice(Triton(warps=1))):
+    for choice in (choices.MODEL, Choice(Simt(threads=64)), Choice(Triton(warps=1))):
         BuiltCandidate(part, choice, backend(Target.parse(TARGET)), Options(), module.context, inputs).compile()
     model, ours, triton = loaded
     assert [len(p.steps) for p in loaded] == [1, 1, 1] and model.inputs == ours.inputs == triton.inputs
@@ -249,7 +249,7 @@ def test_candidates_are_few_and_can_be(arch: str) -> None:
         _module, ((kernel, work),) = asked_of(name, arch)
         names = names_of(work, Gpu.named(arch))
         assert names[0] == MODEL and len(set(names)) == len(names) <= 9
-        assert {"nvvm", "triton"} == {n.partition("{")[0] for n in names[:3]} and len(names) > 3
+        assert {"simt", "triton"} == {n.partition("{")[0] for n in names[:3]} and len(names) > 3
         assert arch == "sm_90a" or not any("cluster=" in n and "cluster=1 " not in n for n in names)
         texts = names[1:3] if name in ("softmax", "long softmax", "odd") else ()
         for text in texts:
@@ -267,10 +267,10 @@ def alone(kernel: ir.Operation, text: str, arch: str) -> ir.Module:
 
 def test_what_the_model_takes_is_no_other_candidate() -> None:
     work = RowWork(nvvm.row_reduction(4096, 8, 4096, 1, 132, 8), 4096, 4096, walks=False, whole=True, moved=1 << 26)
-    assert read("nvvm{threads=128}", KINDS).config(4096, 8) == work.config
-    assert "nvvm{threads=128 chunks=0 cluster=1 resident=0}" not in names_of(work, HOPPER)
+    assert read("simt{threads=128}", KINDS).config(4096, 8) == work.config
+    assert "simt{threads=128 chunks=0 cluster=1 resident=0}" not in names_of(work, HOPPER)
     assert candidates(replace(work, moved=LEAST_BYTES - 1), HOPPER) == ()
-    for text in ("nvvm{threads=96}", "triton{n=100}", "nvvm{m=64}", "rows", "triton{stages=0}"):
+    for text in ("simt{threads=96}", "triton{n=100}", "simt{m=64}", "rows", "triton{stages=0}"):
         with pytest.raises(CompileError):
             read(text, KINDS)
     assert all(str(read(c, KINDS)) == c for c in names_of(work, AMPERE)[1:])
@@ -279,12 +279,12 @@ def test_what_the_model_takes_is_no_other_candidate() -> None:
 # -- values
 
 SPREAD = (
-    "nvvm{threads=16}",
-    "nvvm{threads=1024}",
-    "nvvm{threads=64 chunks=2}",
-    "nvvm{threads=32 chunks=1 cluster=4 resident=2}",
-    "nvvm{threads=32 cluster=16}",
-    "nvvm{threads=128 cluster=2}",
+    "simt{threads=16}",
+    "simt{threads=1024}",
+    "simt{threads=64 chunks=2}",
+    "simt{threads=32 chunks=1 cluster=4 resident=2}",
+    "simt{threads=32 cluster=16}",
+    "simt{threads=128 cluster=2}",
 )
 WHOLE, PIECES = "triton{warps=4}", "triton{n=512 warps=2 stages=3}"
 
@@ -332,6 +332,6 @@ def computed(fn: Function, inputs: Sequence[Tensor], text: str) -> list[Tensor]:
 
 def test_numbers_that_are_not_stay_so() -> None:
     x = torch.tensor([[1.0, float("nan"), 3.0] * 400, [float("-inf")] * 1200, [float("inf")] + [0.0] * 1199])
-    for text in ("nvvm{threads=32 chunks=1 cluster=2}", "triton{n=512 warps=2 stages=2}"):
+    for text in ("simt{threads=32 chunks=1 cluster=2}", "triton{n=512 warps=2 stages=2}"):
         (found,) = computed(softmax, [x], text)
         torch.testing.assert_close(found, softmax(x), equal_nan=True)

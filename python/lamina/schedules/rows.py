@@ -10,7 +10,7 @@ from . import nvvm, text
 from .nvvm import WARP, power_of_two
 from .text import KernelSchedule
 
-MODEL = "nvvm"
+MODEL = "simt"
 """The candidate that is Lamina's kernel with the cost model's schedule."""
 LEAST_BYTES = 8 << 20  # bytes that a program moves at least, for tuning to matter: a few microseconds
 RANGES = (64, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
@@ -26,11 +26,11 @@ _WAVES = 16  # waves of CTAs below which the partial last wave costs something
 _BLOCK, _WALK = 16384, 4096  # elements of a row that a Triton program may hold, and that it reads per iteration otherwise
 _THREADS = 2048  # threads of an SM
 _ALIVE = 16  # registers of a thread beside the elements of a row
-_NVVM, _TRITON = 6, 3  # candidates at most
+_SIMT, _TRITON = 6, 3  # candidates at most
 
 
 @dataclass(frozen=True)
-class Nvvm(KernelSchedule):
+class Simt(KernelSchedule):
     """Lamina's kernel, distributed over threads by lamina-distribute.
 
     threads   of one CTA and row, a power of two
@@ -39,7 +39,7 @@ class Nvvm(KernelSchedule):
     resident  CTAs that an SM should hold at a time, which bounds registers (0: the assembler's choice)
     """
 
-    kind: ClassVar[str] = "nvvm"
+    kind: ClassVar[str] = "simt"
     threads: int = text.power_of_two(128, most=1024)
     chunks: int = 0
     cluster: int = text.power_of_two(1, most=LARGEST)
@@ -73,8 +73,8 @@ class Triton(KernelSchedule):
         return nvvm.NvvmConfig(threads, vec, max(wide // (threads * vec), 1))
 
 
-Rows = Nvvm | Triton
-KINDS: tuple[type[Rows], ...] = (Nvvm, Triton)
+Rows = Simt | Triton
+KINDS: tuple[type[Rows], ...] = (Simt, Triton)
 
 
 @dataclass(frozen=True)
@@ -108,13 +108,13 @@ def candidates(work: RowWork, gpu: Gpu) -> tuple[Rows, ...]:
         made = rows.config(work.lanes, work.config.vec)
         if _fits(rows, made, work, gpu) and any(getattr(made, key) != number for key, number in kept.items()):
             ours[rows] = None
-    triton, mine = list(dict.fromkeys(_by_triton(work)))[:_TRITON], list(ours)[: _NVVM - 1]
+    triton, mine = list(dict.fromkeys(_by_triton(work)))[:_TRITON], list(ours)[: _SIMT - 1]
     return (*mine[:1], *triton[:1], *mine[1:], *triton[1:])
 
 
-def _walking(work: RowWork, gpu: Gpu) -> Iterator[Nvvm]:
+def _walking(work: RowWork, gpu: Gpu) -> Iterator[Simt]:
     """Schedules that read rows in pieces. They vary the bytes in flight per thread, and how evenly rows fill the GPU."""
-    base = Nvvm(work.config.threads, work.config.chunks)
+    base = Simt(work.config.threads, work.config.chunks)
     fewer = replace(base, chunks=max(base.chunks // 2, 1))
     uneven = work.whole and work.lanes >= 8 * work.config.lanes and work.rows < _WAVES * gpu.sm_count * _THREADS // base.threads
     yield fewer
@@ -127,11 +127,11 @@ def _walking(work: RowWork, gpu: Gpu) -> Iterator[Nvvm]:
     yield replace(base, chunks=2 * base.chunks)
 
 
-def _holding(work: RowWork, gpu: Gpu) -> Iterator[Nvvm]:
+def _holding(work: RowWork, gpu: Gpu) -> Iterator[Simt]:
     """Schedules for rows that are needed twice: held by more or fewer threads, held by more and smaller CTAs, of which some read
     while others wait, or read again from L2."""
     config, cluster = work.config, work.config.cluster
-    held = Nvvm(config.threads, cluster=cluster)
+    held = Simt(config.threads, cluster=cluster)
     if cluster > 1:
         few, more = max(8 // config.vec, 1), max(16 // config.vec, 1)
         half = replace(held, threads=config.threads // 2)
@@ -152,12 +152,12 @@ def _holding(work: RowWork, gpu: Gpu) -> Iterator[Nvvm]:
         yield _full(replace(held, threads=2 * held.threads))
 
 
-def _full(rows: Nvvm) -> Nvvm:
+def _full(rows: Simt) -> Simt:
     """Sets `resident` to as many CTAs as an SM has threads for."""
     return replace(rows, resident=max(_THREADS // rows.threads, 1))
 
 
-def _fits(rows: Nvvm, made: nvvm.NvvmConfig, work: RowWork, gpu: Gpu) -> bool:
+def _fits(rows: Simt, made: nvvm.NvvmConfig, work: RowWork, gpu: Gpu) -> bool:
     """Returns whether this GPU can run a schedule, and no thread has nothing or too much to do."""
     if not WARP // 4 <= rows.threads <= 1024 or rows.threads * made.vec * rows.cluster >= 2 * work.lanes:
         return False

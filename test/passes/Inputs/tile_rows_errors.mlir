@@ -1,6 +1,6 @@
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
-func.func private @cluster(%x: tensor<64x4096xf32>) -> tensor<64xf32> attributes {graph.kernel, graph.rows = "nvvm{threads=128 cluster=2}"} {
+func.func private @cluster(%x: tensor<64x4096xf32>) -> tensor<64xf32> attributes {graph.kernel, graph.rows = "simt{threads=128 cluster=2}"} {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<64xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<64xf32>) -> tensor<64xf32>
@@ -15,7 +15,7 @@ func.func private @cluster(%x: tensor<64x4096xf32>) -> tensor<64xf32> attributes
 // -----
 
 #id = affine_map<(d0) -> (d0)>
-func.func private @pointwise(%x: tensor<4096xf32>) -> tensor<4096xf32> attributes {graph.kernel, graph.rows = "nvvm{threads=128}"} {
+func.func private @pointwise(%x: tensor<4096xf32>) -> tensor<4096xf32> attributes {graph.kernel, graph.rows = "simt{threads=128}"} {
   %e = tensor.empty() : tensor<4096xf32>
   %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x : tensor<4096xf32>) outs(%e : tensor<4096xf32>) {
   ^bb0(%a: f32, %o: f32):
@@ -28,7 +28,7 @@ func.func private @pointwise(%x: tensor<4096xf32>) -> tensor<4096xf32> attribute
 // -----
 
 #id = affine_map<(d0) -> (d0)>
-func.func private @threads(%x: tensor<4096xf32>) -> tensor<4096xf32> attributes {graph.kernel, graph.rows = "nvvm{threads=96}"} {
+func.func private @threads(%x: tensor<4096xf32>) -> tensor<4096xf32> attributes {graph.kernel, graph.rows = "simt{threads=96}"} {
   return %x : tensor<4096xf32>
 }
 
