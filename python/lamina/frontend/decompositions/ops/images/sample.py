@@ -52,33 +52,55 @@ class _Axis:
         at, sign = _bounded(at, size, padding, align)
         return _Axis(size, at, scale if sign is None else sign * scale, mode, padding, align)
 
-    def taps(self, k: Tensor | int) -> tuple[Tensor, Tensor | None, Tensor | float]:
-        """Returns the k-th of the pixels that places read, as integral floats, its weight and the weight's derivative by `at`."""
+    def tap(self, k: Tensor | int, sloped: bool = False) -> "_Tap":
+        """Returns the k-th of the pixels that places read. sloped: with the derivative of its weight."""
         if self.mode == _NEAREST:
-            return torch.round(self.at), None, 0.0
+            return self._tap(torch.round(self.at), None, 0.0)
         low = torch.floor(self.at)
         part = self.at - low
         if self.mode == _LINEAR:
             if isinstance(k, int):
-                return low + k, part if k else 1 - part, 2.0 * k - 1.0
-            return low + k, torch.where(k == 0, 1 - part, part), torch.where(k == 0, -1.0, 1.0)
+                return self._tap(low + k, part if k else 1 - part, 2.0 * k - 1.0)
+            return self._tap(low + k, torch.where(k == 0, 1 - part, part), torch.where(k == 0, -1.0, 1.0) if sloped else 0.0)
         away = part - (k - 1)
         distance = away.abs()
         place, _ = _bounded(low + (k - 1), self.size, self.padding, self.align)
-        if isinstance(k, int):
-            by, slope = (near(distance), near(distance, 1)) if k in (1, 2) else (far(distance), far(distance, 1))
-        else:
-            is_near = (k == 1) | (k == 2)
-            by, slope = (torch.where(is_near, near(distance, n), far(distance, n)) for n in (0, 1))
-        return place, by, torch.where(away < 0, -slope, slope)
+
+        def of(derivative: int) -> Any:
+            if isinstance(k, int):
+                return (near if k in (1, 2) else far)(distance, derivative)
+            return torch.where((k == 1) | (k == 2), near(distance, derivative), far(distance, derivative))
+
+        slope = of(1) if sloped else 0.0
+        return self._tap(place, of(0), torch.where(away < 0, -slope, slope) if sloped else 0.0)
+
+    def taps(self, sloped: bool = False) -> list["_Tap"]:
+        """Returns the pixels that places read, each once for all combinations with those along other axes."""
+        return [self.tap(k, sloped) for k in range(self.count())]
 
     def count(self) -> int:
         """Returns how many pixels along the axis a place reads."""
         return {_LINEAR: 2, _NEAREST: 1, _CUBIC: 4}[self.mode]
 
-    def pixel(self, place: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns a pixel's index, clamped into the image, and whether the pixel is in it."""
-        return within(place.to(torch.int32), self.size - 1), (place >= 0) & (place <= self.size - 1)
+    def _tap(self, place: Tensor, weight: Tensor | None, slope: Tensor | float) -> "_Tap":
+        index = within(place.to(torch.int32), self.size - 1).to(torch.int64)
+        return _Tap(index, (place >= 0) & (place <= self.size - 1), weight, slope)
+
+
+@dataclass(frozen=True)
+class _Tap:
+    """A pixel along one axis that each place reads.
+
+    index   clamped into the image
+    inside  whether the pixel is in it
+    weight  None for 1
+    slope   the derivative of the weight by `at`
+    """
+
+    index: Tensor
+    inside: Tensor
+    weight: Tensor | None
+    slope: Tensor | float
 
 
 def _bounded(at: Tensor, size: Any, padding: int, align: bool) -> tuple[Tensor, Tensor | None]:
@@ -122,10 +144,11 @@ def _is_refused(x: Tensor, grid: Tensor) -> bool:
     return not x.dtype.is_floating_point or surely(x.numel() == 0) or surely(grid.numel() == 0)
 
 
-def _read(x: Tensor, places: Sequence[Tensor], axes: Sequence[_Axis]) -> Tensor:
-    """Returns the pixels at one place for each axis; 0 outside."""
-    indices, inside = zip(*(axis.pixel(place) for axis, place in zip(axes, places, strict=True)), strict=True)
-    return torch.where(reduce(and_, inside), aten.index.Tensor(x, [*_apart(x), *indices]), 0.0)
+def _read(x: Tensor, apart: Sequence[Tensor], taps: Sequence[_Tap]) -> Tensor:
+    """Returns the pixels at one tap for each axis; 0 outside."""
+    return torch.where(
+        reduce(and_, (tap.inside for tap in taps)), aten.index.Tensor(x, [*apart, *(tap.index for tap in taps)]), 0.0
+    )
 
 
 @in_f32
@@ -133,13 +156,12 @@ def grid_sample(x: Tensor, grid: Tensor, mode: int, padding: int, align: bool) -
     """Sums the pixels that a place reads with their weights, one axis after the other."""
     if _is_refused(x, grid):
         return NotImplemented
-    axes = _axes(x, grid, mode, padding, align)
-    taps = [[axis.taps(k) for k in range(axis.count())] for axis in axes]
+    taps, apart = [axis.taps() for axis in _axes(x, grid, mode, padding, align)], _apart(x)
 
-    def along(d: int, places: list[Tensor]) -> Tensor:
-        if d == len(axes):
-            return _read(x, places, axes)
-        values = [(along(d + 1, [*places, place]), by) for place, by, _ in taps[d]]
+    def along(d: int, chosen: list[_Tap]) -> Tensor:
+        if d == len(taps):
+            return _read(x, apart, chosen)
+        values = [(along(d + 1, [*chosen, tap]), tap.weight) for tap in taps[d]]
         first, *others = (v if by is None else v * by for v, by in values)
         return sum(others, start=first)
 
@@ -161,26 +183,24 @@ def grid_sample_backward(grad: Tensor, x: Tensor, grid: Tensor, mode: int, paddi
 
 def _of_image(grad: Tensor, x: Tensor, axes: Sequence[_Axis]) -> Tensor:
     """Adds at once for all pixels that places read: each axis has a dimension for its own."""
-    indices, inside, values = list[Tensor](), list[Tensor](), grad
+    values, taps = grad, list[_Tap]()
     for d, axis in enumerate(axes):
         before = [1] * (len(axes) - 1 - d + grad.dim())
-        place, by, _ = axis.taps(torch.arange(axis.count(), device=x.device).view(-1, *before))
-        index, is_inside = axis.pixel(place)
-        indices.append(index)
-        inside.append(is_inside)
-        values = values if by is None else values * by
-    values = torch.where(reduce(and_, inside), values, 0.0)
-    return aten.index_put.default(torch.zeros_like(x), [*_apart(x), *indices], values, True)
+        tap = axis.tap(torch.arange(axis.count(), device=x.device).view(-1, *before))
+        taps.append(tap)
+        values = values if tap.weight is None else values * tap.weight
+    values = torch.where(reduce(and_, (tap.inside for tap in taps)), values, 0.0)
+    return aten.index_put.default(torch.zeros_like(x), [*_apart(x), *(tap.index for tap in taps)], values, True)
 
 
 def _of_grid(grad: Tensor, x: Tensor, axes: Sequence[_Axis]) -> Tensor:
     """Sums over channels, for each coordinate, the pixels with the derivatives of their weights."""
     slopes: list[Any] = [0.0] * len(axes)
-    for ks in itertools.product(*(range(axis.count()) for axis in axes)):
-        taps = [axis.taps(k) for axis, k in zip(axes, ks, strict=True)]
-        value = _read(x, [place for place, _, _ in taps], axes) * grad
+    apart = _apart(x)
+    for taps in itertools.product(*(axis.taps(sloped=True) for axis in axes)):
+        value = _read(x, apart, taps) * grad
         for d in range(len(axes)):
-            by = reduce(mul, (slope if i == d else weight for i, (_, weight, slope) in enumerate(taps)))
+            by = reduce(mul, (tap.slope if i == d else tap.weight for i, tap in enumerate(taps)))
             slopes[d] = slopes[d] + value * by
     scales = (axis.slope.select(1, 0) if isinstance(axis.slope, Tensor) else axis.slope for axis in axes)
     return torch.stack([slope.sum(1) * scale for slope, scale in zip(slopes, scales, strict=True)][::-1], -1)
