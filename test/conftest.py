@@ -139,21 +139,36 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Iterable[pytest.
 
 
 def pytest_collection_finish() -> None:
-    """Spares tests what does not depend on them: searching all that is imported for garbage, and 30 ms of each compilation in which
-    Dynamo empties the processor's caches to measure how fast its guards are."""
+    """Spares tests what does not depend on them: searching all that is imported for garbage; searching after each compilation; 30 ms
+    of each in which Dynamo empties the processor's caches to measure how fast its guards are; and the text that AOTAutograd makes of
+    each graph for a log that nobody keeps."""
     gc.collect()
     gc.freeze()
-    if guards := sys.modules.get("torch._dynamo.guards"):
-        guards.profile_guard_manager = lambda *_: 0.0  # type: ignore[attr-defined]
+    if dynamo := sys.modules.get("torch._dynamo"):
+        dynamo.config.run_gc_after_compile = False  # type: ignore[attr-defined]
+        dynamo.guards.profile_guard_manager = lambda *_: 0.0  # type: ignore[attr-defined]
+    if stages := sys.modules.get("torch._functorch._aot_autograd.graph_compile"):
+        stages._log_joint_graph = lambda *_: None  # type: ignore[attr-defined]
+        stages._log_fw_bw_graphs = lambda *_: (None, None)  # type: ignore[attr-defined]
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Spares later tests searching for garbage what was imported and cached up to now: it is as much again, and stays."""
-    item.session.stash[_DONE] = done = item.session.stash.get(_DONE, 0) + 1
-    if done % 16 == 0:
-        gc.collect()
-        gc.freeze()
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Spares later tests searching for garbage what was imported and cached up to now: it is as much again, and stays.
+
+    What Dynamo has kept of tests goes between two files, now and then: tracing takes longer the more graphs there are, each of which
+    is a class."""
+    stash = item.session.stash
+    stash[_DONE] = done = stash.get(_DONE, 0) + 1
+    if done >= 256 and (nextitem is None or nextitem.path != item.path):
+        stash[_DONE] = 0
+        if dynamo := sys.modules.get("torch._dynamo"):
+            dynamo.reset()
+        gc.unfreeze()
+    elif done % 16:
+        return
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtestloop(session: pytest.Session) -> None:
