@@ -64,7 +64,7 @@ def shallow() -> Iterator[None]:
 @pytest.mark.usefixtures("shallow")
 @pytest.mark.parametrize("target", ["cpu", "nvvm:sm_90a"])
 def test_chain_lowers_to_tile(target: str) -> None:
-    module = lowered(chain(2000, MIXED), target)
+    module = lowered(chain(1100, MIXED), target)
     kernels = [op for op in module.body.operations if "tile.grid" in op.operation.attributes]
     assert 1 <= len(kernels) < 20  # parts of the chain that are alike are one kernel
 
@@ -166,7 +166,7 @@ def steps(x: Tensor) -> Tensor:
 
 CASES: list[tuple[Callable[..., Tensor], tuple[int, ...], int]] = [
     (adds, (3, 127), 200),
-    (adds, (5,), 2000),
+    (adds, (5,), 1100),
     (tree, (127,), 200),
     (concatenations, (1, 3), 180),
     (concatenation, (2, 3), 200),
