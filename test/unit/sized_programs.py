@@ -1,6 +1,7 @@
 """Programs of symbolic sizes for GPUs, run in the simulators."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from lamina.frontend.calls.call import unboxed
 from lamina.frontend.compiling import stages
 from lamina.targets import module as device_modules
 from lamina.targets.triton import text as triton_text
+from lamina.targets.triton.printing.printed import Printed
 
 TARGET = "null:nvvm:sm_90a"
 
@@ -29,11 +31,16 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Launch]]:
         keep(module)
         modules.append(ir.Module.parse(str(module), module.context))
 
-    def loaded(built: stages.Built, *_: Any) -> Callable[..., Any]:
-        module = ir.Module.parse(str(modules[-1]), modules[-1].context)
+    @cache
+    def distributed(tiled: ir.Module) -> tuple[ir.Module, Sequence[Printed]]:
+        module = ir.Module.parse(str(tiled), tiled.context)
         with module.context:
             printed = triton_text.take(module, True)
             distribute(module)
+        return module, printed
+
+    def loaded(built: stages.Built, *_: Any) -> Callable[..., Any]:
+        module, printed = distributed(modules[-1])
         mine = {kernel.name for kernel in printed}
         found.extend(s for s in built.program.steps if isinstance(s, Launch) and s.kernel in mine)
         return lambda *given: tuple(Simulated(module, built.program, printed)(*unboxed(given)))
