@@ -64,8 +64,9 @@ def check(door: str, model: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         if right is not None:
             torch.testing.assert_close(mine, right, rtol=1e-4, atol=1e-5, equal_nan=True)
             assert mine.stride() == right.stride()
-    names = [e.callee for e in lamina.explain(model, inputs, show=False).externals]
-    assert not any("transformer_encoder" in name or "native_multi_head" in name for name in names), names
+    if door == "torch.compile":  # which is the door that explain takes
+        names = [e.callee for e in lamina.explain(model, inputs, show=False).externals]
+        assert not any("transformer_encoder" in name or "native_multi_head" in name for name in names), names
 
 
 @pytest.mark.parametrize("door", DOORS)
