@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
 from torch._higher_order_ops.flex_attention import flex_attention as flex_attention_op
 from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
 
@@ -53,6 +54,28 @@ class Flex:
         blocks = create_block_mask(shows, None if self.shows is None else q.shape[0], q.shape[1], q.shape[2], k.shape[2], q.device)
         out: Tensor = flex_attention_op(q, k, v, score, blocks.as_tuple(), q.shape[3] ** -0.5, {})[0]
         return out
+
+    def defined(self, q: Tensor, k: Tensor, v: Tensor, *read: Tensor) -> tuple[Tensor, Tensor]:
+        """The results and the logarithms of sums as the definition has them, without Dynamo, which torch's own calls go through."""
+        at = [torch.arange(n) for n in (*q.shape[:3], k.shape[2])]
+        k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], 1) for t in (k, v))
+        scores = q @ k.mT * q.shape[3] ** -0.5
+        with TransformGetItemToIndex():  # of tensors by positions that vmap has one of
+            if self.score is not None:
+                scores = _at_each(lambda s, *at: self.score(read, s, *at), (0,))(scores, *at)
+            if self.shows is not None:
+                scores = scores.masked_fill(~_at_each(lambda *at: self.shows(read, *at))(*at), -math.inf)
+        most = scores.detach().amax(-1, keepdim=True).nan_to_num(neginf=0.0)
+        weights = torch.exp(scores - most)
+        total = weights.sum(-1, keepdim=True)
+        return weights / total.where(total > 0, 1) @ v, (most + total.log()).squeeze(-1)
+
+
+def _at_each(fn: Callable[..., Tensor], first: tuple[int, ...] = ()) -> Callable[..., Tensor]:
+    """Calls a function once for each batch, head, query and key. first: the dimensions of what it takes before positions."""
+    for place in (3, 2, 1, 0):
+        fn = torch.vmap(fn, (*first, *(0 if i == place else None for i in range(4))))
+    return fn
 
 
 def heads_slopes(_: int, heads: int, *__: int) -> list[Tensor]:
