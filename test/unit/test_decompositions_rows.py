@@ -164,6 +164,17 @@ def test_adaptive_max_pool_reports_the_places_of_its_maxima() -> None:
             torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32], ids=str)
+def test_counted_numbers_of_narrow_dtypes(dtype: torch.dtype) -> None:
+    """torch-mlir's counting in bytes ended the process, as it did from floats in integers."""
+
+    def fn(a: Tensor) -> list[Tensor]:
+        return [torch.arange(*by, dtype=dtype) * (a > 0) for by in ((5,), (1, 9, 2), (9, 1, -2), (0.0, 5.0, 1.0), (3, 9, 1.5))]
+
+    for got, want in zip(torch.compile(fn, backend="lamina")(torch.ones(1)), fn(torch.ones(1)), strict=True):
+        torch.testing.assert_close(got, want, rtol=0, atol=0)
+
+
 def ordered(t: Tensor) -> Any:
     return t.sort(stable=True)
 

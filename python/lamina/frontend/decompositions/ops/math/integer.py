@@ -3,6 +3,7 @@
 torch-mlir's conversion of such numbers ends the process.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -109,7 +110,31 @@ _RIGHT = (
     aten.__rshift__.Scalar, aten.__rshift__.Tensor, aten.bitwise_right_shift.Tensor_Scalar, aten.bitwise_right_shift.Scalar_Tensor,
 )  # fmt: skip
 
+
+def _arange(start: Any, end: Any, step: Any, named: dict[str, Any]) -> Any:
+    dtype, floats = named.get("dtype"), any(isinstance(v, float) for v in (start, end, step))
+    if dtype is None or dtype.is_floating_point or not (floats or dtype in NARROW):
+        return NotImplemented
+    if floats:  # eager counts in f64, and cuts start and step
+        numbers = torch.arange(max(0, math.ceil((end - start) / step)), dtype=torch.int64, device=named.get("device"))
+        return (numbers * int(step) + int(start)).to(dtype)
+    return torch.arange(start, end, step, dtype=torch.int64, device=named.get("device")).to(dtype)
+
+
+def arange(start: Any, end: Any, step: Any = 1, **named: Any) -> Any:
+    """Counts in 64 bits, for narrow integers too, and by whole numbers, where floats are given."""
+    return _arange(start, end, step, named)
+
+
+def arange_to(end: Any, **named: Any) -> Any:
+    """Counts from 0."""
+    return _arange(0, end, 1, named)
+
+
 INTEGERS: dict[Any, Callable[..., Any]] = {
+    aten.arange.default: arange_to,
+    aten.arange.start: arange,
+    aten.arange.start_step: arange,
     aten.remainder.Scalar: remainder,
     aten.bitwise_and.Scalar: _bitwise(torch.bitwise_and),
     aten.bitwise_or.Scalar: _bitwise(torch.bitwise_or),
