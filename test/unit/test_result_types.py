@@ -81,6 +81,11 @@ CALLS: dict[Any, list[Call]] = {
     aten.view_copy.default: [call(ROW, [3, 2])],
     aten.as_strided_scatter.default: [call(x(12), x(2, 3), [2, 3], [6, 1], 1)],
     aten._fused_rms_norm.default: [call(ROW, [3], x(3), 1e-5), call(ROW, [3], None, None)],
+    aten._weight_norm_interface.default: [call(ROW, x(2, 1)), call(ROW, x(1, 3), 1)],
+    aten._weight_norm_interface_backward.default: [
+        call(ROW, ROW, x(2, 1), x(2, 1).exp(), 0),
+        call(ROW, ROW, x(1, 3), x(1, 3).exp(), 1),
+    ],
     aten._log_softmax.default: [call(ROW, 1, False)],
     aten._batch_norm_with_update_functional.default: [call(PLANE, C, C, C, C, 0.1, 1e-5)],
     **{

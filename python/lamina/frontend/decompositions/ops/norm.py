@@ -191,15 +191,25 @@ def batch_norm_with_update(x: Tensor, *args: Any) -> Any:
     return out, mean, rstd, x.new_zeros((0,), dtype=torch.uint8), new_mean, new_var
 
 
-def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, Tensor]:
-    """Scales v to have the norms g along `dim`. Returns the result, and v's own norms in the dtype in which eager saves them."""
+def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Any:
+    """Scales v to have the norms g along `dim`. Returns the result and v's own norms. NotImplemented for other shapes of g."""
+    if g.dim() != v.dim():
+        return NotImplemented
     w = wide(v)
     norm = (w * w).sum([i for i in range(v.dim()) if i != dim], True).sqrt()
-    return (w * (wide(g) / norm)).to(v.dtype), norm.to(torch.float32 if g.dtype == torch.bfloat16 else g.dtype)
+    return (w * (wide(g) / norm)).to(v.dtype), norm.to(wide_dtype(g.dtype))
 
 
-def weight_norm_backward(grad: Tensor, v: Tensor, g: Tensor, norm: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+def weight_norm_alone(v: Tensor, g: Tensor, dim: int = 0) -> Any:
+    """Scales v to have the norms g along `dim`. NotImplemented for other shapes of g."""
+    made = weight_norm(v, g, dim)
+    return made if made is NotImplemented else made[0]
+
+
+def weight_norm_backward(grad: Tensor, v: Tensor, g: Tensor, norm: Tensor, dim: int) -> Any:
     """Returns the gradients of v and g, where v was scaled to have the norms g along `dim`."""
+    if g.dim() != v.dim():
+        return NotImplemented
     others = [i for i in range(v.dim()) if i != dim]
     slope, direction = wide(grad), wide(v) / norm
     along = (slope * direction).sum(others, True)
@@ -216,7 +226,7 @@ NORMS: dict[Any, Callable[..., Any]] = {
     aten._native_batch_norm_legit.no_stats: batch_norm_no_stats,
     aten.native_batch_norm.default: batch_norm,
     aten.instance_norm.default: instance_norm,
-    aten._weight_norm.default: lambda *args: weight_norm(*args)[0],
+    aten._weight_norm.default: weight_norm_alone,
     aten._weight_norm_interface.default: weight_norm,
     aten._weight_norm_interface_backward.default: weight_norm_backward,
 }
