@@ -176,6 +176,7 @@ GRAPHS: dict[str, Sized] = {
     "chunk": Sized(lambda a: torch.mul(*a.chunk(2, -1)), rows),
     "cat_rows": Sized(lambda a, b: torch.cat([a, b]).sum(0), lambda b, n: (x(b, n), x(b + 3, n))),
     "cat_columns": Sized(lambda a, b: torch.cat([a, b], 1) * 2, lambda b, n: (x(b, n), x(b, n + 1))),
+    "cat_types": Sized(lambda a: torch.cat([a, a > 0, (a * 9).int()], 1) * 2, vectors),
     "stack": Sized(lambda a, b: torch.stack([a, b], 1).amax(1), two),
     "pad": Sized(lambda a: F.pad(a, (1, 2)), vectors),
     "pad_negative": Sized(lambda a: F.pad(a, (-1, 2)), lambda b, n: (x(b, n + 1),)),

@@ -50,6 +50,14 @@ def index_fill(x: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
     return decomposition_table[aten.index_fill.int_Tensor](x, dim, index, value.to(x.dtype))
 
 
+def cat(parts: list[Tensor], dim: int = 0) -> Any:
+    """Converts tensors of several dtypes to the one of the result."""
+    dtype = promoted(*parts)
+    if all(t.dtype is dtype for t in parts):
+        return NotImplemented
+    return aten.cat.default([t.to(dtype) for t in parts], dim)
+
+
 def _softmax_backward(op: Any) -> Callable[..., Tensor]:
     """Wraps a softmax gradient: on a CPU, eager's op returns the dtype of its incoming gradient."""
     decomposition = decomposition_table[op]
@@ -66,6 +74,7 @@ TYPES: dict[Any, Callable[..., Any]] = {op: _typed(op, _like(i)) for op, i in _L
     ),
     aten.threshold_backward.default: _typed(aten.threshold_backward.default, lambda grad, x, threshold: promoted(grad, x)),
     aten.index_fill.int_Tensor: index_fill,
+    aten.cat.default: cat,
     **{op: _softmax_backward(op) for op in (aten._softmax_backward_data.default, aten._log_softmax_backward_data.default)},
     aten.block_diag.default: _typed(aten.block_diag.default, lambda blocks: promoted(*blocks)),
 }
