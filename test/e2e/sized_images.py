@@ -110,6 +110,7 @@ IMAGES: dict[str, Sized] = {
     ),
     "image_of_rows": Sized(image_of_rows, squares),
     "train_image_of_rows": Sized(image_of_rows, squares, train=True),
+    "image_behind_a_token": Sized(lambda a: image_of_rows(a[:, 1:]), lambda b, n: (x(b, (n % 30 + 3) ** 2 + 1, 5),)),
     "image_of_patches": Sized(image_of_patches, lambda b, n: (x(b, 3, 9 + n % 30, 9 + n % 30),)),
     # a guard sets the quotients of the image's sizes equal to those of the embedding of positions
     "view_patches": Sized(

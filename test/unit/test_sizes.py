@@ -274,7 +274,7 @@ def test_what_is_rounded_up_is_a_multiple() -> None:
 
 def test_a_size_that_is_one_symbol() -> None:
     s, t = parse("s0~24"), parse("s1~8")
-    named = [s, 4 * exactly(s, 4), t * exactly(s, t), 4 * exactly(t, 4) * exactly(s, 4 * exactly(t, 4))]
+    named = [s, 4 * exactly(s, 4), t * exactly(s, t), 4 * exactly(t, 4) * exactly(s, 4 * exactly(t, 4)), 7 * exactly(s + 4, 7) - 4]
     assert {symbol_name(size) for size in named} == {"s0"}
     assert not any(map(symbol_name, (s + 1, 2 * s, s * t, 2 * exactly(s, 4), s // 2 * 2, exactly(s, 4), 3)))
 

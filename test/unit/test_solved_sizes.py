@@ -1,6 +1,6 @@
 """What equations of sizes say: guards fix quotients, and what divides a size."""
 
-from lamina.core.sizes import evaluate, parse, typical
+from lamina.core.sizes import evaluate, parse, symbol_name, typical
 from lamina.core.sizes.roots import root
 from lamina.core.sizes.solved import learned, learned_all, replaced, solved
 
@@ -60,6 +60,10 @@ def test_equations_say_what_is_a_square() -> None:
     known = solved(n * t - root(n) * root(n) * t)
     side = replaced(root(n), known)
     assert replaced(n, known) == side * side and replaced(n // side, known) == side and replaced(n % side, known) == 0
+    tokens = parse("s0~37 - 1")  # without that of the class
+    known = solved(root(tokens) * root(tokens) - tokens)
+    side = replaced(root(tokens), known)
+    assert replaced(tokens, known) == side * side and symbol_name(replaced(tokens + 1, known)) == "s0"
     assert solved(n - root(n)) == {} and solved(n - root(t * 4 + 4) * root(n)) == {}
 
 

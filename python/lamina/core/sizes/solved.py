@@ -107,12 +107,13 @@ def _whole(difference: Size, product: tuple[Factor, ...], k: int) -> Solved:
 
 
 def _square(difference: Size, product: tuple[Factor, ...], k: int) -> Solved:
-    """Solves `symbol - root * root == 0`."""
+    """Solves `whole - root * root == 0`, where the whole is the sum of a symbol and a number."""
     f = product[0] if len(product) == 1 else None
-    if not isinstance(f, SizeSymbol):
+    if not isinstance(f, SizeSymbol) or abs(k) != 1:
         return {}
-    of = root(factor_of(f))
-    return {f: of * of} if difference * k == factor_of(f) - of * of else {}
+    plus = known_part(difference) * k
+    of = root(factor_of(f) + plus)
+    return {f: of * of - plus} if difference * k == factor_of(f) + plus - of * of else {}
 
 
 def _multiple(whole: SizeLike, by: SizeLike) -> Solved:

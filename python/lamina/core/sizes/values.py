@@ -6,7 +6,7 @@ from typing import Any
 
 from .factors import Factor, Opaque, SizeSymbol
 from .roots import root
-from .size import Size, SizeLike, exactly, factor_of, least, most
+from .size import Size, SizeLike, exactly, factor_of, known_part, least, most
 
 
 def typical(size: SizeLike) -> int:
@@ -41,18 +41,21 @@ def symbols_of(size: SizeLike) -> set[str]:
 
 
 def symbol_name(size: SizeLike) -> str | None:
-    """Returns the name of the symbol that a size is, which may be written as a divisor times the quotient, or as its root times
-    that; None for others."""
-    if not isinstance(size, Size) or len(size.terms) > 1:
+    """Returns the name of the symbol that a size is; None for others. It may be written as a divisor times the quotient of its sum
+    with a number, or as that sum's root times that, less the number."""
+    plus = known_part(size)
+    rest = size - plus
+    if not isinstance(rest, Size) or len(rest.terms) > 1:
         return None
-    ((factors, k),) = size.terms
+    ((factors, k),) = rest.terms
     if k == 1 and len(factors) == 1 and isinstance(factors[0], SizeSymbol):
-        return factors[0].name
-    opaque = [f for f in factors if isinstance(f, Opaque)]
-    whole = (
-        f.left for f in opaque if size == factor_of(f) * (factor_of(f) if f.op == "root" else f.right) and f.op in ("/", "root")
-    )
-    return next(map(symbol_name, whole), None)
+        return None if plus else factors[0].name
+    for f in factors:
+        if isinstance(f, Opaque) and f.op in ("/", "root"):
+            by = factor_of(f) if f.op == "root" else f.right
+            if factor_of(f) * by == rest and (name := symbol_name(f.left + plus)):
+                return name
+    return None
 
 
 def _value(size: Size, of: Callable[[SizeSymbol], Any], ops: "Mapping[str, Callable[[Any, Any], Any]] | None" = None) -> Any:
