@@ -72,10 +72,13 @@ class ReducedMemory:
 
     def order(self, g: Generic) -> list[int]:
         """Returns the loops in the order in which their elements lie in the memory of the operand with most dimensions, the
-        outermost first; in front those that walk none of it."""
+        outermost first; in front those that walk none of it. Loops that are not reduced keep their order in the result, whose
+        rows a kernel walks."""
         v, m = max(zip(g.op.operands, g.maps[: g.inputs], strict=False), key=lambda x: len(x[1]))
         walked = list(dict.fromkeys(i for d in self._order.inwards(v) for i, _ in m[d][1]))
-        return [*(i for i in range(len(g.extents)) if i not in walked), *walked]
+        loops = [*(i for i in range(len(g.extents)) if i not in walked), *walked]
+        kept = iter([i for _, terms in g.maps[g.inputs] for i, _ in terms])
+        return [i if g.reduced[i] else next(kept) for i in loops]
 
     def _alternates(self, v: ir.Value, reduced: list[bool]) -> bool:
         """Returns whether a dimension that is not reduced lies between `reduced` ones in memory."""

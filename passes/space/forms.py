@@ -51,9 +51,7 @@ def form_of(space: Space, config: type[BlockConfig]) -> Form:
     vector = scanned_axis(space, merged)
     if vector is None or below(vector.extent, config.least_scan):
         vector = _vector_axis(space, merged, config)
-    crossed = _crossed_axis(space, merged, vector)
-    if crossed is not None and below(crossed.extent, TILE_SIDE) and (both := _with_outer(space, merged, crossed)):
-        merged, crossed = flattened(space, merged, both) or (merged, crossed)
+    merged, crossed = _crossed(space, merged, vector)
     if vector is not None and config.short:
         together: tuple[Axis, ...] = ()
         if len(merged.columns) > 1 and vector is merged.columns[-1] and not has_scans(space):
@@ -144,6 +142,19 @@ def _vector_axis(space: Space, merged: Merged, config: type[BlockConfig]) -> Axi
         usable = [a for a in candidates if all(at.coefficient(a) in (0, 1) for at in stores)]
         best = max(usable, key=score, default=best)
     return best
+
+
+def _crossed(space: Space, merged: Merged, vector: Axis | None) -> tuple[Merged, Axis | None]:
+    """Returns the axes, and that of `_crossed_axis`. A short one is joined with the one outside of it where that is even: tiles
+    would be mostly empty."""
+    found = _crossed_axis(space, merged, vector)
+    if found is not None and not below(found.extent, TILE_SIDE):
+        return merged, found
+    for axis in (a for a in merged.rows if a is not vector and below(a.extent, TILE_SIDE)):
+        flat = flattened(space, merged, both) if (both := _with_outer(space, merged, axis)) else None
+        if flat is not None and _crossed_axis(space, flat[0], vector) is flat[1]:
+            return flat
+    return merged, found
 
 
 def _crossed_axis(space: Space, merged: Merged, vector: Axis | None) -> Axis | None:

@@ -293,3 +293,21 @@ func.func @group_of_channels(%x: tensor<2x32x16x64xf32> {graph.strides = array<i
   } -> tensor<2x8xf32>
   return %s : tensor<2x8xf32>
 }
+
+#permuted = affine_map<(d0, d1, d2) -> (d2, d1, d0)>
+#kept = affine_map<(d0, d1, d2) -> (d0, d2)>
+
+// What is not reduced keeps its order in the result: partial results are not transposed by the second reduction.
+// SPREAD-LABEL: func.func @permuted
+// SPREAD: -> tensor<8x4x16xf32>
+// SPREAD: linalg.generic {{.*}} iterator_types = ["reduction", "parallel", "parallel"]}
+// SPREAD: -> tensor<4x16xf32>
+func.func @permuted(%x: tensor<16x1024x4xf32> {graph.strides = array<i64: 4, 64, 1>}, %init: tensor<4x16xf32>) -> tensor<4x16xf32> {
+  %s = linalg.generic {indexing_maps = [#permuted, #kept], iterator_types = ["parallel", "reduction", "parallel"]}
+      ins(%x : tensor<16x1024x4xf32>) outs(%init : tensor<4x16xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.addf %a, %acc : f32
+    linalg.yield %0 : f32
+  } -> tensor<4x16xf32>
+  return %s : tensor<4x16xf32>
+}

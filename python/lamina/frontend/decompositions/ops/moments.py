@@ -102,14 +102,15 @@ def _mean_of_few(x: Tensor, dims: Sequence[int]) -> Tensor:
 def is_long(x: Tensor, dims: Sequence[int]) -> bool:
     """Returns whether `moments` cuts the rows into parts.
 
-    On a GPU, columns are left to lamina-split-reductions, which knows how many programs there is room for. Images may lie with
-    their channels last there, whatever the layout of `x`.
+    On a GPU, columns are left to lamina-split-reductions, which knows how many programs there is room for. Images of known sizes
+    may lie with their channels last there, whatever the layout of `x`.
     """
-    if not on_cpu(x) and len(dims) > 1 and surely(count(x, dims) >= PIECES):
+    n = count(x, dims)
+    if not on_cpu(x) and len(dims) > 1 and isinstance(n, int) and n >= PIECES:
         return True
     if _along_memory(x, dims):
-        return surely(count(x, dims) > LONG)
-    return on_cpu(x) and surely(count(x, dims) >= LONG_COLUMN)
+        return surely(n > LONG)
+    return on_cpu(x) and surely(n >= LONG_COLUMN)
 
 
 def on_cpu(x: Tensor) -> bool:
