@@ -56,6 +56,31 @@ def test_group_norm_of_long_rows_with_channels_last(monkeypatch: pytest.MonkeyPa
     assert large and all(set(t.accesses) == {16} and t.bytes <= 1.2 * image.numel() * 4 for t in large)
 
 
+@pytest.mark.parametrize("to", [torch.channels_last, torch.contiguous_format], ids=["channels_last", "transposed"])
+@pytest.mark.parametrize(("channels", "groups"), [(32, 8), (40, 4), (60, 4)])
+def test_group_norm_of_short_pieces(channels: int, groups: int, to: torch.memory_format, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups of 4, 10 and 15 channels of an image with its channels last: two kernels read the image, by whole sectors. Lanes past
+    its channels read one sector again."""
+    monkeypatch.setattr("lamina.frontend.decompositions.ops.norm.on_cpu", lambda x: False)
+    monkeypatch.setattr("lamina.frontend.decompositions.ops.moments.on_cpu", lambda x: False)
+    image = (x(1, channels, 96, 96) * 3 + 100).contiguous(memory_format=torch.channels_last)
+
+    def normed(a: Tensor, w: Tensor, b: Tensor) -> Tensor:
+        return F.silu(F.group_norm(a, groups, w, b)).contiguous(memory_format=to)
+
+    program = run(normed, image, x(channels), x(channels))
+    large = [t for found in program.results for t in found.loads if t.distinct_sectors >= image.numel() // 8]
+    assert len(large) == 2 and all(t.sectors - t.touches.max() <= 1.3 * image.numel() // 8 for t in large)
+
+
+def test_group_norm_of_concatenated_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a decoder's image is put beside the encoder's: the groups do not end where an image ends."""
+    monkeypatch.setattr("lamina.frontend.decompositions.ops.norm.on_cpu", lambda x: False)
+    monkeypatch.setattr("lamina.frontend.decompositions.ops.moments.on_cpu", lambda x: False)
+    images = [x(1, channels, 96, 96).contiguous(memory_format=torch.channels_last) for channels in (24, 16)]
+    run(lambda a, b, w: F.silu(F.group_norm(torch.cat([a, b], 1), 4, w)), *images, x(40))
+
+
 @pytest.mark.parametrize(("side", "dtype", "width"), [(28, torch.float32, 16), (14, BF16, 8), (7, torch.float32, 4)])
 def test_batch_norm_in_training(side: int, dtype: torch.dtype, width: int) -> None:
     """A channel's pixels lie in as many runs as there are images."""
