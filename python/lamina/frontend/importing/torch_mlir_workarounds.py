@@ -91,14 +91,18 @@ def _check_bounds(extract: ir.Operation) -> None:
 
 def _is_data(value: ir.Value) -> bool:
     """Returns whether a value inside a generic depends on the elements of its inputs, other than those of a ramp."""
-    if isinstance(value, ir.BlockArgument):
-        generic = value.owner.owner
-        position = value.arg_number
-        return position >= len(generic.operands) or not _is_ramp(generic.operands[position])
-    owner = value.owner
-    if owner.name == "linalg.index":
-        return False
-    return any(_is_data(operand) for operand in owner.operands)
+    waiting, seen = [value], {value}
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, ir.BlockArgument):
+            generic, position = value.owner.owner, value.arg_number
+            if position >= len(generic.operands) or not _is_ramp(generic.operands[position]):
+                return True
+        elif value.owner.name != "linalg.index":
+            new = [operand for operand in value.owner.operands if operand not in seen]
+            waiting += new
+            seen.update(new)
+    return False
 
 
 def _is_ramp(tensor: ir.Value) -> bool:
