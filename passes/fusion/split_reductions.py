@@ -1,13 +1,12 @@
 """lamina-split-reductions: splits reductions with few results into partial reductions that run in parallel, and their sum."""
 
 import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from torch_mlir import ir
 
-from lamina.core.sizes import is_symbolic, least, most, typical
+from lamina.core.sizes import SizeLike, is_symbolic, least, most, typical
 
 from ..infra.base import Pass
 from ..ir.reading import REDUCERS, Generic, ops_in, producer, width
@@ -67,112 +66,157 @@ class SplitReductions(Pass):
 
     def _split(self, op: ir.Operation, memory: ReducedMemory) -> None:
         g = memory.generic(op)
-        if g is None or not any(g.reduced) or len(op.results) != 1:
+        found = self._reduction(g, memory) if g is not None and any(g.reduced) and len(op.results) == 1 else None
+        if found is None:
             return
+        memory.forget(op)
+        if self._is_ragged(found.g):
+            self._split_ragged(found)
+        else:
+            self._split_evenly(found)
+
+    def _is_ragged(self, g: Generic) -> bool:
+        return bool(self.ragged) and is_symbolic(g.extents)
+
+    def _reduction(self, g: Generic, memory: ReducedMemory) -> "_Reduction | None":
+        """Returns a reduction that is worth splitting; None for others."""
         extents = tuple(map(typical, g.extents))
         size, results = math.prod(extents), math.prod(n for n, r in zip(extents, g.reduced, strict=True) if not r)
         combine = producer(g.yields[0])
         long = size // max(results, 1) >= self.elements // LEAST
-        columns = BLOCK * max(1, 32 // min(map(width, op.operands)))
-        pieces = memory.pieces(g, long)
-        limit = self.columns if self.columns and pieces else self.rows
-        cut_last = bool(self.ragged) and is_symbolic(g.extents)
-        few = size < (self.elements // FEWER if cut_last else self.elements)
+        limit = self.columns if self.columns and memory.pieces(g, long) else self.rows
+        few = size < (self.elements // FEWER if self._is_ragged(g) else self.elements)
         if results >= limit or few or combine is None or combine.name not in REDUCERS:
-            return
+            return None
         if g.block.arguments[g.inputs] not in list(combine.operands) or _uses_index(g):
-            return
-        apart = memory.short_pieces(g) if long and self.columns else []
-        inner, order, along = memory.inner_loops(g), memory.order(g), not apart and memory.along(g)
-        results, together = results * math.prod(extents[i] for i in apart), 1 if along else columns
-        loops = [i for i, r in enumerate(g.reduced) if r and i not in apart and _splittable(g, i)]
-        if cut_last:
-            at_once = self.ragged * 8 // memory.narrowest(g)
-            memory.forget(op)
-            self._split_ragged(g, loops, apart, order, inner, together, at_once, combine.name)
-            return
-        most = min(self.parts, self.programs * together // max(results, 1))
-        most = most if along else min(most, size // max(results, 1) // BLOCK)
+            return None
+        plain = [i for i, r in enumerate(g.reduced) if r and _splittable(g, i)]
+        short = memory.short_pieces(g) if long and self.columns else []
+        apart = short if set(short) <= set(plain) else []
+        together = 1 if memory.along(g) and not apart else BLOCK * max(1, 32 // min(map(width, g.op.operands)))
+        at_once = self.ragged * 8 // memory.narrowest(g)
+        loops = [i for i in plain if i not in apart]
+        return _Reduction(g, combine.name, loops, apart, memory.order(g), memory.inner_loops(g), together, at_once)
+
+    def _split_evenly(self, of: "_Reduction") -> None:
+        g, results = of.g, max(typical(of.results), 1)
+        most = min(self.parts, self.programs * of.together // results)
+        most = most if of.along else min(most, typical(math.prod(g.extents)) // results // BLOCK)
         known = not is_symbolic(g.extents)
-        parts = (_one(g, loops, most, inner) if along else _several(g, loops, most)) if known else {}
-        memory.forget(op)
+        parts = (_one(of, most) if of.along else _several(of, most)) if known else {}
         if math.prod(parts.values()) < LEAST:
-            even = _even(g, loops, extents, most, inner)
+            even = _even(of, most)
             if even is None:
                 return
             loop, count, length = even
             parts, n = {loop: count}, g.extents[loop]
             whole, rest = (count * length, n - count * length) if known else (n // count * count, n % count)
             if rest != 0:
-                g = cut(g, loop, whole, rest, combine.name)
-        split(g, parts, apart, order, combine.name)
+                g = cut(g, loop, whole, rest, of.combine)
+        split(g, parts, of.apart, of.order, of.combine)
 
-    def _split_ragged(
-        self,
-        g: Generic,
-        loops: list[int],
-        apart: list[int],
-        order: list[int],
-        inner: set[int],
-        together: int,
-        at_once: int,
-        combine: str,
-    ) -> None:
-        """Splits the longest of `loops`, or another than one of `inner` along neighbors in memory. apart, order: see `split`;
-        together: results of a program; at_once: neighbors that it reads at once."""
-        results = math.prod(n for i, (n, r) in enumerate(zip(g.extents, g.reduced, strict=True)) if not r or i in apart)
-        if not loops or self.programs * together // max(typical(results), 1) < LEAST:
+    def _split_ragged(self, of: "_Reduction") -> None:
+        """Splits the longest loop, or another than one along neighbors in memory."""
+        if not of.loops or self.programs * of.together // max(typical(of.results), 1) < LEAST:
             return
-        if inner.intersection(loops):
-            rank, g = len(g.extents), joined(g)
-            if len(g.extents) < rank:
-                inner, loops, order = {len(g.extents) - 1}, [len(g.extents) - 1], list(range(len(g.extents)))
-        loop = max(loops, key=lambda i: (i not in inner and typical(g.extents[i]) >= LEAST, typical(g.extents[i])))
-        reduced = math.prod(n for i, (n, r) in enumerate(zip(g.extents, g.reduced, strict=True)) if r and i not in apart)
-        worth = reduced // (BLOCK if together > 1 else at_once)
-        wanted = least(self.parts, self.programs * together // most(1, results), worth)
-        split_ragged(g, loop, *ragged(g.extents[loop], wanted, at_once if loop in inner else 1), apart, order, combine)
+        if of.inner.intersection(of.loops):
+            of = of.joined()
+        g = of.g
+        loop = max(of.loops, key=lambda i: (i not in of.inner and typical(g.extents[i]) >= LEAST, typical(g.extents[i])))
+        worth = of.reduced // (BLOCK if of.together > 1 else of.at_once)
+        wanted = least(self.parts, self.programs * of.together // most(1, of.results), worth)
+        multiple = of.at_once if loop in of.inner else 1
+        split_ragged(g, loop, *ragged(g.extents[loop], wanted, multiple), of.apart, of.order, of.combine)
 
 
-def _one(g: Generic, loops: list[int], most: int, inner: set[int]) -> dict[int, int]:
+@dataclass(frozen=True)
+class _Reduction:
+    """A reduction that is worth splitting.
+
+    g         its op
+    combine   the op that combines two elements, such as "arith.addf"
+    loops     reduced loops that may have parts
+    apart     other reduced loops, whose iterations have a partial result each
+    order     all loops, in the order of the partial results in memory
+    inner     loops along neighbors in memory
+    together  results of one program: 1 where it walks along neighbors
+    at_once   neighbors in memory that a program reads at once
+    """
+
+    g: Generic
+    combine: str
+    loops: list[int]
+    apart: list[int]
+    order: list[int]
+    inner: set[int]
+    together: int
+    at_once: int
+
+    @property
+    def along(self) -> bool:
+        """Whether programs walk along neighbors in memory."""
+        return self.together == 1
+
+    @property
+    def results(self) -> SizeLike:
+        """How many partial results each part has."""
+        return math.prod(n for i, n in enumerate(self.g.extents) if not self.g.reduced[i] or i in self.apart)
+
+    @property
+    def reduced(self) -> SizeLike:
+        """How many elements make one of these, without parts."""
+        return math.prod(n for i, n in enumerate(self.g.extents) if self.g.reduced[i] and i not in self.apart)
+
+    def joined(self) -> "_Reduction":
+        """Reduces the innermost loops as one, if every operand's elements are in their order."""
+        g, rank = joined(self.g), len(self.g.extents)
+        if (last := len(g.extents) - 1) == rank - 1:
+            return replace(self, g=g)
+        return replace(self, g=g, loops=[last], order=list(range(last + 1)), inner={last})
+
+
+def _one(of: _Reduction, most: int) -> dict[int, int]:
     """Returns the first loop that makes enough parts, and how many. A loop along neighbors in memory is taken only where no
     other does, in pieces that are worth a part."""
-    for loop in sorted(loops, key=lambda i: i in inner):
-        if (parts := _divisor(g.extents[loop], min(most, g.extents[loop] // BLOCK) if loop in inner else most)) >= LEAST:
+    for loop in sorted(of.loops, key=lambda i: i in of.inner):
+        n = of.g.extents[loop]
+        if (parts := _divisor(n, min(most, n // BLOCK) if loop in of.inner else most)) >= LEAST:
             return {loop: parts}
     return {}
 
 
-def _several(g: Generic, loops: list[int], most: int) -> dict[int, int]:
+def _several(of: _Reduction, most: int) -> dict[int, int]:
     """Returns the parts of adjacent loops, up to `most` in all, from the outermost loops that make enough, as an extent may be
     prime."""
-    for first in range(len(loops)):
+    for first in range(len(of.loops)):
         parts, left = {}, most
-        for loop in loops[first:]:
-            parts[loop] = _divisor(g.extents[loop], left)
+        for loop in of.loops[first:]:
+            parts[loop] = _divisor(of.g.extents[loop], left)
             left //= parts[loop]
-            if parts[loop] < g.extents[loop]:
+            if parts[loop] < of.g.extents[loop]:
                 break
         if math.prod(parts.values()) >= LEAST:
             return {loop: n for loop, n in parts.items() if n > 1}
     return {}
 
 
-def _even(g: Generic, loops: Collection[int], extents: Sequence[int], most: int, inner: set[int]) -> tuple[int, int, int] | None:
+def _even(of: _Reduction, most: int) -> tuple[int, int, int] | None:
     """Returns the longest loop, and how many equal parts of which length to split it into, where no extent has a divisor that
     would do, or some are symbolic. Along neighbors in memory, parts are rows of whole accesses. None where there would be too few
-    parts. extents: typical ones."""
-    if is_symbolic(g.extents):  # of an outer loop, parts are contiguous where the whole is
+    parts."""
+    loops, inner, extents = of.loops, of.inner, tuple(map(typical, of.g.extents))
+    symbolic = is_symbolic(of.g.extents)
+    if symbolic:  # of an outer loop, parts are contiguous where the whole is
         loops = [i for i in loops if i not in inner and extents[i] >= LEAST] or loops
     loop = max(loops, key=lambda i: (i not in inner or extents[i] >= LEAST * BLOCK, extents[i]), default=None)
     if loop is None or most < LEAST:
         return None
     n = extents[loop]
-    if is_symbolic(g.extents):  # what is left, of fewer iterations than there are parts, takes no longer than a part
+    if symbolic:  # what is left, of fewer iterations than there are parts, takes no longer than a part
         most = min(most, max(LEAST, math.isqrt(n)))
     length = -(-n // (most * BLOCK)) * BLOCK if loop in inner else max(1, n // most)
     parts = min(most, n // length)
-    if is_symbolic(g.extents) and parts > LEAST:  # the schedule of the rest goes by what the traced call leaves: as much as may be
+    if symbolic and parts > LEAST:  # the schedule of the rest goes by what the traced call leaves: as much as may be
         parts = max(range(max(LEAST, 3 * parts // 4), parts + 1), key=lambda p: n % p)
     return (loop, parts, length) if parts >= LEAST else None
 
