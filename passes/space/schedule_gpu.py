@@ -81,33 +81,21 @@ def _flattened(
     accesses along it; None where rows cannot be one axis, or where accesses along `vector` alone are as good."""
     for axes in (merged.rows, side_by_side(space, merged)):
         as_one = flattened(space, merged, axes) if len(axes) > 1 else None
-        if as_one is not None and (found := _flat(space, merged, *as_one, vector, vec, accesses, aligned, results, device)):
-            return found
+        if as_one is None:
+            continue
+        flat, axis = as_one
+        flat_accesses = accesses_of(space, flat, aligned, results)
+        found = flat_width(space, flat_accesses, axis, flat)
+        if found.apart:
+            _, by_rows = _pointwise(space, merged, aligned, accesses, vector, vec, device)
+            _, whole = _pointwise(space, flat, aligned, flat_accesses, axis, found.width, device, found.apart)
+            better = whole < by_rows
+        else:
+            own = max(vec, split_width(space, accesses, vector, merged.quotients))
+            better = found.width > own or (found.width == own and not found.single and nvvm.idle(typical(vector.extent), own))
+        if better:
+            return flat, axis, found.width, flat_accesses
     return None
-
-
-def _flat(
-    space: Space,
-    merged: Merged,
-    flat: Merged,
-    axis: Axis,
-    vector: Axis,
-    vec: int,
-    accesses: list[Access],
-    aligned: Aligned,
-    results: list[int],
-    device: Gpu,
-) -> tuple[Merged, Axis, int, list[Access]] | None:
-    flat_accesses = accesses_of(space, flat, aligned, results)
-    found = flat_width(space, flat_accesses, axis, flat)
-    if found.apart:
-        _, by_rows = _pointwise(space, merged, aligned, accesses, vector, vec, device)
-        _, whole = _pointwise(space, flat, aligned, flat_accesses, axis, found.width, device, found.apart)
-        better = whole < by_rows
-    else:
-        own = max(vec, split_width(space, accesses, vector, merged.quotients))
-        better = found.width > own or (found.width == own and not found.single and nvvm.idle(typical(vector.extent), own))
-    return (flat, axis, found.width, flat_accesses) if better else None
 
 
 def _of_rows(
