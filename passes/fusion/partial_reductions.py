@@ -60,10 +60,11 @@ def split(g: Generic, parts: dict[int, SizeLike], apart: Sequence[int], order: S
     op, out = g.op, g.op.operands[g.inputs]
     element = ir.RankedTensorType(op.results[0].type).element_type
     cuts = parts | {loop: g.extents[loop] for loop in apart}
-    # The loops of the partial results come first: those that are not reduced, and the outer ones of those that are split.
-    kept, reduced = [i for i in order if i in cuts or not g.reduced[i]], [i for i in order if g.reduced[i]]
-    outer = {loop: at for at, loop in enumerate(kept)}
-    inner = outer | {loop: len(kept) + at for at, loop in enumerate(reduced)}
+    # A loop that is split becomes two, the outer one of which is not reduced; the others stay as they are.
+    reduced = [r for i in order for r in ([False, True] if i in cuts else [g.reduced[i]])]
+    outer = {i: at + sum(j in cuts for j in order[:at]) for at, i in enumerate(order)}
+    inner = {i: at + (i in cuts) for i, at in outer.items()}
+    kept = [i for i in order if i in cuts or not g.reduced[i]]
     with op.location, ir.InsertionPoint(op):
         ins, maps = [], []
         for v, m in zip(list(op.operands)[: g.inputs], g.maps, strict=False):
@@ -71,11 +72,11 @@ def split(g: Generic, parts: dict[int, SizeLike], apart: Sequence[int], order: S
             ins.append(expanded)
             maps.append(results)
         type_ = tensor_type([cuts.get(i, g.extents[i]) for i in kept], element)
-        whole = [ir.AffineDimExpr.get(at) for at in range(len(kept))]
-        loops = [at >= len(kept) for at in range(len(kept) + len(reduced))]
-        partial = generic(type_, [*ins, neutral_fill(type_, combine)], [*maps, whole], len(loops), loops)
+        maps.append([ir.AffineDimExpr.get(outer[i]) for i in kept])
+        partial = generic(type_, [*ins, neutral_fill(type_, combine)], maps, len(reduced), reduced)
         clone_body(op, partial)
-        result = [renumbered(entry, outer) for entry in g.maps[g.inputs]]
+        whole = [ir.AffineDimExpr.get(at) for at in range(len(kept))]
+        result = [renumbered(entry, {i: at for at, i in enumerate(kept)}) for entry in g.maps[g.inputs]]
         total = generic(op.results[0].type, [partial.results[0], out], [whole, result], len(kept), [i in cuts for i in kept])
         replace_op(op, with_body(total, lambda a, b: applied(combine, a, b)))
 

@@ -41,7 +41,7 @@ func.func @rows(%x: tensor<24x16xf32>, %init: tensor<24xf32>) -> tensor<24xf32> 
 // Sums by channel of an image with its channels last run across neighbors in memory: over both outer loops, in parts of 128 rows.
 // CHECK-LABEL: func.func @channels_last
 // CHECK: tensor.expand_shape %arg0 {{.*}} output_shape [4, 1, 6, 2, 4, 64]
-// CHECK: linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "parallel", "reduction", "reduction", "reduction"]
+// CHECK: linalg.generic {{.*}} iterator_types = ["parallel", "reduction", "parallel", "reduction", "reduction", "parallel"]
 // CHECK: -> tensor<4x2x6xf32>
 // CHECK: linalg.generic {{.*}} iterator_types = ["reduction", "reduction", "parallel"]
 // CHECK-LABEL: func.func @channels_first
@@ -279,7 +279,7 @@ func.func @first_is_prime(%x: tensor<197x32x8xf32>, %init: tensor<8xf32>) -> ten
 // SPREAD-LABEL: func.func @group_of_channels
 // SPREAD: tensor.expand_shape %arg0 {{\[\[}}0], [1, 2], [3], [4]] output_shape [2, 8, 4, 16, 64]
 // SPREAD: tensor.expand_shape {{.*}} output_shape [2, 8, 4, 1, 8, 2, 64]
-// SPREAD: linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction", "reduction", "reduction"]}
+// SPREAD: linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "reduction", "reduction", "parallel", "parallel", "reduction"]}
 // SPREAD: -> tensor<2x8x8x4xf32>
 // SPREAD: linalg.generic {{.*}} iterator_types = ["parallel", "reduction", "parallel", "reduction"]}
 // SPREAD: -> tensor<2x8xf32>

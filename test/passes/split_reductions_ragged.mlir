@@ -11,7 +11,7 @@
 // CHECK: %[[N:.*]] = "graph.size"() {size = "{{.*}}min(64, ((16384)//(s1~900))){{.*}} - s0~800"}
 // CHECK: %[[PADDED:.*]] = tensor.pad %arg0 low[0, 0] high[%[[N]], 0]
 // CHECK: %[[PARTS:.*]] = tensor.expand_shape %[[PADDED]] {{\[\[}}0, 1], [2]]
-// CHECK: %[[PARTIAL:.*]] = linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "reduction"]} ins(%[[PARTS]]
+// CHECK: %[[PARTIAL:.*]] = linalg.generic {{.*}} iterator_types = ["parallel", "reduction", "parallel"]} ins(%[[PARTS]]
 // CHECK: linalg.generic {{.*}} iterator_types = ["reduction", "parallel"]} ins(%[[PARTIAL]] {{.*}}) outs(%arg1
 func.func @columns(%x: !x, %init: tensor<?xf32, ["s1~900"]>) -> tensor<?xf32, ["s1~900"]> {
   %s = linalg.generic {indexing_maps = [#id, #column], iterator_types = ["reduction", "parallel"]}

@@ -41,7 +41,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "all of a number": (torch.all, [x(1)[0]]),
     "the greatest": (lambda a: torch.topk(a, 1), [x(6, 300)]),
     "the four greatest": (lambda a: torch.topk(a, 4, 0), [x(17, 5)]),
-    "experts of tokens": (lambda a: torch.topk(a.softmax(-1), 8), [x(7, 256)]),
+    "experts of tokens": (lambda a: torch.topk(a.softmax(-1), 8), [torch.stack([torch.randperm(256) for _ in range(7)]) / 8]),
     "the least floats": (lambda a: torch.topk(a, 3, largest=False), [torch.stack([torch.randperm(250) for _ in range(6)]).float()]),
     "the greatest long integers": (lambda a: torch.topk(a, 7), [torch.randint(-(2**63), 2**63 - 1, (5, 40))]),
     "sorted": (lambda a: torch.sort(a, stable=True), [x(7, 33)]),
@@ -99,7 +99,9 @@ def test_values_and_gradients(name: str, dtype: torch.dtype) -> None:
             torch.testing.assert_close(got, e, rtol=0, atol=0)
             continue
         error, theirs = ((t.double() - want).abs().nan_to_num().max() for t in (got, e))
-        assert error <= 2 * theirs + 2 * torch.finfo(dtype).eps * want.abs().max()
+        # exp(x) changes by eps * |x| of itself where x is rounded, eager's as well: which of the two is nearer is chance
+        amplified = given[0].abs().max() if name.startswith("logcumsumexp") else 0
+        assert error <= 2 * theirs + (2 + amplified) * torch.finfo(dtype).eps * want.abs().max()
 
 
 @pytest.mark.parametrize("name", CASES)
