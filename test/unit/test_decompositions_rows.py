@@ -23,8 +23,8 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "cummin of bytes": (lambda a: a.cummin(0), [torch.randint(0, 256, (40, 3)).byte()]),
     "cummax of flags": (lambda a: a.cummax(1), [x(3, 40) > 1]),
     "cummax of integers": (lambda a: a.cummax(0), [torch.randperm(1000)]),
-    "logcumsumexp": (lambda a: torch.logcumsumexp(a, 1), [x(3, 127) * 9]),
-    "logcumsumexp across": (lambda a: torch.logcumsumexp(a, 0), [x(127, 3) * 9]),
+    "logcumsumexp": (lambda a: torch.logcumsumexp(a, 1), [x(127, 127) * 9]),  # one row: the greatest error is chance
+    "logcumsumexp across": (lambda a: torch.logcumsumexp(a, 0), [x(127, 129) * 9]),
     "logcumsumexp of one": (lambda a: torch.logcumsumexp(a, 1), [x(3, 1)]),
     "diagonal": (lambda a: a.diagonal(-2) + 1, [x(5, 7)]),
     "diagonal of others": (lambda a: a.diagonal(1, 2, 0) * 2, [x(4, 5, 6)]),
@@ -99,9 +99,7 @@ def test_values_and_gradients(name: str, dtype: torch.dtype) -> None:
             torch.testing.assert_close(got, e, rtol=0, atol=0)
             continue
         error, theirs = ((t.double() - want).abs().nan_to_num().max() for t in (got, e))
-        # exp(x) changes by eps * |x| of itself where x is rounded, eager's as well: which of the two is nearer is chance
-        amplified = given[0].abs().max() if name.startswith("logcumsumexp") else 0
-        assert error <= 2 * theirs + (2 + amplified) * torch.finfo(dtype).eps * want.abs().max()
+        assert error <= 2 * theirs + 2 * torch.finfo(dtype).eps * want.abs().max()
 
 
 @pytest.mark.parametrize("name", CASES)
