@@ -4,6 +4,7 @@
 | --- | --- |
 | `graph.choice`: a group around a matrix product or convolution | `Dot` |
 | `graph.planes`: a depthwise convolution on a CPU, where the layout suits | `PlaneProgram` |
+| `graph.weight_gradient`: the gradient of its weight | `PlaneGradientProgram` |
 | `graph.window`: a direct convolution on a GPU | `DirectConvolutionProgram` |
 | reads across the vector axis, on a CPU | `TransposeTiles` |
 | the same on a GPU | `SharedTransposeTiles` |
@@ -35,7 +36,8 @@ from ..ir.locations import where
 from ..ir.reading import SCAN, Untraceable, element_type, name_of, shape_of
 from ..space.contraction import Unfit
 from ..space.direct_convolution import WINDOW, DirectConvolution, direct_convolution_of
-from ..space.planes import PLANES, Planes, PlaneWindow, planes_of
+from ..space.planes.convolution import PLANES, Planes, PlaneWindow, planes_of
+from ..space.planes.gradients import WEIGHT_GRADIENT, PlaneGradients, plane_gradients_of
 from ..space.scans import has_scans
 from ..space.schedule import Schedule, bits, operations
 from ..space.schedule_cpu import schedule_cpu
@@ -45,7 +47,8 @@ from .arguments import Argument
 from .emit.blocks import Frame
 from .emit.direct_convolution import DirectConvolutionProgram
 from .emit.dot import Dot, output_tiles
-from .emit.planes import PlaneProgram
+from .emit.planes.convolution import PlaneProgram
+from .emit.planes.gradients import PlaneGradientProgram
 from .loops import Loops
 from .transpose_tiles import TransposeTiles
 from .transpose_tiles_shared import SharedTransposeTiles
@@ -164,7 +167,7 @@ def program_of(kernel: Kernel, target: Target, round_half: bool) -> TileProgram:
         if CHOICE in attributes:
             return _product(kernel, target, round_half)
         space = kernel.space(round_half, pairs=not target.is_gpu)
-        if PLANES in attributes and (made := _planes(kernel, space)) is not None:
+        if (made := _planes(kernel, space)) is not None:
             return made
         if WINDOW in attributes:
             return _direct_convolution(kernel, space)
@@ -205,12 +208,19 @@ def _product(kernel: Kernel, target: Target, round_half: bool) -> TileProgram:
 
 
 def _planes(kernel: Kernel, space: Space) -> TileProgram | None:
-    """Returns the program of a depthwise convolution on a CPU and its epilogue; None where memory does not suit planes."""
+    """Returns the program of a depthwise convolution on a CPU and its epilogue, or of its weight's gradient; None for other
+    kernels, and where memory does not suit planes."""
+    attributes = kernel.function.attributes
     try:
-        schedule = planes_of(space, PlaneWindow.read(kernel.function.attributes[PLANES]), kernel.block)
+        if PLANES in attributes:
+            schedule = planes_of(space, PlaneWindow.read(attributes[PLANES]), kernel.block)
+            return _window(kernel, space, schedule, PlaneProgram, {})
+        if WEIGHT_GRADIENT in attributes:
+            gradients = plane_gradients_of(space, PlaneWindow.read(attributes[WEIGHT_GRADIENT]), kernel.block)
+            return _window(kernel, space, gradients, PlaneGradientProgram, {})
     except Unfit:
-        return None
-    return _window(kernel, space, schedule, PlaneProgram, {})
+        pass
+    return None
 
 
 def _direct_convolution(kernel: Kernel, space: Space) -> TileProgram:
@@ -221,9 +231,13 @@ def _direct_convolution(kernel: Kernel, space: Space) -> TileProgram:
 
 
 def _window(
-    kernel: Kernel, space: Space, schedule: DirectConvolution | Planes, body: type[BodyEmitter], spread: dict[str, Any]
+    kernel: Kernel,
+    space: Space,
+    schedule: DirectConvolution | Planes | PlaneGradients,
+    body: type[BodyEmitter],
+    spread: dict[str, Any],
 ) -> TileProgram:
-    flops = 2 * schedule.products * math.prod(a.extent for a in space.rows)
+    flops = 2 * _points(space)
     return TileProgram(body, space, schedule, schedule.grid, _moved(space.loads, _points(space), kernel.outs), flops, spread)
 
 

@@ -55,9 +55,55 @@ func.func @main(%x: tensor<2x8x8x8xf32> {graph.strides = array<i64: 512, 1, 64, 
 // -----
 
 // Two rows of strided windows: columns that are not side by side are apart in the copy.
+// CHECK-LABEL: func.func @main
+// CHECK: graph.planes = array<i64: 2, 2, 1, 1, 1, 1>
 // TILE: func.func private @convolution
 // TILE: vector.shuffle
 func.func @main(%x: tensor<1x2x8x64xf32>, %w: tensor<2x1x3x3xf32>) -> tensor<1x2x4x32xf32> {
   %0 = "graph.extern"(%x, %w) {args = [unit, unit, none, [2, 2], [1, 1], [1, 1], false, [0, 0], 2], callee = "aten.convolution.default", kwargs = {}, reason = "library", strides = [array<i64: 256, 128, 32, 1>]} : (tensor<1x2x8x64xf32>, tensor<2x1x3x3xf32>) -> tensor<1x2x4x32xf32>
   return %0 : tensor<1x2x4x32xf32>
+}
+
+// -----
+
+// Gradients: of the image a convolution with the window reversed, of the weight sums over all images, of the bias a plain sum.
+// CHECK-LABEL: func.func @main
+// CHECK: "graph.group"(%arg0, %arg2)
+// CHECK: graph.planes = array<i64: 1, 1, 1, 1, 1, 1>
+// CHECK: "graph.group"(%arg1, %arg0)
+// CHECK: iterator_types = ["parallel", "parallel", "parallel", "reduction", "reduction", "reduction"]
+// CHECK: graph.weight_gradient = array<i64: 1, 1, 1, 1, 1, 1>
+// CHECK: "graph.group"(%arg0)
+// CHECK: iterator_types = ["reduction", "parallel", "reduction", "reduction"]
+// CHECK-NOT: graph.extern
+
+// One program for each channel: three sums, one for each column of the window, in a loop over the pixels.
+// TILE: func.func private @convolution_backward_1
+// TILE-SAME: tile.grid = 3
+// TILE: memref.alloca() {{.*}} memref<288xf32>
+// TILE: %{{.*}}:3 = scf.for
+// TILE: vector.maskedload
+// TILE-COUNT-3: math.fma
+// TILE-NOT: math.fma
+// TILE: vector.reduction <add>
+func.func @main(%g: tensor<2x3x8x20xf32>, %x: tensor<2x3x8x20xf32>, %w: tensor<3x1x3x3xf32>) -> (tensor<2x3x8x20xf32>, tensor<3x1x3x3xf32>, tensor<3xf32>) {
+  %0:3 = "graph.extern"(%g, %x, %w) {args = [unit, unit, unit, [3], [1, 1], [1, 1], [1, 1], false, [0, 0], 3, [true, true, true]], callee = "aten.convolution_backward.default", kwargs = {}, reason = "library", strides = [array<i64: 480, 160, 20, 1>, array<i64: 9, 9, 3, 1>, array<i64: 1>]} : (tensor<2x3x8x20xf32>, tensor<2x3x8x20xf32>, tensor<3x1x3x3xf32>) -> (tensor<2x3x8x20xf32>, tensor<3x1x3x3xf32>, tensor<3xf32>)
+  return %0#0, %0#1, %0#2 : tensor<2x3x8x20xf32>, tensor<3x1x3x3xf32>, tensor<3xf32>
+}
+
+// -----
+
+// Channels last and a large window: blocks of 16 channels, each a lane. The image's gradient stays the library's.
+// CHECK-LABEL: func.func @main
+// CHECK: graph.weight_gradient
+// CHECK: "graph.extern"
+// CHECK-SAME: [true, false, false]
+// TILE: func.func private @convolution_backward(
+// TILE-SAME: tile.grid = 2
+// TILE: %{{.*}}:5 = scf.for
+// TILE-COUNT-5: math.fma
+// TILE-NOT: vector.reduction
+func.func @main(%g: tensor<2x20x8x9xf32> {graph.strides = array<i64: 1440, 1, 180, 20>}, %x: tensor<2x20x8x9xf32> {graph.strides = array<i64: 1440, 1, 180, 20>}, %w: tensor<20x1x5x5xf32>) -> (tensor<2x20x8x9xf32> {graph.strides = array<i64: 1440, 1, 180, 20>}, tensor<20x1x5x5xf32>) {
+  %0:2 = "graph.extern"(%g, %x, %w) {args = [unit, unit, unit, none, [1, 1], [2, 2], [1, 1], false, [0, 0], 20, [true, true, false]], callee = "aten.convolution_backward.default", kwargs = {}, reason = "library", strides = [array<i64: 1440, 1, 180, 20>, array<i64: 25, 25, 5, 1>, none]} : (tensor<2x20x8x9xf32>, tensor<2x20x8x9xf32>, tensor<20x1x5x5xf32>) -> (tensor<2x20x8x9xf32>, tensor<20x1x5x5xf32>)
+  return %0#0, %0#1 : tensor<2x20x8x9xf32>, tensor<20x1x5x5xf32>
 }

@@ -77,14 +77,38 @@ def test_images_that_are_not_row_major(given: str) -> None:
         _close(found, conv.double()(x.double()), 9)
 
 
-def test_gradients() -> None:
-    conv, x = nn.Conv2d(4, 4, 3, padding=1, groups=4), torch.randn(2, 4, 12, 17, requires_grad=True)
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize(
+    "case", [*CASES, (37, 14, 14, (5, 5), 1, 2, 1), (33, 10, 7, (5, 3), 2, 1, 1), (1, 9, 10, (1, 1), 1, 0, 1)], ids=str
+)
+def test_gradients(case: tuple, memory_format: torch.memory_format) -> None:
+    channels, height, width, kernel, stride, padding, dilation = case
+    conv = nn.Conv2d(channels, channels, kernel, stride, padding, dilation, groups=channels)
+    x = torch.randn(3, channels, height, width).contiguous(memory_format=memory_format).requires_grad_()
+    given = [x, *conv.parameters()]
     compiled = torch.compile(conv, backend="lamina", options={"cache": False})
-    found = torch.autograd.grad(compiled(x).square().sum(), [x, *conv.parameters()])
-    double, wide = conv.double(), x.detach().double().requires_grad_()
-    exact = torch.autograd.grad(double(wide).square().sum(), [wide, *double.parameters()])
-    for a, b in zip(found, exact, strict=True):
-        _close(a, b, 1000)
+    y = compiled(x)
+    grad = torch.randn_like(y)
+    found = torch.autograd.grad(y, given, grad)
+    double, wide = copy.deepcopy(conv).double(), x.detach().double().requires_grad_()
+    exact = torch.autograd.grad(double(wide), [wide, *double.parameters()], grad.double())
+    eager = torch.autograd.grad(conv(x), given, grad)
+    for a, b, c in zip(found, exact, eager, strict=True):
+        scale = b.abs().max().clamp(min=1.0)
+        assert ((a.double() - b).abs().max() / scale).item() < max(2 * ((c.double() - b).abs().max() / scale).item(), 6e-7)
+
+
+def test_gradients_of_any_number_of_images() -> None:
+    conv = nn.Conv2d(4, 4, 5, padding=2, groups=4)
+    run = torch.compile(conv, backend="lamina", options={"cache": False, "strict": True})
+    for batch in (3, 2, 5):
+        x = torch.randn(batch, 4, 12, 17, requires_grad=True)
+        torch._dynamo.mark_dynamic(x, 0)
+        found = torch.autograd.grad(run(x).square().sum(), [x, *conv.parameters()])
+        double, wide = copy.deepcopy(conv).double(), x.detach().double().requires_grad_()
+        exact = torch.autograd.grad(double(wide).square().sum(), [wide, *double.parameters()])
+        for a, b in zip(found, exact, strict=True):
+            _close(a, b, 1000)
 
 
 def test_gradients_beside_channels_last() -> None:

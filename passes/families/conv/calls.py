@@ -139,8 +139,12 @@ class Convolution:
     @property
     def suits_planes(self) -> bool:
         """Whether lamina-depthwise computes this on a CPU if its result is row-major: f32, a filter per channel, a small window."""
-        known = self.is_plain and self.element == "f32" and self.has_known_channels and self.is_depthwise
-        return known and 1 < math.prod(shape_of(self.weight)[1:]) <= _TAPS[1]
+        return self.is_plain and self.element == "f32" and self.has_depthwise_window
+
+    @property
+    def has_depthwise_window(self) -> bool:
+        """Whether there is one filter per channel, with a window of a known size that is not too large for registers."""
+        return self.has_known_channels and self.is_depthwise and math.prod(shape_of(self.weight)[1:]) <= _TAPS[1]
 
     @property
     def element(self) -> str:

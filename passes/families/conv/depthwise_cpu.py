@@ -15,9 +15,10 @@ from ...ir.generics import sums_of_products
 from ...ir.reading import Untraceable, shape_of
 from ...ir.reshapes import collapse
 from ...space.contraction import Unfit
-from ...space.planes import PLANES, PlaneWindow, planes_of
+from ...space.planes.convolution import PLANES, PlaneWindow, planes_of
 from ..surroundings import ValueMap, calls, copy_body, group_before, reader, replace_by, space_of
 from .calls import Convolution
+from .depthwise_gradients import DepthwiseGradients
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class Depthwise(Pass):
 
     Before: @main holds groups and externs. After: such a convolution is a group marked `graph.planes`, which has its stride,
     padding and dilation, fused with its only reader where that is a pointwise group. lamina-tile computes it plane by plane
-    (passes/space/planes.py).
+    (passes/space/planes). So is the gradient of its image; that of its weight is a group marked `graph.weight_gradient`
+    (passes/space/planes/gradients.py).
     """
 
     name: ClassVar[str] = "lamina-depthwise"
@@ -36,10 +38,12 @@ class Depthwise(Pass):
         for op in calls(module, symbolic=True):
             if (call := _PlaneConvolution.read(op)) is not None:
                 _replace(call)
+            elif (gradients := DepthwiseGradients.read(op)) is not None:
+                gradients.replace()
 
 
 class _PlaneConvolution(Convolution):
-    """A convolution of f32 with one filter per channel, a window of 2 to 64 elements and a row-major result."""
+    """A convolution of f32 with one filter per channel, a window of at most 64 elements and a row-major result."""
 
     @property
     def suits(self) -> bool:

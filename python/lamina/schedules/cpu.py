@@ -57,6 +57,7 @@ def choose(operations: int, widest: int, extent: int, accumulators: int) -> CpuC
 
 
 VECTOR = 16  # f32 lanes that are copied at a time
+CHAINS = 6  # sums that are independent of each other, with which additions take no longer than they are started
 _SUMS = 16  # vectors of accumulators in registers
 _NEAR, _FAR = 1 << 15, 1 << 18  # bytes of the L1 and L2 caches
 

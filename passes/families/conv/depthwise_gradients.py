@@ -1,0 +1,158 @@
+"""Turns gradients of row-major depthwise convolutions of f32 into Lamina's CPU kernels: of the image, weight and bias one by one.
+
+oneDNN takes up to fifty times as long for the weight's, where windows are large or there is one channel.
+"""
+
+from collections.abc import Callable, Sequence
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith
+
+from ...ir.affine import row_major
+from ...ir.extern_calls import declared_strides, encoded
+from ...ir.generics import empty, filled, generic, padded, sums_of_products, with_body
+from ...ir.reading import Untraceable, element_type, shape_of
+from ...ir.reshapes import collapse, expand
+from ...ir.sizes import tensor_type
+from ...space.contraction import Unfit
+from ...space.planes.convolution import PLANES, PlaneWindow, planes_of
+from ...space.planes.gradients import WEIGHT_GRADIENT, plane_gradients_of
+from ..surroundings import ValueMap, group_before, space_of
+from .calls import Convolution
+
+_LIBRARY_TAPS = 9  # elements of windows up to which oneDNN takes little more than the time to read image and gradients
+
+
+class DepthwiseGradients(Convolution):
+    """The gradients of a convolution of f32 with one filter per channel and a small window."""
+
+    @property
+    def suits(self) -> bool:
+        """Whether the kernels can compute the weight's gradient."""
+        types = {element_type(v) for v in (*self.op.operands, *self.op.results)}
+        return self.is_gradient and not self.transposed and types == {"f32"} and self.has_depthwise_window
+
+    @property
+    def wanted(self) -> list[bool]:
+        """Which gradients are computed: of image, weight and bias."""
+        return [ir.BoolAttr(a).value for a in ir.ArrayAttr(list(ir.ArrayAttr(self.op.attributes["args"]))[-1])]
+
+    def replace(self) -> None:
+        """Replaces the call by kernels, and by a narrower call of the library for what none of them computes."""
+        op = self.op
+        made: list[ir.Value | None] = [
+            emit() if is_wanted else None
+            for is_wanted, emit in zip(self.wanted, (self._of_image, self._of_weight, self._of_bias), strict=True)
+        ]
+        left = [is_wanted and value is None for is_wanted, value in zip(self.wanted, made, strict=True)]
+        if left == self.wanted or left[1]:  # the weight's is what takes long
+            for value in filter(None, made):
+                value.owner.erase()
+            return
+        found = iter(self._called(left) if any(left) else ())
+        results = [value or next(found) for is_wanted, value in zip(self.wanted, made, strict=True) if is_wanted]
+        for old, new in zip(op.results, results, strict=True):
+            old.replace_all_uses_with(new)
+        op.erase()
+
+    def _result(self, position: int) -> ir.Value:
+        return self.op.results[sum(self.wanted[:position])]
+
+    def _called(self, wanted: Sequence[bool]) -> list[ir.Value]:
+        """Emits a call of the library for some of the gradients."""
+        args, strides = list(ir.ArrayAttr(self.op.attributes["args"])), list(ir.ArrayAttr(self.op.attributes["strides"]))
+        types = [self._result(i).type for i, is_wanted in enumerate(wanted) if is_wanted]
+        own = {
+            "args": encoded([*args[:-1], list(wanted)]),
+            "strides": encoded([s if is_wanted else None for s, is_wanted in zip(strides, wanted, strict=True)]),
+        }
+        kept = {name: self.op.attributes[name] for name in self.op.attributes}
+        with self.op.location, ir.InsertionPoint(self.op):
+            return list(ir.Operation.create(self.op.name, types, list(self.op.operands), kept | own).results)
+
+    def _group(
+        self,
+        position: int,
+        operands: Sequence[ir.Value],
+        fill: Callable[[ValueMap], ir.Value],
+        name: str,
+        window: PlaneWindow | None = None,
+        fits: Callable[[ir.Operation], object] | None = None,
+    ) -> ir.Value | None:
+        """Emits a group for one gradient; None where its schedule cannot compute it. name: of the attribute of its window."""
+        type_ = self._result(position).type
+        made = group_before(
+            self.op, [self.op], {v: v for v in operands}, [type_], lambda values: [fill(values)], "convolution_backward"
+        )
+        if window is not None and fits is not None:
+            made.attributes[name] = window.attribute()
+            try:
+                fits(made)
+            except (Unfit, Untraceable):
+                made.erase()
+                return None
+        return made.results[0]
+
+    def _of_image(self) -> ir.Value | None:
+        """Emits the convolution of the result's gradient, padded, with the reversed window."""
+        grad, result = self.images[0], self._result(0)
+        reach = [d * (k - 1) for d, k in zip(self.dilation, shape_of(self.weight)[2:], strict=True)]
+        around = [r - p for r, p in zip(reach, self.padding, strict=True)]
+        if self.stride != (1, 1) or min(around) < 0 or declared_strides(result) != row_major(shape_of(result)):
+            return None
+
+        def fill(values: ValueMap) -> ir.Value:
+            sizes = zip(shape_of(result)[2:], reach, around, shape_of(grad)[2:], strict=True)
+            after = [n + r - before - given for n, r, before, given in sizes]
+            image = padded(values[grad], [0, 0, *around], [0, 0, *after])
+            n, c, i, j, ki, kj = (ir.AffineDimExpr.get(d) for d in range(6))
+            maps = [[n, c, i + ki * self.dilation[0], j + kj * self.dilation[1]], [c, ki, kj], [n, c, i, j]]
+            return sums_of_products(ir.RankedTensorType(result.type), image, _reversed(values[self.weight]), maps, 2)
+
+        window = PlaneWindow((1, 1), (around[0], around[1]), self.dilation)
+        return self._group(
+            0, [grad, self.weight], fill, PLANES, window, lambda g: planes_of(space_of(g), window, g.regions[0].blocks[0])
+        )
+
+    def _of_weight(self) -> ir.Value | None:
+        """Emits the sums of all products of the result's gradient and the image's pixels in each place of the window."""
+        grad, result = self.images[0], self._result(1)
+        channels, one, down, across = shape_of(result)
+
+        def fill(values: ValueMap) -> ir.Value:
+            image = self.padded(values[self.image])
+            c, ki, kj, n, i, j = (ir.AffineDimExpr.get(d) for d in range(6))
+            maps = [[n, c, *self.window(i, j, ki, kj)], [n, c, i, j], [c, ki, kj]]
+            sums = tensor_type([channels, down, across], ir.F32Type.get())
+            return expand(sums_of_products(sums, image, values[grad], maps, 3), [channels, one, down, across], [[0, 1], [2], [3]])
+
+        window = PlaneWindow(self.stride, self.padding, self.dilation)
+
+        def fits(group: ir.Operation) -> None:
+            schedule = plane_gradients_of(space_of(group), window, group.regions[0].blocks[0])
+            if schedule.of_channels and schedule.axes.taps <= _LIBRARY_TAPS:
+                raise Unfit("a window for which oneDNN is as fast with channels last")
+
+        return self._group(1, [self.image, grad], fill, WEIGHT_GRADIENT, window, fits)
+
+    def _of_bias(self) -> ir.Value | None:
+        """Emits the sums of each channel's gradients."""
+        grad, type_ = self.images[0], ir.RankedTensorType(self._result(2).type)
+
+        def fill(values: ValueMap) -> ir.Value:
+            dims = [ir.AffineDimExpr.get(d) for d in range(4)]
+            reduced = [True, False, True, True]
+            sums = generic(type_, [values[grad], filled(type_, 0.0)], [dims, dims[1:2]], 4, reduced)
+            return with_body(sums, lambda x, s: arith.addf(s, x))
+
+        return self._group(2, [grad], fill, "")
+
+
+def _reversed(weight: ir.Value) -> ir.Value:
+    """Emits the windows of a depthwise convolution in reverse: (channels, 1, height, width) -> (channels, height, width)."""
+    given = collapse(weight, [[0, 1], [2], [3]])
+    type_ = ir.RankedTensorType(given.type)
+    c, i, j = (ir.AffineDimExpr.get(d) for d in range(3))
+    last = [ir.AffineConstantExpr.get(n - 1) for n in shape_of(given)[1:]]
+    maps = [[c, last[0] - i, last[1] - j], [c, i, j]]
+    return with_body(generic(type_, [given, empty(type_)], maps, 3, [False] * 3), lambda x, _: x)

@@ -1,0 +1,1 @@
+"""Emits depthwise convolutions and their gradients on CPUs, channel by channel from padded copies of the image."""
