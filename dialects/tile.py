@@ -111,10 +111,7 @@ class ReadRunsOp(Tile.Operation, name="read_runs"):
     lengths: ir.ArrayAttr
     jumps: ir.ArrayAttr
 
-    @staticmethod
-    def verify_invariants(op: ir.Operation) -> bool:
-        """Verifies the pairs of lengths and jumps."""
-        return _runs_match(op)
+    verify_invariants = staticmethod(_runs_match)
 
 
 class ReadSharedOp(Tile.Operation, name="read_shared"):
@@ -150,10 +147,7 @@ class WriteRunsOp(Tile.Operation, name="write_runs"):
     lengths: ir.ArrayAttr
     jumps: ir.ArrayAttr
 
-    @staticmethod
-    def verify_invariants(op: ir.Operation) -> bool:
-        """Verifies the pairs of lengths and jumps."""
-        return _runs_match(op)
+    verify_invariants = staticmethod(_runs_match)
 
 
 class ScanOp(Tile.Operation, name="scan", traits=[ext.Pure]):

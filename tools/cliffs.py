@@ -53,6 +53,7 @@ def main() -> int:
     commands = parser.add_subparsers(required=True)
 
     def command(name: str, work: Any, about: str, *options: argparse.ArgumentParser) -> argparse.ArgumentParser:
+        """Adds a subcommand."""
         made = commands.add_parser(name, parents=[shared, *options], help=about)
         made.set_defaults(work=work)
         return made
@@ -154,6 +155,7 @@ def _shrink(arguments: argparse.Namespace, found: Findings, console: Console) ->
         for f in [f for f in _slow(found, arguments.above) if not f.smaller][: arguments.worst]:
 
             def is_slow(graph: DrawnGraph, seed: str = f.seed) -> bool:
+                """Returns whether a smaller graph is still slow."""
                 answer = one.ask(_question(arguments, seed, graph=graph.to_json()), PATIENCE)
                 return "failed" not in answer and arguments.above < Finding(seed, **answer).first < math.inf
 

@@ -101,6 +101,7 @@ def measure(model: nn.Module, inputs: tuple[Any, ...], found: Explanation, *, wi
         compile["torch.compile"] = taken(runs["torch.compile"])
 
     def ours() -> None:
+        """Compiles the model by Lamina and calls it once."""
         runs["lamina"] = partial(lamina.compile(model, inputs, options=lamina.Options(cache=False)), *inputs)
         runs["lamina"]()
 

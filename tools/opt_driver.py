@@ -53,6 +53,7 @@ def guarded(arguments: DriverArguments, data: bytes) -> int:
     board = Board()
 
     def work(save: tuple[int, int] | None = None) -> int:
+        """Runs the driver, and saves the input where it fails."""
         from .driver.session import run
 
         try:

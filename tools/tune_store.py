@@ -26,6 +26,7 @@ def add_commands(commands: "Commands") -> None:
     """Adds the commands as subparsers; each sets `work`."""
 
     def add(name: str, work: Any, about: str) -> argparse.ArgumentParser:
+        """Adds a subcommand."""
         parser: argparse.ArgumentParser = commands.add_parser(name, help=about, description=about, allow_abbrev=False)
         parser.set_defaults(work=work)
         parser.add_argument(

@@ -22,21 +22,26 @@ from lamina.frontend.entry.levels import levels
 
 
 class Model(nn.Module):
+    """Computes gelu(x @ W + b)."""
+
     def __init__(self) -> None:
         super().__init__()
         self.W = nn.Parameter(torch.randn(48, 64) / 7)
         self.b = nn.Parameter(torch.randn(64))
 
     def forward(self, x: Tensor) -> Tensor:
+        """Maps (rows, 48) to (rows, 64)."""
         return gelu(x @ self.W + self.b)
 
 
 def model() -> tuple[nn.Module, tuple[Tensor, ...]]:
+    """Returns the model and its input."""
     torch.manual_seed(0)
     return Model(), (torch.randn(32, 48),)
 
 
 def main(wanted: list[str]) -> None:
+    """Prints the model at the wanted levels, by default at all."""
     for level, text in levels(*model()):
         if not wanted or level in wanted:
             print(f"===== {level}\n{text}")

@@ -16,15 +16,18 @@ ROWS, COLUMNS = 1024, 768
 
 
 def activation(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    """Computes four pointwise operations on (rows, columns)."""
     return torch.sigmoid(torch.relu(x * w + b))
 
 
 def graph() -> Graph:
+    """Returns Lamina's report on the function."""
     inputs = torch.randn(ROWS, COLUMNS), torch.randn(COLUMNS), torch.randn(COLUMNS)
     return lamina.explain(activation, inputs, show=False).graphs[0]
 
 
 def main() -> None:
+    """Prints launches and bytes before and after fusion, beside what follows by hand."""
     array, vector = 4 * ROWS * COLUMNS, 4 * COLUMNS  # bytes of f32
     found = graph()
     print(f"before: {found.before.kernels} launches, {found.before.bytes} bytes; by hand: {8 * array + 2 * vector}")

@@ -21,18 +21,22 @@ from lamina.report.explanation import KernelStep
 
 
 def chain(x: Tensor, y: Tensor) -> Tensor:
+    """Computes a chain of pointwise operations."""
     return (x + 1).relu() * 2
 
 
 def two_chains(x: Tensor, y: Tensor) -> Tensor:
+    """Joins two chains."""
     return x.relu() + y.sigmoid()
 
 
 def length(x: Tensor, y: Tensor) -> Tensor:
+    """Computes the length of x as a vector."""
     return (x * x).sum().sqrt()
 
 
 def normalized(x: Tensor, y: Tensor) -> Tensor:
+    """Divides x by its sum."""
     return x / x.sum()
 
 
@@ -40,10 +44,12 @@ SMALL, LARGE = (64, 128), (2048, 2048)
 
 
 def kernels_of(function: Callable[[Tensor, Tensor], Tensor], shape: tuple[int, int]) -> tuple[KernelStep, ...]:
+    """Returns the kernels that a function of two tensors becomes."""
     return lamina.explain(function, (torch.randn(shape), torch.randn(shape)), show=False).kernels
 
 
 def main() -> None:
+    """Prints the kernels of each function on small and large tensors."""
     for function in (chain, two_chains, length, normalized):
         for shape in (SMALL, LARGE):
             kernels = kernels_of(function, shape)

@@ -24,7 +24,10 @@ PASSES = ("lamina-rewrite-patterns", "lamina-dce", "lamina-simplify", "lamina-cs
 
 
 class Model(nn.Module):
+    """Has something for each of the passes."""
+
     def forward(self, x: Tensor) -> Tensor:
+        """Maps (rows, 4) to the same shape."""
         scale = torch.full((4,), 2.0).sqrt() * 3 + 1
         gelu = 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
         twice = x.exp() + (x + 0).exp()
@@ -50,6 +53,7 @@ def ops(text: str) -> int:
 
 
 def main() -> None:
+    """Prints the IR before and after each pass."""
     for name, before, after in rewritten():
         print(f"// ===== {name}: {ops(before)} ops before, {ops(after)} after")
         print(f"{before}\n// ----- after {name}\n{after}")

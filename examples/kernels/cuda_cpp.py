@@ -9,6 +9,7 @@ import lamina
 
 @torch.library.custom_op("examples::scaled_add", mutates_args=())
 def scaled_add(x: Tensor, y: Tensor, alpha: float = 1.0) -> Tensor:
+    """Adds a multiple of y, as the kernel below does on a GPU."""
     return x + alpha * y
 
 
@@ -41,6 +42,7 @@ KERNEL = lamina.custom_kernel(
 
 
 def model(x: Tensor, y: Tensor) -> Tensor:
+    """Calls the op between two that Lamina computes."""
     return torch.relu(scaled_add(x * 2, y, 0.5))
 
 

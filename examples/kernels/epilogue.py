@@ -12,6 +12,7 @@ import lamina
 
 @torch.library.custom_op("examples::product", mutates_args=())
 def product(a: Tensor, b: Tensor) -> Tensor:
+    """Multiplies matrices, as the kernel below does on a GPU."""
     return a @ b
 
 
@@ -48,7 +49,8 @@ KERNEL = lamina.custom_kernel(
 
 
 def model(x: Tensor, w: Tensor, bias: Tensor) -> Tensor:
-    return F.gelu(product(x, w) + bias) + x  # one kernel: bias, GELU and the residual are computed in its registers
+    """Computes bias, GELU and the residual in the kernel's registers: one kernel."""
+    return F.gelu(product(x, w) + bias) + x
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ class Config:
 
 
 class Attention(nn.Module):
+    """Causal attention with several heads."""
+
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.heads = config.heads
@@ -29,6 +31,7 @@ class Attention(nn.Module):
         self.out = nn.Linear(config.width, config.width)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Maps (batch, length, width) to the same shape."""
         batch, length, width = x.shape
         parts = self.qkv(x).view(batch, length, 3, self.heads, width // self.heads).unbind(2)
         q, k, v = (part.transpose(1, 2) for part in parts)
@@ -37,6 +40,8 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
+    """Attention and a perceptron, each after a LayerNorm and with a residual."""
+
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(config.width)
@@ -46,11 +51,14 @@ class Block(nn.Module):
         self.down = nn.Linear(4 * config.width, config.width)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Maps (batch, length, width) to the same shape."""
         x = x + self.attention(self.norm1(x))
         return x + self.down(gelu(self.up(self.norm2(x)), approximate="tanh"))
 
 
 class Gpt2(nn.Module):
+    """The whole model."""
+
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.tokens = nn.Embedding(config.vocabulary, config.width)
@@ -70,6 +78,7 @@ class Gpt2(nn.Module):
 
 
 def gpt2(length: int = 128, config: Config | None = None) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    """Returns the model and tokens (1, length)."""
     torch.manual_seed(0)
     config = config or Config()
     return Gpt2(config).eval(), (torch.randint(config.vocabulary, (1, length)),)

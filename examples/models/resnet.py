@@ -21,11 +21,14 @@ class Block(nn.Module):
             self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
+        """Maps (batch, inputs, height, width) to (batch, outputs, height / stride, width / stride)."""
         y = self.bn1(self.conv1(x)).relu()
         return (self.bn2(self.conv2(y)) + self.shortcut(x)).relu()
 
 
 class ResNet(nn.Module):
+    """A stem, stages of residual blocks, and a classifier."""
+
     def __init__(self, blocks: tuple[int, ...], classes: int) -> None:
         super().__init__()
         self.stem = nn.Sequential(
@@ -43,10 +46,12 @@ class ResNet(nn.Module):
         self.head = nn.Linear(width, classes)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Maps images (batch, 3, height, width) to logits (batch, classes)."""
         return self.head(self.pool(self.stages(self.stem(x))).flatten(1))
 
 
 def resnet18(batch: int = 1, size: int = 224, classes: int = 1000) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    """Returns the model and a batch of square images."""
     torch.manual_seed(0)
     model = ResNet((2, 2, 2, 2), classes)
     for module in model.modules():  # statistics of a trained network, not the neutral ones of a fresh one

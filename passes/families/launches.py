@@ -47,6 +47,7 @@ def launch(
     given: dict[SizeLike, str] = {}
 
     def shown(x: Any) -> str:
+        """Returns a value as Python text, in which symbolic sizes are parameters."""
         if isinstance(x, tuple):
             return f"({''.join(f'{shown(part)}, ' for part in x).rstrip()})"
         return given.setdefault(x, f"n{len(given)}") if isinstance(x, Size) else repr(x)

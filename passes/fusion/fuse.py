@@ -210,6 +210,7 @@ class _Rewrite:
         changed = [op for op in body if op.name == SCATTER]  # what is changed is an operand of its own: it may be a copy
 
         def fill(*arguments: ir.Value) -> list[ir.Value]:
+            """Copies the group's ops into its body."""
             local: dict[ir.Value, ir.Value] = dict(zip(ins, arguments, strict=False))
             for v in unread:
                 local[v] = empty(v.type)

@@ -131,6 +131,7 @@ def clone_body(source: ir.Operation, target: ir.Operation) -> None:
     """Clones the body of a generic with one result into another, whose block arguments have the same types."""
 
     def body(*elements: ir.Value) -> ir.Value:
+        """Copies the ops of the source's body."""
         block = source.regions[0].blocks[0]
         values = dict(zip(block.arguments, elements, strict=True))
         *ops, end = block.operations

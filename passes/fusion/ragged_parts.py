@@ -118,6 +118,7 @@ def _terms(g: Generic) -> ir.Value:
     made = generic(type_, [*list(g.op.operands)[: g.inputs], empty(type_)], maps, len(g.extents), [False] * len(g.extents))
 
     def body(*elements: ir.Value) -> ir.Value:
+        """Copies the ops that make the term."""
         values = dict(zip(block.arguments, elements, strict=True))
         copy_ops([o for o in list(block.operations)[:-1] if o.operation != combined], values)
         return values.get(term, term)

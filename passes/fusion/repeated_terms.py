@@ -137,6 +137,7 @@ def _clone_terms(g: Generic, new: ir.Operation) -> None:
     (term,) = (v for v in last.operands if v != accumulator)
 
     def body(*elements: ir.Value) -> ir.Value:
+        """Copies the ops that make the term."""
         values = dict(zip(g.block.arguments, elements, strict=True))
         copy_ops([o.operation for o in g.block.operations if o.operation != last][:-1], values)
         return values.get(term, term)

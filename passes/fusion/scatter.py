@@ -139,6 +139,7 @@ def _index(source: ir.Value, loops: Sequence[SizeLike], end: int, size: SizeLike
     maps = [_map(source, end), ir.AffineMap.get_identity(rank).results]
 
     def counted(x: ir.Value, _: ir.Value) -> ir.Value:
+        """Counts a negative index from the end."""
         at = x if x.type == i64 else arith.extsi(i64, x)
         if size is None:
             return at

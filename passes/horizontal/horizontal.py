@@ -96,6 +96,7 @@ def _arrange(block: ir.Block, order: Sequence[ir.Operation]) -> None:
     placed = {op for op in before if op.name == "plan.input"}
 
     def place(op: ir.Operation) -> None:
+        """Moves an op behind its operands' producers."""
         if op not in placed:
             placed.add(op)
             for v in op.operands:

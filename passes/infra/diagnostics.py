@@ -77,6 +77,7 @@ def verify_input(module: ir.Module) -> None:
     wrong: list[Diagnostic] = []
 
     def look(op: ir.Operation) -> ir.WalkResult:
+        """Finds captured values, and functions without a terminator."""
         if op.name == graph.GroupOp.OPERATION_NAME and graph.captured(op) is not None:
             wrong.append(Diagnostic("error", "graph.group uses a value from outside that is no operand of it", *place(op.location)))
         for block in op.regions[0].blocks if op.name == "func.func" else ():
@@ -95,6 +96,7 @@ def unknown_ops(module: ir.Module) -> tuple[Diagnostic, ...]:
     context, found = module.context, []
 
     def look(op: ir.Operation) -> ir.WalkResult:
+        """Finds ops that no dialect declares."""
         if not context.is_registered_operation(op.name) and not op.name.startswith(("graph.", "plan.")):
             text = f"no dialect declares the op {op.name!r} (--allow-unregistered-dialect accepts it)"
             found.append(Diagnostic("error", text, *place(op.location)))

@@ -73,6 +73,7 @@ def refuse_if_fatal(name: str, module: ir.Module) -> None:
     found: list[ir.Operation] = []
 
     def look(op: ir.Operation) -> ir.WalkResult:
+        """Finds the first of Lamina's ops."""
         if op.name.startswith(("graph.", "plan.")):
             found.append(op)
             return ir.WalkResult.INTERRUPT

@@ -76,21 +76,17 @@ def encoded(value: Any) -> ir.Attribute:
 
 
 def extern_call(
-    callee: str,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    results: Sequence[tuple[ir.Type, Sequence[SizeLike]] | None],
-    reason: str = "library",
+    callee: str, args: Sequence[Any], kwargs: Mapping[str, Any], results: Sequence[tuple[ir.Type, Sequence[SizeLike]] | None]
 ) -> ir.Operation:
     """Creates a graph.extern that calls a routine which is not Lamina's, at the current insertion point.
 
     args, kwargs  tensors, and what `encoded` takes
     results       type and strides of each; None for one that is not needed
-    reason        why no kernel of Lamina computes it
     """
     operands: list[ir.Value] = []
 
     def argument(value: Any) -> ir.Attribute:
+        """Encodes an argument; tensors become operands."""
         if isinstance(value, ir.Value):
             operands.append(value)
             return ir.UnitAttr.get()
@@ -98,7 +94,7 @@ def extern_call(
 
     attributes = {
         "callee": ir.StringAttr.get(callee),
-        "reason": ir.StringAttr.get(reason),
+        "reason": ir.StringAttr.get("library"),
         "args": ir.ArrayAttr.get([argument(a) for a in args]),
         "kwargs": ir.DictAttr.get({name: argument(a) for name, a in kwargs.items()}),
         "strides": encoded([None if r is None else sizes_attribute(tuple(r[1])) for r in results]),

@@ -46,6 +46,7 @@ def nested(op: ir.Operation, *names: str) -> list[ir.Operation]:
     wanted = frozenset(names)
 
     def visit(inner: ir.Operation) -> ir.WalkResult:
+        """Collects the wanted ops."""
         if not wanted or inner.name in wanted:
             found.append(inner)
         return ir.WalkResult.ADVANCE

@@ -100,9 +100,9 @@ def groups(op: ir.Operation) -> list[list[int]]:
 def walked_dims(op: ir.Operation) -> list[int | None]:
     """Returns, for a transpose, broadcast or copying generic, the source dimension of each result dimension; None for a repeat."""
     if op.name == "linalg.transpose":
-        return list(_dense(op, "permutation"))
+        return list(op.attributes["permutation"])
     if op.name == "linalg.broadcast":
-        added = set(_dense(op, "dimensions"))
+        added = set(op.attributes["dimensions"])
         source = iter(range(len(shape_of(op.operands[0]))))
         return [None if d in added else next(source) for d in range(len(shape_of(op.results[0])))]
     dims = _walked_dims(op)
@@ -133,10 +133,6 @@ def _walked_dims(op: ir.Operation) -> list[int | None] | None:
 def is_identity(m: ir.AffineMap) -> bool:
     """Returns whether a map is the identity."""
     return m == ir.AffineMap.get_identity(m.n_dims)
-
-
-def _dense(op: ir.Operation, name: str) -> Sequence[int]:
-    return list(op.attributes[name])
 
 
 def _rank_reduced(layout: Layout, shape: tuple[int, ...]) -> Layout:

@@ -26,6 +26,7 @@ def _in_order(op: ir.Operation, seed: ir.Value, base: ir.Value) -> ir.Value:
     one, many, pairs = (Emit(ir.InsertionPoint(op), op.location, shape) for shape in ((), [count], [2 * count]))
 
     def spread(x: Num) -> Num:
+        """Broadcasts a scalar to all lanes."""
         return many.make("vector.broadcast", many.type(i64), x)
 
     first = one.wrap(base).cast("arith.index_cast", i64) >> 2  # negative where lanes lie before the tensor

@@ -73,6 +73,7 @@ def _where(half: tuple[type, ...], side: str, rewrite: Rewrite) -> Rewrite:
     """Restricts `rewrite` to ops whose operand ("from") or result ("to") has one of the given float types."""
 
     def apply(op: ir.Operation) -> None:
+        """Rewrites an op on this type."""
         if isinstance(element_of((op.operands[0] if side == "from" else op.results[0]).type), half):
             rewrite(op)
 

@@ -52,6 +52,7 @@ def alignments(module: ir.Module) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
 
     def start(v: ir.Value) -> int:
+        """Returns the bytes that a buffer's start is a multiple of."""
         op = v.owner
         if op.name != "plan.view":
             return ir.IntegerAttr(op.attributes["align"]).value if "align" in op.attributes else ALIGNED

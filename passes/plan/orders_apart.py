@@ -87,6 +87,7 @@ def _part(op: ir.Operation, results: Sequence[ir.Value], wants: Wants) -> ir.Ope
     given = [(v, argument) for v, argument in zip(op.operands, block.arguments, strict=True) if argument in read]
 
     def fill(*arguments: ir.Value) -> list[ir.Value]:
+        """Copies the ops of this part."""
         values = dict(zip((argument for _, argument in given), arguments, strict=True))
         copy_ops(ops, values)
         return [values[v] for v in yields]

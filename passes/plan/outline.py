@@ -129,11 +129,13 @@ def _arrange(block: ir.Block) -> None:
     left = {op for op in ops if op.name in _ANYWHERE}
 
     def place(used: ir.Operation, user: ir.Operation) -> None:
+        """Moves an op in front of its user, behind what it reads."""
         left.discard(used)
         used.move_before(user)
         uses(used, used)
 
     def uses(op: ir.Operation, user: ir.Operation) -> None:
+        """Moves what an op and its regions read in front of a user."""
         for v in op.operands:
             if not isinstance(v, ir.BlockArgument) and v.owner in left:
                 place(v.owner, user)

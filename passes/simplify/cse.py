@@ -68,12 +68,8 @@ def _key(reader: Reader, op: ir.Operation, names: dict[str, Key], ids: dict[Hash
     if name == "func.call":
         return (name, names[op.attributes["callee"].value], operands, types)
     if name in CALLS or (name.startswith(_PURE) and types):
-        return (name, *_attributes(op), operands, types, _regions_key(op))
+        return (name, *op.attributes.items(), operands, types, _regions_key(op))
     return None
-
-
-def _attributes(op: ir.Operation) -> Key:
-    return tuple(op.attributes.items())
 
 
 def _regions_key(op: ir.Operation) -> Key:
@@ -87,6 +83,7 @@ def _generic_key(reader: Reader, op: ir.Operation, ids: dict[Hashable, int]) -> 
     """Numbers the expressions of a body and merges its equal scalars. `ids` numbers expressions, so keys stay flat."""
 
     def number(key: Hashable) -> int:
+        """Returns the number of a key, a new one for a new key."""
         return ids.setdefault(key, len(ids))
 
     generic, attributes = reader.generic(op), op.attributes
@@ -109,7 +106,7 @@ def _generic_key(reader: Reader, op: ir.Operation, ids: dict[Hashable, int]) -> 
         if inner.name == "arith.constant":
             known[results[0]] = number(inner.attributes["value"])
             continue
-        key = number((inner.name, _attributes(inner), tuple(terms), tuple(r.type for r in results)))
+        key = number((inner.name, tuple(inner.attributes.items()), tuple(terms), tuple(r.type for r in results)))
         if not results:
             ends.append(key)
         elif len(results) == 1 and (first := here.setdefault(key, results[0])) != results[0]:

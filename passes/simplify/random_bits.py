@@ -53,6 +53,7 @@ def _generic(seed: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
     op = generic(type_, [seed, empty(type_)], [[], identity], type_.rank, [False] * type_.rank)
 
     def bits(seed: ir.Value, _: ir.Value) -> ir.Value:
+        """Draws the bits for the element's position."""
         operands = [seed, _position(sizes_of(type_))]
         return ir.Operation.create(Bits.OPERATION_NAME, results=[type_.element_type], operands=operands).results[0]
 

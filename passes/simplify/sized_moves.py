@@ -101,6 +101,7 @@ def _ramp(type_: ir.RankedTensorType, start: Any, step: Any) -> ir.Value:
     wide = i64 if whole else ir.F64Type.get()
 
     def at(_: ir.Value) -> ir.Value:
+        """Computes start + step * position."""
         here = arith.index_cast(i64, linalg.IndexOp(0).result)
         if not whole:
             here = arith.sitofp(wide, here)
@@ -179,6 +180,7 @@ def _taken(type_: ir.RankedTensorType, x: ir.Value, whence: Callable[[Sequence[i
     op = generic(type_, [empty(type_)], [identity], type_.rank, [False] * type_.rank)
 
     def element(_: ir.Value) -> ir.Value:
+        """Reads the source at the element's place."""
         at = whence([linalg.IndexOp(d).result for d in range(type_.rank)])
         marks = {CHECKED: ir.UnitAttr.get()}
         return ir.Operation.create("tensor.extract", results=[type_.element_type], operands=[x, *at], attributes=marks).result

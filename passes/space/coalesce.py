@@ -50,6 +50,7 @@ def coalesce(rows: tuple[Axis, ...], columns: tuple[Axis, ...], places: list[Aff
     axis_of: dict[Axis, Axis] = {}
 
     def merge(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+        """Merges neighboring axes that all places step through as one."""
         runs: list[list[Axis]] = []
         for a in axes:
             if a.extent == 1:

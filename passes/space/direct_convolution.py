@@ -144,6 +144,7 @@ def _check(space: Space, merged: Merged, channel: Axis) -> None:
     """Raises Unfit where an access is no plain function of the axes."""
 
     def along(at: Affine) -> int:
+        """Returns the coefficient of the channel. Raises Unfit where other values decide the place."""
         at = at.rename(merged.rename)
         if any(not isinstance(t, Axis) and t not in merged.quotients for t, _ in at.terms):
             raise Unfit("a load whose place other values say")

@@ -30,6 +30,7 @@ def flatten(merged: Merged, axes: tuple[Axis, ...]) -> tuple[Merged, Axis]:
     axis_of = {a: whole if m in axes else m for a, m in merged.axis_of.items()} | dict.fromkeys(axes, whole)
 
     def replaced(old: tuple[Axis, ...]) -> tuple[Axis, ...]:
+        """Replaces the merged axes by the whole one."""
         if axes[0] not in old:
             return old
         at = old.index(axes[0])

@@ -104,6 +104,7 @@ def _by_stride(space: Space) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
     stores = [r.at for r in space.results]
 
     def widest(a: Axis) -> int:
+        """Returns the largest stride of an axis in the stores, else in the loads."""
         return max((abs(typical(at.coefficient(a))) for at in stores), default=0) or max(
             (abs(typical(at.coefficient(a))) for at in loads), default=0
         )
@@ -125,7 +126,10 @@ def _vector_axis(space: Space, merged: Merged, config: type[BlockConfig]) -> Axi
     total = typical(math.prod(a.extent for a in (*merged.rows, *merged.columns)))
 
     def score(a: Axis) -> float:
+        """Returns the bytes fetched per byte used with this vector axis."""
+
         def step(at: Affine, k: float) -> float:
+            """Returns the cost of one access."""
             c = abs(typical(at.coefficient(a)))
             if config.gathers and k == 1 and c > 1:
                 touched = total if any(t in merged.columns for t, _ in at.terms) else rows

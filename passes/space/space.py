@@ -208,6 +208,7 @@ def _trace(
     fresh: dict[ir.Operation, tuple[tuple[Affine, ...], tuple[Axis, ...]]] = {}
 
     def columns_of(g: Generic) -> tuple[tuple[Affine, ...], tuple[Axis, ...]]:
+        """Returns the index and the axes of a reduction's columns."""
         extents = tuple(n for n, r in zip(g.extents, g.reduced, strict=True) if r)
         index = spread(extents, columns) if math.prod(extents) == math.prod(a.extent for a in columns) else None
         if index is not None:

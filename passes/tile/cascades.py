@@ -61,6 +61,7 @@ def cascade(loops: Loops, at: CascadeCut, nest: Nest, inits: list[ir.Value], bod
     neutrals = [sums.neutral(r) for r in nest.reductions]
 
     def run(first: ir.Value, totals: list[ir.Value]) -> list[ir.Value]:
+        """Adds up one run from zero, and adds it to the totals."""
         b.stack[-1].mask = b.stack[-2].mask
         count = length
         if whole % (at.count * step):

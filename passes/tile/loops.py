@@ -145,6 +145,7 @@ class Loops:
                 return body(inits)
 
         def inside(at: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+            """Binds the axis and emits the body."""
             self._enter(axis, first, at, tail)
             return body(carried)
 
@@ -197,6 +198,7 @@ class Loops:
         powers: list[tuple[ir.Value, dict[Any, ir.Value]]] = []
 
         def inside(accumulators: list[ir.Value]) -> list[ir.Value]:
+            """Emits one iteration: its reductions, scans and stores."""
             b.saving = dict(saving)
             out = [self.sums.combine(r, acc) for r, acc in zip(nest.reductions, accumulators, strict=False)]
             for scan, acc in zip(nest.scans, accumulators[len(nest.reductions) : len(nest.carried)], strict=True):
@@ -252,6 +254,7 @@ class Loops:
         a, rest = axes[0], axes[1:]
 
         def deeper(accumulators: list[ir.Value]) -> list[ir.Value]:
+            """Emits the loops inside this one, or the body."""
             if a is not self.b.vector:
                 self.b.stack[-1].mask = mask
             return self._columns(rest, accumulators, body, nest, shared, runs) if rest else body(accumulators)

@@ -183,14 +183,17 @@ def narrowed(kernel: Kernel, function: ir.Operation, values: dict[str, SizeLike]
     """Returns a kernel with other sizes in place of symbols, in its function and the layouts of its arguments."""
 
     def of(size: SizeLike) -> SizeLike:
+        """Returns a size with the values substituted."""
         return substituted(size, values)
 
     def typed(type_: ir.Type) -> ir.Type:
+        """Returns a type with the values substituted."""
         if not isinstance(type_, ir.RankedTensorType) or type_.has_static_shape:
             return type_
         return tensor_type([of(n) for n in sizes_of(type_)], type_.element_type)
 
     def change(op: ir.Operation) -> ir.WalkResult:
+        """Changes the types of an op's values."""
         for value in (*op.results, *(a for region in op.regions for block in region.blocks for a in block.arguments)):
             value.set_type(typed(value.type))
         if op.name == SIZE:

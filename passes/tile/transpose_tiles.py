@@ -37,6 +37,7 @@ class TransposeTiles(Loops):
         b, mask = self.b, self.b.stack[-1].mask
 
         def row(_: list[ir.Value]) -> list[ir.Value]:
+            """Emits one row, which reads the tiles."""
             b.stack[-1].mask = mask
             with b.point():
                 local = arith.subi(b.start(self.crossed), first)
@@ -65,6 +66,7 @@ class TransposeTiles(Loops):
             scratch = {e: self._scratch(e) for e in tiled}
 
         def block(_: list[ir.Value]) -> list[ir.Value]:
+            """Fills the tiles of a block and emits its rows."""
             with b.point():
                 for e in tiled:
                     self._transpose(e, scratch[e], first, early)
@@ -101,6 +103,7 @@ class TransposeTiles(Loops):
         zero, height, width, side = map(b.number, (0, self._height, b.lanes, SIDE))  # in front of the loops
 
         def tile(i: ir.Value, j: ir.Value) -> list[ir.Value]:
+            """Transposes one tile through registers."""
             where = [arith.addi(lanes, j), arith.addi(first, i)]
             for step in ahead:  # the next tile's cache lines, one a row
                 memref.prefetch(view, [arith.minui(arith.addi(where[0], step), last), where[1]], False, 2, True)

@@ -106,6 +106,7 @@ class Materialized:
         axes = Axes(shape_of(value))
 
         def build() -> Expr:
+            """Traces the value as an expression of the source."""
             return Tracer(lambda v: v == source, memory_strides, generics=self.generics).element(value, axes.index)
 
         try:
@@ -192,6 +193,7 @@ class Materialized:
         start = self.position[first]
 
         def before(step: tuple[ir.Operation, bool]) -> list[tuple[ir.Operation, bool]]:
+            """Returns the steps before a step, and whether a call lies between."""
             op, called = step
             made = [m for m in map(producer, _reads(op)) if m is not None and self.position[m] >= start]
             return [(m, called or m.name in OUTSIDE) for m in made]
@@ -253,6 +255,7 @@ class Materialized:
         """Returns whether `v` is computed from one element each of reductions' results, and of values stored beside such."""
 
         def before(w: ir.Value) -> list[ir.Value]:
+            """Returns what a value is computed from, unless it is in memory."""
             return [] if self.is_memory(w) else _reads(w.owner)
 
         sources = [w for w in reached(v, before) if self.is_memory(w)]

@@ -64,11 +64,13 @@ def trace_node(real: Materialized, value: ir.Value, position: int) -> GroupNode:
     inner = Axes(tuple(summed), "k")
 
     def columns(g: Generic) -> tuple[tuple[Affine, ...], tuple[Axis, ...]]:
+        """Returns the columns of the node's own reduction. Raises Untraceable for another."""
         if g.op != op:
             raise Untraceable(g.op.results[0], "a reduction inside an expression")
         return inner.index, tuple(inner.axes)
 
     def build() -> tuple[Expr, frozenset[ir.Value]]:
+        """Traces the node's result."""
         tracer = Tracer(real.is_memory, memory_strides, columns, generics=real.generics)
         return tracer.result(value, rows.index, memory_strides(value))[0], tracer.computed()
 

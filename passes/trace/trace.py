@@ -112,6 +112,7 @@ class Tracer:
         made = op
 
         def compute() -> Expr:
+            """Traces the element. Raises Untraceable for an index that is not affine."""
             try:
                 return self._element(made, value, index, guard)
             except NotAffine:

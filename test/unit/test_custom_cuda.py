@@ -24,7 +24,7 @@ from lamina.targets.kernel_calls import user as triton_user
 from lamina.targets.kernel_calls.ptx_parameters import bind, most_threads, parameters
 from lamina.targets.ptx import assemble
 
-needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="nvidia-cuda-nvrtc is not installed")
+needs_nvrtc = pytest.mark.skipif(nvrtc.found_library() is None, reason="nvidia-cuda-nvrtc is not installed")
 SCALED_ADD = r"""
 __device__ float product(float a, float b) { return a * b; }  // its line is known
 

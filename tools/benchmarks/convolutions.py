@@ -80,6 +80,7 @@ class DrawnConvolution(ConvolutionShape):
         dtype = _DTYPES[self.dtype]
 
         def laid_out(*shape: int) -> Tensor:
+            """Draws a tensor in the layout."""
             return torch.randn(*shape, device="cuda", dtype=dtype).contiguous(memory_format=layout)
 
         image = laid_out(self.batch, self.channels, self.side, self.side)
@@ -91,6 +92,7 @@ class DrawnConvolution(ConvolutionShape):
         gradient = torch.randn_like(out).contiguous(memory_format=layout)
 
         def backward(*mask: bool) -> Callable[[], object]:
+            """Returns a call that computes these gradients."""
             return lambda: torch.ops.aten.convolution_backward(gradient, image, weight, None, *rest, [*mask, False])
 
         calls = (lambda: torch.ops.aten.convolution(image, weight, None, *rest), backward(True, False), backward(False, True))

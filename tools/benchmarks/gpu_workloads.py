@@ -82,6 +82,7 @@ def vision(name: str, images: int) -> Callable[[str], Made]:
     """Returns the maker of a torchvision model in bf16. Images are in eager's default layout."""
 
     def make(device: str) -> Made:
+        """Builds the model and its images."""
         import torchvision
 
         with torch.device(device):

@@ -107,6 +107,7 @@ def causal_sdpa_by(backend: SDPBackend) -> Callable[..., Tensor]:
     """Returns causal_sdpa, restricted to one of torch's backends."""
 
     def run(*inputs: Tensor) -> Tensor:
+        """Calls attention by the backend."""
         with sdpa_kernel(backend):
             return causal_sdpa(*inputs)
 
@@ -182,6 +183,7 @@ def convolution(channels: int, size: int, groups: int = 1) -> Workload:
     """Returns a 3x3 convolution, a norm with statistics other than its initial ones, and ReLU, on 64 images."""
 
     def make(device: str) -> Made:
+        """Builds the layers and their input."""
         with torch.device(device):
             norm = nn.BatchNorm2d(channels)
             convolution = nn.Conv2d(channels, channels, 3, padding=1, groups=groups, bias=False)

@@ -38,6 +38,7 @@ def _own_time(run: Callable[[], Any]) -> Sampler:
     run()
 
     def sample() -> Sequence[float]:
+        """Returns the thread's seconds of one call."""
         start = time.thread_time()
         run()
         return [time.thread_time() - start]
@@ -88,6 +89,7 @@ def compiled(model: Callable[..., Any], kind: str) -> Callable[..., Any]:
     """Compiles a model as one of KINDS. It has code of its own: Dynamo keeps few compilations of one function."""
 
     def call(*inputs: Any) -> Any:
+        """Calls the model, as a function of its own for Dynamo."""
         return model(*inputs)
 
     call.__code__ = call.__code__.replace()

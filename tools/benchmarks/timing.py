@@ -56,6 +56,7 @@ def interleaved(
     """
 
     def sampler(run: Run) -> Sampler:
+        """Returns a function that times a batch of calls."""
         run()
         calls = max(1, int(min(most, batch / max(taken(run, 1, wait), 1e-7))))
         return lambda: [taken(run, calls, wait)]
@@ -83,6 +84,7 @@ def call_by_call(runs: Mapping[str, Run], seconds: float) -> Timed:
     failed: dict[str, str] = {}
 
     def turn() -> None:
+        """Times each contender once, in random order."""
         names = [name for name in runs if name not in failed]
         shuffle(names)
         for name in names:

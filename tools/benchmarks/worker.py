@@ -44,6 +44,7 @@ class Watch:
         """Wraps a compiler so that its time, and that of the first calls of its results, is added up."""
 
         def compile(gm: fx.GraphModule, inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:
+            """Compiles a graph and adds up the seconds."""
             start = time.perf_counter()
             run = compiler(gm, inputs, **options)
             self.compile += time.perf_counter() - start
@@ -55,6 +56,7 @@ class Watch:
         called = False
 
         def boxed(*args: Any) -> Any:  # AOTAutograd passes one list, a direct caller of the graph the tensors
+            """Runs the graph, and times the first run."""
             nonlocal called
             if called:
                 return run(*args)
@@ -72,6 +74,7 @@ def through_lamina(watch: Watch, options: lamina.Options | None = None) -> Calla
     """Returns a torch.compile backend that compiles by Lamina and adds its time to `watch`."""
 
     def backend(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        """Compiles a graph by Lamina, watched."""
         return autograd(gm, inputs, options=options or lamina.Options(), compile=watch.timed(compile_graph))
 
     return backend
@@ -82,6 +85,7 @@ def through_inductor(watch: Watch) -> Callable[..., Any]:
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
     def backend(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        """Compiles a graph by Inductor, watched."""
         return compile_fx(gm, inputs, inner_compile=watch.timed(compile_fx_inner))
 
     return backend
@@ -170,7 +174,10 @@ def call_overhead(workload: Workload, budget: float, device: str) -> Found:
     result = torch.empty_like(x)
 
     def nothing(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        """Compiles a graph to nothing: a call measures Dynamo alone."""
+
         def boxed(args: list[Any]) -> tuple[Tensor, ...]:
+            """Returns a constant."""
             args.clear()
             return (result,)
 

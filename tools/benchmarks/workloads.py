@@ -139,6 +139,7 @@ def example(place: str, **sizes: int) -> Workload:
     file, _, factory = place.partition(":")
 
     def make(_device: str) -> Made:
+        """Builds the example model."""
         made: Made = build(str(MODELS / file), factory)
         return getattr(sys.modules[Path(file).stem], factory)(**sizes) if sizes else made
 
@@ -161,6 +162,7 @@ def transformer(build: Callable[[Any], nn.Module], given: Input, dtype: torch.dt
     """Returns the maker of a model with random weights from the transformers package, which `build` takes as its argument."""
 
     def make(device: str) -> Made:
+        """Builds the model and its tokens."""
         import transformers
 
         with torch.device(device):

@@ -136,6 +136,7 @@ def wall(run: Callable[[], Any]) -> float:
     """Returns wall-clock seconds of a call, over CALLS calls in a row: the median of three runs."""
 
     def all_calls() -> None:
+        """Runs a sample of calls and waits for all."""
         results = [run() for _ in range(CALLS)]
         jax.block_until_ready(results)
 

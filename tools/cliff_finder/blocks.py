@@ -38,6 +38,7 @@ def _text(model: str, config: str, **fixed: object) -> Callable[[Random, bool, s
     """Returns a function that draws a transformer on indices whose configuration has the usual names."""
 
     def draw(rng: Random, large: bool, dtype: str) -> Made:
+        """Draws a configuration of a language model."""
         heads, head = rng.choice([2, 4, 8, 12, 16]), rng.choice([32, 64, 64, 64, 128])
         sizes = {
             "hidden_size": heads * head,
@@ -54,6 +55,7 @@ def _named(model: str, config: str, sizes: Callable[[Random], dict[str, object]]
     """Returns a function that draws a transformer on indices whose configuration has names of its own."""
 
     def draw(rng: Random, large: bool, dtype: str) -> Made:
+        """Draws the sizes of a model with a configuration of its own."""
         return _construct(model, config, sizes(rng) | {"vocab_size": _VOCABULARY}), _tokens(rng, large)
 
     return draw
@@ -61,6 +63,7 @@ def _named(model: str, config: str, sizes: Callable[[Random], dict[str, object]]
 
 def _vision(model: str, config: str, sizes: Callable[[Random], dict[str, object]], squares: tuple[int, ...] = (224, 256)) -> Callable[[Random, bool, str], Made]:  # fmt: skip
     def draw(rng: Random, large: bool, dtype: str) -> Made:
+        """Draws the sizes of a vision model, and images."""
         given = _image(rng, large, dtype, squares)
         return _construct(model, config, sizes(rng) | {"image_size": given.shape[2]}), given
 

@@ -33,6 +33,7 @@ def choices_of(graph: DrawnGraph, seed: int, runner: Callable[..., Callable[[], 
     timing = False
 
     def watch(stage: str, share: float) -> None:
+        """Takes the processor for itself while tuning measures."""
         nonlocal timing
         if stage == _TIMING and timing != (share < 1):
             timing = share < 1
@@ -42,9 +43,11 @@ def choices_of(graph: DrawnGraph, seed: int, runner: Callable[..., Callable[[], 
         session = Session(Store(Path(folder) / "tuning.json"), watch=watch, answered=found.append)
 
         def compile(gm: fx.GraphModule, inputs: Sequence[Any], *, options: lamina.Options, **given: Any) -> Callable[..., Any]:
+            """Compiles a graph for its choices, and runs it by eager."""
             stages.build(gm, inputs, options=options, session=session)
 
             def run(*arguments: Any) -> Any:  # AOTAutograd passes one list, a direct caller of the graph the tensors
+                """Runs the graph by eager."""
                 return gm(*(arguments[0] if isinstance(arguments[0], list) else arguments))
 
             run._boxed_call = True  # type: ignore[attr-defined]

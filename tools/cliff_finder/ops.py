@@ -49,6 +49,7 @@ def convolution(rank: int) -> Callable[[Random, Shape], Drawn]:
     """Returns a function that draws convolutions of `rank` dimensions, some grouped, depthwise, strided or dilated."""
 
     def draw(rng: Random, shape: Shape) -> Drawn:
+        """Draws a convolution."""
         now, sizes = shape[1], shape[2:]
         kernel = [rng.choice([1, 1, 3, 3, 3, 5, 7])] * rank
         if rank == 2 and rng.random() < 0.15:
@@ -84,6 +85,7 @@ def normalized(rank: int) -> Callable[[Random, Shape], Drawn]:
     """Returns a function that draws norms of values whose second dimension is channels."""
 
     def draw(rng: Random, shape: Shape) -> Drawn:
+        """Draws a normalization."""
         c = shape[1]
         groups = rng.choice([g for g in (1, 2, 4, 8, 16, 32) if c % g == 0])
         over = f"{{0}} * torch.rsqrt({{0}}.square().mean(1, keepdim=True) + 1e-6) * {{m}}.weight.view(1, -1{', 1' * rank})"
@@ -107,6 +109,7 @@ def pooling(rank: int) -> Callable[[Random, Shape], Drawn]:
     """Returns a function that draws max and average pooling."""
 
     def draw(rng: Random, shape: Shape) -> Drawn:
+        """Draws a pooling."""
         kernel, stride, padding = rng.choice([(2, 2, 0), (3, 2, 1), (3, 1, 1)])
         if min(shape[2:]) < kernel:
             return None
@@ -132,6 +135,7 @@ def gated(dim: int) -> Callable[[Random, Shape], Drawn]:
     """Returns a function that draws gated linear units: gate and up are the two halves of dimension `dim`."""
 
     def draw(rng: Random, shape: Shape) -> Drawn:
+        """Draws a gate; None for an odd size."""
         if shape[dim] % 2:
             return None
         gate = rng.choice(["F.silu", "F.gelu", "torch.sigmoid"])

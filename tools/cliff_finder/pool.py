@@ -25,6 +25,7 @@ def answers(questions: Iterable[dict[str, Any]], jobs: int, folder: Path) -> Ite
         free.put(one)
 
     def ask(question: dict[str, Any]) -> tuple[dict[str, Any], Found]:
+        """Asks the next free worker."""
         one = free.get()
         try:
             return question, one.ask(question, PATIENCE)

@@ -141,6 +141,7 @@ def runner(compiled: Callable[..., Any], model: nn.Module, arguments: tuple[Tens
     if mode != "gradients":
 
         def forward() -> Any:
+            """Runs the model without gradients."""
             with torch.no_grad():
                 return compiled(*arguments)
 
@@ -150,6 +151,7 @@ def runner(compiled: Callable[..., Any], model: nn.Module, arguments: tuple[Tens
     weights: list[Tensor] = []
 
     def both() -> Any:
+        """Runs the model and its gradients."""
         result = compiled(*arguments)
         if not weights:
             generator = torch.Generator().manual_seed(0)

@@ -94,6 +94,7 @@ class DriverSession:
         output = None
 
         def hear(diagnostic: ir.Diagnostic) -> bool:
+            """Collects a diagnostic."""
             said.append(Diagnostic.of(diagnostic))
             return True
 

@@ -53,6 +53,7 @@ def supervise(work: Callable[[], int]) -> Outcome:
         _run_and_exit(work)
 
     def forward(number: int, _frame: FrameType | None) -> None:
+        """Passes a signal on to the child."""
         os.kill(child, number)
 
     before = {s: signal.signal(s, forward) for s in (signal.SIGTERM, signal.SIGINT)}

@@ -200,6 +200,7 @@ class Convolution:
         rounded = generic(self.result, [*([sums] * parts), *bias, empty(self.result)], maps, 4, [False] * 4)
 
         def whole(*elements: ir.Value) -> ir.Value:
+            """Adds up the parts and the bias, and rounds the sum."""
             value = reduce(arith.addf, elements[:parts])
             value = arith.addf(value, wide(elements[parts])) if bias else value
             narrow = self.result.element_type

@@ -121,6 +121,7 @@ def _weight(op: ir.Operation, weight: ir.Value) -> ir.Operation:
     flat = ir.RankedTensorType.get([kh, kw, channels * features], f32)
 
     def transposed(values: ValueMap) -> list[ir.Value]:
+        """Transposes the weight to (height, width, channels, features) in f32."""
         op = generic(type_, [values[weight], empty(type_)], [[o, c, i, j], [i, j, c, o]], 4, [False] * 4)
         return [collapse(with_body(op, lambda x, _: arith.extf(f32, x)), [[0], [1], [2, 3]])]
 
@@ -137,6 +138,7 @@ def _made(op: ir.Operation, group: ir.Operation | None, convolution: GroupedConv
     given = list(dict.fromkeys([convolution.image, weight, *bias, *after]))
 
     def body(values: ValueMap) -> list[ir.Value]:
+        """Computes the convolution and the epilogue."""
         inner = {v: row_dropped(x) if v.type != x.type else x for v, x in values.items()}
         made = convolution.emit(inner[convolution.image], inner[weight], *(inner[v] for v in bias))
         if group is None:
@@ -144,14 +146,17 @@ def _made(op: ir.Operation, group: ir.Operation | None, convolution: GroupedConv
         return [imaged(v) for v in copy_body(group, {**inner, op.results[0]: made})]
 
     def imaged(v: ir.Value) -> ir.Value:
+        """Returns a result in the shape that its users read."""
         if shape_of(v) == flat:
             return row_added(v)
         return as_image(v, image) if rows(v) else v
 
     def rows(v: ir.Value) -> bool:
+        """Returns whether a value holds an image's channels as rows."""
         return shape_of(v) != image and is_rows(image, shape_of(v))
 
     def type_of(v: ir.Value) -> ir.Type:
+        """Returns the type of an operand inside the group."""
         if shape_of(v) == flat:
             return with_row(v.type)
         return image_type(image, v.type) if rows(v) else v.type

@@ -78,6 +78,7 @@ def _made(call: _PlaneConvolution, group: ir.Operation | None) -> ir.Operation:
     given = list(dict.fromkeys([*op.operands, *after]))
 
     def body(values: ValueMap) -> list[ir.Value]:
+        """Computes the convolution and the epilogue."""
         sums = call.emit(*(values[v] for v in call.operands))
         return [sums] if group is None else copy_body(group, {**values, op.results[0]: sums})
 

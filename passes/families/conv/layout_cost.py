@@ -59,15 +59,18 @@ def cheapest(function: ir.Operation, calls: Sequence[Convolution], gpu: Gpu) -> 
             at[edge.b].append(edge)
 
     def total(chosen: Sequence[bool]) -> float:
+        """Returns the seconds of all calls and of the copies between layouts."""
         return sum(cost[last] for cost, last in zip(costs, chosen, strict=True)) + sum(e.seconds(chosen) for e in edges)
 
     def gain(chosen: list[bool], i: int) -> float:
+        """Returns the seconds saved by flipping the layout of call `i`."""
         flipped = [*chosen]
         flipped[i] = not chosen[i]
         before, after = (costs[i][c[i]] + sum(e.seconds(c) for e in at[i]) for c in (chosen, flipped))
         return before - after
 
     def improved(start: bool) -> list[bool]:
+        """Flips the most profitable layout until none saves time."""
         chosen = [start] * len(calls)
         for _ in calls:
             better = [i for i in range(len(calls)) if gain(chosen, i) > 0]

@@ -69,6 +69,7 @@ class BlockSums:
         sums.attributes[_CENTERED] = ir.UnitAttr.get()
 
         def squares(x: ir.Value, total: ir.Value, s: ir.Value) -> ir.Value:
+            """Adds the squared distances from a block's mean."""
             left = arith.subi(_number(n), arith.muli(_loop(along), _number(self.size)))
             inside = arith.cmpi(arith.CmpIPredicate.slt, _loop(along + 1), left)
             away = arith.subf(x, arith.divf(total, elements_of(along, n, self.size)))
@@ -146,6 +147,7 @@ def terms(g: Generic, value: ir.Value) -> ir.Value:
     made = generic(f32(shape), [value, empty(f32(shape))], [dims, dims], rank, [False] * rank)
 
     def body(x: ir.Value, _: ir.Value) -> ir.Value:
+        """Computes the term that is summed."""
         *ops, _, _ = g.block.operations
         values = {g.block.arguments[0]: x}
         copy_ops(ops, values)

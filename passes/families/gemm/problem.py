@@ -182,6 +182,7 @@ def _made(
     replaced = [o for o in (*problem.before, *problem.ops, group) if o is not None]
 
     def fill(values: ValueMap) -> list[ir.Value]:
+        """Computes the products and the groups around them."""
         compute_before(problem.before, values)
         made = [emit(p, [values[v] for v in p.operands]) for p in products]
         return made if group is None else copy_body(group, {**values, **dict(zip(sums, made, strict=True))})

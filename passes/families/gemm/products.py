@@ -106,6 +106,7 @@ class Product:
         out = generic(self.result, [*terms, empty(self.result)], [*term_maps, inner], rank, [False] * rank)
 
         def epilogue(*elements: ir.Value) -> ir.Value:
+            """Adds up the parts, scales and adds the other terms, and rounds."""
             value = _scaled(reduce(arith.addf, elements[:parts]), self.alpha)
             value = reduce(arith.mulf, elements[parts:count], value)
             for term in elements[count:-1]:

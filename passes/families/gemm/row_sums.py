@@ -62,6 +62,7 @@ class RowSum(SumReduction):
         axes = Axes(shape_of(self.operand))
 
         def build() -> tuple[Expr, Expr]:
+            """Traces both operands as expressions of the same place."""
             tracer = Tracer(lambda v: v == of.result)
             return tracer.element(self.operand, axes.index), tracer.element(of.operand, axes.index)
 

@@ -61,6 +61,7 @@ def split_at_sums(group: ir.Operation, products: Sequence[ir.Value], config: Gem
     ops, leaves = _slice(block, [*stored, *(s.summed for s in sums)], list(outer))
 
     def begin(values: ValueMap) -> list[ir.Value]:
+        """Computes what the epilogue stores, and the sums of its blocks."""
         copy_ops(ops, values)
         return [*(values[v] for v in stored), *(s.blocks(values[s.summed], width) for s in sums)]
 
@@ -76,6 +77,7 @@ def split_at_sums(group: ir.Operation, products: Sequence[ir.Value], config: Gem
     inits, _ = _slice(block, [s.init for s in sums], [])
 
     def finish(values: ValueMap) -> list[ir.Value]:
+        """Combines the sums of the blocks of each row."""
         copy_ops(inits, values)
         parts = {v: values[v] for v in totals}
         for s in sums:
@@ -90,6 +92,7 @@ def split_at_sums(group: ir.Operation, products: Sequence[ir.Value], config: Gem
         return Pieces(first, (second,), tuple(known[v] for v in end.operands))
 
     def go_on(values: ValueMap) -> list[ir.Value]:
+        """Computes what reads the sums."""
         copy_ops(onward, values)
         return [values[v] for v in along]
 

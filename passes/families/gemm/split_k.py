@@ -43,6 +43,7 @@ def split_inner(problem: GemmProblem, parts: int) -> ir.Operation:
 
 def _sums(problem: GemmProblem, products: Sequence[Computed], parts: int) -> ir.Operation:
     def fill(values: ValueMap) -> list[ir.Value]:
+        """Computes the partial products."""
         compute_before(problem.before, values)
         return [p.sums(values[p.a], values[p.b], parts) for p in products]
 
@@ -69,6 +70,7 @@ def _finish(problem: GemmProblem, products: Sequence[Computed], sums: Sequence[i
     operands = {v: v for v in (*sums, *(v for p in products for v in p.after), *after)}
 
     def fill(values: ValueMap) -> list[ir.Value]:
+        """Adds up the parts and computes the epilogue."""
         made = []
         for product, total in zip(products, sums, strict=True):
             made.append(product.finish(values[total], [values[v] for v in product.after], parts))

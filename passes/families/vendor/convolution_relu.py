@@ -134,6 +134,7 @@ class _Fused:
         weight, kernel = self.convolution.weight, self.weight_kernel
 
         def copied(values: ValueMap) -> ir.Value:
+            """Computes the scaled weight."""
             return values[weight] if kernel is None else copy_body(kernel, values)[0]
 
         return self._computed(scale, weight.type, [weight] if kernel is None else list(kernel.operands), copied)
@@ -151,6 +152,7 @@ class _Fused:
         of = ir.RankedTensorType(type_)
 
         def fill(values: ValueMap) -> list[ir.Value]:
+            """Computes a value for each feature, times the factor."""
             dims = [ir.AffineDimExpr.get(d) for d in range(of.rank)]
             whole = [] if factor is None else [factor(values)]
             numbers = [collapsed(values[v], sizes_of(type_)[:1]) for v in sources]
@@ -158,6 +160,7 @@ class _Fused:
             op = generic(of, [*whole, *numbers, empty(of)], maps, of.rank, [False] * of.rank)
 
             def element(*given: ir.Value) -> ir.Value:
+                """Computes one element in f32."""
                 *first, _ = map(wide, given)
                 value = _emitted(each, dict(zip(loads, first[len(whole) :], strict=True)))
                 value = arith.mulf(first[0], value) if whole else value

@@ -103,6 +103,7 @@ def _widened_mask(e: Emit, mask: ir.Value, step: int) -> ir.Value | None:
     wide = ir.VectorType.get([lanes * step], ir.IntegerType.get_signless(1))
 
     def before(count: Num) -> ir.Value:
+        """Returns the mask of the first `count` lanes."""
         return e.op("vector.create_mask", [wide], [count.value]).result
 
     owner = mask.owner

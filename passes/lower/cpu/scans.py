@@ -31,10 +31,12 @@ def lower_recurrence(op: ir.Operation) -> None:
     none = [e.constant(n, of.element_type).value for n in (1.0, 0.0)]
 
     def after(factor: ir.Value, start: ir.Value, sums: ir.Value) -> ir.Value:
+        """Returns factor * start + sums."""
         type_ = factor.type
         return e.op("arith.addf", [type_], [e.op("arith.mulf", [type_], [factor, start]).result, sums]).result
 
     def join(before: list[ir.Value], own: list[ir.Value]) -> list[ir.Value]:
+        """Composes two runs of the recurrence."""
         return [e.op("arith.mulf", [of], [own[0], before[0]]).result, after(own[0], before[1], own[1])]
 
     factors, sums = _prefixes(e, of, [decay, x], none, join)

@@ -48,15 +48,18 @@ def _combine(op: ir.Operation, memory: ir.Value, step: int) -> None:
         return
 
     def lane(v: ir.Value, i: int, at: Emit) -> ir.Value:
+        """Extracts lane `i`."""
         place = ir.DenseI64ArrayAttr.get([i])
         return at.op("vector.extract", [v.type.element_type], [v], static_position=place).result
 
     def store(i: int, at: Emit) -> None:
+        """Combines lane `i` with its element in memory."""
         place = [memory, (at.wrap(lane(index, i, at)) * step).value]
         held = at.op("memref.load", [of.element_type], place).result
         at.op("memref.store", [], [_combined(at, name, held, lane(value, i, at)), *place])
 
     def branch(condition: ir.Value, at: Emit, *bodies: Callable[[Emit], None]) -> None:
+        """Emits an scf.if with these bodies."""
         made = ir.Operation.create("scf.if", [], [condition], regions=2, loc=op.location, ip=at.ip)
         for region, body in zip(made.regions, bodies, strict=False):
             inner = Emit(ir.InsertionPoint(region.blocks.append()), op.location)
@@ -64,10 +67,12 @@ def _combine(op: ir.Operation, memory: ir.Value, step: int) -> None:
             inner.op("scf.yield", [], [])
 
     def every(at: Emit) -> None:
+        """Stores all lanes."""
         for i in range(of.shape[0]):
             store(i, at)
 
     def some(at: Emit) -> None:
+        """Stores the lanes that the mask selects."""
         for i in range(of.shape[0]):
             branch(lane(mask, i, at), at, partial(store, i))
 

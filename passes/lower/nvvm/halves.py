@@ -18,7 +18,8 @@ def concerns(op: ir.Operation) -> bool:
     """Returns whether an op has f16 or bf16 operands or results, other than conversions between these and f32, which are an
     instruction for two lanes at once."""
     types = [element_of(v.type) for v in (*op.operands, *op.results)]
-    return any(map(_is_half, types)) and not (op.name in BETWEEN_FLOATS and ir.F32Type.get() in types)
+    half = any(isinstance(t, ir.F16Type | ir.BF16Type) for t in types)
+    return half and not (op.name in BETWEEN_FLOATS and ir.F32Type.get() in types)
 
 
 def lower(op: ir.Operation) -> None:
@@ -46,7 +47,3 @@ def lower_pairs(op: ir.Operation) -> None:
     order = [lane // 2 + lane % 2 * (count // 2) for lane in range(count)]
     mask = ir.DenseI64ArrayAttr.get(order)
     replace(op, e.wrap(e.op("vector.shuffle", [op.results[0].type], [first, second], mask=mask).result))
-
-
-def _is_half(element: ir.Type) -> bool:
-    return isinstance(element, ir.F16Type | ir.BF16Type)

@@ -25,12 +25,8 @@ def _bounds_sizes(function: ir.Operation) -> bool:
     """Returns whether a function's symbolic sizes, among them the elements of its buffers, are known to fit in 32 bits."""
     if KERNEL_SIZES not in function.attributes:
         return False
-    *_, sizes = _inputs(function)
+    *_, sizes = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).inputs
     return element_of(sizes) == ir.IntegerType.get_signless(NARROW)
-
-
-def _inputs(function: ir.Operation) -> list[ir.Type]:
-    return list(ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).inputs)
 
 
 def _is_small(op: ir.Operation, ranges: Ranges, bounded: bool) -> bool:

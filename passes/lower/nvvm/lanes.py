@@ -99,6 +99,7 @@ def _halves(e: Emit, x: ir.Value, y: ir.Value) -> tuple[ir.Value, ir.Value]:
     made = e.op("llvm.inline_asm", [both], [x, y], **attributes)
 
     def half(i: int) -> ir.Value:
+        """Extracts half `i` of the result."""
         return e.op("llvm.extractvalue", [x.type], [made.result], position=ir.DenseI64ArrayAttr.get([i])).result
 
     return half(0), half(1)

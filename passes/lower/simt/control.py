@@ -75,9 +75,11 @@ def _among_groups(k: "ThreadKernel", found: list[ir.Value], groups: int, join: J
     slot = k.shared(each * len(found), found[0].type)
 
     def share() -> None:
+        """Stores this group's values where the others read them."""
         place = at.add(at.times(group, shape.threads), lane)
 
         def store() -> None:
+            """Stores the values of one thread."""
             for i, e in enumerate(found):
                 memref.store(e, slot, [at.add(place, i * each)])
 
@@ -100,6 +102,7 @@ def branch(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers scf.if on a scalar condition."""
 
     def make(block: ir.Block) -> list[ir.Value]:
+        """Emits a branch and returns its results."""
         k.block(block)
         return k.flatten(list(terminator(block).operands))
 

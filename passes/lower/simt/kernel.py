@@ -165,6 +165,7 @@ class ThreadKernel:
         operands = [self.operand(v) for v in op.operands]
 
         def make(*parts: ir.Value) -> ir.Value:
+            """Emits the op on a part of each operand."""
             return ir.Operation.create(op.name, results=[result], operands=list(parts), attributes=attributes).results[0]
 
         self.held[op.results[0]] = per_part(make, *operands)

@@ -25,6 +25,7 @@ def fill(tile: ir.Operation, entry: ir.Block, warp: int, vendor: Vendor) -> int:
     kernel = partial(ThreadKernel, tile, entry, workgroup, warp, vendor)
 
     def emit(part: ir.Operation, first: int | ir.Value) -> None:
+        """Emits one part."""
         workgroup.next_part()
         with part.location:
             kernel(part, first).emit()

@@ -45,6 +45,7 @@ def _one_by_one(k: "ThreadKernel", op: ir.Operation) -> Spread | ir.Value:
     """Computes a block of words for every element, of which it takes one."""
 
     def drawn(seed: ir.Value, index: ir.Value) -> ir.Value:
+        """Draws the bits for an index, or a vector of them."""
         shape = index.type.shape if isinstance(index.type, ir.VectorType) else ()
         e = Emit(ir.InsertionPoint.current, ir.Location.current, shape)
         return philox.element(e.wrap(seed), e.wrap(index), philox.block).value

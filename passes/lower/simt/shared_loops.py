@@ -34,6 +34,7 @@ def shared_loop(k: "ThreadKernel", op: ir.Operation, inits: list[ir.Value]) -> l
     each = min(_unrolled(k, body), max(even, 1))
 
     def turns(values: list[ir.Value], first: ir.Value, numbers: range) -> list[ir.Value]:
+        """Emits the iterations of these numbers, a team's apart."""
         return _turns(k, body, [k.at.add(first, i * teams) for i in numbers], values)
 
     values, done = inits, even // each * each if even >= 2 * each else 0

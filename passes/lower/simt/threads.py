@@ -44,6 +44,7 @@ class Shape:
         """Reads the shape from a function's `tile.` attributes. Raises CompileError where one is missing, or no GPU can run it."""
 
         def number(name: str) -> int:
+            """Reads an attribute of the function. Raises CompileError where it is no number."""
             key = f"tile.{name}"
             if key not in function.attributes or not isinstance(function.attributes[key], ir.IntegerAttr):
                 raise CompileError(f"a tile program without a number {key}", where=where(function.location), remedy=_REMEDY)
@@ -102,28 +103,28 @@ class Indices:
         """Returns a constant of i32."""
         return self.number(n, ir.IntegerType.get_signless(32))
 
+    def _operand(self, b: ir.Value | int) -> ir.Value:
+        return self.number(b) if isinstance(b, int) else b
+
     def add(self, a: ir.Value, b: ir.Value | int) -> ir.Value:
         """Returns a + b."""
-        if isinstance(b, int):
-            if b == 0:
-                return a
-            b = self.number(b)
+        if isinstance(b, int) and b == 0:
+            return a
+        b = self._operand(b)
         return arith.addi(a, b, overflow_flags=self._no_wrap(self._least(a), self._least(b)))
 
     def times(self, a: ir.Value, b: ir.Value | int) -> ir.Value:
         """Returns a * b."""
-        if isinstance(b, int):
-            if b == 1:
-                return a
-            b = self.number(b)
+        if isinstance(b, int) and b == 1:
+            return a
+        b = self._operand(b)
         return arith.muli(a, b, overflow_flags=self._no_wrap(self._least(a), self._least(b)))
 
     def minus(self, a: ir.Value, b: ir.Value | int) -> ir.Value:
         """Returns a - b."""
-        if isinstance(b, int):
-            if b == 0:
-                return a
-            b = self.number(b)
+        if isinstance(b, int) and b == 0:
+            return a
+        b = self._operand(b)
         return arith.subi(a, b, overflow_flags=self._no_wrap(self._least(a), self._least(a) - self.ranges.of(b)[1]))
 
     def over(self, a: ir.Value, n: int) -> ir.Value:
@@ -175,6 +176,7 @@ def when(condition: ir.Value, make: Callable[[], object]) -> None:
     """Emits `make` in a branch taken where `condition` holds."""
 
     def made() -> Sequence[ir.Value]:
+        """Emits the body, which has no results."""
         make()
         return ()
 

@@ -95,6 +95,7 @@ def _run(
     """Evaluates the body's ops into `known`. `at` fixes loops to one iteration. Raises NotEvaluable."""
 
     def value(v: ir.Value) -> Array:
+        """Returns the array that a value of the body is."""
         return _defined(known[v] if v in known else captured(v))
 
     for op in body:

@@ -39,6 +39,7 @@ def _nan_through(pick: Callable[..., Array], negative_first: bool) -> Callable[[
     """Returns maximumf or minimumf: NaN propagates, and -0.0 is below 0.0."""
 
     def run(a: Array, b: Array) -> Array:
+        """Picks one of two numbers, NaN before others and zeros by their sign."""
         zeros = (a == 0) & (b == 0)
         sign = np.signbit(a) | np.signbit(b) if negative_first else np.signbit(a) & np.signbit(b)
         return np.where(zeros, np.where(sign, a.dtype.type(-0.0), a.dtype.type(0.0)), pick(a, b)).astype(a.dtype)

@@ -150,6 +150,7 @@ def _combine(b: "Blocks", value: ir.Value, memory: ir.Value, e: Scatter) -> None
     bounds.check(b, e, bool(apart))
 
     def combine() -> None:
+        """Emits the tile.scatter of the lanes inside."""
         mask = b.stack[-1].mask if wide else b.mask_before(b.number(1))
         if apart:
             inside = b.condition(e.guard, True)
@@ -164,6 +165,7 @@ def _combine(b: "Blocks", value: ir.Value, memory: ir.Value, e: Scatter) -> None
     mask = b.stack[-1].mask
 
     def masked() -> None:
+        """Combines under the mask around the branch."""
         b.stack[-1].mask = mask
         combine()
 

@@ -96,6 +96,7 @@ def _compared(b: "Blocks", bound: Bound, wide: bool) -> ir.Value:
     index = b.lane_index(bound.at) if lanes else b.index(bound.at)
 
     def number(n: SizeLike) -> ir.Value:
+        """Returns a size as an index, in all lanes for a block."""
         return b.splat(n, ir.IndexType.get()) if lanes else b.number(n)
 
     reach = (-_NARROW, _NARROW) if at.opaque else extremes(at, b.ranges)
@@ -122,6 +123,7 @@ def _first_lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
     depth = max((b.bound[a][0] for a, _ in at.terms), default=0)
 
     def made() -> ir.Value:
+        """Computes the mask."""
         return guard_before(b, arith.maxsi(arith.subi(b.number(bound.high), b.index(bound.at)), b.number(0)))
 
     return b.memoized(("first lanes", at, bound.high), depth, made)
@@ -148,6 +150,7 @@ def _lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
         return b.mask_before(count)
 
     def made() -> ir.Value:
+        """Computes the mask from the first lanes on each side."""
         yes = b.true(True)
         parts = []
         if low < bound.low:

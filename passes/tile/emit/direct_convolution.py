@@ -106,12 +106,14 @@ class DirectConvolutionProgram:
         low, high = self._rows()
 
         def row(at: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+            """Adds the products of one row of the window."""
             b.bind(p.down, at)
             if p.chunk == p.depth.extent:
                 return self._row(sums, Affine())
             return b.loop(b.number(0), b.number(p.depth.extent), p.chunk, sums, channels)
 
         def channels(at: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+            """Adds the products of one chunk of channels."""
             b.bind(p.depth, at)
             return self._row(sums, Affine.of(p.depth))
 

@@ -137,6 +137,7 @@ class Dot:
         zero = filled([c.m, c.n], 0.0, ir.F32Type.get())
 
         def body(at: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+            """Multiplies one block of the inner dimension."""
             left = self._factor(p.a, (m, k), at)
             return [
                 vector.contract(zero.type, left, self._factor(e, (k, n), at), acc, *_rows_by_columns())

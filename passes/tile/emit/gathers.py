@@ -75,6 +75,7 @@ def _total(b: "Blocks", at: Affine, sides: Sides) -> ir.Value:
     """Returns an index for each element of a tile."""
 
     def terms() -> Iterator[ir.Value]:
+        """Yields the terms of the place."""
         if at.constant:
             yield _number(b, at.constant)
         for d, side in sides:
@@ -98,6 +99,7 @@ def _along(b: "Blocks", at: Affine, d: int, side: Side) -> ir.Value | None:
     steps = {x: step for x in b.merged.parts(side.axis) if (step := at.coefficient(x))}
 
     def made() -> ir.Value | None:
+        """Computes the terms along one dimension."""
         at = _positions(b, d, side)
         terms = (at[x] if n == 1 else joined(arith.muli, at[x], _number(b, n)) for x, n in steps.items())
         return _folded(arith.addi, terms)
@@ -133,6 +135,7 @@ def _within(b: "Blocks", d: int, side: Side) -> ir.Value | None:
     depth, start = b.bound[side.axis]
 
     def made() -> ir.Value:
+        """Compares the lanes with the side's extent."""
         lanes = _lanes(d, side, start)
         return joined(partial(arith.cmpi, arith.CmpIPredicate.slt), lanes, _number(b, side.extent))
 

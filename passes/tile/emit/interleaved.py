@@ -35,6 +35,7 @@ def read(b: "Blocks", flat: ir.Value, at: Affine, mask: ir.Value | None) -> ir.V
     depth = max((b.bound[t][0] if isinstance(t, Axis) else b.depth(t) for t, _ in at.terms), default=0)
 
     def both() -> ir.Value:
+        """Reads both values of each pair."""
         identity, pad = ir.AffineMap.get_identity(1), b.constant(0, stored)
         type_ = ir.VectorType.get([2 * b.lanes], stored)
         return vector.transfer_read(type_, flat, [b.index(whole)], identity, pad, mask=of_pairs(b, mask), in_bounds=flags([True]))

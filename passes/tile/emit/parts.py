@@ -30,6 +30,7 @@ def store_in_parts(b: "Blocks", lanes: int, e: Expr, store: Callable[[], None]) 
     low, high = _range(bound, b.known)
 
     def decided(value: Expr, known: tuple[int, int]) -> None:
+        """Stores what is left where the condition is decided."""
         before = b.known
         b.decided[select], b.known = value, narrowed(before, (Bound(bound.at, *known),))
         store_in_parts(b, lanes, e, store)
@@ -49,6 +50,7 @@ def store_in_parts(b: "Blocks", lanes: int, e: Expr, store: Callable[[], None]) 
     within = max(low, bound.low), min(high, bound.high)
 
     def part(value: Expr, known: tuple[int, int]) -> None:
+        """Emits one branch, with all of its values anew."""
         with b.anew():
             decided(value, known)
 

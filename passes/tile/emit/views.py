@@ -21,6 +21,7 @@ def view(b: "Scopes", memory: ir.Value, offset: int, sizes: Sequence[SizeLike], 
     type_ = ir.MemRefType.get(known[0], ir.MemRefType(memory.type).element_type, ir.StridedLayoutAttr.get(offset, known[1]))
 
     def make(*values: list[ir.Value]) -> ir.Value:
+        """Emits the cast."""
         return memref.ReinterpretCastOp(type_, memory, [], *values, [offset], *known).result
 
     open_ = [[b.number(n) for n in numbers if isinstance(n, Size)] for numbers in (sizes, strides)]

@@ -73,6 +73,7 @@ def _dataclass(cls: Any) -> Codec:
     parts = [(field.name, *codec(hints[field.name])) for field in fields(cls)]
 
     def read(data: Any) -> Any:
+        """Builds the dataclass from a list of its fields."""
         return cls(*(reads(x) for (_, _, reads), x in zip(parts, _exactly(list, data), strict=True)))
 
     return Codec(lambda value: [writes(getattr(value, name)) for name, writes, _ in parts], read)
@@ -96,6 +97,7 @@ def _union(hints: tuple[Any, ...]) -> Codec:
     plain = tuple(hint for hint in hints if hint in (type(None), bool, int, float, str))
 
     def write(value: Any) -> Any:
+        """Writes a value as JSON, a dataclass under the name of its class."""
         if isinstance(value, tuple):
             return [write(x) for x in value]
         if isinstance(value, float) and not math.isfinite(value):
@@ -104,6 +106,7 @@ def _union(hints: tuple[Any, ...]) -> Codec:
         return {name: classes[name][0](value)} if name in classes else value
 
     def read(data: Any) -> Any:
+        """Reads what `write` wrote. Raises for any other data."""
         if isinstance(data, list):
             return tuple(read(x) for x in data)
         if isinstance(data, dict):

@@ -36,6 +36,7 @@ def with_needs(program: Program, needs: Mapping[str, Needs]) -> Program:
     buffers = (*program.buffers, Buffer("arena", 0, start, most, last)) if most != 0 else program.buffers
 
     def met(step: Step) -> Step:
+        """Gives a launch what its kernel turned out to need; returns other steps as they are."""
         if not isinstance(step, Launch) or step.kernel not in needs:
             return step
         need = needs[step.kernel]

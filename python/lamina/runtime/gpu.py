@@ -64,6 +64,7 @@ def with_lines(program: Program) -> Program:
     """Returns the program with the model's source lines added to the names of its launches."""
 
     def named(step: Launch) -> Launch:
+        """Adds the model's lines to the name of a launch."""
         lines = ", ".join(line for line in step.where if ":" in line)
         return replace(step, name=f"{step.name or step.kernel} ({lines})") if lines else step
 

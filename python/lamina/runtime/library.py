@@ -39,6 +39,7 @@ def _product(routine: str, count: int, *factors: str) -> _Describe:
     """Describes a product with `count` operands, and with keyword arguments that scale them."""
 
     def describe(step: Call) -> dict[str, Any] | None:
+        """Describes a call for the native runner; None where it cannot make it."""
         given = dict(step.kwargs)
         if len(step.args) != count or len(step.outs) != 1 or not given.keys() <= set(factors):
             return None
@@ -75,6 +76,7 @@ def _attention(routine: str, results: int, *, drops: bool = False) -> _Describe:
     """Describes attention; with dropout only where the routine `drops`."""
 
     def describe(step: Call) -> dict[str, Any] | None:
+        """Describes a call for the native runner; None where it cannot make it."""
         given = arguments_of(step)
         if len(step.owned) != results:
             return None

@@ -99,6 +99,7 @@ def weight_reorder(step: Call, program: Program, frozen: Collection[int]) -> Cal
         return None
 
     def reorder(tensor: torch.Tensor) -> Any:
+        """Packs the weight in oneDNN's blocked format."""
         packed = torch.ops.mkldnn._reorder_convolution_weight(
             tensor.detach(), padding, stride, dilation, groups, list(source.shape)
         )

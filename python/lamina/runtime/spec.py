@@ -105,6 +105,7 @@ def _call(number: int, step: Call, program: Program, tensors: _Tensors, on: str,
     on_cpu = library if program.device == "cpu" else None
 
     def arg(value: Arg) -> tuple[str, Any]:
+        """Describes an argument: a tensor by its number, a list, or a constant."""
         if isinstance(value, Ref):
             return ("tensor", tensors.index(value))
         if isinstance(value, tuple):

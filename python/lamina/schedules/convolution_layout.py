@@ -108,6 +108,7 @@ def measured() -> tuple[MeasuredConvolution, ...]:
         _, *lines = csv.reader(file)
 
     def read(line: list[str]) -> MeasuredConvolution:
+        """Parses a row of the table."""
         rest: list[Any] = [*map(int, line[1:9]), line[9] == "1", *map(float, line[10:])]
         return MeasuredConvolution(line[0], *rest)
 

@@ -133,10 +133,12 @@ def narrow(extent: int, vec: int, rows: int, of: Traffic, sms: int) -> tuple[Nvv
     most_chunks = max(min(NARROW_ELEMENTS, NARROW_LOADS // max(of.loads, 1)) // vec, 1)
 
     def fits(threads: int, chunks: int) -> bool:
+        """Returns whether the threads fill the GPU, and none of their chunks is empty."""
         busy = rows * -(-accesses // (threads * chunks)) * threads >= sms * BUSY
         return chunks == 1 or (busy and (chunks - 1) * threads < accesses)
 
     def cost(threads: int, chunks: int) -> float:
+        """Returns the relative time of a schedule: idle lanes, latency and partly read sectors."""
         waste = round_up(accesses, threads * chunks) / accesses
         waiting = 1 + NARROW_LATENCY / min(chunks * vec * max(of.read, of.item), NARROW_ENOUGH)
         shared = 1 + SECTOR / (2 * min(threads, WARP) * vec * of.item)
@@ -209,6 +211,7 @@ def column_reduction(extent: int, vec: int, reduced: int, rows: int, sms: int) -
     least = PAIR if little else max(COLUMNS // vec, 1)
 
     def narrower(threads: int) -> bool:
+        """Returns whether fewer threads in a CTA leave enough CTAs for the GPU."""
         few = rows * -(-extent // (threads * vec)) * COLUMN_THREADS < sms * BUSY // 2
         return few and (not little or reduced >= COLUMN_ROWS * COLUMN_THREADS // (threads // 2))
 

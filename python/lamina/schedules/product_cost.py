@@ -132,6 +132,7 @@ def library_seconds(work: GemmWork, gpu: Gpu) -> float:
     inner = _INNER * 2 // work.item
 
     def tiled(tile: tuple[int, int], parts: int) -> float:
+        """Estimates the seconds of one of the library's tile sizes with split-K in `parts`."""
         (m, n), (resident, share) = tile, _LIBRARY_TILES[tile]
         step = 2 * m * n * inner * gpu.sm_count / (work.peak(gpu) * share)
         steps = -(-work.k // (parts * inner))

@@ -22,6 +22,7 @@ def tile_seconds(tiles: int, slots: int, steps: int, step: float, gpu: Gpu, *, l
     waves, rest = divmod(tiles, slots * gpu.sm_count)
 
     def wave(together: int) -> float:
+        """Returns the seconds of a wave of so many blocks on each SM."""
         return steps * max(latency, _ALONE * step, together * step)
 
     return waves * wave(slots) + (wave(-(-rest // gpu.sm_count)) if rest else 0.0)

@@ -34,6 +34,7 @@ def made_of(value: ir.Value) -> tuple[ir.Operation, ...]:
     found: dict[ir.Operation, None] = {}
 
     def add(v: ir.Value) -> bool:
+        """Adds the ops that make a value; returns whether all of them can be copied."""
         op = producer(v)
         if op is None or op.name in CALLS or not all(map(add, op.operands)):
             return False

@@ -138,6 +138,7 @@ def _there(keys: Keys, scores: Sequence[int], number: int) -> ir.Value:
     outer = {v: _argument(v) for v in arguments} if needed else {value: value}
 
     def fill(values: ValueMap) -> list[ir.Value]:
+        """Computes the mask's operand in a group of its own."""
         copy_ops(needed, values)
         return [_spread(values[value], keys, sizes)]
 

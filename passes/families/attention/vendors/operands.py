@@ -23,6 +23,7 @@ def padded(value: ir.Value, axis: int, more: int, fill: float = 0.0) -> ir.Value
     type_ = _type([n + m for n, m in zip(shape_of(value), high, strict=True)], value)
 
     def fill_in(values: ValueMap) -> list[ir.Value]:
+        """Pads the operand in a group of its own."""
         return [generics.padded(values[value], [0] * len(high), high, fill)]
 
     return group_before(ir.InsertionPoint.current.ref_operation, [], {value: value}, [type_], fill_in, "padded").results[0]

@@ -79,6 +79,7 @@ class Exchange:
             self.vendor.synchronize()
 
         def share() -> None:
+            """Sends the values to the CTA of this rank."""
             for slot, v in zip(slots, stored, strict=True):
                 self.vendor.send(v, slot, rank, self.thread, at)
 

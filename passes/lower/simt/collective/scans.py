@@ -38,6 +38,7 @@ def recurrence(k: "ThreadKernel", op: ir.Operation) -> None:
     none = (arith.constant(carry.type, 1.0), arith.constant(carry.type, 0.0))
 
     def join(a: Run, b: Run) -> Run:
+        """Composes two runs of the recurrence."""
         return arith.mulf(a[0], b[0]), arith.addf(arith.mulf(a[1], b[0]), b[1])
 
     _scan(k, op, (decay, x), (none[0], carry), none, join)
@@ -97,6 +98,7 @@ def _among_warps(k: "ThreadKernel", totals: list[Run], carry: Run, join: JoinRun
     numbered = list(enumerate(totals))
 
     def store() -> None:
+        """Stores the totals of this warp."""
         for c, total in numbered:
             for v, slot in zip(total, slots, strict=True):
                 memref.store(v, slot, [at.add(warp, c * warps)])

@@ -57,6 +57,7 @@ class Template(Generic[T]):
         first = list(data)
 
         def made(values: Sequence[int]) -> tuple[Any, ...]:
+            """Builds the tuple for the values of the symbols."""
             parts = first.copy()
             for i, make in makes:
                 parts[i] = make(values)
@@ -71,6 +72,7 @@ class Template(Generic[T]):
             return None
 
         def made(values: Sequence[int]) -> Any:
+            """Builds the object for the values of the symbols."""
             new = object.__new__(kind)  # the fields are valid as they are: `replace` would take ten times as long
             held = new.__dict__
             held.update(first)
@@ -90,6 +92,7 @@ def _once(make: Make) -> Make:
     last: tuple[Sequence[int] | None, Any] = (None, None)
 
     def made(values: Sequence[int]) -> Any:
+        """Returns what was built for the same values last, else builds it."""
         nonlocal last
         kept = last
         if kept[0] is not values:

@@ -22,6 +22,7 @@ def parse(text: str) -> SizeLike:
     """Reads the text of a size, as `str` writes it. Raises ValueError for any other text."""
 
     def read(node: ast.expr) -> int | Size:
+        """Evaluates a node of the parsed expression."""
         match node:
             case ast.Constant(value=value) if type(value) is int:
                 return value

@@ -60,6 +60,7 @@ def symbol_name(size: SizeLike) -> str | None:
 
 def _value(size: Size, of: Callable[[SizeSymbol], Any], ops: "Mapping[str, Callable[[Any, Any], Any]] | None" = None) -> Any:
     def factor(f: Factor) -> Any:
+        """Evaluates a symbol or an opaque operation."""
         if isinstance(f, SizeSymbol):
             return of(f)
         left, right = (x if isinstance(x, int) else _value(x, of, ops) for x in (f.left, f.right))

@@ -44,6 +44,7 @@ def _layer(graft: Graft, given: dict[str, Any]) -> bool:
     """Replaces a layer with attention and a multilayer perceptron, each with a residual sum and a norm before or after."""
 
     def norm(x: fx.Node, number: int) -> fx.Node:
+        """Inserts the layer norm of this number."""
         weights = given[f"norm_weight_{number}"], given[f"norm_bias_{number}"]
         return graft.call(aten.layer_norm.default, x, [given["embed_dim"]], *weights, given["eps"])
 

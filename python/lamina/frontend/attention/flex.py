@@ -20,6 +20,7 @@ from ..fx.reading import number, shape, sizes, value
 from ..fx.rewriter import Graft, fake_mode, store, written_memory
 from .calls import depends_on, emitted, placed
 from .mask_flags import known_form
+from .op import accumulated
 from .score_functions import ChangedScores, NotLinear, ScoreFunction, as_four, item_of, unexpanded
 
 aten = torch.ops.aten
@@ -126,7 +127,7 @@ class _FlexRewrite:
         query, key = (value(n) for n in self.of.operands[:2])
         assert query is not None and key is not None
         with self.graft.fake:
-            return query.new_empty((*query.shape[:3], key.shape[2]), dtype=_working(query))
+            return query.new_empty((*query.shape[:3], key.shape[2]), dtype=accumulated(query))
 
     def _operands(self) -> list[fx.Node]:
         """Returns query, key and value, with as many batches."""
@@ -229,8 +230,3 @@ class _FlexRewrite:
         if item_of(self.of.node, 2) is not None:
             more[1] = self._as_item(2, graft.call(aten.amax.default, scores, [-1]))
         return graft.call(aten.matmul.default, weights, values), *more
-
-
-def _working(query: Tensor) -> torch.dtype:
-    """Returns the dtype of scores."""
-    return torch.float64 if query.dtype is torch.float64 else torch.float32

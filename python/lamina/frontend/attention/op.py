@@ -108,9 +108,9 @@ def _results(query: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
     if query.device.type == "cuda" and query.dtype is torch.float32:
         order = [0, 2, 1, 3]
     elif shape == query.shape:
-        return torch.empty_like(query), query.new_empty(shape[:3], dtype=_accumulated(query))
+        return torch.empty_like(query), query.new_empty(shape[:3], dtype=accumulated(query))
     out = torch.empty_permuted(shape, order, dtype=query.dtype, device=query.device)
-    return out, query.new_empty(shape[:3], dtype=_accumulated(query))
+    return out, query.new_empty(shape[:3], dtype=accumulated(query))
 
 
 def _gradients(*tensors: Tensor | None) -> list[Tensor]:
@@ -121,16 +121,17 @@ def _gradients(*tensors: Tensor | None) -> list[Tensor]:
     return [torch.empty_permuted(t.shape, (0, 2, 1, 3), dtype=t.dtype, device=t.device) for t in given]
 
 
-def _accumulated(query: Tensor) -> torch.dtype:
+def accumulated(query: Tensor) -> torch.dtype:
+    """Returns the dtype of scores and of their sums."""
     return torch.float64 if query.dtype is torch.float64 else torch.float32
 
 
 def _wide(shared: Tensor, query: Tensor) -> Tensor:
-    return shared.to(_accumulated(query)).repeat_interleave(query.shape[1] // shared.shape[1], 1)
+    return shared.to(accumulated(query)).repeat_interleave(query.shape[1] // shared.shape[1], 1)
 
 
 def _scores(query: Tensor, key: Tensor, scale: float, cap: float) -> Tensor:
-    scores = query.to(_accumulated(query)) @ _wide(key, query).mT * scale
+    scores = query.to(accumulated(query)) @ _wide(key, query).mT * scale
     return cap * torch.tanh(scores / cap) if cap else scores
 
 

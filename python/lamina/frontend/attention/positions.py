@@ -165,6 +165,7 @@ class _Reader:
         rows, columns = (_linear(self.of(part)) if part is not None else None for part in [None, *parts][-2:])
 
         def at(of: Linear) -> Linear | None:
+            """Returns a linear form with the index's own forms in place of its positions; None where they have no such form."""
             total = Linear(0, 0, of.constant)
             for factor, position in ((of.query, rows), (of.key, columns)):
                 if factor and (position is None or not position.is_natural):
@@ -185,6 +186,7 @@ class _Reader:
         rank, old, starts = len(order), len(shape(source)), starts_of(node)
 
         def moved(of: Linear) -> Linear | None:
+            """Returns a linear form of the source's positions as one of the view's; None where a dimension is lost."""
             where, constant = {-2: 0, -1: 0}, of.constant
             for last, factor in ((-2, of.query), (-1, of.key)):
                 dim = old + last

@@ -97,6 +97,7 @@ class ScoreFunction:
         suffix = (None,) * len(self.others)
 
         def whole(*args: Any) -> Any:
+            """Calls the function at all positions at once, as flex_attention does."""
             with _Indexing():
                 return _vmap_for_bhqkv(self.module, prefix=(0,) if scored else (), suffix=suffix)(*args)
 

@@ -57,6 +57,7 @@ def _moving(pick: Callable[[Sequence[Any]], Sequence[Any]], moved: Sequence[int]
         return pick
 
     def run(items: Sequence[Any]) -> Sequence[Any]:
+        """Picks the arguments and moves CPU scalars to the GPU of the others."""
         picked = list(pick(items))
         gpu = next((x.device for i, x in enumerate(picked) if i not in moved and x.is_cuda), torch.device("cuda"))
         for i in moved:

@@ -94,6 +94,7 @@ def _marking(run: Run, metadata: Any) -> Run:
     marks = [(i, info.dynamic_dims) for i, info in enumerate(metadata.output_info) if info.dynamic_dims]
 
     def marked(*args: Any) -> Any:
+        """Runs the graph and marks the dynamic dimensions of its results for Dynamo."""
         results = run(*args)
         for i, dims in marks:
             results[i]._dynamo_weak_dynamic_indices = dims | getattr(results[i], "_dynamo_weak_dynamic_indices", set())

@@ -120,8 +120,11 @@ def _function(run_forward: Run, run_backward: Run, layout: TrainingLayout) -> ty
     returned, constant, tangents, autocast = layout.returned, layout.constant, layout.tangents, layout.autocast
 
     class CompiledFunction(torch.autograd.Function):
+        """The graph as one node of autograd's graph."""
+
         @staticmethod
         def forward(ctx: Any, *args: Any) -> Any:
+            """Runs the forward graph and saves what the backward graph reads."""
             results = run_forward(list(args))
             ctx.save_for_backward(*[t.detach() if t._is_view() else t for t in results[returned:]])
             results = tuple(results[:returned])
@@ -132,6 +135,7 @@ def _function(run_forward: Run, run_backward: Run, layout: TrainingLayout) -> ty
 
         @staticmethod
         def backward(ctx: Any, *gradients: Any) -> Any:
+            """Runs the backward graph. Raises RuntimeError inside functorch's transforms."""
             given = list(ctx.saved_tensors)
             given += [_laid_out(gradients[i], shape, strides) for i, shape, strides in tangents]
             if torch._C._functorch.peek_interpreter_stack() is not None or any(map(_is_batched, gradients)):

@@ -30,6 +30,7 @@ def kept() -> Iterator[None]:
     plain = torch.autograd.Function.__dict__["apply"]
 
     def apply(cls: type[torch.autograd.Function], *args: Any, **kwargs: Any) -> Any:
+        """Replaces Function.apply during this thread's trace."""
         call = plain.__get__(None, cls)
         if threading.get_ident() != thread or not torch.is_grad_enabled():
             return call(*args, **kwargs)

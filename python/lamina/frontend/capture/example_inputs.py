@@ -19,6 +19,7 @@ def apart(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
     made: dict[int, Tensor] = {}
 
     def replaced(leaf: Tensor) -> Tensor:
+        """Returns a tensor with memory of its own for a leaf that shares some."""
         if leaf.layout is not torch.strided or _memory(leaf) is None:
             return leaf
         if id(leaf) not in made:

@@ -39,6 +39,7 @@ class Foreign(TorchFunctionMode):
         thread, plain = threading.get_ident(), nn.Module._call_impl
 
         def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            """Replaces Module.__call__ during this thread's trace, and notes the module."""
             if not torch.compiler.is_dynamo_compiling() and threading.get_ident() == thread:
                 self._called(original(module))
             return plain(module, *args, **kwargs)

@@ -41,6 +41,7 @@ class OpenSizes:
         found: dict[str, OpenDims] = {}
 
         def read(path: Any, value: Any, shape: Any) -> None:
+            """Records the declared dimensions of one leaf."""
             if not isinstance(value, Tensor) or shape is None:
                 return
             dims = shape.items() if isinstance(shape, dict) else enumerate(shape)

@@ -29,6 +29,7 @@ def flat() -> Iterator[None]:
     plain = (grad_pass.replace_set_grad_with_hop_pass, autocast_pass.replace_autocast_with_hop_pass)
 
     def unless_mine(replace: Any) -> Any:
+        """Returns a pass that does nothing in this thread."""
         return lambda gm, signature: (gm, signature) if threading.get_ident() == thread else replace(gm, signature)
 
     grad_pass.replace_set_grad_with_hop_pass, autocast_pass.replace_autocast_with_hop_pass = map(unless_mine, plain)
@@ -71,6 +72,7 @@ def autocasting(module: nn.Module) -> Iterator[None]:
 
     @functools.wraps(forward)
     def casting(*args: Any, **kwargs: Any) -> Any:
+        """Calls forward under the autocast states that the trace began with."""
         with ExitStack() as around:
             for device, dtype in states:
                 around.enter_context(torch.autocast(device, dtype=dtype))

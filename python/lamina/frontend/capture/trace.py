@@ -152,14 +152,9 @@ def _deciding_line(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str
 
 def _drop_copies(graph: fx.Graph, slots: Sequence[TensorSlot], places: Sequence[Place]) -> None:
     """Removes torch.export's copies of assigned tensors into the old buffers: eager leaves the old buffers' memory alone."""
-    new = (
-        dict(zip(((id(held), name) for held, name in places), graph.output_node().args[0][-len(places) :], strict=True))
-        if places
-        else {}
-    )
-    owners = {
-        node: slot.owner for node, slot in zip(graph.find_nodes(op="placeholder"), slots, strict=True) if slot.owner is not None
-    }
+    returned = graph.output_node().args[0]
+    new = {(id(held), name): value for (held, name), value in zip(reversed(places), reversed(returned), strict=False)}
+    owners = dict(zip(graph.find_nodes(op="placeholder"), (slot.owner for slot in slots), strict=True))
     for node in reversed(list(graph.nodes)):
         owner = owners.get(node.args[0]) if node.target is torch.ops.aten.copy_.default and not node.users else None
         if owner is not None and new.get((id(owner[0]), owner[1])) is node.args[1]:

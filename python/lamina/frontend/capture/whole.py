@@ -37,6 +37,7 @@ def _of_sizes(op: torch._ops.OpOverload) -> Callable[..., Any]:
     """Returns an implementation of an overload that takes sizes or scale factors, by the one that takes sizes."""
 
     def run(x: Tensor, output_size: Sequence[int] | None, *args: Any) -> Any:
+        """Computes the output size from the scale factors."""
         *rest, factors = args
         return op.overloadpacket.default(x, upsample_compute_output_size(x.size(), output_size, factors), *rest, *(factors or []))
 

@@ -123,6 +123,7 @@ def _strides_of(value: Tensor) -> Callable[[Sequence[int]], Sequence[int]]:
         raise CompileError("a part of the graph takes a tensor of unknown sizes with gaps", remedy="make it contiguous")
 
     def of(shape: Sequence[int]) -> Sequence[int]:
+        """Returns the strides of a dense tensor of this shape in `order`."""
         found, dense = [0] * len(shape), 1
         for d in reversed(order):
             found[d], dense = dense, dense * max(shape[d], 1)

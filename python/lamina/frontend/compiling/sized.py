@@ -173,6 +173,7 @@ class SizedProgram(_native.BySizes):
         owner = weakref.ref(self)
 
         def task() -> None:
+            """Compiles the missing kernels, unless the program is gone."""
             if (program := owner()) is not None and compiled.add(missing):
                 program.renew(sizes)
 
@@ -248,6 +249,7 @@ def sized_program(
     """
 
     def built(chosen: Options) -> "Built":
+        """Compiles the graph without adding guards on its sizes."""
         with unguarded(gm.graph):
             return build(options=chosen)
 

@@ -74,9 +74,11 @@ def choose_kernels(
     made: list[TunedChoice] = []
 
     def asking(question: "Question", number: int, of: int) -> None:
+        """Reports a question about to be measured, counting those before."""
         session.asking(question.what, before + number, before + of)
 
     def heard(question: "Question", answer: "Answer") -> None:
+        """Records and reports an answer."""
         made.append(TunedChoice.of(question, answer))
         session.answered(made[-1])
 

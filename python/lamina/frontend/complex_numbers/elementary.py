@@ -177,6 +177,7 @@ def _nodes(e: Emitter, x: Parts) -> tuple[fx.Node, fx.Node]:
 
 def _unary(function: Callable[[Emitter, Parts], Any]) -> Callable[..., Any]:
     def rule(e: Emitter, x: ComplexValue) -> Any:
+        """Applies the function to the parts of `x`."""
         return function(e, parts_of(e, x))
 
     return rule
@@ -200,6 +201,7 @@ def _rsub(e: Emitter, x: Any, y: Any, alpha: Any = 1) -> Parts:
 
 def _of_two(function: Callable[[Emitter, Parts, Parts], Parts]) -> Callable[..., Any]:
     def rule(e: Emitter, x: Any, y: Any) -> Parts:
+        """Applies the function to the parts of `x` and `y`."""
         return function(e, parts_of(e, x), parts_of(e, y))
 
     return rule

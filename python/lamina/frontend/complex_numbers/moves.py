@@ -51,6 +51,7 @@ class PerPart:
         dtype = next(REAL[v.like.dtype] for v in flat if isinstance(v, ComplexValue))
 
         def part(value: Any) -> Any:
+            """Returns part `i` of an argument: a real tensor's imaginary part is filled with zeros."""
             if isinstance(value, ComplexValue):
                 return e.filled(e.part(value, i), value.like)
             if isinstance(value, fx.Node) and isinstance(value.meta["val"], Tensor):
@@ -71,6 +72,7 @@ def _dim(position: int, fresh: int = 0) -> Callable[..., Sequence[Any]]:
     """Counts a dimension from the front. fresh: how many dimensions the op adds."""
 
     def arguments(rank: int, *args: Any) -> Sequence[Any]:
+        """Makes the dimension, which may be left out, a non-negative number."""
         found = list(args)
         if len(found) > position:
             found[position] = found[position] % max(rank + fresh, 1)
@@ -180,6 +182,7 @@ def _converted(e: Emitter, x: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _constant(number: Any) -> Callable[..., Any]:
     def rule(e: Emitter, *args: Any, **kwargs: Any) -> Any:
+        """Returns the parts of the number, whatever the arguments."""
         return e.part(number, 0), e.part(number, 1)
 
     return rule

@@ -134,6 +134,7 @@ class _Rewriter:
             return NotImplemented
 
         def given(n: fx.Node) -> Any:
+            """Returns an argument's complex value, or its real node."""
             return self.found.get(n) or self._real(n, e)
 
         args, kwargs = fx.map_arg((node.args, node.kwargs), given)

@@ -118,6 +118,7 @@ def by_dispatch(pattern: Callable[..., Any], inputs: Sequence[Tensor], decomposi
     seen: list[fx.Graph] = []
 
     def keep(gm: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
+        """Keeps the graph that AOTAutograd made, in place of compiling it."""
         seen.append(gm.graph)
         return make_boxed_func(lambda *args: [n.meta["val"] if isinstance(n, fx.Node) else n for n in _results(gm.graph)])
 

@@ -87,6 +87,7 @@ def _spread(named: dict[str, Any], given: Given) -> tuple[dict[str, Any], Given]
     copies: dict[int, Tensor] = {}
 
     def apart(value: Any) -> Any:
+        """Returns a copy of a tensor whose elements overlap; other values as they are."""
         if not isinstance(value, Tensor) or Layout.of(value.shape, value.stride()).is_injective:
             return value
         return copies.setdefault(id(value), value.contiguous())

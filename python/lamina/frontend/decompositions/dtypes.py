@@ -32,6 +32,7 @@ def _typed(op: Any, dtype: Callable[..., torch.dtype]) -> Callable[..., Tensor]:
 
     @wraps(decomposition)
     def run(*args: Any, **kwargs: Any) -> Any:
+        """Converts the decomposition's result to eager's dtype."""
         out = decomposition(*args, **kwargs)
         return out.to(dtype(*args)) if isinstance(out, Tensor) else out
 
@@ -40,6 +41,7 @@ def _typed(op: Any, dtype: Callable[..., torch.dtype]) -> Callable[..., Tensor]:
 
 def _like(i: int) -> Callable[..., torch.dtype]:
     def dtype(*args: Any) -> torch.dtype:
+        """Returns the dtype of argument `i`."""
         return args[i].dtype
 
     return dtype
@@ -63,6 +65,7 @@ def _softmax_backward(op: Any) -> Callable[..., Tensor]:
     decomposition = decomposition_table[op]
 
     def run(grad: Tensor, out: Tensor, dim: int, dtype: torch.dtype) -> Any:
+        """Ignores the requested dtype on CPUs, as eager does."""
         return decomposition(grad, out, dim, grad.dtype if grad.device.type == "cpu" else dtype)
 
     return run

@@ -60,6 +60,7 @@ def as_eager(op: torch._ops.OpOverload, decomposition: Callable[..., Any]) -> Ca
 
     @wraps(decomposition)
     def laid_out_as_eager(*args: Any, **kwargs: Any) -> Any:
+        """Gives the decomposition's results the strides that eager's have."""
         made = decomposition(*args, **kwargs)
         if made is NotImplemented:
             return made

@@ -78,6 +78,7 @@ def kind_of(target: Any, args: Any, kwargs: Any, note: str) -> tuple[Hashable, t
     memory: dict[int, int] = {}
 
     def plain(arg: Any) -> Hashable:
+        """Returns an argument as a key: of nodes their layouts, and which are the same or share memory."""
         if isinstance(arg, fx.Node):
             seen = arg in nodes
             number = nodes.setdefault(arg, len(nodes))
@@ -125,6 +126,7 @@ def traced(calls: Sequence[TracedCall], fake: FakeTensorMode, decompositions: Ta
     """
 
     def flat(*tensors: Tensor) -> list[Any]:
+        """Returns the results of the traced calls for these tensors."""
         given = iter(tensors)
         return [_result(call, dict(zip(call.inputs, given, strict=False))) for call in calls]
 

@@ -21,6 +21,7 @@ def guarded(op: torch._ops.OpOverload, decomposition: Callable[..., Any]) -> Cal
 
     @functools.wraps(decomposition)
     def call(*args: Any, **kwargs: Any) -> Any:
+        """Calls the decomposition, or returns NotImplemented for arguments that it does not take."""
         if any(_is_complex(a) for a in (*args, *kwargs.values())):
             return NotImplemented
         if takes_tensor and args and isinstance(args[0], int | float | torch.SymInt | torch.SymFloat):

@@ -36,6 +36,7 @@ def in_f32(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
     @wraps(fn)
     def run(*args: Any, **kwargs: Any) -> Any:
+        """Computes in f32 and rounds the result."""
         result = promoted(*(a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)))
         out = fn(*(_widen(a) for a in args), **{k: _widen(a) for k, a in kwargs.items()})
         return out.to(result) if isinstance(out, Tensor) and result.is_floating_point else out

@@ -26,19 +26,16 @@ class _Expected:
 
     def tensor(self) -> Tensor:
         """Returns an example, uninitialized."""
-        made = torch.empty(self.shape, dtype=self.dtype, device=self.device)
-        if self.strides is not None:
-            made = torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device=self.device)
-        return made.requires_grad_(self.requires_grad)
+        how = {"dtype": self.dtype, "device": self.device, "requires_grad": self.requires_grad}
+        if self.strides is None:
+            return torch.empty(self.shape, **how)
+        return torch.empty_strided(self.shape, self.strides, **how)
 
 
 def made(described: Any) -> Any:
     """Returns what `Arguments.described` describes, with uninitialized tensors."""
     register(described)  # dataclasses among the arguments
-    kept = pytree.tree_map(
-        lambda v: v.tensor() if isinstance(v, _Expected) else v, described, is_leaf=lambda v: isinstance(v, _Expected)
-    )
-    return kept
+    return pytree.tree_map_only(_Expected, _Expected.tensor, described, is_leaf=lambda v: isinstance(v, _Expected))
 
 
 class Arguments:

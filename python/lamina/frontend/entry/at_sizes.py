@@ -54,6 +54,7 @@ def _of_sizes(recorder: ExplainBackend, of: Captured, symbols: Sequence[SizeFact
     values = {symbol.name: symbol.typical for symbol in symbols} | values_of(wanted, symbols)
 
     def value(size: Any) -> int:
+        """Evaluates a size."""
         if not isinstance(size, torch.SymInt):
             return int(size)
         expression = size.node.expr

@@ -62,6 +62,7 @@ def backend(
             keep_floats(gm)
 
         def trace(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+            """Compiles a graph of Dynamo's at these sizes."""
             return unwrapped(autograd(gm, inputs, options=chosen, target=target, compile=partial(_compile_at, sizes)))
 
         return per_size(gm, trace, example_inputs)
@@ -94,15 +95,18 @@ def autograd(
         open_instance_norms(gm)
 
     def compiler(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        """Compiles the forward or backward graph, with the strides that AOTAutograd expects."""
         take_strides(graph, inputs)
         return compile(graph, inputs, options=options, target=target)
 
     def without_gradients(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        """Compiles a graph without gradients, with updates in place."""
         given = {"frozen": _weights()} if options.freeze_weights else {}
         updated = update_in_place(with_room(graph), *mutated_arguments())
         return compile(updated, inputs, options=options, target=target, **given)
 
     def partition(joint: fx.GraphModule, *args: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
+        """Splits the joint graph into forward and backward."""
         if as_real(joint.graph) and is_sized(joint.graph):
             silence_raw_sizes()  # it leaves sizes among arguments, and AOTAutograd copies the graph when it pleases
         recompute_from_seeds(joint)

@@ -107,10 +107,12 @@ class ExplainBackend:
         before: dict[int, Unfused] = {}
 
         def watch(path: str, module: Any) -> None:
+            """Counts the ops of a part before they are fused."""
             if len(parts) not in before and path.startswith(_FUSION):
                 before[len(parts)] = count(module)
 
         def listen(part: Compiled | None) -> None:
+            """Collects the compiled parts; None means that all are compiled anew."""
             if part is not None:
                 return parts.append(part)
             parts.clear()

@@ -91,6 +91,7 @@ def examples(leaves: Sequence[Any], names: Sequence[str], open_sizes: OpenSizes,
     """Returns inputs like these, of the wanted sizes, in the same order of dimensions in memory."""
 
     def resized(name: str, value: Any) -> Any:
+        """Returns an example of the wanted sizes in place of an argument."""
         dims = open_sizes.dims.get(name)
         if not isinstance(value, Tensor) or not dims:
             return value

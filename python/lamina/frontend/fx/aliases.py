@@ -162,7 +162,8 @@ def classify(graph: fx.Graph, outputs: list[Any], inputs: list[fx.Node]) -> Outp
     arguments."""
     viewed = _viewed(graph, inputs, outputs)
     producers = _producers(graph)
-    shared = _shared(outputs)
+    nodes = {output for output in outputs if isinstance(output, fx.Node)}
+    shared = Counter(storage(value) for node in nodes for value in tensors(node))  # how many different outputs hold it
     bases: list[fx.Node] = []
     found: list[Output] = []
     for output in outputs:
@@ -248,11 +249,6 @@ def _producers(graph: fx.Graph) -> dict[int, fx.Node]:
     return {held: node for held, node in found.items() if is_dense(v := node.meta["val"]) and not (v.is_conj() or v.is_neg())}
 
 
-def _shared(outputs: list[Any]) -> Counter[int]:
-    """Returns how many different output nodes hold each storage."""
-    return Counter(storage(value) for node in {o for o in outputs if isinstance(o, fx.Node)} for value in tensors(node))
-
-
 def view_of(graph: fx.Graph, base: fx.Node, held: Tensor, value: Tensor) -> fx.Node:
     """Returns a node that views `base`, a placeholder, as `value` views `held`: the same placeholder's value in another graph.
 
@@ -260,11 +256,13 @@ def view_of(graph: fx.Graph, base: fx.Node, held: Tensor, value: Tensor) -> fx.N
     """
 
     def call(target: Any, node: fx.Node, *args: Any) -> fx.Node:
+        """Inserts a call on a node and computes its value."""
         made = graph.call_function(target, (node, *args))
         made.meta = {**base.meta, "val": target(node.meta["val"], *args)}
         return made
 
     def flip(node: fx.Node, conj: bool, neg: bool) -> fx.Node:
+        """Flips the conj and neg bits of a node."""
         node = call(aten._conj.default, node) if conj else node
         return call(aten._neg_view.default, node) if neg else node
 

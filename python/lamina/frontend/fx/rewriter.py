@@ -58,11 +58,10 @@ class Graft:
                 return self.call(aten.sym_size.int, node, of.index(wanted))
         raise CompileError(f"no tensor has the size {wanted}", remedy="compile per concrete size")
 
-    def undo(self, number: int = 0) -> None:
-        """Removes the calls from number `number` on."""
-        while len(self.made) > number:
-            node = self.made.pop()
-            node.graph.erase_node(node)
+    def undo(self) -> None:
+        """Removes the calls."""
+        while self.made:
+            self.at.graph.erase_node(self.made.pop())
 
     def replace(self) -> None:
         """Moves the last call into the node's place, under the node's name. The node's value stays."""
@@ -164,6 +163,7 @@ def _tried(node: fx.Node, changed: dict[fx.Node, Tensor], fake: FakeTensorMode) 
 
 def _run(node: fx.Node, fake: FakeTensorMode, changed: dict[fx.Node, Tensor] | None = None) -> Any:
     def valued(n: fx.Node) -> Any:
+        """Returns a node's value, a changed one first."""
         return (changed or {}).get(n, n.meta.get("example_value", n.meta.get("val")))
 
     args, kwargs = fx.map_arg((node.args, node.kwargs), valued)

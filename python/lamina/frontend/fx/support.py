@@ -40,17 +40,9 @@ LOWERED = PRIMS | {
 }
 
 COMPUTED = {
-    torch.float16,
-    torch.bfloat16,
-    torch.float32,
-    torch.float64,
-    torch.uint8,
-    torch.int8,
-    torch.int16,
-    torch.int32,
-    torch.int64,
-    torch.bool,
-}
+    torch.float16, torch.bfloat16, torch.float32, torch.float64,
+    torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool,
+}  # fmt: skip
 FLOAT8 = {torch.float8_e4m3fn, torch.float8_e5m2}
 CARRIED = COMPUTED | FLOAT8 | {torch.uint64, torch.complex64, torch.complex128}
 _WIDER = {torch.float16, torch.bfloat16, torch.float32}

@@ -37,6 +37,7 @@ def template(node: fx.Node) -> tuple[list[fx.Node], Template]:
     operands: list[fx.Node] = []
 
     def mark(arg: Any) -> Any:
+        """Replaces tensors among the arguments by a mark, and collects them."""
         if isinstance(arg, fx.Node):
             value = arg.meta.get("val")
             if arg.op != "get_attr" and not isinstance(value, torch.Tensor):

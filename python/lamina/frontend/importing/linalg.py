@@ -36,6 +36,7 @@ def lower(module: ir.Module) -> Failure | None:
     seen: list[ir.DiagnosticInfo] = []
 
     def keep(diagnostic: ir.Diagnostic) -> bool:
+        """Collects errors and stops their printing."""
         if diagnostic.severity == ir.DiagnosticSeverity.ERROR:
             seen.append((diagnostic.message, str(diagnostic.location)))
         return True
@@ -65,6 +66,7 @@ def _leftover(module: ir.Module, but: tuple[str, ...] = ()) -> Failure | None:
     found: list[tuple[str, str]] = []
 
     def look(op: ir.Operation) -> ir.WalkResult:
+        """Finds the first op that was not lowered."""
         if op.name.startswith(("torch.", "torch_c.", "tm_tensor.")) and not op.name.startswith(but):
             found.append((f"{op.name} was not lowered", str(op.location)))
             return ir.WalkResult.INTERRUPT

@@ -102,6 +102,7 @@ def _find_extreme(node: fx.Node) -> None:
     flip = insert(node, made.new_empty((), dtype=torch.int8), aten.full.default, [], -0x80, dtype=torch.int8, device=made.device)
 
     def flipped(x: fx.Node) -> fx.Node:
+        """Flips the bits of uint8, so that signed integers compare as unsigned ones."""
         return insert(node, x.meta["val"].to(torch.int8), aten.bitwise_xor.Tensor, x, flip)
 
     signed = insert(node, source.meta["val"].to(torch.int8), aten.view.dtype, source, torch.int8)
@@ -114,6 +115,7 @@ def _widen(node: fx.Node, name: str) -> None:
     wide, narrows = torch.int32 if dtype is torch.uint8 else dtype, made.dtype is torch.uint8
 
     def widened(arg: Any) -> Any:
+        """Converts an operand of uint8 to the wide type."""
         return _converted(node, arg, wide) if isinstance(arg, fx.Node) and arg.meta["val"].dtype is torch.uint8 else arg
 
     args, kwargs = tuple(map(widened, node.args)), {key: wide if v is torch.uint8 else v for key, v in node.kwargs.items()}

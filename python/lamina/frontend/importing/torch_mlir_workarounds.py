@@ -21,6 +21,7 @@ def repair(module: ir.Module) -> None:
     extracts: list[ir.Operation] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:
+        """Collects the ops to repair."""
         if op.name == "arith.select":
             selects.append(op)
         elif op.name in ("arith.shli", "arith.shrsi"):

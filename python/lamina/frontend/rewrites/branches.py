@@ -35,6 +35,7 @@ def any_layout() -> Iterator[None]:
     thread, plain = threading.get_ident(), _TORCH_COND._merge_output
 
     def merge(a: Any, b: Any, mode: Any) -> Any:
+        """Merges branches' results of different layouts into one with contiguous strides."""
         try:
             return plain(a, b, mode)
         except (RuntimeError, AssertionError):
@@ -106,6 +107,7 @@ def _keep_inside(node: fx.Node, predicate: fx.Node, taken: bool) -> None:
     given = node.args[position]
 
     def masked(index: Any) -> Any:
+        """Replaces indices by 0 in the branch that is not taken."""
         if not isinstance(index, fx.Node):
             return index
         value = index.meta["val"]

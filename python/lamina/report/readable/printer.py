@@ -156,6 +156,7 @@ class ReadablePrinter:
         left, outs = iter(values[:cut]), [*values[cut:], *op.results]
 
         def given(attribute: ir.Attribute) -> str:
+            """Returns an argument of the call as text."""
             if isinstance(attribute, ir.UnitAttr):
                 value = next(left, None)
                 return "?" if value is None else self.text(value).text

@@ -36,6 +36,7 @@ def generic_lines(op: ir.Operation, names: Names) -> list[str]:
     inside: list[str] = []
 
     def operand(value: ir.Value) -> Text:
+        """Returns the text of a value in the body, and names one that is used twice."""
         if value not in texts:
             made = _body_expression(value.owner.operation, operand, names)
             if len(list(value.uses)) > 1 and len(made.text) > 6:

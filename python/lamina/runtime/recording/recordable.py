@@ -73,7 +73,7 @@ def why_not_recorded(program: Program, tensors: str = "cuda") -> str:
     by_kernels = set().union(*(_named(step) for step in program.steps if isinstance(step, Launch)))
     for index, given in enumerate(program.inputs):
         buffer = next(i for i, b in enumerate(program.buffers) if b.kind == "input" and b.index == index)
-        if given.dtype in ("i64", "u64") and _count(given.shape) <= 2 and buffer in by_calls - by_kernels:
+        if given.dtype in ("i64", "u64") and prod(given.shape) <= 2 and buffer in by_calls - by_kernels:
             return f"argument {index} may lie on the CPU, where a replay would not look again"
     return ""
 
@@ -100,7 +100,3 @@ def _seeds(step: Call) -> set[int]:
     if not step.callee.startswith("aten.") or not _drops_nothing(step):
         return set()
     return {ref.buffer for name, ref in arguments_of(step).items() if name.startswith("philox_") and isinstance(ref, Ref)}
-
-
-def _count(shape: tuple[Any, ...]) -> int:
-    return prod(shape)

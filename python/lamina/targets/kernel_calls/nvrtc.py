@@ -85,13 +85,8 @@ class _Nvrtc:
             raise CompileError(f"{function} failed: {self.said(code)}")
 
 
-def available() -> bool:
-    """Returns whether NVRTC can be loaded."""
-    return _found() is not None
-
-
 def _library(source: CudaSource) -> tuple[ctypes.CDLL, str]:
-    found = _found()
+    found = found_library()
     if found is None:
         raise CompileError(
             f"kernel {source.name} is CUDA C++, and there is no NVRTC to compile it",
@@ -101,7 +96,8 @@ def _library(source: CudaSource) -> tuple[ctypes.CDLL, str]:
     return found
 
 
-def _found() -> tuple[ctypes.CDLL, str] | None:
+def found_library() -> tuple[ctypes.CDLL, str] | None:
+    """Returns the NVRTC library and its path; None where there is none."""
     return _opened(os.environ.get(OVERRIDE, ""))
 
 

@@ -17,6 +17,7 @@ def placed(program: Program, gpu: Gpu) -> tuple[Program, Mapping[str, Any]]:
     functions: dict[str, Any] = {}
 
     def step(call: Any) -> Any:
+        """Makes a call of one of Lamina's kernels in source a call of a user's kernel."""
         if not isinstance(call, Call) or call.callee not in sources:
             return call
         adapt = sources[call.callee].on_gpu

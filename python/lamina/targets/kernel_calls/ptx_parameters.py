@@ -62,6 +62,7 @@ def bind(
     left = sorted({int(i) for i in re.findall(rf"(?<![\w$]){re.escape(entry)}_param_(\d+)\b", text)} & set(constants))
 
     def renamed(found: re.Match[str]) -> str:
+        """Renames a parameter to its place in the launch."""
         return f"{symbol}_param_{pointers[int(found[1])]}" if int(found[1]) in pointers else found[0]
 
     text = re.sub(rf"(?<![\w$]){re.escape(entry)}_param_(\d+)\b", renamed, text)
@@ -94,6 +95,7 @@ def _without_loads(text: str, entry: str, constants: Mapping[int, bytes]) -> str
     load = re.compile(rf"ld\.param\.([usbf])(\d+)\s+(%\w+),\s*\[{re.escape(entry)}_param_(\d+)(?:\+(\d+))?\];")
 
     def moved(found: re.Match[str]) -> str:
+        """Replaces the load of a constant parameter by a move."""
         kind, bits, register, number, offset = found[1], int(found[2]), found[3], int(found[4]), int(found[5] or 0)
         if number not in constants:
             return found[0]

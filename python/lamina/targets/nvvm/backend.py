@@ -113,6 +113,7 @@ class NvvmBackend(Backend):
         where there are no kernels."""
 
         def text() -> str:
+            """Returns the module's text at the current level."""
             return str(module.operation.get_asm(enable_debug_info=True))
 
         clock = Stopwatch()

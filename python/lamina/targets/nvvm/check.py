@@ -42,14 +42,10 @@ def _why_not(op: ir.Operation, gpu: Gpu) -> tuple[str, str] | None:
     if name.startswith(_CLUSTER) and gpu.capability < 90:
         return f"{name} needs clusters, which {gpu.arch} has not", "compile for nvvm:sm_90 or newer"
     if not name.startswith(("llvm.", "nvvm.", "gpu.module", "builtin.module")):
-        return f"{name} did not lower to NVVM: {_short(op)}", "see lamina-gpu-to-nvvm for what it takes"
+        return f"{name} did not lower to NVVM: {str(op).splitlines()[0][:200]}", "see lamina-gpu-to-nvvm for what it takes"
     return None
 
 
 def _is_known(op: ir.Operation) -> bool:
     symbol: str = name_of(op)
     return symbol.startswith("llvm.") or symbol == ASSERT
-
-
-def _short(op: ir.Operation) -> str:
-    return str(op).split("\n")[0][:200]

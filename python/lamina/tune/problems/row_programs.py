@@ -55,6 +55,7 @@ def _program(made: list[str], names: list[str], types: list[ir.MemRefType], inpu
     """Returns the text of a module with a program that launches the kernel on its inputs and outputs."""
 
     def listed(first: int) -> str:
+        """Returns operands and types from number `first` on as text."""
         return f"({', '.join(names[first:])}) : ({', '.join(map(str, types[first:]))}) -> ()"
 
     operands, _, ends = listed(0).partition(" : ")

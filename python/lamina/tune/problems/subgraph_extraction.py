@@ -61,6 +61,7 @@ def _copy(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> ir.Operation:
     """Clones an op on other values. Values that its regions use from outside are constants."""
 
     def renamed(inner: ir.Operation) -> ir.WalkResult:
+        """Renames operands, and copies the constants that they read."""
         for i, v in enumerate(inner.operands):
             if v not in values and not isinstance(v, ir.BlockArgument) and v.owner.operation.block == op.block:
                 values[v] = v.owner.operation.clone().results[0]

@@ -87,6 +87,7 @@ class Store:
         """Stores what was measured; a pin stays. Returns False where the file cannot be written."""
 
         def change(held: _Held) -> None:
+            """Stores the new answer, with the pin of the old one."""
             new = Record(question, identity, answer, now())
             held.forget(new.key)  # their candidates are dropped in the answer, which came from `get`
             pin = held.records[new.key].answer.pin if new.key in held.records else ""
@@ -123,6 +124,7 @@ class Store:
         exist."""
 
         def pinned(record: Record) -> Record:
+            """Pins the candidate. Raises CompileError where the question has no such candidate."""
             why = dict(record.answer.dropped).get(candidate)
             if why is not None:
                 raise CompileError(f"{candidate!r} was dropped: {why}", remedy=f"lamina tune clear {record.id} forgets that")
@@ -141,6 +143,7 @@ class Store:
         """Deletes one answer, or all. Returns how many."""
 
         def change(held: _Held) -> int:
+            """Drops the chosen answers and returns their number."""
             gone = [find(held.records.values(), which).key] if which else list(held.records)
             for key in gone:
                 del held.records[key]
@@ -163,6 +166,7 @@ class Store:
             raise CompileError(f"cannot be read: {getattr(error, 'strerror', None) or error}", where=str(file)) from error
 
         def change(held: _Held) -> int:
+            """Takes the better answers and returns their number."""
             best = {r.key: merged(held.records[r.key], r) if r.key in held.records else r for r in theirs}
             taken = sum(held.records.get(key) != record for key, record in best.items())
             held.records |= best
@@ -173,6 +177,7 @@ class Store:
 
     def _change(self, which: str, new: Callable[[Record], Record]) -> Record:
         def change(held: _Held) -> Record:
+            """Replaces the record."""
             record = new(find(held.records.values(), which))
             held.records[record.key] = record
             return record

@@ -18,6 +18,7 @@ def each(op: Op) -> Callable[..., list[Tensor]]:
     """Applies `op` to the i-th items of all lists, for every i; arguments that are no lists go to each call."""
 
     def run(*args: Any, **kwargs: Any) -> list[Tensor]:
+        """Applies the op to each item of the lists."""
         named = kwargs.items()
         count = next(len(a) for a in (*args, *kwargs.values()) if isinstance(a, list | tuple))
         return [op(*(_item(a, i) for a in args), **{k: _item(a, i) for k, a in named}) for i in range(count)]

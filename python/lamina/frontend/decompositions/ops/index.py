@@ -133,6 +133,7 @@ def _with_a_list(op: Any) -> Callable[..., Any]:
     decomposition = decomposition_table[op]
 
     def run(x: Tensor, dim: int, index: Tensor, *args: Any, **kwargs: Any) -> Any:
+        """Flattens the index, which may have no dimension."""
         return decomposition(x, dim, index.reshape(-1), *args, **kwargs)
 
     return run

@@ -35,6 +35,7 @@ def _scalar_op(op: Callable[..., Tensor]) -> Callable[..., Any]:
     """Wraps a binary op of a half tensor and a Python scalar (or alpha) that its dtype cannot hold: eager computes it in f32."""
 
     def run(x: Tensor, other: Any, *rest: Any, **kwargs: Any) -> Any:
+        """Computes the op where a Python number would lose precision in the tensor's dtype."""
         numbers = [v for v in (other, *rest, *kwargs.values()) if isinstance(v, int | float)]
         if numbers and op is not torch.div and integer.meets_number(x, *numbers):
             return integer.with_number(op, x, other, *rest, **kwargs)
@@ -70,6 +71,7 @@ def lerp(x: Tensor, end: Tensor, weight: Any) -> Tensor:
     """Interpolates in eager's two forms, so that both ends are met exactly."""
 
     def run(x: Tensor, end: Tensor, *w: Tensor) -> Tensor:
+        """Interpolates from the nearer end, as eager does."""
         if not w:
             return x + weight * (end - x) if abs(weight) < 0.5 else end - (end - x) * (1 - weight)
         near, far = x + w[0] * (end - x), end - (end - x) * (1 - w[0])

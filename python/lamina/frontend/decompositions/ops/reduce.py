@@ -57,6 +57,7 @@ def _spread(root: bool, with_mean: bool) -> Callable[..., Any]:
     """Returns the decomposition of the variance, or its root, and of the mean beside it. They are computed in at least f32."""
 
     def run(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
+        """Computes the variance or deviation from centered moments."""
         if x.dtype.is_complex:
             return NotImplemented
         dims = _dims(x, dim)
@@ -86,9 +87,11 @@ def _extreme(reduce: Callable[..., Tensor]) -> tuple[Callable[..., Any], Callabl
     """Builds max.default, max.dim and argmax from amax, and likewise for min."""
 
     def whole(x: Tensor) -> Any:
+        """Reduces all dimensions."""
         return reduce(x, list(range(x.dim()))) if x.dim() else x.clone()
 
     def along(x: Tensor, dim: int, keepdim: bool = False) -> Any:
+        """Returns the extremes along a dimension and their positions."""
         if not x.dim():
             return x.clone(), _zero(x)
         if x.dtype is torch.bool:
@@ -98,6 +101,7 @@ def _extreme(reduce: Callable[..., Tensor]) -> tuple[Callable[..., Any], Callabl
         return (kept if keepdim else kept.squeeze(dim)), _first(x, kept, dim % x.dim(), keepdim)
 
     def arg(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+        """Returns the positions of the extremes."""
         if x.dtype is torch.bool:
             return NotImplemented
         if not x.dim():

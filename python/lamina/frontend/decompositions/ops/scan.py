@@ -100,6 +100,7 @@ def _total(running: _Running) -> Callable[..., Any]:
     """Returns the decomposition of cumsum or cumprod."""
 
     def run(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:
+        """Computes the running total along a dimension."""
         out = sum_dtype(x, dtype)
         if not _is_scanned(out):
             return NotImplemented
@@ -114,6 +115,7 @@ def _extreme(running: _Running) -> Callable[..., Any]:
     """Returns the decomposition of cummax or cummin: the extreme so far, and where it was last met. A NaN stays."""
 
     def run(x: Tensor, dim: int) -> Any:
+        """Returns the running extremes along a dimension and their positions."""
         if not x.dim() or surely(x.numel() == 0):
             return x.clone(), torch.zeros_like(x, dtype=torch.int64)
         if x.dtype in (torch.bool, torch.uint8):

@@ -128,6 +128,7 @@ def _adaptive_max_pool(dims: int) -> Callable[..., Any]:
     by_windows = aten.max_pool2d_with_indices.default if dims == 2 else aten.max_pool3d_with_indices.default
 
     def run(x: Tensor, size: Sequence[int]) -> Any:
+        """Returns the maxima of the blocks and their places in the image."""
         before, most = x.shape[-dims:], [-(-n // out) + 1 for n, out in zip(x.shape[-dims:], size, strict=True) if out]
         if not _are_known(x) or not all(size) or not x.dtype.is_floating_point:
             return NotImplemented
@@ -160,6 +161,7 @@ def _adaptive_max_pool_backward(dims: int) -> Callable[..., Any]:
     op = aten.max_pool2d_with_indices_backward if dims == 2 else aten.max_pool3d_with_indices_backward
 
     def run(grad: Tensor, x: Tensor, places: Tensor) -> Any:
+        """Adds gradients at the places of the maxima."""
         if not _are_known(x, grad):
             return NotImplemented
         if (kernel := _equal_blocks(x.shape[-dims:], grad.shape[-dims:])) is not None:

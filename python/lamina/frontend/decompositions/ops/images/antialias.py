@@ -133,6 +133,7 @@ def _forward(weigh: Callable[[Tensor], Tensor], width: int) -> Callable[..., Any
     """Decomposes the interpolation of images by a filter."""
 
     def run(x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: float | None, **named: float | None) -> Any:
+        """Resizes by a filter as wide as the step between outputs."""
         axes = resized_axes(x.shape[-2:], output_size, "linear", align_corners, scales_of(2, scales, named))
         filters = _filters(weigh, width, axes, x, output_size)
         return NotImplemented if filters is None else _resized(x, filters, _Filter.read)
@@ -151,6 +152,7 @@ def _backward(weigh: Callable[[Tensor], Tensor], width: int) -> Callable[..., An
         *scales: float | None,
         **named: float | None,
     ) -> Any:
+        """Computes the gradient of the resized image."""
         axes = resized_axes(input_size[-2:], output_size, "linear", align, scales_of(2, scales, named))
         filters = _filters(weigh, width, axes, grad, input_size)
         return NotImplemented if filters is None else _resized(grad, filters, _Filter.readers)

@@ -150,6 +150,7 @@ def _max_pool(dims: int) -> Callable[..., Any]:
     """
 
     def run(x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> Any:
+        """Returns the maxima and their places in the image."""
         window = _Window(dims, x, kernel, stride, padding, dilation, ceil_mode)
         if math.prod(window.kernel) > _MAX_TAPS or not x.dtype.is_floating_point or surely(x.numel() == 0):
             return NotImplemented
@@ -168,6 +169,7 @@ def _max_pool_backward(dims: int) -> Callable[..., Any]:
     """Sums for each element the gradients of the windows whose maximum it is, without a scatter."""
 
     def run(grad: Tensor, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, places: Tensor) -> Any:
+        """Sums the gradients of the windows whose maximum an element is."""
         window = _Window(dims, x, kernel, stride, padding, dilation, ceil_mode)
         if math.prod(window.covering) > _MAX_TAPS or not x.dtype.is_floating_point or surely(x.numel() == 0):
             return NotImplemented
@@ -188,6 +190,7 @@ def _avg_pool(dims: int) -> Callable[..., Any]:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Any:
+        """Returns the means of the windows."""
         window = _Window(dims, x, kernel, stride, padding, 1, ceil_mode)
         if math.prod(window.kernel) > _MAX_TAPS or not x.dtype.is_floating_point or surely(x.numel() == 0):
             return NotImplemented
@@ -205,6 +208,7 @@ def _avg_pool_backward(dims: int) -> Callable[..., Any]:
     def run(
         grad: Tensor, x: Tensor, kernel: Any, stride: Any, padding: Any, ceil: bool, count_include_pad: bool, divisor: int | None
     ) -> Any:
+        """Sums the shares of the windows that an element is in."""
         window = _Window(dims, x, kernel, stride, padding, 1, ceil)
         if math.prod(window.covering) > _MAX_TAPS or not x.dtype.is_floating_point or surely(x.numel() == 0):
             return NotImplemented

@@ -80,6 +80,7 @@ def _nearest(dims: int, kind: str) -> Callable[..., Any]:
     """Decomposes nearest interpolation: a broadcast copy where all elements repeat equally often, else a gather."""
 
     def run(x: Tensor, output_size: Sequence[int], *scales: float | None, **named: float | None) -> Any:
+        """Reads the nearest element along each axis."""
         if _is_empty(x.shape) or _is_empty(output_size):
             return NotImplemented
         axes = resized_axes(x.shape[-dims:], output_size, kind, False, scales_of(dims, scales, named))
@@ -104,6 +105,7 @@ def _smooth(dims: int, kind: str) -> Callable[..., Any]:
     """
 
     def run(x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: float | None, **named: float | None) -> Any:
+        """Interpolates along one axis after the other."""
         if not x.dtype.is_floating_point or _is_empty(x.shape) or _is_empty(output_size):
             return NotImplemented
         axes = resized_axes(x.shape[-dims:], output_size, kind, align_corners, scales_of(dims, scales, named))
@@ -121,6 +123,7 @@ def _backward(dims: int, kind: str) -> Callable[..., Any]:
     smooth = not kind.startswith("nearest")
 
     def run(grad: Tensor, output_size: Sequence[int], input_size: Sequence[int], *rest: Any, **named: float | None) -> Any:
+        """Computes the gradient of the resized image."""
         align, *scales = rest if smooth else (False, *rest)
         return _gradient(
             grad, input_size, resized_axes(input_size[-dims:], output_size, kind, align, scales_of(dims, scales, named))
@@ -197,6 +200,7 @@ def _of_sizes(single: Callable[..., Any]) -> Callable[..., Any]:
     """Adapts a decomposition to the overload that takes sizes or scale factors."""
 
     def run(x: Tensor, output_size: Sequence[int] | None, *args: Any) -> Any:
+        """Computes the output size from the scale factors."""
         *rest, factors = args
         sizes = upsample_compute_output_size(x.size(), output_size, factors)
         return single(x, sizes, *rest, *(factors or []))

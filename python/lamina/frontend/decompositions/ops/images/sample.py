@@ -67,6 +67,7 @@ class _Axis:
         place, _ = _bounded(low + (k - 1), self.size, self.padding, self.align)
 
         def of(derivative: int) -> Any:
+            """Evaluates the weight or its derivative at the tap's distance."""
             if isinstance(k, int):
                 return (near if k in (1, 2) else far)(distance, derivative)
             return torch.where((k == 1) | (k == 2), near(distance, derivative), far(distance, derivative))
@@ -159,6 +160,7 @@ def grid_sample(x: Tensor, grid: Tensor, mode: int, padding: int, align: bool) -
     taps, apart = [axis.taps() for axis in _axes(x, grid, mode, padding, align)], _apart(x)
 
     def along(d: int, chosen: list[_Tap]) -> Tensor:
+        """Sums the taps of the dimensions from `d` on, given those chosen before."""
         if d == len(taps):
             return _read(x, apart, chosen)
         values = [(along(d + 1, [*chosen, tap]), tap.weight) for tap in taps[d]]

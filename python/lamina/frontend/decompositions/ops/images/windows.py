@@ -90,6 +90,7 @@ def _folded(mirrored: bool) -> Callable[..., Any]:
     edge. NotImplemented for widths that cut off, or are symbolic."""
 
     def run(grad: Tensor, x: Tensor, widths: Sequence[int]) -> Any:
+        """Adds the gradient of each padding to the elements that it repeats."""
         if not all(isinstance(w, int) and w >= 0 for w in widths) or not grad.dtype.is_floating_point:
             return NotImplemented
         for i, (before, after) in enumerate(zip(widths[::2], widths[1::2], strict=True)):

@@ -19,6 +19,7 @@ def _preferred(better: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Returns fmax or fmin: the better of two numbers, or the one that is a number."""
 
     def run(x: Tensor, y: Tensor) -> Tensor:
+        """Takes `x` where it is better than `y`, or `y` is NaN."""
         dtype = promoted(x, y)
         x, y = x.to(dtype), y.to(dtype)
         return torch.where(better(x, y) | (y != y) if dtype.is_floating_point else better(x, y), x, y)

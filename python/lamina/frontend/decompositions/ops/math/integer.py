@@ -81,6 +81,7 @@ def _bitwise(op: Callable[..., Tensor]) -> Callable[..., Any]:
     """Wraps a bitwise op of a tensor and an integer: the integer becomes a tensor of the same dtype."""
 
     def run(x: Tensor, other: Any) -> Any:
+        """Combines integers with a number in their range."""
         if x.dtype is torch.bool or isinstance(other, bool):
             return NotImplemented
         limits = torch.iinfo(x.dtype)
@@ -94,6 +95,7 @@ def _shift(op: Callable[..., Tensor]) -> Callable[..., Any]:
     """Wraps a shift of bits: numbers become tensors."""
 
     def run(x: Any, places: Any) -> Any:
+        """Shifts integers, of which one may be a Python number."""
         dtype = torch.result_type(x, places)
         if dtype.is_floating_point or dtype is torch.bool:
             return NotImplemented
