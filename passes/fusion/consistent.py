@@ -6,7 +6,9 @@ have the same bits: no approximation, and no fused multiply-add, that one of the
 
 from torch_mlir import ir
 
-from ..ir.reading import nested, number_of, producer, reached, reduced_loops
+from lamina.core.walks import reached
+
+from ..ir.reading import nested, number_of, producer, reduced_loops
 from ..trace.materialize import OUTSIDE, Materialized
 
 CONSISTENT = "graph.consistent"
@@ -20,7 +22,7 @@ def compared(real: Materialized) -> set[ir.Operation]:
     found: set[ir.Operation] = set()
     for op in real.ops:
         if op.name == "linalg.generic" and any(map(_is_equality, nested(op, "arith.cmpf"))):
-            found.update(reached(op, lambda o: _inlined(o, real)))
+            found.update(reached([op], lambda o: _inlined(o, real)))
     return found
 
 

@@ -5,11 +5,13 @@ which every value is computed before it is read.
 """
 
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar
 
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
+from lamina.core.walks import operands_first
 
 from ..infra.base import Pass
 from ..ir.affine import row_major
@@ -153,20 +155,13 @@ class _Rewrite:
                     if effect is not None:
                         after[op] = effect
                     effect = op
-        done: dict[Group | ir.Operation, None] = {}
-        for unit in sorted(reads, key=lambda u: first[u]):
-            stack = [unit]
-            while stack:
-                u = stack[-1]
-                needs = [unit_of[v] for v in reads[u] if v in unit_of]
-                if isinstance(u, ir.Operation) and u in after:
-                    needs.append(after[u])
-                waiting = [x for x in needs if x not in done and x is not u]
-                if waiting:
-                    stack += waiting
-                else:
-                    done[stack.pop()] = None
-        return list(done)
+
+        def needs(u: Group | ir.Operation) -> list[Group | ir.Operation]:
+            """Returns what has to come before a unit, the last first."""
+            found = [unit_of[v] for v in reads[u] if v in unit_of and unit_of[v] is not u]
+            return [*([after[u]] if u in after else []), *reversed(found)]  # type: ignore[index, operator]
+
+        return list(operands_first(sorted(reads, key=first.__getitem__), needs))
 
     def _value(self, v: ir.Value) -> ir.Value:
         """Returns the new counterpart of `v`: views and constants are cloned on demand."""
@@ -231,23 +226,22 @@ class _Rewrite:
         those that they use but read no element of: a slice of no elements, or what lies in the padding. Thus groups that compute
         the same have the same text, wherever in the module their operations stand."""
         read = {v for n in group.nodes for v in n.reads}
-        body: dict[ir.Operation, None] = {}
         ins: dict[ir.Value, None] = {}
         unread: dict[ir.Value, None] = {}
-        stack = [producer(n.value) for n in reversed(group.nodes)]
-        while stack:
-            op = stack.pop()
-            if op is None or op in body:
-                continue
-            used = [*op.operands, *_captured(op)]
-            outside = [v for v in used if producer(v) is None or self._is_given(v, inside)]
-            if waiting := [made for v in used if v not in outside and (made := producer(v)) not in body]:
-                stack += [op, *reversed(waiting)]
-                continue
-            body[op] = None
-            for v in outside if op.name != SCATTER else outside[1:]:
+
+        @cache
+        def sources(op: ir.Operation) -> tuple[list[ir.Operation], list[ir.Value]]:
+            """Returns the ops of the group that an op reads, and the values from outside."""
+            used = [(v, producer(v)) for v in (*op.operands, *_captured(op))]
+            outside = [v for v, made in used if made is None or self._is_given(v, inside)]
+            return [made for v, made in used if made is not None and v not in outside], outside
+
+        ends = [op for n in group.nodes if (op := producer(n.value)) is not None]
+        body = list(operands_first(ends, lambda op: sources(op)[0]))
+        for op in body:
+            for v in sources(op)[1][1 if op.name == SCATTER else 0 :]:
                 (ins if v in read or not self._is_given(v, inside) else unread)[v] = None
-        return list(body), list(ins), list(unread)
+        return body, list(ins), list(unread)
 
     def _is_given(self, v: ir.Value, inside: set[ir.Value]) -> bool:
         """Returns whether `v` is memory that the group does not compute."""

@@ -11,6 +11,7 @@ from lamina.core.sizes import typical
 from lamina.core.target import Target
 
 from ..ir.reading import element_of, name_of, nested, ops_in
+from ..ir.rewriting import read_by
 from ..ir.sizes import KERNEL_SIZES, size_on
 from ..lower.simt.threads import Shape
 from ..lower.simt.values import has_blocks
@@ -153,7 +154,7 @@ def _alive(block: ir.Block, lanes: int, each: int) -> int:
     ops = ops_in(block)
     last: dict[ir.Value, int] = {}
     for at, op in enumerate(ops):
-        _uses(op, at, last)
+        last.update(dict.fromkeys(read_by(op), at))
     ends: dict[int, int] = {}
     alive = most = 0
     for at, op in enumerate(ops):
@@ -166,15 +167,6 @@ def _alive(block: ir.Block, lanes: int, each: int) -> int:
         most = max(most, alive + inner)
         alive -= ends.pop(at, 0)
     return most
-
-
-def _uses(op: ir.Operation, at: int, last: dict[ir.Value, int]) -> None:
-    for v in op.operands:
-        last[v] = at
-    for region in op.regions:
-        for block in region.blocks:
-            for inner in block.operations:
-                _uses(inner.operation, at, last)
 
 
 def _registers(type_: ir.Type, lanes: int, each: int) -> int:

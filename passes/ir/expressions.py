@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lamina.core.sizes import Size, SizeLike, Undecided
+from lamina.core.walks import operands_first
 
 from .affine import Affine, Axis, IndexTerm
 from .guards import Guard
@@ -152,19 +153,8 @@ def _reads(at: Affine, guard: Guard) -> tuple[frozenset[Axis], tuple[Expr, ...]]
 
 def missing(root: Expr, known: Container[Expr]) -> list[Expr]:
     """Returns `root` and its operands (through Apply) that are not in `known`, each once, operands first."""
-    found: dict[Expr, None] = {}
-    stack = [root]
-    while stack:
-        e = stack[-1]
-        operands = e.operands if isinstance(e, Apply) else ()
-        waiting = [] if e in found or e in known else [x for x in operands if x not in found and x not in known]
-        if waiting:
-            stack += reversed(waiting)
-            continue
-        if e not in known:
-            found[e] = None
-        stack.pop()
-    return list(found)
+    below = operands_first([root], lambda e: e.operands if isinstance(e, Apply) and e not in known else ())
+    return [e for e in below if e not in known]
 
 
 class Interner:

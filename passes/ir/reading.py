@@ -1,9 +1,7 @@
 """Reads ops, constants, types, shapes, affine indexing maps of generics and source indices of views."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
 
 from torch_mlir import ir
 
@@ -20,9 +18,6 @@ REDUCERS = {
     "arith.addf", "arith.mulf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf", "arith.addi",
     "arith.muli", "arith.ori", "arith.andi", "arith.xori", "arith.maxsi", "arith.minsi", "arith.maxui", "arith.minui",
 }  # fmt: skip
-
-
-T = TypeVar("T")
 
 
 class Untraceable(Exception):
@@ -135,17 +130,6 @@ def width(value: ir.Value) -> int:
 def bytes_of(value: ir.Value) -> int:
     """Returns the bytes of a tensor's elements in memory, at typical sizes."""
     return elements_of(value) * width(value) // 8
-
-
-def reached(start: T, following: Callable[[T], Iterable[T]]) -> Iterator[T]:
-    """Yields `start` and all that follows from it, each once, depth first. What follows is asked for after a value was yielded."""
-    stack, seen = [start], {start}
-    while stack:
-        yield (x := stack.pop())
-        for y in following(x):
-            if y not in seen:
-                seen.add(y)
-                stack.append(y)
 
 
 def compute_type(dtype: str) -> str:

@@ -5,11 +5,12 @@ from collections.abc import Iterable, Sequence
 from torch_mlir import ir
 
 from lamina.core.sizes import SizeLike, at_most
+from lamina.core.walks import reached
 
 from ..families.choice import CHOICE
 from ..ir.affine import order_of
 from ..ir.extern_calls import group
-from ..ir.reading import SCAN, SCATTER, bytes_of, name_of, ops_in, producer, reached, reduced_loops, shape_of, terminator
+from ..ir.reading import SCAN, SCATTER, bytes_of, name_of, ops_in, producer, reduced_loops, shape_of, terminator
 from ..ir.rewriting import copy_ops, read_by
 from ..space.direct_convolution import WINDOW
 from .layout_preferences import Wants
@@ -109,4 +110,4 @@ def _producers(value: ir.Value) -> Iterable[ir.Operation]:
     first = producer(value)
     if first is None:
         return ()
-    return reached(first, lambda o: (made for v in read_by(o) if (made := producer(v)) is not None and made.parent == first.parent))
+    return reached([first], lambda o: [m for m in map(producer, read_by(o)) if m is not None and m.parent == first.parent])

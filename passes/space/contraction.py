@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lamina.core.sizes import SizeLike
+from lamina.core.walks import reached
 
 from ..ir.affine import Affine, Axis
 from ..ir.expressions import Apply, Expr, InBounds, Load, Position, Reduce, Scan, Scatter
-from ..ir.reading import reached
 from .coalesce import Merged, coalesce
 from .space import Result, Space
 
@@ -179,7 +179,7 @@ def outside(root: Expr, products: tuple[Reduce, ...]) -> list[Expr]:
     """Returns the expressions under `root` but for the products and their operands, each once."""
     if root in products:
         return []
-    return list(reached(root, lambda e: [a for a in e.args if a not in products]))
+    return list(reached([root], lambda e: [a for a in e.args if a not in products]))
 
 
 EPILOGUE = frozenset(

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from torch_mlir import ir
 
 from lamina.core.sizes import typical
+from lamina.core.walks import reached
 
 from ..ir.extern_calls import memory_strides
 from ..ir.generics import copied
-from ..ir.reading import bytes_of, elements_of, ops_in, producer, reached, shape_of, width
+from ..ir.reading import bytes_of, elements_of, ops_in, producer, shape_of, width
 from .orders import Read, chain_of, innermost_of, is_given, map_of, strides_through_views, viewed, wanted_images
 
 _SECTOR = 256  # bits: the unit in which memory is read
@@ -80,7 +81,7 @@ def gathered_source(v: ir.Value, is_memory: Callable[[ir.Value], bool], read: Re
             return []
         return [x for x in ([taken[0]] if taken else map_of(w.owner, read) or ()) if not is_memory(x)]
 
-    for _ in reached(v, used):
+    for _ in reached([v], used):
         pass
     if len(sources) != 1:
         return None
@@ -99,7 +100,7 @@ def _gathers(v: ir.Value, read: Read) -> bool:
         op = producer(w)
         return map_of(op, read) or () if op is not None else ()
 
-    made = (producer(w) for w in reached(v, sources))
+    made = (producer(w) for w in reached([v], sources))
     return any(op is not None and extracted(op) is not None for op in made)
 
 

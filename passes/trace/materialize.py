@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from torch_mlir import ir
 
 from lamina.core.sizes import typical
+from lamina.core.walks import reached
 from lamina.dialects.graph import CALLS, IN_PLACE
 
 from ..ir.affine import Affine, NotAffine, SplitAxis
 from ..ir.axes import Axes, splitting
 from ..ir.expressions import Expr, Load
 from ..ir.extern_calls import memory_strides
-from ..ir.reading import SCAN, SCATTER, Generic, Untraceable, bytes_of, elements_of, ops_in, producer, reached, shape_of
+from ..ir.reading import SCAN, SCATTER, Generic, Untraceable, bytes_of, elements_of, ops_in, producer, shape_of
 from ..ir.views import through_views
 from .costs import CHEAP, FREE, LARGEST, cost_of
 from .gathered import gathered_source
@@ -198,7 +199,7 @@ class Materialized:
             made = [m for m in map(producer, _reads(op)) if m is not None and self.position[m] >= start]
             return [(m, called or m.name in OUTSIDE) for m in made]
 
-        return any(op == first and called for op, called in reached((user, False), before))
+        return any(op == first and called for op, called in reached([(user, False)], before))
 
     def _drop(self, v: ir.Value) -> bool:
         """Makes two kernels compute `v`, with everything that is computed for it alone, where that takes less time than storing it
@@ -258,7 +259,7 @@ class Materialized:
             """Returns what a value is computed from, unless it is in memory."""
             return [] if self.is_memory(w) else _reads(w.owner)
 
-        sources = [w for w in reached(v, before) if self.is_memory(w)]
+        sources = [w for w in reached([v], before) if self.is_memory(w)]
         made = [self.generic(w.owner) for w in sources if w in self.values and w.owner.name == "linalg.generic"]
         of_reductions = any(g is not None and any(g.reduced) for g in made) and len(made) == len(sources)
         return of_reductions and all(elements_of(w) == elements_of(v) for w in sources)

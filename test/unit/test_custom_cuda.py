@@ -286,7 +286,7 @@ def test_alignment_that_vectors_need() -> None:
 
 
 def test_without_nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvrtc, "_found", lambda: None)
+    monkeypatch.setattr(nvrtc, "found_library", lambda: None)
     with pytest.raises(CompileError, match="there is no NVRTC to compile it .pip install nvidia-cuda-nvrtc"):
         ptx_of(cuda_of(), scaled_add, [torch.randn(64)] * 2)
     monkeypatch.undo()

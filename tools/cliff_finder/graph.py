@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from lamina.core.walks import reached
+
 MODES = ("inference", "training", "gradients")
 """inference: eval mode, forward only; training: training mode, forward only; gradients: training mode, forward and backward."""
 
@@ -138,12 +140,8 @@ class DrawnGraph:
     def used(self) -> "DrawnGraph":
         """Returns the graph without the inputs and nodes that its result does not depend on."""
         count = len(self.inputs)
-        wanted, waiting = set(), [count + len(self.nodes) - 1]
-        while waiting:
-            value = waiting.pop()
-            if value not in wanted:
-                wanted.add(value)
-                waiting += self.nodes[value - count].operands if value >= count else ()
+        last = count + len(self.nodes) - 1
+        wanted = set(reached([last], lambda value: self.nodes[value - count].operands if value >= count else ()))
         new = {value: i for i, value in enumerate(sorted(wanted))}
         nodes = [replace(n, operands=tuple(new[v] for v in n.operands)) for i, n in enumerate(self.nodes) if count + i in wanted]
         return replace(self, inputs=tuple(g for i, g in enumerate(self.inputs) if i in wanted), nodes=tuple(nodes))

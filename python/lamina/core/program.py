@@ -5,7 +5,7 @@ Offsets and sizes of memory are in bytes, strides in elements. Every size may be
 knows MLIR or torch; `program_json` reads and writes the JSON form.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -211,6 +211,19 @@ class Program:
     device: Device = "cpu"
     saved: tuple[int, ...] = ()
     sizes: tuple[tuple[SizeLike, ...], ...] = ()
+
+
+def refs_of(value: object) -> Iterator[Ref]:
+    """Yields the tensors among the arguments of a call, nested tuples included, or all those of a step."""
+    if isinstance(value, Ref):
+        yield value
+    elif isinstance(value, Launch):
+        yield from (*value.args, *value.scratch)
+    elif isinstance(value, Call):
+        yield from refs_of((value.args, value.kwargs, value.outs, value.owned))
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from refs_of(part)
 
 
 def by_computation(steps: Sequence[Step]) -> list[list[Step]]:

@@ -1,9 +1,9 @@
 """Validates a program read from disk: every index refers to something that exists, and every tensor lies within its memory."""
 
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import get_args
 
-from .program import ITEM_BYTES, Buffer, BufferKind, Call, Launch, Program, Ref
+from .program import ITEM_BYTES, Buffer, BufferKind, Launch, Program, Ref, refs_of
 from .sizes import Size, SizeLike
 
 KINDS = get_args(BufferKind)
@@ -26,7 +26,7 @@ def _faults(p: Program, kernels: tuple[str, ...]) -> Iterator[str]:
                 yield f"step {number} is launched on a grid of {step.grid} with {step.n_out} results"
             if any(not 0 <= at < len(step.args) for pair in step.inplace for at in pair):
                 yield f"step {number} has no such arguments as share memory"
-        for ref in _refs(step):
+        for ref in refs_of(step):
             yield from (f"step {number}: {why}" for why in _of_ref(p, ref))
     for ref in p.outputs:
         yield from (f"a result: {why}" for why in _of_ref(p, ref))
@@ -66,18 +66,6 @@ def _of_ref(p: Program, ref: Ref) -> Iterator[str]:
         last = offset + (sum(max(r, 0) for r in reach) + 1) * ITEM_BYTES[ref.dtype]
         if min(shape, default=0) < 0 or first < 0 or (p.buffers[ref.buffer].kind != "input" and last > whole):
             yield f"a tensor lies from {first} to {last} in {whole} bytes"
-
-
-def _refs(value: Any) -> Iterator[Ref]:
-    if isinstance(value, Ref):
-        yield value
-    elif isinstance(value, Launch):
-        yield from _refs((*value.args, *value.scratch))
-    elif isinstance(value, Call):
-        yield from _refs((value.args, tuple(v for _, v in value.kwargs), value.outs, value.owned))
-    elif isinstance(value, tuple):
-        for part in value:
-            yield from _refs(part)
 
 
 def _known(*sizes: SizeLike) -> tuple[int, ...] | None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import prod
 
 from lamina.core.options import Tune
-from lamina.core.program import Call, Launch, Program, Ref, Step, by_computation
+from lamina.core.program import Call, Launch, Program, Ref, Step, by_computation, refs_of
 from lamina.core.sizes import Size, SizeLike, evaluate, shown
 from lamina.runtime.recording.graph_status import Status
 from lamina.tune.choice import TunedChoice
@@ -126,14 +126,4 @@ def _uses(step: Launch | Call) -> tuple[list[Ref], list[Ref]]:
     """Returns (refs read, refs written)."""
     if isinstance(step, Launch):
         return list(step.args[: len(step.args) - step.n_out]), list(step.args[len(step.args) - step.n_out :])
-    found: list[Ref] = []
-    _refs((step.args, tuple(value for _, value in step.kwargs)), found)
-    return found, [*step.outs, *(ref for ref in step.owned if ref is not None)]
-
-
-def _refs(value: object, found: list[Ref]) -> None:
-    if isinstance(value, Ref):
-        found.append(value)
-    elif isinstance(value, tuple):
-        for item in value:
-            _refs(item, found)
+    return list(refs_of((step.args, step.kwargs))), [*step.outs, *(ref for ref in step.owned if ref is not None)]

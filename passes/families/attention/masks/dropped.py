@@ -2,6 +2,7 @@
 
 from torch_mlir import ir
 
+from lamina.core.walks import operands_first
 from lamina.dialects.graph import CALLS
 
 from ....ir.generics import empty
@@ -31,17 +32,14 @@ def narrowed(mask: ir.Value) -> ir.Value:
 
 def made_of(value: ir.Value) -> tuple[ir.Operation, ...]:
     """Returns the ops of @main that make a value, in order; () where it depends on an argument or on a call."""
-    found: dict[ir.Operation, None] = {}
+    found = dict.fromkeys(map(producer, operands_first([value], lambda v: () if _is_given(v) else v.owner.operands)))
+    made = tuple(op for op in found if op is not None and op.name not in CALLS)
+    return made if len(made) == len(found) else ()
 
-    def add(v: ir.Value) -> bool:
-        """Adds the ops that make a value; returns whether all of them can be copied."""
-        op = producer(v)
-        if op is None or op.name in CALLS or not all(map(add, op.operands)):
-            return False
-        found[op] = None
-        return True
 
-    return tuple(found) if add(value) else ()
+def _is_given(v: ir.Value) -> bool:
+    op = producer(v)
+    return op is None or op.name in CALLS
 
 
 def drop(op: ir.Operation | None) -> None:

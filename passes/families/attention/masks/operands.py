@@ -8,9 +8,11 @@ import numpy as np
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
+from lamina.core.walks import reached
+
 from ....ir.extern_calls import kernel_call
 from ....ir.generics import spread
-from ....ir.reading import producer, reached, shape_of
+from ....ir.reading import producer, shape_of
 from ....ir.rewriting import ZERO, copy_ops, read_by
 from ....ir.sizes import tensor_type
 from ...surroundings import ValueMap, group_before
@@ -160,7 +162,7 @@ def _behind(value: ir.Value) -> list[ir.Operation]:
     op = producer(value)
     if op is None or op.parent is None or op.parent.operation.name != "graph.group":
         return []
-    made = reached(op, lambda user: [o for o in map(producer, read_by(user)) if o is not None and o.block == op.block])
+    made = reached([op], lambda user: [o for o in map(producer, read_by(user)) if o is not None and o.block == op.block])
     needed = set(made)
     return [o.operation for o in op.block.operations if o.operation in needed]
 

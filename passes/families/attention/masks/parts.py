@@ -6,9 +6,10 @@ import numpy as np
 from torch_mlir import ir
 
 from lamina.core.sizes import is_symbolic
+from lamina.core.walks import reached
 from lamina.dialects.graph import CALLS
 
-from ....ir.reading import producer, reached, shape_of, terminator
+from ....ir.reading import producer, shape_of, terminator
 from ....ir.rewriting import ZERO, Reader
 from ....simplify.evaluate import NotEvaluable, array_of, evaluate_op
 from ....simplify.evaluate.scalars import evaluate_scalar
@@ -92,7 +93,7 @@ class Values:
             first = 1 if op.name == "tensor.extract" else 0
             return [ScalarRef(v, at.index) for v in list(op.operands)[first:]]
 
-        for _ in reached(part, computed_from):
+        for _ in reached([part], computed_from):
             pass
         return found
 

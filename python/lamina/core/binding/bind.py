@@ -3,11 +3,10 @@
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 
-from ..program import Buffer, Call, Constant, Launch, Program, Ref, Step, by_computation
+from ..program import Buffer, Constant, Launch, Program, Step, by_computation, refs_of
 from ..program_needs import SCRATCH
 from .arena import ALIGN, ArenaSlot, live_bytes, place
 from .template import Template
@@ -106,7 +105,7 @@ def _placed(program: Program, buffers: list[Buffer]) -> tuple[list[Buffer], int,
     first: dict[int, int] = {}
     joined: dict[int, int] = {}
     for number, step in enumerate(program.steps):
-        for ref in _refs(step):
+        for ref in refs_of(step):
             first.setdefault(ref.buffer, number)
         if not isinstance(step, Launch):
             continue
@@ -127,14 +126,3 @@ def _placed(program: Program, buffers: list[Buffer]) -> tuple[list[Buffer], int,
     offsets = {i: slots[joined.get(i, i)].offset for i in arena}
     placed = [replace(buffer, offset=offsets[i]) if i in offsets else buffer for i, buffer in enumerate(buffers)]
     return placed, peak, sum(buffers[i].bytes for i in arena), most
-
-
-def _refs(value: Any) -> list[Ref]:
-    """Returns the refs of a step, in any order."""
-    if isinstance(value, Ref):
-        return [value]
-    if isinstance(value, Launch):
-        return [*value.args, *value.scratch]
-    if isinstance(value, Call):
-        return _refs((value.args, tuple(v for _, v in value.kwargs), value.outs, value.owned))
-    return [ref for part in value for ref in _refs(part)] if isinstance(value, tuple) else []

@@ -9,6 +9,8 @@ from torch import fx
 from torch._higher_order_ops.flex_attention import flex_attention
 from torch._subclasses.fake_tensor import FakeTensor
 
+from lamina.core.walks import reached
+
 from ..fx.reading import is_check, is_in_place, value
 from ..fx.rewriter import Graft
 
@@ -51,13 +53,9 @@ def _regions(graph: fx.Graph) -> dict[fx.Node, list[fx.Node]]:
 
 def _erase_unread(graph: fx.Graph) -> None:
     """Erases what nothing reads. A transform stays or goes as a whole; it goes if it only writes to tensors of its own."""
-    regions, live = _regions(graph), set[fx.Node]()
-    waiting = [node for node in graph.nodes if _is_kept(node, regions.get(node, []))]
-    while waiting:
-        node = waiting.pop()
-        if node not in live:
-            live.add(node)
-            waiting += [*node.all_input_nodes, *regions.get(node, ())]
+    regions = _regions(graph)
+    kept = [node for node in graph.nodes if _is_kept(node, regions.get(node, []))]
+    live = set(reached(kept, lambda node: [*node.all_input_nodes, *regions.get(node, ())]))
     for node in reversed(list(graph.nodes)):
         if node not in live:
             graph.erase_node(node)

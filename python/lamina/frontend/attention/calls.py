@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from lamina.core.dtypes import HALF
 from lamina.core.sizes import is_symbolic, typical
+from lamina.core.walks import reached
 from lamina.passes.families.attention.cost import MOST
 from lamina.passes.families.attention.vendors.kernel import Case
 from lamina.passes.families.attention.vendors.registry import OLDEST, preferred, settings
@@ -229,13 +230,7 @@ def _in_layout_of(graft: Graft, made: fx.Node) -> fx.Node:
 
 def depends_on(node: fx.Node, trained: Collection[fx.Node]) -> bool:
     """Returns whether a node is one of `trained` or computed from one."""
-    waiting, behind = [node], set[fx.Node]()
-    while waiting:
-        at = waiting.pop()
-        if at not in behind:
-            behind.add(at)
-            waiting += at.all_input_nodes
-    return not behind.isdisjoint(trained)
+    return any(at in trained for at in reached([node], lambda n: n.all_input_nodes))
 
 
 def positional(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:

@@ -5,6 +5,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from lamina.core.walks import operands_first
+
 from ..fx.known import concrete
 from ..fx.reading import given, name, value
 
@@ -34,14 +36,9 @@ def constant(arg: object, gm: fx.GraphModule) -> float | None:
 def bounds(arg: Any, gm: fx.GraphModule) -> Range | None:
     """Returns finite bounds of all elements of a floating or boolean tensor; None where there are none."""
     known: dict[fx.Node, Range | None] = {}
-    waiting = [arg] if isinstance(arg, fx.Node) else []
-    while waiting:
-        node = waiting[-1]
-        more = [a for a in _sources(node) if isinstance(a, fx.Node) and a not in known]
-        if more and node not in known:
-            waiting += more
-            continue
-        known[waiting.pop()] = known[node] if node in known else _of(node, known, gm)
+    starts = [arg] if isinstance(arg, fx.Node) else []
+    for node in operands_first(starts, lambda n: [a for a in _sources(n) if isinstance(a, fx.Node)]):
+        known[node] = _of(node, known, gm)
     return _of(arg, known, gm)
 
 

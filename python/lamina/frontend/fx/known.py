@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, fx
 from torch.utils._python_dispatch import _disable_current_modes
 
+from lamina.core.walks import reached
+
 from .aliases import storage
 from .reading import is_repeatable, value, writes_to
 
@@ -57,13 +59,8 @@ def _behind(node: fx.Node, graph: fx.Graph, before: fx.Node | None) -> list[fx.N
 
 def _collect(node: fx.Node, needed: set[fx.Node]) -> bool:
     """Adds the nodes that a node depends on. Returns whether none of them is an argument or differs from call to call."""
-    stack = [node]
-    while stack:
-        n = stack.pop()
-        if n in needed:
-            continue
+    for n in reached([node], lambda n: [arg for arg in n.all_input_nodes if arg not in needed]):
         if n.op not in ("call_function", "call_method", "get_attr") or len(needed) == _NODES or not is_repeatable(n):
             return False
         needed.add(n)
-        stack += n.all_input_nodes
     return True

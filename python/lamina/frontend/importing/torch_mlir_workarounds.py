@@ -1,10 +1,11 @@
 """Repairs torch-mlir's linalg where it deviates from torch's semantics, or would read outside a tensor."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, cf
 
+from lamina.core.walks import reached
 from lamina.passes.ir.locations import op_names
 
 _EXTREMA: dict[tuple[str, int], Callable[..., ir.Value]] = {
@@ -92,18 +93,17 @@ def _check_bounds(extract: ir.Operation) -> None:
 
 def _is_data(value: ir.Value) -> bool:
     """Returns whether a value inside a generic depends on the elements of its inputs, other than those of a ramp."""
-    waiting, seen = [value], {value}
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, ir.BlockArgument):
-            generic, position = value.owner.owner, value.arg_number
-            if position >= len(generic.operands) or not _is_ramp(generic.operands[position]):
-                return True
-        elif value.owner.name != "linalg.index":
-            new = [operand for operand in value.owner.operands if operand not in seen]
-            waiting += new
-            seen.update(new)
-    return False
+
+    def operands(v: ir.Value) -> Iterable[ir.Value]:
+        """Returns what a value of the body is computed from."""
+        return () if isinstance(v, ir.BlockArgument) or v.owner.name == "linalg.index" else v.owner.operands
+
+    return any(isinstance(v, ir.BlockArgument) and not _is_of_ramp(v) for v in reached([value], operands))
+
+
+def _is_of_ramp(element: ir.BlockArgument) -> bool:
+    given = element.owner.owner.operands
+    return element.arg_number < len(given) and _is_ramp(given[element.arg_number])
 
 
 def _is_ramp(tensor: ir.Value) -> bool:

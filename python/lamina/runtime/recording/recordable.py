@@ -1,11 +1,9 @@
 """Decides whether a program may be recorded as a CUDA graph, and which steps (draws of seeds) run before each replay."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
-from typing import Any
 
-from lamina.core.program import Call, Launch, Program, Ref
+from lamina.core.program import Call, Launch, Program, Ref, refs_of
 
 from ..library import library_call
 from ..resolve import arguments_of, overload
@@ -44,20 +42,12 @@ def _read(step: Call | Launch) -> set[int]:
     """Returns the buffers that a step takes as arguments."""
     if isinstance(step, Launch):
         return {ref.buffer for ref in step.args}
-    return set(_buffers((step.args, step.kwargs)))
+    return {ref.buffer for ref in refs_of((step.args, step.kwargs))}
 
 
 def _named(step: Call | Launch) -> set[int]:
     """Returns the buffers that a step reads or writes."""
     return _read(step) | ({ref.buffer for ref in step.outs} if isinstance(step, Call) else set())
-
-
-def _buffers(value: Any) -> Iterator[int]:
-    if isinstance(value, Ref):
-        yield value.buffer
-    elif isinstance(value, tuple):
-        for part in value:
-            yield from _buffers(part)
 
 
 def why_not_recorded(program: Program, tensors: str = "cuda") -> str:
