@@ -10,9 +10,8 @@ from dispatcher_cases import Case, attention, convolution, convolutions, embeddi
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lamina.core import cubins
 from lamina.core.program import Program
-from lamina.runtime import spec
+from lamina.runtime import cubins, spec
 from lamina.runtime.executable import Executable
 
 

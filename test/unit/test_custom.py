@@ -15,7 +15,6 @@ from custom_kernels import compiled, launches, planned, run, scaled_add, scaled_
 from torch import Tensor, fx
 
 import lamina
-from lamina.core import cubins
 from lamina.core.custom_kernel import TABLE
 from lamina.core.gpu import Gpu
 from lamina.core.options import Options
@@ -23,6 +22,7 @@ from lamina.frontend.compiling import stages
 from lamina.frontend.custom.substitute import with_registered
 from lamina.frontend.entry.dynamo import autograd
 from lamina.frontend.entry.export import inference_graph
+from lamina.runtime import cubins
 from lamina.runtime.cache import Cache
 from lamina.targets.kernel_calls.user import compile_user
 

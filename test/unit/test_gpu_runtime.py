@@ -14,8 +14,9 @@ from fake_gpu import Cubin, FakeGpu, on_gpu
 from programs import T
 
 from lamina import _native
-from lamina.core import cubins, program_json
+from lamina.core import program_json
 from lamina.core.program import Buffer, Call, Constant, Launch
+from lamina.runtime import cubins
 from lamina.runtime.executable import Executable
 from lamina.runtime.gpu import Driver
 from lamina.runtime.library import library_call

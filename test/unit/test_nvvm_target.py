@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from torch_mlir import ir
 
-from lamina.core import cubins
 from lamina.core.errors import CompileError
 from lamina.core.target import Target
 from lamina.dialects import context
 from lamina.frontend.capture.exclusive import COMPILING
+from lamina.runtime import cubins
 from lamina.targets import backend, ptx
 from lamina.targets.nvvm.backend import GpuArtifact, NvvmBackend, kernel_at
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from lamina.core import cubins
 from lamina.core.program import Launch, Program
 
+from . import cubins
 from .recording.graphs import Recorder
 from .recording.recordable import drawn, draws
 from .spec import spec_of
@@ -31,7 +31,7 @@ NVIDIA = Driver("libcuda.so.1")
 def gpu_spec_of(
     program: Program, code: bytes, kernels: Sequence[str], target: str, driver: Driver, recorder: Recorder | None = None
 ) -> dict[str, Any]:
-    """Returns what spec_of does, for cubins (core/cubins.py). With LAMINA_SYNC=1 each call synchronizes after every step, so that a
+    """Returns what spec_of does, for cubins. With LAMINA_SYNC=1 each call synchronizes after every step, so that a
     fault names its kernel and source lines, and a device assertion raises IndexError.
 
     recorder  records runs as CUDA graphs, without the program's leading draws (see `recordable`)

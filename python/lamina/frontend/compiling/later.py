@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from lamina.core import cubins
 from lamina.core.program_needs import with_needs
 from lamina.core.target import Target
+from lamina.runtime import cubins
 from lamina.runtime.cache import Cache
 
 from ..capture.exclusive import BUILDING

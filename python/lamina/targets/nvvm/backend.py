@@ -19,13 +19,13 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from lamina.core import cubins
 from lamina.core.errors import CompileError
 from lamina.core.program import Needs
 from lamina.core.target import Target
 from lamina.passes.infra.registry import load
 from lamina.passes.lower.gpu_to_nvvm import GpuToNvvm
 from lamina.passes.lower.nvvm import indices
+from lamina.runtime import cubins
 
 from .. import llvm_text
 from ..base import Artifact, Backend
@@ -44,7 +44,7 @@ PARTS, LEAST = 4, 4  # most parts, and least kernels of each
 
 @dataclass(frozen=True)
 class GpuArtifact(Artifact):
-    """An Artifact whose code is cubins (core/cubins.py).
+    """An Artifact whose code is cubins (runtime/cubins.py).
 
     ptx        the text of all kernels
     resources  resource usage of each kernel, as ptxas reports it, in the order of `kernels`
