@@ -102,6 +102,7 @@ class DepthwiseGradients(Convolution):
             return None
 
         def fill(values: ValueMap) -> ir.Value:
+            """Computes the gradient of the image."""
             sizes = zip(shape_of(result)[2:], reach, around, shape_of(grad)[2:], strict=True)
             after = [n + r - before - given for n, r, before, given in sizes]
             image = padded(values[grad], [0, 0, *around], [0, 0, *after])
@@ -120,6 +121,7 @@ class DepthwiseGradients(Convolution):
         channels, one, down, across = shape_of(result)
 
         def fill(values: ValueMap) -> ir.Value:
+            """Computes the gradient of the weight: sums over images and pixels."""
             image = self.padded(values[self.image])
             c, ki, kj, n, i, j = (ir.AffineDimExpr.get(d) for d in range(6))
             maps = [[n, c, *self.window(i, j, ki, kj)], [n, c, i, j], [c, ki, kj]]
@@ -129,6 +131,7 @@ class DepthwiseGradients(Convolution):
         window = PlaneWindow(self.stride, self.padding, self.dilation)
 
         def fits(group: ir.Operation) -> None:
+            """Raises Unfit where oneDNN's kernel is as fast."""
             schedule = plane_gradients_of(space_of(group), window, group.regions[0].blocks[0])
             if schedule.of_channels and schedule.axes.taps <= _LIBRARY_TAPS:
                 raise Unfit("a window for which oneDNN is as fast with channels last")
@@ -140,6 +143,7 @@ class DepthwiseGradients(Convolution):
         grad, type_ = self.images[0], ir.RankedTensorType(self._result(2).type)
 
         def fill(values: ValueMap) -> ir.Value:
+            """Computes the gradient of the bias."""
             dims = [ir.AffineDimExpr.get(d) for d in range(4)]
             reduced = [True, False, True, True]
             sums = generic(type_, [values[grad], filled(type_, 0.0)], [dims, dims[1:2]], 4, reduced)

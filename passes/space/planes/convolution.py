@@ -76,7 +76,7 @@ class PaddedPlane:
 
 @dataclass(frozen=True)
 class PlaneAxes:
-    """The axes of images (the results of a convolution) and of the window."""
+    """The axes of images (the results of a convolution) and of the window. Raises Unfit for symbolic sizes but of the batch."""
 
     batch: Axis
     channel: Axis
@@ -84,6 +84,10 @@ class PlaneAxes:
     column: Axis
     down: Axis
     across: Axis
+
+    def __post_init__(self) -> None:
+        if is_symbolic((self.channel.extent, self.row.extent, self.column.extent)):
+            raise Unfit("images of a symbolic size")
 
     @property
     def taps(self) -> int:
@@ -156,8 +160,6 @@ def padded_plane(
     Raises Unfit where rows are too long for a copy, or the image's elements are not where a plane has them.
     """
     row, column, down, across = axes.row, axes.column, axes.down, axes.across
-    if is_symbolic((axes.channel.extent, row.extent, column.extent)):
-        raise Unfit("images of a symbolic size")
     if any(b.message for e in space.loads for b in e.guard):
         raise Unfit("indices of the user")
     pitch = _pitch(image.at, window, 0, row, down), _pitch(image.at, window, 1, column, across)
@@ -176,6 +178,7 @@ def padded_plane(
         width, pixel = -(-(blocks * lanes + (across.extent - 1) * spread // step) // cpu.VECTOR) * cpu.VECTOR, step
 
     def height(chunk: int) -> int:
+        """Returns the rows of the image that `chunk` rows of results read."""
         return (chunk - 1) * window.stride[0] + (down.extent - 1) * window.dilation[0] + 1
 
     chunk = cpu.chunk(row.extent, rows, lambda n: height(n) * width * pixel * 4)

@@ -47,6 +47,7 @@ class PlaneProgram:
         whole = p.axes.column.extent // p.lanes * p.lanes
 
         def tiles(row: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+            """Computes the tiles of one row."""
             place = arith.addi(first, row)
             if whole:
                 b.loop(

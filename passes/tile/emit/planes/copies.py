@@ -36,6 +36,7 @@ class PlaneCopy:
         top = arith.addi(arith.muli(first, b.number(p.window.stride[0])), b.number(-p.window.padding[0]))
 
         def row(i: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+            """Copies one row of the image, or zeros outside of it."""
             y = arith.addi(top, i)
             to = arith.muli(i, b.number(p.length))
             start = to if line is copy else b.number(0)
@@ -65,6 +66,7 @@ class PlaneCopy:
         if whole:
 
             def move(x: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+                """Copies one block of a row."""
                 vector.store(vector.load(_block(), flat, [arith.addi(at, x)]), line, [arith.addi(begin, x)])
                 return []
 
@@ -91,6 +93,7 @@ class PlaneCopy:
         wide = ir.VectorType.get([cpu.VECTOR * steps], self.f32)
 
         def pick(x: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+            """Splits one block of a row into its phases."""
             everything = vector.load(wide, line, [arith.muli(x, b.number(steps))])
             for phase in range(steps):
                 picked = ir.DenseI64ArrayAttr.get([i * steps + phase for i in range(cpu.VECTOR)])
@@ -113,6 +116,7 @@ class ChannelsCopy(PlaneCopy):
         begin, mask = arith.addi(start, b.number(pad * p.block)), b.stack[0].mask
 
         def pixel(x: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+            """Copies one pixel's block of channels."""
             place = [arith.addi(at, arith.muli(x, b.number(p.pitch[1])))]
             read = (
                 vector.load(_block(), flat, place) if mask is None else vector.maskedload(_block(), flat, place, mask, self._zero())

@@ -44,6 +44,7 @@ class PlaneGradientProgram:
         self._for(taps, lambda tap: self._clear(sums, tap))
 
         def image(n: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+            """Adds the products of one image."""
             b.bind(axes.batch, n)
             self._for(axes.row.extent // p.chunk, lambda chunk: self._add(plane, sums, arith.muli(chunk, b.number(p.chunk))))
             return []
@@ -55,6 +56,7 @@ class PlaneGradientProgram:
         """Emits a loop of `count` iterations."""
 
         def step(i: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+            """Emits one iteration."""
             body(i)
             return []
 
@@ -75,6 +77,7 @@ class PlaneGradientProgram:
         zeros = [b.splat(0.0, self.f32)] * across
 
         def of_window_row(k: ir.Value) -> None:
+            """Adds the products of one row of the window."""
             with b.point():
                 tap = arith.muli(k, b.number(across))
                 places = [arith.muli(arith.addi(tap, b.number(j)), b.number(p.lanes)) for j in range(across)]
