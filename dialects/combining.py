@@ -1,4 +1,4 @@
-"""The ops of the `graph` dialect that combine elements of a tensor in an order of their own: scatters and scans."""
+"""The ops of the `graph` dialect that combine or order elements of a tensor: scatters, scans and sorts."""
 
 from collections.abc import Iterator
 
@@ -75,4 +75,29 @@ class ScanTensorOp(Op):
         elif len(op.operands) == 2 and name != "arith.addf":
             yield f"expects factors only where it adds floats, not for {name}"
         if not 0 <= ir.IntegerAttr(op.attributes["dim"]).value < types[0].rank:
+            yield f"expects a dimension of its tensor, not {op.attributes['dim']}"
+
+
+class SortTensorOp(Op):
+    """Puts the elements of a tensor, which are integers, in ascending order along a dimension.
+
+    dim  the dimension
+    """
+
+    OPERATION_NAME = "graph.sort"
+    ATTRIBUTES = {"dim": ir.IntegerAttr}
+    OPERANDS = 1
+    RESULTS = 1
+
+    @staticmethod
+    def faults(op: ir.Operation) -> Iterator[str]:
+        """Checks the types of operand and result, and the dimension."""
+        type_ = op.operands[0].type
+        if (
+            not isinstance(type_, ir.RankedTensorType)
+            or not isinstance(type_.element_type, ir.IntegerType)
+            or op.results[0].type != type_
+        ):
+            yield "expects a tensor of integers and a result of its type"
+        elif not 0 <= ir.IntegerAttr(op.attributes["dim"]).value < type_.rank:
             yield f"expects a dimension of its tensor, not {op.attributes['dim']}"

@@ -19,7 +19,7 @@ from torch_mlir import ir
 
 from lamina.core.sizes import parse
 
-from .combining import ScanTensorOp, ScatterTensorOp
+from .combining import ScanTensorOp, ScatterTensorOp, SortTensorOp
 from .variadic import Op
 
 
@@ -231,5 +231,6 @@ def captured(op: ir.Operation) -> ir.Value | None:
 
 
 OPS: dict[str, type[Op]] = {
-    op.OPERATION_NAME: op for op in (YieldOp, GroupOp, ExternOp, KernelOp, ScatterTensorOp, ScanTensorOp, SizeOp, FunctionOp)
+    op.OPERATION_NAME: op
+    for op in (YieldOp, GroupOp, ExternOp, KernelOp, ScatterTensorOp, ScanTensorOp, SortTensorOp, SizeOp, FunctionOp)
 }

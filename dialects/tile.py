@@ -174,6 +174,29 @@ class RecurrenceOp(Tile.Operation, name="recurrence", traits=[ext.Pure]):
     carry: ext.Operand[Any]
 
 
+class SortOp(Tile.Operation, name="sort", traits=[ext.Pure]):
+    """The lanes of `x`, which are integers and as many as a power of two, in ascending order."""
+
+    out: ext.Result[Any]
+    x: ext.Operand[Any]
+
+    @staticmethod
+    def verify_invariants(op: ir.Operation) -> bool:
+        """Verifies the type of the lanes, and how many there are."""
+        type_ = op.operands[0].type
+        if (
+            not isinstance(type_, ir.VectorType)
+            or not isinstance(type_.element_type, ir.IntegerType)
+            or type_ != op.results[0].type
+        ):
+            op.location.emit_error(f"'{op.name}' expects a vector of integers and a result of its type, not {type_}")
+        elif len(type_.shape) != 1 or type_.shape[0] & (type_.shape[0] - 1):
+            op.location.emit_error(f"'{op.name}' expects as many lanes as a power of two, not {type_}")
+        else:
+            return True
+        return False
+
+
 class WindowOp(Tile.Operation, name="window", traits=[ext.Pure]):
     """A mask of lanes `low` to `high` - 1, which may cut accesses. most: upper bound of `low`; least: lower bound of `high`."""
 

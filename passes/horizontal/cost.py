@@ -29,6 +29,7 @@ EXCHANGES = (
     "vector.reduction",
     "tile.scan",
     "tile.recurrence",
+    "tile.sort",
     "tile.exp_total",
     "tile.combine",
     "tile.transpose",

@@ -104,8 +104,8 @@ class Reduce(Expr):
 
 @dataclass(eq=False)
 class Scan(Expr):
-    """Inclusive scan of `arg` along `axis` by the arith op `op`. With `decay`, the linear recurrence r[i] = decay[i] * r[i - 1]
-    + arg[i]."""
+    """Inclusive scan of `arg` along `axis` by the arith op `op`, or its elements in ascending order (op SORT), which are
+    all in one block. With `decay`, the linear recurrence r[i] = decay[i] * r[i - 1] + arg[i]."""
 
     op: str
     arg: Expr

@@ -12,7 +12,7 @@ from .affine import Affine, NotAffine, offset, row_major
 from .sizes import sizes_of, slice_sizes
 
 CHECKED = "graph.checked"  # on a tensor.extract: its indices are known to be inside
-SCATTER, SCAN = "graph.scatter", "graph.scan"
+SCATTER, SCAN, SORT = "graph.scatter", "graph.scan", "graph.sort"
 Index = tuple[Affine, ...]
 REDUCERS = {
     "arith.addf", "arith.mulf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf", "arith.addi",
@@ -249,13 +249,13 @@ def _sliced(op: ir.Operation, index: Index) -> Index:
 
 
 def neutral(op: str, dtype: str) -> int | float | bool:
-    """Returns the neutral element of a reduction op."""
+    """Returns the neutral element of a reduction op; of a sort, the one that lies behind all others."""
     bits = 1 if dtype == "i1" else int(dtype[1:]) if dtype[0] == "i" and dtype != "index" else 64
     table: dict[str, int | float | bool] = {
         "arith.addf": 0.0, "arith.mulf": 1.0, "arith.maximumf": float("-inf"), "arith.maxnumf": float("-inf"),
         "arith.minimumf": float("inf"), "arith.minnumf": float("inf"), "arith.addi": 0, "arith.muli": 1, "arith.ori": 0,
         "arith.xori": 0, "arith.andi": -1, "arith.maxsi": -(2 ** (bits - 1)), "arith.minsi": 2 ** (bits - 1) - 1,
-        "arith.maxui": 0, "arith.minui": -1,
+        "arith.maxui": 0, "arith.minui": -1, SORT: 2 ** (bits - 1) - 1,
     }  # fmt: skip
     value = table[op]
     return bool(value) if dtype == "i1" else value

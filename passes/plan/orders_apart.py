@@ -10,7 +10,7 @@ from lamina.core.walks import reached
 from ..families.choice import CHOICE
 from ..ir.affine import order_of
 from ..ir.extern_calls import group
-from ..ir.reading import SCAN, SCATTER, bytes_of, name_of, ops_in, producer, reduced_loops, shape_of, terminator
+from ..ir.reading import SCAN, SCATTER, SORT, bytes_of, name_of, ops_in, producer, reduced_loops, shape_of, terminator
 from ..ir.rewriting import copy_ops, read_by
 from ..space.direct_convolution import WINDOW
 from .layout_preferences import Wants
@@ -68,7 +68,7 @@ def _innermost(value: ir.Value, wants: Wants) -> int:
 def _is_pointwise(op: ir.Operation, results: Sequence[ir.Value]) -> bool:
     """Returns whether a kernel neither reduces, scans nor scatters for these results."""
     inner = _computing(op, results)
-    return not any(o.name in (SCAN, SCATTER) or (o.name == "linalg.generic" and any(reduced_loops(o))) for o in inner)
+    return not any(o.name in (SCAN, SORT, SCATTER) or (o.name == "linalg.generic" and any(reduced_loops(o))) for o in inner)
 
 
 def _computing(op: ir.Operation, results: Sequence[ir.Value]) -> list[ir.Operation]:

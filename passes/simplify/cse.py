@@ -9,14 +9,14 @@ from torch_mlir import ir
 from lamina.dialects.graph import CALLS
 
 from ..infra.base import Pass
-from ..ir.reading import SCAN, ops_in, producer
+from ..ir.reading import SCAN, SORT, ops_in, producer
 from ..ir.rewriting import Reader, has_effect, marked_functions, replace_op, tensor_blocks
 
 _COMMUTATIVE = {
     "arith.addf", "arith.mulf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf", "arith.addi",
     "arith.muli", "arith.andi", "arith.ori", "arith.xori", "arith.maxsi", "arith.minsi", "arith.maxui", "arith.minui",
 }  # fmt: skip
-_PURE = ("linalg.", "tensor.", "arith.", "math.", "complex.", SCAN)
+_PURE = ("linalg.", "tensor.", "arith.", "math.", "complex.", SCAN, SORT)
 Key = tuple[Hashable, ...]
 
 

@@ -10,7 +10,7 @@ from lamina.dialects.graph import CALLS
 
 from ..infra.base import Pass
 from ..ir.generics import empty
-from ..ir.reading import SCAN, ops_in, producer
+from ..ir.reading import SCAN, SORT, ops_in, producer
 from ..ir.rewriting import (
     LoopGeneric,
     Reader,
@@ -25,7 +25,7 @@ from ..ir.rewriting import (
     used,
 )
 
-_REMOVABLE = ("linalg.", "tensor.", "arith.", "math.", "complex.", SCAN, "graph.size")
+_REMOVABLE = ("linalg.", "tensor.", "arith.", "math.", "complex.", SCAN, SORT, "graph.size")
 _CALLS = ("func.call", *CALLS)
 
 

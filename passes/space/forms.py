@@ -15,7 +15,7 @@ from ..ir.affine import Affine, Axis
 from ..ir.expressions import Load
 from .coalesce import Merged, coalesce
 from .flatten import flatten
-from .scans import has_scans, scanned_axis
+from .scans import has_scans, has_sorts, scanned_axis
 from .schedule import Schedule
 from .space import Space
 
@@ -48,8 +48,10 @@ def form_of(space: Space, config: type[BlockConfig]) -> Form:
     merged = coalesce(*_by_stride(space), space.places())
     if config.short and space.columns and not has_scans(space) and len(beside := side_by_side(space, merged)) > 1:
         merged, _ = flattened(space, merged, beside) or (merged, None)
+    if len(merged.columns) > 1 and has_sorts(space):
+        merged, _ = flattened(space, merged, merged.columns) or (merged, None)
     vector = scanned_axis(space, merged)
-    if vector is None or below(vector.extent, config.least_scan):
+    if vector is None or (below(vector.extent, config.least_scan) and not has_sorts(space)):
         vector = _vector_axis(space, merged, config)
     merged, crossed = _crossed(space, merged, vector)
     if vector is not None and config.short:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lamina.core.sizes import SizeLike, is_symbolic, most, typical
-from lamina.schedules.base import TILE_SIDE
+from lamina.schedules.base import TILE_SIDE, power_of_two
 from lamina.schedules.cpu import LINE, SCAN_LANES, SCATTER_LANES, CpuConfig, choose, side
 
 from ..ir.affine import Axis
@@ -18,7 +18,7 @@ from ..ir.expressions import Apply, Expr, Reduce
 from .coalesce import Merged
 from .forms import Form, form_of
 from .nests import nests_of
-from .scans import has_scans
+from .scans import has_scans, has_sorts
 from .schedule import Schedule, bits, operations
 from .space import Space
 
@@ -55,8 +55,8 @@ def schedule_cpu(space: Space, cores: int) -> Schedule:
             CpuConfig(lanes=side(typical(vector.extent))), merged, vector, outer, crossed, TILE_SIDE, (vector,), crossed
         )
     config = _config(space, vector, 0 if form.column_vector else _accumulators(space, merged))
-    if form.column_vector and has_scans(space):
-        config = CpuConfig(lanes=SCAN_LANES)
+    if vector is not None and form.column_vector and has_scans(space):
+        config = CpuConfig(lanes=power_of_two(_extent(vector)) if has_sorts(space) else SCAN_LANES)
     rows = [a for a in merged.rows if a is not vector] + ([vector] if vector in merged.rows else [])
     elements = math.prod(a.extent for a in merged.columns)
     work = 1 if elements == 0 else most(config.work // most(elements, 1), 1)

@@ -14,7 +14,7 @@ from .concatenations import part_extent
 from .contraction import Unfit
 from .forms import flattened, form_of, side_by_side
 from .nests import nests_of
-from .scans import has_scans
+from .scans import has_scans, has_sorts
 from .schedule import Schedule
 from .space import Space
 from .vector_width import (
@@ -103,14 +103,16 @@ def _of_rows(
 ) -> Schedule:
     """Returns the schedule of a space that reduces or scans along `vector`: the one that was chosen, else the cost model's."""
     by_triton = isinstance(chosen, Triton)
-    shift = shift_of(accesses, vector, vec) if len(merged.columns) == 1 and not by_triton else None
+    shift = shift_of(accesses, vector, vec) if len(merged.columns) == 1 and not by_triton and not has_sorts(space) else None
     extent, vec = typical(vector.extent), shift.width if shift is not None else vec
     if not is_bounded(vector.extent):
         extent = max(extent, nvvm.WALK_THREADS * nvvm.WALK_CHUNKS * vec)
     lanes = extent + vec - 1 if shift is not None else extent
     if shift is None and len(merged.columns) == 1 and not by_triton and not has_scans(space):
         vec = max(vec, split_width(space, accesses, vector, merged.quotients))
-    if chosen is None:
+    if has_sorts(space):
+        config = nvvm.row_sort(extent, vec, _rows(merged, vector, device), device.sm_count)
+    elif chosen is None:
         inputs, item = whole_inputs(accesses, results), _narrow_item(space, merged, vector, vec)
         config = _along_rows(space, merged, lanes, vec, _rows(merged, vector, device), inputs, device, item)
     else:

@@ -12,7 +12,7 @@ from torch_mlir import ir
 
 from ..ir.affine import Affine, Axis, SplitAxis, refine
 from ..ir.expressions import Expr, InBounds, Load, Position, Reduce, Scatter, walk
-from ..ir.reading import SCAN, Generic, Untraceable, element_type, ops_in, shape_of
+from ..ir.reading import SCAN, SORT, Generic, Untraceable, element_type, ops_in, shape_of
 from ..trace.stored import Pair, computed_shape
 from ..trace.trace import Tracer
 
@@ -106,7 +106,7 @@ def find_space(
 
 def _scanned(block: ir.Block) -> tuple[tuple[int, ...], int] | None:
     """Returns the shape and the dimension of a block's scan, if it has one. Along a single element there is nothing to scan."""
-    for op in ops_in(block, SCAN):
+    for op in ops_in(block, SCAN, SORT):
         shape, dimension = shape_of(op.results[0]), ir.IntegerAttr(op.attributes["dim"]).value
         if shape[dimension] != 1:
             return shape, dimension

@@ -9,7 +9,7 @@ from lamina.core.sizes import is_symbolic
 
 from ..ir.affine import Axis
 from ..ir.expressions import Expr, Reduce, Scan
-from ..ir.reading import neutral
+from ..ir.reading import SORT, neutral
 from ..space.schedule import Schedule
 from .emit.blocks import Blocks
 from .emit.scopes import element, shape_of, typed
@@ -52,6 +52,9 @@ class Accumulators:
             total = self.combine(scan, acc if scan.decay is None else self._decayed(scan.decay, acc))
             return total, total
         given = [b.masked(scan.arg, neutral(scan.op, scan.dtype))]
+        if scan.op == SORT:
+            with b.point():
+                return ir.Operation.create("tile.sort", results=[given[0].type], operands=given).results[0], acc
         if scan.decay is not None:
             given.append(b.masked(scan.decay, 1.0))
         with b.point():

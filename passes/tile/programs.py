@@ -33,7 +33,7 @@ from ..families.gemm.block_sums import is_reduction
 from ..families.gemm.contractions import product_of
 from ..ir.expressions import Apply, Load, walk
 from ..ir.locations import where
-from ..ir.reading import SCAN, Untraceable, element_type, name_of, shape_of
+from ..ir.reading import SCAN, SORT, Untraceable, element_type, name_of, shape_of
 from ..space.contraction import Unfit
 from ..space.direct_convolution import WINDOW, DirectConvolution, direct_convolution_of
 from ..space.planes.convolution import PLANES, Planes, PlaneWindow, planes_of
@@ -117,7 +117,7 @@ class Kernel:
     def row_space(self, round_half: bool, scans: bool = False) -> Space | None:
         """Returns its iteration space if it reduces along rows, or, with `scans`, scans them, and no schedule is set; None for any
         other kernel."""
-        reduces = any(is_reduction(op.operation) or (scans and op.operation.name == SCAN) for op in self.block.operations)
+        reduces = any(is_reduction(op.operation) or (scans and op.operation.name in (SCAN, SORT)) for op in self.block.operations)
         if not reduces or any(name in self.function.attributes for name in (CHOICE, WINDOW, ROWS)):
             return None
         try:

@@ -20,7 +20,7 @@ from ..ir.affine import Affine, NotAffine, SplitAxis
 from ..ir.axes import Axes, splitting
 from ..ir.expressions import Expr, Load
 from ..ir.extern_calls import memory_strides
-from ..ir.reading import SCAN, SCATTER, Generic, Untraceable, bytes_of, elements_of, ops_in, producer, shape_of
+from ..ir.reading import SCAN, SCATTER, SORT, Generic, Untraceable, bytes_of, elements_of, ops_in, producer, shape_of
 from ..ir.views import through_views
 from .costs import CHEAP, FREE, LARGEST, cost_of
 from .gathered import gathered_source
@@ -159,7 +159,7 @@ class Materialized:
         return cost, read
 
     def _worth_storing(self, op: ir.Operation, v: ir.Value) -> bool:
-        if op.name in (SCAN, SCATTER):
+        if op.name in (SCAN, SORT, SCATTER):
             return True
         if op.name in VIEWS:
             return False

@@ -14,7 +14,7 @@ from lamina.dialects.combining import COMBINE
 from ..ir.affine import Affine, offset
 from ..ir.expressions import Const, Expr, Load, Scatter, index_of
 from ..ir.guards import Bound, Guard, checked, narrowed
-from ..ir.reading import SCATTER, Index, Untraceable, shape_of, slice_of
+from ..ir.reading import SCATTER, SORT, Index, Untraceable, shape_of, slice_of
 from .stored import Pair, is_pair
 
 if TYPE_CHECKING:
@@ -56,12 +56,13 @@ def inserted(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
 
 
 def scanned(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
-    """Traces an element of a graph.scan."""
+    """Traces an element of a graph.scan or graph.sort."""
     arg, *decay = (t.element(v, index, guard) for v in op.operands)
     terms = index[ir.IntegerAttr(op.attributes["dim"]).value].terms
     if not terms:  # a scan along one element is that element
         return arg
-    return t.make.scan(ir.StringAttr(op.attributes[COMBINE]).value, arg, terms[0][0], decay[0] if decay else None)
+    name = SORT if op.name == SORT else ir.StringAttr(op.attributes[COMBINE]).value
+    return t.make.scan(name, arg, terms[0][0], decay[0] if decay else None)
 
 
 def padded(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:

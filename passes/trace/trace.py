@@ -186,7 +186,7 @@ class Tracer:
                 return self.element(op.operands[0], tuple(source), guard)
             case "tensor.insert_slice":
                 return trace_moves.inserted(self, op, index, guard)
-            case "graph.scan":
+            case "graph.scan" | "graph.sort":
                 return trace_moves.scanned(self, op, index, guard)
             case "tensor.pad":
                 return trace_moves.padded(self, op, index, guard)

@@ -63,3 +63,10 @@ func.func @scan(%x: vector<8xf64>, %carry: f64) -> vector<8xf64> {
   %z, %last = "tile.recurrence"(%x, %x, %carry) : (vector<8xf64>, vector<8xf64>, f64) -> (vector<8xf64>, f64)
   return %y : vector<8xf64>
 }
+
+// CHECK-LABEL: func.func @sort
+// CHECK: "tile.sort"(%arg0) : (vector<8xi64>) -> vector<8xi64>
+func.func @sort(%x: vector<8xi64>) -> vector<8xi64> {
+  %y = "tile.sort"(%x) : (vector<8xi64>) -> vector<8xi64>
+  return %y : vector<8xi64>
+}

@@ -334,3 +334,26 @@ func.func private @dependent(%x: memref<128xf32>, %o: memref<128xf32>) attribute
   vector.transfer_write %a, %o[%c0] {in_bounds = [true]} : vector<128xf32>, memref<128xf32>
   return
 }
+
+// -----
+
+// A sort: a thread's own pair; pairs from both ends, with the other thread, and the thread's own pair again.
+// CHECK-LABEL: gpu.func @sort
+// CHECK: arith.minsi
+// CHECK: arith.maxsi
+// CHECK-COUNT-4: gpu.shuffle xor
+// CHECK: %[[UPPER:.*]] = arith.cmpi ne
+// CHECK: %[[LESS:.*]] = arith.cmpi slt, %[[A:.*]], %[[B:.*]] : i64
+// CHECK: %[[KEEP:.*]] = arith.xori %[[LESS]], %[[UPPER]] : i1
+// CHECK: arith.select %[[KEEP]], %[[A]], %[[B]] : i64
+// CHECK: arith.minsi
+// CHECK: arith.maxsi
+// CHECK-NOT: gpu.shuffle
+func.func private @sort(%x: memref<4xi64>, %o: memref<4xi64>) attributes {tile.grid = 1 : i64, tile.threads = 2 : i64, tile.vec = 2 : i64, tile.chunks = 1 : i64, tile.pack = 16 : i64, tile.teams = 1 : i64, tile.cluster = 1 : i64, tile.align = array<i64: 16, 16>} {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0 : i64
+  %a = vector.transfer_read %x[%c0], %zero {in_bounds = [true]} : memref<4xi64>, vector<4xi64>
+  %s = "tile.sort"(%a) : (vector<4xi64>) -> vector<4xi64>
+  vector.transfer_write %s, %o[%c0] {in_bounds = [true]} : vector<4xi64>, memref<4xi64>
+  return
+}

@@ -113,3 +113,32 @@ func.func @along_both(%x: tensor<4x64xf32>) -> (tensor<4x64xf32>, tensor<4x64xf3
   %t = "graph.scan"(%x) {combine = "arith.addf", dim = 0 : i64} : (tensor<4x64xf32>) -> tensor<4x64xf32>
   return %s, %t : tensor<4x64xf32>, tensor<4x64xf32>
 }
+
+// -----
+
+// A sort is one kernel with what its elements are computed from, and with what follows.
+#id = affine_map<(r, c) -> (r, c)>
+
+// CHECK-LABEL: func.func @sorted
+// CHECK: "graph.group"
+// CHECK: arith.xori
+// CHECK: graph.sort
+// CHECK: arith.addi
+// CHECK-NOT: "graph.group"
+// CHECK: return
+func.func @sorted(%x: tensor<4x64xi64>) -> tensor<4x64xi64> {
+  %all = arith.constant -1 : i64
+  %e = tensor.empty() : tensor<4x64xi64>
+  %y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<4x64xi64>) outs(%e : tensor<4x64xi64>) {
+  ^bb0(%a: i64, %acc: i64):
+    %0 = arith.xori %a, %all : i64
+    linalg.yield %0 : i64
+  } -> tensor<4x64xi64>
+  %s = "graph.sort"(%y) {dim = 1 : i64} : (tensor<4x64xi64>) -> tensor<4x64xi64>
+  %z = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%s : tensor<4x64xi64>) outs(%e : tensor<4x64xi64>) {
+  ^bb0(%a: i64, %acc: i64):
+    %0 = arith.addi %a, %a : i64
+    linalg.yield %0 : i64
+  } -> tensor<4x64xi64>
+  return %z : tensor<4x64xi64>
+}

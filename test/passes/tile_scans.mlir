@@ -42,3 +42,25 @@ func.func @recurrence(%x: memref<4xf64>, %d: memref<4xf64>, %o: memref<4xf64>) a
   vector.transfer_write %s#0, %o[%c0] {in_bounds = [true]} : vector<4xf64>, memref<4xf64>
   return
 }
+
+// -----
+
+// A sort of four lanes: neighbors, pairs from both ends, neighbors; the lane of a pair whose number is less gets the lesser element.
+// CHECK-LABEL: func.func private @sort
+// CHECK: vector.shuffle %[[X:.*]], %[[X]] [1, 0, 3, 2]
+// CHECK: arith.minsi
+// CHECK: arith.maxsi
+// CHECK: vector.shuffle %{{.*}}, %{{.*}} [0, 5, 2, 7]
+// CHECK: vector.shuffle %[[Y:.*]], %[[Y]] [3, 2, 1, 0]
+// CHECK: vector.shuffle %{{.*}}, %{{.*}} [0, 1, 6, 7]
+// CHECK: vector.shuffle %[[Z:.*]], %[[Z]] [1, 0, 3, 2]
+// CHECK: %[[SORTED:.*]] = vector.shuffle %{{.*}}, %{{.*}} [0, 5, 2, 7]
+// CHECK: vector.transfer_write %[[SORTED]]
+func.func @sort(%x: memref<4xi64>, %o: memref<4xi64>) attributes {tile.grid = 1 : i64} {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0 : i64
+  %a = vector.transfer_read %x[%c0], %zero {in_bounds = [true]} : memref<4xi64>, vector<4xi64>
+  %s = "tile.sort"(%a) : (vector<4xi64>) -> vector<4xi64>
+  vector.transfer_write %s, %o[%c0] {in_bounds = [true]} : vector<4xi64>, memref<4xi64>
+  return
+}

@@ -33,6 +33,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor], int]] = {
     "two inputs": (added, [x(40, 131072), x(40, 131072), x(131072), x(131072)], 128),
     "the greatest of rows": (lambda a: torch.topk(a.softmax(-1), 8), [x(40, 256)], 64),
     "many of the greatest": (lambda a: torch.topk(a, 16), [x(40, 1024)], 128),
+    "a sort": (lambda a: a.sort(-1), [x(4000, 1024)], 64),
     "a scan": (lambda a: a.cumsum(-1), [x(40, 50257)], 128),
 }
 

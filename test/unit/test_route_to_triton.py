@@ -40,6 +40,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "norm": (lambda a, b, w, c: F.layer_norm(a + b, w.shape, w, c), [r(5, 1000), r(5, 1000), r(1000), r(1000)]),
     "long rows, online": (lambda a: torch.log_softmax(a, -1), [r(1, 40000, dtype=BF16)]),
     "scan": (lambda a: a.cumsum(-1), [r(5, 300)]),
+    "sort": (lambda a: tuple(a.sort(-1)), [r(5, 300)]),
     "extrema so far": (lambda a: (*a.cummax(-1), *a.cummin(0)), [r(5, 300)]),
     "recurrence": (lambda a: torch.logcumsumexp(a, -1), [r(5, 300)]),
     "transposed": (lambda a, b: torch.relu(a.t() + b), [r(96, 70), r(70, 96)]),

@@ -44,6 +44,7 @@ OPS = {
     "tile.write_runs": '"tile.write_runs"(%v, %m, %zero, %zero, %mask) {jumps = [64], lengths = [64]} : '
     "(vector<128xf32>, memref<128xf32>, index, index, vector<128xi1>) -> ()",
     "tile.scan": '"tile.scan"(%v, %one) {combine = "arith.addf"} : (vector<128xf32>, f32) -> (vector<128xf32>, f32)',
+    "tile.sort": '"tile.sort"(%seed) : (vector<128xi64>) -> vector<128xi64>',
     "tile.recurrence": '"tile.recurrence"(%v, %v, %one) : (vector<128xf32>, vector<128xf32>, f32) -> (vector<128xf32>, f32)',
     "tile.window": '"tile.window"(%zero, %all) {least = 128 : i64, most = 0 : i64} : (index, index) -> vector<128xi1>',
     "tile.transpose": '"tile.transpose"(%m, %zero, %all, %all, %scratch, %all) : '

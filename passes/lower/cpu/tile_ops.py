@@ -1,7 +1,7 @@
 """How lamina-tile-to-cpu lowers each op of tile programs. A program is the work of one CPU thread."""
 
 from ..tile_ops import Elsewhere, Refused, TileOps
-from . import memory, scans, scatter
+from . import memory, scans, scatter, sorts
 
 _ONE_THREAD = Refused("one thread computes a program, so nothing is spread over threads", "reduce the block itself")
 _RUNS = Refused("lanes in runs are read and written by a GPU's threads", "emit tile.gather, or a loop over the runs")
@@ -17,6 +17,7 @@ TILE_OPS: TileOps = {
     "tile.write_runs": _RUNS,
     "tile.scan": scans.lower_scan,
     "tile.recurrence": scans.lower_recurrence,
+    "tile.sort": sorts.lower_sort,
     "tile.window": Refused("masks of a CPU's blocks end, and do not begin, amid a block", "emit comparisons of vector.step"),
     "tile.transpose": Refused("a CPU has no memory that the threads of a program share", "emit vector.transpose"),
     "tile.combine": _ONE_THREAD,

@@ -24,7 +24,7 @@ from .tile_ops import TILE_OPS
 from .values import Held, Spread, WholeMask, WindowMask, as_spread, has_blocks, joining, per_part, vector_type
 from .vendor import Vendor
 
-REDUCES = ("vector.reduction", "tile.exp_total", "tile.scan", "tile.recurrence")
+REDUCES = ("vector.reduction", "tile.exp_total", "tile.scan", "tile.recurrence", "tile.sort")
 ELEMENTWISE = ("arith.", "math.", "llvm.")
 
 

@@ -2,7 +2,7 @@
 
 from ..tile_ops import Elsewhere, TileOps
 from . import blocks, control, random, runs, windows
-from .collective import online, scans, transpose
+from .collective import online, scans, sorts, transpose
 
 TILE_OPS: TileOps = {
     "tile.program_id": blocks.program_id,
@@ -15,6 +15,7 @@ TILE_OPS: TileOps = {
     "tile.write_runs": runs.write,
     "tile.scan": scans.scan,
     "tile.recurrence": scans.recurrence,
+    "tile.sort": sorts.sort,
     "tile.window": windows.window,
     "tile.transpose": transpose.transpose,
     "tile.combine": control.combine,

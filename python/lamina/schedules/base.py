@@ -5,6 +5,11 @@ from typing import ClassVar
 TILE_SIDE = 64  # side of a transpose tile on every target: whole cache lines and few pages on both sides
 
 
+def power_of_two(n: int) -> int:
+    """Returns the smallest power of two that is at least `n`."""
+    return 1 << max(n - 1, 0).bit_length()
+
+
 class BlockConfig:
     """The shape of a tile program: how a target blocks and schedules the loops of a group.
 

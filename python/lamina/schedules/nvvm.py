@@ -4,7 +4,7 @@ convolution kernels."""
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from .base import TILE_SIDE, BlockConfig
+from .base import TILE_SIDE, BlockConfig, power_of_two
 
 SHORT = 16  # elements of a row below which rows are walked together
 WARP = 32  # threads
@@ -13,6 +13,7 @@ SHARED_ELEMENTS = 24  # elements of a row of each of several inputs in one threa
 MOST_THREADS = 512  # of one row; more would leave a thread fewer registers than a long row needs
 BUSY = 1024  # threads that an SM should have work for
 WALK_THREADS = 256  # of one row that a loop walks over
+SORT_ELEMENTS = 8  # of a row in one thread that sorts it
 STEPS = 4  # that each CTA takes at least where several share a row that they walk over
 WALK_CHUNKS = 4  # accesses in flight per thread when it walks over a row
 COLUMN_THREADS = 256  # of a CTA that reduces columns
@@ -198,6 +199,16 @@ def row_walk(extent: int, vec: int, ctas: int = 1) -> NvvmConfig:
     return NvvmConfig(threads, vec, chunks, pack=max(128 // threads, 1) if threads <= WARP else 1)
 
 
+def row_sort(extent: int, vec: int, rows: int, sms: int) -> NvvmConfig:
+    """Returns the schedule of sorts of `rows` rows of `extent` elements, whose blocks have as many lanes as a power of two. Most
+    steps stay in a thread's registers where it has several elements; few rows have more threads."""
+    lanes = max(power_of_two(extent), vec)
+    threads = max(lanes // max(SORT_ELEMENTS, vec), 1)
+    while 4 * rows * threads < sms * BUSY and threads * max(vec, 2) < min(lanes, WARP * SORT_ELEMENTS):
+        threads *= 2
+    return NvvmConfig(threads, vec, lanes // (threads * vec), pack=max(128 // threads, 1) if threads <= WARP else 1)
+
+
 def in_teams(walk: NvvmConfig) -> NvvmConfig:
     """Returns the schedule of a pass over rows in several pieces, which teams of threads share."""
     return replace(walk, teams=WALK_THREADS // walk.threads, pack=1) if walk.threads < WALK_THREADS else walk
@@ -280,11 +291,6 @@ def transpose_tiles(vec: int) -> NvvmConfig:
 def scalar() -> NvvmConfig:
     """Returns the schedule of programs without a vector axis: every thread computes the same, one stores."""
     return NvvmConfig(WARP, 1, 1)
-
-
-def power_of_two(n: int) -> int:
-    """Returns the smallest power of two that is at least `n`."""
-    return 1 << max(n - 1, 0).bit_length()
 
 
 def round_up(n: int, step: int) -> int:

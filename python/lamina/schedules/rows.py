@@ -7,7 +7,8 @@ from typing import ClassVar
 from lamina.core.gpu import Gpu
 
 from . import nvvm, text
-from .nvvm import WARP, power_of_two
+from .base import power_of_two
+from .nvvm import WARP
 from .text import KernelSchedule
 
 MODEL = "simt"

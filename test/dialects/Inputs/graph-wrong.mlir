@@ -14,7 +14,7 @@ func.func @f(%a: tensor<2xf32>) -> tensor<2xf32> {
   return %1 : tensor<2xf32>
 }
 // -----
-// expected-error @+1 {{unknown op graph.grup: expected one of graph.extern, graph.group, graph.kernel, graph.scan, graph.scatter, graph.size, graph.yield}}
+// expected-error @+1 {{unknown op graph.grup: expected one of graph.extern, graph.group, graph.kernel, graph.scan, graph.scatter, graph.size, graph.sort, graph.yield}}
 "graph.grup"() : () -> ()
 // -----
 // expected-error @+1 {{no dialect declares the op 'grahp.group'}}
@@ -112,5 +112,14 @@ func.func @f(%x: tensor<9xf32>, %i: tensor<9xi64>, %y: tensor<4xf32>) {
   %2 = "graph.scan"(%x, %y) {combine = "arith.addf", dim = 0 : i64} : (tensor<9xf32>, tensor<4xf32>) -> tensor<9xf32>
   // expected-error @+1 {{expects a dimension of its tensor, not 1 : i64}}
   %3 = "graph.scan"(%i) {combine = "arith.maxsi", dim = 1 : i64} : (tensor<9xi64>) -> tensor<9xi64>
+  return
+}
+// -----
+// What is sorted, and along which dimension.
+func.func @f(%x: tensor<9xf32>, %i: tensor<9xi64>) {
+  // expected-error @+1 {{expects a tensor of integers and a result of its type}}
+  %0 = "graph.sort"(%x) {dim = 0 : i64} : (tensor<9xf32>) -> tensor<9xf32>
+  // expected-error @+1 {{expects a dimension of its tensor, not 1 : i64}}
+  %1 = "graph.sort"(%i) {dim = 1 : i64} : (tensor<9xi64>) -> tensor<9xi64>
   return
 }

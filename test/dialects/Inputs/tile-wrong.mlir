@@ -43,3 +43,15 @@ func.func @f(%m: memref<64xf32>, %v: vector<4xf32>, %i: vector<4xindex>, %ok: ve
   "tile.scatter"(%v, %m, %i, %ok) {combine = 1 : i64} : (vector<4xf32>, memref<64xf32>, vector<4xindex>, vector<4xi1>) -> ()
   return
 }
+// -----
+func.func @f(%x: vector<6xi64>, %y: vector<8xf32>) {
+  // expected-error @+1 {{'tile.sort' expects as many lanes as a power of two, not vector<6xi64>}}
+  %0 = "tile.sort"(%x) : (vector<6xi64>) -> vector<6xi64>
+  return
+}
+// -----
+func.func @f(%x: vector<8xf32>) {
+  // expected-error @+1 {{'tile.sort' expects a vector of integers and a result of its type, not vector<8xf32>}}
+  %0 = "tile.sort"(%x) : (vector<8xf32>) -> vector<8xf32>
+  return
+}

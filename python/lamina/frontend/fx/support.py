@@ -9,13 +9,14 @@ from lamina.kernels.library import LIBRARY
 
 from .ops.kernel_op import KERNEL
 from .ops.scan_op import SCAN
+from .ops.sort_op import SORT
 from .random_bits import BITS, is_seed
 from .sizes import exact_sizes
 
 aten = torch.ops.aten
 
 ARITHMETIC = ("add", "sub", "rsub", "mul", "div", "remainder", "fmod", "pow", "bitwise_and", "bitwise_or", "bitwise_xor")
-PRIMS = {"prims.convert_element_type.default", "prims.iota.default", str(BITS), str(SCAN)}
+PRIMS = {"prims.convert_element_type.default", "prims.iota.default", str(BITS), str(SCAN), str(SORT)}
 LOWERED = PRIMS | {
     f"aten.{name}"
     for name in """

@@ -6,7 +6,7 @@ func.func @main(%arg0: tensor<4x8xf32>, ...) -> tensor<4x8xf32>
 func.func private @extern_0(...) -> ... attributes {graph.callee = "aten.mm.default", graph.reason = "library", ...}
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from lamina.dialects import context
 from lamina.dialects.combining import COMBINE
 from lamina.passes.fusion.scatter import COMBINED
 from lamina.passes.ir.reading import SCAN as SCAN_OP
+from lamina.passes.ir.reading import SORT as SORT_OP
 from lamina.passes.simplify.demote_f64 import ASKED
 from lamina.passes.simplify.random_bits import RANDOM
 
@@ -31,6 +32,7 @@ from ..fx import support
 from ..fx.dtypes import REAL
 from ..fx.locations import origin_of, source_of, where
 from ..fx.ops.scan_op import SCAN
+from ..fx.ops.sort_op import SORT
 from ..fx.random_bits import BITS
 from ..fx.sizes import exact_sizes, is_sized
 from . import externs, linalg
@@ -83,12 +85,11 @@ class _Nodes(GraphNodeImporter):
         return super()._import_argument(loc, arg, expected_jit_type)
 
     def _import_torch_op_overload(self, loc: ir.Location, node: fx.Node, concrete_target: Any = None) -> None:
-        if node.target in (BITS, SCAN):
+        if (marked := _MARKED.get(node.target)) is not None:
             given = [self._import_argument(loc, arg) for arg in node.args if isinstance(arg, fx.Node)]
             with loc:
-                name, attributes = ("random", {RANDOM: ir.UnitAttr.get()}) if node.target is BITS else ("scan", _scan(node))
-                attributes |= open_sizes(node)
-                made = self.fx_importer.private(name, attributes, given, [self._cc.node_val_to_type(node)])
+                name, attributes = marked
+                made = self.fx_importer.private(name, attributes(node) | open_sizes(node), given, [self._cc.node_val_to_type(node)])
             self.bind_node_value(node, made.results[0])
             return
         if node.target in support.SAME_MEMORY:
@@ -186,8 +187,19 @@ def _scan(node: fx.Node) -> dict[str, ir.Attribute]:
     """Returns what lamina-scans reads of a scan: by which op, along which dimension."""
     _, _, dim, reduce = node.args
     combine = ir.StringAttr.get(COMBINED[str(reduce)][not node.meta["val"].dtype.is_floating_point])
-    at = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), int(str(dim)))
-    return {SCAN_OP: ir.DictAttr.get({COMBINE: combine, "dim": at})}
+    return {SCAN_OP: ir.DictAttr.get({COMBINE: combine, "dim": _number(dim)})}
+
+
+def _number(n: Any) -> ir.Attribute:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), int(str(n)))
+
+
+_MARKED: dict[Any, tuple[str, Callable[[fx.Node], dict[str, ir.Attribute]]]] = {
+    BITS: ("random", lambda _: {RANDOM: ir.UnitAttr.get()}),
+    SCAN: ("scan", _scan),
+    SORT: ("sort", lambda node: {SORT_OP: ir.DictAttr.get({"dim": _number(node.args[1])})}),
+}
+"""The ops that become calls of marked functions: the functions' name, and the attributes that mark them."""
 
 
 def makes_f64(node: fx.Node) -> bool:

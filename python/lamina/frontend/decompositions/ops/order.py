@@ -6,8 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...fx.ops.sort_op import SORT
 from ..half import wide, wide_dtype
 from ..undecided import guess, surely
+from . import moments
 from .index import position
 from .reduce import max_dim, min_dim
 
@@ -15,7 +17,8 @@ aten = torch.ops.aten
 
 # Elements that are found one by one, and how many elements are read for that: more take a sort's time.
 MOST_FOUND, MOST_READ = 32, 1 << 14
-SORTED, SORTED_ACROSS = 128, 64  # elements of a row, or of a column, that is sorted by counting, for each, those before it
+COUNTED, COUNTED_ACROSS = 128, 64  # elements of a row, or of a column, that is sorted by counting, for each, those before it
+NETWORK, NETWORK_ON_GPU = 256, 2048  # elements of a row whose kernel is compiled soon enough, as it has all steps of a sort
 _PLACES = (1 << 31) - 1
 _LEAST = -(1 << 63)
 _BITS = {torch.float32: (torch.int32, _PLACES), torch.float64: (torch.int64, (1 << 63) - 1)}
@@ -97,12 +100,28 @@ def _ranks(x: Tensor, dim: int, descending: bool) -> Tensor:
     return before.sum(dim + 1)
 
 
+def _sorted(x: Tensor, dim: int, descending: bool) -> tuple[Tensor, Tensor]:
+    """Sorts the elements as integers of 32 bits with their places behind them, and the sign of a zero behind these."""
+    signed = x.dtype.is_floating_point
+    order, last = _ordered(torch.where(x == 0, 0, x) if signed else x, not descending), position(x, dim)
+    if signed:
+        last = (last << 1) + ((x == 0) & (1 / wide(x) < 0))
+    keys = SORT((order << 32) + last, dim)
+    values, last = _elements(keys >> 32, x.dtype, not descending), keys & _PLACES
+    return (torch.where((last & 1) != 0, -0.0, values), last >> 1) if signed else (values, last)
+
+
 def sort(x: Tensor, dim: int = -1, descending: bool = False) -> Any:
-    """Puts each element of a short row where the number of those before it says; equal ones keep their order."""
+    """Sorts rows; equal elements keep their order. Elements of 64 bits, behind which no places fit, and a CPU's columns are put
+    where the number of those before them says."""
     if not x.dim() or surely(x.numel() == 0):
         return NotImplemented
     dim %= x.dim()
-    if not surely(x.shape[dim] <= (SORTED if surely(x.stride(dim) == 1) else SORTED_ACROSS)):
+    along = surely(x.stride(dim) == 1)
+    most = NETWORK_ON_GPU if not moments.on_cpu(x) else NETWORK if along else 0
+    if x.dtype.itemsize < 8 and isinstance(x.shape[dim], int) and x.shape[dim] <= most:
+        return tuple(t.transpose(dim, -1) for t in _sorted(x.transpose(dim, -1), x.dim() - 1, descending))
+    if not surely(x.shape[dim] <= (COUNTED if along else COUNTED_ACROSS)):
         return NotImplemented
     ranks = _ranks(x, dim, descending)
     places = position(x, dim).expand(x.shape)

@@ -252,6 +252,7 @@ class Printer(Pairs, Reductions):
         "tile.write_runs": Pairs._write_runs,
         "tile.scan": Reductions._scan,
         "tile.recurrence": Reductions._recurrence,
+        "tile.sort": Reductions._sort,
         "tile.window": _window,
         "tile.transpose": Pairs._transpose,
         "tile.combine": _pass,

@@ -2,7 +2,7 @@
 
 from torch_mlir import ir
 
-from lamina.passes.ir.reading import combining_op, neutral
+from lamina.passes.ir.reading import SORT, combining_op, neutral
 
 from .blocks import TritonBlocks
 from .expressions import literal
@@ -31,6 +31,9 @@ class Reductions(TritonBlocks):
         block = self._fresh()
         self._line(f"{block} = tl.associative_scan({self._block(x)}, 0, {self._joining(name)})")
         self._scanned(op, applied(name, [self._typed(carry), block], "") or "")
+
+    def _sort(self, op: ir.Operation) -> None:
+        self._set(op.result, f"tl.sort({self._whole(op.operands[0], SORT)})")
 
     def _recurrence(self, op: ir.Operation) -> None:
         """Scans pairs (factor, sum), and adds the carry by the product of the factors before each lane."""

@@ -1,0 +1,24 @@
+"""Lowers tile.sort: a bitonic sort of a block by shuffles, least and greatest elements."""
+
+from torch_mlir import ir
+
+from ...ir.emit import Emit
+from ...ir.rewriting import replace_op
+from ..sorting import highest, steps
+
+
+def lower_sort(op: ir.Operation) -> None:
+    """Lowers one tile.sort: each step compares every lane with its partner, and takes the lesser or the greater one."""
+    (block,) = op.operands
+    of = ir.VectorType(block.type)
+    (lanes,) = of.shape
+    e = Emit(ir.InsertionPoint(op), op.location, [lanes])
+
+    def shuffled(a: ir.Value, b: ir.Value, places: list[int]) -> ir.Value:
+        return e.op("vector.shuffle", [of], [a, b], mask=ir.DenseI64ArrayAttr.get(places)).result
+
+    for mask in steps(lanes):
+        other = shuffled(block, block, [i ^ mask for i in range(lanes)])
+        lesser, greater = (e.op(name, [of], [block, other]).result for name in ("arith.minsi", "arith.maxsi"))
+        block = shuffled(lesser, greater, [i + lanes if i & highest(mask) else i for i in range(lanes)])
+    replace_op(op, block)
