@@ -14,6 +14,9 @@ COMBINERS = {
 }  # fmt: skip
 """Ops by which a scatter or a scan may combine."""
 
+LOG_SUM = "log_sum_exp"
+"""What a scan of f32 may combine by, too: log(exp(a) + exp(b)). It keeps maxima, and sums of exponentials relative to them."""
+
 
 class ScatterTensorOp(Op):
     """Overwrites elements of a tensor, or combines values with them: result[indices[0][p], indices[1][p], ...] = values[p], or
@@ -54,7 +57,7 @@ class ScanTensorOp(Op):
     With a second operand it is a linear recurrence: result[i] = decay[i] * result[i - 1] + x[i].
 
     operands  x, and factors in its shape, which floats that are added may have
-    combine   one of COMBINERS, by name
+    combine   one of COMBINERS, by name, or LOG_SUM
     dim       the dimension
     """
 
@@ -70,8 +73,9 @@ class ScanTensorOp(Op):
             yield "expects a tensor, factors of its type if any, and a result of its type"
             return
         name = ir.StringAttr(op.attributes[COMBINE]).value
-        if name not in COMBINERS or name.endswith("f") != ("f" in str(types[0].element_type)):
-            yield f"cannot combine elements of {types[0].element_type} by {name}"
+        element = str(ir.RankedTensorType(types[0]).element_type)
+        if element != "f32" if name == LOG_SUM else name not in COMBINERS or name.endswith("f") != ("f" in element):
+            yield f"cannot combine elements of {element} by {name}"
         elif len(op.operands) == 2 and name != "arith.addf":
             yield f"expects factors only where it adds floats, not for {name}"
         if not 0 <= ir.IntegerAttr(op.attributes["dim"]).value < types[0].rank:

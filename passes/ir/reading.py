@@ -7,6 +7,7 @@ from torch_mlir import ir
 
 from lamina.core.dtypes import HALF
 from lamina.core.sizes import SizeLike, typical
+from lamina.dialects.combining import LOG_SUM
 
 from .affine import Affine, NotAffine, offset, row_major
 from .sizes import sizes_of, slice_sizes
@@ -255,7 +256,7 @@ def neutral(op: str, dtype: str) -> int | float | bool:
         "arith.addf": 0.0, "arith.mulf": 1.0, "arith.maximumf": float("-inf"), "arith.maxnumf": float("-inf"),
         "arith.minimumf": float("inf"), "arith.minnumf": float("inf"), "arith.addi": 0, "arith.muli": 1, "arith.ori": 0,
         "arith.xori": 0, "arith.andi": -1, "arith.maxsi": -(2 ** (bits - 1)), "arith.minsi": 2 ** (bits - 1) - 1,
-        "arith.maxui": 0, "arith.minui": -1, SORT: 2 ** (bits - 1) - 1,
+        "arith.maxui": 0, "arith.minui": -1, SORT: 2 ** (bits - 1) - 1, LOG_SUM: float("-inf"),
     }  # fmt: skip
     value = table[op]
     return bool(value) if dtype == "i1" else value

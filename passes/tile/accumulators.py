@@ -6,6 +6,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
 from lamina.core.sizes import is_symbolic
+from lamina.dialects.combining import LOG_SUM
 
 from ..ir.affine import Axis
 from ..ir.expressions import Expr, Reduce, Scan
@@ -40,9 +41,12 @@ class Accumulators:
             x = b.block(r.arg)
         else:
             x = b.masked(r.arg, neutral(r.op, r.dtype))
+        zero = b.splat(0.0, acc.type.element_type) if isinstance(acc.type, ir.VectorType) else b.constant(0.0, acc.type)
         with b.point():
             if accumulated(r) != r.dtype:
                 x = arith.extf(acc.type, x)
+            if r.op == LOG_SUM:
+                return _log_sum(acc, x, zero)
             return ir.Operation.create(r.op, results=[acc.type], operands=[acc, x]).results[0]
 
     def step(self, scan: Scan, acc: ir.Value) -> tuple[ir.Value, ir.Value]:
@@ -135,6 +139,17 @@ def _cast(type_: ir.Type, v: ir.Value) -> ir.Value:
     if v.type == type_:
         return v
     return arith.extf(type_, v) if "f64" in str(type_) else arith.truncf(type_, v)
+
+
+def _log_sum(a: ir.Value, b: ir.Value, zero: ir.Value) -> ir.Value:
+    """Returns log(exp(a) + exp(b)). Equal infinities have no difference."""
+
+    def of(name: str, x: ir.Value) -> ir.Value:
+        return ir.Operation.create(name, results=[x.type], operands=[x]).results[0]
+
+    largest, same = arith.maximumf(a, b), arith.cmpf(arith.CmpFPredicate.OEQ, a, b)
+    difference = arith.select(same, zero, arith.subf(arith.minimumf(a, b), largest))
+    return arith.addf(largest, of("math.log1p", of("math.exp", difference)))
 
 
 def accumulated(r: Reduce | Scan) -> str:

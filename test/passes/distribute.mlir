@@ -357,3 +357,23 @@ func.func private @sort(%x: memref<4xi64>, %o: memref<4xi64>) attributes {tile.g
   vector.transfer_write %s, %o[%c0] {in_bounds = [true]} : vector<4xi64>, memref<4xi64>
   return
 }
+
+// -----
+
+// A scan of logarithms of sums: maxima, and sums relative to them, of which that of the lesser maximum is scaled.
+// CHECK-LABEL: gpu.func @log_sums
+// CHECK: %[[TOP:.*]] = arith.maximumf
+// CHECK: %[[POWER:.*]] = math.exp
+// CHECK: arith.mulf %{{.*}}, %[[POWER]]
+// CHECK-COUNT-2: gpu.shuffle xor
+// CHECK-NOT: gpu.shuffle
+// CHECK: math.log
+func.func private @log_sums(%x: memref<4xf32>, %o: memref<4xf32>) attributes {tile.grid = 1 : i64, tile.threads = 2 : i64, tile.vec = 2 : i64, tile.chunks = 1 : i64, tile.pack = 16 : i64, tile.teams = 1 : i64, tile.cluster = 1 : i64, tile.align = array<i64: 16, 16>} {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  %none = arith.constant 0xFF800000 : f32
+  %a = vector.transfer_read %x[%c0], %zero {in_bounds = [true]} : memref<4xf32>, vector<4xf32>
+  %s:2 = "tile.scan"(%a, %none) {combine = "log_sum_exp"} : (vector<4xf32>, f32) -> (vector<4xf32>, f32)
+  vector.transfer_write %s#0, %o[%c0] {in_bounds = [true]} : vector<4xf32>, memref<4xf32>
+  return
+}

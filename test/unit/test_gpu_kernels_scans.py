@@ -35,6 +35,12 @@ CASES: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
     "log of sums of exponentials": (lambda a: torch.logcumsumexp(a * 9, -1), x(5, 1027)),
     "log of sums of exponentials, packed": (lambda a: torch.logcumsumexp(a * 9, -1), x(33, 40)),
     "log of sums of exponentials, a loop": (lambda a: torch.logcumsumexp(a, -1), x(2, 9000)),
+    "log of sums of exponentials, half type": (lambda a: torch.logcumsumexp(a, -1), x(7, 1000, dtype=BF16)),
+    "log of sums of exponentials, stored across": (lambda a: torch.logcumsumexp(a, 1).t().contiguous(), x(65, 70)),
+    "log of sums of exponentials, of infinities": (
+        lambda a: torch.logcumsumexp(torch.where(a.abs() < 0.3, a / 0, a * 50), -1),
+        x(90, 200).index_fill(0, torch.arange(30), -torch.inf),
+    ),
     "log of sums of exponentials, down columns": (lambda a: torch.logcumsumexp(a, 0), x(65, 70)),
     "down columns with what follows": (lambda a: F.gelu(a.cumsum(0)) * a, x(65, 70)),
     "along a part of what follows": (lambda a: F.silu(a.view(6, 4, 33).cumsum(1).flatten()), x(792)),
@@ -66,6 +72,11 @@ def test_what_follows_is_computed_with_the_scan(dim: int) -> None:
 @pytest.mark.parametrize("dim", [0, 1])
 def test_the_greatest_and_where_it_was_met_are_one_kernel(dim: int) -> None:
     assert len(run(lambda a: tuple(a.cummax(dim)), x(64, 128)).results) == 1
+
+
+def test_a_log_of_sums_is_one_kernel() -> None:
+    (found,) = run(lambda a: torch.logcumsumexp(a, -1), x(9, 1024)).results
+    assert found.loads[0].sectors == found.stores[1].sectors == 9 * 1024 * 4 // 32
 
 
 def test_a_softmax_and_its_running_sum_are_one_kernel() -> None:

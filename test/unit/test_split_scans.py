@@ -15,7 +15,7 @@ CASES = [((1, 1000, 3), 1), ((131, 5), 0), ((2, 127, 4), 1), ((128, 2), 0), ((2,
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.bool])
 def test_parts_add_up(shape: tuple[int, ...], dim: int, dtype: torch.dtype) -> None:
     x = (torch.randn(shape) * 4).to(dtype)
-    with patch("lamina.frontend.decompositions.ops.scan.on_cpu", return_value=False):
+    with patch("lamina.frontend.decompositions.ops.moments.on_cpu", return_value=False):
         found = SCANS[torch.ops.aten.cumsum.default](x, dim)
     exact = x.double().cumsum(dim)
     assert found.dtype == torch.cumsum(x, dim).dtype and found.shape == x.shape
@@ -27,7 +27,7 @@ def test_parts_add_up(shape: tuple[int, ...], dim: int, dtype: torch.dtype) -> N
 @pytest.mark.parametrize("name", ["cummax", "cummin", "logcumsumexp"])
 def test_parts_of_other_scans(shape: tuple[int, ...], dim: int, name: str) -> None:
     x = (torch.randn(shape) * 4).round() * 30
-    with patch("lamina.frontend.decompositions.ops.scan.on_cpu", return_value=False):
+    with patch("lamina.frontend.decompositions.ops.moments.on_cpu", return_value=False):
         found = SCANS[getattr(torch.ops.aten, name).default](x, dim)
     exact = getattr(torch, name)(x.double(), dim)
     for got, want in zip(found, exact, strict=True) if isinstance(found, tuple) else [(found, exact)]:
@@ -37,7 +37,7 @@ def test_parts_of_other_scans(shape: tuple[int, ...], dim: int, name: str) -> No
 def test_kernels_of_parts() -> None:
     """Every part has threads of its own, and nothing of it is summed twice."""
     x = torch.randn(1, 517, 40)
-    with patch("lamina.frontend.decompositions.ops.scan.on_cpu", return_value=False):
+    with patch("lamina.frontend.decompositions.ops.moments.on_cpu", return_value=False):
         module, program = distributed(lambda x: x.cumsum(1), (x,))
     (found,) = Simulated(module, program)(x)
     torch.testing.assert_close(found, x.double().cumsum(1).float(), rtol=1e-5, atol=1e-4)

@@ -5,7 +5,11 @@ from collections.abc import Callable
 
 from torch_mlir import ir
 
+from lamina.core.errors import CompileError
+from lamina.dialects.combining import LOG_SUM
+
 from ...ir.emit import Emit
+from ...ir.locations import where
 from ...ir.reading import neutral
 from ...ir.rewriting import replace_op
 
@@ -16,6 +20,9 @@ def lower_scan(op: ir.Operation) -> None:
     """Lowers one tile.scan to log2(lanes) steps of shuffle and op, then one op with the carry."""
     block, carry = op.operands
     of, name = ir.VectorType(block.type), ir.StringAttr(op.attributes["combine"]).value
+    if name == LOG_SUM:
+        remedy = "scan the greatest elements, and sums relative to them as a recurrence"
+        raise CompileError("a CPU has no scan of logarithms of sums", where=where(op.location), remedy=remedy)
     e = _emit(op, of)
     nothing = e.constant(neutral(name, str(of.element_type)), of.element_type).value
     (block,) = _prefixes(e, of, [block], [nothing], lambda before, own: [e.op(name, [of], [before[0], own[0]]).result])

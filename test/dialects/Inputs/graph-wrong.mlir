@@ -106,6 +106,8 @@ func.func @f(%x: tensor<9xf32>, %h: tensor<9xf16>, %v: tensor<2xf32>, %w: tensor
 func.func @f(%x: tensor<9xf32>, %i: tensor<9xi64>, %y: tensor<4xf32>) {
   // expected-error @+1 {{cannot combine elements of f32 by arith.addi}}
   %0 = "graph.scan"(%x) {combine = "arith.addi", dim = 0 : i64} : (tensor<9xf32>) -> tensor<9xf32>
+  // expected-error @+1 {{cannot combine elements of i64 by log_sum_exp}}
+  %4 = "graph.scan"(%i) {combine = "log_sum_exp", dim = 0 : i64} : (tensor<9xi64>) -> tensor<9xi64>
   // expected-error @+1 {{expects factors only where it adds floats, not for arith.mulf}}
   %1 = "graph.scan"(%x, %x) {combine = "arith.mulf", dim = 0 : i64} : (tensor<9xf32>, tensor<9xf32>) -> tensor<9xf32>
   // expected-error @+1 {{expects a tensor, factors of its type if any, and a result of its type}}

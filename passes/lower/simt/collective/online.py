@@ -28,8 +28,8 @@ def accumulate(k: "ThreadKernel", op: ir.Operation) -> None:
     new = _max(old, own(x, _max))
     zero = _finite(new)
     base = vector.broadcast(x.parts[0].type, zero)
-    powers = per_part(lambda part: _exp(arith.subf(part, base)), x)
-    after = arith.addf(arith.mulf(before, _exp(arith.subf(old, zero))), own(powers, _add))
+    powers = per_part(lambda part: exp(arith.subf(part, base)), x)
+    after = arith.addf(arith.mulf(before, exp(arith.subf(old, zero))), own(powers, _add))
     k.held[op.results[0]] = powers
     k.held[op.results[1]], k.held[op.results[2]] = Spread((together([new]),)), Spread((together([after]),))
 
@@ -47,9 +47,9 @@ def finish(k: "ThreadKernel", op: ir.Operation) -> None:
         every_largest, every_total = exchange.among_ctas([largest, total])
         largest = tree(every_largest, _max)
         zero = _finite(largest)
-        scaled = [arith.mulf(t, _exp(arith.subf(m, zero))) for m, t in zip(every_largest, every_total, strict=True)]
+        scaled = [arith.mulf(t, exp(arith.subf(m, zero))) for m, t in zip(every_largest, every_total, strict=True)]
         total = tree(scaled, _add)
-    scale = _exp(arith.subf(own_largest, _finite(largest)))
+    scale = exp(arith.subf(own_largest, _finite(largest)))
     k.held[op.results[0]], k.held[op.results[1]], k.held[op.results[2]] = largest, total, Spread((together([scale]),))
 
 
@@ -64,7 +64,7 @@ def lanes(k: "ThreadKernel", op: ir.Operation) -> None:
 def _of_lanes(exchange: Exchange, largest: ir.Value, total: ir.Value, lanes: int) -> tuple[ir.Value, ir.Value]:
     """Returns the maximum of `lanes` neighboring threads, and the sum of their sums relative to it."""
     top = exchange.among_lanes(largest, _max, lanes)
-    scaled = arith.mulf(total, _exp(arith.subf(largest, _finite(top))))
+    scaled = arith.mulf(total, exp(arith.subf(largest, _finite(top))))
     return top, exchange.among_lanes(scaled, _add, lanes)
 
 
@@ -74,5 +74,6 @@ def _finite(x: ir.Value) -> ir.Value:
     return arith.select(arith.cmpf(arith.CmpFPredicate.OEQ, x, lowest), arith.constant(x.type, 0.0), x)
 
 
-def _exp(x: ir.Value) -> ir.Value:
+def exp(x: ir.Value) -> ir.Value:
+    """Returns the exponential of a number or vector."""
     return ir.Operation.create("math.exp", results=[x.type], operands=[x]).results[0]

@@ -7,14 +7,18 @@ of steps, each the product of its factors and what it makes of 0.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref
 
+from lamina.dialects.combining import LOG_SUM
+
 from ....ir.reading import neutral
 from ..threads import when
 from ..values import Spread, elements, joining, together
+from .online import exp
 
 if TYPE_CHECKING:
     from ..kernel import ThreadKernel
@@ -23,12 +27,35 @@ Run = tuple[ir.Value, ...]
 JoinRuns = Callable[[Run, Run], Run]
 
 
+@dataclass(frozen=True)
+class Runs:
+    """How runs of elements are joined.
+
+    carry     the run before the block
+    none      a run of no elements
+    join      of a run and of the one after it
+    value     the value of a run
+    commutes  whether the order of the two does not matter
+    """
+
+    carry: Run
+    none: Run
+    join: JoinRuns
+    value: Callable[[Run], ir.Value]
+    commutes: bool
+
+
 def scan(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers one tile.scan: to the block of prefixes and the next block's carry."""
-    name = ir.StringAttr(op.attributes["combine"]).value
-    join, carry = joining(name), k.uniform(op.operands[1])
+    name, carry = ir.StringAttr(op.attributes["combine"]).value, k.uniform(op.operands[1])
     none = arith.constant(carry.type, neutral(name, str(carry.type)))
-    _scan(k, op, op.operands[:1], (carry,), (none,), lambda a, b: (join(a[0], b[0]),))
+    if name == LOG_SUM:
+        one, nothing = (arith.constant(carry.type, n) for n in (1.0, 0.0))
+        own = [[(x[0], one) for x in access] for access in _elements(k, op.operands[:1])]
+        _scan(k, op, own, Runs((carry, one), (none, nothing), _join_log_sums, _log_sum, True))
+        return
+    join = joining(name)
+    _scan(k, op, _elements(k, op.operands[:1]), Runs((carry,), (none,), lambda a, b: (join(a[0], b[0]),), _last, True))
 
 
 def recurrence(k: "ThreadKernel", op: ir.Operation) -> None:
@@ -41,19 +68,37 @@ def recurrence(k: "ThreadKernel", op: ir.Operation) -> None:
         """Composes two runs of the recurrence."""
         return arith.mulf(a[0], b[0]), arith.addf(arith.mulf(a[1], b[0]), b[1])
 
-    _scan(k, op, (decay, x), (none[0], carry), none, join)
+    _scan(k, op, _elements(k, (decay, x)), Runs((none[0], carry), none, join, _last, False))
 
 
-def _scan(k: "ThreadKernel", op: ir.Operation, blocks: Sequence[ir.Value], carry: Run, none: Run, join: JoinRuns) -> None:
-    """Sets the op's results: the last values of all prefixes, and of the carry after them."""
-    own = [_prefixes(runs, join) for runs in _elements(k, blocks)]
-    lanes = [_among_lanes(k, prefixes[-1], none, join) for prefixes in own]
-    starts, following = _among_warps(k, [total for _, total in lanes], carry, join)
+def _join_log_sums(a: Run, b: Run) -> Run:
+    """Joins maxima and the sums of exponentials relative to them, of which only those of the lesser maximum change."""
+    largest, same = arith.maximumf(a[0], b[0]), arith.cmpf(arith.CmpFPredicate.OEQ, a[0], b[0])
+    difference = arith.subf(arith.minimumf(a[0], b[0]), largest)
+    difference = arith.select(same, arith.constant(largest.type, 0.0), difference)  # equal infinities have none
+    first = arith.cmpf(arith.CmpFPredicate.OGT, a[0], b[0])
+    kept, scaled = arith.select(first, a[1], b[1]), arith.select(first, b[1], a[1])
+    return largest, arith.addf(kept, arith.mulf(scaled, exp(difference)))
+
+
+def _log_sum(run: Run) -> ir.Value:
+    return arith.addf(run[0], ir.Operation.create("math.log", results=[run[1].type], operands=[run[1]]).results[0])
+
+
+def _last(run: Run) -> ir.Value:
+    return run[-1]
+
+
+def _scan(k: "ThreadKernel", op: ir.Operation, accesses: list[list[Run]], by: Runs) -> None:
+    """Sets the op's results: the values of all prefixes, and of the carry after them."""
+    own = [_prefixes(runs, by.join) for runs in accesses]
+    lanes = [_among_lanes(k, prefixes[-1], by) for prefixes in own]
+    starts, following = _among_warps(k, [total for _, total in lanes], by.carry, by.join)
     parts = []
     for prefixes, (before, _), start in zip(own, lanes, starts, strict=True):
-        first = join(start, before)
-        parts.append(together([join(first, p)[-1] for p in prefixes]))
-    k.held[op.results[0]], k.held[op.results[1]] = Spread(tuple(parts)), following[-1]
+        first = by.join(start, before)
+        parts.append(together([by.value(by.join(first, p)) for p in prefixes]))
+    k.held[op.results[0]], k.held[op.results[1]] = Spread(tuple(parts)), by.value(following)
 
 
 def _elements(k: "ThreadKernel", blocks: Sequence[ir.Value]) -> list[list[Run]]:
@@ -73,14 +118,15 @@ def _select(condition: ir.Value, yes: Run, no: Run) -> Run:
     return tuple(arith.select(condition, a, b) for a, b in zip(yes, no, strict=True))
 
 
-def _among_lanes(k: "ThreadKernel", own: Run, none: Run, join: JoinRuns) -> tuple[Run, Run]:
+def _among_lanes(k: "ThreadKernel", own: Run, by: Runs) -> tuple[Run, Run]:
     """Returns the total of the warp's lanes before this one, and that of all."""
-    before, total, step = none, own, 1
+    before, total, step = by.none, own, 1
     while step < min(k.shape.threads, k.shape.warp):
         other = tuple(k.exchange.from_lane(t, step) for t in total)
         upper = arith.cmpi(arith.CmpIPredicate.ne, arith.andi(k.thread, k.at.number(step)), k.at.number(0))
-        before = _select(upper, join(other, before), before)
-        total = _select(upper, join(other, total), join(total, other))
+        before = _select(upper, by.join(other, before), before)
+        joined = by.join(other, total)
+        total = joined if by.commutes else _select(upper, joined, by.join(total, other))
         step *= 2
     return before, total
 

@@ -20,7 +20,7 @@ from lamina.core.errors import CompileError
 from lamina.core.options import Options
 from lamina.core.sizes import Size
 from lamina.dialects import context
-from lamina.dialects.combining import COMBINE
+from lamina.dialects.combining import COMBINE, LOG_SUM
 from lamina.passes.fusion.scatter import COMBINED
 from lamina.passes.ir.reading import SCAN as SCAN_OP
 from lamina.passes.ir.reading import SORT as SORT_OP
@@ -186,8 +186,8 @@ class _Importer(FxImporter):
 def _scan(node: fx.Node) -> dict[str, ir.Attribute]:
     """Returns what lamina-scans reads of a scan: by which op, along which dimension."""
     _, _, dim, reduce = node.args
-    combine = ir.StringAttr.get(COMBINED[str(reduce)][not node.meta["val"].dtype.is_floating_point])
-    return {SCAN_OP: ir.DictAttr.get({COMBINE: combine, "dim": _number(dim)})}
+    name = LOG_SUM if reduce == "logsumexp" else COMBINED[str(reduce)][not node.meta["val"].dtype.is_floating_point]
+    return {SCAN_OP: ir.DictAttr.get({COMBINE: ir.StringAttr.get(name), "dim": _number(dim)})}
 
 
 def _number(n: Any) -> ir.Attribute:

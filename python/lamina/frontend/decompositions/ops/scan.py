@@ -14,8 +14,8 @@ from ...fx.ops.scan_op import SCAN
 from ...fx.support import COMPUTED
 from ..half import in_f32, wide_dtype
 from ..undecided import guess, surely
+from . import moments
 from .index import pad, position
-from .moments import on_cpu
 from .reduce import sum_dtype
 
 aten = torch.ops.aten
@@ -54,13 +54,17 @@ class _Running:
 def _part(x: Tensor, dim: int) -> int:
     """Returns the number of elements in one part of a scan; 0 where the scan is left whole."""
     n = x.shape[dim]
-    if on_cpu(x):
+    if moments.on_cpu(x):
         return 0
     rows = x.numel() // n
-    along = all(guess(s) >= guess(x.stride(dim)) for s, m in zip(x.stride(), x.shape, strict=True) if guess(m) > 1)
-    if along:
+    if _along(x, dim):
         return ROW_PART if surely(n >= 4 * ROW_PART) and guess(rows) < MANY_ROWS else 0
     return COLUMN_PART if surely(n >= 4 * COLUMN_PART) and guess(rows) < MANY_COLUMNS else 0
+
+
+def _along(x: Tensor, dim: int) -> bool:
+    """Returns whether neighbors along a dimension are the nearest in memory."""
+    return all(guess(s) >= guess(x.stride(dim)) for s, m in zip(x.stride(), x.shape, strict=True) if guess(m) > 1)
 
 
 def _by(reduce: str) -> Callable[[Tensor, int], Tensor]:
@@ -79,6 +83,8 @@ def _log_of_sums(x: Tensor, dim: int) -> Tensor:
     """Adds up exp(x) relative to the greatest element so far: where that grows, the sum before it shrinks."""
     if surely(x.shape[dim] == 1):
         return x.clone()
+    if not moments.on_cpu(x) and x.dtype is torch.float32 and _along(x, dim):
+        return SCAN(x, None, dim, "logsumexp")
     top = SCAN(x, None, dim, "amax")
     before = pad(top.narrow(dim, 0, x.shape[dim] - 1), dim, 1, 0, -torch.inf)
     base = torch.where(top.abs() == torch.inf, 0.0, top)

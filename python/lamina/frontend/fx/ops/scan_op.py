@@ -12,7 +12,9 @@ from torch import Tensor
 
 @torch.library.custom_op("lamina::scan", mutates_args=())
 def scan(x: Tensor, decay: Tensor | None, dim: int, reduce: str) -> Tensor:
-    """Scans along a dimension by "sum", "prod", "amax" or "amin", in the dtype of `x`. decay: the factors of a recurrence of sums.
+    """Scans along a dimension by "sum", "prod", "amax", "amin" or, for f32, "logsumexp", in the dtype of `x`.
+
+    decay: the factors of a recurrence of sums.
 
     What kernels compute, in torch's ops: for graphs that run without being compiled.
     """
@@ -21,6 +23,8 @@ def scan(x: Tensor, decay: Tensor | None, dim: int, reduce: str) -> Tensor:
         for at, by in zip(x.unbind(dim), decay.unbind(dim), strict=True):
             steps.append(steps[-1] * by + at if steps else at)
         return torch.stack(steps, dim) if steps else x.clone()
+    if reduce == "logsumexp":
+        return torch.logcumsumexp(x, dim)
     if reduce in ("sum", "prod"):
         return (torch.cumsum if reduce == "sum" else torch.cumprod)(x, dim, dtype=x.dtype)
     return (torch.cummax if reduce == "amax" else torch.cummin)(x, dim).values

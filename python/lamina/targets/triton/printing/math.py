@@ -49,6 +49,11 @@ JOIN_STEPS = """@triton.jit
 def join_steps(factor, total, next_factor, next_total):
     \"\"\"Two runs of steps of a recurrence as one: the product of their factors, and what they make of 0.\"\"\"
     return factor * next_factor, total * next_factor + next_total"""
+JOIN_LOG_SUMS = """@triton.jit
+def join_log_sums(a, b):
+    \"\"\"log(exp(a) + exp(b)). Equal infinities have no difference.\"\"\"
+    largest, least = tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL), tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+    return largest + tl.log(1.0 + tl.exp(tl.where(a == b, 0.0, least - largest)))"""
 _SIGN = "tl.where(x < 0, -large, large)"
 FUNCTIONS = {
     "erf": _function(
@@ -75,6 +80,7 @@ FUNCTIONS = {
     ),
     **{joining(op): _joining(op) for op in _JOINED},
     "join_steps": JOIN_STEPS,
+    "join_log_sums": JOIN_LOG_SUMS,
     "random_bits": RANDOM_BITS,
     "tanh": _function(
         "tanh",

@@ -2,6 +2,7 @@
 
 from torch_mlir import ir
 
+from lamina.dialects.combining import LOG_SUM
 from lamina.passes.ir.reading import SORT, combining_op, neutral
 
 from .blocks import TritonBlocks
@@ -29,6 +30,11 @@ class Reductions(TritonBlocks):
         x, carry = op.operands
         name = ir.StringAttr(op.attributes["combine"]).value
         block = self._fresh()
+        if name == LOG_SUM:
+            self.calls["join_log_sums"] = None
+            self._line(f"{block} = tl.associative_scan({self._block(x)}, 0, join_log_sums)")
+            self._scanned(op, f"join_log_sums({self._typed(carry)}, {block})")
+            return
         self._line(f"{block} = tl.associative_scan({self._block(x)}, 0, {self._joining(name)})")
         self._scanned(op, applied(name, [self._typed(carry), block], "") or "")
 
