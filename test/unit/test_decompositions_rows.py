@@ -52,6 +52,8 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "sorted, long": (lambda a: torch.sort(a, stable=True, descending=True), [x(3, 250).round() * -0.0 ** torch.randint(0, 2, (3, 250))]),
     "sorted halves": (lambda a: torch.sort(a, stable=True), [x(5, 100).bfloat16()]),
     "sorted along a slice": (lambda a: torch.sort(a[:, ::2], stable=True), [x(5, 90)]),
+    "many of the greatest": (lambda a: torch.topk(a, 60), [torch.stack([torch.randperm(200) for _ in range(3)]).float()]),
+    "many of the least": (lambda a: torch.topk(a, 40, 0, False), [torch.randperm(150).view(50, 3).float()]),
     "sorted flags": (lambda a: torch.sort(a, stable=True), [x(7, 33) > 0]),
     "sorted places": (lambda a: torch.argsort(a, -1, descending=True), [torch.stack([torch.randperm(100) for _ in range(3)])]),
     "the least integers": (lambda a: torch.topk(a, 3, largest=False), [torch.randperm(40).view(2, 20)]),

@@ -43,6 +43,7 @@ CASES: dict[str, tuple[Callable[[Tensor], Any], Tensor]] = {
     "that a view splits": (lambda a: torch.sort(a)[0].view(9, 8, 8).transpose(1, 2).contiguous(), x(9, 64)),
     "of a sort": (lambda a: torch.sort(torch.sort(a)[0].cos())[0], x(9, 64)),
     "and its running sum": (lambda a: torch.sort(a, descending=True)[0].cumsum(-1), x(9, 64)),
+    "of which many are taken": (lambda a: tuple(torch.topk(a, 50)), x(9, 300)),
     "of which one is taken": (lambda a: torch.kthvalue(a, 5)[0], x(9, 300)),
 }
 
@@ -57,6 +58,20 @@ def test_a_row_is_read_and_written_once_by_one_kernel() -> None:
     (found,) = run(lambda a: torch.sort(a)[0], x(4096, 64)).results
     assert found.loads[0].sectors == found.stores[1].sectors == 4096 * 64 * 4 // 32
     assert found.threads == 128
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin", "max", "min"])
+def test_extremes_of_columns_are_found_with_their_places(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each element is read once. A NaN is the greatest and the least."""
+    monkeypatch.setattr("lamina.frontend.decompositions.ops.reduce.on_cpu", lambda x: False)
+
+    def fn(a: Tensor) -> Any:
+        found = getattr(a, name)(1)
+        return found if isinstance(found, Tensor) else tuple(found)
+
+    for a in (x(2, 65, 33).bfloat16(), labels(600, 9).view(2, 30, 10).int(), strange(3, 128, 64)):
+        (found,) = run(fn, a).results
+    assert found.loads[0].sectors == found.loads[0].distinct_sectors
 
 
 def test_warps_in_step_of_other_widths() -> None:

@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 from ...fx.ops.sort_op import SORT
-from ..half import wide, wide_dtype
+from ..half import wide
 from ..undecided import guess, surely
 from . import moments
 from .index import position
+from .ordering import LEAST, PLACES, elements, keys, ordered
 from .reduce import max_dim, min_dim
 
 aten = torch.ops.aten
@@ -19,48 +20,17 @@ aten = torch.ops.aten
 MOST_FOUND, MOST_READ = 32, 1 << 14
 COUNTED, COUNTED_ACROSS = 128, 64  # elements of a row, or of a column, that is sorted by counting, for each, those before it
 NETWORK, NETWORK_ON_GPU = 256, 2048  # elements of a row whose kernel is compiled soon enough, as it has all steps of a sort
-_PLACES = (1 << 31) - 1
-_LEAST = -(1 << 63)
-_BITS = {torch.float32: (torch.int32, _PLACES), torch.float64: (torch.int64, (1 << 63) - 1)}
-"""The integers that hold a float's bits, and all of these but the sign."""
-
-
-def _ordered(x: Tensor, largest: bool) -> Tensor:
-    """Returns i64 in the order of the elements, or in the opposite one. NaN is the greatest element."""
-    if x.dtype.is_floating_point:
-        x = wide(x)
-        type_, magnitude = _BITS[x.dtype]
-        bits = x.view(type_)
-        x = torch.where(x != x, magnitude, torch.where(bits < 0, bits ^ magnitude, bits))
-    return x.to(torch.int64) if largest else ~x.to(torch.int64)
-
-
-def _elements(order: Tensor, dtype: torch.dtype, largest: bool) -> Tensor:
-    """Returns the elements that have these places in the order."""
-    order = order if largest else ~order
-    if not dtype.is_floating_point:
-        return order.to(dtype)
-    float_ = wide_dtype(dtype)
-    type_, magnitude = _BITS[float_]
-    bits = order.to(type_)
-    return torch.where(bits < 0, (bits ^ magnitude).view(float_), bits.view(float_)).to(dtype)  # no view of other memory
-
-
-def _keys(order: Tensor, dim: int) -> Tensor:
-    """Returns numbers of 32 bits, held in i64, with their places behind them: no two are equal, and of equal ones the first is the
-    greatest."""
-    return (order << 32) + (_PLACES - position(order, dim))
 
 
 def _first(order: Tensor, k: int, dim: int) -> tuple[Tensor, Tensor]:
     """Returns the k greatest numbers of 32 bits, held in i64, and their places. With its place behind it, each number differs from
     all others, and the next one is the greatest of those that are less."""
-    keys = _keys(order, dim)
-    found = [torch.amax(keys, [dim], True)]
+    numbered = keys(order, dim)
+    found = [torch.amax(numbered, [dim], True)]
     while len(found) < k:
-        found.append(torch.amax(torch.where(keys < found[-1], keys, _LEAST), [dim], True))
+        found.append(torch.amax(torch.where(numbered < found[-1], numbered, LEAST), [dim], True))
     every = torch.cat(found, dim)
-    return every >> 32, _PLACES - (every & _PLACES)
+    return every >> 32, PLACES - (every & PLACES)
 
 
 def _first_wide(order: Tensor, k: int, dim: int) -> tuple[Tensor, Tensor]:
@@ -70,30 +40,31 @@ def _first_wide(order: Tensor, k: int, dim: int) -> tuple[Tensor, Tensor]:
     for _ in range(k):
         if values:
             left = (order < values[-1]) | ((order == values[-1]) & (at > places[-1]))
-        values.append(torch.amax(torch.where(left, order, _LEAST), [dim], True))
+        values.append(torch.amax(torch.where(left, order, LEAST), [dim], True))
         places.append(torch.amin(torch.where(left & (order == values[-1]), at, none), [dim], True))
     return torch.cat(values, dim), torch.cat(places, dim)
 
 
 def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
-    """Takes the first element k times, each time of those behind the one before. Many are ATen's to sort."""
+    """Takes the first element k times, each time of those behind the one before. Many are the first ones of a sort."""
     if not isinstance(k, int) or k < 1 or not x.dim() or x.dtype is torch.bool or surely(x.numel() == 0):
         return NotImplemented
     dim %= x.dim()
     if k == 1 and (largest or not x.dtype.is_floating_point):  # the least float is a NaN for amin
         return (max_dim if largest else min_dim)(x, dim, True)
     if k > MOST_FOUND or k * guess(x.shape[dim]) > MOST_READ:
-        return NotImplemented
-    values, places = (_first if x.dtype.itemsize < 8 else _first_wide)(_ordered(x, largest), k, dim)
-    return _elements(values, x.dtype, largest), places
+        found = sort(x, dim, largest)
+        return found if found is NotImplemented else tuple(t.narrow(dim, 0, k).clone() for t in found)
+    values, places = (_first if x.dtype.itemsize < 8 else _first_wide)(ordered(x, largest), k, dim)
+    return elements(values, x.dtype, largest), places
 
 
 def _ranks(x: Tensor, dim: int, descending: bool) -> Tensor:
     """Returns how many elements of its row come before each element. Zeros of both signs are equal."""
-    order = _ordered(torch.where(x == 0, 0, x) if x.dtype.is_floating_point else x, descending)
+    order = ordered(torch.where(x == 0, 0, x) if x.dtype.is_floating_point else x, descending)
     if x.dtype.itemsize < 8:
-        keys = _keys(order, dim)
-        before = keys.unsqueeze(dim) > keys.unsqueeze(dim + 1)
+        numbered = keys(order, dim)
+        before = numbered.unsqueeze(dim) > numbered.unsqueeze(dim + 1)
     else:
         mine, other, at = order.unsqueeze(dim + 1), order.unsqueeze(dim), position(order, dim)
         before = (other > mine) | ((other == mine) & (at.unsqueeze(dim) < at.unsqueeze(dim + 1)))
@@ -103,11 +74,11 @@ def _ranks(x: Tensor, dim: int, descending: bool) -> Tensor:
 def _sorted(x: Tensor, dim: int, descending: bool) -> tuple[Tensor, Tensor]:
     """Sorts the elements as integers of 32 bits with their places behind them, and the sign of a zero behind these."""
     signed = x.dtype.is_floating_point
-    order, last = _ordered(torch.where(x == 0, 0, x) if signed else x, not descending), position(x, dim)
+    order, last = ordered(torch.where(x == 0, 0, x) if signed else x, not descending), position(x, dim)
     if signed:
         last = (last << 1) + ((x == 0) & (1 / wide(x) < 0))
-    keys = SORT((order << 32) + last, dim)
-    values, last = _elements(keys >> 32, x.dtype, not descending), keys & _PLACES
+    found = SORT((order << 32) + last, dim)
+    values, last = elements(found >> 32, x.dtype, not descending), found & PLACES
     return (torch.where((last & 1) != 0, -0.0, values), last >> 1) if signed else (values, last)
 
 

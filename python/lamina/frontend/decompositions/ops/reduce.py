@@ -10,6 +10,7 @@ from ..half import HALF, wide_dtype
 from ..undecided import greater, guess, surely
 from .index import position
 from .moments import count, moments, on_cpu
+from .ordering import first
 
 aten = torch.ops.aten
 
@@ -79,6 +80,11 @@ def _first(x: Tensor, extreme: Tensor, dim: int, keepdim: bool) -> Tensor:
     return torch.amin(torch.where(hit, position(x, dim), x.shape[dim] - 1), [dim], keepdim)
 
 
+def _in_one_pass(x: Tensor, dim: int) -> bool:
+    """Returns whether an extreme is sought together with its place: where a GPU does not keep elements until it is known."""
+    return not on_cpu(x) and x.dtype.itemsize < 8 and guess(x.stride(dim)) != 1
+
+
 def _zero(x: Tensor) -> Tensor:
     return torch.full((), 0, dtype=torch.int64, device=x.device)
 
@@ -97,6 +103,9 @@ def _extreme(reduce: Callable[..., Tensor]) -> tuple[Callable[..., Any], Callabl
         if x.dtype is torch.bool:
             value, at = along(x.to(torch.int8), dim, keepdim)
             return value != 0, at
+        if _in_one_pass(x, dim):
+            value, at = first(x, dim % x.dim(), reduce is torch.amax)
+            return (value, at) if keepdim else (value.squeeze(dim), at.squeeze(dim))
         kept = reduce(x, [dim], True)
         return (kept if keepdim else kept.squeeze(dim)), _first(x, kept, dim % x.dim(), keepdim)
 
@@ -109,6 +118,8 @@ def _extreme(reduce: Callable[..., Tensor]) -> tuple[Callable[..., Any], Callabl
         if dim is None:
             out = arg(x.reshape(-1), 0, False)
             return out.view([1] * x.dim()) if keepdim else out
+        if _in_one_pass(x, dim):
+            return along(x, dim, keepdim)[1]
         return _first(x, reduce(x, [dim], True), dim % x.dim(), keepdim)
 
     return whole, along, arg
