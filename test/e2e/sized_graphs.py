@@ -115,6 +115,13 @@ def places(a: Tensor, dim: int) -> Tensor:
     return torch.arange(a.shape[dim], device=a.device)
 
 
+def _every_third(a: Tensor) -> Tensor:
+    a = a.clone()
+    a[:, 1::3] = a[:, :1]
+    a[::2, ::3] *= 2
+    return a.exp()
+
+
 GRAPHS: dict[str, Sized] = {
     "softmax": Sized(lambda a: a.softmax(-1), vectors),
     "log_softmax": Sized(lambda a: a.log_softmax(1), vectors),
@@ -169,6 +176,8 @@ GRAPHS: dict[str, Sized] = {
     "slice_last_step": Sized(lambda a: (a * 2)[:, -100::3], vectors, compiled=3),
     "slice_amid_last": Sized(lambda a: (a * 2)[:, -100:-1], vectors, compiled=3),
     "slice_step": Sized(lambda a: a[:, ::2] * 2, lambda b, n: (x(b, n + 2),)),
+    "write_every_third": Sized(_every_third, lambda b, n: (x(b + 2, n + 8),)),
+    "train_slice_step": Sized(lambda a: (a[:, ::2].sin(), a[1:, 1::3].cos()), lambda b, n: (x(b + 2, n + 4),), train=True),
     "slice_from_the_end": Sized(lambda a, b: a[:, -b.shape[0] :].sum(1), lambda b, n: (x(b, n + 130), x(b))),
     "differences": Sized(lambda a: a[:, 1:] - a[:, :-1], lambda b, n: (x(b, n + 2),)),
     "select": Sized(lambda a: a[0] * 2, vectors),

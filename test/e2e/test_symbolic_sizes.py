@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from doors import same
+from doors import BACKEND, NO_CACHE, same
 from sized_graphs import GRAPHS, Sized, compilations, dynamic, leaves, observed, sweep, x
 from sized_images import IMAGES
 from torch import Tensor
@@ -138,3 +138,11 @@ def test_a_quotient_of_two_sizes_is_a_tensor(compilations: list[int]) -> None:
         a = x(b, n)
         same(compiled(a), a * (n // 2))
     assert len(compilations) == 1
+
+
+@pytest.mark.parametrize("graph", ["write_every_third", "train_slice_step"])
+def test_steps_along_symbolic_sizes_are_no_external_calls(graph: str) -> None:
+    case = GRAPHS[graph]
+    torch._dynamo.reset()
+    compiled = torch.compile(case.function, backend=BACKEND, options=NO_CACHE | {"strict": True}, dynamic=True)
+    sweep(case, compiled)

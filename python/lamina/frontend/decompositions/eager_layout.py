@@ -141,8 +141,9 @@ def _with_gaps(value: Tensor, like: Tensor, order: Sequence[int]) -> Tensor:
         stride = like.stride(d)
         if used > stride:
             return value
+        rows = aten.constant_pad_nd.default(rows, [0, stride - used]).flatten(-2)
         used += (like.shape[d] - 1) * stride
-        rows = aten.constant_pad_nd.default(rows, [0, stride - rows.shape[-1]]).flatten(-2)
+        rows = aten.slice.Tensor(rows, -1, 0, used)  # a longer row would have torch guard on what remains after the last element
     return rows.as_strided(like.shape, like.stride(), 0)
 
 

@@ -38,9 +38,9 @@ def position(x: Tensor, dim: int) -> Tensor:
 
 
 def slice_backward(grad: Tensor, sizes: Sequence[int], dim: int, start: int, end: int, step: int) -> Any:
-    """Pads the gradient with zeros; NotImplemented for truth values, and for steps other than 1 along a symbolic size."""
+    """Pads the gradient with zeros; NotImplemented for truth values."""
     dim %= len(sizes)
-    if grad.dtype is torch.bool or (step != 1 and not isinstance(sizes[dim], int)):
+    if grad.dtype is torch.bool:
         return NotImplemented
     first, last = _bounds(sizes[dim], start, end)
     return pad(grad, dim, first, sizes[dim] - last) if step == 1 else _apart(grad, dim, first, step, sizes[dim])
@@ -49,8 +49,13 @@ def slice_backward(grad: Tensor, sizes: Sequence[int], dim: int, start: int, end
 def _apart(x: Tensor, dim: int, first: int, step: int, size: int) -> Tensor:
     """Lays the elements along a dimension `step` apart from `first` on, with zeros around, in `size` elements.
 
-    Rows of `step` elements hold one each, so that a kernel's index is divided by nothing else.
+    Rows of `step` elements hold one each, so that a kernel's index is divided by nothing else. Where the size is a symbol, so that
+    torch would guard on whether it is a multiple, elements are looked up: what stands after the last is 0.
     """
+    if not isinstance(size, int):
+        place, n = torch.arange(size, device=x.device) - first, x.shape[dim]
+        stands = (place >= 0) & (place % step == 0) & (place < n * step)
+        return pad(x, dim, 0, 1).index_select(dim, torch.where(stands, place // step, n))
     before, place = divmod(first, step)
     rows = pad(x.unsqueeze(dim + 1), dim + 1, place, step - 1 - place)
     rows = pad(rows, dim, before, -(-size // step) - before - x.shape[dim])
@@ -66,10 +71,8 @@ def select_backward(grad: Tensor, sizes: Sequence[int], dim: int, index: int) ->
 
 
 def slice_scatter(x: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
-    """Selects the padded `src` inside the slice and x outside; NotImplemented for steps other than 1 along a symbolic size."""
+    """Selects the padded `src` inside the slice and x outside."""
     dim %= x.dim()
-    if step != 1 and not (isinstance(x.shape[dim], int) and src.shape[dim]):
-        return NotImplemented
     src = src.to(x.dtype)
     first, last = _bounds(x.shape[dim], start, end)
     if surely(last == first):
