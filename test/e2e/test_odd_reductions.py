@@ -107,3 +107,18 @@ def test_casts_are_compared_as_they_are_cast() -> None:
     options = lamina.Options(round_intermediates=True)
     rounded = lamina.compile(lambda x: x.bfloat16().float() * 1.5, (x,), options=options)(x)
     assert torch.equal(rounded, x.bfloat16().float() * 1.5)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 16])
+def test_values_of_rows_that_are_written_one_by_one(columns: int) -> None:
+    """Columns of kept values lie apart in the kernel's own memory."""
+
+    def advantages(x: Tensor) -> Tensor:
+        rows = torch.zeros_like(x)
+        for t in range(11):
+            rows[t] = x[t] + x[t + 1]
+        return (rows - rows.mean()) / rows.std()
+
+    x = torch.randn(12, columns)
+    found, exact = lamina.compile(advantages, (x,))(x), advantages(x.double())
+    torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=1e-5)

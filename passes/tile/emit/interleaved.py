@@ -28,7 +28,8 @@ def read(b: "Blocks", flat: ir.Value, at: Affine, mask: ir.Value | None) -> ir.V
     does not consist of pairs at even places."""
     steps = [c for t, c in at.terms if t is not b.vector]
     apart = at.coefficient(b.vector) == 2 and all(isinstance(t, Axis) or not b.is_block(t) for t, _ in at.terms)
-    if not apart or not b.pairs or not isinstance(at.constant, int) or any(c % 2 for c in (*steps, b.sizes.spans[flat])):
+    span = b.sizes.spans.get(flat, 1)  # memory of the program's own is not known here
+    if not apart or not b.pairs or not isinstance(at.constant, int) or any(c % 2 for c in (*steps, span)):
         return None
     odd, stored = at.constant % 2, ir.MemRefType(flat.type).element_type
     whole = at + -odd
