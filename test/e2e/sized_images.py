@@ -134,6 +134,9 @@ IMAGES: dict[str, Sized] = {
     # torch guards on what divides a size
     "group_norm": Sized(lambda a: F.group_norm(a, 4), lambda b, n: (x(b, 4 * b, n + 3),)),
     "train_group_norm": Sized(lambda a: F.group_norm(a, 4), lambda b, n: (x(3, 4 * b, b + 5, n + 3),), train=True),
+    # channels of less than 256 elements have their moments in f64
+    "instance_norm": Sized(lambda a: F.instance_norm(a), lambda b, n: (x(b, 3, b + 3, n + 3),), compiled=2),
+    "train_instance_norm": Sized(lambda a: F.instance_norm(a), lambda b, n: (x(b, 3, n + 3),), train=True, compiled=4),
     "windows": Sized(windows, lambda b, n: (x(2, 4 * b, 4 * n, 3),)),
     "windows_of_a_convolution": Sized(
         lambda a: windows(F.conv2d(a, CONV.weight.to(a.dtype), stride=2).permute(0, 2, 3, 1)),

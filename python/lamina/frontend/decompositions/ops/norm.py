@@ -179,7 +179,7 @@ def instance_norm(
     dims = list(range(2, x.dim()))
     w = wide(x)
     found = moments(x, dims)
-    variance = (found.squares / greater(x.shape[2:].numel(), 1)).to(w.dtype)
+    variance = (found.squares / count(x, dims)).to(w.dtype)
     return _affine((w - found.mean.to(w.dtype)) * torch.rsqrt(variance + eps), x, weight, bias)
 
 
