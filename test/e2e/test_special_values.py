@@ -120,3 +120,12 @@ def test_idle_dropout_is_its_argument(p: float, training: bool, trained: bool, t
     assert F.dropout(x, p, training) is x
     assert through(lambda x: F.dropout(F.dropout(x, p, training), p, training), (x,)).data_ptr() == x.data_ptr()
     torch.testing.assert_close(through(lambda x: F.dropout(x * 2, p, training) + 1, (x,)), x * 2 + 1)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_constant_mask_of_infinities() -> None:
+    def masked(x: Tensor) -> Tensor:
+        return torch.softmax(x + torch.full((5, 5), -INF).triu(1), -1)
+
+    x = torch.randn(5, 5)
+    torch.testing.assert_close(lamina.compile(masked, (x,), options={"cache": False})(x), masked(x))
