@@ -107,3 +107,22 @@ func.func @main(%g: tensor<2x20x8x9xf32> {graph.strides = array<i64: 1440, 1, 18
   %0:2 = "graph.extern"(%g, %x, %w) {args = [unit, unit, unit, none, [1, 1], [2, 2], [1, 1], false, [0, 0], 20, [true, true, false]], callee = "aten.convolution_backward.default", kwargs = {}, reason = "library", strides = [array<i64: 1440, 1, 180, 20>, array<i64: 25, 25, 5, 1>, none]} : (tensor<2x20x8x9xf32>, tensor<2x20x8x9xf32>, tensor<20x1x5x5xf32>) -> (tensor<2x20x8x9xf32>, tensor<20x1x5x5xf32>)
   return %0#0, %0#1 : tensor<2x20x8x9xf32>, tensor<20x1x5x5xf32>
 }
+
+// -----
+
+// A signal is an image of one row; one whose columns are not neighbors is copied first.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[X:.*]] = linalg.transpose
+// CHECK: %[[ROWS:.*]] = "graph.group"(%[[X]])
+// CHECK: sym_name = "copy"
+// CHECK: %[[IMAGE:.*]] = tensor.expand_shape %[[ROWS]] {{.*}} into tensor<2x3x1x40xf32>
+// CHECK: "graph.group"(%[[IMAGE]]
+// CHECK: graph.planes = array<i64: 1, 1, 0, 3, 1, 1>
+// CHECK: tensor.collapse_shape {{.*}} into tensor<2x3x43xf32>
+// CHECK-NOT: graph.extern
+func.func @main(%s: tensor<2x40x3xf32>, %w: tensor<3x1x4xf32>) -> tensor<2x3x43xf32> {
+  %o = tensor.empty() : tensor<2x3x40xf32>
+  %x = linalg.transpose ins(%s : tensor<2x40x3xf32>) outs(%o : tensor<2x3x40xf32>) permutation = [0, 2, 1]
+  %0 = "graph.extern"(%x, %w) {args = [unit, unit, none, [1], [3], [1], false, [0], 3], callee = "aten.convolution.default", kwargs = {}, reason = "library", strides = [array<i64: 129, 43, 1>]} : (tensor<2x3x40xf32>, tensor<3x1x4xf32>) -> tensor<2x3x43xf32>
+  return %0 : tensor<2x3x43xf32>
+}

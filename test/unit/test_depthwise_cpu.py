@@ -98,6 +98,41 @@ def test_gradients(case: tuple, memory_format: torch.memory_format) -> None:
         assert ((a.double() - b).abs().max() / scale).item() < max(2 * ((c.double() - b).abs().max() / scale).item(), 6e-7)
 
 
+SIGNALS = [  # channels, length, kernel, stride, padding, dilation
+    (6, 40, 5, 1, 2, 1),
+    (3, 100, 31, 1, 15, 1),  # Conformer
+    (6, 43, 4, 1, 3, 1),  # Mamba
+    (5, 77, 3, 2, 1, 1),
+    (4, 129, 7, 1, 9, 3),
+    (1, 50, 9, 1, 0, 1),
+    (2, 5, 1, 1, 0, 1),
+    (3, 9000, 5, 1, 2, 1),
+]
+
+
+@pytest.mark.parametrize("given", ["contiguous", "transposed", "sliced"])
+@pytest.mark.parametrize("case", SIGNALS, ids=str)
+def test_signals(case: tuple, given: str) -> None:
+    channels, length, kernel, stride, padding, dilation = case
+    conv = nn.Conv1d(channels, channels, kernel, stride, padding, dilation, groups=channels)
+    base = torch.randn(3, length, channels + 2)
+    sources = {"contiguous": base[..., 2:].mT.contiguous(), "transposed": base[..., 2:].contiguous().mT, "sliced": base[..., 2:].mT}
+    x = sources[given].requires_grad_()
+    inputs = [x, *conv.parameters()]
+    y = torch.compile(conv, backend="lamina", options={"cache": False})(x)
+    assert "aten.convolution" not in str(lamina.explain(conv, (x.detach(),), show=False).externals)
+    grad = torch.randn_like(y)
+    found = torch.autograd.grad(y, inputs, grad)
+    double, wide = copy.deepcopy(conv).double(), x.detach().double().requires_grad_()
+    exact = double(wide)
+    _close(y, exact, kernel + 1)
+    eager = torch.autograd.grad(conv(x), inputs, grad)
+    for a, b, c in zip(found, torch.autograd.grad(exact, [wide, *double.parameters()], grad.double()), eager, strict=True):
+        scale = b.abs().max().clamp(min=1.0)
+        assert ((a.double() - b).abs().max() / scale).item() < max(2 * ((c.double() - b).abs().max() / scale).item(), 6e-7)
+        assert a.stride() == c.stride()
+
+
 def test_gradients_of_any_number_of_images() -> None:
     conv = nn.Conv2d(4, 4, 5, padding=2, groups=4)
     run = torch.compile(conv, backend="lamina", options={"cache": False, "strict": True})

@@ -22,7 +22,8 @@ from ...ir.reading import element_type, shape_of
 from ...ir.sizes import tensor_type
 
 _STRIDES = (1, 2)  # of depthwise convolutions that are direct by default
-_TAPS = (4, 64)  # elements of their windows, from and to
+_LEAST_TAPS = 4  # elements of their windows
+MOST_TAPS = 64  # elements of the window of a depthwise convolution that is a kernel of Lamina's
 _SMALLEST = 8  # channels of them, at least
 
 Pair = tuple[int, int]
@@ -134,7 +135,7 @@ class Convolution:
         if not self.has_known_channels:
             return False
         plain = self.dilation == (1, 1) and all(s in _STRIDES for s in self.stride) and min(kernel) > 1
-        return plain and self.is_depthwise and self.groups >= _SMALLEST and _TAPS[0] <= kernel[0] * kernel[1] <= _TAPS[1]
+        return plain and self.is_depthwise and self.groups >= _SMALLEST and _LEAST_TAPS <= kernel[0] * kernel[1] <= MOST_TAPS
 
     @property
     def suits_planes(self) -> bool:
@@ -144,7 +145,7 @@ class Convolution:
     @property
     def has_depthwise_window(self) -> bool:
         """Whether there is one filter per channel, with a window of a known size that is not too large for registers."""
-        return self.has_known_channels and self.is_depthwise and math.prod(shape_of(self.weight)[1:]) <= _TAPS[1]
+        return self.has_known_channels and self.is_depthwise and math.prod(shape_of(self.weight)[1:]) <= MOST_TAPS
 
     @property
     def element(self) -> str:

@@ -25,7 +25,7 @@ from ...ir.sizes import sizes_attribute, sizes_of, tensor_type
 from ..surroundings import calls
 from .calls import has_fixed_window
 from .few_channels import FEW, Window, widened
-from .one_row import row_added, row_dropped, with_row
+from .one_row import numbers_with_row, row_added, row_dropped, with_row
 
 _BIAS = 3  # the position of the bias's sizes among the arguments of gradients, and their number in front of it
 
@@ -92,10 +92,7 @@ class _Call:
 
     def as_image(self) -> "_Call":
         """Emits the images of one row of a 1-D convolution."""
-        numbers = [[n, *ir.ArrayAttr(given)] for n, given in zip((1, 0, 1), self.how[:3], strict=True)]
-        transposed_, output, groups = self.how[3:]
-        how = (*map(encoded, numbers), transposed_, encoded([0, *ir.ArrayAttr(output)]), groups)
-        return replace(self, image=row_added(self.image), weight=row_added(self.weight), how=how)
+        return replace(self, image=row_added(self.image), weight=row_added(self.weight), how=numbers_with_row(self.how))
 
     def call(self, type_: ir.Type, strides: ir.Attribute) -> ir.Value:
         """Emits the convolution without a bias."""

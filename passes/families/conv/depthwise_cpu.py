@@ -19,6 +19,7 @@ from ...space.planes.convolution import PLANES, PlaneWindow, planes_of
 from ..surroundings import ValueMap, calls, copy_body, group_before, reader, replace_by, space_of
 from .calls import Convolution
 from .depthwise_gradients import DepthwiseGradients
+from .depthwise_signals import as_image
 
 
 @dataclass(frozen=True)
@@ -28,14 +29,14 @@ class Depthwise(Pass):
     Before: @main holds groups and externs. After: such a convolution is a group marked `graph.planes`, which has its stride,
     padding and dilation, fused with its only reader where that is a pointwise group. lamina-tile computes it plane by plane
     (passes/space/planes). So is the gradient of its image; that of its weight is a group marked `graph.weight_gradient`
-    (passes/space/planes/gradients.py).
+    (passes/space/planes/gradients.py). 1-D convolutions are those of images of one row.
     """
 
     name: ClassVar[str] = "lamina-depthwise"
 
     def run(self, module: ir.Module) -> None:
         """Rewrites the calls."""
-        for op in calls(module, symbolic=True):
+        for op in map(as_image, calls(module, symbolic=True)):
             if (call := _PlaneConvolution.read(op)) is not None:
                 _replace(call)
             elif (gradients := DepthwiseGradients.read(op)) is not None:
