@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from lamina.core.sizes import SizeLike, below, is_symbolic, typical
+from lamina.core.sizes import SizeLike, at_most, below, is_symbolic, typical
 from lamina.schedules.base import TILE_SIDE, BlockConfig
 
 from ..ir.affine import Affine, Axis
@@ -53,7 +53,7 @@ def form_of(space: Space, config: type[BlockConfig]) -> Form:
     vector = scanned_axis(space, merged)
     if vector is None or (below(vector.extent, config.least_scan) and not has_sorts(space)):
         vector = _vector_axis(space, merged, config)
-    merged, crossed = _crossed(space, merged, vector)
+    merged, crossed = _crossed(space, merged, vector, config.apart)
     if vector is not None and config.short:
         together: tuple[Axis, ...] = ()
         if len(merged.columns) > 1 and vector is merged.columns[-1] and not has_scans(space):
@@ -150,20 +150,20 @@ def _vector_axis(space: Space, merged: Merged, config: type[BlockConfig]) -> Axi
     return best
 
 
-def _crossed(space: Space, merged: Merged, vector: Axis | None) -> tuple[Merged, Axis | None]:
+def _crossed(space: Space, merged: Merged, vector: Axis | None, apart: bool) -> tuple[Merged, Axis | None]:
     """Returns the axes, and that of `_crossed_axis`. A short one is joined with the one outside of it where that is even: tiles
     would be mostly empty."""
-    found = _crossed_axis(space, merged, vector)
+    found = _crossed_axis(space, merged, vector, apart)
     if found is not None and not below(found.extent, TILE_SIDE):
         return merged, found
     for axis in (a for a in merged.rows if a is not vector and below(a.extent, TILE_SIDE)):
         flat = flattened(space, merged, both) if (both := _with_outer(space, merged, axis)) else None
-        if flat is not None and _crossed_axis(space, flat[0], vector) is flat[1]:
+        if flat is not None and _crossed_axis(space, flat[0], vector, apart) is flat[1]:
             return flat
     return merged, found
 
 
-def _crossed_axis(space: Space, merged: Merged, vector: Axis | None) -> Axis | None:
+def _crossed_axis(space: Space, merged: Merged, vector: Axis | None, apart: bool) -> Axis | None:
     """Returns the row axis along which most elements that are loaded with a stride along `vector` are contiguous, where transposing
     tiles is worth it."""
     if vector is None or merged.columns or below(vector.extent, FEW):
@@ -172,21 +172,38 @@ def _crossed_axis(space: Space, merged: Merged, vector: Axis | None) -> Axis | N
     for e in space.loads:
         at = e.at.rename(merged.rename)
         inner = (a for a in merged.rows if a is not vector and not below(a.extent, FEW) and at.coefficient(a) == 1)
-        if crosses(e, at, vector) and (axis := next(inner, None)) is not None:
+        if crosses(e, at, merged, vector, apart) and (axis := next(inner, None)) is not None:
             along[axis] += typical(math.prod(t.extent for t, _ in at.terms if isinstance(t, Axis)))
     return max(along, key=along.__getitem__, default=None)
 
 
 def crossing_loads(space: Space, schedule: Schedule) -> list[Load]:
     """Returns the loads across the vector axis that a program with `crossed` transposes in tiles."""
-    found = []
+    found, merged = [], schedule.merged
     for e in space.loads:
-        at = e.at.rename(schedule.merged.rename)
-        if schedule.vector is not None and crosses(e, at, schedule.vector) and at.coefficient(schedule.crossed) == 1:
+        at = e.at.rename(merged.rename)
+        vector, crossed = schedule.vector, schedule.crossed
+        if vector is not None and crosses(e, at, merged, vector, schedule.config.apart) and at.coefficient(crossed) == 1:
             found.append(e)
     return found
 
 
-def crosses(e: Load, at: Affine, vector: Axis) -> bool:
-    """Returns whether an unguarded load at `at` has a stride along `vector`."""
-    return at.coefficient(vector) not in (0, 1) and not e.guard and not at.opaque
+def crosses(e: Load, at: Affine, merged: Merged, vector: Axis, apart: bool) -> bool:
+    """Returns whether a load at `at` has a stride along `vector`, and is guarded by a range of that axis at most: one that begins
+    with it unless tiles may cover a part of the axis (`apart`)."""
+    inside = None if at.opaque or at.coefficient(vector) in (0, 1) else guarded_range(e, merged, vector)
+    return inside is not None and (apart or inside[0] == 0)
+
+
+def guarded_range(e: Load, merged: Merged, axis: Axis) -> tuple[SizeLike, SizeLike] | None:
+    """Returns the range (first, end) of an axis in which a load's guard holds; None where something else decides, too."""
+    first, end = 0, axis.extent
+    for bound in e.guard:
+        at = bound.at.rename(merged.rename)
+        if bound.message or at.terms != ((axis, 1),):
+            return None
+        low, high = bound.low - at.constant, bound.high - at.constant
+        first, end = (low if at_most(first, low) else first), (high if at_most(high, end) else end)
+        if not (at_most(low, first) and at_most(end, high) and below(first, end)):
+            return None
+    return first, end

@@ -1,15 +1,17 @@
 """Reads across the vector axis: transposes tiles in registers into scratch memory, from which they are read row by row."""
 
+from collections.abc import Sequence
+
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, vector
 
-from lamina.core.sizes import Size, is_symbolic, typical
+from lamina.core.sizes import Size, SizeLike, at_most, below, is_symbolic, typical
 from lamina.schedules.base import TILE_SIDE
 
 from ..ir.affine import Affine, Axis
 from ..ir.expressions import Load
 from ..ir.sizes import DYNAMIC, static
-from ..space.forms import crossing_loads
+from ..space.forms import crossing_loads, guarded_range
 from .emit.views import flags
 from .loops import Loops
 
@@ -64,15 +66,35 @@ class TransposeTiles(Loops):
             b.ahead = {e: b.lanes for e in loads if not e.guard and self._at(e).coefficient(axis) == 1}
         with b.point(0):
             scratch = {e: self._scratch(e) for e in tiled}
+        low, high = self._inside(tiled)
 
         def block(_: list[ir.Value]) -> list[ir.Value]:
             """Fills the tiles of a block and emits its rows."""
             with b.point():
                 for e in tiled:
-                    self._transpose(e, scratch[e], first, early)
+                    self._transpose(e, scratch[e], first, low, high, early)
             return self.crossing(scratch, first, count)
 
-        self.blocks(axis, b.number(0), b.number(axis.extent), axis.extent, [], block)
+        def edge(_: list[ir.Value]) -> list[ir.Value]:
+            return self.crossing({}, first, count)
+
+        known = b.ranges
+        for begin, end, body in ((0, low, edge), (low, high, block), (high, axis.extent, edge)):
+            if begin != end:
+                b.ranges = known if (begin, end) == (0, axis.extent) else {**known, axis: (begin, end - 1)}
+                self.blocks(axis, b.number(begin), b.number(end - begin), end - begin, [], body)
+        b.ranges = known
+
+    def _inside(self, tiled: Sequence[Load]) -> tuple[SizeLike, SizeLike]:
+        """Returns the range (first, end) of the vector axis in which the guards of all tiled loads hold. Outside of it, such as in
+        padding, loads are lane by lane."""
+        low, high = 0, self.vector.extent
+        for e in tiled:
+            inside = guarded_range(e, self.schedule.merged, self.vector)
+            assert inside is not None
+            low = inside[0] if at_most(low, inside[0]) else low
+            high = inside[1] if at_most(inside[1], high) else high
+        return (low, high) if below(low, high) else (0, 0)
 
     @property
     def _height(self) -> int:
@@ -83,22 +105,23 @@ class TransposeTiles(Loops):
         stored = ir.MemRefType(self.b.memory[e.tensor][0].type).element_type
         return memref.AllocaOp(ir.MemRefType.get([self._height, self.b.lanes], stored), [], [], alignment=64).result
 
-    def _transpose(self, e: Load, scratch: ir.Value, first: ir.Value, early: bool) -> None:
-        """Fills `scratch` with the rows from `first` on along `crossed`, and the block's lanes."""
+    def _transpose(self, e: Load, scratch: ir.Value, first: ir.Value, low: SizeLike, high: SizeLike, early: bool) -> None:
+        """Fills `scratch` with the rows from `first` on along `crossed`, and the block's lanes, all from `low` to `high`."""
         b, at = self.b, self._at(e)
         flat, _ = b.memory[e.tensor]
         stored = ir.MemRefType(flat.type).element_type
-        sizes = [self.vector.extent, self.crossed.extent]
+        sizes = [high - low, self.crossed.extent]
         strides = [at.coefficient(self.vector), 1]
         plain = [static(sizes), static(strides)]
         given = [[b.number(n) for n in part if isinstance(n, Size)] for part in (sizes, strides)]
         type_ = ir.MemRefType.get(plain[0], stored, ir.StridedLayoutAttr.get(DYNAMIC, plain[1]))
-        view = memref.ReinterpretCastOp(type_, flat, [b.index(self.corner(at))], *given, [DYNAMIC], *plain).result
+        corner = self.corner(at) + at.coefficient(self.vector) * low
+        view = memref.ReinterpretCastOp(type_, flat, [b.index(corner)], *given, [DYNAMIC], *plain).result
         registers = ir.VectorType.get([SIDE, SIDE], stored)
         swap = ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(1), ir.AffineDimExpr.get(0)])
         whole = [n % length == 0 for n, length in ((sizes[1], self._height), (sizes[0], b.lanes))]
-        lanes, pad = b.bound[self.vector][1], b.constant(0, stored)
-        last = b.number(self.vector.extent - 1)
+        lanes, pad = arith.subi(b.bound[self.vector][1], b.number(low)), b.constant(0, stored)
+        last = b.number(high - low - 1)
         ahead = [b.number(b.lanes + r) for r in range(SIDE)] if early else []
         zero, height, width, side = map(b.number, (0, self._height, b.lanes, SIDE))  # in front of the loops
 

@@ -9,7 +9,7 @@ from ..ir.affine import Axis
 from ..ir.expressions import Load
 from ..lower.simt.collective.transpose import padding
 from ..lower.simt.control import SHARED
-from ..space.forms import crossing_loads
+from ..space.forms import crossing_loads, guarded_range
 from ..space.schedule import bits
 from .transpose_tiles import TransposeTiles
 
@@ -55,6 +55,11 @@ class SharedTransposeTiles(TransposeTiles):
         with b.point(0):
             stride = b.number(at.coefficient(self.vector))
             scratch = memref.AllocaOp(ir.MemRefType.get([TILE_SIDE, TILE_SIDE], self._stored(e)), [], []).result
+            inside = guarded_range(e, self.schedule.merged, self.vector)
+            assert inside is not None
+            if inside[1] != self.vector.extent:  # what is outside is padding
+                lane = arith.minui(lane, b.number(inside[1] - 1))
+                lanes = arith.minui(lanes, arith.subi(b.number(inside[1]), lane))
             first = arith.addi(arith.addi(b.index(self.corner(at)), row), arith.muli(lane, stride))
             ir.Operation.create("tile.transpose", operands=[flat, first, lanes, rows, scratch, stride])
         return scratch

@@ -31,3 +31,23 @@ func.func private @pooled(%x: tensor<8x64x64x64xf32>) -> tensor<8x64x32x32xf32> 
   } -> tensor<8x64x32x32xf32>
   return %r : tensor<8x64x32x32xf32>
 }
+
+// What is padded at its end: a tile has as many lanes as there are elements, and the others are zeros.
+// CHECK-LABEL: func.func private @padded
+// CHECK: %[[LANE:.*]] = arith.minui %{{.*}}, %c199
+// CHECK: arith.subi %c200{{.*}}, %[[LANE]]
+// CHECK: tile.transpose
+// CHECK: arith.select
+func.func private @padded(%x: tensor<200x128xf32>) -> tensor<128x203xf32> attributes {graph.kernel} {
+  %o = tensor.empty() : tensor<128x200xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (j, i)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<200x128xf32>) outs(%o : tensor<128x200xf32>) {
+  ^bb0(%a: f32, %u: f32):
+    linalg.yield %a : f32
+  } -> tensor<128x200xf32>
+  %z = arith.constant 0.0 : f32
+  %p = tensor.pad %r low[0, 0] high[0, 3] {
+  ^bb0(%i: index, %j: index):
+    tensor.yield %z : f32
+  } : tensor<128x200xf32> to tensor<128x203xf32>
+  return %p : tensor<128x203xf32>
+}

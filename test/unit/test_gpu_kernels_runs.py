@@ -128,3 +128,11 @@ def test_groups_that_start_amid_accesses(channels: int, side: int, dtype: torch.
 def test_zeros_around_what_lanes_share(repeats: int) -> None:
     """One element for all lanes of an access, or one of two; it is zero outside, not what memory begins with."""
     run(lambda a, b: F.pad(a, (0, 0, 1, 1))[:, :, None].expand(-1, -1, repeats).reshape(b.shape) + b, x(5, 16), x(7, 16 * repeats))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, BF16])
+@pytest.mark.parametrize(("columns", "before", "after"), [(50, 0, 3), (200, 0, 1), (64, 0, 64), (67, 2, 1), (130, 0, -4)])
+def test_transposes_that_are_padded(columns: int, before: int, after: int, dtype: torch.dtype) -> None:
+    """Tiles end where the padding after them begins."""
+    y = x(2, 70, columns + before + after, dtype=dtype)
+    run(lambda a, b: F.pad(a.transpose(1, 2), (before, after)) * b, x(2, columns, 70, dtype=dtype), y)

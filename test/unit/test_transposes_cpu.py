@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import lamina
 
@@ -18,3 +19,19 @@ def test_large() -> None:
     x, y = torch.randn(1100, 1030), torch.randn(1030, 1100)
     found = lamina.compile(lambda x, y: (x.t() + y).relu(), (x, y), options={"cache": False})(x, y)
     torch.testing.assert_close(found, (x.t() + y).relu())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("columns", "before", "after"), [(50, 0, 3), (67, 2, 1), (33, 0, 1), (200, 5, 0), (9, 0, 100), (64, -4, 2)]
+)
+def test_padded(columns: int, before: int, after: int, dtype: torch.dtype) -> None:
+    """Tiles between the edges of what is padded or sliced, and elements one by one at them."""
+    x = torch.randn(2, columns, 70).to(dtype)
+    y = torch.randn(2, 70, columns + before + after).to(dtype)
+
+    def padded(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return F.pad(x.transpose(1, 2), (before, after)) * y
+
+    found = lamina.compile(padded, (x, y), options={"cache": False})(x, y)
+    assert torch.equal(found, padded(x, y))

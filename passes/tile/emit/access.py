@@ -64,7 +64,9 @@ def _block(b: "Blocks", e: Load, flat: ir.Value) -> ir.Value:
         stored = ir.MemRefType(flat.type).element_type
         type_, minor = ir.VectorType.get([b.lanes], stored), ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(1)])
         pad = b.constant(0, stored)
-        return vector.transfer_read(type_, tile, [row, b.number(0)], minor, pad, in_bounds=flags([True]))
+        value = vector.transfer_read(type_, tile, [row, b.number(0)], minor, pad, in_bounds=flags([True]))
+        outer = bounds.left(b, e.guard)
+        return arith.select(b.condition(outer, True), value, b.splat(0, stored)) if outer else value
     mask = b.stack[-1].mask
     bounds.check(b, e, True)
     if guard := bounds.left(b, e.guard):
