@@ -24,7 +24,6 @@ _IN_PLACE = {
     aten.scatter.value_reduce: aten.scatter_.value_reduce,
     aten.scatter_add.default: aten.scatter_add_.default,
     aten.scatter_reduce.two: aten.scatter_reduce_.two,
-    aten.masked_scatter.default: aten.masked_scatter_.default,
 }
 """Ops that leave most of a tensor as it is, with their in-place variants: calls, or kernels where lamina-scatter converts them."""
 _SAME = (aten.slice.Tensor, aten.expand.default, aten.alias.default, aten.clone.default, aten.view.default)

@@ -4,6 +4,7 @@ These add, multiply, or take the greater or lesser of floats and integers. Half 
 bytes, and unsigned bytes in 16 bits. A mean is a sum divided by a count.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -249,6 +250,31 @@ def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Any:
     return aten.index_put.default(row.new_zeros(bins), [place], inside.to(x.dtype), True)
 
 
+def _turn(mask: Tensor) -> Tensor:
+    """Returns, for each element of a mask in order, how many before it and with it hold, less one."""
+    few = surely(mask.numel() < 1 << 31)
+    return torch.cumsum(mask.reshape(-1), 0, dtype=torch.int32 if few else torch.int64).to(torch.int64) - 1
+
+
+def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Any:
+    """Gathers, where the mask holds, as many elements of the source in order as it holds before. Too few are an index out of
+    bounds."""
+    if mask.dtype is not torch.bool or not surely(x.numel() > 0) or not surely(source.numel() > 0):
+        return NotImplemented
+    x, mask = torch.broadcast_tensors(x, mask)
+    taken = aten.index.Tensor(source.reshape(-1), [torch.clamp(_turn(mask), min=0)]).view(x.shape)
+    return torch.where(mask, taken, x)
+
+
+def masked_scatter_backward(grad: Tensor, mask: Tensor, sizes: Any) -> Any:
+    """Puts gradients of elements that the mask holds in order; all others to a place behind them that is left out."""
+    if mask.dtype is not torch.bool or not surely(grad.numel() > 0):
+        return NotImplemented
+    count = math.prod(sizes)
+    turn = torch.where(mask.expand(grad.shape).reshape(-1), _turn(mask.expand(grad.shape)), count)
+    return aten.index_put.default(grad.new_zeros(count + 1), [turn], grad.reshape(-1)).narrow(0, 0, count).view(sizes)
+
+
 SCATTERS: dict[Any, Callable[..., Any]] = {
     aten.scatter_add.default: scatter_add,
     aten.scatter_reduce.two: scatter_reduce,
@@ -258,6 +284,8 @@ SCATTERS: dict[Any, Callable[..., Any]] = {
     aten.index_put.default: index_put,
     aten.put.default: put,
     aten.histc.default: histc,
+    aten.masked_scatter.default: masked_scatter,
+    aten.masked_scatter_backward.default: masked_scatter_backward,
     aten._embedding_bag.default: embedding_bag,
     aten._embedding_bag_forward_only.default: embedding_bag_forward_only,
     aten._embedding_bag_backward.default: embedding_bag_backward,
