@@ -69,12 +69,40 @@ CLOSE: dict[str, tuple[Callable[..., Tensor], list[Tensor], float]] = {
     ),
     "hypot": (torch.hypot, [torch.cat([LEFT, torch.randn(500)]), torch.cat([RIGHT, torch.randn(500)])], 2),
     "digamma": (torch.digamma, [torch.cat([2 + torch.rand(500) * 20, torch.rand(500) * 1e30, torch.rand(500)])], 16),
+    "lgamma": (
+        torch.lgamma,
+        [
+            torch.cat(
+                [
+                    torch.rand(5000) * 20,
+                    torch.rand(500) * 1e30,
+                    1 - torch.rand(500) * 1e-3,
+                    -torch.rand(9),
+                    SPECIAL[SPECIAL != -2.5],
+                ]
+            )
+        ],
+        16,
+    ),
+    "erfc": (torch.erfc, [torch.cat([torch.randn(5000) * 4, torch.randn(500) * 1e-9, SPECIAL])], 10),
+    "erfcx": (torch.special.erfcx, [torch.cat([torch.randn(5000) * 4, torch.rand(500) * 1e30, SPECIAL])], 14),
+    "erfinv": (
+        torch.erfinv,
+        [torch.cat([torch.rand(5000) * 2 - 1, torch.rand(500) * 1e-9, 1 - torch.rand(500) * 1e-6, SPECIAL])],
+        8,
+    ),
+    "log_ndtr": (lambda a: torch.special.log_ndtr(a), [torch.randn(500) - 3], 16),
+    "i0": (torch.i0, [torch.cat([torch.randn(5000) * 9, torch.rand(500) * 1e-9, SPECIAL])], 14),
+    "i0e": (torch.special.i0e, [torch.cat([torch.randn(5000) * 9, torch.rand(500) * 1e30, SPECIAL])], 14),
+    "i1": (torch.special.i1, [torch.cat([torch.randn(5000) * 9, torch.rand(500) * 1e-9, SPECIAL])], 20),
+    "i1e": (torch.special.i1e, [torch.cat([torch.randn(5000) * 9, torch.rand(500) * 1e30, SPECIAL])], 20),
     "trigamma": (lambda a: torch.polygamma(1, a), [torch.cat([torch.rand(500) * 20, torch.rand(500) * 1e15, -torch.rand(9)])], 16),
 }
 
 
 @pytest.mark.parametrize("name", CLOSE)
 def test_errors_are_a_few_units_in_the_last_place(name: str) -> None:
+    torch._dynamo.reset()  # builtin functions share the code that compiles them, and so the limit of recompilations
     fn, given, ulps = CLOSE[name]
     (gm,) = graphs(fn, given)
     assert fallbacks(gm) == set()
@@ -85,6 +113,25 @@ def test_errors_are_a_few_units_in_the_last_place(name: str) -> None:
         assert got.isnan().equal(want.isnan()) and got[want.isinf()].equal(want[want.isinf()])
         unit = torch.finfo(torch.float32).eps * exact[normal].abs()
         assert ((got[normal].double() - exact[normal]).abs() <= ulps * unit).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", ["lgamma", "erfc", "erfinv", "i0", "special.i0e", "special.i1", "special.i1e"])
+def test_gradients_of_special_functions(name: str, dtype: torch.dtype) -> None:
+    if dtype is torch.bfloat16 and name.startswith("special.i1"):
+        pytest.skip("eager has no gradient of it")
+    fn = getattr(torch.special, name.removeprefix("special.")) if "." in name else getattr(torch, name)
+    torch._dynamo.reset()
+    given = (torch.rand(99) * 0.9 + 0.05).to(dtype)
+    graphs_ = graphs(fn, [given.clone().requires_grad_()])
+    assert set().union(*map(fallbacks, graphs_)) == set()
+    grads = []
+    for run, at in ((torch.compile(fn, backend="lamina"), given), (fn, given), (fn, given.double())):
+        leaf = at.clone().requires_grad_()
+        run(leaf).sum().backward()
+        grads.append(leaf.grad.double())  # type: ignore[union-attr]
+    error, theirs = ((g - grads[2]).abs().max() for g in grads[:2])
+    assert error <= 2 * theirs + 16 * torch.finfo(dtype).eps * grads[2].abs().max()
 
 
 @pytest.mark.parametrize("decimals", [0, 2, -1])

@@ -29,8 +29,10 @@ from .ops.images.sample import SAMPLES
 from .ops.images.windows import WINDOWS
 from .ops.index import INDEXING
 from .ops.loss import LOSSES
+from .ops.math.bessel import BESSEL
 from .ops.math.bits import BITS
 from .ops.math.elementary import ELEMENTARY
+from .ops.math.errors import ERRORS
 from .ops.math.gamma import GAMMA
 from .ops.math.integer import INTEGERS
 from .ops.norm import NORMS
@@ -89,8 +91,8 @@ def own() -> Table:
     """Returns the table's decompositions that Lamina wrote or chose."""
     found: Table = {op: decomposition_table[op] for op in FROM_TORCH}
     for part in (
-        TYPES, EMPTY, POINTWISE, ELEMENTARY, BITS, GAMMA, INTEGERS, REDUCTIONS, PRODUCTS, NORMS, LOSSES, INDEXING, SCATTERS,
-        SCANS, ORDERS, SAMPLES, POOLS, ADAPTIVE_POOLS, RESIZES, ANTIALIASED, WINDOWS, RANDOM, FOREACH,
+        TYPES, EMPTY, POINTWISE, ELEMENTARY, BITS, GAMMA, ERRORS, BESSEL, INTEGERS, REDUCTIONS, PRODUCTS, NORMS, LOSSES, INDEXING,
+        SCATTERS, SCANS, ORDERS, SAMPLES, POOLS, ADAPTIVE_POOLS, RESIZES, ANTIALIASED, WINDOWS, RANDOM, FOREACH,
     ):  # fmt: skip
         found |= part
     return {op: as_eager(op, fn) for op, fn in found.items()}
