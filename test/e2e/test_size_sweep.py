@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 from sized_graphs import compilations, dynamic, precise_enough, x
+from sized_images import Images
 from torch import Tensor, nn
 
 F = torch.nn.functional
@@ -26,16 +27,6 @@ class NormSoftmax(nn.Module):
     def forward(self, a: Tensor) -> Tensor:
         scaled = a * torch.rsqrt(a.pow(2).mean(-1, keepdim=True) + 1e-6)
         return (scaled + F.layer_norm(a, a.shape[1:])).softmax(-1)
-
-
-class Images(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.convolution, self.norm, self.head = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.Linear(8, 5)
-
-    def forward(self, a: Tensor) -> Tensor:
-        a = F.max_pool2d(self.norm(self.convolution(a)).relu(), 2)
-        return self.head(a.mean((2, 3))).log_softmax(-1)
 
 
 class Recommender(nn.Module):

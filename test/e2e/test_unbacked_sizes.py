@@ -9,7 +9,7 @@ import pytest
 import torch
 from doors import BACKEND, NO_CACHE, same
 from sized_graphs import GRAPHS, Sized, compilations, rows, sweep, vectors, x
-from sized_images import IMAGES
+from sized_images import IMAGES, Images
 from torch import Tensor, nn
 from torch._dynamo.decorators import mark_unbacked
 
@@ -94,16 +94,6 @@ def positive(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args)
 
     return checked
-
-
-class Images(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.convolution, self.norm, self.head = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.Linear(8, 5)
-
-    def forward(self, a: Tensor) -> Tensor:
-        a = F.max_pool2d(self.norm(self.convolution(a)).relu(), 2)
-        return self.head(a.mean((2, 3))).log_softmax(-1)
 
 
 torch.manual_seed(0)

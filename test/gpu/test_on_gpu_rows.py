@@ -1,13 +1,13 @@
 """Scans, selections and sorts of rows, and antialiased interpolation, on a GPU: values and gradients against eager in float64, with
 known sizes and with symbolic ones."""
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from kernel_inputs import no_numbers_in
 from torch import Tensor
 
 Case = tuple[Callable[..., Any], Callable[[], Tensor]]
@@ -70,10 +70,7 @@ def test_values_and_gradients(name: str, dynamic: bool) -> None:
 
 @pytest.mark.parametrize("name", ["cummax", "cummin", "logcumsumexp"])
 def test_infinities_and_no_numbers(name: str) -> None:
-    a = on_gpu(400, 333) * 300
-    a[torch.rand_like(a) < 0.2] = -math.inf
-    a[100:][torch.rand_like(a[100:]) < 0.1] = math.inf
-    a[200:][torch.rand_like(a[200:]) < 0.05] = math.nan
+    a = no_numbers_in(on_gpu(400, 333) * 300)
     fn = getattr(torch, name)
     for dim in (0, 1):
         torch._dynamo.reset()

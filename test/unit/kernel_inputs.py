@@ -1,5 +1,6 @@
 """Inputs of kernels for GPUs, and the comparison of what they compute in the simulator with float64."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,14 @@ BF16 = torch.bfloat16
 
 def x(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.randn(shape, dtype=torch.float64).to(dtype)
+
+
+def no_numbers_in(a: Tensor) -> Tensor:
+    """Scatters -inf over all rows, inf over the last three quarters, and NaN over the last half, in place."""
+    quarter = len(a) // 4
+    for first, share, value in ((0, 0.2, -math.inf), (quarter, 0.1, math.inf), (2 * quarter, 0.05, math.nan)):
+        a[first:][torch.rand_like(a[first:]) < share] = value
+    return a
 
 
 def labels(n: int, classes: int) -> Tensor:

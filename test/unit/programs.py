@@ -166,3 +166,23 @@ def product(n: int = 64) -> tuple[Program, list[torch.Tensor]]:
     mm = Call("aten.mm.default", "library", (ref(4, x), ref(1, w)), (), (ref(2, x),), (), "mm")
     steps = [inc(ref(0, flat), ref(4, flat)), mm, inc(ref(2, flat), ref(3, flat))]
     return program([x, w], bufs, steps, [ref(2, x), ref(3, x)]), [x, w]
+
+
+def linear(m: int, n: int, k: int, bias: bool, transposed: bool = True) -> tuple[Program, list[torch.Tensor], torch.Tensor]:
+    """x @ w (+ b) as a program, its weight as nn.Linear has it (`transposed`) or row by row; the result in float64."""
+    x, w, b = torch.randn(m, k), torch.randn(n, k) if transposed else torch.randn(k, n), torch.randn(n)
+    inputs = [x, w, b] if bias else [x, w]
+    out = torch.empty(m, n)
+    bufs = buffers(*(("input", nbytes(t)) for t in inputs), ("output", nbytes(out)))
+    result, matrix = ref(len(inputs), out), w.t() if transposed else w
+    args: tuple[Ref, ...] = (ref(0, x), ref(1, matrix))
+    call = Call(
+        "aten.addmm.default" if bias else "aten.mm.default",
+        "library",
+        (ref(2, b), *args) if bias else args,
+        (),
+        (result,),
+        (),
+        "mm",
+    )
+    return program(inputs, bufs, [call], [result]), inputs, x.double() @ matrix.double() + (b.double() if bias else 0)

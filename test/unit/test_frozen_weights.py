@@ -15,26 +15,6 @@ from lamina.core.program import Constant
 from lamina.runtime import packing
 
 
-def linear(m: int, n: int, k: int, bias: bool, transposed: bool = True) -> tuple[Any, list[torch.Tensor], torch.Tensor]:
-    """x @ w (+ b) as a program, its weight as nn.Linear has it (`transposed`) or row by row; the result in float64."""
-    x, w, b = torch.randn(m, k), torch.randn(n, k) if transposed else torch.randn(k, n), torch.randn(n)
-    inputs = [x, w, b] if bias else [x, w]
-    out = torch.empty(m, n)
-    bufs = p.buffers(*(("input", p.nbytes(t)) for t in inputs), ("output", p.nbytes(out)))
-    result, matrix = p.ref(len(inputs), out), w.t() if transposed else w
-    args: tuple[p.Ref, ...] = (p.ref(0, x), p.ref(1, matrix))
-    call = p.Call(
-        "aten.addmm.default" if bias else "aten.mm.default",
-        "library",
-        (p.ref(2, b), *args) if bias else args,
-        (),
-        (result,),
-        (),
-        "mm",
-    )
-    return p.program(inputs, bufs, [call], [result]), inputs, x.double() @ matrix.double() + (b.double() if bias else 0)
-
-
 def change(how: str, w: torch.Tensor) -> None:
     """Doubles a weight in ways that torch's version count does not see, but for the first."""
     if how == "in place":
@@ -62,7 +42,7 @@ class TestProductsThatPackNothing:
     @pytest.mark.parametrize("bias", [True, False])
     @pytest.mark.parametrize("sizes", [*SIZES, (1, 3000, 1000), (3000, 1, 1000), (3, 4097, 1000)])
     def test_right(self, sizes: tuple[int, int, int], bias: bool, transposed: bool) -> None:
-        program, inputs, want = linear(*sizes, bias, transposed)
+        program, inputs, want = p.linear(*sizes, bias, transposed)
         run = p.executable(program)
         for _ in range(2):
             torch.testing.assert_close(run(*inputs)[0].double(), want, rtol=1e-4, atol=1e-3)
@@ -71,13 +51,13 @@ class TestProductsThatPackNothing:
     @pytest.mark.parametrize("bias", [True, False])
     @pytest.mark.parametrize("sizes", ODD)
     def test_as_exact_as_the_library(self, sizes: tuple[int, int, int], bias: bool, transposed: bool) -> None:
-        program, inputs, want = linear(*sizes, bias, transposed)
+        program, inputs, want = p.linear(*sizes, bias, transposed)
         found = p.executable(program)(*inputs)[0].double()
         assert (found - want).norm() <= 6e-7 * want.norm()
 
     @pytest.mark.skipif(not _native.has_routine("product_tiles"), reason="this processor's products are a library's")
     def test_few_rows_read_the_weight_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        program, inputs, _ = linear(8, 3072, 768, True)
+        program, inputs, _ = p.linear(8, 3072, 768, True)
         tiles = p.executable(program)
         monkeypatch.setattr(packing, "ROWS_BY_TILES", 9)
         runs = {"tiles": tiles, "library": p.executable(program)}
@@ -94,14 +74,14 @@ class TestProductsThatPackNothing:
 
     @pytest.mark.parametrize("transposed", [True, False])
     def test_values_that_are_no_numbers_stay_in_their_rows_and_columns(self, transposed: bool) -> None:
-        program, (x, w, b), _ = linear(37, 45, 130, True, transposed)
+        program, (x, w, b), _ = p.linear(37, 45, 130, True, transposed)
         x[5, 7], x[36, 129] = float("inf"), float("nan")
         (w if transposed else w.t())[44, 0] = float("inf")
         torch.testing.assert_close(p.executable(program)(x, w, b)[0], torch.addmm(b, x, w.t() if transposed else w), equal_nan=True)
 
     @pytest.mark.parametrize("how", CHANGES)
     def test_a_changed_weight_is_read(self, how: str) -> None:
-        program, (x, w), want = linear(64, 256, 256, False)
+        program, (x, w), want = p.linear(64, 256, 256, False)
         w = torch.nn.Parameter(w)
         run = p.executable(program)
         for _ in range(4):
@@ -111,7 +91,7 @@ class TestProductsThatPackNothing:
         torch.testing.assert_close(run(x, w)[0].double(), 2 * want, rtol=1e-4, atol=1e-3)
 
     def test_one_changed_element_is_read(self) -> None:
-        program, (x, w), _ = linear(64, 256, 256, False)
+        program, (x, w), _ = p.linear(64, 256, 256, False)
         run = p.executable(program)
         for _ in range(4):
             run(x, w)
@@ -135,7 +115,7 @@ class TestPackedProducts:
     @pytest.mark.parametrize("bias", [True, False])
     @pytest.mark.parametrize("sizes", SIZES)
     def test_right(self, sizes: tuple[int, int, int], bias: bool, transposed: bool) -> None:
-        program, inputs, want = linear(*sizes, bias, transposed)
+        program, inputs, want = p.linear(*sizes, bias, transposed)
         run = p.executable(program, frozen=(1,))
         for _ in range(3):
             torch.testing.assert_close(run(*inputs)[0].double(), want, rtol=1e-4, atol=1e-3)
@@ -154,7 +134,7 @@ class TestPackedProducts:
         assert run.packed() == 1
 
     def test_small_products_are_not_packed(self) -> None:
-        program, inputs, _ = linear(8, 64, 64, False)
+        program, inputs, _ = p.linear(8, 64, 64, False)
         run = p.executable(program, frozen=(1,))
         for _ in range(4):
             run(*inputs)
@@ -162,7 +142,7 @@ class TestPackedProducts:
 
     @pytest.mark.parametrize("how", ["in place", "new data"])
     def test_another_weight_is_packed(self, how: str) -> None:
-        program, (x, w), want = linear(64, 256, 256, False)
+        program, (x, w), want = p.linear(64, 256, 256, False)
         w = torch.nn.Parameter(w)
         run = p.executable(program, frozen=(1,))
         for _ in range(3):
@@ -172,7 +152,7 @@ class TestPackedProducts:
         torch.testing.assert_close(run(x, w.detach() * 2)[0].double(), 4 * want, rtol=1e-4, atol=1e-3)
 
     def test_threads_share_packed_weights(self) -> None:
-        program, (x, w), _ = linear(64, 256, 256, False)
+        program, (x, w), _ = p.linear(64, 256, 256, False)
         run, other = p.executable(program, frozen=(1,)), w * 2
         wrong: list[int] = []
 
@@ -188,7 +168,7 @@ class TestPackedProducts:
         assert not wrong
 
     def test_packed_memory_is_bounded(self) -> None:
-        program, inputs, want = linear(64, 256, 256, False)
+        program, inputs, want = p.linear(64, 256, 256, False)
         run = p.executable(program, frozen=(1,))
         used = _native.pack_bytes()
         try:

@@ -199,23 +199,3 @@ def test_an_exception_in_a_call_reaches_the_caller() -> None:
     for _ in range(2):
         with pytest.raises(RuntimeError, match="square"):
             run(x)
-
-
-def linear(m: int, n: int, k: int, bias: bool) -> tuple[Any, list[torch.Tensor], torch.Tensor]:
-    """x @ w.T (+ b) as a program, its weight as nn.Linear has it; the result in float64."""
-    x, w, b = torch.randn(m, k), torch.randn(n, k), torch.randn(n)
-    inputs = [x, w, b] if bias else [x, w]
-    out = torch.empty(m, n)
-    bufs = p.buffers(*(("input", p.nbytes(t)) for t in inputs), ("output", p.nbytes(out)))
-    result = p.ref(len(inputs), out)
-    args: tuple[p.Ref, ...] = (p.ref(0, x), p.ref(1, w.t()))
-    call = p.Call(
-        "aten.addmm.default" if bias else "aten.mm.default",
-        "library",
-        (p.ref(2, b), *args) if bias else args,
-        (),
-        (result,),
-        (),
-        "mm",
-    )
-    return p.program(inputs, bufs, [call], [result]), inputs, x.double() @ w.double().t() + (b.double() if bias else 0)

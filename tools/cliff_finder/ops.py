@@ -178,8 +178,8 @@ def _reduction(rng: Random, dims: list[int], keep: bool) -> Drawn:
         f"{{0}}.amax({options})",
         f"torch.logsumexp({{0}}, {options})",
         f"{{0}}.norm(dim={options})",
+        f"{{0}}.var({tuple(dims)}, unbiased=False, keepdim={keep})",
     ]
-    ways.append(f"{{0}}.var({tuple(dims)}, unbiased=False, keepdim={keep})")
     return rng.choice(ways), ""
 
 

@@ -18,7 +18,7 @@ from ...ir.sizes import read_sizes
 from ...ir.views import layout_through, through_views
 from ...space.contraction import Unfit
 from ..choice import CHOICE, Choice
-from ..problem import Family, Problem, surrounded
+from ..problem import CallProblem, Family, surrounded
 from ..surroundings import is_open, kernels
 from .epilogue import epilogue_of
 
@@ -38,7 +38,7 @@ class CustomConfig(KernelSchedule):
 
 
 @dataclass(frozen=True)
-class CustomProblem(Problem):
+class CustomProblem(CallProblem):
     """A call of a user's kernel, with the epilogue that it can compute.
 
     op       the graph.kernel
@@ -46,14 +46,8 @@ class CustomProblem(Problem):
     read     the value that the epilogue reads, and the group; None without an epilogue
     """
 
-    op: ir.Operation
     configs: Mapping[str, Mapping[str, Any]]
     read: tuple[ir.Value, ir.Operation] | None
-
-    @property
-    def ops(self) -> Sequence[ir.Operation]:
-        """The graph.kernel."""
-        return (self.op,)
 
     @property
     def group(self) -> ir.Operation | None:

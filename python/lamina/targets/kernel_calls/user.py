@@ -124,14 +124,14 @@ def launched(program: Program) -> tuple[Program, list[UserKernel]]:
     return program, [replace(kernel, symbol=name) for kernel, name in found.items()]
 
 
-def refs_of(call: Call) -> tuple[Ref, ...]:
+def launched_with(call: Call) -> tuple[Ref, ...]:
     """Returns the tensors that the kernel is launched with: inputs, then outputs."""
     return (*(ref for ref in call.args if isinstance(ref, Ref)), *call.outs)
 
 
 def _kernel(call: Call) -> UserKernel:
     said: dict[str, Any] = dict(call.kwargs)
-    arguments = tuple((_checked(ref, call), alignment(ref)) for ref in refs_of(call))
+    arguments = tuple((_checked(ref, call), alignment(ref)) for ref in launched_with(call))
     return UserKernel(
         symbol=said["name"],
         arguments=arguments,
@@ -162,7 +162,7 @@ def alignment(ref: Ref) -> int:
 
 def _launch(call: Call, kernel: UserKernel, symbol: str) -> Launch:
     said: dict[str, Any] = dict(call.kwargs)
-    refs = refs_of(call)
+    refs = launched_with(call)
     x, y, z = said["grid"] if math.prod(said["grid"]) else (0, 1, 1)
     moved = sum(_elements(ref) * ITEM_BYTES[ref.dtype] for ref in dict.fromkeys(refs))
     return Launch(

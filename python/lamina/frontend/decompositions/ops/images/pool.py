@@ -5,7 +5,7 @@ Gradients are gathered: each element sums over the windows that cover it. Window
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -26,6 +26,14 @@ def _each(value: Any, dims: int, default: tuple[int, ...] = ()) -> tuple[int, ..
     if not value:
         return default
     return tuple(value) * dims if len(value) == 1 else tuple(value)
+
+
+def _row_major(digits: Iterator[Tensor], sizes: Sequence[int]) -> Tensor:
+    """Returns the row-major number of these digits, of which the first is of the outermost dimension."""
+    number = next(digits)
+    for n, digit in zip(sizes[1:], digits, strict=True):
+        number = number * n + digit
+    return number
 
 
 class _Window:
@@ -90,37 +98,32 @@ class _Window:
 
     def first_inside(self, device: torch.device) -> Tensor:
         """Returns the number of each window's first tap that is not padding: eager reports it for a window of -inf."""
-        number = None
-        for i, (n, d) in enumerate(zip(self.kernel, self.dilation, strict=True)):
+
+        def tap(i: int, d: int) -> Tensor:
+            """Returns the first tap inside along dimension `i`, whose dilation is `d`."""
             outside = self.pad[i] - torch.arange(self.out[i], dtype=torch.int32, device=device) * self.stride[i]
-            tap = self.along(((outside + (d - 1)) // d).clamp(min=0), i)
-            number = tap if number is None else number * n + tap
-        assert number is not None
-        return number.to(torch.int8)
+            return self.along(((outside + (d - 1)) // d).clamp(min=0), i)
+
+        return _row_major(itertools.starmap(tap, enumerate(self.dilation)), self.kernel).to(torch.int8)
 
     def places(self, number: Tensor) -> Tensor:
         """Maps tap numbers to positions in the image's memory, taken as row-major."""
-        place, rest = None, number.to(torch.int32)
-        for i in range(len(self.size)):
-            below = math.prod(self.kernel[i + 1 :])
-            start = torch.arange(self.out[i], dtype=torch.int32, device=number.device) * self.stride[i] - self.pad[i]
-            at = self.along(start, i) + rest // below * self.dilation[i]
-            rest = rest % below
-            place = at if place is None else place * self.size[i] + at
-        assert place is not None
-        return place.to(torch.int64)
+        taps = zip(self._digits(number, self.kernel), self.dilation, strict=True)
+        return _row_major((start + tap * d for (start, tap), d in taps), self.size).to(torch.int64)
 
     def numbers(self, places: Tensor) -> Tensor:
         """Maps positions in the image's memory to tap numbers."""
-        number, rest = None, places.to(torch.int32)
-        for i, n in enumerate(self.kernel):
-            below = math.prod(self.size[i + 1 :])
-            start = torch.arange(self.out[i], dtype=torch.int32, device=places.device) * self.stride[i] - self.pad[i]
-            tap = (rest // below - self.along(start, i)) // self.dilation[i]
+        at = zip(self._digits(places, self.size), self.dilation, strict=True)
+        return _row_major(((place - start) // d for (start, place), d in at), self.kernel).to(torch.int8)
+
+    def _digits(self, number: Tensor, sizes: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yields for each dimension where windows start, and the digit of a row-major number for `sizes`."""
+        rest = number.to(torch.int32)
+        for i in range(len(sizes)):
+            below = math.prod(sizes[i + 1 :])
+            start = torch.arange(self.out[i], dtype=torch.int32, device=number.device) * self.stride[i] - self.pad[i]
+            yield self.along(start, i), rest // below
             rest = rest % below
-            number = tap if number is None else number * n + tap
-        assert number is not None
-        return number.to(torch.int8)
 
     def counts(self, i: int, include: bool, device: torch.device) -> list[int] | Tensor:
         """Returns how many elements each window of dimension `i` averages over: one number where it is the same for all, and a
