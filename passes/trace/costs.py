@@ -1,4 +1,4 @@
-"""Says what operations cost to compute for an element, relative to an addition."""
+"""The costs of operations for an element, relative to an addition."""
 
 from torch_mlir import ir
 

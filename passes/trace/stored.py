@@ -1,5 +1,5 @@
-"""What kernels store of a tensor that is no element of its own: values at computed places, and pairs of values that one iteration
-computes, such as the parts of complex numbers."""
+"""Stores of kernels that are no plain elements: values at computed places, and pairs of values that one iteration computes,
+such as the parts of complex numbers."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What one vendor's GPUs have beyond the gpu dialect, for clusters of CTAs and for launches that overlap."""
+"""The protocol of a GPU vendor: ops beyond the gpu dialect, for clusters of CTAs and for launches that overlap."""
 
 from typing import Protocol
 

@@ -1,4 +1,4 @@
-"""Which GPUs and versions of Triton Lamina's kernels in Gluon are for."""
+"""Tells whether a GPU and a version of Triton can run Lamina's kernels in Gluon."""
 
 from lamina.core.gpu import Gpu
 

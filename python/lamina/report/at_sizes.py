@@ -1,4 +1,4 @@
-"""What a call with other sizes would do: the result of `Explanation.at`."""
+"""The result of `Explanation.at`: reports what a call with other sizes would do."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

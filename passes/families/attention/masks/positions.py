@@ -1,5 +1,5 @@
-"""Says what a mask means that compares positions, where the numbers of queries and keys are symbolic: `meaning` evaluates masks,
-which needs numbers.
+"""The meaning of masks that compare positions, where the numbers of queries and keys are symbolic: `meaning` evaluates masks, which
+needs numbers.
 
 A key is seen where some linear functions of the query's and the key's position are not negative: `q - k >= 0` is causal,
 `k - q + 127 >= 0` a window of 128.

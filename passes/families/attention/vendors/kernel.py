@@ -1,4 +1,4 @@
-"""What is known of a vendor's attention kernel. The front end reads this, too, without MLIR."""
+"""Describes vendors' attention kernels: what they compute, and how well. The front end reads this, too, without MLIR."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What sizes are at a call, and which symbols they depend on."""
+"""Evaluates sizes for a call, and finds the symbols that they depend on."""
 
 import math
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Says which dimension of its source each dimension of a moved, repeated or indexed tensor is."""
+"""Maps the dimensions of a moved, repeated or indexed tensor to those of its source."""
 
 from collections.abc import Sequence
 from typing import Any

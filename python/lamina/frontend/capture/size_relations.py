@@ -1,4 +1,4 @@
-"""What a trace found of the sizes of its arguments, for calls with other sizes and for reports."""
+"""Relations between the sizes of a trace's arguments (equal ones, ranges, guards), for calls with other sizes and for reports."""
 
 import os
 import re

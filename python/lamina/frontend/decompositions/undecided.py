@@ -1,5 +1,5 @@
-"""What decompositions ask of sizes. torch answers with a guard, except for sizes on which it may not guard (`mark_unbacked`):
-a question about one of these has no answer unless its range tells.
+"""Comparisons of sizes in decompositions. torch answers them with a guard, except for sizes on which it may not guard
+(`mark_unbacked`): a question about one of these has no answer unless its range tells.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""What kernels know of their sizes when they are compiled: numbers are compile-time constants, symbolic sizes are values."""
+"""Sizes in kernels as they are compiled: numbers are compile-time constants, symbolic sizes are values."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How values, types and literals are written."""
+"""Writes values, types and literals as text for people."""
 
 import re
 from collections.abc import Container, Mapping

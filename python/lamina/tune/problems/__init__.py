@@ -1,1 +1,1 @@
-"""What is tuned (hot ops, row reductions, users' kernels), and the inputs that it is measured on."""
+"""Tuning problems (hot ops, row reductions, users' kernels), and the inputs that they are measured on."""
