@@ -272,11 +272,16 @@ def copy_ops(ops: Iterable[ir.Operation], values: dict[ir.Value, ir.Value]) -> N
     """
     for op in ops:
         copy = op.operation.clone()
-        for inner in nested(copy.operation):
-            for i, v in enumerate(inner.operands):
-                if v in values:
-                    inner.operands[i] = values[v]
+        rename(copy.operation, values)
         values.update(zip(op.operation.results, copy.results, strict=True))
+
+
+def rename(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
+    """Replaces operands of an op and of the ops in its regions by the values that they map to."""
+    for inner in nested(op):
+        for i, v in enumerate(inner.operands):
+            if v in values:
+                inner.operands[i] = values[v]
 
 
 def read_by(op: ir.Operation) -> list[ir.Value]:

@@ -18,6 +18,7 @@ from lamina.core.sizes import Size, SizeLike, SizeSymbol, exactly, known_part, s
 from lamina.schedules import nvvm
 from lamina.schedules.rows import COLUMN_RANGES, RANGES, SHORTEST, WALK_RANGES
 
+from ..ir.reading import nested
 from ..ir.sizes import SIZE, read_size, size_attribute, sizes_of, tensor_type
 from ..plan.launches import Argument
 from ..space.forms import form_of
@@ -192,16 +193,12 @@ def narrowed(kernel: Kernel, function: ir.Operation, values: dict[str, SizeLike]
             return type_
         return tensor_type([of(n) for n in sizes_of(type_)], type_.element_type)
 
-    def change(op: ir.Operation) -> ir.WalkResult:
-        """Changes the types of an op's values."""
-        for value in (*op.results, *(a for region in op.regions for block in region.blocks for a in block.arguments)):
-            value.set_type(typed(value.type))
-        if op.name == SIZE:
-            op.attributes["size"] = size_attribute(of(read_size(op.attributes["size"])))
-        return ir.WalkResult.ADVANCE
-
     with function.context, function.location:
-        function.walk(change)
+        for op in nested(function):
+            for value in (*op.results, *(a for region in op.regions for block in region.blocks for a in block.arguments)):
+                value.set_type(typed(value.type))
+            if op.name == SIZE:
+                op.attributes["size"] = size_attribute(of(read_size(op.attributes["size"])))
         kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
         types = ir.FunctionType.get([typed(t) for t in kind.inputs], [typed(t) for t in kind.results])
         function.attributes["function_type"] = ir.TypeAttr.get(types)

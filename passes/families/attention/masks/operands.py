@@ -162,9 +162,8 @@ def _behind(value: ir.Value) -> list[ir.Operation]:
     op = producer(value)
     if op is None or op.parent is None or op.parent.operation.name != "graph.group":
         return []
-    made = reached([op], lambda user: [o for o in map(producer, read_by(user)) if o is not None and o.block == op.block])
-    needed = set(made)
-    return [o.operation for o in op.block.operations if o.operation in needed]
+    made = set(reached([op], lambda user: [o for o in map(producer, read_by(user)) if o is not None and o.block == op.block]))
+    return [o.operation for o in op.block.operations if o.operation in made]
 
 
 def _argument(value: ir.Value) -> ir.Value:

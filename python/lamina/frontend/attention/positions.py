@@ -7,7 +7,6 @@ The last two dimensions of a mask are those of queries and keys. A tensor is rea
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -232,7 +231,7 @@ def _combined(kind: str, one: Place | None, other: Place | None) -> Place | None
     if isinstance(one, TwoValued) and isinstance(other, TwoValued):
         if kind in (*_CONJUNCTIONS, *_DISJUNCTIONS):
             union = kind in _DISJUNCTIONS
-            parts = [two.where(partial(_is, not union)) for two in (one, other)]
+            parts = [two.where(lambda x: bool(x) is not union) for two in (one, other)]
             return None if None in parts else TwoValued(parts[0] & parts[1], not union, union)  # type: ignore[operator]
         change = _ARITHMETIC.get(kind) or (getattr(operator, _COMPARISONS[kind]) if kind in _COMPARISONS else None)
         if change is None or (one.region.bounds and other.region.bounds):
@@ -255,7 +254,3 @@ def _combined(kind: str, one: Place | None, other: Place | None) -> Place | None
         by, of = (first, second) if isinstance(one, TwoValued) else (second, first)
         return of.times(by.constant) if (by.query, by.key) == (0, 0) and isinstance(by.constant, int) else None
     return {"add": first + second, "sub": first + second.times(-1)}.get(kind)
-
-
-def _is(wanted: bool, x: float) -> bool:
-    return bool(x) is wanted

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 from torch_mlir.passmanager import PassManager
 
+from lamina.passes.ir.reading import nested
 from lamina.targets.levels import pipeline
 
 _NAMED = re.compile(r'"(?P<op>[^"]+)"\("(?P<file>[^"]*)":(?P<line>\d+)')
@@ -63,14 +64,6 @@ def _failure(seen: list[tuple[str, str]], text: str) -> Failure:
 def _leftover(module: ir.Module, but: tuple[str, ...] = ()) -> Failure | None:
     """Finds an op of torch's dialects that survived, other than those `but`: the verify pass that would have found it is left out
     of the pipeline, and a conversion that fails may name one of the op's operands, such as a constant without a location."""
-    found: list[tuple[str, str]] = []
-
-    def look(op: ir.Operation) -> ir.WalkResult:
-        """Finds the first op that was not lowered."""
-        if op.name.startswith(("torch.", "torch_c.", "tm_tensor.")) and not op.name.startswith(but):
-            found.append((f"{op.name} was not lowered", str(op.location)))
-            return ir.WalkResult.INTERRUPT
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(look)
-    return _failure(found, "") if found else None
+    left = (op for op in nested(module.operation) if op.name.startswith(("torch.", "torch_c.", "tm_tensor.")))
+    op = next((op for op in left if not op.name.startswith(but)), None)
+    return None if op is None else _failure([(f"{op.name} was not lowered", str(op.location))], "")

@@ -7,6 +7,7 @@ from torch_mlir.dialects import arith, cf
 
 from lamina.core.walks import reached
 from lamina.passes.ir.locations import op_names
+from lamina.passes.ir.reading import nested
 
 _EXTREMA: dict[tuple[str, int], Callable[..., ir.Value]] = {
     ("aten.maximum.default", arith.CmpFPredicate.OGT): arith.maximumf,
@@ -17,28 +18,10 @@ _EXTREMA: dict[tuple[str, int], Callable[..., ir.Value]] = {
 def repair(module: ir.Module) -> None:
     """Rewrites, in place, maximum and minimum to keep NaN, and shifts to take any number of places. Adds bounds checks to reads at
     data-dependent indices, as embedding and gather have them already."""
-    selects: list[ir.Operation] = []
-    shifts: list[ir.Operation] = []
-    extracts: list[ir.Operation] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        """Collects the ops to repair."""
-        if op.name == "arith.select":
-            selects.append(op)
-        elif op.name in ("arith.shli", "arith.shrsi"):
-            shifts.append(op)
-        elif op.name == "tensor.extract":
-            extracts.append(op)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
+    repairs = {"arith.select": _keep_nan, "arith.shli": _shift_out, "arith.shrsi": _shift_out, "tensor.extract": _check_bounds}
     with module.context:
-        for op in selects:
-            _keep_nan(op)
-        for op in shifts:
-            _shift_out(op)
-        for op in extracts:
-            _check_bounds(op)
+        for op in nested(module.operation, *repairs):
+            repairs[op.name](op)
 
 
 def _keep_nan(select: ir.Operation) -> None:

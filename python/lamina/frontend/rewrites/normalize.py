@@ -112,7 +112,7 @@ def normalize(gm: fx.GraphModule) -> Normalized:
             graph.erase_node(node)
         elif node.target in _IDENTITIES:
             replace(node, node.args[0])
-        elif (node.target in SETTLED or not _has_effect(node)) and not node.users and node.op in ("call_function", "get_attr"):
+        elif _is_unread(node):
             graph.erase_node(node)
         elif node.target is aten.as_strided.default:
             _expand_scalar(node)
@@ -226,5 +226,7 @@ def _capture(graph: fx.Graph, gm: fx.GraphModule, last: fx.Node | None, tensors:
     return tuple(captured)
 
 
-def _has_effect(node: fx.Node) -> bool:
-    return node.op == "call_function" and support.has_effect(node)
+def _is_unread(node: fx.Node) -> bool:
+    """Returns whether a node may go: nothing reads it, and it does no more than compute, or check what is settled."""
+    computes = node.target in SETTLED or not support.has_effect(node)
+    return computes and not node.users and node.op in ("call_function", "get_attr")

@@ -11,6 +11,7 @@ from lamina.passes.families.problem import Problem
 from lamina.passes.families.surroundings import calls, kernels, plain_name
 from lamina.passes.ir.extern_calls import named_dtype
 from lamina.passes.ir.reading import element_type
+from lamina.passes.ir.rewriting import read_by, rename
 
 from .parts import ModulePart
 
@@ -59,18 +60,11 @@ class Subgraph(ModulePart):
 
 def _copy(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> ir.Operation:
     """Clones an op on other values. Values that its regions use from outside are constants."""
-
-    def renamed(inner: ir.Operation) -> ir.WalkResult:
-        """Renames operands, and copies the constants that they read."""
-        for i, v in enumerate(inner.operands):
-            if v not in values and not isinstance(v, ir.BlockArgument) and v.owner.operation.block == op.block:
-                values[v] = v.owner.operation.clone().results[0]
-            if v in values:
-                inner.operands[i] = values[v]
-        return ir.WalkResult.ADVANCE
-
     copy = op.clone()
     with ir.InsertionPoint(copy):
-        copy.walk(renamed)
+        for v in read_by(op):
+            if v not in values and not isinstance(v, ir.BlockArgument) and v.owner.operation.block == op.block:
+                values[v] = v.owner.operation.clone().results[0]
+        rename(copy, values)
     values.update(zip(op.results, copy.results, strict=True))
     return copy
