@@ -8,9 +8,10 @@ from torch_mlir import ir
 from ...ir.affine import row_major
 from ...ir.extern_calls import kernel_call
 from ...ir.reading import shape_of
+from ...ir.rewriting import used
 from ...ir.sizes import tensor_type
 from .cost import AttentionWork
-from .forward import NAMES, Attention, arguments, is_used
+from .forward import NAMES, Attention, arguments
 from .masks.operands import Masks
 from .schedules import Backward, Config
 
@@ -43,7 +44,7 @@ class Gradients:
             return None
         grad, out, sums = (given.pop(name) for name in ("grad", "out", "sums"))
         given.pop("trains_mask")
-        results = tuple(r if is_used(r) else None for r in op.results)
+        results = tuple(r if used(r) else None for r in op.results)
         return Gradients(Attention(**given, result=out), grad, sums, results, masks)
 
     def fits(self) -> bool:

@@ -12,6 +12,7 @@ from lamina.core.sizes import is_symbolic, typical
 
 from ...ir.extern_calls import declared_strides, kernel_call
 from ...ir.reading import element_type, shape_of
+from ...ir.rewriting import used
 from ...ir.sizes import tensor_type
 from .cost import MOST, AttentionWork
 from .masks.dropped import made_of
@@ -63,7 +64,7 @@ class Attention:
         if given is None:
             return None
         result, sums = op.results
-        return Attention(**given, result=result, sums=sums if is_used(sums) else None, masks=masks)
+        return Attention(**given, result=result, sums=sums if used(sums) else None, masks=masks)
 
     @property
     def of(self) -> "Attention":
@@ -187,11 +188,6 @@ def arguments(op: ir.Operation, callee: str, names: Sequence[str]) -> dict[str, 
         return None
     tensors = iter(op.operands)
     return dict(zip(names, (_value_of(a, tensors) for a in op.attributes["args"]), strict=False))
-
-
-def is_used(value: ir.Value) -> bool:
-    """Returns whether a value has users."""
-    return any(True for _ in value.uses)
 
 
 def _value_of(attribute: ir.Attribute, tensors: Iterator[ir.Value]) -> Any:

@@ -7,6 +7,7 @@ from lamina.dialects.graph import CALLS
 
 from ....ir.generics import empty
 from ....ir.reading import producer, shape_of
+from ....ir.rewriting import unused
 from ....ir.sizes import tensor_type
 from ....ir.views import is_view, walked_dims
 
@@ -47,7 +48,7 @@ def drop(op: ir.Operation | None) -> None:
     unread = {} if op is None else {op.results[0]: op}
     while unread:
         _, last = unread.popitem()
-        if any(True for result in last.results for _ in result.uses) or not (last.name == "graph.group" or is_view(last)):
+        if not unused(last) or not (last.name == "graph.group" or is_view(last)):
             continue
         unread.update({made.results[0]: made for made in map(producer, last.operands) if made is not None})
         last.erase()

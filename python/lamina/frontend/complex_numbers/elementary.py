@@ -5,7 +5,7 @@ or the one real result.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -156,9 +156,9 @@ def power(e: Emitter, x: Parts, exponent: complex | Parts) -> Parts:
     if not isinstance(exponent, tuple) and exponent == 0.5:
         return root(e, x)
     y = exponent if isinstance(exponent, tuple) else (complex(exponent).real, complex(exponent).imag)
-    x = _nodes(e, x)
-    re, im = _nodes(e, exponential(e, product(e, logarithm(e, x), y)))
-    zero = e(aten.logical_and.default, e(aten.eq.Scalar, x[0], 0), e(aten.eq.Scalar, x[1], 0))
+    a, b = _nodes(e, x)
+    re, im = _nodes(e, exponential(e, product(e, logarithm(e, (a, b)), y)))
+    zero = e(aten.logical_and.default, e(aten.eq.Scalar, a, 0), e(aten.eq.Scalar, b, 0))
     nothing = e(aten.full_like.default, re, 0.0)
     return e(aten.where.self, zero, nothing, re), e(aten.where.self, zero, nothing, im)
 
@@ -168,11 +168,10 @@ def _node(e: Emitter, target: Any, part: Part) -> fx.Node:
     return e(target, part)
 
 
-def _nodes(e: Emitter, x: Parts) -> tuple[fx.Node, fx.Node]:
+def _nodes(e: Emitter, parts: Sequence[Part]) -> tuple[fx.Node, ...]:
     """Returns the parts as nodes; one of them is one."""
-    like = next(p for p in x if isinstance(p, fx.Node))
-    a, b = (p if isinstance(p, fx.Node) else e(aten.full_like.default, like, p) for p in x)
-    return a, b
+    like = next(p for p in parts if isinstance(p, fx.Node))
+    return tuple(p if isinstance(p, fx.Node) else e(aten.full_like.default, like, p) for p in parts)
 
 
 def _unary(function: Callable[[Emitter, Parts], Any]) -> Callable[..., Any]:
@@ -183,16 +182,20 @@ def _unary(function: Callable[[Emitter, Parts], Any]) -> Callable[..., Any]:
     return rule
 
 
-def _add(e: Emitter, x: Any, y: Any, alpha: Any = 1) -> Parts:
-    a, b = product(e, parts_of(e, y), parts_of(e, alpha))
+def _plus(e: Emitter, x: Any, y: Parts, factor: Any, join: Callable[[Part, Part], Part] | None = None) -> Parts:
+    """Returns x + factor * y, or what `join` makes of the parts of both."""
+    a, b = product(e, y, parts_of(e, factor))
     c, d = parts_of(e, x)
-    return e.add(c, a), e.add(d, b)
+    join = join or e.add
+    return join(c, a), join(d, b)
+
+
+def _add(e: Emitter, x: Any, y: Any, alpha: Any = 1) -> Parts:
+    return _plus(e, x, parts_of(e, y), alpha)
 
 
 def _sub(e: Emitter, x: Any, y: Any, alpha: Any = 1) -> Parts:
-    a, b = product(e, parts_of(e, y), parts_of(e, alpha))
-    c, d = parts_of(e, x)
-    return e.sub(c, a), e.sub(d, b)
+    return _plus(e, x, parts_of(e, y), alpha, e.sub)
 
 
 def _rsub(e: Emitter, x: Any, y: Any, alpha: Any = 1) -> Parts:
@@ -225,19 +228,13 @@ def _conjugate(e: Emitter, x: Parts) -> Parts:
 
 
 def _same(e: Emitter, x: Any, y: Any) -> fx.Node:
-    (a, b), (c, d) = _alike(e, parts_of(e, x), parts_of(e, y))
+    a, b, c, d = _nodes(e, (*parts_of(e, x), *parts_of(e, y)))
     return e(aten.logical_and.default, e(aten.eq.Tensor, a, c), e(aten.eq.Tensor, b, d))
 
 
 def _differ(e: Emitter, x: Any, y: Any) -> fx.Node:
-    (a, b), (c, d) = _alike(e, parts_of(e, x), parts_of(e, y))
+    a, b, c, d = _nodes(e, (*parts_of(e, x), *parts_of(e, y)))
     return e(aten.logical_or.default, e(aten.ne.Tensor, a, c), e(aten.ne.Tensor, b, d))
-
-
-def _alike(e: Emitter, x: Parts, y: Parts) -> tuple[tuple[fx.Node, fx.Node], tuple[fx.Node, fx.Node]]:
-    like = next(p for p in (*x, *y) if isinstance(p, fx.Node))
-    a, b, c, d = (p if isinstance(p, fx.Node) else e(aten.full_like.default, like, p) for p in (*x, *y))
-    return (a, b), (c, d)
 
 
 def _polar(e: Emitter, size: fx.Node, turn: fx.Node) -> Parts:
@@ -245,15 +242,11 @@ def _polar(e: Emitter, size: fx.Node, turn: fx.Node) -> Parts:
 
 
 def _with_product(e: Emitter, x: Any, y: Any, z: Any, value: Any = 1) -> Parts:
-    a, b = product(e, product(e, parts_of(e, y), parts_of(e, z)), parts_of(e, value))
-    c, d = parts_of(e, x)
-    return e.add(c, a), e.add(d, b)
+    return _plus(e, x, product(e, parts_of(e, y), parts_of(e, z)), value)
 
 
 def _with_quotient(e: Emitter, x: Any, y: Any, z: Any, value: Any = 1) -> Parts:
-    a, b = product(e, quotient(e, parts_of(e, y), parts_of(e, z)), parts_of(e, value))
-    c, d = parts_of(e, x)
-    return e.add(c, a), e.add(d, b)
+    return _plus(e, x, quotient(e, parts_of(e, y), parts_of(e, z)), value)
 
 
 ELEMENTARY: dict[Any, Callable[..., Any]] = {
