@@ -145,6 +145,7 @@ def _log_sum(a: ir.Value, b: ir.Value, zero: ir.Value) -> ir.Value:
     """Returns log(exp(a) + exp(b)). Equal infinities have no difference."""
 
     def of(name: str, x: ir.Value) -> ir.Value:
+        """Applies a math op to a scalar or a block."""
         return ir.Operation.create(name, results=[x.type], operands=[x]).results[0]
 
     largest, same = arith.maximumf(a, b), arith.cmpf(arith.CmpFPredicate.OEQ, a, b)

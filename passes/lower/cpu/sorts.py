@@ -15,6 +15,7 @@ def lower_sort(op: ir.Operation) -> None:
     e = Emit(ir.InsertionPoint(op), op.location, [lanes])
 
     def shuffled(a: ir.Value, b: ir.Value, places: list[int]) -> ir.Value:
+        """Picks lanes of two vectors."""
         return e.op("vector.shuffle", [of], [a, b], mask=ir.DenseI64ArrayAttr.get(places)).result
 
     for mask in steps(lanes):
