@@ -57,6 +57,12 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "many of the least": (lambda a: torch.topk(a, 40, 0, False), [torch.randperm(150).view(50, 3).float()]),
     "masked scatter": (lambda a, m, s: a.masked_scatter(m, s), [x(3, 7, 5), x(3, 7, 1) > 0, x(11, 12)]),
     "masked scatter of all": (lambda a, m, s: a.masked_scatter(m, s), [x(1000), x(1000) > -9, x(1000)]),
+    "median": (lambda a: torch.median(a, 1), [torch.stack([torch.randperm(100) for _ in range(3)]).float()]),
+    "median, kept": (lambda a: torch.median(a, -1, True), [torch.stack([torch.randperm(33) for _ in range(3)]).float()]),
+    "median down": (lambda a: torch.median(a, 0), [torch.randperm(60).view(20, 3).float()]),
+    "median of all": (torch.median, [torch.randperm(60).view(20, 3).float()]),
+    "median of integers": (lambda a: torch.median(a, 1), [torch.stack([torch.randperm(100) for _ in range(3)]).int()]),
+    "median without NaN": (lambda a: torch.nanmedian(torch.where(a < 30, torch.nan, a), 1), [torch.randperm(200).view(2, 100).float()]),
     "sorted flags": (lambda a: torch.sort(a, stable=True), [x(7, 33) > 0]),
     "sorted places": (lambda a: torch.argsort(a, -1, descending=True), [torch.stack([torch.randperm(100) for _ in range(3)])]),
     "the least integers": (lambda a: torch.topk(a, 3, largest=False), [torch.randperm(40).view(2, 20)]),
@@ -200,3 +206,15 @@ def test_the_greatest_among_infinities_and_no_numbers() -> None:
             assert all(len(set(row)) == 4 for row in places.tolist())
             for got, want in zip(torch.compile(ordered, backend="lamina")(t), ordered(t), strict=True):
                 torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("fn", [torch.median, torch.nanmedian])
+def test_medians_of_rows_with_a_nan(fn: Callable[..., Any]) -> None:
+    torch._dynamo.reset()
+    rows = torch.stack([torch.randperm(99) for _ in range(4)]).float()
+    rows[0, 7] = rows[1, 3:50] = rows[2] = torch.nan
+    compiled = torch.compile(lambda a: fn(a, 1), backend="lamina")
+    for got, want in zip(compiled(rows), fn(rows, 1), strict=True):
+        torch.testing.assert_close(got[[0, 1, 3]], want[[0, 1, 3]], equal_nan=True)
+    assert compiled(rows)[0][2].isnan()
+    torch.testing.assert_close(torch.compile(lambda a: fn(a), backend="lamina")(rows[:1]), fn(rows[:1]), equal_nan=True)

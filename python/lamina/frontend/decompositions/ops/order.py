@@ -111,9 +111,48 @@ def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     return tuple(t.narrow(dim, k - 1, 1).clone() if keepdim else t.select(dim, k - 1).clone() for t in found)
 
 
+def _median(x: Tensor, dim: int, keepdim: bool, skips: bool) -> Any:
+    """Takes the lower median of short rows from their sort, in which NaN come last. skips: leave them out; else the first one is
+    the median of its row."""
+    if x.dtype is torch.bool or (found := sort(x, dim)) is NotImplemented:
+        return NotImplemented
+    dim, n = dim % x.dim(), x.shape[dim]
+    middle: Any = (n - 1) // 2
+    if not x.dtype.is_floating_point:
+        value, at = (t.narrow(dim, middle, 1).clone() for t in found)
+    elif skips:
+        middle = torch.clamp(((x == x).sum(dim, True) - 1) // 2, min=0)
+        value, at = (torch.gather(t, dim, middle) for t in found)
+    else:
+        none = torch.amin(torch.where(x != x, position(x, dim), n), [dim], True)
+        value, at = (t.narrow(dim, middle, 1) for t in found)
+        value, at = torch.where(none < n, torch.nan, value), torch.where(none < n, none, at)
+    return (value, at) if keepdim else (value.squeeze(dim), at.squeeze(dim))
+
+
+def _medians(skips: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Returns the decompositions along a dimension, and of all elements."""
+
+    def along(x: Tensor, dim: int, keepdim: bool = False) -> Any:
+        return _median(x, dim, keepdim, skips)
+
+    def whole(x: Tensor) -> Any:
+        found = _median(x.reshape(-1), 0, False, skips)
+        return found if found is NotImplemented else found[0]
+
+    return along, whole
+
+
+_median_along, _median_of_all = _medians(False)
+_nanmedian_along, _nanmedian_of_all = _medians(True)
+
 ORDERS: dict[Any, Callable[..., Any]] = {
     aten.topk.default: topk,
     aten.sort.default: sort,
     aten.sort.stable: sort_stable,
     aten.kthvalue.default: kthvalue,
+    aten.median.dim: _median_along,
+    aten.median.default: _median_of_all,
+    aten.nanmedian.dim: _nanmedian_along,
+    aten.nanmedian.default: _nanmedian_of_all,
 }
