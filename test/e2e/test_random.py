@@ -201,3 +201,11 @@ def test_checkpoints_draw_once(name: str) -> None:
     (found,) = torch.autograd.grad(y.sum(), x)
     factors = (y / torch.sin(2 * x)).detach()
     torch.testing.assert_close(found, factors * 2 * torch.cos(2 * x).detach(), rtol=1e-3, atol=1e-3)
+
+
+def test_gradients_of_rrelu_are_its_slopes() -> None:
+    x = torch.randn(7, 33, requires_grad=True)
+    torch._dynamo.reset()
+    y = torch.compile(lambda x: F.rrelu(x, 0.2, 0.9, training=True), backend=BACKEND, options=NO_CACHE | {"strict": True})(x)
+    (found,) = torch.autograd.grad(y.sum(), x)
+    torch.testing.assert_close(found, (y / x).detach())

@@ -39,6 +39,7 @@ from .ops.norm import NORMS
 from .ops.order import ORDERS
 from .ops.pointwise import POINTWISE
 from .ops.products import PRODUCTS
+from .ops.quantize import QUANTIZATION
 from .ops.random import RANDOM
 from .ops.reduce import REDUCTIONS
 from .ops.scan import SCANS
@@ -71,7 +72,7 @@ FROM_TORCH = tuple(
     logsumexp.default linalg_vector_norm.default any.default any.dim any.dims
     addcmul.default addcdiv.default floor_divide.default floor_divide.Scalar masked_fill.Scalar masked_fill.Tensor
     as_strided_copy.default narrow_copy.default permute_copy.default unbind_copy.int
-    batch_norm_backward.default
+    batch_norm_backward.default rrelu_with_noise_backward.default
     """.split()
 )
 
@@ -93,6 +94,7 @@ def own() -> Table:
     for part in (
         TYPES, EMPTY, POINTWISE, ELEMENTARY, BITS, GAMMA, ERRORS, BESSEL, INTEGERS, REDUCTIONS, PRODUCTS, NORMS, LOSSES, INDEXING,
         SCATTERS, SCANS, ORDERS, SAMPLES, POOLS, ADAPTIVE_POOLS, RESIZES, ANTIALIASED, WINDOWS, RANDOM, FOREACH,
+        QUANTIZATION,
     ):  # fmt: skip
         found |= part
     return {op: as_eager(op, fn) for op, fn in found.items()}
