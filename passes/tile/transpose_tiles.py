@@ -76,6 +76,7 @@ class TransposeTiles(Loops):
             return self.crossing(scratch, first, count)
 
         def edge(_: list[ir.Value]) -> list[ir.Value]:
+            """Emits the rows of a block at an edge, without tiles."""
             return self.crossing({}, first, count)
 
         known = b.ranges

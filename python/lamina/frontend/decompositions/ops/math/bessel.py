@@ -44,6 +44,7 @@ def _bessel(order: int, scaled: bool) -> Callable[..., Any]:
 
     @in_f32
     def run(x: Tensor) -> Any:
+        """Computes the function of f32; others are left to ATen."""
         if x.dtype != torch.float32:
             return NotImplemented
         out = _scaled(x, order)
