@@ -187,6 +187,7 @@ CALLS: dict[Any, list[Call]] = {
         call(x(2, 3, 3, 3), x(2, 3, 4, 5), x(2, 3, 3, 2), mode, 0, True, [True, True]) for mode in (0, 1)
     ],
     aten.grid_sampler_3d_backward.default: [call(x(2, 3, 3, 3, 2), x(2, 3, 4, 5, 2), x(2, 3, 3, 2, 3), 0, 0, True, [True, True])],
+    aten.masked_scatter_backward.default: [call(ROW, ROW > 0, list(ROW.shape))],
     aten.sort.stable: [call(ROW, stable=True, dim=1)],
     aten.histc.default: [call(ROW, 4, -1, 1)],
     aten._embedding_bag_backward.default: [
