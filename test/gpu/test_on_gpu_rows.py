@@ -91,3 +91,26 @@ def test_types(dtype: torch.dtype) -> None:
     torch._dynamo.reset()
     for got, want in zip(torch.compile(fn, backend="lamina", options={"cache": False, "strict": True})(a), fn(a), strict=True):
         torch.testing.assert_close(got, want, rtol=0, atol=0)
+
+
+LONG: dict[str, Case] = {
+    **{f"sorted {n}": (lambda a: torch.sort(a, stable=True), lambda n=n: on_gpu(333, n).round()) for n in (2, 33, 256, 1000, 2048)},
+    "sorted, few": (lambda a: torch.sort(a, descending=True, stable=True), lambda: on_gpu(3, 513)),
+    "sorted down": (lambda a: torch.sort(a, dim=0, stable=True), lambda: on_gpu(700, 99).round()),
+    "with what surrounds it": (lambda a: F.gelu(torch.sort(a * 2)[0]) * a, lambda: distinct(99, 777) / 400 - 1),
+    "many of the greatest": (lambda a: torch.topk(a, 50), lambda: distinct(333, 1000)),
+    "a median": (lambda a: torch.median(a, -1), lambda: distinct(333, 1001)),
+    "a median without NaN": (lambda a: torch.nanmedian(torch.where(a < 99, torch.nan, a), -1), lambda: distinct(333, 1001)),
+    "the greatest of columns": (lambda a: a.max(1), lambda: distinct(64, 128 * 99).view(64, 128, 99)),
+    "the least of columns": (lambda a: a.min(0), lambda: distinct(99, 300).t().contiguous()),
+    "masked scatter": (lambda a: a.masked_scatter(a[:, :1] > 0, a.flip(0)), lambda: on_gpu(1000, 99)),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_rows_of_known_lengths(name: str) -> None:
+    fn, make = LONG[name]
+    torch._dynamo.reset()
+    compiled, a = torch.compile(fn, backend="lamina", options={"cache": False, "strict": True}), make()
+    for got, want in zip(trained(compiled, a), trained(fn, a.double()), strict=True):
+        torch.testing.assert_close(got.to(want.dtype), want, rtol=5e-4, atol=2e-5)
