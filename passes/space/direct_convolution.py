@@ -63,11 +63,6 @@ class DirectConvolution:
     chunk: int
 
     @property
-    def products(self) -> int:
-        """The products of one sum."""
-        return self.down.extent * self.across.extent * self.depth.extent
-
-    @property
     def outer(self) -> int:
         """The number of groups of `inner` blocks of channels."""
         return self.channel.extent // (self.config.lanes * self.inner)

@@ -121,11 +121,6 @@ class Planes:
         """The number of programs."""
         return self.axes.batch.extent * self.axes.channel.extent * self.chunks.extent
 
-    @property
-    def products(self) -> int:
-        """The products of one sum."""
-        return self.axes.taps
-
 
 def planes_of(space: Space, window: PlaneWindow, block: ir.Block) -> Planes:
     """Returns the schedule of a space that is a depthwise convolution. Raises Unfit where this scheme cannot compute it."""
