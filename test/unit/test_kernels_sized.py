@@ -132,3 +132,17 @@ def test_positions_that_no_tensor_has_count_too(kernel: Any, texts: list[str]) -
     assert len(texts) == 1 and "mad.lo.s64" not in texts[0]
     run(torch.randn(1 << 15), torch.randn((1 << 15) + 1))
     assert len(texts) == 2 and "mad.lo.s64" in texts[1]
+
+
+def every_third(x: Tensor) -> Tensor:
+    """Writes to every third element: selects with symbolic ends, each between several loads."""
+    x = x.clone()
+    x[:, 1::3] = x[:, :1]
+    x[::2, ::3] *= 2
+    return x.exp()
+
+
+def test_parts_whose_ends_a_call_decides(texts: list[str]) -> None:
+    options = {"target": "null:nvvm:sm_90a", "cache": False, "strict": True}
+    torch.compile(every_third, backend="lamina", dynamic=True, options=options)(torch.randn(13, 40))
+    assert texts
