@@ -151,3 +151,52 @@ def test_rows_of_channels_are_in_the_strips(channels: int, sizes: tuple[int, int
     mine, eager, program = errors(Tokens(channels, sizes).to(BF16), torch.randn(2, sizes[0] * sizes[1], channels).to(BF16))
     assert mine <= 1.05 * eager
     assert len([s for s in program.program.steps if isinstance(s, Launch)]) == len(program.program.steps) == 2
+
+
+class Gradient(nn.Module):
+    """The gradient of the image of a depthwise convolution of stride 1, whose weight and image are given."""
+
+    def __init__(self, x: Tensor, size: tuple[int, ...], padding: tuple[int, ...]) -> None:
+        super().__init__()
+        self.weight, self.padding = nn.Parameter(torch.randn(x.shape[1], 1, *size)), padding
+        self.register_buffer("x", x)
+
+    def forward(self, grad: Tensor) -> Tensor:
+        ones, zeros = [1] * len(self.padding), [0] * len(self.padding)
+        found = torch.ops.aten.convolution_backward.default(
+            grad, self.x, self.weight, None, ones, list(self.padding), ones, False, zeros, grad.shape[1], [True, False, False]
+        )
+        return found[0]
+
+
+@pytest.mark.parametrize(
+    ("size", "padding"), [((3, 3), (1, 1)), ((7, 7), (3, 3)), ((5, 3), (0, 1)), ((2, 4), (1, 3)), ((4,), (3,)), ((9,), (4,))]
+)
+def test_gradients_of_images(size: tuple[int, ...], padding: tuple[int, ...]) -> None:
+    """Convolutions with the window reversed."""
+    shape = (9, 14)[-len(size) :]
+    out = [n + 2 * p - k + 1 for n, p, k in zip(shape, padding, size, strict=True)]
+    grad, x = (torch.randn(2, 32, *sizes).to(BF16) for sizes in (out, shape))
+    if len(size) == 2:
+        grad, x = (t.contiguous(memory_format=LAST) for t in (grad, x))
+    mine, eager, program = errors(Gradient(x, size, padding).to(BF16), grad)
+    assert mine <= 1.05 * eager
+    assert not [s for s in program.program.steps if isinstance(s, Call)]
+
+
+@pytest.mark.parametrize(("channels", "length", "size", "padding"), [(32, 50, 4, 3), (64, 33, 31, 15), (24, 17, 3, 1)])
+def test_signals(channels: int, length: int, size: int, padding: int) -> None:
+    """Convolutions of rows of a sequence, as those of Mamba and Conformer."""
+
+    class Signal(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv1d(channels, channels, size, padding=padding, groups=channels, bias=False)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.relu(self.conv(x.transpose(1, 2))).transpose(1, 2)
+
+    mine, eager, program = errors(Signal().to(BF16), torch.randn(2, length, channels).to(BF16))
+    assert mine <= 1.05 * eager
+    if size == 4:
+        assert not [s for s in program.program.steps if isinstance(s, Call)]

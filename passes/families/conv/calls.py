@@ -134,7 +134,7 @@ class Convolution:
         kernel = shape_of(self.weight)[2:]
         if not self.has_known_channels:
             return False
-        plain = self.dilation == (1, 1) and all(s in _STRIDES for s in self.stride) and min(kernel) > 1
+        plain = self.dilation == (1, 1) and all(s in _STRIDES for s in self.stride) and kernel[1] > 1
         return plain and self.is_depthwise and self.groups >= _SMALLEST and _LEAST_TAPS <= kernel[0] * kernel[1] <= MOST_TAPS
 
     @property

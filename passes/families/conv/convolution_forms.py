@@ -9,7 +9,7 @@ from torch_mlir.dialects import arith
 
 from lamina.core.dtypes import HALF
 from lamina.core.gpu import Gpu
-from lamina.core.sizes import below
+from lamina.core.sizes import below, is_symbolic
 from lamina.core.target import Target
 from lamina.dialects.graph import TF32
 from lamina.kernels.library import CONVOLUTION, CONVOLUTION_BACKWARD
@@ -23,7 +23,8 @@ from ...ir.reshapes import collapse, expand, sliced
 from ...ir.rewriting import replace_op
 from ...ir.sizes import sizes_attribute, sizes_of, tensor_type
 from ..surroundings import calls
-from .calls import has_fixed_window
+from .calls import Convolution, has_fixed_window
+from .depthwise_gradients import reversed_windows
 from .few_channels import FEW, Window, widened
 from .one_row import numbers_with_row, row_added, row_dropped, with_row
 
@@ -40,6 +41,7 @@ class ConvolutionForms(Pass):
     - 1-D convolutions of half types, and of f32 that may be rounded to tf32, are those of images of one row.
     - Images of one pixel, and windows of half types that do not overlap, are rows of a matrix product.
     - Half-precision images of few channels have 16 (few_channels.py).
+    - Gradients of the images of depthwise convolutions of half types are such convolutions, too.
 
         %0 = "graph.extern"(%x, %w, %b) {callee = "aten.convolution.default", ...}
      -> %1 = "graph.extern"(%x, %w) {callee = "aten.convolution.default", ...} ; %0 = linalg.generic (%1 + %b)
@@ -131,7 +133,7 @@ def _backward(op: ir.Operation) -> list[ir.Value] | None:
     grad, image, weight = op.operands
     *how, wanted = list(ir.ArrayAttr(op.attributes["args"]))[_BIAS + 1 :]
     call, mask = _Call(op, image, weight, tuple(how)), [ir.BoolAttr(m).value for m in ir.ArrayAttr(wanted)]
-    if _is_empty(grad, image, weight) or not (mask[2] or call.is_of_rows):
+    if _is_empty(grad, image, weight) or not (mask[2] or call.is_of_rows or len(shape_of(image)) == 4):
         return None
     bias = [_sum_of_channels(grad, op.results[len(op.results) - 1].type)] if mask[2] else []
     given = [
@@ -145,18 +147,51 @@ def _backward(op: ir.Operation) -> list[ir.Value] | None:
     if rows:
         call, grad = call.as_image(), row_added(grad)
         given = [(row := with_row(type_), sizes_attribute(row_major(sizes_of(row)))) for type_, _ in given]
-    args = [*[ir.UnitAttr.get()] * 3, None, *call.how, [*mask[:2], False]]
-    found = iter(given)
-    strides = [next(found)[1] if m else None for m in mask[:2]]
-    made = _called(op, [grad, call.image, call.weight], args, [type_ for type_, _ in given], [*strides, None])
+    of_image = _of_image(call, grad, *given[0]) if mask[0] else None
+    made = [] if of_image is None else [of_image]
+    if not (made or bias or rows):
+        return None
+    left = [mask[0] and not made, mask[1]]
+    if any(left):
+        args = [*[ir.UnitAttr.get()] * 3, None, *call.how, [*left, False]]
+        others = iter(given[len(made) :])
+        strides = [next(others)[1] if m else None for m in left]
+        made += _called(op, [grad, call.image, call.weight], args, [type_ for type_, _ in given[len(made) :]], [*strides, None])
     return [*(map(row_dropped, made) if rows else made), *bias]
 
 
+def _of_image(call: _Call, grad: ir.Value, type_: ir.Type, strides: ir.Attribute) -> ir.Value | None:
+    """Emits the gradient of the image as the convolution of the result's gradient with the reversed windows, where Lamina's kernels
+    compute that: of depthwise convolutions that are direct by default. None for others."""
+    if not has_fixed_window(call.how) or is_symbolic(shape_of(call.weight)):
+        return None
+    window, size = call.window, shape_of(call.weight)[2:]
+    around = [d * (k - 1) - p for d, k, p in zip(window.dilation, size, window.padding, strict=True)]
+    if window.stride != (1, 1) or min(around) < 0 or ir.BoolAttr(call.how[3]).value or element_type(grad) not in HALF:
+        return None
+    args = [ir.UnitAttr.get(), ir.UnitAttr.get(), None, *map(encoded, window._replace(padding=tuple(around))), *call.how[3:]]
+    (made,) = _called(call.op, [grad, call.weight], args, [type_], [strides], CONVOLUTION)
+    found = Convolution.read(made.owner)
+    if found is None or not (found.is_plain and found.is_direct_by_default):
+        made.owner.erase()
+        return None
+    with ir.InsertionPoint(made.owner):
+        made.owner.operands[1] = reversed_windows(call.weight)
+    return made
+
+
 def _called(
-    op: ir.Operation, operands: Sequence[ir.Value], args: Sequence[Any], types: Sequence[ir.Type], strides: Sequence[Any]
+    op: ir.Operation,
+    operands: Sequence[ir.Value],
+    args: Sequence[Any],
+    types: Sequence[ir.Type],
+    strides: Sequence[Any],
+    callee: str | None = None,
 ) -> list[ir.Value]:
-    """Emits a call of the same routine."""
+    """Emits a call of the same routine, or of `callee`."""
     own = {"args": encoded(args), "strides": encoded(strides)}
+    if callee is not None:
+        own["callee"] = ir.StringAttr.get(callee)
     kept = {name: op.attributes[name] for name in op.attributes}
     return list(ir.Operation.create(op.name, list(types), list(operands), kept | own).results)
 

@@ -108,7 +108,8 @@ class DepthwiseGradients(Convolution):
             image = padded(values[grad], [0, 0, *around], [0, 0, *after])
             n, c, i, j, ki, kj = (ir.AffineDimExpr.get(d) for d in range(6))
             maps = [[n, c, i + ki * self.dilation[0], j + kj * self.dilation[1]], [c, ki, kj], [n, c, i, j]]
-            return sums_of_products(ir.RankedTensorType(result.type), image, _reversed(values[self.weight]), maps, 2)
+            weight = collapse(reversed_windows(values[self.weight]), [[0, 1], [2], [3]])
+            return sums_of_products(ir.RankedTensorType(result.type), image, weight, maps, 2)
 
         window = PlaneWindow((1, 1), (around[0], around[1]), self.dilation)
         return self._group(
@@ -152,11 +153,10 @@ class DepthwiseGradients(Convolution):
         return self._group(2, [grad], fill, "")
 
 
-def _reversed(weight: ir.Value) -> ir.Value:
-    """Emits the windows of a depthwise convolution in reverse: (channels, 1, height, width) -> (channels, height, width)."""
-    given = collapse(weight, [[0, 1], [2], [3]])
-    type_ = ir.RankedTensorType(given.type)
-    c, i, j = (ir.AffineDimExpr.get(d) for d in range(3))
-    last = [ir.AffineConstantExpr.get(n - 1) for n in shape_of(given)[1:]]
-    maps = [[c, last[0] - i, last[1] - j], [c, i, j]]
-    return with_body(generic(type_, [given, empty(type_)], maps, 3, [False] * 3), lambda x, _: x)
+def reversed_windows(weight: ir.Value) -> ir.Value:
+    """Emits a convolution's weight with its windows in reverse, with which the gradients of images are convolutions, too."""
+    type_ = ir.RankedTensorType(weight.type)
+    c, o, i, j = (ir.AffineDimExpr.get(d) for d in range(4))
+    last = [ir.AffineConstantExpr.get(n - 1) for n in shape_of(weight)[2:]]
+    maps = [[c, o, last[0] - i, last[1] - j], [c, o, i, j]]
+    return with_body(generic(type_, [weight, empty(type_)], maps, 4, [False] * 4), lambda x, _: x)
