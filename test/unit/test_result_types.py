@@ -48,6 +48,10 @@ BAGS = torch.tensor([3, 0, 2])
 CALLS: dict[Any, list[Call]] = {
     aten._adaptive_avg_pool2d.default: [call(PLANE, [2, 2])],
     aten._cdist_forward.default: [call(x(2, 4, 3), x(2, 5, 3), p, None) for p in (1.0, 2.0, 3.0)],
+    aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default: [
+        call(ROW, x(1), torch.zeros(1, dtype=torch.int32), torch.ones(1, dtype=torch.int64), -128, 127)
+    ],
+    aten.fake_quantize_per_channel_affine_cachemask.default: [call(ROW, x(3), torch.zeros(3, dtype=torch.int32), 1, -128, 127)],
     aten._adaptive_avg_pool3d.default: [call(PLANE[:, None], [2, 2, 2])],
     aten._adaptive_avg_pool3d_backward.default: [call(PLANE[:, None, :2, :2, :2], PLANE[:, None])],
     aten.adaptive_max_pool2d.default: [call(PLANE, [2, 2])],

@@ -72,7 +72,7 @@ FROM_TORCH = tuple(
     logsumexp.default linalg_vector_norm.default any.default any.dim any.dims
     addcmul.default addcdiv.default floor_divide.default floor_divide.Scalar masked_fill.Scalar masked_fill.Tensor
     as_strided_copy.default narrow_copy.default permute_copy.default unbind_copy.int
-    batch_norm_backward.default rrelu_with_noise_backward.default
+    batch_norm_backward.default
     """.split()
 )
 

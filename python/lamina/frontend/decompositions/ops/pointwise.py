@@ -205,6 +205,15 @@ def hardtanh_backward(grad: Tensor, x: Tensor, min_val: float, max_val: float) -
     return torch.where((x > min_val) & (x < max_val), grad, 0).to(promoted(grad, x))
 
 
+def rrelu_backward(
+    grad: Tensor, x: Tensor, noise: Tensor, lower: float, upper: float, training: bool, self_is_result: bool
+) -> Tensor:
+    """Multiplies by the slopes that were drawn, or, outside of training and where there is one slope only, by their mean."""
+    if training and upper - lower > 1e-6:
+        return grad * noise
+    return aten.leaky_relu_backward.default(grad, x, (lower + upper) / 2, self_is_result)  # type: ignore[no-any-return]
+
+
 @in_f32
 def hardswish_backward(grad: Tensor, x: Tensor) -> Tensor:
     """Computes grad * (x / 3 + 0.5) between -3 and 3, 0 below and grad above; NaN where x is."""
@@ -246,4 +255,5 @@ POINTWISE: dict[Any, Callable[..., Any]] = {
     aten.hardtanh.default: hardtanh,
     aten.hardtanh_backward.default: hardtanh_backward,
     aten.hardswish_backward.default: hardswish_backward,
+    aten.rrelu_with_noise_backward.default: rrelu_backward,
 }
