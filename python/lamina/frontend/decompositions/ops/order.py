@@ -134,9 +134,11 @@ def _medians(skips: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Returns the decompositions along a dimension, and of all elements."""
 
     def along(x: Tensor, dim: int, keepdim: bool = False) -> Any:
+        """Returns the medians along `dim`, and their places."""
         return _median(x, dim, keepdim, skips)
 
     def whole(x: Tensor) -> Any:
+        """Returns the median of all elements."""
         found = _median(x.reshape(-1), 0, False, skips)
         return found if found is NotImplemented else found[0]
 

@@ -28,7 +28,7 @@ _FAR_ZERO = (
 _FAR_ONE = (
     -1.221249842e-07, -4.215554358e-07, -1.826714499e-06, -1.500332303e-05, -0.000219236669, -0.009749581517, 0.389398459,
 )  # fmt: skip
-"""That of sqrt(a) * exp(-a) * I(a) over a from 8 on, by 16 / a - 1."""
+"""Chebyshev interpolation of sqrt(a) * exp(-a) * I(a) over a from 8 on, by 16 / a - 1."""
 
 
 def _scaled(x: Tensor, order: int) -> Tensor:
