@@ -163,7 +163,7 @@ def _backward(op: ir.Operation) -> list[ir.Value] | None:
 def _of_image(call: _Call, grad: ir.Value, type_: ir.Type, strides: ir.Attribute) -> ir.Value | None:
     """Emits the gradient of the image as the convolution of the result's gradient with the reversed windows, where Lamina's kernels
     compute that: of depthwise convolutions that are direct by default. None for others."""
-    if not has_fixed_window(call.how) or is_symbolic(shape_of(call.weight)):
+    if len(shape_of(call.weight)) != 4 or not has_fixed_window(call.how) or is_symbolic(shape_of(call.weight)):
         return None
     window, size = call.window, shape_of(call.weight)[2:]
     around = [d * (k - 1) - p for d, k, p in zip(window.dilation, size, window.padding, strict=True)]
