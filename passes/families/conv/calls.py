@@ -17,9 +17,9 @@ from lamina.kernels.library import CONVOLUTION, CONVOLUTION_BACKWARD
 from lamina.schedules.convolution_layout import ConvolutionShape
 
 from ...ir.extern_calls import declared_strides
-from ...ir.generics import empty, generic, padded, wide, with_body
+from ...ir.generics import empty, filled, generic, padded, spread, wide, with_body
 from ...ir.reading import element_type, shape_of
-from ...ir.sizes import tensor_type
+from ...ir.sizes import sizes_of, tensor_type
 
 _STRIDES = (1, 2)  # of depthwise convolutions that are direct by default
 _LEAST_TAPS = 4  # elements of their windows
@@ -227,3 +227,14 @@ def _pair(numbers: ir.Attribute) -> Pair:
     """Returns the numbers for height and width; torch takes one number for both."""
     given = [ir.IntegerAttr(a).value for a in ir.ArrayAttr(numbers)]
     return (given[0], given[-1])
+
+
+def sum_of_channels(grad: ir.Value, type_: ir.Type) -> ir.Value:
+    """Emits the sum of each channel, in f32 at least."""
+    rank, of = len(shape_of(grad)), ir.RankedTensorType(type_)
+    half = element_type(grad) in HALF
+    dims = [ir.AffineDimExpr.get(d) for d in range(rank)]
+    single = tensor_type(sizes_of(of), ir.F32Type.get()) if half else of
+    op = generic(single, [grad, filled(single, 0.0)], [dims, dims[1:2]], rank, [d != 1 for d in range(rank)])
+    total = with_body(op, lambda x, s: arith.addf(s, wide(x) if half else x))
+    return spread(total, of, make=lambda x: arith.truncf(of.element_type, x)) if half else total

@@ -17,13 +17,13 @@ from lamina.kernels.library import CONVOLUTION, CONVOLUTION_BACKWARD
 from ...infra.base import Pass
 from ...ir.affine import row_major
 from ...ir.extern_calls import encoded, extern_call
-from ...ir.generics import empty, filled, generic, spread, transposed, wide, with_body
+from ...ir.generics import empty, generic, transposed, with_body
 from ...ir.reading import element_type, shape_of
 from ...ir.reshapes import collapse, expand, sliced
 from ...ir.rewriting import replace_op
 from ...ir.sizes import sizes_attribute, sizes_of, tensor_type
 from ..surroundings import calls
-from .calls import Convolution, has_fixed_window
+from .calls import Convolution, has_fixed_window, sum_of_channels
 from .depthwise_gradients import reversed_windows
 from .few_channels import FEW, Window, widened
 from .one_row import numbers_with_row, row_added, row_dropped, with_row
@@ -135,7 +135,7 @@ def _backward(op: ir.Operation) -> list[ir.Value] | None:
     call, mask = _Call(op, image, weight, tuple(how)), [ir.BoolAttr(m).value for m in ir.ArrayAttr(wanted)]
     if _is_empty(grad, image, weight) or not (mask[2] or call.is_of_rows or len(shape_of(image)) == 4):
         return None
-    bias = [_sum_of_channels(grad, op.results[len(op.results) - 1].type)] if mask[2] else []
+    bias = [sum_of_channels(grad, op.results[len(op.results) - 1].type)] if mask[2] else []
     given = [
         (r.type, s)
         for r, s in zip(op.results, (s for s in op.attributes["strides"] if not isinstance(s, ir.TypeAttr)), strict=True)
@@ -242,14 +242,3 @@ def _added(out: ir.Value, bias: ir.Value) -> ir.Value:
     dims = [ir.AffineDimExpr.get(d) for d in range(type_.rank)]
     op = generic(type_, [out, bias, empty(type_)], [dims, dims[1:2], dims], type_.rank, [False] * type_.rank)
     return with_body(op, lambda x, b, _: arith.addf(x, b))
-
-
-def _sum_of_channels(grad: ir.Value, type_: ir.Type) -> ir.Value:
-    """Emits the sum of each channel, in f32 at least."""
-    rank, of = len(shape_of(grad)), ir.RankedTensorType(type_)
-    half = element_type(grad) in HALF
-    dims = [ir.AffineDimExpr.get(d) for d in range(rank)]
-    single = tensor_type(sizes_of(of), ir.F32Type.get()) if half else of
-    op = generic(single, [grad, filled(single, 0.0)], [dims, dims[1:2]], rank, [d != 1 for d in range(rank)])
-    total = with_body(op, lambda x, s: arith.addf(s, wide(x) if half else x))
-    return spread(total, of, make=lambda x: arith.truncf(of.element_type, x)) if half else total

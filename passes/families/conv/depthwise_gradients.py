@@ -6,11 +6,10 @@ oneDNN takes up to fifty times as long for the weight's, where windows are large
 from collections.abc import Callable, Sequence
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith
 
 from ...ir.affine import row_major
 from ...ir.extern_calls import declared_strides, encoded
-from ...ir.generics import empty, filled, generic, padded, sums_of_products, with_body
+from ...ir.generics import empty, generic, padded, sums_of_products, with_body
 from ...ir.reading import Untraceable, element_type, shape_of
 from ...ir.reshapes import collapse, expand
 from ...ir.sizes import tensor_type
@@ -18,7 +17,7 @@ from ...space.contraction import Unfit
 from ...space.planes.convolution import PLANES, PlaneWindow, planes_of
 from ...space.planes.gradients import WEIGHT_GRADIENT, plane_gradients_of
 from ..surroundings import ValueMap, group_before, space_of
-from .calls import Convolution
+from .calls import Convolution, sum_of_channels
 
 _LIBRARY_TAPS = 9  # elements of windows up to which oneDNN takes little more than the time to read image and gradients
 
@@ -141,14 +140,11 @@ class DepthwiseGradients(Convolution):
 
     def _of_bias(self) -> ir.Value | None:
         """Emits the sums of each channel's gradients."""
-        grad, type_ = self.images[0], ir.RankedTensorType(self._result(2).type)
+        grad, type_ = self.images[0], self._result(2).type
 
         def fill(values: ValueMap) -> ir.Value:
-            """Computes the gradient of the bias."""
-            dims = [ir.AffineDimExpr.get(d) for d in range(4)]
-            reduced = [True, False, True, True]
-            sums = generic(type_, [values[grad], filled(type_, 0.0)], [dims, dims[1:2]], 4, reduced)
-            return with_body(sums, lambda x, s: arith.addf(s, x))
+            """Sums each channel."""
+            return sum_of_channels(values[grad], type_)
 
         return self._group(2, [grad], fill, "")
 
