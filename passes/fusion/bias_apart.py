@@ -5,6 +5,7 @@ from torch_mlir.dialects import arith
 
 from lamina.dialects.graph import TF32
 
+from ..ir.extern_calls import call_like
 from ..ir.generics import empty, generic, with_body
 from ..ir.reading import element_type, ops_in
 from ..ir.rewriting import replace_op
@@ -56,10 +57,9 @@ def _is_computed(user: ir.Operation, value: ir.Value) -> bool:
 def _split(op: ir.Operation) -> None:
     bias, a, b = op.operands
     result = ir.RankedTensorType(op.results[0].type)
-    kept = {name: op.attributes[name] for name in op.attributes}
-    own = {"callee": ir.StringAttr.get(_WITHOUT), "args": ir.ArrayAttr.get([ir.UnitAttr.get()] * 2)}
     with op.location, ir.InsertionPoint(op):
-        product = ir.Operation.create("graph.extern", results=[result], operands=[a, b], attributes=kept | own).results[0]
+        strides = ir.ArrayAttr(op.attributes["strides"])[0]
+        product = call_like(op, [a, b], [ir.UnitAttr.get()] * 2, [(result, strides)], _WITHOUT).results[0]
         row, column = (ir.AffineDimExpr.get(d) for d in range(2))
         maps = [[row, column], [column], [row, column]]
         added = generic(result, [product, bias, empty(result)], maps, 2, [False, False])

@@ -9,7 +9,7 @@ from lamina.core.sizes import Size, SizeLike
 from lamina.dialects.graph import CALLS, GroupOp, YieldOp
 
 from .affine import row_major
-from .reading import shape_of
+from .reading import attributes_of, shape_of
 from .sizes import i64, read_sizes, size_attribute, sizes_attribute, sizes_of
 
 
@@ -100,6 +100,25 @@ def extern_call(
         "strides": encoded([None if r is None else sizes_attribute(tuple(r[1])) for r in results]),
     }
     return ir.Operation.create("graph.extern", [r[0] for r in results if r is not None], operands, attributes)
+
+
+def call_like(
+    op: ir.Operation,
+    operands: Sequence[ir.Value],
+    args: Sequence[Any],
+    results: Sequence[tuple[ir.Type, ir.Attribute] | None],
+    callee: str | None = None,
+) -> ir.Operation:
+    """Creates a call with the attributes of `op` on other operands, at the current insertion point.
+
+    args     what `encoded` takes
+    results  type and strides of each; None for one that is not needed
+    callee   another routine than that of `op`
+    """
+    own: dict[str, ir.Attribute] = {"args": encoded(args), "strides": encoded([None if r is None else r[1] for r in results])}
+    if callee is not None:
+        own["callee"] = ir.StringAttr.get(callee)
+    return ir.Operation.create(op.name, [r[0] for r in results if r is not None], list(operands), attributes_of(op) | own)
 
 
 def kernel_call(

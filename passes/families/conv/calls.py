@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Self
+from typing import ClassVar, Self
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
@@ -26,6 +26,9 @@ _LEAST_TAPS = 4  # elements of their windows
 MOST_TAPS = 64  # elements of the window of a depthwise convolution that is a kernel of Lamina's
 _SMALLEST = 8  # channels of them, at least
 
+FIRST_NUMBER = {CONVOLUTION: 3, CONVOLUTION_BACKWARD: 4}
+"""Position among a call's arguments of the first of six: stride, padding, dilation, transposed, padding of the output, groups."""
+
 Pair = tuple[int, int]
 """Numbers for height and width."""
 
@@ -34,12 +37,14 @@ Pair = tuple[int, int]
 class Convolution:
     """A graph.extern that calls a 2-D convolution of images that are not empty, or its gradients.
 
+    rank    of images and weight; a subclass for 1-D convolutions says 3: the numbers for height are those for width then
     images  the operands with channels: image (batch, channels, height, width) and weight (features, channels of a group, kernel
             height, kernel width); for gradients, that of the result before them
     bias    is None for gradients, too
     computes  letters of `schedules.convolution_layout.CALLS`
     """
 
+    rank: ClassVar[int] = 4
     op: ir.Operation
     images: tuple[ir.Value, ...]
     bias: ir.Value | None
@@ -54,14 +59,14 @@ class Convolution:
     def read(cls, op: ir.Operation) -> Self | None:
         """Reads the call; None for other ops, and for calls that do not suit the class."""
         callee = ir.StringAttr(op.attributes["callee"]).value if op.name == "graph.extern" else ""
-        gradient = callee == CONVOLUTION_BACKWARD
-        if not gradient and callee != CONVOLUTION:
+        if callee not in FIRST_NUMBER:
             return None
+        gradient = callee == CONVOLUTION_BACKWARD
         images = tuple(op.operands)[: 3 if gradient else 2]
         shapes = [shape_of(v) for v in (*images, op.results[0])]
-        if any(0 in s for s in shapes) or any(len(s) != 4 for s in shapes[:-1]):
+        if any(0 in s for s in shapes) or any(len(s) != cls.rank for s in shapes[:-1]):
             return None
-        numbers = list(ir.ArrayAttr(op.attributes["args"]))[4 if gradient else 3 :]
+        numbers = list(ir.ArrayAttr(op.attributes["args"]))[FIRST_NUMBER[callee] :]
         if not has_fixed_window(numbers):
             return None
         stride, padding, dilation = (_pair(a) for a in numbers[:3])
@@ -115,8 +120,7 @@ class Convolution:
     @property
     def is_plain(self) -> bool:
         """Whether this is a convolution that is not transposed and has one element type."""
-        types = {element_type(v) for v in (*self.op.operands, *self.op.results)}
-        return not self.is_gradient and not self.transposed and len(types) == 1
+        return not self.is_gradient and not self.transposed and len(self.element_types) == 1
 
     @property
     def has_known_channels(self) -> bool:
@@ -148,6 +152,11 @@ class Convolution:
         return self.has_known_channels and self.is_depthwise and math.prod(shape_of(self.weight)[1:]) <= MOST_TAPS
 
     @property
+    def element_types(self) -> set[str]:
+        """The element types of operands and results."""
+        return {element_type(v) for v in (*self.op.operands, *self.op.results)}
+
+    @property
     def element(self) -> str:
         """The element type of the operands."""
         return element_type(self.op.operands[0])
@@ -160,7 +169,7 @@ class Convolution:
     @property
     def is_channels_first(self) -> bool:
         """Whether all results with channels are row-major."""
-        results = [v for v in self.op.results if len(shape_of(v)) == 4]
+        results = [v for v in self.op.results if len(shape_of(v)) == self.rank]
         return all(Layout.of(shape_of(v), declared_strides(v)).is_row_major for v in results)
 
     @property

@@ -1,8 +1,7 @@
 """lamina-convolution-forms: gives convolutions the forms that a GPU's libraries and Lamina's kernels compute fastest."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith
@@ -16,19 +15,17 @@ from lamina.kernels.library import CONVOLUTION, CONVOLUTION_BACKWARD
 
 from ...infra.base import Pass
 from ...ir.affine import row_major
-from ...ir.extern_calls import encoded, extern_call
+from ...ir.extern_calls import call_like, encoded, extern_call
 from ...ir.generics import empty, generic, transposed, with_body
 from ...ir.reading import element_type, shape_of
 from ...ir.reshapes import collapse, expand, sliced
 from ...ir.rewriting import replace_op
 from ...ir.sizes import sizes_attribute, sizes_of, tensor_type
 from ..surroundings import calls
-from .calls import Convolution, has_fixed_window, sum_of_channels
+from .calls import FIRST_NUMBER, Convolution, has_fixed_window, sum_of_channels
 from .depthwise_gradients import reversed_windows
 from .few_channels import FEW, Window, widened
 from .one_row import numbers_with_row, row_added, row_dropped, with_row
-
-_BIAS = 3  # the position of the bias's sizes among the arguments of gradients, and their number in front of it
 
 
 @dataclass(frozen=True)
@@ -99,13 +96,13 @@ class _Call:
     def call(self, type_: ir.Type, strides: ir.Attribute) -> ir.Value:
         """Emits the convolution without a bias."""
         args = [ir.UnitAttr.get(), ir.UnitAttr.get(), None, *self.how]
-        return _called(self.op, [self.image, self.weight], args, [type_], [strides])[0]
+        return call_like(self.op, [self.image, self.weight], args, [(type_, strides)]).results[0]
 
 
 def _forward(op: ir.Operation, gpu: Gpu) -> list[ir.Value] | None:
     """Emits another form of a convolution; None where there is none."""
     image, weight, *biases = op.operands
-    call = _Call(op, image, weight, tuple(op.attributes["args"])[3:])
+    call = _Call(op, image, weight, tuple(op.attributes["args"])[FIRST_NUMBER[CONVOLUTION] :])
     bias, type_, strides = biases[0] if biases else None, op.results[0].type, op.attributes["strides"][0]
     half = element_type(image) in HALF and element_type(image) == element_type(weight)
     plain = len(shape_of(image)) == 4 and call.is_dense and has_fixed_window(call.how) and not _is_empty(image, weight)
@@ -131,7 +128,7 @@ def _forward(op: ir.Operation, gpu: Gpu) -> list[ir.Value] | None:
 def _backward(op: ir.Operation) -> list[ir.Value] | None:
     """Emits another form of a convolution's gradients; None where there is none."""
     grad, image, weight = op.operands
-    *how, wanted = list(ir.ArrayAttr(op.attributes["args"]))[_BIAS + 1 :]
+    *how, wanted = list(ir.ArrayAttr(op.attributes["args"]))[FIRST_NUMBER[CONVOLUTION_BACKWARD] :]
     call, mask = _Call(op, image, weight, tuple(how)), [ir.BoolAttr(m).value for m in ir.ArrayAttr(wanted)]
     if _is_empty(grad, image, weight) or not (mask[2] or call.is_of_rows or len(shape_of(image)) == 4):
         return None
@@ -155,8 +152,8 @@ def _backward(op: ir.Operation) -> list[ir.Value] | None:
     if any(left):
         args = [*[ir.UnitAttr.get()] * 3, None, *call.how, [*left, False]]
         others = iter(given[len(made) :])
-        strides = [next(others)[1] if m else None for m in left]
-        made += _called(op, [grad, call.image, call.weight], args, [type_ for type_, _ in given[len(made) :]], [*strides, None])
+        results = [next(others) if m else None for m in left]
+        made += call_like(op, [grad, call.image, call.weight], args, [*results, None]).results
     return [*(map(row_dropped, made) if rows else made), *bias]
 
 
@@ -170,30 +167,14 @@ def _of_image(call: _Call, grad: ir.Value, type_: ir.Type, strides: ir.Attribute
     if window.stride != (1, 1) or min(around) < 0 or ir.BoolAttr(call.how[3]).value or element_type(grad) not in HALF:
         return None
     args = [ir.UnitAttr.get(), ir.UnitAttr.get(), None, *map(encoded, window._replace(padding=tuple(around))), *call.how[3:]]
-    (made,) = _called(call.op, [grad, call.weight], args, [type_], [strides], CONVOLUTION)
-    found = Convolution.read(made.owner)
+    made = call_like(call.op, [grad, call.weight], args, [(type_, strides)], CONVOLUTION)
+    found = Convolution.read(made)
     if found is None or not (found.is_plain and found.is_direct_by_default):
-        made.owner.erase()
+        made.erase()
         return None
-    with ir.InsertionPoint(made.owner):
-        made.owner.operands[1] = reversed_windows(call.weight)
-    return made
-
-
-def _called(
-    op: ir.Operation,
-    operands: Sequence[ir.Value],
-    args: Sequence[Any],
-    types: Sequence[ir.Type],
-    strides: Sequence[Any],
-    callee: str | None = None,
-) -> list[ir.Value]:
-    """Emits a call of the same routine, or of `callee`."""
-    own = {"args": encoded(args), "strides": encoded(strides)}
-    if callee is not None:
-        own["callee"] = ir.StringAttr.get(callee)
-    kept = {name: op.attributes[name] for name in op.attributes}
-    return list(ir.Operation.create(op.name, list(types), list(operands), kept | own).results)
+    with ir.InsertionPoint(made):
+        made.operands[1] = reversed_windows(call.weight)
+    return made.results[0]
 
 
 def _is_empty(*values: ir.Value) -> bool:

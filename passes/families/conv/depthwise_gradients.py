@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from torch_mlir import ir
 
 from ...ir.affine import row_major
-from ...ir.extern_calls import declared_strides, encoded
+from ...ir.extern_calls import call_like, declared_strides
 from ...ir.generics import empty, generic, padded, sums_of_products, with_body
-from ...ir.reading import Untraceable, element_type, shape_of
+from ...ir.reading import Untraceable, shape_of
 from ...ir.reshapes import collapse, expand
 from ...ir.sizes import tensor_type
 from ...space.contraction import Unfit
@@ -28,8 +28,7 @@ class DepthwiseGradients(Convolution):
     @property
     def suits(self) -> bool:
         """Whether the kernels can compute the weight's gradient."""
-        types = {element_type(v) for v in (*self.op.operands, *self.op.results)}
-        return self.is_gradient and not self.transposed and types == {"f32"} and self.has_depthwise_window
+        return self.is_gradient and not self.transposed and self.element_types == {"f32"} and self.has_depthwise_window
 
     @property
     def wanted(self) -> list[bool]:
@@ -60,14 +59,9 @@ class DepthwiseGradients(Convolution):
     def _called(self, wanted: Sequence[bool]) -> list[ir.Value]:
         """Emits a call of the library for some of the gradients."""
         args, strides = list(ir.ArrayAttr(self.op.attributes["args"])), list(ir.ArrayAttr(self.op.attributes["strides"]))
-        types = [self._result(i).type for i, is_wanted in enumerate(wanted) if is_wanted]
-        own = {
-            "args": encoded([*args[:-1], list(wanted)]),
-            "strides": encoded([s if is_wanted else None for s, is_wanted in zip(strides, wanted, strict=True)]),
-        }
-        kept = {name: self.op.attributes[name] for name in self.op.attributes}
+        results = [(self._result(i).type, strides[i]) if is_wanted else None for i, is_wanted in enumerate(wanted)]
         with self.op.location, ir.InsertionPoint(self.op):
-            return list(ir.Operation.create(self.op.name, types, list(self.op.operands), kept | own).results)
+            return list(call_like(self.op, self.op.operands, [*args[:-1], list(wanted)], results).results)
 
     def _group(
         self,

@@ -7,10 +7,11 @@ from torch_mlir import ir
 from lamina.core.sizes import SizeLike
 
 from ...ir.affine import row_major
-from ...ir.extern_calls import declared_strides, encoded
+from ...ir.extern_calls import call_like, declared_strides, encoded
 from ...ir.reading import shape_of
 from ...ir.reshapes import collapse, expand
 from ...ir.sizes import sizes_attribute, sizes_of, tensor_type
+from .calls import FIRST_NUMBER
 
 _PLACES = [[0], [1], [2, 3]]
 
@@ -44,25 +45,20 @@ def numbers_with_row(how: Sequence[ir.Attribute]) -> tuple[ir.Attribute, ...]:
     return (*map(encoded, numbers), transposed, encoded([0, *ir.ArrayAttr(output)]), groups)
 
 
-def call_with_row(op: ir.Operation, first: int) -> ir.Operation:
-    """Replaces a 1-D convolution, or its gradients, with row-major results, by the call for images of one row.
-
-    first  position of the stride among the call's arguments
-    """
-    args = list(ir.ArrayAttr(op.attributes["args"]))
+def call_with_row(op: ir.Operation) -> ir.Operation:
+    """Replaces a 1-D convolution, or its gradients, with row-major results, by the call for images of one row."""
+    args, first = list(ir.ArrayAttr(op.attributes["args"])), FIRST_NUMBER[ir.StringAttr(op.attributes["callee"]).value]
     args[first : first + 6] = numbers_with_row(args[first : first + 6])
     with op.location, ir.InsertionPoint(op):
         operands = [row_added(v) if len(shape_of(v)) == 3 else v for v in op.operands]
         images = [len(shape_of(v)) == 3 for v in op.results]
         types = [with_row(v.type) if image else v.type for v, image in zip(op.results, images, strict=True)]
         given = iter(
-            sizes_attribute(row_major(sizes_of(type_)) if image else declared_strides(v))
+            (type_, sizes_attribute(row_major(sizes_of(type_)) if image else declared_strides(v)))
             for v, type_, image in zip(op.results, types, images, strict=True)
         )
-        strides = [None if isinstance(s, ir.TypeAttr) else next(given) for s in ir.ArrayAttr(op.attributes["strides"])]
-        own = {"args": ir.ArrayAttr.get(args), "strides": encoded(strides)}
-        kept = {name: op.attributes[name] for name in op.attributes}
-        made = ir.Operation.create(op.name, types, operands, kept | own)
+        results = [None if isinstance(s, ir.TypeAttr) else next(given) for s in ir.ArrayAttr(op.attributes["strides"])]
+        made = call_like(op, operands, args, results)
         for old, new, image in zip(op.results, made.results, images, strict=True):
             old.replace_all_uses_with(row_dropped(new) if image else new)
     op.erase()

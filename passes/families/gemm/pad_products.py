@@ -14,8 +14,9 @@ from lamina.core.target import Target
 
 from ...infra.base import Pass
 from ...ir.affine import row_major
+from ...ir.extern_calls import call_like
 from ...ir.generics import padded, transposed
-from ...ir.reading import attributes_of, element_type, producer, shape_of
+from ...ir.reading import element_type, producer, shape_of
 from ...ir.reshapes import sliced
 from ...ir.rewriting import replace_op
 from ...ir.sizes import read_sizes, sizes_attribute, tensor_type
@@ -100,9 +101,9 @@ def _padded(op: ir.Operation, product: Product, rows: int, last: int, inner: int
         more += [last if size == n else 0 for size in shape_of(bias)[-1:]]
         given.insert(0, padded(bias, [0] * len(more), more) if any(more) else bias)
     sizes = (m + rows, n + last)
-    attributes = {**attributes_of(op), "strides": ir.ArrayAttr.get([sizes_attribute(row_major(sizes))])}
-    wide = ir.Operation.create(op.name, [tensor_type(sizes, product.result.element_type)], given, attributes).result
-    return sliced(wide, [0, 0], [m, n], [1, 1])
+    result = tensor_type(sizes, product.result.element_type), sizes_attribute(row_major(sizes))
+    wide = call_like(op, given, list(ir.ArrayAttr(op.attributes["args"])), [result])
+    return sliced(wide.result, [0, 0], [m, n], [1, 1])
 
 
 def _in_memory(matrix: ir.Value, rows: int, columns: int) -> ir.Value:
