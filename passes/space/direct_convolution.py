@@ -3,20 +3,18 @@
 import math
 from dataclasses import dataclass
 
-from torch_mlir import ir
-
 from lamina.core.sizes import SizeLike, is_symbolic, typical
 from lamina.schedules import nvvm
 
 from ..ir.affine import Affine, Axis
 from ..ir.expressions import Apply, InBounds, Load, Position, Reduce, Scan, walk
 from ..ir.guards import Bound
-from ..ir.reading import Generic
 from .coalesce import Merged
 from .contraction import Unfit
 from .flatten import flatten
 from .space import Space
 from .vector_width import Aligned, accesses_of, is_whole
+from .window_axes import WindowAxes, axes_of_windows
 
 WINDOW = "graph.window"  # on a convolution's group: computed directly, or, with graph.choice, as implicit GEMM
 
@@ -25,31 +23,24 @@ WINDOW = "graph.window"  # on a convolution's group: computed directly, or, with
 class DirectConvolution:
     """A program computes `length` neighboring columns of a row, for as many channels as it has lanes.
 
-    batch, row, column, channel  axes of the results; of a grouped convolution, all features of the groups are channels
-    down, across, depth          reduced axes: the window, and the image's channels of a group
-    length                       columns of a strip
-    step, spread                 strides in memory between windows of neighboring columns, and between columns of a window, in one
-                                 unit
-    tall                         rows of the image between rows of a window
-    strips                       the axis of strips of a row
-    first                        the axis of where strips begin, if their length does not divide a row: the last one ends with the
-                                 row; None for rows of a symbolic length, too, after whose end the last strip computes nothing
-    inner                        blocks of channels that are neighbors in the grid, within the rows of `outer` blocks
-    product                      the sum over the window
-    height                       bounds on the row of the image; None where no row of a window is outside of it
-    features                     neighboring channels that sum over the same channels of the image; 0 where each has its own
-    chunk                        how many of the image's channels are read together
+    axes          of the results and of the window; of a grouped convolution, all features of the groups are channels
+    length        columns of a strip
+    step, spread  strides in memory between windows of neighboring columns, and between columns of a window, in one
+                  unit
+    tall          rows of the image between rows of a window
+    strips        the axis of strips of a row
+    first         the axis of where strips begin, if their length does not divide a row: the last one ends with the
+                  row; None for rows of a symbolic length, too, after whose end the last strip computes nothing
+    inner         blocks of channels that are neighbors in the grid, within the rows of `outer` blocks
+    product       the sum over the window
+    height        bounds on the row of the image; None where no row of a window is outside of it
+    features      neighboring channels that sum over the same channels of the image; 0 where each has its own
+    chunk         how many of the image's channels are read together
     """
 
     config: nvvm.NvvmConfig
     merged: Merged
-    batch: Axis
-    channel: Axis
-    row: Axis
-    column: Axis
-    down: Axis
-    across: Axis
-    depth: Axis
+    axes: WindowAxes
     length: int
     step: int
     spread: int
@@ -65,17 +56,17 @@ class DirectConvolution:
     @property
     def outer(self) -> int:
         """The number of groups of `inner` blocks of channels."""
-        return self.channel.extent // (self.config.lanes * self.inner)
+        return self.axes.channel.extent // (self.config.lanes * self.inner)
 
     @property
     def ragged(self) -> bool:
         """Whether the last strip of a row may reach past its end."""
-        return self.first is None and self.column.extent % self.length != 0
+        return self.first is None and self.axes.column.extent % self.length != 0
 
     @property
     def grid(self) -> SizeLike:
         """The number of programs."""
-        return self.batch.extent * self.outer * self.row.extent * self.strips.extent * self.inner
+        return self.axes.batch.extent * self.outer * self.axes.row.extent * self.strips.extent * self.inner
 
 
 def direct_convolution_of(space: Space, aligned: Aligned, results: list[int]) -> DirectConvolution:
@@ -115,24 +106,11 @@ def direct_convolution_of(space: Space, aligned: Aligned, results: list[int]) ->
         raise Unfit(f"{pixels} pixels of a row for {length} windows")
     height = _height(product, down)
     chunk = nvvm.strip_chunk(depth.extent, across.extent * vec)
+    axes = WindowAxes(batch, channel, row, column, down, across, depth)
+    tall = height.at.coefficient(down) if height else 1
     return DirectConvolution(
-        config, merged, batch, channel, row, column, down, across, depth, length,
-        step, spread, height.at.coefficient(down) if height else 1, strips, first, inner, product, height, features, chunk,
-    )  # fmt: skip
-
-
-def axes_of_windows(space: Space, block: ir.Block) -> list[Axis]:
-    """Returns the axes batch, channel (or group and feature), row, column, and the reduced ones: down, across, depth. A dimension
-    of 1, or a missing one, gets an axis of its own. Raises Unfit where the epilogue splits a dimension of the sum."""
-    generics = (Generic.read(o.operation) for o in block.operations if o.operation.name == "linalg.generic")
-    extents = next(g.extents for g in generics if any(g.reduced))
-    left = [a for a in (*space.rows, *space.columns) if a.extent != 1]
-    axes = []
-    for n in extents:
-        if n != 1 and (not left or left[0].extent != n):
-            raise Unfit("what follows the sum divides one of its dimensions")
-        axes.append(Axis(1, "one") if n == 1 else left.pop(0))
-    return axes if len(axes) == 8 else [*axes, Axis(1, "depth")]
+        config, merged, axes, length, step, spread, tall, strips, first, inner, product, height, features, chunk
+    )
 
 
 def _check(space: Space, merged: Merged, channel: Axis) -> None:

@@ -14,8 +14,8 @@ from ...ir.expressions import Load, Reduce, Scan
 from ...ir.reading import element_type, shape_of
 from ..coalesce import Merged
 from ..contraction import Unfit, factors_of
-from ..direct_convolution import axes_of_windows
 from ..space import Space
+from ..window_axes import WindowAxes, axes_of_windows
 
 PLANES = "graph.planes"  # on a depthwise convolution's group for a CPU: stride, padding and dilation
 
@@ -75,27 +75,6 @@ class PaddedPlane:
 
 
 @dataclass(frozen=True)
-class PlaneAxes:
-    """The axes of images (the results of a convolution) and of the window. Raises Unfit for symbolic sizes but of the batch."""
-
-    batch: Axis
-    channel: Axis
-    row: Axis
-    column: Axis
-    down: Axis
-    across: Axis
-
-    def __post_init__(self) -> None:
-        if is_symbolic((self.channel.extent, self.row.extent, self.column.extent)):
-            raise Unfit("images of a symbolic size")
-
-    @property
-    def taps(self) -> int:
-        """The elements of the window."""
-        return self.down.extent * self.across.extent
-
-
-@dataclass(frozen=True)
 class Planes:
     """One program computes `chunk` rows of one channel of one image.
 
@@ -107,7 +86,7 @@ class Planes:
     """
 
     merged: Merged
-    axes: PlaneAxes
+    axes: WindowAxes
     product: Reduce
     plane: PaddedPlane
     weight: Load
@@ -131,7 +110,8 @@ def planes_of(space: Space, window: PlaneWindow, block: ir.Block) -> Planes:
     if len(images) != 3 or depth.extent != 1:
         raise Unfit("sums of several channels")
     channel, row, column = images
-    axes = PlaneAxes(batch, channel, row, column, down, across)
+    axes = WindowAxes(batch, channel, row, column, down, across, depth)
+    check_known(axes)
     image, weight = _factors(product, axes)
     if any(isinstance(e, Scan) for e in space.expressions) or any(r.at.coefficient(axes.column) != 1 for r in space.results):
         raise Unfit("a scan, or a result whose neighbors in memory are no columns")
@@ -142,8 +122,14 @@ def planes_of(space: Space, window: PlaneWindow, block: ir.Block) -> Planes:
     return Planes(merged, axes, product, plane, weight, lanes, min(rows, chunk), chunk, chunks)
 
 
+def check_known(axes: WindowAxes) -> None:
+    """Raises Unfit where images have symbolic sizes but that of the batch."""
+    if is_symbolic((axes.channel.extent, axes.row.extent, axes.column.extent)):
+        raise Unfit("images of a symbolic size")
+
+
 def padded_plane(
-    space: Space, axes: PlaneAxes, window: PlaneWindow, image: Load, lanes: int, rows: int, block: int = 1
+    space: Space, axes: WindowAxes, window: PlaneWindow, image: Load, lanes: int, rows: int, block: int = 1
 ) -> tuple[PaddedPlane, int]:
     """Returns the copy that one program needs, and of how many rows of results it is.
 
@@ -183,7 +169,7 @@ def padded_plane(
     return PaddedPlane(window, image, origin, pitch, (tall, wide), width, height(chunk), block), chunk
 
 
-def _factors(product: Reduce, axes: PlaneAxes) -> tuple[Load, Load]:
+def _factors(product: Reduce, axes: WindowAxes) -> tuple[Load, Load]:
     """Returns the image and the weight."""
     one, two = loaded_factors(product)
     moving = [e for e in (one, two) if e.free & {axes.row, axes.column}]

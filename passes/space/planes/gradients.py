@@ -11,9 +11,9 @@ from ...ir.affine import Affine, Axis
 from ...ir.expressions import Load, Reduce, Scan
 from ..coalesce import Merged
 from ..contraction import Unfit
-from ..direct_convolution import axes_of_windows
 from ..space import Space
-from .convolution import PaddedPlane, PlaneAxes, PlaneWindow, loaded_factors, padded_plane
+from ..window_axes import WindowAxes, axes_of_windows
+from .convolution import PaddedPlane, PlaneWindow, check_known, loaded_factors, padded_plane
 
 WEIGHT_GRADIENT = "graph.weight_gradient"
 """On a group for a CPU that computes the gradient of a depthwise convolution's weight: stride, padding and dilation."""
@@ -34,7 +34,7 @@ class PlaneGradients:
     """
 
     merged: Merged
-    axes: PlaneAxes
+    axes: WindowAxes
     product: Reduce
     plane: PaddedPlane
     grad: Load
@@ -61,8 +61,9 @@ def plane_gradients_of(space: Space, window: PlaneWindow, block: ir.Block) -> Pl
     if len(space.reductions) != 1 or any(r.full for r in space.results) or any(isinstance(e, Scan) for e in space.expressions):
         raise Unfit("not one sum over images")
     (product,) = space.reductions
-    channel, down, across, batch, row, column, *_ = axes_of_windows(space, block)
-    axes = PlaneAxes(batch, channel, row, column, down, across)
+    channel, down, across, batch, row, column, depth = axes_of_windows(space, block)
+    axes = WindowAxes(batch, channel, row, column, down, across, depth)
+    check_known(axes)
     grad, image = _factors(product, axes)
     pitch = grad.at.coefficient(row), grad.at.coefficient(column)
     vector = channel if channel.extent > 1 and grad.at.coefficient(channel) == 1 else column
@@ -75,7 +76,7 @@ def plane_gradients_of(space: Space, window: PlaneWindow, block: ir.Block) -> Pl
     return PlaneGradients(merged, axes, product, plane, grad, start, pitch, vector, lanes, chunk)
 
 
-def _factors(product: Reduce, axes: PlaneAxes) -> tuple[Load, Load]:
+def _factors(product: Reduce, axes: WindowAxes) -> tuple[Load, Load]:
     """Returns the gradient, which is the same for all of the window, and the image: the first factor of those of single pixels."""
     one, two = loaded_factors(product)
     of_window = [bool(e.free & {axes.down, axes.across}) for e in (one, two)]

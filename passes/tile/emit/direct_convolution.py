@@ -64,14 +64,14 @@ class DirectConvolutionProgram:
         self.b = WindowBlocks(frame, schedule.merged, schedule.config.lanes)
         self.results = list(zip(space.results, frame.results, strict=True))
         self.make = Interner()
-        self.pixel_first = schedule.column in schedule.product.arg.args[0].free
+        self.pixel_first = schedule.axes.column in schedule.product.arg.args[0].free
 
     def emit(self, program: ir.Value) -> None:
         """Emits the program of segment number `program`: its sums, then the epilogue and stores of each column."""
         self._place(program)
         sums = self._sums()
         for j, total in enumerate(sums):
-            change = {self.schedule.column: self._column(j)}
+            change = {self.schedule.axes.column: self._column(j)}
             self.b.stack[-1].memo[self._at(self.schedule.product, change)] = total
             within = self._within(change) if j else ()
             self.b.stack[-1].mask = self.b.condition(within, True) if within else None
@@ -83,18 +83,18 @@ class DirectConvolutionProgram:
         rows, outer blocks of channels, images."""
         b, p, rest = self.b, self.schedule, program
         places = []
-        for n in (p.inner, p.strips.extent, p.row.extent, p.outer):
+        for n in (p.inner, p.strips.extent, p.axes.row.extent, p.outer):
             places.append(arith.remui(rest, b.number(n)) if n != 1 else b.number(0))
             rest = arith.divui(rest, b.number(n)) if n != 1 else rest
         inner, strip, row, outer = places
         block = inner if p.outer == 1 else arith.addi(arith.muli(outer, b.number(p.inner)), inner)
-        for axis, value in ((p.strips, strip), (p.row, row), (p.batch, rest)):
+        for axis, value in ((p.strips, strip), (p.axes.row, row), (p.axes.batch, rest)):
             b.bind(axis, value)
         if p.first is not None:
             begin = arith.muli(strip, b.number(p.length))
             b.bind(p.first, arith.minsi(begin, b.number(p.first.extent - 1)))
-        b.bind(p.channel, arith.muli(block, b.number(p.config.lanes)))
-        b.vector = p.channel
+        b.bind(p.axes.channel, arith.muli(block, b.number(p.config.lanes)))
+        b.vector = p.axes.channel
 
     def _column(self, j: int) -> Affine:
         return (
@@ -107,28 +107,28 @@ class DirectConvolutionProgram:
 
         def row(at: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
             """Adds the products of one row of the window."""
-            b.bind(p.down, at)
-            if p.chunk == p.depth.extent:
+            b.bind(p.axes.down, at)
+            if p.chunk == p.axes.depth.extent:
                 return self._row(sums, Affine())
-            return b.loop(b.number(0), b.number(p.depth.extent), p.chunk, sums, channels)
+            return b.loop(b.number(0), b.number(p.axes.depth.extent), p.chunk, sums, channels)
 
         def channels(at: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
             """Adds the products of one chunk of channels."""
-            b.bind(p.depth, at)
-            return self._row(sums, Affine.of(p.depth))
+            b.bind(p.axes.depth, at)
+            return self._row(sums, Affine.of(p.axes.depth))
 
         return b.loop(low, high, 1, [b.splat(0.0, ir.F32Type.get())] * p.length, row)
 
     def _rows(self) -> tuple[ir.Value, ir.Value]:
         """Returns the range of window rows that are in the image: the first one, and the one after the last."""
         b, p = self.b, self.schedule
-        first, last = b.number(0), b.number(p.down.extent)
+        first, last = b.number(0), b.number(p.axes.down.extent)
         if p.height is None:
             return first, last
-        top = p.height.at + Affine.of(p.down, -p.tall)  # the image row at which the window begins
+        top = p.height.at + Affine.of(p.axes.down, -p.tall)  # the image row at which the window begins
         if not at_most(p.height.low, top.bounds()[0]):
             first = self._rows_to(arith.maxsi(first, arith.subi(b.number(p.height.low), b.index(top))))
-        if not below(top.bounds()[1] + (p.down.extent - 1) * p.tall, p.height.high):
+        if not below(top.bounds()[1] + (p.axes.down.extent - 1) * p.tall, p.height.high):
             within = arith.maxsi(b.number(0), arith.subi(b.number(p.height.high), b.index(top)))
             last = arith.minsi(last, self._rows_to(within))
         return first, last
@@ -145,11 +145,11 @@ class DirectConvolutionProgram:
         weights: dict[int, list[Expr]] = {}
         uses: dict[int, list[tuple[int, int]]] = {}  # pixel -> (sum, its column in that sum's window)
         for j in range(p.length):
-            for k in range(p.across.extent):
+            for k in range(p.axes.across.extent):
                 at = j * p.step + k * p.spread
                 if at not in pixels or k not in weights:
-                    here = {p.column: self._column(j), p.across: Affine(k)}
-                    both = [self._factors({**here, p.depth: channel + c}) for c in range(p.chunk)]
+                    here = {p.axes.column: self._column(j), p.axes.across: Affine(k)}
+                    both = [self._factors({**here, p.axes.depth: channel + c}) for c in range(p.chunk)]
                     pixels[at], weights[k] = [x for x, _ in both], [w for _, w in both]
                 uses.setdefault(at, []).append((j, k))
         inside = {at: es for at, es in pixels.items() if not (isinstance(es[0], Const) and es[0].value == 0)}
@@ -182,7 +182,7 @@ class DirectConvolutionProgram:
             read = ir.Operation.create(
                 "tile.read_shared",
                 results=[ir.VectorType.get([b.lanes], element("f32"))] * len(pixel),
-                operands=[flat, at, b.bound[self.schedule.channel][1], inside],
+                operands=[flat, at, b.bound[self.schedule.axes.channel][1], inside],
                 attributes={"length": i64(self.schedule.features), "jump": i64(jump)},
             )
         b.stack[depth].memo.update(zip(pixel, read.results, strict=True))
@@ -209,7 +209,7 @@ class DirectConvolutionProgram:
         match e:
             case Load():
                 guard = self._guard(e.guard, change)
-                if guard is not None and e.at.coefficient(self.schedule.column):
+                if guard is not None and e.at.coefficient(self.schedule.axes.column):
                     guard = narrowed(guard, self._within(change))
                 return make.const(0, e.dtype) if guard is None else make.load(e.tensor, e.at.rename(change), guard, e.dtype)
             case InBounds():
@@ -225,11 +225,11 @@ class DirectConvolutionProgram:
 
     def _guard(self, guard: Guard, change: Change) -> Guard | None:
         """Returns the bounds that may fail after the replacement; None where one always does."""
-        bounds = [Bound(b.at.rename(change), b.low, b.high) for b in guard if not b.at.coefficient(self.schedule.down)]
+        bounds = [Bound(b.at.rename(change), b.low, b.high) for b in guard if not b.at.coefficient(self.schedule.axes.down)]
         return None if any(b.never for b in bounds) else tuple(b for b in bounds if not b.always)
 
     def _within(self, change: Change) -> Guard:
         """Returns the bound that a column is one of the row's, where strips may reach past its end."""
-        column = self.schedule.column
+        column = self.schedule.axes.column
         bound = Bound(Affine.of(column).rename(change), 0, column.extent)
         return () if not self.schedule.ragged or bound.always else (bound,)
