@@ -33,7 +33,7 @@ from .vector_width import (
 )
 
 
-def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu, chosen: Rows | None = None) -> Schedule:
+def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu, chosen: Rows | None) -> Schedule:
     """Returns the schedule of a space.
 
     aligned  bytes that the memory of each argument is aligned to

@@ -42,7 +42,7 @@ class Expectation:
         return re.search(pattern, said.message) is not None
 
 
-def expectations(lines: list[str], first: int = 1) -> list[Expectation]:
+def expectations(lines: list[str], first: int) -> list[Expectation]:
     """Parses the expectations in `lines`, the first of which has number `first`."""
     found = []
     marked = [bool(_EXPECTED.search(line)) for line in lines]

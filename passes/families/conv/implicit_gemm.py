@@ -65,7 +65,7 @@ class ImplicitGemm(Convolution):
         sums = self.sums(image, weight) if self.groups == 1 else self._sums_of_groups(image, weight)
         return self.finish(sums, bias)
 
-    def sums_type(self, parts: int = 1) -> ir.RankedTensorType:
+    def sums_type(self, parts: int) -> ir.RankedTensorType:
         """Returns the type of the sums. With several parts, the features are last, as the kernel has them."""
         n, o, i, j = shape_of(self.op.results[0])
         return self.wide if parts == 1 else tensor_type([parts, n, i, j, o], ir.F32Type.get())

@@ -29,7 +29,7 @@ NVIDIA = Driver("libcuda.so.1")
 
 
 def gpu_spec_of(
-    program: Program, code: bytes, kernels: Sequence[str], target: str, driver: Driver, recorder: Recorder | None = None
+    program: Program, code: bytes, kernels: Sequence[str], target: str, driver: Driver, recorder: Recorder | None
 ) -> dict[str, Any]:
     """Returns what spec_of does, for cubins. With LAMINA_SYNC=1 each call synchronizes after every step, so that a
     fault names its kernel and source lines, and a device assertion raises IndexError.

@@ -11,7 +11,7 @@ from lamina.core.program import Call
 _CONSTANTS = (torch.dtype, torch.layout, torch.memory_format)
 
 
-def overload(callee: str, where: tuple[str, ...] = ()) -> Any:
+def overload(callee: str, where: tuple[str, ...]) -> Any:
     """Returns the operator overload named "namespace.packet.overload", such as "aten.addmm.default". Raises CompileError for an
     unknown one."""
     parts = callee.split(".")

@@ -188,7 +188,7 @@ def row_reduction(
     return NvvmConfig(threads, vec, chunks, pack=max(128 // threads, 1) if threads <= WARP else 1)
 
 
-def row_walk(extent: int, vec: int, ctas: int = 1) -> NvvmConfig:
+def row_walk(extent: int, vec: int, ctas: int) -> NvvmConfig:
     """Returns the schedule of a single pass over rows that need not stay in registers: enough accesses in flight. Rows that are
     long enough have `ctas` CTAs each."""
     threads = min(WALK_THREADS, power_of_two(-(-extent // (vec * WALK_CHUNKS))))

@@ -26,7 +26,7 @@ from .score_functions import ChangedScores, NotLinear, ScoreFunction, as_four, i
 aten = torch.ops.aten
 
 
-def open_flex(gm: fx.GraphModule, trained: Collection[fx.Node] = (), gpu: bool = False) -> int:
+def open_flex(gm: fx.GraphModule, trained: Collection[fx.Node], gpu: bool) -> int:
     """Replaces calls of flex_attention in place. Returns how many.
 
     trained  arguments that need a gradient

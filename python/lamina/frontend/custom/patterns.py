@@ -38,7 +38,7 @@ Way = Callable[[Callable[..., Any], Sequence[Tensor], Table], fx.Graph]
 
 
 def with_patterns(
-    gm: fx.GraphModule, kernels: Sequence[CustomKernel], decompositions: Table, target: str | Target | None = None
+    gm: fx.GraphModule, kernels: Sequence[CustomKernel], decompositions: Table, target: str | Target | None
 ) -> fx.GraphModule:
     """Returns the graph with launches of kernels in place of their patterns, traced for a target. `gm` is left as it is."""
     kernels = [kernel for kernel in kernels if kernel.pattern is not None]
@@ -107,7 +107,7 @@ class _Search:
 
 
 def by_export(
-    pattern: Callable[..., Any], inputs: Sequence[Tensor], decompositions: Table, target: str | Target | None = None
+    pattern: Callable[..., Any], inputs: Sequence[Tensor], decompositions: Table, target: str | Target | None
 ) -> fx.Graph:
     """Traces a pattern as lamina.compile does."""
     return inference(trace(as_module(pattern), tuple(inputs), {}), decompositions, target).gm.graph

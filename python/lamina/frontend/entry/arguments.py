@@ -48,7 +48,7 @@ class Arguments:
     """
 
     def __init__(
-        self, signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic_shapes: Any = None
+        self, signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic_shapes: Any
     ) -> None:
         """dynamic_shapes: as in torch.export, or OpenSizes. Raises CompileError where they do not fit the inputs."""
         self.signature = signature
