@@ -15,6 +15,8 @@ from ..surroundings import ValueMap, group_before
 from .column_sums import ColumnSum, column_sums
 from .row_sums import RowSum, depending, row_sums
 
+AnySum = RowSum | ColumnSum
+
 
 @dataclass(frozen=True)
 class Pieces:
@@ -48,61 +50,79 @@ def split_at_sums(group: ir.Operation, products: Sequence[ir.Value], config: Gem
     sums, width = _sums(body, shape_of(products[0]), config)
     totals = [s.result for s in sums]
     outer = dict(zip(block.arguments, group.operands, strict=True))
-    arguments = [a for a in outer if outer[a] not in products]
+    others = {a: v for a, v in outer.items() if v not in products}
     late = depending(body, totals)
     results = dict.fromkeys(end.operands)
     wanted = [v for v in results if v in late]
     after, _ = _slice(block, wanted, [*totals, *outer])
-    kept = depending(body, [a for a in outer if outer[a] in products]) - late  # what only the product's kernel can compute
+    kept = depending(body, [a for a in outer if a not in others]) - late  # what only the product's kernel can compute
     read = {_narrow(v): None for op in after if op.results[0] in late for v in read_by(op) if v in kept}
     stored = list(dict.fromkeys([*(v for v in results if v not in late), *read]))
     row = _of_rows(after, totals, late)
+    first = _epilogue(group, outer, stored, sums, width)
+    known = others | dict(zip(stored, first.results, strict=False))
+    partial = dict(zip(totals, list(first.results)[len(stored) :], strict=True))
+    along = [v for v in wanted if v not in row]
+    onward, reads = _slice(block, along, [*known, *row])
+    of_rows = list(dict.fromkeys([*(v for v in wanted if v in row), *(v for v in reads if v in row)]))
+    later = [_reduction(group, known, partial, of_rows, sums, width)]
+    known |= dict(zip(of_rows, later[0].results, strict=True))
+    if along:
+        later.append(_remainder(group, onward, along, {v: known[v] for v in reads}))
+        known |= dict(zip(along, later[1].results, strict=True))
+    return Pieces(first, tuple(later), tuple(known[v] for v in end.operands))
 
-    ops, leaves = _slice(block, [*stored, *(s.summed for s in sums)], list(outer))
 
-    def begin(values: ValueMap) -> list[ir.Value]:
+def _epilogue(group: ir.Operation, outer: ValueMap, stored: Sequence[ir.Value], sums: Sequence[AnySum], width: int) -> ir.Operation:
+    """Emits the group that yields the values `stored`, then the sums of each block. outer: the group's operands by argument."""
+    ops, leaves = _slice(group.regions[0].blocks[0], [*stored, *(s.summed for s in sums)], list(outer))
+
+    def fill(values: ValueMap) -> list[ir.Value]:
         """Computes what the epilogue stores, and the sums of its blocks."""
         copy_ops(ops, values)
         return [*(values[v] for v in stored), *(s.blocks(values[s.summed], width) for s in sums)]
 
     types = [*(v.type for v in stored), *(s.blocks_type(width) for s in sums)]
-    first = group_before(group, ops or [group], {v: outer[v] for v in leaves}, types, begin)
-    known = dict(zip(stored, first.results, strict=False))
-    partial = dict(zip(totals, list(first.results)[len(stored) :], strict=True))
-    along = [v for v in wanted if v not in row]
-    onward, reads = _slice(block, along, [*stored, *row, *arguments])
-    of_rows = list(dict.fromkeys([*(v for v in wanted if v in row), *(v for v in reads if v in row)]))
-    rest, given = _slice(block, of_rows, [*stored, *totals, *arguments])
-    given = [v for v in given if v not in totals]
+    return group_before(group, ops or [group], {v: outer[v] for v in leaves}, types, fill)
+
+
+def _reduction(
+    group: ir.Operation, known: ValueMap, partial: ValueMap, of_rows: Sequence[ir.Value], sums: Sequence[AnySum], width: int
+) -> ir.Operation:
+    """Emits the group that adds up the sums of blocks, and computes the values `of_rows` of them.
+
+    known    what stands for values of the body that need no such sum
+    partial  the sums of blocks, by their total
+    """
+    block = group.regions[0].blocks[0]
+    rest, given = _slice(block, of_rows, [*known, *partial])
     inits, _ = _slice(block, [s.init for s in sums], [])
 
-    def finish(values: ValueMap) -> list[ir.Value]:
+    def fill(values: ValueMap) -> list[ir.Value]:
         """Combines the sums of the blocks of each row."""
         copy_ops(inits, values)
-        parts = {v: values[v] for v in totals}
+        parts = {v: values[v] for v in partial}
         for s in sums:
             values[s.result] = s.total(parts[s.result], values[s.init], parts, values, width)
         copy_ops([o for o in rest if o.results[0] not in values], values)
         return [values[v] for v in of_rows]
 
-    operands = {v: known.get(v, outer.get(v)) for v in given} | partial
-    second = group_before(group, [*(s.of.op for s in sums), *rest], operands, [v.type for v in of_rows], finish)
-    known |= dict(zip(of_rows, second.results, strict=True))
-    if not along:
-        return Pieces(first, (second,), tuple(known[v] for v in end.operands))
+    operands = {v: known[v] for v in given if v not in partial} | partial
+    return group_before(group, [*(s.of.op for s in sums), *rest], operands, [v.type for v in of_rows], fill)
 
-    def go_on(values: ValueMap) -> list[ir.Value]:
+
+def _remainder(group: ir.Operation, ops: Sequence[ir.Operation], wanted: Sequence[ir.Value], operands: ValueMap) -> ir.Operation:
+    """Emits the group that computes what has whole rows and reads the sums."""
+
+    def fill(values: ValueMap) -> list[ir.Value]:
         """Computes what reads the sums."""
-        copy_ops(onward, values)
-        return [values[v] for v in along]
+        copy_ops(ops, values)
+        return [values[v] for v in wanted]
 
-    operands = {v: known.get(v, outer.get(v)) for v in reads}
-    third = group_before(group, onward or [group], operands, [v.type for v in along], go_on)
-    known |= dict(zip(along, third.results, strict=True))
-    return Pieces(first, (second, third), tuple(known[v] for v in end.operands))
+    return group_before(group, ops or [group], operands, [v.type for v in wanted], fill)
 
 
-def _sums(body: Sequence[ir.Operation], shape: Sequence[int], config: GemmConfig) -> tuple[Sequence[RowSum | ColumnSum], int]:
+def _sums(body: Sequence[ir.Operation], shape: Sequence[int], config: GemmConfig) -> tuple[Sequence[AnySum], int]:
     """Returns the row sums or else the column sums of a body, and the size of a block in that direction. Raises Unfit where there
     are none, or other reductions."""
     try:

@@ -1,0 +1,78 @@
+"""Splits the joint graph of AOTAutograd into those of both passes: what the forward pass saves, what backward recomputes."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput
+from torch.utils.checkpoint import CheckpointPolicy
+
+from ..calls.saved import release
+from ..complex_numbers.rewrite import as_real
+from ..fx.aliases import storage
+from ..fx.random_bits import recompute_from_seeds
+from ..fx.rewriter import copied
+from ..fx.sizes import is_sized, silence_raw_sizes
+
+
+def partition(joint: fx.GraphModule, *args: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
+    """Returns the forward and the backward graph of a joint one, as AOTAutograd's `partition_fn`. Changes the joint graph."""
+    from torch._functorch.partitioners import default_partition, min_cut_rematerialization_partition
+
+    if as_real(joint.graph) and is_sized(joint.graph):
+        silence_raw_sizes()  # it leaves sizes among arguments, and AOTAutograd copies the graph when it pleases
+    recompute_from_seeds(joint)
+    _without_detach(joint)
+    _keep_compared(joint)
+    changed = _changed(joint)
+    whole = copied(joint) if changed else joint
+    results = kwargs["num_fwd_outputs"]
+    forward, backward = min_cut_rematerialization_partition(joint, *args, compiler="inductor", **kwargs)
+    if changed and _saves(forward, changed, results):
+        forward, backward = default_partition(whole, *args, **kwargs)
+    release(forward, backward, results)
+    return forward, backward
+
+
+def _without_detach(joint: fx.GraphModule) -> None:
+    """Removes detach, which does nothing in a joint graph of both passes.
+
+    The partitioner would save its result as that of an opaque call, where recomputing it from smaller tensors is nearly free (a
+    log_softmax of half-precision logits).
+    """
+    for node in joint.graph.find_nodes(op="call_function", target=torch.ops.aten.detach.default):
+        kept = {user for user in node.users if user.op == "output"}
+        node.replace_all_uses_with(node.args[0], delete_user_cb=lambda user, kept=kept: user not in kept)
+        if not kept:
+            joint.graph.erase_node(node)
+
+
+def _keep_compared(joint: fx.GraphModule) -> None:
+    """Saves for the backward pass what it compares for equality, such as a maximum and the elements that may equal it.
+
+    If another kernel recomputed them in another order, with other roundings, none might be equal.
+    """
+    aten = torch.ops.aten
+    same = (aten.view.default, aten.expand.default, aten.unsqueeze.default, aten.squeeze.dims, aten._to_copy.default)
+    for node in joint.graph.nodes:
+        if node.target not in (aten.eq.Tensor, aten.ne.Tensor) or node.meta.get("partitioner_tag") != "is_backward":
+            continue
+        for operand in node.args[:2]:
+            while operand.target in same:
+                operand = operand.args[0]
+            if operand.op == "call_function" and operand.meta["val"].is_floating_point():
+                operand.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+
+
+def _changed(joint: fx.GraphModule) -> set[str]:
+    """Returns by name the arguments of a joint graph whose new contents it returns."""
+    results = joint.graph.output_node().meta.get("desc") or ()
+    changed = [result.mutated_input for result in results if isinstance(result, InputMutationAOTOutput)]
+    return {node.name for node in joint.graph.nodes if node.op == "placeholder" and node.meta.get("desc") in changed}
+
+
+def _saves(forward: fx.GraphModule, changed: set[str], results: int) -> bool:
+    """Returns whether a forward graph saves an argument that is changed after it, in order to recompute from it in backward."""
+    memory = {storage(n.meta["val"]) for n in forward.graph.nodes if n.op == "placeholder" and n.name in changed}
+    kept = [node.meta.get("val") for node in forward.graph.output_node().args[0][results:] if isinstance(node, fx.Node)]
+    return any(isinstance(value, Tensor) and storage(value) in memory for value in kept)
