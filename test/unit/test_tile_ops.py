@@ -11,6 +11,7 @@ from torch_mlir import ir
 from lamina.core.errors import CompileError
 from lamina.dialects import context, random, tile
 from lamina.passes.infra.pipeline import run
+from lamina.passes.lower.simt.kernel import TILE_OPS
 from lamina.passes.lower.tile_ops import Refused
 from lamina.targets.registry import tile_ops
 from lamina.targets.triton.printing.ping_pong import PingPongPrinter
@@ -109,6 +110,12 @@ def lower(name: str, op: str) -> None:
         run(f"builtin.module({pipeline})", module)
         module.operation.verify()
         assert not re.search(r'"?(tile|random)\.[a-z_]+"?\(', str(module))
+
+
+def test_a_gpu_refuses_an_op_whose_row_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TILE_OPS, "tile.lanes", Refused("threads are busy", "emit something else"))
+    with pytest.raises(CompileError, match=r"model\.py:7.* has no form for tile\.lanes: threads are busy.*emit something else"):
+        lower("nvvm", "tile.lanes")
 
 
 def test_warp_groups_number_their_programs_themselves() -> None:

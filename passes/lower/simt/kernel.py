@@ -11,7 +11,7 @@ from lamina.core.sizes import Size
 from ...ir.locations import where
 from ...ir.reading import attributes_of, combining_op, element_of, name_of, number_of, ops_in
 from ...ir.sizes import kernel_size, load_size, size_on
-from ..tile_ops import handlers
+from ..tile_ops import Refused, handlers, refusal
 from . import blocks, control
 from .collective.exchange import Exchange
 from .collective.reductions import Reduction, reduce
@@ -129,6 +129,9 @@ class ThreadKernel:
         return len(run)
 
     def _op(self, op: ir.Operation) -> None:
+        row = TILE_OPS.get(op.name)
+        if isinstance(row, Refused):
+            raise refusal(op, row, "lamina-distribute")
         handler = _HANDLERS.get(op.name)
         if handler is not None:
             handler(self, op)
