@@ -1,7 +1,7 @@
 """The levels of lowering, and the pass pipeline that leads from each to the next.
 
     torch    the importer's output for the FX graph
-    linalg   linalg, tensor, arith and math on static shapes; external calls are calls of private functions
+    linalg   linalg, tensor, arith and math; external calls are calls of private functions
     graph    every computation in graph.group or graph.extern
     plan     buffers in one arena and steps in order; kernels as functions on tensors
     tile     kernels as block programs on memrefs
