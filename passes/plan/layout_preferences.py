@@ -6,7 +6,6 @@ wishes from views to the producer of a value, and from a kernel's result to its 
 channels-last images best.
 """
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,17 +13,18 @@ from dataclasses import dataclass, field
 from torch_mlir import ir
 
 from lamina.core.layout import Layout
-from lamina.core.sizes import SizeLike, typical
+from lamina.core.sizes import SizeLike
 from lamina.dialects.graph import CALLS
 from lamina.kernels.library import CONVOLUTIONS, PRODUCTS, READS_ROWS
 
 from ..families.conv.calls import channels_last
 from ..ir.affine import in_order, order_of, row_major
 from ..ir.extern_calls import needed_strides
-from ..ir.reading import Generic, bytes_of, ops_in, reduced_loops, shape_of
+from ..ir.reading import bytes_of, ops_in, reduced_loops, shape_of
 from ..ir.sizes import SIZE, read_sizes
-from ..ir.views import is_view, layout_through, source_strides, through_views, view_layout
+from ..ir.views import is_view, layout_through, source_strides, through_views
 from ..space.direct_convolution import WINDOW
+from .sibling_layouts import keeps_order
 
 Strides = tuple[SizeLike, ...]
 
@@ -163,94 +163,6 @@ def _reduces_rows(op: ir.Operation, order: Sequence[int]) -> bool:
         if any(isinstance(d, ir.AffineDimExpr) and reduced[d.position] for d in ends):
             return True
     return False
-
-
-def like_siblings(op: ir.Operation, layouts: Sequence[Layout | None], operands: Sequence[Layout]) -> list[Layout]:
-    """Returns the layouts of a kernel's results. Those that nobody wants otherwise (None) get the order of dimensions in which
-    most bytes that it reads and writes lie, if the kernel itself does not transpose; results of reductions that of the dimensions
-    left of what they reduce."""
-    return [layout or _like_most(op, result, layouts, operands) for result, layout in zip(op.results, layouts, strict=True)]
-
-
-def _like_most(op: ir.Operation, result: ir.Value, layouts: Sequence[Layout | None], operands: Sequence[Layout]) -> Layout:
-    shape = shape_of(result)
-    plain = Layout.row_major(shape)
-    orders: Counter[tuple[int, ...]] = Counter()
-    for value, layout in zip((*op.results, *op.operands), (*layouts, *operands), strict=True):
-        if layout is not None and shape_of(value) == shape and layout.is_dense:
-            orders[order_of(layout.strides)] += bytes_of(value)
-    reduces = typical(math.prod(shape)) < max((typical(math.prod(x.shape)) for x in operands), default=0)
-    if reduces and not orders and (strides := _inherited(op, operands).get(_yielded(op, result))) is not None:
-        return Layout.of(shape, in_order(shape, order_of(strides)))
-    if not orders or not (keeps_order(op, len(shape)) or _only_regroups(op, shape)):
-        return plain
-    return Layout.of(shape, in_order(shape, max(orders, key=orders.__getitem__)))
-
-
-def _yielded(op: ir.Operation, result: ir.Value) -> ir.Value:
-    """Returns the value in a kernel's body that it yields as `result`."""
-    end = list(op.regions[0].blocks[0].operations)[-1].operation
-    return end.operands[list(op.results).index(result)]
-
-
-def _inherited(op: ir.Operation, operands: Sequence[Layout]) -> dict[ir.Value, Strides]:
-    """Returns for the values of a kernel's body the strides in memory of those elements of its operands that they are computed
-    from: along each dimension, those of the largest tensor that varies along it. What a view cannot express has none."""
-    body = op.regions[0].blocks[0]
-    found = {v: layout.strides for v, layout in zip(body.arguments, operands, strict=True)}
-    for inner in ops_in(body):
-        if len(inner.results) != 1 or not isinstance(inner.results[0].type, ir.RankedTensorType):
-            continue
-        out = inner.results[0]
-        if is_view(inner) and inner.operands[0] in found:
-            layout = view_layout(inner, Layout.of(shape_of(inner.operands[0]), found[inner.operands[0]]))
-            found.update({out: tuple(layout.strides)} if layout is not None else {})
-        elif inner.name == "linalg.generic" and (g := Generic.read_affine(inner)) is not None:
-            steps: dict[int, int] = {}
-            sources = zip(inner.operands, g.maps[: g.inputs], strict=False)
-            for v, m in sorted(((v, m) for v, m in sources if v in found), key=lambda x: -bytes_of(x[0])):
-                for stride, (_, terms) in zip(found[v], m, strict=True):
-                    if len(terms) == 1 and terms[0][0] not in steps:
-                        steps[terms[0][0]] = stride * terms[0][1]
-            loops = [terms[0][0] if len(terms) == 1 else -1 for _, terms in g.maps[g.inputs]]
-            if all(steps.get(loop) or n == 1 for loop, n in zip(loops, shape_of(out), strict=True)):
-                found[out] = tuple(steps.get(loop, 0) for loop in loops)
-    return found
-
-
-def keeps_order(op: ir.Operation, rank: int) -> bool:
-    """Returns whether a kernel reads tensors of this rank in the order of dimensions of its results."""
-    return all(_keeps_order(o.operation, rank) for o in op.regions[0].blocks[0].operations)
-
-
-def _keeps_order(op: ir.Operation, rank: int) -> bool:
-    """Returns whether an op of a kernel's body reads tensors of this rank in the order of dimensions of its result."""
-    if not any(isinstance(v.type, ir.RankedTensorType) and v.type.rank == rank for v in op.operands):
-        return True
-    if op.name != "linalg.generic":
-        return op.name not in ("linalg.transpose", "tensor.expand_shape", "tensor.collapse_shape")
-    maps = [m.value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
-    dims = [[d.position for d in m.results if isinstance(d, ir.AffineDimExpr)] for m in maps]
-    return all(d == sorted(d) for d in dims)
-
-
-def _only_regroups(op: ir.Operation, shape: tuple[int, ...]) -> bool:
-    """Returns whether a kernel that reshapes tensors of this shape gives them the same shape again and moves no element in
-    between, as a norm of groups of channels does."""
-    inner = ops_in(op.regions[0].blocks[0])
-    views = [o for o in inner if o.name in ("tensor.expand_shape", "tensor.collapse_shape")]
-    ends = [v for o in views for v in (o.operands[0], o.results[0]) if len(shape_of(v)) == len(shape)]
-    return all(shape_of(v) == shape for v in ends) and all(_moves_nothing(o) for o in inner if o not in views)
-
-
-def _moves_nothing(op: ir.Operation) -> bool:
-    """Returns whether an op reads every tensor in the order of dimensions of its result, at the positions of its loops."""
-    if op.name.startswith("tensor.") and op.name != "tensor.empty":
-        return False
-    body = [o.operation for region in op.regions for block in region.blocks for o in block.operations]
-    if any(o.name in ("linalg.index", "tensor.extract") for o in body):
-        return False
-    return all(_keeps_order(op, v.type.rank) for v in op.operands if isinstance(v.type, ir.RankedTensorType))
 
 
 def _is_free(value: ir.Value) -> bool:

@@ -26,10 +26,11 @@ from ..ir.views import is_view, view_layout
 from ..space.contraction import Unfit
 from ..space.direct_convolution import WINDOW
 from .copies import copy_group, once, repeated, sink
-from .layout_preferences import Strides, Wants, like_siblings, wants
+from .layout_preferences import Strides, Wants, wants
 from .model import CallStep, GroupStep, Kind, Model, Root, Step, ValuePlace
 from .orders_apart import split_by_order
 from .scatters import changed_operand, may_change
+from .sibling_layouts import like_siblings
 
 
 def read(main: ir.Operation) -> Model:

@@ -41,8 +41,9 @@ class Nvidia:
         ir.Operation.create("llvm.store", operands=[value, remote])
 
     def wait_for_previous_kernel(self) -> None:
-        """Stands ahead of the first access to memory, and hides the launch behind the end of the kernel before (CUDA C++
-        programming guide, "Programmatic dependent launch and synchronization")."""
+        """Waits until the memory that the kernel before has written is visible, and lets the next kernel launch. Emitted ahead of
+        the first access to memory, it hides the launch behind the end of the kernel before (CUDA C++ programming guide,
+        "Programmatic dependent launch and synchronization")."""
         nvvm.griddepcontrol(nvvm.GridDepActionKind.wait)
         nvvm.griddepcontrol(nvvm.GridDepActionKind.launch_dependents)
 

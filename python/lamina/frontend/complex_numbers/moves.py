@@ -69,7 +69,7 @@ def _mapped(argument: Any, function: Callable[[Any], Any], which: Any = None) ->
 
 
 def _dim(position: int, fresh: int = 0) -> Callable[..., Sequence[Any]]:
-    """Counts a dimension from the front. fresh: how many dimensions the op adds."""
+    """Returns `PerPart.whole` for an op whose argument at `position` is a dimension. fresh: how many dimensions the op adds."""
 
     def arguments(rank: int, *args: Any) -> Sequence[Any]:
         """Makes the dimension, which may be left out, a non-negative number."""
@@ -180,20 +180,14 @@ def _converted(e: Emitter, x: Any, *args: Any, **kwargs: Any) -> Any:
     return e.part(x, 0), e.part(x, 1)
 
 
-def _constant(number: Any) -> Callable[..., Any]:
-    def rule(e: Emitter, *args: Any, **kwargs: Any) -> Any:
-        """Returns the parts of the number, whatever the arguments."""
-        return e.part(number, 0), e.part(number, 1)
+def _number(of: Callable[..., Any]) -> Callable[..., tuple[Part, Part]]:
+    """Returns the rule of an op that fills a tensor with a number, which `of` picks from the op's arguments."""
+
+    def rule(e: Emitter, *args: Any, **_: Any) -> tuple[Part, Part]:
+        """Returns the parts of the number."""
+        return e.part(of(*args), 0), e.part(of(*args), 1)
 
     return rule
-
-
-def _full(e: Emitter, shape: Any, number: Any, **kwargs: Any) -> tuple[Part, Part]:
-    return e.part(number, 0), e.part(number, 1)
-
-
-def _scalar(e: Emitter, number: Any, **kwargs: Any) -> tuple[Part, Part]:
-    return e.part(number, 0), e.part(number, 1)
 
 
 MOVES |= {
@@ -205,15 +199,15 @@ MOVES |= {
         ), _itself,
     ),
     aten.copy.default: _copied, aten._to_copy.default: _converted, torch.ops.prims.convert_element_type.default: _converted,
-    aten.full.default: _full, aten.full_like.default: _full, aten.scalar_tensor.default: _scalar,
-    aten.fill.Scalar: _full, aten.new_full.default: lambda e, x, shape, number, **_: (e.part(number, 0), e.part(number, 1)),
+    **dict.fromkeys((aten.full.default, aten.full_like.default, aten.fill.Scalar), _number(lambda like, number: number)),
+    aten.scalar_tensor.default: _number(lambda number: number), aten.new_full.default: _number(lambda x, shape, number: number),
     **dict.fromkeys(
         (
             aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default, aten.empty.memory_format, aten.empty_like.default,
             aten.new_empty.default, aten.new_empty_strided.default, aten.empty_strided.default, aten.empty_permuted.default,
-        ), _constant(0.0),
+        ), _number(lambda *_: 0.0),
     ),
-    **dict.fromkeys((aten.ones.default, aten.ones_like.default, aten.new_ones.default), _constant(1.0)),
+    **dict.fromkeys((aten.ones.default, aten.ones_like.default, aten.new_ones.default), _number(lambda *_: 1.0)),
 }  # fmt: skip
 
 

@@ -19,7 +19,6 @@ def forward(
 
     Q, K, V, MASK, OUT  strides in elements: batch, head, position, element (MASK: key)
     SUMS          strides of the log-sum-exps (see keep_sums) by batch, head, position; (): they are not stored
-                  are stored
     HEADS, GROUP  query heads; how many of them share keys and values
     SIZE, VALUES  elements of a head: of queries and keys, of values; D and E: powers of two that hold them
     SCALE         of the scores, positive
