@@ -13,7 +13,9 @@ from .sizes import slice_sizes
 RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
 WHOLE_VIEWS = (*RESHAPES, "linalg.transpose")
 """Views that hold each element of their source once."""
-VIEWS = (*RESHAPES, "tensor.extract_slice", "tensor.cast", "linalg.transpose", "linalg.broadcast", "linalg.generic")
+SINGLE_VIEWS = (*WHOLE_VIEWS, "tensor.extract_slice", "tensor.cast")
+"""Views that hold no element of their source twice, by ops that are nothing else."""
+VIEWS = (*SINGLE_VIEWS, "linalg.broadcast", "linalg.generic")
 
 
 def is_view(op: ir.Operation) -> bool:

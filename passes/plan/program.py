@@ -1,17 +1,15 @@
 """Converts a planned and tiled module to a `core.program.Program`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from torch_mlir import ir
 
 from lamina.core.dtypes import FROM_MLIR
 from lamina.core.errors import CompileError
-from lamina.core.layout import Layout
 from lamina.core.program import (
     ALIGNED,
     ITEM_BYTES,
-    Arg,
     Buffer,
     BufferKind,
     Call,
@@ -26,14 +24,12 @@ from lamina.core.program import (
 )
 from lamina.core.sizes import SizeLike
 from lamina.dialects.graph import ON_COMPLEX
-from lamina.kernels.library import CONVOLUTIONS
 
-from ..families.conv.calls import channels_last
 from ..ir.dense_bytes import dense_bytes
 from ..ir.locations import model_ops, sources, where
 from ..ir.reading import name_of, ops_in
 from ..ir.sizes import KERNEL_SIZES, layout_of, read_size, read_sizes
-from .operands import as_complex, as_taken, told_complex
+from .operands import argument, as_complex, as_recognized, as_taken, told_complex
 
 
 def program_from(module: ir.Module, device: Device = "cpu") -> Program:
@@ -194,10 +190,10 @@ class _Program:
         refs = self._used(op.operands)
         n_out = _int(op, "n_out")
         taken = len(refs) - n_out
-        ins = iter(told_complex(op, as_taken(op, _told_apart(op, refs[:taken]))))
+        ins = iter(told_complex(op, as_taken(op, as_recognized(op, refs[:taken]))))
         callee = op.attributes["callee"].value.removeprefix(ON_COMPLEX)
-        args = tuple(_arg(a, ins) for a in op.attributes["args"])
-        kwargs = tuple((named.name, _arg(named.attr, ins)) for named in op.attributes["kwargs"])
+        args = tuple(argument(a, ins) for a in op.attributes["args"])
+        kwargs = tuple((named.name, argument(named.attr, ins)) for named in op.attributes["kwargs"])
         owned: list[Ref | None] = []
         dtypes = [d.value for d in op.attributes["dtypes"]] if "dtypes" in op.attributes else [_element(r) for r in op.results]
         results = iter(zip(op.results, dtypes, strict=True))
@@ -226,27 +222,9 @@ class _Program:
     def _kernel(self, op: ir.Operation) -> None:
         refs, n_out = self._used(op.operands), _int(op, "n_out")
         ins, outs = tuple(as_taken(op, refs[: len(refs) - n_out])), refs[len(refs) - n_out :]
-        kwargs = tuple((named.name, _arg(named.attr, iter(()))) for named in op.attributes["kwargs"])
+        kwargs = tuple((named.name, argument(named.attr, iter(()))) for named in op.attributes["kwargs"])
         callee = op.attributes["callee"].value
         self.steps.append(Call(callee, "kernel", ins, kwargs, outs, (), callee.split(".")[1], tuple(sources(op.location))))
-
-
-def _told_apart(call: ir.Operation, refs: Sequence[Ref]) -> Sequence[Ref]:
-    """Returns a call's operands; for a channels-last convolution, its image and weight with the strides by which torch
-    recognizes that. A single image, or a weight of 1x1 pixels, may have other strides as well, and torch would compute with
-    channels first, and copy."""
-    taken = list(call.operands)[:2]
-    if call.attributes["callee"].value not in CONVOLUTIONS or not all(_is_last(v) for v in (*call.results, *taken)):
-        return refs
-    return [*(replace(r, strides=channels_last(layout_of(v).shape)) for r, v in zip(refs, taken, strict=False)), *refs[2:]]
-
-
-def _is_last(value: ir.Value) -> bool:
-    """Returns whether a tensor of four dimensions may be read as a channels-last one."""
-    layout = layout_of(value)
-    if len(layout.shape) != 4:
-        return False
-    return Layout.of(layout.shape, layout.strides) == Layout.of(layout.shape, channels_last(layout.shape))
 
 
 def _geometry(function: ir.Operation, device: Device) -> tuple[SizeLike, int, int, int]:
@@ -259,28 +237,6 @@ def _geometry(function: ir.Operation, device: Device) -> tuple[SizeLike, int, in
     pack, cluster = _int(function, "tile.pack", 1), _int(function, "tile.cluster", 1)
     threads = _int(function, "tile.threads") * pack * _int(function, "tile.teams", 1)
     return -(-programs // pack) * cluster, threads, cluster, _int(function, "tile.shared", 0)
-
-
-def _arg(attribute: ir.Attribute, tensors: Iterator[Ref]) -> Arg:
-    """Converts one argument of a call (see graph.Extern), taking tensors in order."""
-    match attribute:
-        case ir.UnitAttr():
-            return next(tensors)
-        case ir.TypeAttr():
-            return None
-        case ir.DictAttr():
-            return read_size(attribute["size"])
-        case ir.ArrayAttr():
-            return tuple(_arg(a, tensors) for a in attribute)
-        case ir.BoolAttr():
-            return bool(attribute.value)
-        case ir.IntegerAttr():
-            return bool(attribute.value) if attribute.type == ir.IntegerType.get_signless(1) else int(attribute.value)
-        case ir.FloatAttr():
-            return float(attribute.value)
-        case ir.StringAttr():
-            return str(attribute.value)
-    raise CompileError(f"an external call's argument {attribute} has no form in a program")
 
 
 def _element(value: ir.Value) -> str:

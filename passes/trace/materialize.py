@@ -21,12 +21,12 @@ from ..ir.axes import Axes, splitting
 from ..ir.expressions import Expr, Load
 from ..ir.extern_calls import memory_strides
 from ..ir.reading import SCAN, SCATTER, SORT, Generic, Untraceable, bytes_of, elements_of, ops_in, producer, shape_of
-from ..ir.views import through_views
+from ..ir.views import SINGLE_VIEWS, through_views
 from .costs import CHEAP, FREE, LARGEST, cost_of
 from .gathered import gathered_source
 from .memory_order import MemoryOrder
 from .orders import narrowest
-from .trace import VIEWS, Tracer
+from .trace import Tracer
 
 OUTSIDE = ("func.return", *CALLS, "func.call", "return", "call")
 
@@ -100,7 +100,7 @@ class Materialized:
 
     def base(self, value: ir.Value) -> ir.Value:
         """Returns the deepest value behind a chain of views whose memory `value` can share with other strides."""
-        sources = reversed([view.operands[0] for view in through_views(value, VIEWS)[0]])
+        sources = reversed([view.operands[0] for view in through_views(value, SINGLE_VIEWS)[0]])
         return next((source for source in sources if self._strided(value, source)), value)
 
     def _strided(self, value: ir.Value, source: ir.Value) -> bool:
@@ -161,7 +161,7 @@ class Materialized:
     def _worth_storing(self, op: ir.Operation, v: ir.Value) -> bool:
         if op.name in (SCAN, SORT, SCATTER):
             return True
-        if op.name in VIEWS:
+        if op.name in SINGLE_VIEWS:
             return False
         g = self.generic(op) if op.name == "linalg.generic" else None
         if v in self.mixed or (op.name == "linalg.generic" and (g is None or any(g.reduced))):
@@ -246,7 +246,7 @@ class Materialized:
         """Returns the operations that read `v`, also through views, and the value they read."""
         out: list[tuple[ir.Operation, ir.Value]] = []
         for u in self.uses[v].inside:
-            if u.name in VIEWS:
+            if u.name in SINGLE_VIEWS:
                 out += self._users(u.results[0])
             else:
                 out.append((u, v))

@@ -9,9 +9,9 @@ from lamina.core.sizes import typical
 from ..ir.affine import in_order, row_major
 from ..ir.extern_calls import memory_strides
 from ..ir.reading import producer, shape_of
+from ..ir.views import SINGLE_VIEWS
 from .mixed_orders import orders_of
 from .orders import PLACES, Read, is_given, strides_through_views, tensors
-from .trace import VIEWS
 
 
 class MemoryOrder:
@@ -61,7 +61,7 @@ class MemoryOrder:
         for source in self.sources(v):
             if is_given(source):
                 found = memory_strides(source)
-            elif source.owner.name in VIEWS:
+            elif source.owner.name in SINGLE_VIEWS:
                 found = strides_through_views(source, self._strides)
             elif source.owner.name in PLACES:
                 parts = [self.inwards(v) for v in tensors(source.owner.operands) if len(shape_of(v)) == len(shape)]

@@ -15,6 +15,7 @@ from lamina.dialects.graph import CALLS
 from ..ir.affine import in_order
 from ..ir.extern_calls import memory_strides
 from ..ir.reading import elements_of, producer, shape_of, width
+from ..ir.views import SINGLE_VIEWS
 from .gathered import extracted, gathered
 from .orders import (
     LARGE,
@@ -29,7 +30,6 @@ from .orders import (
     wanted_images,
     wanted_rows,
 )
-from .trace import VIEWS
 
 
 @dataclass(frozen=True)
@@ -161,5 +161,5 @@ def _reduced(ops: Sequence[ir.Operation], read: Read) -> set[ir.Value]:
         if g is not None and any(g.reduced):
             found.update(tensors(op.operands))
         elif any(v in found for v in op.results):
-            found.update(map_of(op, read) or (tensors(op.operands)[:1] if op.name in VIEWS else ()))
+            found.update(map_of(op, read) or (tensors(op.operands)[:1] if op.name in SINGLE_VIEWS else ()))
     return found

@@ -12,8 +12,7 @@ from lamina.dialects.graph import CALLS
 from ..ir.affine import row_major
 from ..ir.reading import Generic, elements_of, ops_in, producer, shape_of
 from ..ir.sizes import read_sizes
-from ..ir.views import is_view, layout_through, source_strides, through_views
-from .trace import VIEWS
+from ..ir.views import SINGLE_VIEWS, is_view, layout_through, source_strides, through_views
 
 LARGE = 1 << 16  # elements; smaller tensors stay in caches
 
@@ -123,13 +122,13 @@ def innermost_of(shape: Sequence[int], strides: Sequence[int]) -> int | None:
 
 def viewed(v: ir.Value) -> ir.Value:
     """Returns the value behind a chain of views."""
-    return through_views(v, VIEWS)[1]
+    return through_views(v, SINGLE_VIEWS)[1]
 
 
 def strides_through_views(v: ir.Value, strides_of: Callable[[ir.Value], tuple[int, ...] | None]) -> tuple[int, ...] | None:
     """Returns the strides of a value seen through its views; None where those of its source are unknown, or a view cannot be
     expressed as strides."""
-    views, base = through_views(v, VIEWS)
+    views, base = through_views(v, SINGLE_VIEWS)
     strides = strides_of(base)
     layout = None if strides is None else layout_through(views, Layout.of(shape_of(base), strides))
     return None if layout is None else layout.strides

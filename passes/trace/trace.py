@@ -32,19 +32,10 @@ from ..ir.reading import (
 from ..ir.sizes import SIZE, read_size
 from ..ir.views import reshaped_memory
 from . import moves as trace_moves
+from .deep_memo import DeepMemo
 
-VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.extract_slice", "linalg.transpose", "tensor.cast")
 Columns = Callable[[Generic], tuple[Index, tuple[Axis, ...]]]
-DEEPEST = 24  # nested calls before the tracer unwinds and starts over from the producer it has reached
 _EQUALITY = (1, 6, 8, 13)  # predicates of cmpf: equal or not, ordered or unordered
-
-
-class _TooDeep(Exception):
-    """Unwinds to a tracer's outermost call, which runs `compute` for `key` first and then starts over."""
-
-    def __init__(self, key: tuple, compute: Callable[[], Expr]) -> None:
-        super().__init__("too deep")
-        self.key, self.compute = key, compute
 
 
 class Tracer:
@@ -65,8 +56,7 @@ class Tracer:
         self.make, self.divide, self.round_half = Interner(), divide, round_half
         self.is_memory, self.strides_of, self.columns = is_memory, strides_of, columns or self._fresh_columns
         self.generics = {} if generics is None else generics
-        self._memo: dict[tuple, Expr] = {}
-        self._depth = 0
+        self._memo: DeepMemo[Expr] = DeepMemo()
         self._axes: dict[ir.Operation, tuple[Index, tuple[Axis, ...]]] = {}
 
     def _fresh_columns(self, g: Generic) -> tuple[Index, tuple[Axis, ...]]:
@@ -119,39 +109,7 @@ class Tracer:
                 culprit = value if self._in_memory(made.operands[0]) else made.operands[0]
                 raise Untraceable(culprit, f"{made.name} whose index is not affine") from None
 
-        return self._memoized((value, index, guard), compute)
-
-    def _memoized(self, key: tuple, compute: Callable[[], Expr]) -> Expr:
-        """Returns the result of `compute`, cached by `key`. Chains of any length need a bounded part of Python's stack: where calls
-        nest DEEPEST deep, the outermost one computes the innermost key by itself and then starts over."""
-        found = self._memo.get(key)
-        if found is not None:
-            return found
-        if self._depth == DEEPEST:
-            raise _TooDeep(key, compute)
-        if self._depth == 0:
-            return self._from_the_top(key, compute)
-        self._depth += 1
-        try:
-            found = self._memo[key] = compute()
-        finally:
-            self._depth -= 1
-        return found
-
-    def _from_the_top(self, key: tuple, compute: Callable[[], Expr]) -> Expr:
-        pending = [(key, compute)]
-        try:
-            while pending:
-                self._depth = 1
-                now, make = pending[-1]
-                try:
-                    self._memo[now] = make()
-                    pending.pop()
-                except _TooDeep as deep:
-                    pending.append((deep.key, deep.compute))
-        finally:
-            self._depth = 0
-        return self._memo[key]
+        return self._memo.get((value, index, guard), compute)
 
     def _in_memory(self, value: ir.Value) -> bool:
         return producer(value) is None or self.is_memory(value)
@@ -241,7 +199,7 @@ class Tracer:
         if v in body:
             assert g is not None
             return self.element(g.op.operands[body[v]], place(g.maps[body[v]], loops), guard)
-        return self._memoized((v, loops, guard), lambda: self._scalar(v, body, loops, guard, g))
+        return self._memo.get((v, loops, guard), lambda: self._scalar(v, body, loops, guard, g))
 
     def _scalar(self, v: ir.Value, body: dict[ir.Value, int], loops: Index, guard: Guard, g: Generic | None) -> Expr:
         op, dtype = producer(v), str(v.type)

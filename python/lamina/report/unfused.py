@@ -5,12 +5,12 @@ from torch_mlir import ir
 from lamina.core.sizes import SizeLike, typical
 from lamina.dialects.graph import CALLS
 from lamina.passes.ir.reading import bytes_of, name_of, ops_in
-from lamina.passes.trace.trace import VIEWS
+from lamina.passes.ir.views import SINGLE_VIEWS
 
 from .explanation import Unfused
 
 # Ops that compute nothing: no compiler would emit a kernel for them alone.
-_FREE = frozenset({"arith.constant", "tensor.empty", "linalg.fill", "tensor.cast", "func.return", *CALLS, "func.call", *VIEWS})
+_FREE = frozenset({"arith.constant", "tensor.empty", "linalg.fill", "func.return", *CALLS, "func.call", *SINGLE_VIEWS})
 
 
 def count(module: ir.Module) -> Unfused:
