@@ -2,7 +2,7 @@
 
     lamina tune model.py:make       measures the hot ops of a model
     lamina tune show                shows the choices in the tuning store
-    lamina tune pin 3f2a own        fixes one of them
+    lamina tune pin 3f2a library    fixes one of them
 
 Exit status: 0 on success; 1 after an error, which is printed as one line, `where: error: what (remedy)`.
 """
