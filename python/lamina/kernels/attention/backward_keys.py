@@ -5,6 +5,7 @@ import triton
 import triton.language as tl
 
 from .dropped import kept
+from .places import place_of
 from .step import capped, masked, rows_of
 from .symbolic import may_end_inside
 from .weights import logarithms, weights
@@ -28,12 +29,8 @@ def backward_keys(
     PLACES = (KEYS + N - 1) // N
     KV_HEADS = HEADS // GROUP
     EDGE: tl.constexpr = may_end_inside(KEYS, N)
-    first_head = tl.program_id(0) // (PLACES * TOGETHER) * TOGETHER
-    wide = min(TOGETHER, BATCH * KV_HEADS - first_head)
-    place = tl.program_id(0) - first_head * PLACES
-    start = place // wide * N  # the first keys first: with CAUSAL, they have the most work
-    batch = ((first_head + place % wide) // KV_HEADS).to(tl.int64)
-    kv_head = ((first_head + place % wide) % KV_HEADS).to(tl.int64)
+    batch, kv_head, place = place_of(PLACES, BATCH, KV_HEADS, TOGETHER)
+    start = place * N  # the first keys first: with CAUSAL, they have the most work
 
     places, d, e = start + tl.arange(0, N), tl.arange(0, D), tl.arange(0, E)
     keys = rows_of(k + batch * K[0] + kv_head * K[1], start, K[2], K[3], KEYS, SIZE, N, D, EDGE)

@@ -5,6 +5,7 @@ import triton
 import triton.language as tl
 
 from .dropped import kept
+from .places import place_of
 from .step import capped, masked, rows_of
 from .symbolic import is_zero, may_end_inside
 from .weights import logarithms, weights
@@ -27,12 +28,8 @@ def backward_queries(
     """
     PLACES = (QUERIES + M - 1) // M
     EDGE: tl.constexpr = may_end_inside(QUERIES, M)
-    first_head = tl.program_id(0) // (PLACES * TOGETHER) * TOGETHER
-    wide = min(TOGETHER, BATCH * HEADS - first_head)
-    place = tl.program_id(0) - first_head * PLACES
-    start = (PLACES - 1 - place // wide) * M  # the last rows first: with CAUSAL, they have the most work
-    batch = ((first_head + place % wide) // HEADS).to(tl.int64)
-    head = ((first_head + place % wide) % HEADS).to(tl.int64)
+    batch, head, place = place_of(PLACES, BATCH, HEADS, TOGETHER)
+    start = (PLACES - 1 - place) * M  # the last rows first: with CAUSAL, they have the most work
 
     rows, d = start + tl.arange(0, M), tl.arange(0, D)
     queries = rows_of(q + batch * Q[0] + head * Q[1], start, Q[2], Q[3], QUERIES, SIZE, M, D, EDGE)

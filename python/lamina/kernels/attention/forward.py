@@ -4,6 +4,7 @@ import triton
 import triton.language as tl
 
 from .dropped import kept
+from .places import place_of
 from .step import keep_sums, masked, rows_of, step
 from .symbolic import is_zero, may_end_inside
 
@@ -37,12 +38,8 @@ def forward(
     DESCRIPTORS   keys and values are loaded by descriptors (TMA): elements contiguous, all else at multiples of 16 bytes
     """
     PLACES = (QUERIES + M - 1) // M
-    first_head = tl.program_id(0) // (PLACES * TOGETHER) * TOGETHER
-    wide = min(TOGETHER, BATCH * HEADS - first_head)
-    place = tl.program_id(0) - first_head * PLACES
-    start = (PLACES - 1 - place // wide) * M  # the last rows first: with CAUSAL, they have the most work
-    batch = ((first_head + place % wide) // HEADS).to(tl.int64)
-    head = ((first_head + place % wide) % HEADS).to(tl.int64)
+    batch, head, place = place_of(PLACES, BATCH, HEADS, TOGETHER)
+    start = (PLACES - 1 - place) * M  # the last rows first: with CAUSAL, they have the most work
 
     rows, d, e = start + tl.arange(0, M), tl.arange(0, D), tl.arange(0, E)
     q_at = q + batch * Q[0] + head * Q[1] + rows.to(tl.int64)[:, None] * Q[2] + d[None, :] * Q[3]
@@ -57,9 +54,53 @@ def forward(
     acc = tl.zeros((M, E), tl.float32)
     most = tl.full((M,), -float("inf"), tl.float32)
     total = tl.zeros((M,), tl.float32)
+    first, begin, left, whole, end = _keys_of(bounds, batch, head, start, KEYS, CAUSAL, OFFSET, WINDOW, BOUNDS, M, N)
+    number, drawn = (batch * HEADS + head).to(tl.int32), 0
+    if len(DROPS) > 0:
+        drawn = tl.load(seed)
+    slope = 0.0
+    if ALIBI:
+        slope = tl.load(slopes + head)
+    if len(BLOCKS) > 0:
+        blocks += batch * BLOCKS[0] + head * BLOCKS[1] + start // M * BLOCKS[2]
+        acc, most, total = _listed(
+            acc, most, total, queries, k, v, mask, blocks, rows, start, first, end, slope, drawn, number, K, V, MASK, QUERIES, KEYS,
+            SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS,
+        )  # fmt: skip
+    else:
+        acc, most, total = _in_order(
+            acc, most, total, queries, k, v, mask, rows, start, first, begin, left, whole, end, slope, drawn, number, K, V, MASK,
+            QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS,
+        )  # fmt: skip
+    if len(SUMS) > 0:
+        moved = tl.zeros((M,), tl.float32)
+        if ALIBI:
+            moved = slope * (start - rows).to(tl.float32)
+        sums += batch * SUMS[0] + head * SUMS[1]
+        keep_sums(sums, rows, most, total, moved, SUMS[2], QUERIES, HOW == "bias" or ALIBI)
+    if HOW != "none" or WINDOW > 0 or len(BOUNDS) > 0 or OFFSET < 0:
+        total = tl.where(total == 0.0, 1.0, total)  # rows that see nothing are zero
+    found = acc / total[:, None]
+    if len(DROPS) > 0:
+        found *= DROPS[1]
+    out_at = out + batch * OUT[0] + head * OUT[1] + rows.to(tl.int64)[:, None] * OUT[2] + e[None, :] * OUT[3]
+    tl.store(out_at, found.to(out.dtype.element_ty), mask=(rows[:, None] < QUERIES) & (e[None, :] < VALUES))
+
+
+@triton.jit
+def _keys_of(
+    bounds, batch, head, start, KEYS, CAUSAL: tl.constexpr, OFFSET: tl.constexpr, WINDOW: tl.constexpr, BOUNDS,
+    M: tl.constexpr, N: tl.constexpr,
+):  # fmt: skip
+    """Returns which keys M queries from `start` on may see, but for a mask that is read.
+
+    first, end   the bounds of `bounds`, and of CAUSAL for the last query: keys outside of them are hidden
+    begin        the first block
+    left, whole  blocks from `left` up to `whole` hide no key by its position
+    """
     first, begin, left = 0, 0, 0
     end = KEYS
-    whole = KEYS // N * N  # blocks from `left` up to here hide no key by its position
+    whole = KEYS // N * N
     if CAUSAL:
         end = max(0, min(start + M + OFFSET, KEYS))
         whole = max(0, min(start + 1 + OFFSET, KEYS)) // N * N
@@ -76,62 +117,63 @@ def forward(
         begin = begin // N * N
         left = min((left + N - 1) // N, (end + N - 1) // N) * N
         whole = max(whole, left)
-    number, drawn = (batch * HEADS + head).to(tl.int32), 0
-    if len(DROPS) > 0:
-        drawn = tl.load(seed)
-    slope = 0.0
-    if ALIBI:
-        slope = tl.load(slopes + head)
-    if len(BLOCKS) > 0:
-        blocks += batch * BLOCKS[0] + head * BLOCKS[1] + start // M * BLOCKS[2]
-        count, at = tl.load(blocks), tl.load(blocks + 2)
-        for i in range(count):
-            acc, most, total = _block(
-                acc, most, total, queries, k, v, mask, rows, at * N, start, first, end, slope, drawn, number, K, V, MASK, QUERIES,
-                KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, "none" if HOW == "bool" else "zeros", BOUNDS, ALIBI,
-                DROPS, N, D, E, DESCRIPTORS, False,
-            )  # fmt: skip
-            at = tl.load(blocks + 2 + min(i + 1, count - 1))  # one iteration ahead: loads of keys do not wait for it
-        last = blocks + (KEYS + N - 1) // N + 1
-        count, at = tl.load(blocks + 1), tl.load(last)
-        for i in range(count):
-            acc, most, total = _block(
-                acc, most, total, queries, k, v, mask, rows, at * N, start, first, end, slope, drawn, number, K, V, MASK, QUERIES,
-                KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS,
-                CAUSAL or WINDOW > 0 or may_end_inside(KEYS, N),
-            )  # fmt: skip
-            at = tl.load(last - min(i + 1, count - 1))
-    else:
-        if WINDOW > 0 or len(BOUNDS) > 0:
-            for at in range(begin, left, N):
-                acc, most, total = _block(
-                    acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, drawn, number, K, V, MASK, QUERIES,
-                    KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS, True,
-                )  # fmt: skip
-        for at in range(left, whole, N):
+    return first, begin, left, whole, end
+
+
+@triton.jit
+def _listed(
+    acc, most, total, queries, k, v, mask, blocks, rows, start, first, end, slope, drawn, number, K, V, MASK, QUERIES, KEYS,
+    SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr, CAUSAL: tl.constexpr, OFFSET: tl.constexpr,
+    WINDOW: tl.constexpr, HOW: tl.constexpr, BOUNDS, ALIBI: tl.constexpr, DROPS: tl.constexpr, N: tl.constexpr, D: tl.constexpr,
+    E: tl.constexpr, DESCRIPTORS: tl.constexpr,
+):  # fmt: skip
+    """Adds the blocks of keys that the lists at `blocks` name: those that the mask shows wholly, then those shown in part."""
+    count, at = tl.load(blocks), tl.load(blocks + 2)
+    for i in range(count):
+        acc, most, total = _block(
+            acc, most, total, queries, k, v, mask, rows, at * N, start, first, end, slope, drawn, number, K, V, MASK, QUERIES, KEYS,
+            SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, "none" if HOW == "bool" else "zeros", BOUNDS, ALIBI, DROPS, N, D, E,
+            DESCRIPTORS, False,
+        )  # fmt: skip
+        at = tl.load(blocks + 2 + min(i + 1, count - 1))  # one iteration ahead: loads of keys do not wait for it
+    last = blocks + (KEYS + N - 1) // N + 1
+    count, at = tl.load(blocks + 1), tl.load(last)
+    for i in range(count):
+        acc, most, total = _block(
+            acc, most, total, queries, k, v, mask, rows, at * N, start, first, end, slope, drawn, number, K, V, MASK, QUERIES, KEYS,
+            SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS,
+            CAUSAL or WINDOW > 0 or may_end_inside(KEYS, N),
+        )  # fmt: skip
+        at = tl.load(last - min(i + 1, count - 1))
+    return acc, most, total
+
+
+@triton.jit
+def _in_order(
+    acc, most, total, queries, k, v, mask, rows, start, first, begin, left, whole, end, slope, drawn, number, K, V, MASK, QUERIES,
+    KEYS, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr, CAUSAL: tl.constexpr,
+    OFFSET: tl.constexpr, WINDOW: tl.constexpr, HOW: tl.constexpr, BOUNDS, ALIBI: tl.constexpr, DROPS: tl.constexpr,
+    N: tl.constexpr, D: tl.constexpr, E: tl.constexpr, DESCRIPTORS: tl.constexpr,
+):  # fmt: skip
+    """Adds the blocks of keys from `begin` to `end` (see _keys_of)."""
+    if WINDOW > 0 or len(BOUNDS) > 0:
+        for at in range(begin, left, N):
             acc, most, total = _block(
                 acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, drawn, number, K, V, MASK, QUERIES, KEYS,
-                SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS, False,
+                SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS, True,
             )  # fmt: skip
-        if CAUSAL or may_end_inside(KEYS, N) or len(BOUNDS) > 0:
-            for at in range(whole, end, N):
-                acc, most, total = _block(
-                    acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, drawn, number, K, V, MASK, QUERIES,
-                    KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS, True,
-                )  # fmt: skip
-    if len(SUMS) > 0:
-        moved = tl.zeros((M,), tl.float32)
-        if ALIBI:
-            moved = slope * (start - rows).to(tl.float32)
-        sums += batch * SUMS[0] + head * SUMS[1]
-        keep_sums(sums, rows, most, total, moved, SUMS[2], QUERIES, HOW == "bias" or ALIBI)
-    if HOW != "none" or WINDOW > 0 or len(BOUNDS) > 0 or OFFSET < 0:
-        total = tl.where(total == 0.0, 1.0, total)  # rows that see nothing are zero
-    found = acc / total[:, None]
-    if len(DROPS) > 0:
-        found *= DROPS[1]
-    out_at = out + batch * OUT[0] + head * OUT[1] + rows.to(tl.int64)[:, None] * OUT[2] + e[None, :] * OUT[3]
-    tl.store(out_at, found.to(out.dtype.element_ty), mask=(rows[:, None] < QUERIES) & (e[None, :] < VALUES))
+    for at in range(left, whole, N):
+        acc, most, total = _block(
+            acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, drawn, number, K, V, MASK, QUERIES, KEYS,
+            SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS, False,
+        )  # fmt: skip
+    if CAUSAL or may_end_inside(KEYS, N) or len(BOUNDS) > 0:
+        for at in range(whole, end, N):
+            acc, most, total = _block(
+                acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, drawn, number, K, V, MASK, QUERIES, KEYS,
+                SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS, True,
+            )  # fmt: skip
+    return acc, most, total
 
 
 @triton.jit
