@@ -83,6 +83,28 @@ def test_an_int_that_becomes_a_size_may_be_0_or_1(function: Callable[..., Tensor
     assert len(compilations) <= 3  # Dynamo itself compiles most of them apart for 0 and 1
 
 
+SIGNED: dict[str, Callable[[Tensor, int], Tensor]] = {
+    "factor": lambda a, n: a * n + n,
+    "shift": lambda a, n: a.roll(n, 0),
+    "diagonal": lambda a, n: a + torch.ones_like(a).triu(n),
+    "size": lambda a, n: a[:1].expand(n + 3, a.shape[1]) * 2,
+    "the last ones": lambda a, n: F.linear(a[:, -n:].reshape(a.shape[0], -1), a[:, -n:]) * 2,
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("function", SIGNED.values(), ids=SIGNED.keys())
+def test_an_int_that_might_be_negative_needs_no_compilation_of_its_own(
+    function: Callable[..., Tensor], compilations: list[int]
+) -> None:
+    """Dynamo may not ask for its sign; `model(x, logits_to_keep=0)` is such a one."""
+    compiled = dynamic(function)
+    for rows, n in ((12, 5), (9, 7), (12, 0), (31, 3)):
+        a = x(rows, rows)
+        same(compiled(a, n), function(a, n))
+    assert len(compilations) <= 2  # and Dynamo itself some for 0
+
+
 @pytest.mark.filterwarnings("error")
 def test_an_int_divides_a_size_that_is_rounded_to_its_multiple(compilations: list[int]) -> None:
     def blocks(a: Tensor, n: int) -> tuple[Tensor, Tensor]:

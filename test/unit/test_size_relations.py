@@ -2,10 +2,13 @@
 
 import pytest
 import torch
+from torch._dynamo.source import ConstantSource
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
+from lamina.core.errors import CompileError
 from lamina.frontend.capture.size_relations import SizeRelations
+from lamina.frontend.fx.sizes import exact
 
 
 def fakes(*sizes: int) -> list[torch.Tensor]:
@@ -39,3 +42,16 @@ def test_what_compiling_asks_is_another_graph_elsewhere() -> None:
     assert serves(relations, 9, 7)
     assert x.shape[0] == y.shape[0]
     assert serves(relations, 9, 9) and not serves(relations, 9, 7)
+
+
+def test_an_int_that_several_guards_fix_is_a_number() -> None:
+    """torch may know the number and not put it in the symbol's place: of the last -n of t rows, where they are as many as all."""
+    env = ShapeEnv()
+    n, t = (
+        env.create_symintnode(env.create_unspecified_symbol(hint, source, DimDynamic.DYNAMIC), hint=hint, source=source)
+        for hint, source in ((0, ConstantSource("n")), (17, ConstantSource("t")))
+    )
+    with pytest.raises(CompileError, match="may be negative"):
+        exact(n + t)
+    assert t >= 2 and -n >= 0 and 64 * t == 64 * n + 64 * t
+    assert env.replacements == {} and exact(n) == 0 and exact(n + t) == exact(t)

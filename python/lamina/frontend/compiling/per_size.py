@@ -88,6 +88,7 @@ def _all_sizes(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) 
     """Compiles `gm` once for all sizes; per size where that cannot be done.
 
     Floats stay arguments where torch can trace them as tensors; others are constants, until they change."""
+    _guard_signs(gm, example_inputs)
     try:
         numbers = {i: example_inputs[i].item() for i in floats(gm, example_inputs) if not stays_argument(gm, i)}
         run = _traced(gm, trace, example_inputs, numbers)
@@ -101,6 +102,14 @@ def _all_sizes(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) 
         return run
     other = PerSize(gm, trace, example_inputs, reason="a float changed, or arguments share memory", seen=numbers)
     return AllSizes(run, [i for i in range(len(example_inputs)) if i not in numbers], numbers, other)
+
+
+def _guard_signs(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
+    """Guards on ints among the arguments that the graph uses: one of 0 or more stays so. Sizes may be made of such ones; Dynamo
+    captures a graph apart for the others."""
+    for node, value in zip(gm.graph.find_nodes(op="placeholder"), example_inputs, strict=True):
+        if isinstance(value, torch.SymInt) and node.users and value.node.has_hint() and value.node.hint >= 0:
+            bool(value >= 0)
 
 
 def _traced(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any], numbers: Mapping[int, float]) -> Run:

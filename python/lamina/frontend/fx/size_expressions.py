@@ -7,6 +7,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import sympy
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._sympy import functions
 
 from lamina.core.errors import CompileError
@@ -186,11 +187,13 @@ def tell_typical(symbol: sympy.Symbol, env: Any, size: int) -> None:
         env.var_to_hint_override.setdefault(symbol, size)
 
 
-def _symbol(symbol: sympy.Symbol, env: Any) -> Size:
+def _symbol(symbol: sympy.Symbol, env: Any) -> SizeLike:
     typical = typical_value(symbol, env)
     if typical is None:
         raise CompileError(f"the size {symbol} depends on the values of tensors", remedy="see torch.compiler.disable")
     low = env.var_to_range[symbol].lower
     if low < 0:
+        if statically_known_true(env.create_symintnode(symbol, hint=typical) == typical):
+            return typical  # by several guards together: `x[-n:]` of as many elements as x
         raise CompileError(f"{symbol} may be negative", remedy="pass it as a tensor")
     return Size.of(str(symbol), typical, min(int(low), LEAST))
