@@ -84,7 +84,7 @@ def trace_node(real: Materialized, value: ir.Value, position: int) -> GroupNode:
             if e.at not in places:
                 places.append(e.at)
     if op.name == SCATTER:
-        reads.setdefault(op.operands[0], [])
+        reads[op.operands[0]] = []  # also where its own elements are the values: those are in memory before
     runs = runs_of(tuple(a.extent for a in axes), reduced) if is_reduction else None
     return GroupNode(
         value, position, axes, reduced, expr, reads, runs, isinstance(expr, Scan), inlined - {value}, sum(map(_cost, parts))

@@ -54,6 +54,19 @@ def test_types(dtype: torch.dtype, reduce: str) -> None:
         check(lambda x, at, v: x.index_add(0, at, v), x, at[:, 0], v, tolerance=tolerance)
 
 
+def test_elements_of_the_tensor_itself() -> None:
+    """As a filter of the likeliest tokens (top-p) puts its flags in the order of the tokens; they are in memory before."""
+
+    def unsorted(x: Tensor) -> Tensor:
+        values, order = x.sort(-1)
+        flags = values.softmax(-1).cumsum(-1) <= 0.2
+        return x.masked_fill(flags.scatter(1, order, flags), 0)
+
+    check(unsorted, torch.randn(5, 50))
+    check(lambda x, at: (x * 2).scatter(1, at, x * 2), torch.randn(7, 33), torch.rand(7, 33).argsort(1))
+    check(lambda x, at: x.exp().scatter_add(1, at, x.exp()), torch.randn(7, 33), torch.randint(0, 33, (7, 33)))
+
+
 CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Tensor, ...]]]] = {
     "more values than indices": (
         lambda x, at, v: x.scatter_add(1, at, v),
