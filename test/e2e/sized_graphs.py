@@ -166,6 +166,11 @@ GRAPHS: dict[str, Sized] = {
     ),
     "transpose": Sized(lambda a: a.t().contiguous(), vectors),
     "transposed_sum": Sized(lambda a, b: a.t() + b, lambda b, n: (x(b, n), x(n, b))),
+    "divided_by_sizes": Sized(
+        lambda a: [f(a.argmax(), n) for n in (a.shape[1], a.numel()) for f in (torch.floor_divide, torch.remainder, torch.fmod)],
+        vectors,
+        exact=True,
+    ),
     "slice_end": Sized(lambda a: a[:, :-1] * 2, lambda b, n: (x(b, n + 2),)),
     # torch guards whether a slice is empty.
     "slice_both": Sized(lambda a: a[:, 1:-1] * 2, vectors, compiled=2),

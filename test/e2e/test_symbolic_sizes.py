@@ -162,8 +162,8 @@ def test_a_quotient_of_two_sizes_is_a_tensor(compilations: list[int]) -> None:
     assert len(compilations) == 1
 
 
-@pytest.mark.parametrize("graph", ["write_every_third", "train_slice_step"])
-def test_steps_along_symbolic_sizes_are_no_external_calls(graph: str) -> None:
+@pytest.mark.parametrize("graph", ["write_every_third", "train_slice_step", "divided_by_sizes"])
+def test_symbolic_sizes_add_no_external_calls(graph: str) -> None:
     case = GRAPHS[graph]
     torch._dynamo.reset()
     compiled = torch.compile(case.function, backend=BACKEND, options=NO_CACHE | {"strict": True}, dynamic=True)

@@ -5,13 +5,14 @@ import operator
 import torch
 from torch import Tensor, fx
 
+from lamina.core.sizes import at_most
 from lamina.kernels.library import LIBRARY
 
 from .ops.kernel_op import KERNEL
 from .ops.scan_op import SCAN
 from .ops.sort_op import SORT
 from .random_bits import BITS, is_seed
-from .sizes import exact_sizes
+from .sizes import exact, exact_sizes
 
 aten = torch.ops.aten
 
@@ -170,11 +171,12 @@ def divides_integers(node: fx.Node) -> bool:
 
 
 def _is_positive(node: fx.Node) -> bool:
-    """Returns whether integers are clamped to 1 at least."""
-    if node.target is not aten.maximum.default:
+    """Returns whether integers are a number of 1 or more, such as a size, or clamped to one."""
+    if node.target is aten.maximum.default:
+        return any(map(_is_positive, node.all_input_nodes))
+    if node.target is not aten.full.default or not isinstance(node.args[1], int | torch.SymInt):
         return False
-    filled = (n for n in node.all_input_nodes if n.target is aten.full.default)
-    return any(isinstance(n.args[1], int) and n.args[1] >= 1 for n in filled)
+    return at_most(1, exact(node.args[1]))
 
 
 def copying(target: object) -> torch._ops.OpOverload | None:
