@@ -8,6 +8,7 @@ import torch
 from attention_forms import Model
 from attention_programs import compute, graph_level, program_of
 from captured import by_dynamo, exported
+from pairs import pairwise
 from torch import Tensor, fx
 
 from lamina.core.program import Call
@@ -48,10 +49,11 @@ def masks(queries: int, keys: int) -> dict[str, Tensor | None]:
     return {"none": None, "bool": seen, "bias": torch.randn(1, 2, queries, keys)}
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("kind", ["none", "bool", "bias"])
-@pytest.mark.parametrize(("queries", "keys"), [(1, 3), (47, 47), (33, 70)])
-def test_both_passes(queries: int, keys: int, kind: str, causal: bool) -> None:
+@pytest.mark.parametrize(
+    ("sizes", "kind", "causal"), pairwise([(1, 3), (47, 47), (33, 70)], ["none", "bool", "bias"], [False, True])
+)
+def test_both_passes(sizes: tuple[int, int], kind: str, causal: bool) -> None:
+    queries, keys = sizes
     q, k, v, grad = random(2, 2, queries, 24), random(2, 1, keys, 24), random(2, 1, keys, 16), random(2, 2, queries, 16)
     mask = masks(queries, keys)[kind] if queries > 2 else None
     back = torch.ops.lamina.attention_backward.default

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from gpu_programs import Simulated, distributed
+from pairs import pairwise
 from torch import Tensor
 
 
@@ -20,10 +21,10 @@ def softmax_of_rows(x: Tensor) -> Tensor:
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {"norm": norm_of_channels, "softmax": softmax_of_rows}
 
 
-@pytest.mark.parametrize("swapped", [False, True])
-@pytest.mark.parametrize("shape", [(3, 67, 19, 19), (1, 40, 127, 13), (2, 256, 16, 9)], ids=str)
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_kernels(name: str, shape: tuple[int, ...], swapped: bool) -> None:
+@pytest.mark.parametrize(
+    ("shape", "name", "swapped"), pairwise([(3, 67, 19, 19), (1, 40, 127, 13), (2, 256, 16, 9)], [*FUNCTIONS], [False, True])
+)
+def test_kernels(shape: tuple[int, ...], name: str, swapped: bool) -> None:
     x = torch.randn(shape)
     x = x.transpose(-1, -2) if swapped else x
     module, program = distributed(FUNCTIONS[name], (x,))

@@ -83,9 +83,9 @@ def test_values_and_gradients(dims: int, mode: str, size: int, how: str) -> None
         hold(resized(mode, align, BY[how]), torch.randn(shape), 2e-4 if size == 127 else 2e-5)
 
 
-@pytest.mark.parametrize("align", [False, True])
-@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
-@pytest.mark.parametrize("how", [*BY, "two fifths", "to thirty"])
+@pytest.mark.parametrize(
+    ("how", "mode", "align"), pairwise([*BY, "two fifths", "to thirty"], ["bilinear", "bicubic"], [False, True])
+)
 def test_antialiased(mode: str, how: str, align: bool) -> None:
     """Long windows are reductions: of 127 elements by a result of one, of thirty results by one element. Several rows of one element
     each are wrong in eager."""

@@ -14,7 +14,7 @@ from lamina.core.program import Launch
 from lamina.frontend.compiling.worker import finish
 
 __all__ = ["launches"]
-SIZES = ((70, 131), (6, 11), (3, 127), (64, 128), (136, 72), (129, 2), (5, 1000))
+SIZES = ((70, 131), (6, 11), (3, 127), (64, 128), (72, 40), (129, 2), (5, 200))
 
 
 @pytest.fixture
