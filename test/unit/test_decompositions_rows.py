@@ -167,10 +167,10 @@ def test_scans_of_infinities_and_no_numbers(name: str) -> None:
 
 
 def test_adaptive_max_pool_reports_the_places_of_its_maxima() -> None:
-    a = x(2, 3, 7, 11)
+    a = x(2, 3, 5, 7)
     a[0, 0, 2, 3] = math.nan
     a[1, 1] = 2.0
-    for size in ((3, 2), (5, 7), (7, 11), (9, 12)):
+    for size in ((2, 3), (4, 5), (5, 7), (6, 8)):
         found = torch.compile(lambda t, size=size: F.adaptive_max_pool2d(t, size, return_indices=True), backend="lamina")(a)
         for got, want in zip(found, F.adaptive_max_pool2d(a, size, return_indices=True), strict=True):
             torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)

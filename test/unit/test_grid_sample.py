@@ -73,9 +73,10 @@ def test_graphs(dims: int, mode: str, padding: str, align: bool) -> None:
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize(("dims", "mode"), KINDS)
 def test_a_cpu_samples(dims: int, mode: str, dynamic: bool) -> None:
+    """No two sizes that change are equal in the first call: torch would take them for one, and compile once more."""
     fn = sampled(mode, "zeros", False)
     run = compiled(lambda x, grid: fn(x * 2, grid).tanh(), dynamic)
-    for shape in ((2, 3, (7, 5, 6)), (3, 17, (5, 9, 2))):
+    for shape in ((5, 9, (7, 8, 10)), (3, 17, (5, 9, 2))):
         hold(lambda x, grid: fn(x * 2, grid).tanh(), run, inputs(dims, shape[2], *shape[:2]), 2e-4)
 
 
