@@ -1,7 +1,7 @@
 """Every decomposition against float64, and what it leaves of an op: only what lowers, and library calls."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -280,16 +280,20 @@ def test_large_integers_divide_exactly() -> None:
 
 
 def test_max_pool_reports_the_places_of_its_maxima() -> None:
-    a = torch.randn(2, 3, 9, 8)
+    a = torch.randn(2, 3, 19, 18)
     a[0, 0, 2:5, 2:5] = 7.0
-    a[1, 1, 3, 3] = float("nan")
+    a[1, 1, 3, 3] = a[1, 1, 3, 5] = a[1, 1, 7, 2] = float("nan")
     a[1, 2] = float("-inf")
-    for kwargs in ({"stride": 2, "padding": 1}, {"stride": 3}, {"stride": 1, "dilation": 2}):
+    for kernel, *more in (
+        (3, 2, 1), (3, 3), (3, 1, 0, 2),
+        (9, 1, 4), ((11, 7), (3, 2), (2, 3), (1, 2), True),  # of more than 64 taps: one dimension after the other
+    ):  # fmt: skip
 
-        def fn(t: Tensor, kwargs: dict[str, int] = kwargs) -> Any:
-            return F.max_pool2d(t, 3, return_indices=True, **kwargs)
+        def fn(t: Tensor, kernel: Any = kernel, more: Sequence[Any] = more) -> Any:
+            return F.max_pool2d(t, kernel, *more, return_indices=True)
 
         (gm,) = graphs(fn, [a])
+        assert not any("max_pool" in str(n.target) for n in gm.graph.nodes)
         for got, want in zip(flat(gm(a)), flat(fn(a)), strict=True):
             torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
 

@@ -1,6 +1,7 @@
 """Decomposes pooling into pads, strided slices and pointwise maxima or sums.
 
-Gradients are gathered: each element sums over the windows that cover it. Windows of more than 64 taps stay calls of ATen.
+Gradients are gathered: each element sums over the windows that cover it. Windows of more than 64 taps stay calls of ATen, but
+maxima on CPUs, which are taken along one dimension after the other.
 """
 
 import itertools
@@ -155,8 +156,11 @@ def _max_pool(dims: int) -> Callable[..., Any]:
     def run(x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> Any:
         """Returns the maxima and their places in the image."""
         window = _Window(dims, x, kernel, stride, padding, dilation, ceil_mode)
-        if math.prod(window.kernel) > _MAX_TAPS or not x.dtype.is_floating_point or surely(x.numel() == 0):
+        if not x.dtype.is_floating_point or surely(x.numel() == 0):
             return NotImplemented
+        if math.prod(window.kernel) > _MAX_TAPS:
+            in_turn = x.device.type == "cpu" and max(window.kernel) <= _MAX_TAPS
+            return _max_in_turn(window, x) if in_turn else NotImplemented
         padded = window.padded(x, float("-inf"))
         best, *others = window.elements(padded)
         number = window.first_inside(x.device).expand(best.shape)
@@ -166,6 +170,20 @@ def _max_pool(dims: int) -> Callable[..., Any]:
         return best, window.places(number)
 
     return run
+
+
+def _max_in_turn(window: _Window, x: Tensor) -> Any:
+    """Takes the maxima of windows along one dimension after the other, the last first: k + k taps in place of k * k. The places are
+    those of the whole window: the first maximum's in row-major order, or the last NaN's."""
+    dims, best, places = len(window.kernel), x, None
+    for i in reversed(range(dims)):
+        kernel, stride, pad, dilation = (
+            [sizes[i] if d == i else other for d in range(dims)]
+            for sizes, other in ((window.kernel, 1), (window.stride, 1), (window.pad, 0), (window.dilation, 1))
+        )
+        best, at = _max_pool(dims)(best, kernel, stride, pad, dilation, window.ceil)
+        places = at if places is None else places.flatten(-dims).gather(-1, at.flatten(-dims)).view(at.shape)
+    return best, places
 
 
 def _max_pool_backward(dims: int) -> Callable[..., Any]:
