@@ -12,7 +12,7 @@ from torch_mlir import ir
 from lamina.dialects.combining import COMBINE
 
 from ..ir.affine import Affine, offset
-from ..ir.expressions import Const, Expr, Load, Scatter, index_of
+from ..ir.expressions import Const, Expr, InBounds, Load, Scatter, index_of, walk
 from ..ir.guards import Bound, Guard, checked, narrowed
 from ..ir.reading import SCATTER, SORT, Index, Untraceable, shape_of, slice_of
 from .stored import Pair, is_pair
@@ -33,6 +33,17 @@ def where(t: "Tracer", guard: Guard, inside: Guard, yes: Callable[[], Expr], no:
     if zero and isinstance(a, Load) and all(b.implied_by(a.guard) for b in needed):
         return a  # 0 where its guard fails
     return t.make.apply("arith.select", (t.make.in_bounds(needed), a, otherwise), None, a.dtype)
+
+
+def with_checks(t: "Tracer", e: Expr, guard: Guard) -> Expr:
+    """Returns an element that was traced under a guard, with the guard's check of a user's index where no load makes it."""
+    bound = next((b for b in reversed(guard) if b.message), None)
+    if bound is None or (isinstance(e, Load) and bound in e.guard):
+        return e
+    if any(bound in found.guard for found in walk(e) if isinstance(found, Load | InBounds)):
+        return e
+    needed = tuple(b for b in guard if not b.always)
+    return t.make.apply("arith.select", (t.make.in_bounds(needed), e, t.make.const(0, e.dtype)), None, e.dtype)
 
 
 def inserted(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:

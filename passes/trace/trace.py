@@ -246,7 +246,7 @@ class Tracer:
             if CHECKED not in op.attributes:
                 guard = checked(guard, at, n)
             index.append(at)
-        return self.element(tensor, tuple(index), guard)
+        return trace_moves.with_checks(self, self.element(tensor, tuple(index), guard), guard)
 
 
 def _concerns(bound: Bound, at: Affine) -> bool:

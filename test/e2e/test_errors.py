@@ -231,6 +231,27 @@ def test_an_index_out_of_range(read: Any) -> None:
         torch.testing.assert_close(compiled(table, torch.tensor([0])), read(table, torch.tensor([0])))
 
 
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda i, x: torch.arange(5)[i] * 2.5,
+        lambda i, x: torch.eye(5)[i, i],
+        lambda i, x: (torch.arange(5.0).index_select(0, i)[:, None] * x).sum(),
+        lambda i, x: torch.cat([x[0], torch.arange(2.0)])[i],
+        lambda i, x: torch.arange(5)[torch.arange(5)[i]],
+        lambda i, x: torch.cat([torch.arange(5)[i], i])[3:],
+    ],
+)
+def test_an_index_into_a_computed_tensor_out_of_range(read: Any) -> None:
+    x, inside = torch.randn(3, 3), torch.tensor([0, 4, 2])
+    with torch.no_grad():
+        compiled = lamina.compile(read, (inside, x), options=NO_CACHE)
+        for outside in ([0, 5, 2], [0, 1, -6]):
+            with pytest.raises(IndexError, match="index out of range: expected 0 <= index < 5"):
+                compiled(torch.tensor(outside), x)
+        torch.testing.assert_close(compiled(inside, x), read(inside, x))
+
+
 def test_a_check_that_fails_at_run_time() -> None:
     with torch.no_grad():
         compiled = lamina.compile(torch.linalg.inv, (torch.eye(3),), options=NO_CACHE)

@@ -199,6 +199,30 @@ def test_an_index_from_a_tensor_is_checked() -> None:
         assert isinstance(e, Load) and [b.message for b in e.guard] == ["index out of range: expected 0 <= index < 5"]
 
 
+def test_an_index_into_a_computed_tensor_is_checked() -> None:
+    text = """
+      %t = tensor.empty() : tensor<5xf32>
+      %x = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} outs(%t : tensor<5xf32>) {
+      ^bb0(%out: f32):
+        %n = linalg.index 0 : index
+        %m = arith.index_cast %n : index to i64
+        %v = arith.sitofp %m : i64 to f32
+        linalg.yield %v : f32
+      } -> tensor<5xf32>
+      %o = tensor.empty() : tensor<3xf32>
+      %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]}
+          ins(%i : tensor<3xi64>) outs(%o : tensor<3xf32>) {
+      ^bb0(%a: i64, %out: f32):
+        %at = arith.index_cast %a : i64 to index
+        %v = tensor.extract %x[%at] : tensor<5xf32>
+        linalg.yield %v : f32
+      } -> tensor<3xf32>"""
+    with body("%i: tensor<3xi64>", "tensor<3xf32>", text) as r:
+        e = Tracer().element(r, (Affine.of(Axis(3)),))
+        assert isinstance(e, Apply) and isinstance(e.operands[0], InBounds)
+        assert [b.message for b in e.operands[0].guard] == ["index out of range: expected 0 <= index < 5"]
+
+
 @pytest.mark.parametrize(("dtype", "size"), [("f8E4M3FN", 1), ("i1", 1), ("bf16", 2), ("f32", 4), ("f64", 8), ("index", 8)])
 def test_bytes_of_a_tensor(dtype: str, size: int) -> None:
     with context(), ir.Location.unknown():

@@ -190,6 +190,7 @@ class Blocks(Scopes):
             case Position():
                 return self._position(e)
             case InBounds():
+                bounds.check(self, e, self.is_block(e))
                 return self.condition(e.guard, self.is_block(e))
             case Load():
                 return access.load(self, e)

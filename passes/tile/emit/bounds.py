@@ -39,7 +39,7 @@ def condition(b: "Blocks", guard: Guard, wide: bool) -> ir.Value:
     return b.true(wide) if out is None else out
 
 
-def check(b: "Blocks", e: Load | Scatter, wide: bool) -> None:
+def check(b: "Blocks", e: Load | InBounds | Scatter, wide: bool) -> None:
     """Emits the checks of the user's indices, which count only where the other bounds want the element."""
     for i, bound in enumerate(e.guard):
         if bound.message:
