@@ -62,6 +62,25 @@ CALLS: dict[Any, list[Call]] = {
     ],
     aten._embedding_bag.default: [call(x(5, 3), index(0, 2, 4, 1), index(0, 2), False, mode) for mode in (0, 1, 2)],
     aten._embedding_bag_forward_only.default: [call(x(5, 3), index(0, 2, 4, 1), index(0, 2), False, mode) for mode in (0, 1, 2)],
+    aten._embedding_bag_per_sample_weights_backward.default: [
+        call(x(2, 3), x(5, 3), index(0, 2, 4, 1), index(0, 2), index(0, 0, 1, 1), 0)
+    ],
+    aten.bucketize.Scalar: [call(0.3, torch.arange(5.0)), call(2, index(0, 1, 3))],
+    aten.searchsorted.Scalar: [call(torch.arange(5.0), 0.3), call(index(0, 1, 3), 2)],
+    aten.fractional_max_pool2d.default: [call(PLANE, [2, 2], [2, 2], torch.full((*PLANE.shape[:2], 2), 0.3))],
+    aten.fractional_max_pool2d_backward.default: [
+        call(PLANE[..., :2, :2], PLANE, [2, 2], [2, 2], torch.zeros(*PLANE.shape[:2], 2, 2, dtype=torch.int64))
+    ],
+    aten.fractional_max_pool3d.default: [call(PLANE[None], [1, 2, 2], [1, 2, 2], torch.full((1, PLANE.shape[0], 3), 0.3))],
+    aten.fractional_max_pool3d_backward.default: [
+        call(
+            PLANE[None, :, :1, :2, :2],
+            PLANE[None],
+            [1, 2, 2],
+            [1, 2, 2],
+            torch.zeros(1, PLANE.shape[0], 1, 2, 2, dtype=torch.int64),
+        )
+    ],
     aten.addbmm.default: [call(x(2, 4), x(3, 2, 5), x(3, 5, 4))],
     aten.addmv.default: [call(x(2), ROW, x(3))],
     aten._adaptive_avg_pool2d_backward.default: [call(PLANE[..., :2, :2], PLANE)],

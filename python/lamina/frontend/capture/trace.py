@@ -36,6 +36,7 @@ from .regions import autocasting, flat, without_grad_modes
 from .retrace import decomposed
 from .size_relations import SizeRelations
 from .trace_errors import explain, is_of_sizes
+from .whole import WRONG, kept_whole
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,7 +179,7 @@ def inference(traced: Traced, decompositions: Table | None = None, target: str |
     decompositions  the table; Lamina's unless another is given
     target          what it is compiled for; None for the device of its tensors
     """
-    with _quiet():
+    with _quiet(), kept_whole(*WRONG):
         return _inference(traced, table() if decompositions is None else decompositions, target)
 
 

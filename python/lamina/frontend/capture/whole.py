@@ -1,11 +1,12 @@
-"""Keeps interpolation ops whole, which torch decomposes in Python before it has traced their gradients.
+"""Keeps ops whole, which torch decomposes in Python before it has traced their gradients.
 
-torch has Python implementations of interpolation above autograd. With them, the gradient of reading neighbors is one scatter-add
-per neighbor. Without them, autograd sees the op and calls the op's own backward pass, which Lamina's table decomposes into sums;
-where the table does not, ATen computes it.
+torch has Python implementations of some ops above autograd. With those of interpolation, the gradient of reading neighbors is one
+scatter-add per neighbor. Without them, autograd sees the op and calls the op's own backward pass, which Lamina's table decomposes
+into sums; where the table does not, ATen computes it.
 """
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -22,6 +23,8 @@ _PACKETS = (
     aten._upsample_nearest_exact2d, aten._upsample_nearest_exact3d, aten.upsample_linear1d, aten.upsample_bilinear2d,
     aten.upsample_trilinear3d, aten.upsample_bicubic2d, aten._upsample_bilinear2d_aa, aten._upsample_bicubic2d_aa,
 )  # fmt: skip
+WRONG = (aten.multilabel_margin_loss_forward.default,)
+"""Ops that torch's implementations compute wrongly: this one counts the labels behind the first -1, too."""
 RESIZING = tuple(getattr(packet, overload) for packet in _PACKETS for overload in ("default", "vec"))
 _KEYS = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
 
@@ -29,7 +32,7 @@ _KEYS = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAu
 core_aten_decompositions().keys()
 
 _lock = threading.Lock()
-_inside = 0
+_inside: Counter[torch._ops.OpOverload] = Counter()
 _taken: dict[torch._ops.OpOverload, dict[Any, Any]] = {}
 
 
@@ -45,17 +48,16 @@ def _of_sizes(op: torch._ops.OpOverload) -> Callable[..., Any]:
 
 
 @contextmanager
-def interpolation_whole() -> Iterator[None]:
-    """Removes torch's Python implementations from the interpolation ops while gradients are traced; C++'s take their place, and for
-    overloads that take scale factors, whose C++ knows no symbolic sizes, calls of those that take sizes.
+def kept_whole(*ops: torch._ops.OpOverload) -> Iterator[None]:
+    """Removes torch's Python implementations from ops while they are traced; C++'s take their place, and for overloads that take
+    scale factors, whose C++ knows no symbolic sizes, calls of those that take sizes.
 
     Traces in other threads meanwhile give the same values.
     """
-    global _inside
     with _lock:
-        _inside += 1
-        if _inside == 1:
-            for op in RESIZING:
+        for op in ops:
+            _inside[op] += 1
+            if _inside[op] == 1:
                 _taken[op] = {key: op.py_kernels.pop(key) for key in _KEYS if key in op.py_kernels}
                 if op._overloadname == "vec":
                     op.py_kernels.update(dict.fromkeys(_taken[op], _of_sizes(op)))
@@ -64,9 +66,8 @@ def interpolation_whole() -> Iterator[None]:
         yield
     finally:
         with _lock:
-            _inside -= 1
-            if _inside == 0:
-                for op, kernels in _taken.items():
-                    op.py_kernels.update(kernels)
+            for op in ops:
+                _inside[op] -= 1
+                if _inside[op] == 0:
+                    op.py_kernels.update(_taken.pop(op))
                     op._dispatch_cache.clear()
-                _taken.clear()

@@ -22,12 +22,13 @@ class PerPart:
     """Applies an op to each part.
 
     values  the positions of the arguments that hold elements: tensors, numbers or lists of tensors
-    whole   makes the arguments for a tensor that holds both parts from the rank of the complex one and its own arguments
+    whole   makes the arguments for a tensor that holds both parts from the rank of the complex one and its own arguments; None
+            where that has no dimension, so that a dimension that is named would be the one of the parts
     """
 
     target: Any
     values: Sequence[int] = (0,)
-    whole: Callable[..., Sequence[Any]] | None = None
+    whole: Callable[..., Sequence[Any] | None] | None = None
 
     def __call__(self, e: Emitter, *args: Any, **kwargs: Any) -> Any:
         """Returns the parts of the result, or one tensor with both."""
@@ -68,26 +69,28 @@ def _mapped(argument: Any, function: Callable[[Any], Any], which: Any = None) ->
     return function(argument) if which is all or isinstance(argument, ComplexValue) else argument
 
 
-def _dim(position: int, fresh: int = 0) -> Callable[..., Sequence[Any]]:
+def _dim(position: int, fresh: int = 0) -> Callable[..., Sequence[Any] | None]:
     """Returns `PerPart.whole` for an op whose argument at `position` is a dimension. fresh: how many dimensions the op adds."""
 
-    def arguments(rank: int, *args: Any) -> Sequence[Any]:
+    def arguments(rank: int, *args: Any) -> Sequence[Any] | None:
         """Makes the dimension, which may be left out, a non-negative number."""
+        if rank + fresh == 0:
+            return None
         found = list(args)
         if len(found) > position:
-            found[position] = found[position] % max(rank + fresh, 1)
+            found[position] = found[position] % (rank + fresh)
         return found if len(found) > position else [*found, 0]
 
     return arguments
 
 
-def _dims(rank: int, x: Any, dims: Any, *rest: Any) -> Sequence[Any]:
-    return [x, [d % max(rank, 1) for d in (dims if isinstance(dims, list | tuple) else [dims])], *rest]
+def _dims(rank: int, x: Any, dims: Any, *rest: Any) -> Sequence[Any] | None:
+    return None if rank == 0 else [x, [d % rank for d in (dims if isinstance(dims, list | tuple) else [dims])], *rest]
 
 
-def _reduced(rank: int, x: Any, dims: Any = None, keep: bool = False, *_: Any, **__: Any) -> Sequence[Any]:
+def _reduced(rank: int, x: Any, dims: Any = None, keep: bool = False, *_: Any, **__: Any) -> Sequence[Any] | None:
     given = dims if isinstance(dims, list | tuple) else [] if dims is None else [dims]
-    return [x, [d % max(rank, 1) for d in given] or list(range(rank)), keep]
+    return None if rank == 0 else [x, [d % rank for d in given] or list(range(rank)), keep]
 
 
 def _shaped(rank: int, x: Any, shape: Sequence[Any], *rest: Any) -> Sequence[Any]:

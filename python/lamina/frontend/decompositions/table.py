@@ -19,10 +19,12 @@ from lamina.kernels.library import LIBRARY
 from .dtypes import TYPES
 from .eager_layout import as_eager, is_composed_by_torch
 from .guard import guarded
+from .ops.embedding import EMBEDDINGS
 from .ops.empty import EMPTY
 from .ops.foreach import FOREACH
 from .ops.images.adaptive_pool import ADAPTIVE_POOLS
 from .ops.images.antialias import ANTIALIASED
+from .ops.images.fractional_pool import FRACTIONAL_POOLS
 from .ops.images.pool import POOLS
 from .ops.images.resize import RESIZES
 from .ops.images.sample import SAMPLES
@@ -35,8 +37,10 @@ from .ops.math.elementary import ELEMENTARY
 from .ops.math.errors import ERRORS
 from .ops.math.gamma import GAMMA
 from .ops.math.integer import INTEGERS
+from .ops.math.normal import NORMAL
 from .ops.norm import NORMS
-from .ops.order import ORDERS
+from .ops.orders.order import ORDERS
+from .ops.orders.search import SEARCHES
 from .ops.pointwise import POINTWISE
 from .ops.products import PRODUCTS
 from .ops.quantize import QUANTIZATION
@@ -72,7 +76,7 @@ FROM_TORCH = tuple(
     logsumexp.default linalg_vector_norm.default any.default any.dim any.dims
     addcmul.default addcdiv.default floor_divide.default floor_divide.Scalar masked_fill.Scalar masked_fill.Tensor
     as_strided_copy.default narrow_copy.default permute_copy.default unbind_copy.int
-    batch_norm_backward.default
+    batch_norm_backward.default tril_indices.default triu_indices.default
     """.split()
 )
 
@@ -94,7 +98,7 @@ def own() -> Table:
     for part in (
         TYPES, EMPTY, POINTWISE, ELEMENTARY, BITS, GAMMA, ERRORS, BESSEL, INTEGERS, REDUCTIONS, PRODUCTS, NORMS, LOSSES, INDEXING,
         SCATTERS, SCANS, ORDERS, SAMPLES, POOLS, ADAPTIVE_POOLS, RESIZES, ANTIALIASED, WINDOWS, RANDOM, FOREACH,
-        QUANTIZATION,
+        QUANTIZATION, SEARCHES, EMBEDDINGS, NORMAL, FRACTIONAL_POOLS,
     ):  # fmt: skip
         found |= part
     return {op: as_eager(op, fn) for op, fn in found.items()}

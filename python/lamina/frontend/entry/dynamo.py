@@ -14,7 +14,7 @@ from ..attention.recognize import recognize
 from ..calls.direct_call import Watched, direct, mutated_arguments, unwrapped
 from ..calls.direct_training import WatchedTraining
 from ..calls.saved import take_strides, with_room
-from ..capture.whole import interpolation_whole
+from ..capture.whole import RESIZING, WRONG, kept_whole
 from ..compiling.per_size import per_size
 from ..compiling.specialized import at_sizes
 from ..compiling.split import compile_graph
@@ -109,7 +109,7 @@ def autograd(
         keep_inference_input_mutations=False,
     )
     replay = not _overlap(example_inputs)
-    with any_layout(), interpolation_whole(), torch._functorch.config.patch(view_replay_for_aliased_outputs=replay):
+    with any_layout(), kept_whole(*RESIZING, *WRONG), torch._functorch.config.patch(view_replay_for_aliased_outputs=replay):
         compiled = through(gm, example_inputs)
         if training.backward.failure is not None:
             raise training.backward.failure  # with symbolic sizes, the backward graph is compiled at once

@@ -232,34 +232,6 @@ def constant_pad(x: Tensor, widths: Sequence[int], value: Any = 0) -> Any:
     return torch.constant_pad_nd(x, kept, value) if any(kept) else x.clone()
 
 
-def searchsorted(
-    row: Tensor, x: Tensor, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Tensor | None = None
-) -> Any:
-    """Halves the interval in which a value may stand, in as many steps as there are bits in the row's length.
-
-    Returns how many elements of the row stand before the value: those less than it, or not greater (`right`). NaN stands last.
-    """
-    n = row.shape[-1]
-    if not isinstance(n, int) or not n or surely(x.numel() == 0):
-        return NotImplemented
-    before = torch.le if right or side == "right" else torch.lt
-    found, step = torch.zeros(x.shape, dtype=torch.int64, device=x.device), 1 << (n.bit_length() - 1)
-    while step:
-        ahead = found + step
-        at = ahead.clamp(max=n) - 1
-        at = at if sorter is None else sorter.gather(-1, at)
-        value = aten.index.Tensor(row, [at]) if row.dim() == 1 else row.gather(-1, at)
-        stands = before(value, x) | (x != x) if x.dtype.is_floating_point else before(value, x)
-        found = torch.where((ahead <= n) & stands, ahead, found)
-        step //= 2
-    return found.to(torch.int32) if out_int32 else found
-
-
-def bucketize(x: Tensor, row: Tensor, *, out_int32: bool = False, right: bool = False) -> Any:
-    """Finds the interval between the boundaries in a row that each value is in."""
-    return searchsorted(row, x, out_int32=out_int32, right=right)
-
-
 def eye(n: int, m: int | None = None, *, dtype: torch.dtype | None = None, device: Any = None, **kwargs: Any) -> Tensor:
     """Compares 64-bit row and column numbers: torch's decomposition uses 8-bit unsigned ones, which torch-mlir lacks."""
     rows, columns = torch.arange(n, device=device), torch.arange(n if m is None else m, device=device)
@@ -295,6 +267,4 @@ INDEXING: dict[Any, Callable[..., Any]] = {
     aten.eye.m: eye,
     aten.squeeze.dims: squeeze_dims,
     aten.constant_pad_nd.default: constant_pad,
-    aten.bucketize.Tensor: bucketize,
-    aten.searchsorted.Tensor: searchsorted,
 }

@@ -1,4 +1,5 @@
-"""Decomposes negative log likelihood into comparisons and gathers; torch's table covers the other losses."""
+"""Decomposes negative log likelihood into comparisons and gathers, and losses that torch's table, which covers the others, computes
+wrongly or inexactly."""
 
 from collections.abc import Callable
 from typing import Any
@@ -61,9 +62,35 @@ def nll_backward(
     return torch.where(position(x, channel) == safe.unsqueeze(channel), per_target.unsqueeze(channel), 0.0).to(x.dtype)
 
 
+def multilabel_margin(x: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
+    """Sums the margins by which classes outrank targets, of which a row has those in front of its first -1. torch's decomposition
+    counts the others, too. Returns the loss and whether each class is a target, as numbers."""
+    rows, wanted = (t if t.dim() == 2 else t.reshape(1, -1) for t in (wide(x), target))
+    classes = position(rows, 1)
+    given = classes < torch.where(wanted == -1, classes, rows.shape[1]).amin(1, True)
+    picked = rows.gather(1, torch.where(given, wanted, 0))
+    is_target = (given.unsqueeze(2) & (wanted.unsqueeze(2) == classes.unsqueeze(0))).any(1)
+    margins = torch.clamp(1 - picked.unsqueeze(2) + rows.unsqueeze(1), min=0)
+    counted = given.unsqueeze(2) & ~is_target.unsqueeze(1)
+    loss = torch.where(counted, margins, 0.0).sum((1, 2)) / rows.shape[1]
+    flags = is_target.to(x.dtype).reshape(x.shape)
+    if reduction == _NONE:
+        return loss.to(x.dtype).reshape(x.shape[:-1]), flags
+    return (loss.mean() if reduction == _MEAN else loss.sum()).to(x.dtype), flags
+
+
+def soft_margin_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: int = _MEAN) -> Tensor:
+    """Computes -grad * target * sigmoid(-target * x): torch's decomposition subtracts 1 from a sigmoid next to it."""
+    g, y = wide(grad), wide(target)
+    out = -g * y * torch.sigmoid(-y * wide(x))
+    return (out / x.numel() if reduction == _MEAN else out).to(x.dtype)
+
+
 LOSSES: dict[Any, Callable[..., Any]] = {
     aten.nll_loss_forward.default: nll_forward,
     aten.nll_loss2d_forward.default: nll_forward,
     aten.nll_loss_backward.default: nll_backward,
     aten.nll_loss2d_backward.default: nll_backward,
+    aten.soft_margin_loss_backward.default: soft_margin_backward,
+    aten.multilabel_margin_loss_forward.default: multilabel_margin,
 }

@@ -94,6 +94,29 @@ def _slopes(d: Tensor, p: float, distance: Tensor, grad: Tensor) -> Tensor:
     return torch.where(distance == 0, 0.0, grad * slope)
 
 
+@in_f32
+def pdist(x: Tensor, p: float = 2) -> Any:
+    """Computes the distance of each row from those behind it."""
+    if surely(x.shape[0] < 2) or surely(x.shape[1] == 0):
+        return NotImplemented
+    first, second = torch.triu_indices(x.shape[0], x.shape[0], 1, device=x.device)
+    return torch.linalg.vector_norm(x.index_select(0, first) - x.index_select(0, second), p, -1)
+
+
+@in_f32
+def pdist_backward(grad: Tensor, x: Tensor, p: float, distances: Tensor) -> Any:
+    """Sums over all other rows, whose distances are looked up, the gradients with respect to a row."""
+    n = x.shape[0]
+    if p == 0 or surely(n < 2) or surely(x.shape[1] == 0):
+        return torch.zeros_like(x)
+    at = torch.arange(n, device=x.device)
+    low, high = torch.minimum(at[:, None], at), torch.maximum(at[:, None], at)
+    other = low != high
+    place = torch.where(other, low * (2 * n - 1 - low) // 2 + high - low - 1, 0)
+    distance, slope = distances[place], torch.where(other, grad[place], 0.0)
+    return _slopes(x.unsqueeze(1) - x, p, distance.unsqueeze(-1), slope.unsqueeze(-1)).sum(1)
+
+
 PRODUCTS: dict[Any, Callable[..., Any]] = {
     aten.addmv.default: addmv,
     aten.addbmm.default: addbmm,
@@ -101,4 +124,6 @@ PRODUCTS: dict[Any, Callable[..., Any]] = {
     aten.dist.default: dist,
     aten._cdist_forward.default: cdist,
     aten._cdist_backward.default: cdist_backward,
+    aten._pdist_forward.default: pdist,
+    aten._pdist_backward.default: pdist_backward,
 }

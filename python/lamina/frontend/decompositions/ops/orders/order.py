@@ -6,13 +6,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...fx.ops.sort_op import SORT
-from ..half import wide
-from ..undecided import guess, surely
-from . import moments
-from .index import position
-from .ordering import LEAST, PLACES, elements, keys, ordered
-from .reduce import max_dim, min_dim
+from ....fx.ops.sort_op import SORT
+from ...half import wide
+from ...undecided import guess, surely
+from .. import moments
+from ..index import position
+from ..ordering import LEAST, PLACES, elements, keys, ordered
+from ..reduce import max_dim, min_dim
 
 aten = torch.ops.aten
 

@@ -1,0 +1,1 @@
+"""Decompositions of sorts, selections by order and searches in sorted rows."""

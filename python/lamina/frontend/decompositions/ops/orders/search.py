@@ -1,0 +1,57 @@
+"""Decomposes searches in sorted rows into gathers that halve intervals."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...undecided import surely
+
+aten = torch.ops.aten
+
+
+def searchsorted(
+    row: Tensor, x: Tensor, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Tensor | None = None
+) -> Any:
+    """Halves the interval in which a value may stand, in as many steps as there are bits in the row's length.
+
+    Returns how many elements of the row stand before the value: those less than it, or not greater (`right`). NaN stands last.
+    """
+    n = row.shape[-1]
+    if not isinstance(n, int) or not n or surely(x.numel() == 0):
+        return NotImplemented
+    before = torch.le if right or side == "right" else torch.lt
+    found, step = torch.zeros(x.shape, dtype=torch.int64, device=x.device), 1 << (n.bit_length() - 1)
+    while step:
+        ahead = found + step
+        at = ahead.clamp(max=n) - 1
+        at = at if sorter is None else sorter.gather(-1, at)
+        value = aten.index.Tensor(row, [at]) if row.dim() == 1 else row.gather(-1, at)
+        stands = before(value, x) | (x != x) if x.dtype.is_floating_point else before(value, x)
+        found = torch.where((ahead <= n) & stands, ahead, found)
+        step //= 2
+    return found.to(torch.int32) if out_int32 else found
+
+
+def searchsorted_number(row: Tensor, x: float, **named: Any) -> Any:
+    """Finds the place of a number."""
+    return searchsorted(row, torch.full((), x, device=row.device), **named)
+
+
+def bucketize_number(x: float, row: Tensor, **named: Any) -> Any:
+    """Finds the interval that a number is in."""
+    return searchsorted_number(row, x, **named)
+
+
+def bucketize(x: Tensor, row: Tensor, *, out_int32: bool = False, right: bool = False) -> Any:
+    """Finds the interval between the boundaries in a row that each value is in."""
+    return searchsorted(row, x, out_int32=out_int32, right=right)
+
+
+SEARCHES: dict[Any, Callable[..., Any]] = {
+    aten.bucketize.Tensor: bucketize,
+    aten.bucketize.Scalar: bucketize_number,
+    aten.searchsorted.Tensor: searchsorted,
+    aten.searchsorted.Scalar: searchsorted_number,
+}
