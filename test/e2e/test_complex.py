@@ -61,6 +61,8 @@ COMPUTED: dict[str, tuple[Model, tuple[Tensor, ...]]] = {
     "changed in place": (lambda a, b: a.clone().mul_(b.conj()).imag, (z(3), z(3))),
     "inner": (torch.linalg.vecdot, (z(3, 5), z(3, 5))),
     "conjugate": (lambda a: (a * 2).conj(), (z(3, 4),)),
+    "real zeros": (lambda a: torch.zeros_like(a, dtype=torch.float32) + torch.ones_like(a, dtype=torch.float32) * a.real, (z(3, 5),)),
+    "in half": (lambda a: a.to(torch.complex32).to(torch.complex64) * 2, (z(3, 5),)),
     "reductions of a number": (lambda a: torch.stack([a.sum(), a.sum(0), a.mean(), a.cumsum(0)]), (z(1)[0],)),
     "empty": (lambda a, b: a.conj() * b, (z(0, 3), z(3))),
 }  # fmt: skip

@@ -114,7 +114,8 @@ class _Rewriter:
             return
         value = node.meta["val"]
         if not (isinstance(value, Tensor) and value.dtype in REAL):
-            self._replace(node, e, e.to(made, value.dtype))
+            real = e.filled(made[0], value) if isinstance(made, tuple) else made  # what numbers fill has the real one
+            self._replace(node, e, e.to(real, value.dtype))
             return
         if memory_source(node) is not None or value.is_conj() or value.is_neg():  # made anew, it views nothing
             value = e.empty(value.shape, value.dtype, value.device, value.stride())
@@ -130,7 +131,7 @@ class _Rewriter:
 
     def _by_rule(self, node: fx.Node, e: Emitter) -> Any:
         rule = RULES.get(node.target)
-        if rule is None:
+        if rule is None or any(_is_half(n.meta.get("val")) for n in (node, *node.all_input_nodes)):
             return NotImplemented
 
         def given(n: fx.Node) -> Any:
@@ -176,6 +177,11 @@ class _Rewriter:
         if node in self.kept or node not in self.found:
             return node
         return e.complex_node(self.found[node])
+
+
+def _is_half(value: Any) -> bool:
+    """Returns whether a value has a complex dtype whose parts no program computes."""
+    return isinstance(value, Tensor) and value.dtype.is_complex and value.dtype not in REAL
 
 
 def _is_alone(node: fx.Node, held: Counter[int]) -> bool:
