@@ -174,6 +174,23 @@ def test_gradients(part: int) -> None:
             assert (p - q).abs().max() <= 1e-4 * (1 + q.abs().max()), name
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_gradients_of_slices_and_selections_are_kernels(dynamic: bool) -> None:
+    """As of the lowest frequencies, which a Fourier neural operator weighs."""
+
+    def model(a: Tensor, b: Tensor) -> Tensor:
+        return a[1:, 2:-1] * b[0, 1:-2] + b[..., 1::2].sum() * a[:, -1].sum()
+
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend=BACKEND, options=NO_CACHE | {"strict": True}, dynamic=dynamic, fullgraph=True)
+    a, b = (drawn(5, 7).requires_grad_() for _ in range(2))
+    c, d = (t.requires_grad_() for t in wide(a, b))
+    got, want = compiled(a, b), model(c, d)
+    gradient = torch.randn_like(want)
+    close([got], [want])
+    close(torch.autograd.grad(got, (a, b), gradient.to(got.dtype)), torch.autograd.grad(want, (c, d), gradient))
+
+
 def test_symbolic_sizes() -> None:
     model = all_of({**ELEMENTS, **{name: fn for name, fn in MOVES.items() if name not in ("indexed", "placed")}, **PRODUCTS})
     torch._dynamo.reset()

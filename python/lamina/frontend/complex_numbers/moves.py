@@ -97,6 +97,10 @@ def _shaped(rank: int, x: Any, shape: Sequence[Any], *rest: Any) -> Sequence[Any
     return [x, [*shape, 2], *rest]
 
 
+def _spread(rank: int, grad: Any, sizes: Sequence[Any], dim: int, *rest: Any) -> Sequence[Any]:
+    return [grad, [*sizes, 2], dim % max(len(sizes), 1), *rest]
+
+
 MOVES: dict[Any, Callable[..., Any]] = {
     rule.target: rule
     for rule in (
@@ -128,6 +132,8 @@ MOVES: dict[Any, Callable[..., Any]] = {
         PerPart(aten.slice_scatter.default, (0, 1), whole=_dim(2)),
         PerPart(aten.select_scatter.default, (0, 1), whole=_dim(2)),
         PerPart(aten.diagonal_scatter.default, (0, 1)),
+        PerPart(aten.slice_backward.default, whole=_spread),
+        PerPart(aten.select_backward.default, whole=_spread),
         PerPart(aten.index_put.default, (0, 2)),
         PerPart(aten.scatter.src, (0, 3)),
         PerPart(aten.scatter.value, (0, 3)),
