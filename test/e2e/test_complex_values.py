@@ -35,6 +35,7 @@ ELEMENTS: dict[str, Fn] = {
     "with real": lambda a, b: a * b.real + b.imag / a - b.abs(),
     "exp": lambda a, b: a.exp(),
     "log": lambda a, b: a.log(),
+    "log to a base": lambda a, b: a.log2() + b.log10(),
     "sqrt": lambda a, b: a.sqrt() + b.rsqrt(),
     "trigonometric": lambda a, b: a.sin() * b.cos(),
     "hyperbolic": lambda a, b: a.sinh() + b.cosh() * a.tanh(),
@@ -50,6 +51,7 @@ ELEMENTS: dict[str, Fn] = {
     "with products": lambda a, b: torch.addcmul(a, a, b, value=2) + torch.addcdiv(a, b, a + 2, value=0.5),
     "where": lambda a, b: torch.where(a.real > b.real, a, b).masked_fill(b.imag > 0.5, 1 - 1j),
     "compared": lambda a, b: ((a == a.real) | (a != torch.where(b.real > 0, a, b))).int(),
+    "is zero or no number": lambda a, b: a * ((a / a.real.relu()).isnan() | (b * b.real.relu()).logical_not()),
     "as real": lambda a, b: torch.view_as_complex(torch.view_as_real(a.resolve_conj()) * 2) - torch.view_as_real(b)[..., 1],
     "other dtypes": lambda a, b: a.to(torch.complex128) * b.real.to(torch.complex64) + 1,
 }  # fmt: skip
@@ -228,3 +230,17 @@ def test_one_kernel_before_and_after_a_transform() -> None:
     (graph,) = lamina.explain(model, (drawn(4, 33), drawn(33)), show=False).graphs
     assert len(graph.kernels) == 2
     assert [call.callee for call in graph.fallbacks] == ["aten._fft_c2c.default"]
+
+
+def test_gradients_of_slices_are_kernels() -> None:
+    def model(a: Tensor, b: Tensor) -> Tensor:
+        return (a[1:4, ::2] * b[:, 2] * a[-1, 3]).abs().sum()
+
+    inputs = [
+        torch.randn(5, 7, dtype=torch.complex64, requires_grad=True),
+        torch.randn(4, 7, dtype=torch.complex64, requires_grad=True),
+    ]
+    compiled = torch.compile(model, backend="lamina", options={"strict": True, "cache": False})
+    found, wanted = (torch.autograd.grad(f(*inputs), inputs) for f in (compiled, model))
+    for got, want in zip(found, wanted, strict=True):
+        torch.testing.assert_close(got, want)

@@ -237,6 +237,25 @@ def _differ(e: Emitter, x: Any, y: Any) -> fx.Node:
     return e(aten.logical_or.default, e(aten.ne.Tensor, a, c), e(aten.ne.Tensor, b, d))
 
 
+def _logarithm_to(base: float) -> Callable[[Emitter, Parts], Parts]:
+    """Returns the rule of a logarithm to a base."""
+
+    def rule(e: Emitter, x: Parts) -> Parts:
+        """Scales the natural one."""
+        re, im = logarithm(e, x)
+        return e.mul(re, 1 / math.log(base)), e.mul(im, 1 / math.log(base))
+
+    return rule
+
+
+def _is_nan(e: Emitter, x: Any) -> fx.Node:
+    return e(aten.logical_or.default, *(e(aten.ne.Tensor, part, part) for part in _nodes(e, parts_of(e, x))))
+
+
+def _is_zero(e: Emitter, x: Any) -> fx.Node:
+    return _same(e, x, 0)
+
+
 def _polar(e: Emitter, size: fx.Node, turn: fx.Node) -> Parts:
     return e.mul(size, e(aten.cos.default, turn)), e.mul(size, e(aten.sin.default, turn))
 
@@ -267,6 +286,8 @@ ELEMENTARY: dict[Any, Callable[..., Any]] = {
     aten.tanh.default: _unary(hyperbolic_tangent), aten.sigmoid.default: _unary(logistic),
     aten.pow.Tensor_Scalar: _pow, aten.pow.Tensor_Tensor: _pow, aten.pow.Scalar: _pow_scalar,
     aten.eq.Tensor: _same, aten.eq.Scalar: _same, aten.ne.Tensor: _differ, aten.ne.Scalar: _differ,
+    aten.log2.default: _unary(_logarithm_to(2)), aten.log10.default: _unary(_logarithm_to(10)),
+    aten.isnan.default: _is_nan, aten.logical_not.default: _is_zero,
     aten.complex.default: lambda e, re, im: (re, im), aten.polar.default: _polar,
 }  # fmt: skip
 """Rules by overload."""
