@@ -230,17 +230,3 @@ def test_one_kernel_before_and_after_a_transform() -> None:
     (graph,) = lamina.explain(model, (drawn(4, 33), drawn(33)), show=False).graphs
     assert len(graph.kernels) == 2
     assert [call.callee for call in graph.fallbacks] == ["aten._fft_c2c.default"]
-
-
-def test_gradients_of_slices_are_kernels() -> None:
-    def model(a: Tensor, b: Tensor) -> Tensor:
-        return (a[1:4, ::2] * b[:, 2] * a[-1, 3]).abs().sum()
-
-    inputs = [
-        torch.randn(5, 7, dtype=torch.complex64, requires_grad=True),
-        torch.randn(4, 7, dtype=torch.complex64, requires_grad=True),
-    ]
-    compiled = torch.compile(model, backend="lamina", options={"strict": True, "cache": False})
-    found, wanted = (torch.autograd.grad(f(*inputs), inputs) for f in (compiled, model))
-    for got, want in zip(found, wanted, strict=True):
-        torch.testing.assert_close(got, want)

@@ -93,10 +93,6 @@ def _reduced(rank: int, x: Any, dims: Any = None, keep: bool = False, *_: Any, *
     return None if rank == 0 else [x, [d % rank for d in given] or list(range(rank)), keep]
 
 
-def _within(rank: int, grad: Any, shape: Sequence[Any], dim: int, *rest: Any) -> Sequence[Any]:
-    return [grad, [*shape, 2], dim % len(shape), *rest]
-
-
 def _shaped(rank: int, x: Any, shape: Sequence[Any], *rest: Any) -> Sequence[Any]:
     return [x, [*shape, 2], *rest]
 
@@ -115,8 +111,6 @@ MOVES: dict[Any, Callable[..., Any]] = {
         PerPart(aten.expand.default, whole=_shaped),
         PerPart(aten.slice.Tensor, whole=_dim(1)),
         PerPart(aten.select.int, whole=_dim(1)),
-        PerPart(aten.slice_backward.default, whole=_within),
-        PerPart(aten.select_backward.default, whole=_within),
         PerPart(aten.unsqueeze.default, whole=_dim(1, 1)),
         PerPart(aten.squeeze.dim, whole=_dim(1)),
         PerPart(aten.squeeze.dims, whole=_dims),
