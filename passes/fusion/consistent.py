@@ -9,7 +9,8 @@ from torch_mlir import ir
 from lamina.core.walks import reached
 
 from ..ir.reading import nested, number_of, producer, reduced_loops
-from ..trace.materialize import OUTSIDE, Materialized
+from ..trace.materialize import Materialized
+from ..trace.uses import OUTSIDE
 
 CONSISTENT = "graph.consistent"
 _EQUAL = (1, 6, 8, 13)  # predicates of arith.cmpf: oeq, one, ueq, une

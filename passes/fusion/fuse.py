@@ -25,8 +25,9 @@ from ..simplify.matching.rule import PATTERN
 from ..space.space import find_space
 from ..trace.gathered import copy_gathered
 from ..trace.grouping import Group, Grouping
-from ..trace.materialize import OUTSIDE, Materialized
+from ..trace.materialize import Materialized
 from ..trace.nodes import GroupNode, trace_node
+from ..trace.uses import OUTSIDE
 from ..trace.windows_apart import store_pooled
 from .bias_apart import add_apart
 from .consistent import CONSISTENT, compared

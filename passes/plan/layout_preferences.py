@@ -13,20 +13,21 @@ from dataclasses import dataclass, field
 from torch_mlir import ir
 
 from lamina.core.layout import Layout
-from lamina.core.sizes import SizeLike
+from lamina.core.sizes import SizeLike, at_most
 from lamina.dialects.graph import CALLS
 from lamina.kernels.library import CONVOLUTIONS, PRODUCTS, READS_ROWS
 
 from ..families.conv.calls import channels_last
 from ..ir.affine import in_order, order_of, row_major
 from ..ir.extern_calls import needed_strides
-from ..ir.reading import bytes_of, ops_in, reduced_loops, shape_of
+from ..ir.reading import bytes_of, elements_of, ops_in, reduced_loops, shape_of
 from ..ir.sizes import SIZE, read_sizes
-from ..ir.views import is_view, layout_through, source_strides, through_views
+from ..ir.views import RESHAPES, is_view, layout_through, source_strides, through_views
 from ..space.direct_convolution import WINDOW
 from .sibling_layouts import keeps_order
 
 Strides = tuple[SizeLike, ...]
+SECTOR = 8  # elements of f32 that a GPU moves for each one where they lie apart
 
 
 @dataclass
@@ -35,10 +36,12 @@ class Wants:
 
     bound   those of the call's results, which must be met
     wished  those that users prefer, and how many do
+    rows    values that a kernel reads whose result is wanted row-major: as long as nobody prefers anything else, they are, too
     """
 
     bound: dict[ir.Value, Strides] = field(default_factory=dict)
     wished: dict[ir.Value, Counter[Strides]] = field(default_factory=dict)
+    rows: set[ir.Value] = field(default_factory=set)
 
     def has(self, value: ir.Value) -> bool:
         """Returns whether users of a value, or the caller, want particular strides."""
@@ -78,9 +81,12 @@ def wants(ops: Sequence[ir.Operation], results: Iterable[tuple[ir.Value, Strides
         if op.name == "graph.group":
             for operand, wish in _kernel_wishes(op, found):
                 found.wished.setdefault(operand, Counter())[wish] += 1
+            found.rows.update(_read_as_rows(op, found))
         if len(op.results) != 1 or not is_view(op):
             continue
         out, source = op.results[0], op.operands[0]
+        if out in found.rows and op.name in RESHAPES:
+            found.rows.add(source)
         # a library's wish serves the collapse, too
         if op.name == "tensor.collapse_shape" and not found.wished.get(out) and not _is_free(out):
             found.wished.setdefault(out, Counter())[Layout.row_major(shape_of(out)).strides] += 1
@@ -132,13 +138,28 @@ def _kernel_wishes(op: ir.Operation, found: Wants) -> list[tuple[ir.Value, Strid
     if _only_copies(op):
         return []
     if WINDOW in op.attributes:
-        return [(v, channels_last(shape_of(v))) for v in op.operands if len(shape_of(v)) == 4]
+        return [(v, channels_last(shape_of(v)) if len(shape_of(v)) == 4 else row_major(shape_of(v))) for v in op.operands]
     result = max((v for v in op.results if found.has(v)), key=bytes_of, default=op.results[0])
     order = order_of(found.layout(result).strides)
     if order == tuple(range(len(order))) or not keeps_order(op, len(order)) or _reduces_rows(op, order):
         return []
     like = [v for v in op.operands if len(shape_of(v)) == len(order)]
     return [(v, in_order(shape_of(v), order)) for v in like]
+
+
+def _read_as_rows(op: ir.Operation, found: Wants) -> list[ir.Value]:
+    """Returns the operands that a kernel should find row-major, as its result is wanted so and it keeps the order of dimensions: it
+    would write with gaps otherwise. Not those of more than SECTOR times as many elements, which cost more to transpose."""
+    rows = [v for v in op.results if v in found.rows or (found.has(v) and found.layout(v) == Layout.row_major(shape_of(v)))]
+    if not rows or not all(keeps_order(op, len(shape_of(v))) for v in rows):
+        return []
+    spans, most = {_spans(v) for v in rows}, SECTOR * max(map(elements_of, rows))
+    return [v for v in op.operands if _spans(v) in spans and elements_of(v) <= most]
+
+
+def _spans(value: ir.Value) -> int:
+    """Returns how many dimensions of a value have more than one element."""
+    return sum(not at_most(n, 1) for n in shape_of(value))
 
 
 def _only_copies(op: ir.Operation) -> bool:

@@ -157,7 +157,7 @@ class _Reader:
     def _group(self, op: ir.Operation) -> None:
         ins = [self._place(value, op) for value in op.operands]
         wanted = [self.wants.layout(result) if self.wants.has(result) else None for result in op.results]
-        layouts = like_siblings(op, wanted, [place.layout for place in ins])
+        layouts = like_siblings(op, wanted, self.wants.rows, [place.layout for place in ins])
         if CHOICE in op.attributes and WINDOW not in op.attributes:
             ins, layouts = self._for_product(op, ins, layouts)
         if WINDOW in op.attributes:

@@ -1,9 +1,8 @@
-"""Chooses layouts for results of kernels that no user prefers otherwise: in the order of dimensions in which most bytes that the
-kernel reads and writes lie."""
+"""Lays out results that nobody wants in an order of their own as what they are computed from, so that no kernel transposes."""
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Container, Sequence
 
 from torch_mlir import ir
 
@@ -12,27 +11,41 @@ from lamina.core.sizes import SizeLike, typical
 
 from ..ir.affine import in_order, order_of
 from ..ir.reading import Generic, bytes_of, ops_in, shape_of
-from ..ir.views import is_view, view_layout
+from ..ir.views import RESHAPES, is_view, view_layout
+from ..trace.orders import PLACES
 
 Strides = tuple[SizeLike, ...]
 
 
-def like_siblings(op: ir.Operation, layouts: Sequence[Layout | None], operands: Sequence[Layout]) -> list[Layout]:
-    """Returns the layouts of a kernel's results. Those that nobody wants otherwise (None) get the order of dimensions in which
-    most bytes that it reads and writes lie, if the kernel itself does not transpose; results of reductions that of the dimensions
-    left of what they reduce."""
-    return [layout or _like_most(op, result, layouts, operands) for result, layout in zip(op.results, layouts, strict=True)]
+def like_siblings(
+    op: ir.Operation, wanted: Sequence[Layout | None], rows: Container[ir.Value], operands: Sequence[Layout]
+) -> list[Layout]:
+    """Returns the layouts of a kernel's results. Those that nobody wants otherwise get the order of dimensions in which most bytes
+    of their shape that it reads and writes lie, if the kernel itself does not transpose; where none has their shape, the order of
+    those elements that they are computed from.
+
+    wanted    the layouts that users want of the results; None where they want none
+    rows      results to leave row-major where no operand has their shape
+    operands  the layouts of the kernel's operands
+    """
+    pairs = zip(op.results, wanted, strict=True)
+    return [layout or _like_most(op, result, wanted, operands, result in rows) for result, layout in pairs]
 
 
-def _like_most(op: ir.Operation, result: ir.Value, layouts: Sequence[Layout | None], operands: Sequence[Layout]) -> Layout:
+def _like_most(
+    op: ir.Operation, result: ir.Value, layouts: Sequence[Layout | None], operands: Sequence[Layout], rows: bool
+) -> Layout:
+    """Returns the layout of a result that nobody wants otherwise. rows: whether to leave it row-major where no operand has its
+    shape."""
     shape = shape_of(result)
     plain = Layout.row_major(shape)
     orders: Counter[tuple[int, ...]] = Counter()
     for value, layout in zip((*op.results, *op.operands), (*layouts, *operands), strict=True):
         if layout is not None and shape_of(value) == shape and layout.is_dense:
             orders[order_of(layout.strides)] += bytes_of(value)
-    reduces = typical(math.prod(shape)) < max((typical(math.prod(x.shape)) for x in operands), default=0)
-    if reduces and not orders and (strides := _inherited(op, operands).get(_yielded(op, result))) is not None:
+    largest = max((typical(math.prod(x.shape)) for x in operands), default=0)
+    inherits = typical(math.prod(shape)) < largest or (typical(math.prod(shape)) == largest and not rows)
+    if inherits and not orders and (strides := _inherited(op, operands).get(_yielded(op, result))) is not None:
         return Layout.of(shape, in_order(shape, order_of(strides)))
     if not orders or not (keeps_order(op, len(shape)) or _only_regroups(op, shape)):
         return plain
@@ -57,6 +70,8 @@ def _inherited(op: ir.Operation, operands: Sequence[Layout]) -> dict[ir.Value, S
         if is_view(inner) and inner.operands[0] in found:
             layout = view_layout(inner, Layout.of(shape_of(inner.operands[0]), found[inner.operands[0]]))
             found.update({out: tuple(layout.strides)} if layout is not None else {})
+        elif inner.name in PLACES and inner.operands[0] in found:
+            found[out] = in_order(shape_of(out), order_of(found[inner.operands[0]]))
         elif inner.name == "linalg.generic" and (g := Generic.read_affine(inner)) is not None:
             steps: dict[int, int] = {}
             sources = zip(inner.operands, g.maps[: g.inputs], strict=False)
@@ -71,16 +86,27 @@ def _inherited(op: ir.Operation, operands: Sequence[Layout]) -> dict[ir.Value, S
 
 
 def keeps_order(op: ir.Operation, rank: int) -> bool:
-    """Returns whether a kernel reads tensors of this rank in the order of dimensions of its results."""
-    return all(_keeps_order(o.operation, rank) for o in op.regions[0].blocks[0].operations)
+    """Returns whether a kernel reads tensors of this rank in the order of dimensions of its results; dimensions of one element may
+    come and go in between."""
+    inner = ops_in(op.regions[0].blocks[0])
+    ends = [v for o in inner if _only_units(o) for v in (o.operands[0], o.results[0])]
+    return all(_keeps_order(o, {rank, *(len(shape_of(v)) for v in ends)}) for o in inner)
 
 
-def _keeps_order(op: ir.Operation, rank: int) -> bool:
-    """Returns whether an op of a kernel's body reads tensors of this rank in the order of dimensions of its result."""
-    if not any(isinstance(v.type, ir.RankedTensorType) and v.type.rank == rank for v in op.operands):
+def _only_units(op: ir.Operation) -> bool:
+    """Returns whether an op only adds or removes dimensions of one element."""
+    if op.name not in RESHAPES:
+        return False
+    before, after = ([n for n in shape_of(v) if n != 1] for v in (op.operands[0], op.results[0]))
+    return before == after
+
+
+def _keeps_order(op: ir.Operation, ranks: Collection[int]) -> bool:
+    """Returns whether an op of a kernel's body reads tensors of these ranks in the order of dimensions of its result."""
+    if not any(isinstance(v.type, ir.RankedTensorType) and v.type.rank in ranks for v in op.operands):
         return True
     if op.name != "linalg.generic":
-        return op.name not in ("linalg.transpose", "tensor.expand_shape", "tensor.collapse_shape")
+        return _only_units(op) or op.name not in ("linalg.transpose", *RESHAPES)
     maps = [m.value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
     dims = [[d.position for d in m.results if isinstance(d, ir.AffineDimExpr)] for m in maps]
     return all(d == sorted(d) for d in dims)
@@ -102,4 +128,4 @@ def _moves_nothing(op: ir.Operation) -> bool:
     body = [o.operation for region in op.regions for block in region.blocks for o in block.operations]
     if any(o.name in ("linalg.index", "tensor.extract") for o in body):
         return False
-    return all(_keeps_order(op, v.type.rank) for v in op.operands if isinstance(v.type, ir.RankedTensorType))
+    return all(_keeps_order(op, {v.type.rank}) for v in op.operands if isinstance(v.type, ir.RankedTensorType))

@@ -7,14 +7,12 @@ computing it again for each of its users. Everything else is recomputed where it
 
 import heapq
 import math
-from collections import defaultdict
-from dataclasses import dataclass, field
 
 from torch_mlir import ir
 
 from lamina.core.sizes import typical
 from lamina.core.walks import reached
-from lamina.dialects.graph import CALLS, IN_PLACE
+from lamina.dialects.graph import IN_PLACE
 
 from ..ir.affine import Affine, NotAffine, SplitAxis
 from ..ir.axes import Axes, splitting
@@ -26,23 +24,15 @@ from .costs import CHEAP, FREE, LARGEST, cost_of
 from .gathered import gathered_source
 from .memory_order import MemoryOrder
 from .orders import narrowest
+from .reconverging import is_placed_whole
 from .trace import Tracer
-
-OUTSIDE = ("func.return", *CALLS, "func.call", "return", "call")
+from .uses import OUTSIDE, Uses, reads
 
 
 def _one_stride(at: Affine, index: Affine) -> bool:
     """Returns whether a dimension that was split into the axes of `index` has a single stride in memory."""
     steps = [(at.coefficient(axis), place) for axis, place in index.terms]
     return all(c * steps[0][1] == steps[0][0] * place for c, place in steps)
-
-
-@dataclass
-class Use:
-    """The users of a value: the ops inside kernels (with repetition), and whether anything outside of them reads it."""
-
-    inside: list[ir.Operation] = field(default_factory=list)
-    outside: bool = False
 
 
 class Materialized:
@@ -55,7 +45,7 @@ class Materialized:
         self.ops = ops_in(block)
         self.position = {op: i for i, op in enumerate(self.ops)}
         self.generics = generics
-        self.uses = self._uses()
+        self.uses = Uses(self.ops, self.position)
         self.values: dict[ir.Value, None] = {}
         self.bases: dict[ir.Value, ir.Value] = {}
         self._inlined: dict[ir.Value, tuple[int, int]] = {}
@@ -87,16 +77,6 @@ class Materialized:
                 return None
             self.generics[op] = read
         return self.generics[op]
-
-    def _uses(self) -> dict[ir.Value, Use]:
-        uses: dict[ir.Value, Use] = defaultdict(Use)
-        for op in self.ops:
-            for v in _reads(op):
-                if op.name in OUTSIDE:
-                    uses[v].outside = True
-                else:
-                    uses[v].inside.append(op)
-        return uses
 
     def base(self, value: ir.Value) -> ir.Value:
         """Returns the deepest value behind a chain of views whose memory `value` can share with other strides."""
@@ -135,7 +115,7 @@ class Materialized:
             if op.name == SCATTER and not self.is_memory(op.operands[0]):
                 self.add(op.operands[0])
             for v in op.results:
-                if not isinstance(v.type, ir.RankedTensorType) or (v not in self.uses and op.name != SCATTER):
+                if not isinstance(v.type, ir.RankedTensorType) or (not self.uses.has(v) and op.name != SCATTER):
                     continue
                 self._inlined[v] = self._cost(op)
                 if v not in self.values and not self.is_memory(v) and self._worth_storing(op, v):
@@ -148,7 +128,7 @@ class Materialized:
     def _cost(self, op: ir.Operation) -> tuple[int, int]:
         """Returns (operations per element, bytes read) of computing `op` from memory."""
         cost, read = cost_of(op), 0
-        for v in dict.fromkeys(_reads(op)):
+        for v in dict.fromkeys(reads(op)):
             if self.is_memory(v):
                 read += bytes_of(v) if isinstance(v.type, ir.RankedTensorType) else 0
             elif v in self._inlined:
@@ -167,16 +147,18 @@ class Materialized:
         if v in self.mixed or (op.name == "linalg.generic" and (g is None or any(g.reduced))):
             return True
         cost, read = self._inlined[v]
-        users = self._users(v)
+        users = self.uses.through_views(v)
         if cost > LARGEST:
             return True
         if cost > (FREE if self.balance and self._joins_reduction(v) else CHEAP) and any(self._repeats(u, t) for u, t in users):
             return True
-        if self.balance and len(users) > 1 and all(self._is_tap(u, v) for u in self.uses[v].inside):
+        if self.balance and len(users) > 1 and all(self._is_tap(u, v) for u in self.uses.inside(v)):
             return self._worth_storing_for_taps(v, cost)
-        if self.balance and len(users) == 2 and self._waits(users[1][0], users[0][0]) and self._drop(v):
+        if self.balance and len(users) == 2 and self.uses.wait(users[1][0], users[0][0]) and self._drop(v):
             return False
         if len(users) < 2 or (cost <= CHEAP and read <= 1.25 * bytes_of(v)):
+            return False
+        if self.balance and is_placed_whole(v, self.position, self.uses.inside_alone, self.generic):
             return False
         source = gathered_source(v, self.is_memory, self.generic) if self.balance else None
         return source is None or self._worth_storing_still(op, v, source)
@@ -189,18 +171,6 @@ class Materialized:
             self._inlined.update((w, costs) for w in between.results if w in self._inlined)
         return self._worth_storing(op, v)
 
-    def _waits(self, user: ir.Operation, first: ir.Operation) -> bool:
-        """Returns whether `user` depends on `first` through a library call, so that they are never in one kernel."""
-        start = self.position[first]
-
-        def before(step: tuple[ir.Operation, bool]) -> list[tuple[ir.Operation, bool]]:
-            """Returns the steps before a step, and whether a call lies between."""
-            op, called = step
-            made = [m for m in map(producer, _reads(op)) if m is not None and self.position[m] >= start]
-            return [(m, called or m.name in OUTSIDE) for m in made]
-
-        return any(op == first and called for op, called in reached([(user, False)], before))
-
     def _drop(self, v: ir.Value) -> bool:
         """Makes two kernels compute `v`, with everything that is computed for it alone, where that takes less time than storing it
         for the second: a channel's mean and the gate (squeeze and excitation). Returns False where it does not."""
@@ -210,9 +180,9 @@ class Materialized:
             op = self.ops[-heapq.heappop(heap)]
             new = [w for w in op.results if w not in inner and (w == v or not self.is_memory(w) or self._is_only_for(w, inner))]
             inner.update(dict.fromkeys(new, op))
-            for made in filter(None, map(producer, _reads(op) if new else ())):
+            for made in filter(None, map(producer, reads(op) if new else ())):
                 heapq.heappush(heap, -self.position[made])
-        outer = {w for op in inner.values() for w in _reads(op) if w not in inner}
+        outer = {w for op in inner.values() for w in reads(op) if w not in inner}
         cost, read = sum(map(cost_of, inner.values())), sum(map(bytes_of, filter(self.is_memory, outer)))
         if cost * elements_of(v) > self.balance * bytes_of(v) or read > 1.25 * bytes_of(v):
             return False
@@ -224,13 +194,14 @@ class Materialized:
     def _is_only_for(self, w: ir.Value, inner: dict[ir.Value, ir.Operation]) -> bool:
         """Returns whether `w` is materialized only for values in `inner`, and need not be."""
         g = self.generic(w.owner) if w in self.values and w.owner.name == "linalg.generic" else None
-        use = self.uses[w]
-        return g is not None and not any(g.reduced) and not use.outside and all(r in inner for u in use.inside for r in u.results)
+        if g is None or any(g.reduced) or self.uses.outside(w):
+            return False
+        return all(r in inner for u in self.uses.inside(w) for r in u.results)
 
     def _worth_storing_for_taps(self, v: ir.Value, cost: int) -> bool:
         """Returns whether the taps of a window should read `v` from memory: bytes written and read, against operations that are
         repeated. The taps are one kernel, whose reads of the inputs meet in its cache."""
-        taps = sum(elements_of(u.results[0]) for u in self.uses[v].inside)
+        taps = sum(elements_of(u.results[0]) for u in self.uses.inside(v))
         return cost * (taps - elements_of(v)) > self.balance * 2 * bytes_of(v)
 
     @staticmethod
@@ -242,22 +213,12 @@ class Materialized:
         spans = [(typical(n) - 1) * max(s, 1) + 1 for n, s in zip(shape_of(user.results[0]), strides, strict=True)]
         return 2 * math.prod(spans) > elements_of(v)
 
-    def _users(self, v: ir.Value) -> list[tuple[ir.Operation, ir.Value]]:
-        """Returns the operations that read `v`, also through views, and the value they read."""
-        out: list[tuple[ir.Operation, ir.Value]] = []
-        for u in self.uses[v].inside:
-            if u.name in SINGLE_VIEWS:
-                out += self._users(u.results[0])
-            else:
-                out.append((u, v))
-        return out
-
     def _joins_reduction(self, v: ir.Value) -> bool:
         """Returns whether `v` is computed from one element each of reductions' results, and of values stored beside such."""
 
         def before(w: ir.Value) -> list[ir.Value]:
             """Returns what a value is computed from, unless it is in memory."""
-            return [] if self.is_memory(w) else _reads(w.owner)
+            return [] if self.is_memory(w) else reads(w.owner)
 
         sources = [w for w in reached([v], before) if self.is_memory(w)]
         made = [self.generic(w.owner) for w in sources if w in self.values and w.owner.name == "linalg.generic"]
@@ -283,13 +244,3 @@ class Materialized:
 def _is_splat(op: ir.Operation) -> bool:
     value = op.attributes["value"]
     return not isinstance(value, ir.DenseElementsAttr) or value.is_splat
-
-
-def _reads(op: ir.Operation) -> list[ir.Value]:
-    """Returns the tensors that `op` reads: its operands, and those that its body extracts elements of."""
-    out = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]
-    if op.name == "linalg.generic":
-        for o in op.regions[0].blocks[0].operations:
-            if o.operation.name == "tensor.extract":
-                out.append(o.operation.operands[0])
-    return out

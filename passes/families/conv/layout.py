@@ -17,7 +17,7 @@ from ...ir.generics import copied
 from ...ir.reading import ops_in, shape_of
 from ...ir.rewriting import bodies
 from ...ir.sizes import sizes_attribute
-from ...ir.views import WHOLE_VIEWS, layout_through, through_views
+from ...ir.views import WHOLE_VIEWS, is_view, layout_through, through_views
 from .calls import Convolution, channels_last
 from .layout_cost import cheapest
 from .layout_cpu import suits_frozen, suits_slow
@@ -116,7 +116,7 @@ def _is_served(value: ir.Value) -> bool:
         strides = ir.ArrayAttr(source.owner.attributes["strides"])[ir.OpResult(source).result_number]
         known = ir.DenseI64ArrayAttr(strides) if isinstance(strides, ir.DenseI64ArrayAttr) else None
         return not views or _lies_well(source, known, views)
-    return source.owner.name == "linalg.generic"
+    return not is_view(source.owner) and source.owner.name != "arith.constant"
 
 
 def _lies_well(source: ir.Value, strides: Sequence[int] | None, views: Sequence[ir.Operation]) -> bool:
