@@ -7,6 +7,7 @@ computing it again for each of its users. Everything else is recomputed where it
 
 import heapq
 import math
+from collections.abc import Collection, Sequence
 
 from torch_mlir import ir
 
@@ -24,7 +25,7 @@ from .costs import CHEAP, FREE, LARGEST, cost_of
 from .gathered import gathered_source
 from .memory_order import MemoryOrder
 from .orders import narrowest
-from .reconverging import is_placed_whole
+from .placed import placed_parts
 from .trace import Tracer
 from .uses import OUTSIDE, Uses, reads
 
@@ -154,14 +155,31 @@ class Materialized:
             return True
         if self.balance and len(users) > 1 and all(self._is_tap(u, v) for u in self.uses.inside(v)):
             return self._worth_storing_for_taps(v, cost)
-        if self.balance and len(users) == 2 and self.uses.wait(users[1][0], users[0][0]) and self._drop(v):
+        if self.balance and len(users) > 1 and (later := self._later(users)) and self._drop(v, len(users) - 1, later):
             return False
         if len(users) < 2 or (cost <= CHEAP and read <= 1.25 * bytes_of(v)):
             return False
-        if self.balance and is_placed_whole(v, self.position, self.uses.inside_alone, self.generic):
+        if self.balance and self._is_placed(v, cost):
             return False
         source = gathered_source(v, self.is_memory, self.generic) if self.balance else None
         return source is None or self._worth_storing_still(op, v, source)
+
+    def _is_placed(self, v: ir.Value, cost: int) -> bool:
+        """Returns whether kernels of other index spaces should compute `v` instead of reading it."""
+        parts = placed_parts(v, self.uses.inside_alone, self.generic)
+        repeats = len(parts.placed) + len(parts.others) - 1
+        return bool(parts.placed) and (not repeats or self._is_cheap(v, repeats * cost, self._sources([v]), self.uses.inside(v)))
+
+    def _is_cheap(self, v: ir.Value, cost: int, sources: Collection[ir.Value], users: Sequence[ir.Operation]) -> bool:
+        """Returns whether computing `v` again takes less time than storing it.
+
+        cost     operations per element
+        sources  the memory that it is computed from
+        users    what these read besides costs nothing
+        """
+        beside = [set(self._sources([w for w in reads(u) if w != v])) for u in users]
+        extra = sum(bytes_of(w) for w in sources if not all(w in found for found in beside))
+        return cost * elements_of(v) <= self.balance * bytes_of(v) and extra <= 1.25 * bytes_of(v)
 
     def _worth_storing_still(self, op: ir.Operation, v: ir.Value, source: ir.Value) -> bool:
         """Stores the source that `v` is gathered from, and returns whether `v` is then still worth storing."""
@@ -171,9 +189,18 @@ class Materialized:
             self._inlined.update((w, costs) for w in between.results if w in self._inlined)
         return self._worth_storing(op, v)
 
-    def _drop(self, v: ir.Value) -> bool:
-        """Makes two kernels compute `v`, with everything that is computed for it alone, where that takes less time than storing it
-        for the second: a channel's mean and the gate (squeeze and excitation). Returns False where it does not."""
+    def _later(self, users: Sequence[tuple[ir.Operation, ir.Value]]) -> list[ir.Operation]:
+        """Returns the users that wait for the first one through a library call."""
+        first, *others = sorted({u for u, _ in users}, key=self.position.__getitem__)
+        return [u for u in others if self.uses.wait(u, first)]
+
+    def _drop(self, v: ir.Value, repeats: int, later: Sequence[ir.Operation]) -> bool:
+        """Makes several kernels compute `v`, with everything that is computed for it alone, where that takes less time than storing
+        it: a channel's mean and the gate (squeeze and excitation). Returns False where it does not.
+
+        repeats  how often it is computed again at most
+        later    the users in other kernels than the first one's; what they read besides costs nothing
+        """
         inner: dict[ir.Value, ir.Operation] = {}
         heap = [-self.position[v.owner]]
         while heap:
@@ -182,9 +209,9 @@ class Materialized:
             inner.update(dict.fromkeys(new, op))
             for made in filter(None, map(producer, reads(op) if new else ())):
                 heapq.heappush(heap, -self.position[made])
-        outer = {w for op in inner.values() for w in reads(op) if w not in inner}
-        cost, read = sum(map(cost_of, inner.values())), sum(map(bytes_of, filter(self.is_memory, outer)))
-        if cost * elements_of(v) > self.balance * bytes_of(v) or read > 1.25 * bytes_of(v):
+        outer = {w for op in inner.values() for w in reads(op) if w not in inner and self.is_memory(w)}
+        cost, read = sum(map(cost_of, inner.values())), sum(map(bytes_of, outer))
+        if not self._is_cheap(v, repeats * cost, outer, later):
             return False
         for w in inner:
             self.values.pop(w, None)
@@ -216,14 +243,19 @@ class Materialized:
     def _joins_reduction(self, v: ir.Value) -> bool:
         """Returns whether `v` is computed from one element each of reductions' results, and of values stored beside such."""
 
+        sources = self._sources([v])
+        made = [self.generic(w.owner) for w in sources if w in self.values and w.owner.name == "linalg.generic"]
+        of_reductions = any(g is not None and any(g.reduced) for g in made) and len(made) == len(sources)
+        return of_reductions and all(elements_of(w) == elements_of(v) for w in sources)
+
+    def _sources(self, values: Sequence[ir.Value]) -> list[ir.Value]:
+        """Returns the memory that values are computed from."""
+
         def before(w: ir.Value) -> list[ir.Value]:
             """Returns what a value is computed from, unless it is in memory."""
             return [] if self.is_memory(w) else reads(w.owner)
 
-        sources = [w for w in reached([v], before) if self.is_memory(w)]
-        made = [self.generic(w.owner) for w in sources if w in self.values and w.owner.name == "linalg.generic"]
-        of_reductions = any(g is not None and any(g.reduced) for g in made) and len(made) == len(sources)
-        return of_reductions and all(elements_of(w) == elements_of(v) for w in sources)
+        return [w for w in reached(values, before) if self.is_memory(w)]
 
     def _repeats(self, user: ir.Operation, v: ir.Value) -> bool:
         """Returns whether `user` reads elements of `v` once per iteration of an outer loop that `v` does not vary over."""

@@ -1,0 +1,76 @@
+"""Finds what is computed of a value, element by element, only to be padded, concatenated or cut.
+
+A kernel of such an op has another index space than the value. Computing the value there, once for each of its elements, takes no
+memory; storing it takes a kernel of its own.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from torch_mlir import ir
+
+from ..ir.reading import ops_in
+from .orders import PLACES, Read
+
+MOVES = ("tensor.extract_slice", *PLACES)
+MOST = 64  # values that are followed
+
+OpsOf = Callable[[ir.Value], Iterable[ir.Operation]]
+
+
+@dataclass
+class PlacedParts:
+    """What is computed of a value.
+
+    placed  the values of its shape that only ops of MOVES read; it is evaluated once for each of them
+    others  the ops that read it for anything else
+    """
+
+    placed: set[ir.Value] = field(default_factory=set)
+    others: list[ir.Operation] = field(default_factory=list)
+
+
+def placed_parts(v: ir.Value, users: OpsOf, read: Read) -> PlacedParts:
+    """Returns what is computed of a value that kernels alone read.
+
+    users  the ops that read a value; none where something outside of kernels reads it, too
+    read   reads a linalg.generic
+    """
+    known: dict[ir.Value, set[ir.Value] | None] = {}
+
+    def ends(x: ir.Value) -> set[ir.Value] | None:
+        """Returns the values that are placed at the end of all that is computed of `x`; None if anything else becomes of it."""
+        if x not in known:
+            known[x] = None
+            found: set[ir.Value] = set()
+            readers = set(users(x)) if len(known) < MOST else set()
+            for op in readers:
+                if op.name in MOVES:
+                    found.add(x)
+                elif not _maps_in_place(op, x, read) or (further := ends(op.results[0])) is None:
+                    return None
+                else:
+                    found |= further
+            known[x] = found if readers else None
+        return known[x]
+
+    parts = PlacedParts()
+    for op in dict.fromkeys(users(v)):
+        if op.name in MOVES:
+            parts.placed.add(v)
+        elif _maps_in_place(op, v, read) and (found := ends(op.results[0])) is not None:
+            parts.placed |= found
+        else:
+            parts.others.append(op)
+    return parts
+
+
+def _maps_in_place(op: ir.Operation, v: ir.Value, read: Read) -> bool:
+    """Returns whether an op is a map that reads a value at the position of its result alone."""
+    g = read(op) if op.name == "linalg.generic" and len(op.results) == 1 else None
+    if g is None or any(g.reduced):
+        return False
+    here = tuple((0, ((i, 1),)) for i in range(len(g.extents)))
+    at = [m for operand, m in zip(op.operands, g.maps, strict=True) if operand == v]
+    gathers = any(o.name == "tensor.extract" and o.operands[0] == v for o in ops_in(op.regions[0].blocks[0]))
+    return g.maps[g.inputs] == here and all(m == here for m in at) and not gathers
