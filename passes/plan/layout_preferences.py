@@ -36,7 +36,8 @@ class Wants:
 
     bound   those of the call's results, which must be met
     wished  those that users prefer, and how many do
-    rows    values that a kernel reads whose result is wanted row-major: as long as nobody prefers anything else, they are, too
+    rows    values that are row-major as long as nobody prefers anything else: products read views of them, or a kernel whose
+            result is wanted so
     """
 
     bound: dict[ir.Value, Strides] = field(default_factory=dict)
@@ -85,11 +86,14 @@ def wants(ops: Sequence[ir.Operation], results: Iterable[tuple[ir.Value, Strides
         if len(op.results) != 1 or not is_view(op):
             continue
         out, source = op.results[0], op.operands[0]
+        # a library's wish serves the collapse, too
+        if op.name == "tensor.collapse_shape" and not found.wished.get(out):
+            if _is_free(out):
+                found.rows.add(out)
+            else:
+                found.wished.setdefault(out, Counter())[Layout.row_major(shape_of(out)).strides] += 1
         if out in found.rows and op.name in RESHAPES:
             found.rows.add(source)
-        # a library's wish serves the collapse, too
-        if op.name == "tensor.collapse_shape" and not found.wished.get(out) and not _is_free(out):
-            found.wished.setdefault(out, Counter())[Layout.row_major(shape_of(out)).strides] += 1
         if out in found.bound and (strides := source_strides(op, found.bound[out])) is not None:
             found.bound.setdefault(source, strides)
         for wish, count in found.wished.get(out, Counter()).items():

@@ -7,7 +7,7 @@ computing it again for each of its users. Everything else is recomputed where it
 
 import heapq
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from torch_mlir import ir
 
@@ -159,27 +159,20 @@ class Materialized:
             return False
         if len(users) < 2 or (cost <= CHEAP and read <= 1.25 * bytes_of(v)):
             return False
-        if self.balance and self._is_placed(v, cost):
+        if self.balance and self._is_placed(v, cost, read):
             return False
         source = gathered_source(v, self.is_memory, self.generic) if self.balance else None
         return source is None or self._worth_storing_still(op, v, source)
 
-    def _is_placed(self, v: ir.Value, cost: int) -> bool:
+    def _is_placed(self, v: ir.Value, cost: int, read: int) -> bool:
         """Returns whether kernels of other index spaces should compute `v` instead of reading it."""
         parts = placed_parts(v, self.uses.inside_alone, self.generic)
         repeats = len(parts.placed) + len(parts.others) - 1
-        return bool(parts.placed) and (not repeats or self._is_cheap(v, repeats * cost, self._sources([v]), self.uses.inside(v)))
+        return bool(parts.placed) and (not repeats or self._is_cheap(v, repeats * cost, read))
 
-    def _is_cheap(self, v: ir.Value, cost: int, sources: Collection[ir.Value], users: Sequence[ir.Operation]) -> bool:
-        """Returns whether computing `v` again takes less time than storing it.
-
-        cost     operations per element
-        sources  the memory that it is computed from
-        users    what these read besides costs nothing
-        """
-        beside = [set(self._sources([w for w in reads(u) if w != v])) for u in users]
-        extra = sum(bytes_of(w) for w in sources if not all(w in found for found in beside))
-        return cost * elements_of(v) <= self.balance * bytes_of(v) and extra <= 1.25 * bytes_of(v)
+    def _is_cheap(self, v: ir.Value, cost: int, read: int) -> bool:
+        """Returns whether computing `v` again takes less time than storing it: operations per element, and bytes read."""
+        return cost * elements_of(v) <= self.balance * bytes_of(v) and read <= 1.25 * bytes_of(v)
 
     def _worth_storing_still(self, op: ir.Operation, v: ir.Value, source: ir.Value) -> bool:
         """Stores the source that `v` is gathered from, and returns whether `v` is then still worth storing."""
@@ -211,7 +204,9 @@ class Materialized:
                 heapq.heappush(heap, -self.position[made])
         outer = {w for op in inner.values() for w in reads(op) if w not in inner and self.is_memory(w)}
         cost, read = sum(map(cost_of, inner.values())), sum(map(bytes_of, outer))
-        if not self._is_cheap(v, repeats * cost, outer, later):
+        beside = [set(self._sources([w for w in reads(u) if w not in inner])) for u in later]
+        extra = sum(bytes_of(w) for w in outer if not all(w in found for found in beside))
+        if not self._is_cheap(v, repeats * cost, extra):
             return False
         for w in inner:
             self.values.pop(w, None)
