@@ -45,7 +45,8 @@ def _like_most(
             orders[order_of(layout.strides)] += bytes_of(value)
     largest = max((typical(math.prod(x.shape)) for x in operands), default=0)
     inherits = typical(math.prod(shape)) < largest or (typical(math.prod(shape)) == largest and not rows)
-    if inherits and not orders and (strides := _inherited(op, operands).get(_yielded(op, result))) is not None:
+    strides = _inherited(op, operands).get(_yielded(op, result)) if inherits and not orders else None
+    if strides is not None and all(s or n == 1 for s, n in zip(strides, shape, strict=True)):
         return Layout.of(shape, in_order(shape, order_of(strides)))
     if not orders or not (keeps_order(op, len(shape)) or _only_regroups(op, shape)):
         return plain
@@ -60,7 +61,8 @@ def _yielded(op: ir.Operation, result: ir.Value) -> ir.Value:
 
 def _inherited(op: ir.Operation, operands: Sequence[Layout]) -> dict[ir.Value, Strides]:
     """Returns for the values of a kernel's body the strides in memory of those elements of its operands that they are computed
-    from: along each dimension, those of the largest tensor that varies along it. What a view cannot express has none."""
+    from: along each dimension, those of the largest tensor that varies along it. What a view cannot express has none, nor has what
+    is placed along a dimension that has one element, or a single one in memory: where that lies among others is undecided."""
     body = op.regions[0].blocks[0]
     found = {v: layout.strides for v, layout in zip(body.arguments, operands, strict=True)}
     for inner in ops_in(body):
@@ -70,8 +72,10 @@ def _inherited(op: ir.Operation, operands: Sequence[Layout]) -> dict[ir.Value, S
         if is_view(inner) and inner.operands[0] in found:
             layout = view_layout(inner, Layout.of(shape_of(inner.operands[0]), found[inner.operands[0]]))
             found.update({out: tuple(layout.strides)} if layout is not None else {})
-        elif inner.name in PLACES and inner.operands[0] in found:
-            found[out] = in_order(shape_of(out), order_of(found[inner.operands[0]]))
+        elif inner.name in PLACES and (strides := found.get(inner.operands[0])) is not None:
+            part = shape_of(inner.operands[0])
+            if all((s and m != 1) or n == 1 for s, m, n in zip(strides, part, shape_of(out), strict=True)):
+                found[out] = in_order(shape_of(out), order_of(strides))
         elif inner.name == "linalg.generic" and (g := Generic.read_affine(inner)) is not None:
             steps: dict[int, int] = {}
             sources = zip(inner.operands, g.maps[: g.inputs], strict=False)

@@ -228,6 +228,13 @@ def test_a_conjugate_changed_in_place(door: Door) -> None:
         same(a, b)
 
 
+def test_a_product_of_one_row_for_all(door: Door) -> None:
+    """The library reads complex numbers as pairs of neighbors, also of what was computed from expanded arguments."""
+    for one in (z(1, 3).expand(4, 3), z(3, 1).expand(3, 4).t()):
+        args = (one, z(4, 3))
+        same(door(lambda x, y: x.mH @ y, args)(*args), args[0].mH @ args[1], 1e-5, 1e-5)
+
+
 def test_constants(door: Door) -> None:
     constant = torch.tensor([1 + 2j, 3, 4j])
     with torch.no_grad():

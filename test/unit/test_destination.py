@@ -87,7 +87,7 @@ def test_torch_without_nvidia(monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda x, y: (x + 1, y + 1), ((4,), (4,)), ("cuda:0", "cuda:1"), "argument y_1 is on cuda:1, other tensors on cuda:0"),
         (lambda x: x.cpu() + 1, ((4,),), ("cuda",), "the result of aten.add.Tensor is on cpu"),
         (lambda x: x + torch.rand(4).to(x.device), ((4,),), ("cuda",), "the result of aten.rand.* is on cpu"),
-        (lambda x: x + torch.special.ndtri(x.cpu()).sum(), ((4,),), ("cuda",), "is on cpu, other tensors on cuda:0"),
+        (lambda x: x + torch.special.airy_ai(x.cpu()).sum(), ((4,),), ("cuda",), "is on cpu, other tensors on cuda:0"),
     ],
 )
 def test_mixed_devices_are_named(fn: Any, shapes: Any, devices: Any, message: str) -> None:
