@@ -152,8 +152,14 @@ def _kernel_wishes(op: ir.Operation, found: Wants) -> list[tuple[ir.Value, Strid
 
 
 def _read_as_rows(op: ir.Operation, found: Wants) -> list[ir.Value]:
-    """Returns the operands that a kernel should find row-major, as its result is wanted so and it keeps the order of dimensions: it
-    would write with gaps otherwise. Not those of more than SECTOR times as many elements, which cost more to transpose."""
+    """Returns the operands that a kernel should find row-major: it would write with gaps, or read with gaps, otherwise.
+
+    Its result is wanted so, and it keeps the order of dimensions. Not operands of more than SECTOR times as many elements, which
+    cost more to transpose. Or its result is larger than all that it reads, and so row-major where nobody wants anything else.
+    """
+    largest = max(op.results, key=elements_of)
+    if not found.has(largest) and elements_of(largest) > max(map(elements_of, op.operands), default=0):
+        return [v for v in op.operands if _spans(v) > 1]
     rows = [v for v in op.results if v in found.rows or (found.has(v) and found.layout(v) == Layout.row_major(shape_of(v)))]
     if not rows or not all(keeps_order(op, len(shape_of(v))) for v in rows):
         return []

@@ -1,5 +1,5 @@
 // A result that nobody wants in an order of its own lies as what it is computed from, though that has another shape or lies in pieces.
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-plan)' | FileCheck %s
+// RUN: opt-driver %s --split-input-file --pass-pipeline='builtin.module(lamina-plan)' | FileCheck %s
 
 #id = affine_map<(n, c, l) -> (n, c, l)>
 #turned = affine_map<(n, c, l) -> (n, l, c)>
@@ -53,4 +53,43 @@ func.func @main(%x: tensor<32x8xf32>, %y: tensor<2x16x16xf32> {graph.strides = a
   }) {sym_name = "sum"} : (tensor<2x8x16xf32>) -> tensor<2x8xf32>
   %k = "graph.extern"(%g) {callee = "aten.relu.default", reason = "library", args = [unit], kwargs = {}, strides = [array<i64: 128, 16, 1>]} : (tensor<2x8x16xf32>) -> tensor<2x8x16xf32>
   return %k, %s, %m : tensor<2x8x16xf32>, tensor<2x8xf32>, tensor<32x8xf32>
+}
+
+// -----
+
+#id = affine_map<(n, c, l) -> (n, c, l)>
+#turned = affine_map<(n, c, l) -> (n, l, c)>
+#three = affine_map<(n, c, l, s) -> (n, c, l)>
+#state = affine_map<(n, c, l, s) -> (c, s)>
+#four = affine_map<(n, c, l, s) -> (n, c, l, s)>
+
+// What a kernel reads for each of several elements is row-major, as the larger result is.
+// CHECK: "plan.launch"({{.*}}) {kernel = @step{{.*}}} : (memref<32x8xf32>, memref<2x8x16xf32>)
+// CHECK: "plan.launch"({{.*}}) {kernel = @decay{{.*}}} : (memref<2x8x16xf32>, memref<8x4xf32>, memref<2x8x16x4xf32>)
+func.func @main(%x: tensor<32x8xf32>, %a: tensor<8x4xf32>) -> tensor<2x8x16x4xf32> {
+  %g = "graph.group"(%x) ({
+  ^bb0(%in: tensor<32x8xf32>):
+    %rows = tensor.expand_shape %in [[0, 1], [2]] output_shape [2, 16, 8] : tensor<32x8xf32> into tensor<2x16x8xf32>
+    %e = tensor.empty() : tensor<2x8x16xf32>
+    %t = linalg.generic {indexing_maps = [#turned, #id], iterator_types = ["parallel", "parallel", "parallel"]}
+        ins(%rows : tensor<2x16x8xf32>) outs(%e : tensor<2x8x16xf32>) {
+    ^bb1(%p: f32, %o: f32):
+      %0 = math.tanh %p : f32
+      linalg.yield %0 : f32
+    } -> tensor<2x8x16xf32>
+    "graph.yield"(%t) : (tensor<2x8x16xf32>) -> ()
+  }) {sym_name = "step"} : (tensor<32x8xf32>) -> tensor<2x8x16xf32>
+  %d = "graph.group"(%g, %a) ({
+  ^bb0(%in: tensor<2x8x16xf32>, %b: tensor<8x4xf32>):
+    %e = tensor.empty() : tensor<2x8x16x4xf32>
+    %t = linalg.generic {indexing_maps = [#three, #state, #four], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+        ins(%in, %b : tensor<2x8x16xf32>, tensor<8x4xf32>) outs(%e : tensor<2x8x16x4xf32>) {
+    ^bb1(%p: f32, %q: f32, %o: f32):
+      %0 = arith.mulf %p, %q : f32
+      linalg.yield %0 : f32
+    } -> tensor<2x8x16x4xf32>
+    "graph.yield"(%t) : (tensor<2x8x16x4xf32>) -> ()
+  }) {sym_name = "decay"} : (tensor<2x8x16xf32>, tensor<8x4xf32>) -> tensor<2x8x16x4xf32>
+  %k = "graph.extern"(%d) {callee = "aten.relu.default", reason = "library", args = [unit], kwargs = {}, strides = [array<i64: 1024, 64, 4, 1>]} : (tensor<2x8x16x4xf32>) -> tensor<2x8x16x4xf32>
+  return %k : tensor<2x8x16x4xf32>
 }
