@@ -9,7 +9,7 @@ from torch_mlir import ir
 from ..infra.base import Pass
 from ..ir.reading import by_name, element_of, ops_in
 from .gpu_math import LATE, hardware
-from .nvvm import halves, indices, lanes
+from .nvvm import atomics, halves, indices, lanes
 from .nvvm.remainder import lower_remainder
 from .nvvm.signature import annotate
 
@@ -31,6 +31,7 @@ class GpuToNvvm(Pass):
     - f16 and bf16 computed in f32; f64 and integers converted to and from them through f32; pairs of bf16 converted to f32 by
       shifts and masks;
     - arith.remf as an exact loop;
+    - atomic sums of neighbors in memory as one of a vector;
     - the user's i64 indices saturated to 32 bits, where indices will have no more;
     - kernel arguments with noalias, readonly, nonnull and their alignment (`tile.alias`, `tile.align`,
       `tile.dependent`);
@@ -38,6 +39,7 @@ class GpuToNvvm(Pass):
 
     contract    allow fused multiply-adds
     index_bits  of an index after conversion: 64, or 32 where passes/lower/nvvm/indices.py finds these enough
+    join        neighbors' atomic sums, which takes sm_90
 
         %y = math.exp2 %x fastmath<afn> : vector<2xf32>
     ->  %e = vector.extract %x[0] ... ; llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz.f"(%e) ... ; vector.from_elements
@@ -46,6 +48,7 @@ class GpuToNvvm(Pass):
     name: ClassVar[str] = "lamina-gpu-to-nvvm"
     contract: bool = True
     index_bits: int = 64
+    join: bool = True
 
     def run(self, module: ir.Module) -> None:
         """Rewrites every gpu.func of the module's gpu.modules."""
@@ -67,6 +70,8 @@ class GpuToNvvm(Pass):
                 rewrite(op)
             if wanted:
                 ops = by_name(function)
+        if self.join:
+            atomics.join_neighbors(ops.get("memref.atomic_rmw", []), self.index_bits)
         if self.contract and not consistent:
             _contract(ops)
 

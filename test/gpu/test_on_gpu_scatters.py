@@ -39,6 +39,17 @@ def test_types(dtype: torch.dtype, reduce: str) -> None:
     check(lambda x, at, v: x.scatter_reduce(0, at, v, reduce), x, at, v, tolerance=tolerance)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, *HALF], ids=str)
+@pytest.mark.parametrize("columns", [2, 6, 8, 100, 127, 1000, 4097])
+def test_rows(columns: int, dtype: torch.dtype) -> None:
+    """Rows of many widths, of which a thread adds several elements at once, to a part of a larger tensor also."""
+    x, at = torch.randn(300, columns, device="cuda").to(dtype), torch.randint(0, 300, (1000,), device="cuda")
+    v = torch.randn(1000, columns, device="cuda").to(dtype)
+    tolerance = 2e-2 if dtype in HALF else 1e-4
+    check(lambda x, at, v: x.index_add(0, at, v * 0.5), x, at, v, tolerance=tolerance)
+    check(lambda x, at, v: x.index_put((at // 2 + 7,), v, accumulate=True), x, at, v, tolerance=tolerance)
+
+
 def test_nan_and_infinity_in_extrema() -> None:
     x, at = torch.full((50, 3), -torch.inf, device="cuda"), torch.randint(0, 50, (900, 3), device="cuda")
     v = torch.where(torch.rand(900, 3, device="cuda") > 0.99, torch.nan, torch.randn(900, 3, device="cuda"))

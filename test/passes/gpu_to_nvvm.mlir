@@ -194,3 +194,34 @@ gpu.module @kernels {
     gpu.return
   }
 }
+
+// -----
+
+// Sums of neighbors are one instruction; a maximum has none, and a single sum stays.
+// CHECK-LABEL: gpu.func @neighbors
+// CHECK: %[[V:.*]] = vector.from_elements %[[X:[^,]*]], %[[X]] : vector<2xf32>
+// CHECK: llvm.addrspacecast %{{.*}} : !llvm.ptr to !llvm.ptr<1>
+// CHECK: llvm.inline_asm has_side_effects "red.relaxed.gpu.global.add.v2.f32 [$0], {$1, $2};", "l,f,f,~{memory}"
+// CHECK: memref.atomic_rmw maxs
+// CHECK: memref.atomic_rmw maxs
+// CHECK: llvm.inline_asm has_side_effects "red.relaxed.gpu.global.add.noftz.bf16x2 [$0], $1;", "l,r,~{memory}"
+// CHECK: memref.atomic_rmw addf
+// CHECK-NOT: memref.atomic_rmw
+// CHECK: gpu.return
+gpu.module @kernels {
+  gpu.func @neighbors(%p: memref<64xf32>, %q: memref<64xi32>, %r: memref<64xbf16>, %n: i32) kernel attributes {tile.align = array<i64: 16, 16, 16, 16>} {
+    %i = gpu.thread_id x
+    %one = arith.constant 1 : index
+    %j = arith.addi %i, %one : index
+    %x = memref.load %p[%i] : memref<64xf32>
+    %y = memref.load %r[%i] : memref<64xbf16>
+    %0 = memref.atomic_rmw addf %x, %p[%i] {tile.neighbors = 2 : i64} : (f32, memref<64xf32>) -> f32
+    %1 = memref.atomic_rmw addf %x, %p[%j] {tile.neighbors = 2 : i64} : (f32, memref<64xf32>) -> f32
+    %2 = memref.atomic_rmw maxs %n, %q[%i] {tile.neighbors = 2 : i64} : (i32, memref<64xi32>) -> i32
+    %3 = memref.atomic_rmw maxs %n, %q[%j] {tile.neighbors = 2 : i64} : (i32, memref<64xi32>) -> i32
+    %4 = memref.atomic_rmw addf %y, %r[%i] {tile.neighbors = 2 : i64} : (bf16, memref<64xbf16>) -> bf16
+    %5 = memref.atomic_rmw addf %y, %r[%j] {tile.neighbors = 2 : i64} : (bf16, memref<64xbf16>) -> bf16
+    %6 = memref.atomic_rmw addf %x, %p[%i] : (f32, memref<64xf32>) -> f32
+    gpu.return
+  }
+}

@@ -14,7 +14,7 @@
 // CPU: %[[OLD:.*]] = vector.load %[[O:.*]][%[[AT:.*]]] : memref<320xf32>, vector<16xf32>
 // CPU: %[[NEW:.*]] = arith.addf %[[OLD]], %{{.*}} : vector<16xf32>
 // CPU: vector.store %[[NEW]], %[[O]][%[[AT]]]
-// GPU: memref.atomic_rmw addf
+// GPU: memref.atomic_rmw addf {{.*}} {tile.neighbors = 4 : i64}
 #id = affine_map<(d0, d1) -> (d0, d1)>
 func.func @main(%x: tensor<20x16xf32>, %i: tensor<90xi64>, %v: tensor<90x16xf32>) -> tensor<20x16xf32> {
   %e = tensor.empty() : tensor<90x16xf32>

@@ -1,7 +1,8 @@
 """Lowers single ops of a block program to one thread's share of them. HANDLERS lists those of upstream's dialects by name."""
 
+import math
 from collections.abc import Callable
-from functools import partial, reduce
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from torch_mlir import ir
@@ -14,9 +15,10 @@ from lamina.dialects.tile import GUARD
 from ...ir.locations import leaves
 from ...ir.reading import element_of, number_of
 from ...ir.sizes import kernel_size
+from ..lane_indices import lane_stride
 from . import windows
 from .collective import transpose
-from .memory import combine
+from .memory import combining
 from .values import Spread, WholeMask, WindowMask, elements, has_blocks, together, vector_type
 
 if TYPE_CHECKING:
@@ -129,10 +131,20 @@ def gather(k: "ThreadKernel", op: ir.Operation) -> None:
 
 
 def scatter(k: "ThreadKernel", op: ir.Operation) -> None:
-    """Lowers tile.scatter to stores of single elements, or to atomic operations on them where it combines."""
+    """Lowers tile.scatter to stores of single elements, or to atomic operations on them where it combines: on several at once
+    where lanes are neighbors in memory."""
     value, target, index, mask = op.operands
-    store = memref.store if COMBINE not in op.attributes else partial(combine, op.attributes[COMBINE].value)
-    k.memory.scatter(k.spread(value), k.uniform(target), k.spread(index), k.mask(mask), store)
+    if COMBINE not in op.attributes:
+        k.memory.scatter(k.spread(value), k.uniform(target), k.spread(index), k.mask(mask), memref.store)
+        return
+    stores = combining(op.attributes[COMBINE].value)
+    match lane_stride(index):
+        case terms, 1:
+            first = reduce(k.at.add, [k.at.times(k.uniform(term), factor) for term, factor in terms])
+            divisor = math.gcd(*(k.divisors.of(term) * factor for term, factor in terms))
+            k.memory.write(k.spread(value), k.uniform(target), k.memory.places(first), divisor, k.mask(mask), stores)
+        case _:
+            k.memory.scatter(k.spread(value), k.uniform(target), k.spread(index), k.mask(mask), stores.single)
 
 
 def check(k: "ThreadKernel", op: ir.Operation) -> None:

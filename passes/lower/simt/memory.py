@@ -3,7 +3,8 @@
 Loads past a bound read the first address of the buffer instead, so that they need no branch; stores past it are skipped.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 
 from torch_mlir import ir
@@ -24,8 +25,56 @@ ATOMIC = {
     "arith.minsi": AtomicRMWKind.mins,
 }  # fmt: skip
 """Ops that are instructions on memory."""
+NEIGHBORS = "tile.neighbors"
+"""Marks each of so many consecutive combinations of elements that lie side by side, the first aligned to all their bytes."""
 Span = tuple[SizeLike, ir.Value]
 Mask = WholeMask | Spread | WindowMask | None
+
+
+@dataclass(frozen=True)
+class Stores:
+    """How elements reach memory.
+
+    single     takes an element, the memory and its place
+    neighbors  takes a vector, the memory, the place of the first element, and the bytes that it is aligned to
+    """
+
+    single: Callable[[ir.Value, ir.Value, list[ir.Value]], object]
+    neighbors: Callable[[Indices, ir.Value, ir.Value, ir.Value, int], object]
+
+
+def _side_by_side(_: Indices, piece: ir.Value, target: ir.Value, place: ir.Value, alignment: int) -> None:
+    """Stores neighbors by one access."""
+    vector.store(piece, target, [place], alignment=alignment)
+
+
+PLAIN = Stores(memref.store, _side_by_side)
+"""Overwrites what memory holds."""
+
+
+def combining(name: str) -> Stores:
+    """Returns stores that combine values with what memory holds by an arith op, while other threads do so, too."""
+    return Stores(partial(_combine, name), partial(_combine_neighbors, name))
+
+
+def _combine_neighbors(name: str, at: Indices, piece: ir.Value, memory: ir.Value, place: ir.Value, _: int) -> None:
+    """Combines neighbors one by one; NEIGHBORS marks them for targets that have an instruction for all."""
+    values = elements(piece)
+    for i, value in enumerate(values):
+        _combine(name, value, memory, [at.add(place, i)]).attributes[NEIGHBORS] = i64(len(values))
+
+
+def _combine(name: str, value: ir.Value, memory: ir.Value, at: list[ir.Value]) -> ir.Operation:
+    """Combines an element by an instruction, or by exchanging the old value for the new one until no other thread has come
+    between."""
+    if name in ATOMIC:
+        return ir.Operation.create("memref.atomic_rmw", [value.type], [value, memory, *at], {"kind": i64(ATOMIC[name].value)})
+    made = ir.Operation.create("memref.generic_atomic_rmw", [value.type], [memory, *at], regions=1)
+    block = made.regions[0].blocks.append(value.type)
+    with ir.InsertionPoint(block):
+        new = ir.Operation.create(name, [value.type], [block.arguments[0], value]).results[0]
+        ir.Operation.create("memref.atomic_yield", operands=[new])
+    return made
 
 
 class ThreadMemory:
@@ -162,46 +211,45 @@ class ThreadMemory:
 
     # -- stores
 
-    def write(self, value: Spread, target: ir.Value, places: list[ir.Value], divisor: int, mask: Mask) -> None:
+    def write(self, value: Spread, target: ir.Value, places: list[ir.Value], divisor: int, mask: Mask, how: Stores = PLAIN) -> None:
         """Stores a block's accesses to `target` at `places`, where the mask holds."""
         order = list(enumerate(zip(value.parts, places, strict=True)))
         if isinstance(mask, WholeMask) and self.ends_first:
             order.reverse()
         for c, (part, place) in order:
             if isinstance(mask, WindowMask):
-                self._write_cut(part, target, place, divisor, mask.parts[c])
+                self._write_cut(part, target, place, divisor, mask.parts[c], how)
             elif isinstance(mask, Spread):
-                self._single_stores(part, target, place, mask.parts[c])
+                self._single_stores(part, target, place, mask.parts[c], how)
             else:
-                self.when(mask.inside[c] if mask else None, partial(self.store, part, target, place, divisor))
+                self.when(mask.inside[c] if mask else None, partial(self.store, part, target, place, divisor, how))
 
-    def _write_cut(self, part: ir.Value, target: ir.Value, place: ir.Value, divisor: int, cut: PartialMask | None) -> None:
-        self.when(cut.whole if cut else None, partial(self.store, part, target, place, divisor))
+    def _write_cut(
+        self, part: ir.Value, target: ir.Value, place: ir.Value, divisor: int, cut: PartialMask | None, how: Stores
+    ) -> None:  # fmt: skip
+        self.when(cut.whole if cut else None, partial(self.store, part, target, place, divisor, how))
         if cut is None:
             return
         true = self.at.number(1, ir.IntegerType.get_signless(1))
         some = arith.xori(cut.whole, true) if cut.inside is None else arith.andi(cut.inside, arith.xori(cut.whole, true))
-        self.when(some, partial(self._single_stores, part, target, place, cut.lanes))
+        self.when(some, partial(self._single_stores, part, target, place, cut.lanes, how))
 
-    def _single_stores(self, part: ir.Value, target: ir.Value, place: ir.Value, lanes: ir.Value) -> None:
+    def _single_stores(self, part: ir.Value, target: ir.Value, place: ir.Value, lanes: ir.Value, how: Stores) -> None:
         """Stores the elements for which `lanes` holds one by one."""
         for i, (m, e) in enumerate(zip(elements(lanes), elements(part), strict=True)):
-            self.when(m, partial(memref.store, e, target, [self.at.add(place, i)]))
+            self.when(m, partial(how.single, e, target, [self.at.add(place, i)]))
 
-    def store(self, part: ir.Value, target: ir.Value, place: ir.Value, divisor: int) -> None:
+    def store(self, part: ir.Value, target: ir.Value, place: ir.Value, divisor: int, how: Stores = PLAIN) -> None:
         """Stores one access, in pieces as wide as alignment allows."""
         count, stored = self.shape.vec, element_of(part.type)
         step = self._step(target, count, divisor)
-        if step == count and step > 1:
-            vector.store(part, target, [place], alignment=step * stored.width // 8)
-            return
         for i in range(0, count, step):
-            at = [self.at.add(place, i)]
+            at = self.at.add(place, i)
             if step == 1:
-                memref.store(vector.extract(part, dynamic_position=[], static_position=[i]), target, at)
-            else:
-                piece = vector.extract_strided_slice(vector_type(step, stored), part, [i], [step], [1])
-                vector.store(piece, target, at, alignment=step * stored.width // 8)
+                how.single(vector.extract(part, dynamic_position=[], static_position=[i]), target, [at])
+                continue
+            piece = part if step == count else vector.extract_strided_slice(vector_type(step, stored), part, [i], [step], [1])
+            how.neighbors(self.at, piece, target, at, step * stored.width // 8)
 
     def store_scalar(self, value: ir.Value, target: ir.Value, place: list[ir.Value], leader: ir.Value | None) -> None:
         """Stores a scalar that all threads know, from the one for which `leader` holds (None: there is only one)."""
@@ -227,16 +275,3 @@ class ThreadMemory:
 def _padded(part: ir.Value, cut: PartialMask | None, pad: ir.Value) -> ir.Value:
     """Returns an access that was read with padding in the lanes that a mask cuts off."""
     return part if cut is None else arith.select(cut.lanes, part, vector.broadcast(part.type, pad))
-
-
-def combine(name: str, value: ir.Value, memory: ir.Value, at: Sequence[ir.Value]) -> None:
-    """Combines an element of memory with a value by an arith op, while other threads do so, too: by an instruction, or by
-    exchanging the old value for the new one until no other thread has come between."""
-    if name in ATOMIC:
-        ir.Operation.create("memref.atomic_rmw", [value.type], [value, memory, *at], {"kind": i64(ATOMIC[name].value)})
-        return
-    made = ir.Operation.create("memref.generic_atomic_rmw", [value.type], [memory, *at], regions=1)
-    block = made.regions[0].blocks.append(value.type)
-    with ir.InsertionPoint(block):
-        new = ir.Operation.create(name, [value.type], [block.arguments[0], value]).results[0]
-        ir.Operation.create("memref.atomic_yield", operands=[new])

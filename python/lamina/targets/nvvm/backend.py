@@ -25,6 +25,7 @@ from lamina.core.target import Target
 from lamina.passes.infra.registry import load
 from lamina.passes.lower.gpu_to_nvvm import GpuToNvvm
 from lamina.passes.lower.nvvm import indices
+from lamina.passes.lower.nvvm.atomics import LEAST_CAPABILITY
 from lamina.runtime import cubins
 
 from .. import llvm_text
@@ -183,7 +184,7 @@ class NvvmBackend(Backend):
         with module.context, ir.Location.unknown():
             with clock.stage("lamina-gpu-to-nvvm"):
                 bits = indices.width(device_module(module))
-                GpuToNvvm(index_bits=bits).run(module)
+                GpuToNvvm(index_bits=bits, join=self.gpu.capability >= LEAST_CAPABILITY).run(module)
             return to_llvm(module, lowering_pipeline(bits), clock, self._checked)
 
     def _checked(self, module: ir.Module) -> ir.Operation:

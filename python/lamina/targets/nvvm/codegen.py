@@ -6,12 +6,13 @@ import llvmlite.binding as llvm
 
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
+from lamina.passes.lower.nvvm.atomics import LEAST_PTX
 
 from .check import ASSERT
 
 TRIPLE = "nvptx64-nvidia-cuda"
-# The PTX version that an architecture needs: 8.0 (CUDA 12.0) for all older than Blackwell.
-PTX = {100: 86, 103: 88, 120: 87}
+# The PTX version that an architecture needs: 8.0 (CUDA 12.0) for all older than Hopper, whose sums of vectors in memory need 8.1.
+PTX = {90: LEAST_PTX, 100: 86, 103: 88, 120: 87}
 DEFAULT_PTX = 80
 
 
