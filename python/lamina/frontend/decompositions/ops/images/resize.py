@@ -3,7 +3,7 @@
 Nearest neighbors at integer factors are copies of a view, and their gradients are sums of slices. All other kinds read through
 per-axis tables of positions and weights, which are constants of the program, or computed for the sizes of a call where these are
 symbolic. A gradient is a sum too: for each element, over the window of results that may have read it, with the weights that they
-read it by, so nothing is scattered unless sizes are symbolic. Where that takes too many terms, ATen computes it.
+read it by, so nothing is scattered unless sizes are symbolic. An axis of one element is repeated, and its gradient is summed.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from ...undecided import surely
 
 aten = torch.ops.aten
 
-_MOST = 16  # results along one axis that one element's gradient is summed from; with more, ATen computes it
+_MOST = 16  # results along one axis that one element's gradient is the sum of term by term; more are summed by a reduction
 _SLICES = 8  # copies of an element that are summed as slices; more are summed by a reduction
 _TABLE = 16384  # bytes of a table of positions or weights
 
@@ -73,7 +73,7 @@ def _gathered(x: Tensor, axis: ResizedAxis, places: Tensor, size: int) -> Tensor
 
 
 def _along(weights: Tensor, axis: ResizedAxis) -> Tensor:
-    return weights.view(-1, *[1] * (-axis.dim - 1))
+    return weights.view(*weights.shape, *[1] * (-axis.dim - 1))
 
 
 def _nearest(dims: int, kind: str) -> Callable[..., Any]:
@@ -109,11 +109,15 @@ def _smooth(dims: int, kind: str) -> Callable[..., Any]:
         if not x.dtype.is_floating_point or _is_empty(x.shape) or _is_empty(output_size):
             return NotImplemented
         axes = resized_axes(x.shape[-dims:], output_size, kind, align_corners, scales_of(dims, scales, named))
+        alone = [axis for axis in axes if surely(axis.size == 1)]
         for axis in axes:
+            if axis in alone:
+                x = x.expand(*x.shape[: axis.dim], axis.out, *x.shape[x.dim() + axis.dim + 1 :])
+                continue
             taps = axis.taps(_ramp(axis.out, axis, x))
             first, *others = (_gathered(x, axis, places, axis.size) * _along(weights, axis) for places, weights in taps)
             x = sum(others, start=first)
-        return x if axes else x.clone()
+        return x.clone() if alone or not axes else x
 
     return in_f32(run)
 
@@ -140,21 +144,20 @@ def scales_of(dims: int, scales: Sequence[float | None], named: dict[str, float 
 
 
 def _gradient(grad: Tensor, before: Sequence[int], axes: Sequence[ResizedAxis]) -> Any:
-    """Returns the gradient of an input of sizes `before`; NotImplemented where the sum would be too long."""
+    """Returns the gradient of an input of sizes `before`; NotImplemented for integers and what is empty."""
     if not grad.dtype.is_floating_point or _is_empty(grad.shape) or _is_empty(before):
         return NotImplemented
-    copies = [axis.repeats(grad.device) if axis.kind.startswith("nearest") else 0 for axis in axes]
-    windows = [
-        None if times or not axis.is_fixed else _Window.of(axis, grad.dtype, grad.device)
-        for axis, times in zip(axes, copies, strict=True)
-    ]
-    if any(window is not None and window.length > _MOST for window in windows):
-        return NotImplemented
-    for axis, times, window in zip(axes, copies, windows, strict=True):
-        if window is not None:
-            grad = _sum_of_windows(grad, axis, window)
+    for axis in axes:
+        times = axis.repeats(grad.device) if axis.kind.startswith("nearest") else 0
+        if surely(axis.size == 1):
+            grad = grad.sum(grad.dim() + axis.dim, keepdim=True)
+        elif times:
+            grad = _sum_of_copies(grad, axis, times)
+        elif not axis.is_fixed:
+            grad = _scattered(grad, axis)
         else:
-            grad = _sum_of_copies(grad, axis, times) if times else _scattered(grad, axis)
+            window = _Window.of(axis, grad.dtype, grad.device)
+            grad = _sum_of_windows(grad, axis, window) if window.length <= _MOST else _reduced_windows(grad, axis, window)
     return grad if axes else grad.clone()
 
 
@@ -178,22 +181,43 @@ def _sum_of_copies(grad: Tensor, axis: ResizedAxis, times: int) -> Tensor:
 def _sum_of_windows(grad: Tensor, axis: ResizedAxis, window: _Window) -> Tensor:
     """Sums over the window's results. Tables for several of them are one tensor: as many as lamina-fold-constants still evaluates,
     so that each result's row is a constant in the end, and tracing takes a fraction of the ops."""
-    element = _ramp(axis.size, axis, grad)
-    start, total = window.start(element, axis.out), None
+    start, total = window.start(_ramp(axis.size, axis, grad), axis.out), None
     rows = max(1, _TABLE // (axis.size * start.element_size()))
     for first in range(0, window.length, rows):
         count = min(rows, window.length - first)
-        results = start + torch.arange(first, first + count, dtype=start.dtype, device=start.device).unsqueeze(1)
-        taps = [(places == element, weights) for places, weights in axis.taps(results)]
-        read = None if taps[0][1] is None else sum(torch.where(mine, weights, 0.0) for mine, weights in taps)
-        is_read = taps[0][0] if read is None else read != 0
+        results, is_read, weights = _readers(axis, start, first, count)
         for k in range(count):
-            term = _gathered(grad, axis, start + (first + k), axis.out)
-            term = term if read is None else term * _along(read[k], axis)
-            term = torch.where(_along(is_read[k], axis), term, 0.0)
+            term = _gathered(grad, axis, results[k], axis.out)
+            term = _weighted(term, axis, is_read[k], None if weights is None else weights[k])
             total = term if total is None else total + term
     assert total is not None
     return total
+
+
+def _reduced_windows(grad: Tensor, axis: ResizedAxis, window: _Window) -> Tensor:
+    """Sums over the window's results by a reduction."""
+    dim = grad.dim() + axis.dim
+    results, is_read, weights = _readers(axis, window.start(_ramp(axis.size, axis, grad), axis.out), 0, window.length)
+    wide = _gathered(grad, axis, results.reshape(-1), axis.out).unflatten(dim, (window.length, axis.size))
+    return _weighted(wide, axis, is_read, weights).sum(dim)
+
+
+def _readers(axis: ResizedAxis, start: Tensor, first: int, count: int) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Returns `count` results of each element's window, from number `first` on; whether they read the element; and the weights by
+    which they do, None where all are 1. The shape of each is (count, axis.size)."""
+    results = start + torch.arange(first, first + count, dtype=start.dtype, device=start.device).unsqueeze(1)
+    element = torch.arange(axis.size, dtype=start.dtype, device=start.device)
+    taps = [(places == element, weights) for places, weights in axis.taps(results)]
+    if taps[0][1] is None:
+        return results, taps[0][0], None
+    weights = sum(torch.where(mine, weights, 0.0) for mine, weights in taps)
+    return results, weights != 0, weights
+
+
+def _weighted(gathered: Tensor, axis: ResizedAxis, is_read: Tensor, weights: Tensor | None) -> Tensor:
+    """Multiplies gradients by weights; those of results that do not read the element are 0, even if infinite or NaN."""
+    term = gathered if weights is None else gathered * _along(weights, axis)
+    return torch.where(_along(is_read, axis), term, 0.0)
 
 
 def _of_sizes(single: Callable[..., Any]) -> Callable[..., Any]:
