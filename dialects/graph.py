@@ -53,6 +53,27 @@ class GroupOp(Op):
             yield "expects to end in a graph.yield of its results' types"
 
 
+class CheckElementOp(Op):
+    """Returns a truth value; where it is false, the call fails. Stands in the bodies of linalg ops, and is checked for the elements
+    that are computed: what it guards is selected by its result.
+
+    message  of the error: an IndexError, or a RuntimeError where it begins with "RuntimeError: "
+
+        %ok = "graph.check"(%nonzero) {message = "RuntimeError: ZeroDivisionError"} : (i1) -> i1
+        %divisor = arith.select %ok, %y, %one : i64
+    """
+
+    OPERATION_NAME = "graph.check"
+    ATTRIBUTES = {"message": ir.StringAttr}
+    RESULTS = 1
+
+    @staticmethod
+    def faults(op: ir.Operation) -> Iterator[str]:
+        """Checks the types of operand and result."""
+        if [str(v.type) for v in (*op.operands, *op.results)] != ["i1", "i1"]:
+            yield "expects one i1, and returns one"
+
+
 class ExternOp(Op):
     """A call of a routine that is not Lamina's: a library's, or a fallback to eager's.
 
@@ -232,5 +253,16 @@ def captured(op: ir.Operation) -> ir.Value | None:
 
 OPS: dict[str, type[Op]] = {
     op.OPERATION_NAME: op
-    for op in (YieldOp, GroupOp, ExternOp, KernelOp, ScatterTensorOp, ScanTensorOp, SortTensorOp, SizeOp, FunctionOp)
+    for op in (
+        YieldOp,
+        GroupOp,
+        CheckElementOp,
+        ExternOp,
+        KernelOp,
+        ScatterTensorOp,
+        ScanTensorOp,
+        SortTensorOp,
+        SizeOp,
+        FunctionOp,
+    )
 }

@@ -46,6 +46,15 @@ def with_checks(t: "Tracer", e: Expr, guard: Guard) -> Expr:
     return t.make.apply("arith.select", (t.make.in_bounds(needed), e, t.make.const(0, e.dtype)), None, e.dtype)
 
 
+def asserted(t: "Tracer", op: ir.Operation, ok: Expr, guard: Guard) -> Expr:
+    """Returns a truth value of a graph.check, which has to hold where the guard does; false elsewhere."""
+    if isinstance(ok, Const) and ok.value:
+        return ok
+    number = t.make.apply("arith.index_cast", (t.make.apply("arith.extui", (ok,), None, "i64"),), None, "index")
+    bound = Bound(index_of(number), 1, 2, ir.StringAttr(op.attributes["message"]).value)
+    return t.make.in_bounds((*(b for b in guard if not b.always), bound))
+
+
 def inserted(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
     """Traces an element of a tensor.insert_slice. Raises Untraceable where its strides are not 1."""
     if any(s != 1 for s in slice_of(op, "strides")):

@@ -10,6 +10,7 @@ from typing import Any
 from torch_mlir import ir
 
 from lamina.core.dtypes import HALF
+from lamina.dialects.graph import CheckElementOp
 
 from ..ir.affine import Affine, Axis, NotAffine, offset, row_major, unflatten
 from ..ir.expressions import Const, Expr, Interner, Load, index_of, mentions
@@ -213,6 +214,8 @@ class Tracer:
             return self.make.position(loops[ir.IntegerAttr(op.attributes["dim"]).value], "index")
         if op.name == "tensor.extract":
             return self._extracted(op, body, loops, guard, g)
+        if op.name == CheckElementOp.OPERATION_NAME:
+            return trace_moves.asserted(self, op, self.scalar(op.operands[0], body, loops, guard, g), guard)
         if op.name.startswith(("arith.", "math.", "random.")) and len(op.results) == 1:
             return self._applied(op, [self.scalar(x, body, loops, guard, g) for x in op.operands], dtype)
         raise Untraceable(g.op.results[0] if g else v, f"{op.name} in a body")

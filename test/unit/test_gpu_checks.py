@@ -42,3 +42,15 @@ def test_what_the_driver_calls_is_in_the_code(last: str) -> None:
 def test_kernels_without_checks_call_nothing() -> None:
     module, _ = tiled(lambda a: a.relu() + 1, [torch.randn(100, 64)])
     assert "__assertfail" not in backend(Target.parse(TARGET)).compile(module).ptx
+
+
+def test_classes_out_of_range_stop_the_kernel() -> None:
+    def fn(x: Tensor) -> Tensor:
+        return F.one_hot(x, 7).to(torch.float32) * 2
+
+    x = torch.randint(0, 7, (37,))
+    program = Simulated(*distributed(fn, [x]))
+    torch.testing.assert_close(program(x)[0], fn(x))
+    x[31] = 7
+    with pytest.raises(Fault, match="Class values must be smaller than num_classes"):
+        program(x)

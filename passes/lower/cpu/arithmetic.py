@@ -10,8 +10,8 @@ DIVISIONS = ("divsi", "remsi", "floordivsi", "ceildivsi", "divui", "remui", "cei
 
 def guard_division(op: ir.Operation) -> None:
     """Makes integer division safe: division by zero, and of the least value by -1, raise a signal on x86. The divisor becomes 1
-    there: x/0 = x, and min/-1 = min, which is what two's complement wraps to. x/0 does not go unnoticed: a tile program that
-    divides by values of the user carries a `tile.check` of them under its mask, which only it knows."""
+    there: x/0 = x, and min/-1 = min, which is what two's complement wraps to. Where x/0 is the user's error, a `graph.check` has
+    seen it."""
     if number_of(op.operands[1]) not in (None, 0, -1):
         return
     e = Emit.before(op)

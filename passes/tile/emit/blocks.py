@@ -23,7 +23,6 @@ from ..arguments import KernelSizes
 from . import access, bounds
 from .scopes import Scopes, broadcast, common_shape, element, filled, shape_of, typed
 
-DIVISIONS = ("arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.floordivsi", "arith.ceildivsi")
 Memory = tuple[ir.Value, str]  # memref, flat but for tiles, and the tensor's element type ("i1" lives in i8)
 Memories = dict[Any, Memory]  # of the tensors that a kernel reads
 
@@ -210,10 +209,6 @@ class Blocks(Scopes):
         operands = [self.block(a, shape) for a in e.operands]
         if e.op == "arith.select" and not self.shape(e.operands[0]):
             operands[0] = self.value(e.operands[0])
-        if e.op in DIVISIONS and not isinstance(e.operands[1], Const):
-            zero = self.splat(0, type_, shape) if shape else self.constant(0, type_)
-            nonzero = arith.cmpi(arith.CmpIPredicate.ne, operands[1], zero)
-            bounds.report(self, nonzero, bool(shape), "RuntimeError: ZeroDivisionError")
         attributes = {} if e.predicate is None else {"predicate": i64(e.predicate)}
         return ir.Operation.create(e.op, results=[typed(shape, type_)], operands=operands, attributes=attributes).results[0]
 

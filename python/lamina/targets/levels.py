@@ -53,6 +53,7 @@ def pipeline(
         "lamina-name-sizes",
         "lamina-random-bits",
         "lamina-scans",
+        "lamina-checks",
         "lamina-demote-f64",
         "lamina-extern",
         *steps.forms,

@@ -14,8 +14,15 @@ func.func @f(%a: tensor<2xf32>) -> tensor<2xf32> {
   return %1 : tensor<2xf32>
 }
 // -----
-// expected-error @+1 {{unknown op graph.grup: expected one of graph.extern, graph.group, graph.kernel, graph.scan, graph.scatter, graph.size, graph.sort, graph.yield}}
+// expected-error @+1 {{unknown op graph.grup: expected one of graph.check, graph.extern, graph.group, graph.kernel, graph.scan, graph.scatter, graph.size, graph.sort, graph.yield}}
 "graph.grup"() : () -> ()
+// -----
+// A check of what is no truth value.
+func.func @f(%a: i64) -> i64 {
+  // expected-error @+1 {{graph.check expects one i1, and returns one}}
+  %0 = "graph.check"(%a) {message = "wrong"} : (i64) -> i64
+  return %0 : i64
+}
 // -----
 // expected-error @+1 {{no dialect declares the op 'grahp.group'}}
 "grahp.group"() : () -> ()

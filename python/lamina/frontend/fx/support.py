@@ -8,6 +8,7 @@ from torch import Tensor, fx
 from lamina.core.sizes import at_most
 from lamina.kernels.library import LIBRARY
 
+from .ops.check_op import CHECK
 from .ops.kernel_op import KERNEL
 from .ops.scan_op import SCAN
 from .ops.sort_op import SORT
@@ -17,7 +18,7 @@ from .sizes import exact, exact_sizes
 aten = torch.ops.aten
 
 ARITHMETIC = ("add", "sub", "rsub", "mul", "div", "remainder", "fmod", "pow", "bitwise_and", "bitwise_or", "bitwise_xor")
-PRIMS = {"prims.convert_element_type.default", "prims.iota.default", str(BITS), str(SCAN), str(SORT)}
+PRIMS = {"prims.convert_element_type.default", "prims.iota.default", str(BITS), str(CHECK), str(SCAN), str(SORT)}
 LOWERED = PRIMS | {
     f"aten.{name}"
     for name in """
@@ -167,13 +168,22 @@ def divides_integers(node: fx.Node) -> bool:
     if not isinstance(value, torch.Tensor) or value.dtype.is_floating_point:
         return False
     divisor = node.args[1]
-    return not _is_positive(divisor) if isinstance(divisor, fx.Node) else divisor == 0
+    return not _is_nonzero(divisor) if isinstance(divisor, fx.Node) else divisor == 0
 
 
-def _is_positive(node: fx.Node) -> bool:
-    """Returns whether integers are a number of 1 or more, such as a size, or clamped to one."""
+def may_not_run(node: fx.Node) -> bool:
+    """Returns whether a call of a branch may only run where the branch is taken: it does more than compute, or always fails."""
+    return has_effect(node) or (divides_integers(node) and not isinstance(node.args[1], fx.Node))
+
+
+def _is_nonzero(node: fx.Node) -> bool:
+    """Returns whether integers are a number of 1 or more, such as a size, clamped to one, or replaced by one where they are 0."""
     if node.target is aten.maximum.default:
-        return any(map(_is_positive, node.all_input_nodes))
+        return any(map(_is_nonzero, node.all_input_nodes))
+    if node.target is aten.where.self and isinstance(test := node.args[0], fx.Node):
+        compared = test.args[0] if test.target is CHECK else test
+        is_apart = isinstance(compared, fx.Node) and compared.target is aten.ne.Scalar and compared.args == (node.args[1], 0)
+        return is_apart and _is_nonzero(node.args[2])  # type: ignore[arg-type]
     if node.target is not aten.full.default or not isinstance(node.args[1], int | torch.SymInt):
         return False
     return at_most(1, exact(node.args[1]))

@@ -24,6 +24,7 @@ from lamina.dialects.combining import COMBINE, LOG_SUM
 from lamina.passes.fusion.scatter import COMBINED
 from lamina.passes.ir.reading import SCAN as SCAN_OP
 from lamina.passes.ir.reading import SORT as SORT_OP
+from lamina.passes.simplify.checks import CHECK as CHECK_MARK
 from lamina.passes.simplify.demote_f64 import ASKED
 from lamina.passes.simplify.random_bits import RANDOM
 
@@ -31,6 +32,7 @@ from ..decompositions.half import HALF
 from ..fx import support
 from ..fx.dtypes import REAL
 from ..fx.locations import origin_of, source_of, where
+from ..fx.ops.check_op import CHECK
 from ..fx.ops.scan_op import SCAN
 from ..fx.ops.sort_op import SORT
 from ..fx.random_bits import BITS
@@ -197,6 +199,7 @@ def _number(n: Any) -> ir.Attribute:
 _MARKED: dict[Any, tuple[str, Callable[[fx.Node], dict[str, ir.Attribute]]]] = {
     BITS: ("random", lambda _: {RANDOM: ir.UnitAttr.get()}),
     SCAN: ("scan", _scan),
+    CHECK: ("check", lambda node: {CHECK_MARK: ir.StringAttr.get(f"RuntimeError: {node.args[1]}")}),
     SORT: ("sort", lambda node: {SORT_OP: ir.DictAttr.get({"dim": _number(node.args[1])})}),
 }
 """The ops that become calls of marked functions: the functions' name, and the attributes that mark them."""

@@ -111,7 +111,7 @@ def _why_branches(node: fx.Node, gm: fx.GraphModule) -> str | None:
     for branch in node.args[1:3]:
         inner = attrgetter(str(branch.target))(gm)  # type: ignore[union-attr]
         for n in inner.graph.nodes if isinstance(inner, fx.GraphModule) else ():
-            if n.op == "call_function" and (support.has_effect(n) or support.divides_integers(n)):
+            if n.op == "call_function" and support.may_not_run(n):
                 return f"a branch with {n.target}, which may run only where it is taken"
             if (found := why_outside(n, inner)) is not None:
                 return f"a branch with {found}"

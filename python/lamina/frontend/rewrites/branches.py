@@ -1,7 +1,8 @@
 """Inlines torch.cond in an FX graph: both branches are computed and their results selected, so that one graph stays one program.
 
 Branches are pure and neither change nor return their operands (torch.cond checks that), so the only cost is time. Ops that could
-fail in the branch that is not taken are protected: their indices become 0 there. Branches that draw random numbers are refused.
+fail in the branch that is not taken are protected: their indices become 0 there, and divisors of integers 1. Branches that draw
+random numbers are refused.
 """
 
 import importlib
@@ -54,7 +55,7 @@ def any_layout() -> Iterator[None]:
 
 def inline(graph: fx.Graph, gm: fx.GraphModule) -> None:
     """Replaces every torch.cond in place. `gm` holds the branches. Raises CompileError for a branch that draws random numbers or
-    divides integers by a tensor."""
+    divides integers by 0."""
     while conds := graph.find_nodes(op="call_function", target=torch.ops.higher_order.cond):
         for cond in conds:
             _inline(graph, gm, cond)
@@ -86,7 +87,7 @@ def _copy(
         if node.op == "output":
             returned = fx.map_arg(node.args[0], lambda n: mapping[n])
             return list(returned) if isinstance(returned, list | tuple) else [returned]
-        if support.has_effect(node) or support.divides_integers(node):
+        if support.may_not_run(node):
             raise CompileError(
                 f"a branch of torch.cond holds {origin_of(node) or node.target}, and Lamina computes both branches",
                 where=where(node) or where(cond),
@@ -96,23 +97,24 @@ def _copy(
         if node.op == "get_attr":
             copied.target = f"{branch.target}.{node.target}"
         if node.target in _INDEXED:
-            _keep_inside(copied, predicate, taken)
+            _keep(copied, _INDEXED[node.target], predicate, taken, 0)
+        elif support.divides_integers(copied):
+            _keep(copied, 1, predicate, taken, 1)
         mapping[node] = copied
     raise AssertionError("a graph ends in its output")
 
 
-def _keep_inside(node: fx.Node, predicate: fx.Node, taken: bool) -> None:
-    """Replaces the op's indices by 0 where its branch is not taken."""
-    position = _INDEXED[node.target]
+def _keep(node: fx.Node, position: int, predicate: fx.Node, taken: bool, harmless: int) -> None:
+    """Replaces the integers of an argument by a harmless number where the op's branch is not taken."""
     given = node.args[position]
 
     def masked(index: Any) -> Any:
-        """Replaces indices by 0 in the branch that is not taken."""
+        """Replaces integers in the branch that is not taken."""
         if not isinstance(index, fx.Node):
             return index
         value = index.meta["val"]
-        zero = insert(node, value.new_empty(()), aten.full.default, [], 0, dtype=value.dtype, device=value.device)
-        pair = (index, zero) if taken else (zero, index)
+        other = insert(node, value.new_empty(()), aten.full.default, [], harmless, dtype=value.dtype, device=value.device)
+        pair = (index, other) if taken else (other, index)
         return insert(node, torch.empty_like(value), aten.where.self, predicate, *pair)
 
     node.update_arg(position, [masked(index) for index in given] if isinstance(given, list | tuple) else masked(given))

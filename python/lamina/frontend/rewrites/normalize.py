@@ -24,6 +24,7 @@ from ..fx.random_bits import draw_together
 from ..fx.rewriter import copied, insert, replace, substitute
 from ..fx.sizes import elements, is_sized
 from .branches import inline
+from .checks import check_elements, guard_divisions
 from .numbers import inline_sizes, place_numbers
 
 aten = torch.ops.aten
@@ -83,6 +84,8 @@ def normalize(gm: fx.GraphModule) -> Normalized:
     end = graph.output(tuple(returned) if isinstance(returned, list | tuple) else (returned,))
     drop_tokens(graph)
     inline(graph, gm)
+    guard_divisions(graph)
+    check_elements(graph)
     sized = is_sized(graph)
     for node in graph.nodes:
         _unwrap(node)

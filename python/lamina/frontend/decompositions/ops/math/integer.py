@@ -47,34 +47,54 @@ def power(x: Tensor, n: int) -> Tensor:
 
 def divide(x: Tensor, y: Any, dtype: torch.dtype, mode: str) -> Any:
     """Divides toward zero ("trunc") or down ("floor") in integers: torch-mlir floors through f64, which has 53 bits."""
-    if isinstance(y, int) and dtype in NARROW:
-        return torch.div(x.to(torch.int32), y, rounding_mode=mode).to(dtype)
-    same = x.dtype == dtype and not (isinstance(y, Tensor) and y.dtype != dtype)
-    if dtype is torch.uint8 and mode == "floor":
-        return torch.div(x, y, rounding_mode="trunc")
-    if same and mode == "trunc":
+    wide = _wide(dtype)
+    if mode == "trunc" and all(v.dtype is wide for v in (x, y) if isinstance(v, Tensor)):
         return NotImplemented
-    x, y = x.to(dtype), y.to(dtype) if isinstance(y, Tensor) else y
-    quotient = torch.div(x, y, rounding_mode="trunc")
-    if mode == "trunc":
-        return quotient
-    rest = x - quotient * y
-    other_sign = (rest < 0) != (y < 0) if isinstance(y, Tensor) else rest < 0 if y > 0 else rest > 0
-    return quotient - ((rest != 0) & other_sign).to(dtype)
+    a, b = x.to(dtype).to(wide), _divisor(y, dtype, wide)
+    quotient = torch.div(a, b, rounding_mode="trunc")
+    if mode == "trunc" or dtype is torch.uint8:
+        return quotient.to(dtype)
+    rest = a - quotient * b
+    other_sign = (rest < 0) != (b < 0) if isinstance(b, Tensor) else rest < 0 if b > 0 else rest > 0
+    return (quotient - ((rest != 0) & other_sign).to(wide)).to(dtype)
 
 
 def fmod(x: Tensor, y: Any, dtype: torch.dtype) -> Any:
-    """Computes the remainder of truncated division by a number."""
-    if isinstance(y, Tensor) or y == 0 or dtype is torch.bool:
+    """Computes the remainder of truncated division."""
+    if dtype is torch.bool or (not isinstance(y, Tensor) and y == 0):
         return NotImplemented
-    a = x.to(torch.int32 if dtype in (*NARROW, torch.uint8) else dtype)
-    y = y & 0xFF if dtype is torch.uint8 else y
-    return (a - torch.div(a, y, rounding_mode="trunc") * y).to(dtype)
+    wide = _wide(dtype)
+    a, b = x.to(dtype).to(wide), _divisor(y, dtype, wide)
+    return (a - torch.div(a, b, rounding_mode="trunc") * b).to(dtype)
 
 
 def remainder(x: Tensor, y: Any) -> Any:
-    """Computes the remainder of narrow integers by a number in 32 bits."""
-    return torch.remainder(x.to(torch.int32), y).to(x.dtype) if meets_number(x, y) and y != 0 else NotImplemented
+    """Computes the remainder of division that rounds down, of narrow integers in 32 bits."""
+    if not isinstance(y, Tensor):
+        return torch.remainder(x.to(torch.int32), y).to(x.dtype) if meets_number(x, y) and y != 0 else NotImplemented
+    dtype = torch.result_type(x, y)
+    if dtype.is_floating_point or dtype is torch.bool:
+        return NotImplemented
+    wide = _wide(dtype)
+    a, b = x.to(dtype).to(wide), _divisor(y, dtype, wide)
+    rest = a - torch.div(a, b, rounding_mode="trunc") * b
+    return (rest + torch.where((rest != 0) & ((rest < 0) != (b < 0)), b, 0)).to(dtype)
+
+
+def remainder_of(x: float, y: Tensor) -> Tensor:
+    """Computes the remainder of a number."""
+    return torch.remainder(torch.full((), x, dtype=torch.result_type(x, y), device=y.device), y)
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    """Returns the dtype in which integers are divided: the processor has no division of 8 bits, and of 16 only a slower one."""
+    return torch.int32 if dtype in (*NARROW, torch.uint8) else dtype
+
+
+def _divisor(y: Any, dtype: torch.dtype, wide: torch.dtype) -> Any:
+    if isinstance(y, Tensor):
+        return y.to(dtype).to(wide)
+    return y & 0xFF if dtype is torch.uint8 and isinstance(y, int) else y
 
 
 def _bitwise(op: Callable[..., Tensor]) -> Callable[..., Any]:
@@ -138,6 +158,8 @@ INTEGERS: dict[Any, Callable[..., Any]] = {
     aten.arange.start: arange,
     aten.arange.start_step: arange,
     aten.remainder.Scalar: remainder,
+    aten.remainder.Tensor: remainder,
+    aten.remainder.Scalar_Tensor: remainder_of,
     aten.bitwise_and.Scalar: _bitwise(torch.bitwise_and),
     aten.bitwise_or.Scalar: _bitwise(torch.bitwise_or),
     aten.bitwise_xor.Scalar: _bitwise(torch.bitwise_xor),

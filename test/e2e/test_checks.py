@@ -1,0 +1,116 @@
+"""What fails on some values, as eager does, in kernels: integers divided by zero, classes out of range."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import lamina
+
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+STRICT = {"cache": False, "strict": True}
+Function = Callable[..., Tensor]
+
+
+def compiled(fn: Function, dynamic: bool = False) -> Any:
+    torch._dynamo.reset()
+    return torch.compile(fn, backend="lamina", dynamic=dynamic, options=STRICT)
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "symbolic"])
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+@pytest.mark.parametrize(
+    "divide",
+    [
+        lambda x, y: x // y,
+        lambda x, y: x % y,
+        torch.fmod,
+        lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+        lambda x, y: 7 // y + 7 % y,
+        lambda x, y: x.to(torch.int32) // y - x % y.to(torch.int64),
+    ],
+    ids=["floor", "remainder", "fmod", "trunc", "of a number", "mixed"],
+)
+def test_integers_are_divided_in_kernels(divide: Function, dtype: torch.dtype, dynamic: bool) -> None:
+    x = torch.randint(-128, 128, (5, 37)).to(dtype)
+    y = torch.randint(-6, 6, (5, 37)).to(dtype)
+    y[y == 0] = 3
+    run = compiled(divide, dynamic)
+    torch.testing.assert_close(run(x, y), divide(x, y), rtol=0, atol=0)
+    zero = y.clone()
+    zero[3, 11] = 0
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        run(x, zero)
+    torch.testing.assert_close(run(x, y), divide(x, y), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS[:4], ids=str)
+def test_the_least_integer_divided_by_minus_one_wraps(dtype: torch.dtype) -> None:
+    x = torch.full((9,), torch.iinfo(dtype).min, dtype=dtype)
+    found = compiled(lambda x, y: x // y)(x, torch.full_like(x, -1))
+    assert torch.equal(found, x)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, y: F.pad(x // y, (2, 3)),
+        lambda x, y: torch.cat([x // y, x])[1:],
+        lambda x, y: (x // y).cumsum(0),
+        lambda x, y: (x % y).sum() + (x // y).amax(),
+        lambda x, y: (x // y).flip(0).roll(3),
+        lambda x, y: x[(x // y) % 4],
+    ],
+    ids=["pad", "cat", "scan", "reductions", "moves", "an index"],
+)
+def test_what_surrounds_a_division_needs_no_divisor(fn: Function) -> None:
+    x, y = torch.randint(0, 100, (37,)), torch.randint(1, 9, (37,))
+    run = compiled(fn)
+    torch.testing.assert_close(run(x, y), fn(x, y), rtol=0, atol=0)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        run(x, y * (torch.arange(37) != 20))
+
+
+def test_a_branch_divides_only_where_it_is_taken() -> None:
+    def fn(x: Tensor, y: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, lambda x, y: x // y, lambda x, y: x + y, (x, y))
+
+    x, y = torch.arange(1, 6), torch.tensor([1, 2, 0, 4, 5])
+    run = compiled(fn)
+    torch.testing.assert_close(run(x, y + 1), fn(x, y + 1))
+    torch.testing.assert_close(run(-x, y), fn(-x, y))
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        run(x, y)
+
+
+@pytest.mark.parametrize("door", ["torch.compile", "symbolic", "lamina.compile"])
+def test_classes_are_checked_where_they_are_read(door: str) -> None:
+    def fn(x: Tensor, w: Tensor) -> Tensor:
+        return F.one_hot(x, 5).to(torch.float32) @ w
+
+    x, w = torch.tensor([[0, 4, 2], [1, 1, 3]]), torch.randn(5, 7)
+    run = lamina.compile(fn, (x, w), options=STRICT) if door == "lamina.compile" else compiled(fn, door == "symbolic")
+    with torch.no_grad():
+        torch.testing.assert_close(run(x, w), fn(x, w))
+        for wrong, message in ((5, "smaller than num_classes"), (-1, "non-negative")):
+            outside = x.clone()
+            outside[1, 1] = wrong
+            with pytest.raises(RuntimeError, match=message):
+                run(outside, w)
+        torch.testing.assert_close(run(x, w), fn(x, w))
+
+
+def test_an_assertion_of_what_nothing_reads_stays() -> None:
+    def fn(x: Tensor, y: Tensor) -> Tensor:
+        torch._assert_async((x > 0).all(), "all are positive")
+        return y + 1
+
+    x, y = torch.ones(3, dtype=torch.int64), torch.randn(4)
+    torch._dynamo.reset()
+    run = torch.compile(fn, backend="lamina", options={"cache": False})
+    torch.testing.assert_close(run(x, y), y + 1)
+    with pytest.raises(RuntimeError, match="all are positive"):
+        run(x - 1, y)
