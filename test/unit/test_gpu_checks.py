@@ -44,13 +44,13 @@ def test_kernels_without_checks_call_nothing() -> None:
     assert "__assertfail" not in backend(Target.parse(TARGET)).compile(module).ptx
 
 
-def test_classes_out_of_range_stop_the_kernel() -> None:
-    def fn(x: Tensor) -> Tensor:
-        return F.one_hot(x, 7).to(torch.float32) * 2
+def test_a_check_of_values_stops_the_kernel() -> None:
+    def fn(x: Tensor, y: Tensor) -> Tensor:
+        return F.pad(x // y, (1, 2))  # tensors in a host's memory, where a division by zero is an error
 
-    x = torch.randint(0, 7, (37,))
-    program = Simulated(*distributed(fn, [x]))
-    torch.testing.assert_close(program(x)[0], fn(x))
-    x[31] = 7
-    with pytest.raises(Fault, match="Class values must be smaller than num_classes"):
-        program(x)
+    x, y = torch.randint(-50, 50, (37,)), torch.randint(1, 7, (37,))
+    program = Simulated(*distributed(fn, [x, y]))
+    torch.testing.assert_close(program(x, y)[0], fn(x, y))
+    y[31] = 0
+    with pytest.raises(Fault, match="ZeroDivisionError"):
+        program(x, y)
