@@ -21,6 +21,19 @@ def test_indices_without_dimensions(door: str, index: Tensor) -> None:
 
 
 @pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64], ids=str)
+@pytest.mark.parametrize("number", [True, -2, 1.7])
+def test_a_number_is_copied(door: str, dtype: torch.dtype, number: float) -> None:
+    def f(x: Tensor) -> Tensor:
+        y = torch.cat([x, x])
+        y[1:].copy_(number)  # type: ignore[arg-type]
+        return y
+
+    x = torch.ones(3, 5).to(dtype)
+    torch.testing.assert_close(DOORS[door](f, (x,))(x), f(x))
+
+
+@pytest.mark.parametrize("door", DOORS)
 def test_softmax_backward_of_another_type(door: str) -> None:
     """On a CPU the gradient of a half input is f32, as the gradients that it is made of are."""
 

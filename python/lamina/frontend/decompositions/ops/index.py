@@ -238,8 +238,10 @@ def eye(n: int, m: int | None = None, *, dtype: torch.dtype | None = None, devic
     return (rows.unsqueeze(1) == columns).to(dtype or torch.get_default_dtype())
 
 
-def copy(x: Tensor, src: Tensor, non_blocking: bool = False) -> Any:
-    """Returns `src` in the shape, dtype and memory order of `x`: the functional form of an assignment."""
+def copy(x: Tensor, src: Any, non_blocking: bool = False) -> Any:
+    """Returns `src`, a tensor or a number, in the shape, dtype and memory order of `x`: the functional form of an assignment."""
+    if not isinstance(src, Tensor):
+        src = torch.full((), src, dtype=x.dtype, device=x.device)
     if x.device != src.device:
         return NotImplemented
     order = memory_order(x)
