@@ -1,6 +1,6 @@
 """Generates docs/passes.md from the docstrings of the passes.
 
-    python -m lamina.tools.pass_docs > docs/passes.md
+    python -m lamina.tools.pass_docs docs/passes.md    prints it, without a file's name
 
 test/unit/test_docs.py fails if the page is out of date.
 """
@@ -8,16 +8,19 @@ test/unit/test_docs.py fails if the page is out of date.
 import inspect
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import fields
-from itertools import pairwise
+from itertools import chain, pairwise, product
+from pathlib import Path
 
+from lamina.core.errors import CompileError
 from lamina.passes.infra.base import Pass
 from lamina.passes.infra.pipeline_options import describe
 from lamina.passes.infra.pipeline_text import parse
 from lamina.passes.infra.registry import PASSES, load
 from lamina.passes.lower.tile_ops import Elsewhere, Refused, Row
 from lamina.targets.levels import LEVELS, pipeline
-from lamina.targets.registry import tile_ops
+from lamina.targets.registry import TILE_OPS, tile_ops
 
 _HEAD = """# Passes
 
@@ -55,8 +58,12 @@ def page() -> str:
 
 
 def rows() -> list[str]:
-    """Returns the lines of the table of tile ops by target, and why targets refuse some."""
+    """Returns the lines of the table of tile ops by target, and why targets refuse some. Raises CompileError for an op that a
+    target has no row for."""
     tables = tile_ops()
+    for name, op in product(tables, dict.fromkeys(chain.from_iterable(tables.values()))):
+        if op not in tables[name]:
+            raise CompileError(f"the table of {name} has no row for {op}", remedy=f"add one in {TILE_OPS[name].replace(':', ', ')}")
     reasons: dict[Refused, int] = {}
     lines = ["| op | " + " | ".join(tables) + " |", "| --- |" + " --- |" * len(tables)]
     for op in next(iter(tables.values())):
@@ -116,5 +123,17 @@ def escaped(line: str) -> str:
     return "`".join(part.replace("*", "\\*") if i % 2 == 0 else part for i, part in enumerate(parts))
 
 
+def main(arguments: Sequence[str]) -> None:
+    """Writes the page to a file, once all of it is made, or prints it."""
+    try:
+        text = page()
+    except CompileError as error:
+        sys.exit(str(error))
+    if arguments:
+        Path(arguments[0]).write_text(text)
+    else:
+        sys.stdout.write(text)
+
+
 if __name__ == "__main__":
-    sys.stdout.write(page())
+    main(sys.argv[1:])
