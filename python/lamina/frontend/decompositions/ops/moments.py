@@ -138,7 +138,8 @@ def _along_memory(x: Tensor, dims: Sequence[int]) -> bool:
 def _pieces(x: Tensor, dims: Sequence[int]) -> list[tuple[Tensor, list[int], tuple[int, ...]]]:
     """Splits rows into parts, as views. Returns each view with the dimensions of one part and those along which parts lie.
 
-    Where the length of a part does not divide that of a row, the last part is a piece by itself.
+    Where the length of a part does not divide that of a row, the last part is a piece by itself. A length that is not known is not
+    searched for a divisor: each that is tried would be a guard.
     """
     if not is_long(x, dims):
         return [(x, list(dims), ())]
@@ -149,8 +150,9 @@ def _pieces(x: Tensor, dims: Sequence[int]) -> list[tuple[Tensor, list[int], tup
         inner *= x.shape[ordered[at]]
         at += 1
     d, n = ordered[at], x.shape[ordered[at]]
-    length = max(most // inner, 1)
-    length = next((p for p in range(length, length // 2, -1) if n % p == 0), length)
+    length = int(max(most // inner, 1))
+    if isinstance(n, int):
+        length = next((p for p in range(length, length // 2, -1) if n % p == 0), length)
     whole = n // length * length
     cut = x.narrow(d, 0, whole).unflatten(d, (n // length, length))
     over = tuple(_after(other, d) for other in ordered[at + 1 :])
