@@ -24,6 +24,16 @@ def gpu(library: FakeGpu) -> Iterator[FakeGpu]:
 
 
 @pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Lets torch compute on one thread. Beside other tests' processes a reference in f64 whose loops are short, as of a convolution in
+    groups, otherwise takes a hundred times as long. Not for tests of CPU code, which runs on several."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> Identity:
     """The GPU that tuning finds."""
     found = Identity("a GPU, 132 SMs", "versions")
