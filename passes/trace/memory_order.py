@@ -23,23 +23,32 @@ class MemoryOrder:
     def __init__(self, ops: Sequence[ir.Operation], read: Read) -> None:
         """ops: of the function, in program order."""
         self._read = read
+        self._operands_alike: dict[ir.Value, list[ir.Value]] = {}
         orders = orders_of(ops, read)
         self.stored, self._innermost = orders.stored, orders.innermost
 
     def sources(self, v: ir.Value) -> Iterator[ir.Value]:
         """Yields the values that `v` is computed from element by element, up to those that are not computed in this way."""
-        left, seen, shape = [v], {v}, shape_of(v)
-        whole = tuple((0, ((i, 1),)) for i in range(len(shape)))
+        left, seen = [v], {v}
         while left:
             v = left.pop()
-            op, alike = producer(v), []
-            g = self._read(op) if op is not None and op.name == "linalg.generic" else None
-            if op is not None and g is not None and not any(g.reduced):
-                alike = [o for o, m in zip(op.operands, g.maps[: g.inputs], strict=False) if m == whole and shape_of(o) == shape]
+            alike = self._alike(v)
             if not alike:
                 yield v
             left += [o for o in reversed(alike) if o not in seen]
             seen.update(alike)
+
+    def _alike(self, v: ir.Value) -> list[ir.Value]:
+        """Returns the operands of a value's op that are read at each of its elements' own place; none but of an elementwise op."""
+        if (known := self._operands_alike.get(v)) is None:
+            op, known = producer(v), []
+            g = self._read(op) if op is not None and op.name == "linalg.generic" else None
+            if op is not None and g is not None and not any(g.reduced):
+                shape = shape_of(v)
+                whole = tuple((0, ((i, 1),)) for i in range(len(shape)))
+                known = [o for o, m in zip(op.operands, g.maps[: g.inputs], strict=False) if m == whole and shape_of(o) == shape]
+            self._operands_alike[v] = known
+        return known
 
     def innermost(self, v: ir.Value) -> int:
         """Returns the dimension that is contiguous in memory in the first elementwise source of a value that is not broadcast
