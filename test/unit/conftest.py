@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import fake_gpu
 import pytest
+import threads
 import torch
 from fake_gpu import FakeGpu
 
@@ -25,12 +26,9 @@ def gpu(library: FakeGpu) -> Iterator[FakeGpu]:
 
 @pytest.fixture
 def one_thread() -> Iterator[None]:
-    """Lets torch compute on one thread. Beside other tests' processes a reference in f64 whose loops are short, as of a convolution in
-    groups, otherwise takes a hundred times as long. Not for tests of CPU code, which runs on several."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    """Lets torch compute on one thread. Not for tests of CPU code, which runs on several."""
+    with threads.one_thread():
+        yield
 
 
 @pytest.fixture
