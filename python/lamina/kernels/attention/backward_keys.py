@@ -47,36 +47,15 @@ def backward_keys(
         number = (batch * HEADS + head).to(tl.int32)
         if len(BLOCKS) > 0:
             listed = blocks + batch * BLOCKS[0] + head * BLOCKS[1] + start // N * BLOCKS[2]
-            count, at = tl.load(listed), tl.load(listed + 2)
-            for i in range(count):
-                key_acc, value_acc = _block(
-                    key_acc, value_acc, keys, values, q_head, grad_head, sums_head, deltas_head, mask_head, places, start, at * M,
-                    drawn, number, Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP,
-                    "none" if HOW == "bool" else "zeros", DROPS, M, D, E, False,
-                )  # fmt: skip
-                at = tl.load(listed + 2 + min(i + 1, count - 1))  # one iteration ahead, as in forward
-            last = listed + (QUERIES + M - 1) // M + 1
-            count, at = tl.load(listed + 1), tl.load(last)
-            for i in range(count):
-                key_acc, value_acc = _block(
-                    key_acc, value_acc, keys, values, q_head, grad_head, sums_head, deltas_head, mask_head, places, start, at * M,
-                    drawn, number, Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, HOW, DROPS, M, D, E, CAUSAL,
-                )  # fmt: skip
-                at = tl.load(last - min(i + 1, count - 1))
+            key_acc, value_acc = _listed(
+                key_acc, value_acc, keys, values, q_head, grad_head, sums_head, deltas_head, mask_head, listed, places, start,
+                drawn, number, Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, HOW, DROPS, M, D, E,
+            )  # fmt: skip
         else:
-            whole = 0  # rows from here on see all of these keys
-            if CAUSAL:
-                whole = (start + N - 1 + M - 1) // M * M
-                for at in range(start // M * M, min(whole, QUERIES), M):
-                    key_acc, value_acc = _block(
-                        key_acc, value_acc, keys, values, q_head, grad_head, sums_head, deltas_head, mask_head, places, start, at,
-                        drawn, number, Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, HOW, DROPS, M, D, E, True,
-                    )  # fmt: skip
-            for at in range(whole, QUERIES, M):
-                key_acc, value_acc = _block(
-                    key_acc, value_acc, keys, values, q_head, grad_head, sums_head, deltas_head, mask_head, places, start, at,
-                    drawn, number, Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, HOW, DROPS, M, D, E, False,
-                )  # fmt: skip
+            key_acc, value_acc = _in_order(
+                key_acc, value_acc, keys, values, q_head, grad_head, sums_head, deltas_head, mask_head, places, start, drawn,
+                number, Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, HOW, DROPS, M, N, D, E,
+            )  # fmt: skip
     if len(DROPS) > 0:
         key_acc, value_acc = key_acc * DROPS[1], value_acc * DROPS[1]
     wide_places = places.to(tl.int64)[:, None]
@@ -84,6 +63,54 @@ def backward_keys(
     v_to = d_v + batch * D_V[0] + kv_head * D_V[1] + wide_places * D_V[2] + e[None, :] * D_V[3]
     tl.store(k_to, (key_acc * SCALE).to(d_k.dtype.element_ty), mask=(places[:, None] < KEYS) & (d[None, :] < SIZE))
     tl.store(v_to, value_acc.to(d_v.dtype.element_ty), mask=(places[:, None] < KEYS) & (e[None, :] < VALUES))
+
+
+@triton.jit
+def _listed(
+    key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, blocks, places, start, drawn, number, Q, GRAD, SUMS, MASK,
+    QUERIES, KEYS, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr, CAUSAL: tl.constexpr,
+    HOW: tl.constexpr, DROPS: tl.constexpr, M: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
+):  # fmt: skip
+    """Adds the blocks of a head's queries that the lists at `blocks` name, as in forward."""
+    count, at = tl.load(blocks), tl.load(blocks + 2)
+    for i in range(count):
+        key_acc, value_acc = _block(
+            key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, places, start, at * M, drawn, number, Q, GRAD, SUMS,
+            MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, "none" if HOW == "bool" else "zeros", DROPS, M, D, E, False,
+        )  # fmt: skip
+        at = tl.load(blocks + 2 + min(i + 1, count - 1))  # one iteration ahead, as in forward
+    last = blocks + (QUERIES + M - 1) // M + 1
+    count, at = tl.load(blocks + 1), tl.load(last)
+    for i in range(count):
+        key_acc, value_acc = _block(
+            key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, places, start, at * M, drawn, number, Q, GRAD, SUMS,
+            MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, HOW, DROPS, M, D, E, CAUSAL,
+        )  # fmt: skip
+        at = tl.load(last - min(i + 1, count - 1))
+    return key_acc, value_acc
+
+
+@triton.jit
+def _in_order(
+    key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, places, start, drawn, number, Q, GRAD, SUMS, MASK, QUERIES, KEYS,
+    SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr, CAUSAL: tl.constexpr, HOW: tl.constexpr,
+    DROPS: tl.constexpr, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
+):  # fmt: skip
+    """Adds all blocks of a head's queries that see these keys."""
+    whole = 0  # rows from here on see all of these keys
+    if CAUSAL:
+        whole = (start + N - 1 + M - 1) // M * M
+        for at in range(start // M * M, min(whole, QUERIES), M):
+            key_acc, value_acc = _block(
+                key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, places, start, at, drawn, number, Q, GRAD, SUMS,
+                MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, HOW, DROPS, M, D, E, True,
+            )  # fmt: skip
+    for at in range(whole, QUERIES, M):
+        key_acc, value_acc = _block(
+            key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, places, start, at, drawn, number, Q, GRAD, SUMS,
+            MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, HOW, DROPS, M, D, E, False,
+        )  # fmt: skip
+    return key_acc, value_acc
 
 
 @triton.jit
@@ -98,9 +125,7 @@ def _block(
     EDGE: tl.constexpr = may_end_inside(QUERIES, M)
     rows = at + tl.arange(0, M)
     inside = (places[:, None] < KEYS) & (rows[None, :] < QUERIES)
-    hidden, bias = inside & False, tl.zeros(inside.shape, tl.float32)
-    if HOW == "bool" or HOW == "bias":
-        hidden, bias = masked(mask, places.to(tl.int64) * MASK[3], rows.to(tl.int64), inside, MASK[2], HOW, False, QUERIES)
+    hidden, bias = masked(mask, places.to(tl.int64) * MASK[3], rows.to(tl.int64), inside, MASK[2], HOW, False, QUERIES)
     if DIAGONAL:
         hidden |= places[:, None] > rows[None, :]
     queries = rows_of(q, at, Q[2], Q[3], QUERIES, SIZE, M, D, EDGE)

@@ -54,37 +54,65 @@ def backward_queries(
         delta *= DROPS[2]
     if len(BLOCKS) > 0:
         blocks += batch * BLOCKS[0] + head * BLOCKS[1] + start // M * BLOCKS[2]
-        count, at = tl.load(blocks), tl.load(blocks + 2)
-        for i in range(count):
-            acc = _block(
-                acc, queries, grads, log, delta, k, v, mask, rows, start, at * N, drawn, number, K, V, MASK, QUERIES, KEYS, SIZE,
-                VALUES, SCALE, CAP, CAUSAL, "none" if HOW == "bool" else "zeros", DROPS, N, D, E, False,
-            )  # fmt: skip
-            at = tl.load(blocks + 2 + min(i + 1, count - 1))  # one iteration ahead, as in forward
-        last = blocks + (KEYS + N - 1) // N + 1
-        count, at = tl.load(blocks + 1), tl.load(last)
-        for i in range(count):
-            acc = _block(
-                acc, queries, grads, log, delta, k, v, mask, rows, start, at * N, drawn, number, K, V, MASK, QUERIES, KEYS, SIZE,
-                VALUES, SCALE, CAP, CAUSAL, HOW, DROPS, N, D, E, CAUSAL or may_end_inside(KEYS, N),
-            )  # fmt: skip
-            at = tl.load(last - min(i + 1, count - 1))
+        acc = _listed(
+            acc, queries, grads, log, delta, k, v, mask, blocks, rows, start, drawn, number, K, V, MASK, QUERIES, KEYS, SIZE,
+            VALUES, SCALE, CAP, CAUSAL, HOW, DROPS, N, D, E,
+        )  # fmt: skip
     else:
-        for at in range(0, whole, N):
-            acc = _block(
-                acc, queries, grads, log, delta, k, v, mask, rows, start, at, drawn, number, K, V, MASK, QUERIES, KEYS, SIZE,
-                VALUES, SCALE, CAP, CAUSAL, HOW, DROPS, N, D, E, False,
-            )  # fmt: skip
-        if CAUSAL or may_end_inside(KEYS, N):
-            for at in range(whole, end, N):
-                acc = _block(
-                    acc, queries, grads, log, delta, k, v, mask, rows, start, at, drawn, number, K, V, MASK, QUERIES, KEYS, SIZE,
-                    VALUES, SCALE, CAP, CAUSAL, HOW, DROPS, N, D, E, True,
-                )  # fmt: skip
+        acc = _in_order(
+            acc, queries, grads, log, delta, k, v, mask, rows, start, whole, end, drawn, number, K, V, MASK, QUERIES, KEYS, SIZE,
+            VALUES, SCALE, CAP, CAUSAL, HOW, DROPS, N, D, E,
+        )  # fmt: skip
     if len(DROPS) > 0:
         acc *= DROPS[1]
     to = d_q + batch * D_Q[0] + head * D_Q[1] + rows.to(tl.int64)[:, None] * D_Q[2] + d[None, :] * D_Q[3]
     tl.store(to, (acc * SCALE).to(d_q.dtype.element_ty), mask=(rows[:, None] < QUERIES) & (d[None, :] < SIZE))
+
+
+@triton.jit
+def _listed(
+    acc, queries, grads, log, delta, k, v, mask, blocks, rows, start, drawn, number, K, V, MASK, QUERIES, KEYS, SIZE: tl.constexpr,
+    VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr, CAUSAL: tl.constexpr, HOW: tl.constexpr, DROPS: tl.constexpr,
+    N: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
+):  # fmt: skip
+    """Adds the blocks of keys that the lists at `blocks` name, as in forward."""
+    count, at = tl.load(blocks), tl.load(blocks + 2)
+    for i in range(count):
+        acc = _block(
+            acc, queries, grads, log, delta, k, v, mask, rows, start, at * N, drawn, number, K, V, MASK, QUERIES, KEYS, SIZE,
+            VALUES, SCALE, CAP, CAUSAL, "none" if HOW == "bool" else "zeros", DROPS, N, D, E, False,
+        )  # fmt: skip
+        at = tl.load(blocks + 2 + min(i + 1, count - 1))  # one iteration ahead, as in forward
+    last = blocks + (KEYS + N - 1) // N + 1
+    count, at = tl.load(blocks + 1), tl.load(last)
+    for i in range(count):
+        acc = _block(
+            acc, queries, grads, log, delta, k, v, mask, rows, start, at * N, drawn, number, K, V, MASK, QUERIES, KEYS, SIZE,
+            VALUES, SCALE, CAP, CAUSAL, HOW, DROPS, N, D, E, CAUSAL or may_end_inside(KEYS, N),
+        )  # fmt: skip
+        at = tl.load(last - min(i + 1, count - 1))
+    return acc
+
+
+@triton.jit
+def _in_order(
+    acc, queries, grads, log, delta, k, v, mask, rows, start, whole, end, drawn, number, K, V, MASK, QUERIES, KEYS,
+    SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr, CAUSAL: tl.constexpr, HOW: tl.constexpr,
+    DROPS: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
+):  # fmt: skip
+    """Adds the blocks of keys up to `end`, of which those up to `whole` hide none by its position."""
+    for at in range(0, whole, N):
+        acc = _block(
+            acc, queries, grads, log, delta, k, v, mask, rows, start, at, drawn, number, K, V, MASK, QUERIES, KEYS, SIZE, VALUES,
+            SCALE, CAP, CAUSAL, HOW, DROPS, N, D, E, False,
+        )  # fmt: skip
+    if CAUSAL or may_end_inside(KEYS, N):
+        for at in range(whole, end, N):
+            acc = _block(
+                acc, queries, grads, log, delta, k, v, mask, rows, start, at, drawn, number, K, V, MASK, QUERIES, KEYS, SIZE,
+                VALUES, SCALE, CAP, CAUSAL, HOW, DROPS, N, D, E, True,
+            )  # fmt: skip
+    return acc
 
 
 @triton.jit
@@ -97,9 +125,7 @@ def _block(
     """Adds keys `at` to at + N. EDGE: some of them may be past the end, or come after a query."""
     keys = at + tl.arange(0, N)
     inside = (rows[:, None] < QUERIES) & (keys[None, :] < KEYS)
-    hidden, bias = inside & False, tl.zeros(inside.shape, tl.float32)
-    if HOW == "bool" or HOW == "bias":
-        hidden, bias = masked(mask, rows.to(tl.int64) * MASK[2], keys, inside, MASK[3], HOW, is_zero(MASK[2]), KEYS)
+    hidden, bias = masked(mask, rows.to(tl.int64) * MASK[2], keys, inside, MASK[3], HOW, is_zero(MASK[2]), KEYS)
     if EDGE:
         hidden |= keys[None, :] >= KEYS
         if CAUSAL:

@@ -41,7 +41,7 @@ def forward(
     batch, head, place = place_of(PLACES, BATCH, HEADS, TOGETHER)
     start = (PLACES - 1 - place) * M  # the last rows first: with CAUSAL, they have the most work
 
-    rows, d, e = start + tl.arange(0, M), tl.arange(0, D), tl.arange(0, E)
+    rows, d = start + tl.arange(0, M), tl.arange(0, D)
     q_at = q + batch * Q[0] + head * Q[1] + rows.to(tl.int64)[:, None] * Q[2] + d[None, :] * Q[3]
     queries = tl.load(q_at, mask=(rows[:, None] < QUERIES) & (d[None, :] < SIZE), other=0.0)
     k += batch * K[0] + head // GROUP * K[1]
@@ -72,19 +72,10 @@ def forward(
             acc, most, total, queries, k, v, mask, rows, start, first, begin, left, whole, end, slope, drawn, number, K, V, MASK,
             QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS,
         )  # fmt: skip
-    if len(SUMS) > 0:
-        moved = tl.zeros((M,), tl.float32)
-        if ALIBI:
-            moved = slope * (start - rows).to(tl.float32)
-        sums += batch * SUMS[0] + head * SUMS[1]
-        keep_sums(sums, rows, most, total, moved, SUMS[2], QUERIES, HOW == "bias" or ALIBI)
-    if HOW != "none" or WINDOW > 0 or len(BOUNDS) > 0 or OFFSET < 0:
-        total = tl.where(total == 0.0, 1.0, total)  # rows that see nothing are zero
-    found = acc / total[:, None]
-    if len(DROPS) > 0:
-        found *= DROPS[1]
-    out_at = out + batch * OUT[0] + head * OUT[1] + rows.to(tl.int64)[:, None] * OUT[2] + e[None, :] * OUT[3]
-    tl.store(out_at, found.to(out.dtype.element_ty), mask=(rows[:, None] < QUERIES) & (e[None, :] < VALUES))
+    _write(
+        acc, most, total, rows, start, slope, batch, head, out, sums, OUT, SUMS, QUERIES, VALUES, HOW == "bias" or ALIBI, ALIBI,
+        HOW != "none" or WINDOW > 0 or len(BOUNDS) > 0 or OFFSET < 0, DROPS, M, E,
+    )  # fmt: skip
 
 
 @triton.jit
@@ -187,9 +178,7 @@ def _block(
     """Adds keys `at` to at + N. EDGE: some of them may be past the end, or be hidden from a query by their position."""
     keys = at + tl.arange(0, N)
     inside = (rows[:, None] < QUERIES) & (keys[None, :] < KEYS)
-    hidden, bias = inside & False, tl.zeros(inside.shape, tl.float32)
-    if HOW == "bool" or HOW == "bias":
-        hidden, bias = masked(mask, rows.to(tl.int64) * MASK[2], keys, inside, MASK[3], HOW, is_zero(MASK[2]), KEYS)
+    hidden, bias = masked(mask, rows.to(tl.int64) * MASK[2], keys, inside, MASK[3], HOW, is_zero(MASK[2]), KEYS)
     if ALIBI:
         bias += (slope * (keys - start).to(tl.float32))[None, :]  # softmax does not change where all scores of a row are shifted
     if EDGE:
@@ -210,3 +199,25 @@ def _block(
         keeps = kept(drawn, number, start, at, DROPS[0], rows.shape[0], N, False)
     BIAS: tl.constexpr = HOW == "bias" or HOW == "zeros" or ALIBI
     return step(acc, most, total, queries, key, value, hidden, bias, keeps, SCALE, CAP, EDGE or HOW == "bool", BIAS, len(DROPS))
+
+
+@triton.jit
+def _write(
+    acc, most, total, rows, start, slope, batch, head, out, sums, OUT, SUMS, QUERIES, VALUES: tl.constexpr, BIAS: tl.constexpr,
+    ALIBI: tl.constexpr, HIDES: tl.constexpr, DROPS: tl.constexpr, M: tl.constexpr, E: tl.constexpr,
+):  # fmt: skip
+    """Stores the result and the log-sum-exps of M queries. HIDES: some may see nothing, and are zero."""
+    if len(SUMS) > 0:
+        moved = tl.zeros((M,), tl.float32)
+        if ALIBI:
+            moved = slope * (start - rows).to(tl.float32)
+        sums += batch * SUMS[0] + head * SUMS[1]
+        keep_sums(sums, rows, most, total, moved, SUMS[2], QUERIES, BIAS)
+    if HIDES:
+        total = tl.where(total == 0.0, 1.0, total)
+    found = acc / total[:, None]
+    if len(DROPS) > 0:
+        found *= DROPS[1]
+    e = tl.arange(0, E)
+    out_at = out + batch * OUT[0] + head * OUT[1] + rows.to(tl.int64)[:, None] * OUT[2] + e[None, :] * OUT[3]
+    tl.store(out_at, found.to(out.dtype.element_ty), mask=(rows[:, None] < QUERIES) & (e[None, :] < VALUES))

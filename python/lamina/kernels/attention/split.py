@@ -53,9 +53,7 @@ def split(
     for at in range(begin + part * each, min(begin + part * each + each, end), N):
         keys = at + tl.arange(0, N)
         inside = there[:, None] & (keys[None, :] < KEYS)
-        hidden, bias = inside & False, tl.zeros(inside.shape, tl.float32)
-        if HOW != "none":
-            hidden, bias = masked(mask, mask_rows, keys, inside, MASK[3], HOW, is_zero(MASK[1]) and is_zero(MASK[2]), KEYS)
+        hidden, bias = masked(mask, mask_rows, keys, inside, MASK[3], HOW, is_zero(MASK[1]) and is_zero(MASK[2]), KEYS)
         if ALIBI:
             bias += slope[:, None] * (keys[None, :] - KEYS).to(tl.float32)
         if EDGE:

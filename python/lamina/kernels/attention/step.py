@@ -86,22 +86,23 @@ def keep_sums(sums, rows, most, total, moved, STRIDE, QUERIES, BIAS: tl.constexp
 
 @triton.jit
 def masked(mask, rows, columns, inside, STRIDE, HOW: tl.constexpr, ONE: tl.constexpr, KEYS):
-    """Loads a mask at (M,) row offsets and (N,) key indices. Returns `hidden` and `bias` for `step`.
+    """Returns `hidden` and `bias` for `step`, by a mask that is loaded at (M,) row offsets and (N,) key indices.
 
     inside  (M, N) bool: elements that exist
-    HOW     "bias": added to the scores; "bool": false hides
+    HOW     "bias": added to the scores; "bool": false hides; else it is not read, and neither hides nor adds anything
     ONE     all rows are the same, at `mask`: it is read once
     """
-    if ONE:
-        there = columns < KEYS
-        found = tl.load(mask + columns * STRIDE, mask=there, other=0)[None, :]
-    else:
-        found = tl.load(mask + rows[:, None] + columns[None, :] * STRIDE, mask=inside, other=0)
-    if HOW == "bias":  # a single return: triton 3.6 compares the types of all returns
-        hidden, bias = inside & False, found.to(tl.float32)
-    else:
-        hidden, bias = (found == 0) | (inside & False), tl.zeros(inside.shape, tl.float32)
-    return hidden, bias
+    hidden, bias = inside & False, tl.zeros(inside.shape, tl.float32)
+    if HOW == "bool" or HOW == "bias":
+        if ONE:
+            found = tl.load(mask + columns * STRIDE, mask=columns < KEYS, other=0)[None, :]
+        else:
+            found = tl.load(mask + rows[:, None] + columns[None, :] * STRIDE, mask=inside, other=0)
+        if HOW == "bias":
+            bias = found.to(tl.float32)
+        else:
+            hidden |= found == 0
+    return hidden, bias  # a single return: triton 3.6 compares the types of all returns
 
 
 @triton.jit
