@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 
 def put(x: Tensor, at: tuple[Tensor | slice, ...], value: Tensor | float) -> Tensor:
@@ -60,3 +61,54 @@ def test_an_argument_is_written_to() -> None:
     torch.compile(fn, backend="lamina", options={"cache": False, "strict": True})(x, x > 0)
     fn(want, want > 0)
     torch.testing.assert_close(x, want)
+
+
+def _with(write: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    return lambda x, mask, row: write(x * 2, mask, row).square()
+
+
+LEARNED: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "assigned": _with(lambda x, mask, row: put(x, (mask,), row)),
+    "with all columns": _with(lambda x, mask, row: put(x, (mask, slice(None)), row)),
+    "beside a batch": _with(lambda x, mask, row: put(x, (slice(None), mask[0]), row.expand(5, 1, 33))),
+    "as one row": _with(lambda x, mask, row: put(x, (mask,), row[None])),
+    "in place": _with(lambda x, mask, row: x.clone().index_put_((mask,), row)),
+    "a method": _with(lambda x, mask, row: x.index_put([mask], row)),
+    "added": _with(lambda x, mask, row: torch.index_put(x, (mask,), row, accumulate=True)),
+    "checkpointed": _with(
+        lambda x, mask, row: checkpoint(lambda x, row: put(x, (mask,), row), x, row, use_reentrant=False)  # type: ignore[return-value]
+    ),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("name", LEARNED)
+def test_gradients_of_learned_rows(name: str, dynamic: bool) -> None:
+    """A row that many places take is learned (the token of masked pretraining): one graph, and nothing of it eager."""
+    fn, mask = LEARNED[name], torch.rand(5, 7) > 0.5
+    given = (torch.randn(5, 7, 33), torch.randn(33))
+    torch._dynamo.reset()
+    compiled = torch.compile(fn, backend="lamina", dynamic=dynamic, fullgraph=True, options={"cache": False, "strict": True})
+    weights = torch.randn(5, 7, 33)
+    results = []
+    for run, dtype in ((compiled, torch.float32), (fn, torch.float64)):
+        x, row = (t.detach().to(dtype).requires_grad_() for t in given)
+        y = run(x, mask, row)
+        (y * weights).sum().backward()
+        results.append((y, x.grad, row.grad))
+    torch.testing.assert_close(results[0], results[1], check_dtype=False)
+
+
+def test_values_of_their_own_are_written() -> None:
+    """A value for each element that a mask holds is written as torch writes it."""
+
+    def fn(x: Tensor, mask: Tensor, values: Tensor) -> Tensor:
+        return put(x * 2, (mask,), values).square().sum()
+
+    x, mask, values = torch.randn(5, 7), torch.rand(5, 7) > 0.5, torch.randn(35)
+    values = values[: int(mask.sum())].requires_grad_()
+    torch._dynamo.reset()
+    torch.compile(fn, backend="lamina", options={"cache": False})(x, mask, values).backward()
+    found, values.grad = values.grad, None
+    fn(x, mask, values).backward()
+    torch.testing.assert_close(found, values.grad)

@@ -23,6 +23,7 @@ from ..decompositions.table import table
 from ..fx.aliases import sharing
 from ..rewrites.branches import any_layout
 from ..rewrites.instance_norms import open_instance_norms
+from ..rewrites.masked_writes import open_masked_writes
 from ..rewrites.numbers import keep_floats
 from ..rewrites.updates import update_in_place
 from .backend_error import passed_on
@@ -85,7 +86,9 @@ def autograd(
     with_grad = torch.is_grad_enabled()
     arguments = zip((node for node in gm.graph.nodes if node.op == "placeholder"), example_inputs, strict=False)
     recognize(gm, {node for node, value in arguments if with_grad and getattr(value, "requires_grad", False)}, target)
-    if not with_grad:
+    if with_grad:
+        open_masked_writes(gm)
+    else:
         open_instance_norms(gm)
 
     def compiler(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:

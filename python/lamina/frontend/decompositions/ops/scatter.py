@@ -5,7 +5,7 @@ bytes, and unsigned bytes in 16 bits. A mean is a sum divided by a count.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -121,7 +121,7 @@ def index_reduce(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *
 def index_put(x: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
     """Selects by a mask where each of its elements takes the same values. Adds in f32 to half types, and counts truth values that
     are set; adds nothing where there are no indices."""
-    if (selected := _where(x, indices, values, accumulate)) is not None:
+    if (selected := where_masked(x, indices, values, accumulate)) is not None:
         return selected
     if accumulate and any(_is_empty(i) for i in indices if i is not None):
         return x.clone()
@@ -135,7 +135,7 @@ def index_put(x: Tensor, indices: list[Tensor | None], values: Tensor, accumulat
     return NotImplemented
 
 
-def _where(x: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool) -> Tensor | None:
+def where_masked(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> Tensor | None:
     """Returns x[:, mask] = values as a selection; None where there is no mask, other indices, or a value for each element of it."""
     mask = indices[-1]
     if mask is None or mask.dtype is not torch.bool or any(i is not None for i in indices[:-1]) or not x.dim():
