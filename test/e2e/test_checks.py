@@ -114,3 +114,11 @@ def test_an_assertion_of_what_nothing_reads_stays() -> None:
     torch.testing.assert_close(run(x, y), y + 1)
     with pytest.raises(RuntimeError, match="all are positive"):
         run(x - 1, y)
+
+
+def test_complex_numbers_are_divided_by_zero() -> None:
+    """That is no error of theirs, though they are not floating-point numbers to torch."""
+    x, y = torch.randn(7, dtype=torch.complex64), torch.tensor([0.0, 1, 2, 0, 3, 4, 5])
+    found, eager = compiled(torch.div)(x, y), x / y
+    assert torch.equal(found.isfinite(), eager.isfinite())
+    torch.testing.assert_close(found[y != 0], eager[y != 0])

@@ -165,7 +165,7 @@ def divides_integers(node: fx.Node) -> bool:
     if str(node.target).rpartition(".")[0] not in ("aten.div", "aten.remainder", "aten.fmod") or len(node.args) < 2:
         return False
     value = node.meta.get("val")
-    if not isinstance(value, torch.Tensor) or value.dtype.is_floating_point:
+    if not isinstance(value, torch.Tensor) or value.dtype.is_floating_point or value.dtype.is_complex:
         return False
     divisor = node.args[1]
     return not _is_nonzero(divisor) if isinstance(divisor, fx.Node) else divisor == 0
