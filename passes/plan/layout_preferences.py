@@ -161,7 +161,7 @@ def _read_as_rows(op: ir.Operation, found: Wants) -> list[ir.Value]:
     if not found.has(largest) and elements_of(largest) > max(map(elements_of, op.operands), default=0):
         return [v for v in op.operands if _spans(v) > 1]
     rows = [v for v in op.results if v in found.rows or (found.has(v) and found.layout(v) == Layout.row_major(shape_of(v)))]
-    if not rows or not all(keeps_order(op, len(shape_of(v))) for v in rows):
+    if not rows or not all(keeps_order(op, rank) for rank in {len(shape_of(v)) for v in rows}):
         return []
     spans, most = {_spans(v) for v in rows}, SECTOR * max(map(elements_of, rows))
     return [v for v in op.operands if _spans(v) in spans and elements_of(v) <= most]

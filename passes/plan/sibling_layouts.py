@@ -93,8 +93,8 @@ def keeps_order(op: ir.Operation, rank: int) -> bool:
     """Returns whether a kernel reads tensors of this rank in the order of dimensions of its results; dimensions of one element may
     come and go in between."""
     inner = ops_in(op.regions[0].blocks[0])
-    ends = [v for o in inner if _only_units(o) for v in (o.operands[0], o.results[0])]
-    return all(_keeps_order(o, {rank, *(len(shape_of(v)) for v in ends)}) for o in inner)
+    ranks = {rank, *(len(shape_of(v)) for o in inner if _only_units(o) for v in (o.operands[0], o.results[0]))}
+    return all(_keeps_order(o, ranks) for o in inner)
 
 
 def _only_units(op: ir.Operation) -> bool:
