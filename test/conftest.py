@@ -23,6 +23,9 @@ import pytest
 
 from lamina.passes.families.conv import layout
 
+# Processes share the cores: a thread that waits by spinning takes the time of one that computes. OpenMP reads this when torch is
+# imported, first by a plugin.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 pytest_plugins = ["seeds"]
 
 ROOT = Path(__file__).parent
@@ -99,9 +102,6 @@ class Tools:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # The threads of several processes share the cores: one that waits by spinning takes the time of one that computes. For processes
-    # that this one starts, as pytest-xdist's are; OpenMP has read it here.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # pytest listens to every logger that it finds. This one of torch writes texts of all that is traced, where anybody listens.
     logging.root.manager.loggerDict.pop("torch.__trace", None)
     config.stash[_STORE] = TemporaryDirectory(prefix="lamina-tests-")

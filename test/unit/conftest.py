@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import fake_gpu
 import pytest
-import threads
 import torch
 from fake_gpu import FakeGpu
 
@@ -22,13 +21,6 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> FakeGpu:
 @pytest.fixture
 def gpu(library: FakeGpu) -> Iterator[FakeGpu]:
     yield from fake_gpu.clean(library)
-
-
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """Lets torch compute on one thread. Not for tests of CPU code, which runs on several."""
-    with threads.one_thread():
-        yield
 
 
 @pytest.fixture

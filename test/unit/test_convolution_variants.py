@@ -20,9 +20,6 @@ Shape = tuple[int, ...]
 F32 = torch.float32
 
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
 @pytest.fixture(autouse=True)
 def _same_numbers() -> None:
     torch.manual_seed(0)

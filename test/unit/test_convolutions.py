@@ -30,7 +30,7 @@ from lamina.passes.ir.reading import shape_of
 from lamina.passes.simplify.evaluate import evaluate_op
 from lamina.targets.levels import pipeline
 
-pytestmark = pytest.mark.usefixtures("channels_last", "one_thread")
+pytestmark = pytest.mark.usefixtures("channels_last")
 
 BF16 = torch.bfloat16
 FORWARD, BACKWARD, MM, ADDMM = (f"aten.{name}.default" for name in ("convolution", "convolution_backward", "mm", "addmm"))

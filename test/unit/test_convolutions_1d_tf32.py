@@ -20,7 +20,7 @@ from lamina.targets.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
 
-pytestmark = pytest.mark.usefixtures("channels_last", "one_thread")
+pytestmark = pytest.mark.usefixtures("channels_last")
 
 BF16 = torch.bfloat16
 

@@ -18,7 +18,7 @@ from lamina.targets.base import Artifact
 from lamina.targets.nvvm.backend import NvvmBackend
 
 __all__ = ["launches"]
-pytestmark = pytest.mark.usefixtures("channels_last", "one_thread")
+pytestmark = pytest.mark.usefixtures("channels_last")
 BF16, LAST = torch.bfloat16, torch.channels_last
 
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from lamina.core.program import Call, Launch
 
-pytestmark = pytest.mark.usefixtures("channels_last", "one_thread")
+pytestmark = pytest.mark.usefixtures("channels_last")
 
 BF16, LAST = torch.bfloat16, torch.channels_last
 torch.manual_seed(0)  # of the weights of the models below

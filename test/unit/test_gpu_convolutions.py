@@ -15,9 +15,6 @@ BF16 = torch.bfloat16
 FUSED, PLAIN, ADDMM = "aten.cudnn_convolution_relu.default", "aten.convolution.default", "aten.addmm.default"
 
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
 @pytest.fixture(autouse=True)
 def _cudnn() -> Iterator[None]:
     torch.manual_seed(0)

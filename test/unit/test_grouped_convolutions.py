@@ -34,7 +34,7 @@ from lamina.tune.problems.subgraph_extraction import Subgraph
 from lamina.tune.question import Answer, Identity, Question
 from lamina.tune.store.store import Store
 
-pytestmark = pytest.mark.usefixtures("channels_last", "one_thread")
+pytestmark = pytest.mark.usefixtures("channels_last")
 
 BF16, F16, LAST = torch.bfloat16, torch.float16, torch.channels_last
 BLOCKS = "triton{m=64 n=32 k=32 warps=4 stages=2}"

@@ -18,7 +18,7 @@ from lamina.targets.ptx import assemble
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.compiler import compile_kernel, join
 
-pytestmark = pytest.mark.usefixtures("channels_last", "one_thread")
+pytestmark = pytest.mark.usefixtures("channels_last")
 
 BF16, F16, LAST = torch.bfloat16, torch.float16, torch.channels_last
 SMALL_BLOCKS = "triton{m=64 n=32 k=32 warps=4 stages=2}"
