@@ -68,7 +68,8 @@ class _Factors:
             self.dims = merged
         else:
             shape = shape_of(op.results[0])
-            self.dims = [part for d, group in enumerate(groups(op)) for part in self._split(d, [shape[i] for i in group])]
+            parts = [part for d, group in enumerate(groups(op)) for part in self._split(d, [shape[i] for i in group])]
+            self.dims = parts if self.dims else [[] for _ in shape]  # a number becomes dimensions of 1
 
     def _split(self, d: int, sizes: Sequence[int]) -> list[list[int]]:
         waiting, parts = list(self.dims[d]), []

@@ -46,3 +46,14 @@ func.func @uneven(%x: tensor<4x6xf32>) -> tensor<3x8xf32> {
   %r = tensor.expand_shape %m [[0, 1]] output_shape [3, 8] : tensor<24xf32> into tensor<3x8xf32>
   return %r : tensor<3x8xf32>
 }
+
+// A number that becomes dimensions of one element has no factors; they may be transposed.
+// CHECK-LABEL: func.func @number
+// CHECK-NEXT: tensor.expand_shape
+// CHECK: linalg.transpose
+func.func @number(%x: tensor<f32>) -> tensor<1x1xf32> {
+  %e = tensor.expand_shape %x [] output_shape [1, 1] : tensor<f32> into tensor<1x1xf32>
+  %o = tensor.empty() : tensor<1x1xf32>
+  %r = linalg.transpose ins(%e : tensor<1x1xf32>) outs(%o : tensor<1x1xf32>) permutation = [1, 0]
+  return %r : tensor<1x1xf32>
+}
