@@ -30,7 +30,7 @@ class Loops:
     def __init__(self, frame: Frame, space: Space, schedule: Schedule) -> None:
         self.space, self.schedule = space, schedule
         self.b = Blocks(frame, schedule.merged, schedule.config.lanes, schedule.config.streams)
-        self.b.apart, self.b.pairs = schedule.config.apart, schedule.config.pairs
+        self.b.apart, self.b.pairs, self.b.runs = schedule.config.apart, schedule.config.pairs, schedule.config.runs
         self.results = list(zip(space.results, frame.results, strict=True))
         self.nests = nests_of(space, schedule.merged.columns, self.results, schedule.config.online and schedule.column_vector)
         self.sums = Accumulators(self.b, schedule)

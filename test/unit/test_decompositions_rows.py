@@ -53,6 +53,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "sorted, long": (lambda a: torch.sort(a, stable=True, descending=True), [x(3, 250).round() * -0.0 ** torch.randint(0, 2, (3, 250))]),
     "sorted halves": (lambda a: torch.sort(a, stable=True), [x(5, 100).bfloat16()]),
     "sorted along a slice": (lambda a: torch.sort(a[:, ::2], stable=True), [x(5, 90)]),
+    "sorted over two dimensions of a slice": (lambda a: torch.sort(a[:, 1].abs().view(-1), stable=True), [x(5, 3, 17)]),
     "many of the greatest": (lambda a: torch.topk(a, 60), [torch.stack([torch.randperm(200) for _ in range(3)]).float()]),
     "many of the least": (lambda a: torch.topk(a, 40, 0, False), [torch.randperm(150).view(50, 3).float()]),
     "masked scatter": (lambda a, m, s: a.masked_scatter(m, s), [x(3, 7, 5), x(3, 7, 1) > 0, x(11, 12)]),

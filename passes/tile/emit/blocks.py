@@ -54,6 +54,7 @@ class Blocks(Scopes):
         self.saving: dict[Expr, tuple[ir.Value, Affine]] = {}
         self.ahead: dict[Load, int] = {}  # loads to prefetch, and how many elements ahead
         self.pairs = False  # whether every second element is loaded as part of a block of pairs
+        self.runs = True  # whether lanes of a flattened axis are read and written run by run
         self.apart = False  # whether lane masks are ranges, and loops tell the values of their axes
         self.ranges: dict[Axis, bounds.Range] = {}  # values of axes whose loops run over a part of them
         self.window: access.ShiftedBlocks | None = None  # of the loop over rows that start amid an access

@@ -27,6 +27,7 @@ class BlockConfig:
     short        elements of a contiguous row below which it is one axis with the next one, and so are the columns (0: never)
     gathers      loads with a stride read their lanes one by one, from caches as well
     pairs        loads with a stride of 2 read what is between their lanes, too, and part these in registers
+    runs         lanes of a flattened axis are read and written run by run; else one by one
     """
 
     scratch: ClassVar[int] = 0
@@ -41,6 +42,7 @@ class BlockConfig:
     short: ClassVar[int] = 0
     gathers: ClassVar[bool] = False
     pairs: ClassVar[bool] = False
+    runs: ClassVar[bool] = True
     teams: int = 1
     """Groups of threads that share the iterations of a loop over columns."""
 

@@ -27,6 +27,7 @@ class CpuConfig(BlockConfig):
     least_scan: ClassVar[int] = SCAN_LANES
     gathers: ClassVar[bool] = True
     pairs: ClassVar[bool] = True
+    runs: ClassVar[bool] = False
     lanes: int = 32
     work: int = 8192
 
