@@ -26,6 +26,15 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
         ),
         [torch.tensor(1)],
     ),
+    "frequencies": (
+        lambda a: (
+            a + torch.fft.fftfreq(7, 0.3),
+            a + torch.fft.fftfreq(12),
+            a + torch.fft.rfftfreq(7),
+            a + torch.fft.rfftfreq(12, 0.1),
+        ),
+        [torch.tensor(0.5)],
+    ),
     "embeddings of a norm": (lambda w, i: F.embedding(i, w.detach(), max_norm=1.0), [torch.randn(9, 4), INDICES]),
     "weighted bags": (
         lambda a, w, i, o: F.embedding_bag(i, w, o, mode="sum", per_sample_weights=a, padding_idx=2),

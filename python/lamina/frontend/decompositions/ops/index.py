@@ -238,6 +238,17 @@ def eye(n: int, m: int | None = None, *, dtype: torch.dtype | None = None, devic
     return (rows.unsqueeze(1) == columns).to(dtype or torch.get_default_dtype())
 
 
+def fft_fftfreq(n: int, d: float = 1.0, *, dtype: torch.dtype | None = None, device: Any = None, **kwargs: Any) -> Tensor:
+    """Numbers the frequencies of a Fourier transform: those of its second half are negative."""
+    number = torch.arange(n, dtype=dtype or torch.get_default_dtype(), device=device)
+    return torch.where(number < (n + 1) // 2, number, number - n) * (1 / (n * d))
+
+
+def fft_rfftfreq(n: int, d: float = 1.0, *, dtype: torch.dtype | None = None, device: Any = None, **kwargs: Any) -> Tensor:
+    """Numbers the frequencies of a real signal's Fourier transform."""
+    return torch.arange(n // 2 + 1, dtype=dtype or torch.get_default_dtype(), device=device) * (1 / (n * d))
+
+
 def copy(x: Tensor, src: Any, non_blocking: bool = False) -> Any:
     """Returns `src`, a tensor or a number, in the shape, dtype and memory order of `x`: the functional form of an assignment."""
     if not isinstance(src, Tensor):
@@ -266,6 +277,8 @@ INDEXING: dict[Any, Callable[..., Any]] = {
     aten.copy.default: copy,
     aten.fill.Tensor: copy,
     aten.eye.default: eye,
+    aten.fft_fftfreq.default: fft_fftfreq,
+    aten.fft_rfftfreq.default: fft_rfftfreq,
     aten.eye.m: eye,
     aten.squeeze.dims: squeeze_dims,
     aten.constant_pad_nd.default: constant_pad,
