@@ -10,7 +10,6 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
-from lamina.core.errors import CompileError
 from lamina.core.walks import operands_first
 
 from ..infra.base import Pass
@@ -18,19 +17,18 @@ from ..ir.affine import row_major
 from ..ir.extern_calls import group as graph_group
 from ..ir.extern_calls import memory_strides
 from ..ir.generics import empty
-from ..ir.locations import decomposed_op, fused, model_ops, op_word, where
+from ..ir.locations import decomposed_op, fused, model_ops, op_word
 from ..ir.reading import SCATTER, Generic, Untraceable, nested, producer, shape_of
 from ..ir.rewriting import bodies, copy_ops
 from ..simplify.matching.rule import PATTERN
 from ..space.space import find_space
 from ..trace.gathered import copy_gathered
-from ..trace.grouping import Group, Grouping
-from ..trace.materialize import Materialized
-from ..trace.nodes import GroupNode, trace_node
+from ..trace.grouping import Group
 from ..trace.uses import OUTSIDE
 from ..trace.windows_apart import store_pooled
 from .bias_apart import add_apart
 from .consistent import CONSISTENT, compared
+from .groups import Limits, find_groups
 
 _NOTHING = ("arith.constant", "tensor.empty", "linalg.fill")  # ops that compute nothing, and do not name a kernel's location
 
@@ -71,49 +69,10 @@ class Fuse(Pass):
             _Rewrite(block, self, {} if self.balance else store_pooled(block, Generic.read_affine)).run()
 
 
-def find_groups(block: ir.Block, given: Fuse, apart: dict[ir.Value, int]) -> tuple[Materialized, list[Group]]:
-    """Finds the groups of a function's body. Where an expression needs a value in memory, that is materialized, and tracing is
-    repeated. Raises CompileError where a value cannot become a kernel.
-
-    apart  values to be stored, see store_pooled
-    """
-    generics: dict[ir.Operation, Generic] = {}
-    real = Materialized(block, generics, given.balance, apart)
-    position = {op: i for i, op in enumerate(real.ops)}
-    nodes: dict[ir.Value, GroupNode] = {}
-    pending = list(real.values)
-    while pending:
-        value = pending.pop(0)
-        op = producer(value)
-        assert op is not None
-        try:
-            nodes[value] = trace_node(real, value, position[op])
-        except Untraceable as e:
-            if e.value == value or real.is_memory(e.value):
-                raise CompileError(f"{op.name}: cannot be made a kernel: {e.why}", where=where(op.location)) from None
-            real.add(e.value)
-            stale = [v for v, n in nodes.items() if e.value in n.inlined]
-            pending[:0] = [e.value, value, *stale]
-    ordered = sorted(_needed(real, nodes), key=lambda n: (n.position, ir.OpResult(n.value).result_number))
-    return real, Grouping(real, ordered, given.max_ops, given.max_cost).groups()
-
-
-def _needed(real: Materialized, nodes: dict[ir.Value, GroupNode]) -> list[GroupNode]:
-    """Returns the nodes without those that nothing reads, once views are traced: a slice may leave out all that a pad puts in."""
-    needed: dict[ir.Value, GroupNode] = {}
-    pending = [v for v in real.kept() if v in nodes]
-    while pending:
-        value = pending.pop()
-        if value not in needed:
-            needed[value] = nodes[value]
-            pending += [v for v in nodes[value].reads if v in nodes]
-    return list(needed.values())
-
-
 class _Rewrite:
     def __init__(self, block: ir.Block, given: Fuse, apart: dict[ir.Value, int]) -> None:
         self.block = block
-        self.real, self.groups = find_groups(block, given, apart)
+        self.real, self.groups = find_groups(block, Limits(given.max_ops, given.max_cost, given.balance), apart)
         self.old = list(self.real.ops)
         self.kept, self.compared = self.real.kept(), compared(self.real)
         self.readers: dict[ir.Value, list[ir.Value]] = {}

@@ -166,7 +166,7 @@ def row_reduction(
     inputs     tensors that are read whole
     most_ctas  CTAs of a cluster at most (1: there are no clusters)
     item       bytes of an element: with narrow accesses, the threads of a row together read a sector at least (0: any number)
-    walking    CTAs that a row has where it does not stay in registers and is long enough for all of them
+    walking    CTAs that a row has at most where it does not stay in registers and is long enough for them
     """
     threads = power_of_two(-(-extent // REGISTER_ELEMENTS))
     if 0 < vec * item < FULL_ACCESS:
@@ -183,20 +183,27 @@ def row_reduction(
             return NvvmConfig(threads, vec, chunks, cluster=cluster, resident=resident)
     if chunks * vec > 2 * REGISTER_ELEMENTS:
         chunks = max(16 // vec, 1)  # does not fit in registers: the program loops over the row
-        if extent >= STEPS * threads * vec * chunks * walking:
-            return NvvmConfig(threads, vec, chunks, cluster=walking)
+        if (ctas := _sharing(extent, threads * vec * chunks, walking)) > 1:
+            return NvvmConfig(threads, vec, chunks, cluster=ctas)
     return NvvmConfig(threads, vec, chunks, pack=max(128 // threads, 1) if threads <= WARP else 1)
 
 
 def row_walk(extent: int, vec: int, ctas: int) -> NvvmConfig:
     """Returns the schedule of a single pass over rows that need not stay in registers: enough accesses in flight. Rows that are
-    long enough have `ctas` CTAs each."""
+    long enough have up to `ctas` CTAs each."""
     threads = min(WALK_THREADS, power_of_two(-(-extent // (vec * WALK_CHUNKS))))
     threads = max(threads, min(WARP, power_of_two(-(-extent // vec))))
     chunks = max(min(WALK_CHUNKS, -(-extent // (threads * vec))), 1)
-    if extent >= STEPS * threads * vec * chunks * ctas:
-        return NvvmConfig(threads, vec, chunks, cluster=ctas)
+    if (shared := _sharing(extent, threads * vec * chunks, ctas)) > 1:
+        return NvvmConfig(threads, vec, chunks, cluster=shared)
     return NvvmConfig(threads, vec, chunks, pack=max(128 // threads, 1) if threads <= WARP else 1)
+
+
+def _sharing(extent: int, step: int, most: int) -> int:
+    """Returns how many CTAs, a power of two up to `most`, share a row of which each walks over `step` elements at once."""
+    while most > 1 and extent < STEPS * step * most:
+        most //= 2
+    return most
 
 
 def row_sort(extent: int, vec: int, rows: int, sms: int) -> NvvmConfig:

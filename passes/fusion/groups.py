@@ -1,0 +1,88 @@
+"""Finds the groups of a function's body: what is materialized, and which of it each kernel computes."""
+
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from lamina.core.errors import CompileError
+
+from ..ir.locations import where
+from ..ir.reading import Generic, Untraceable, producer
+from ..trace.grouping import Group, Grouping
+from ..trace.materialize import Materialized
+from ..trace.nodes import GroupNode, trace_node
+from ..trace.repeated import Repeated
+
+_ROUNDS = 3  # times that values are dropped which kernels should rather compute again
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What groups are formed by. See Fuse, whose options these are."""
+
+    max_ops: int
+    max_cost: int
+    balance: int
+
+
+def find_groups(block: ir.Block, limits: Limits, apart: dict[ir.Value, int]) -> tuple[Materialized, list[Group]]:
+    """Finds the groups of a function's body. Where an expression needs a value in memory, that is materialized, and tracing is
+    repeated; so it is without values that kernels should rather compute again (see Repeated). Raises CompileError where a value
+    cannot become a kernel.
+
+    apart  values to be stored, see store_pooled
+    """
+    generics: dict[ir.Operation, Generic] = {}
+    real = Materialized(block, generics, limits.balance, apart)
+    nodes = _trace(real, {}, list(real.values))
+    groups = _grouped(real, nodes, limits)
+    for _ in range(_ROUNDS if limits.balance else 0):
+        judged = Repeated(real, groups)
+        dropped = judged.values()
+        if not dropped:
+            break
+        before = dict(real.values)
+        real.values = {v: None for v in before if v not in dropped}
+        stale = [v for v, n in nodes.items() if v not in dropped and not dropped.isdisjoint(n.reads)]
+        left = _trace(real, {v: n for v, n in nodes.items() if v not in dropped}, stale)
+        fewer = _grouped(real, left, limits)
+        if Repeated(real, fewer).traffic() >= judged.traffic():
+            real.values = before
+            break
+        nodes, groups = left, fewer
+    return real, groups
+
+
+def _grouped(real: Materialized, nodes: dict[ir.Value, GroupNode], limits: Limits) -> list[Group]:
+    ordered = sorted(_needed(real, nodes), key=lambda n: (n.position, ir.OpResult(n.value).result_number))
+    return Grouping(real, ordered, limits.max_ops, limits.max_cost).groups()
+
+
+def _trace(real: Materialized, nodes: dict[ir.Value, GroupNode], pending: list[ir.Value]) -> dict[ir.Value, GroupNode]:
+    """Traces the pending values, and those that turn out to be needed in memory; returns them with the nodes that are known."""
+    position = {op: i for i, op in enumerate(real.ops)}
+    while pending:
+        value = pending.pop(0)
+        op = producer(value)
+        assert op is not None
+        try:
+            nodes[value] = trace_node(real, value, position[op])
+        except Untraceable as e:
+            if e.value == value or real.is_memory(e.value):
+                raise CompileError(f"{op.name}: cannot be made a kernel: {e.why}", where=where(op.location)) from None
+            real.add(e.value)
+            stale = [v for v, n in nodes.items() if e.value in n.inlined]
+            pending[:0] = [e.value, value, *stale]
+    return nodes
+
+
+def _needed(real: Materialized, nodes: dict[ir.Value, GroupNode]) -> list[GroupNode]:
+    """Returns the nodes without those that nothing reads, once views are traced: a slice may leave out all that a pad puts in."""
+    needed: dict[ir.Value, GroupNode] = {}
+    pending = [v for v in real.kept() if v in nodes]
+    while pending:
+        value = pending.pop()
+        if value not in needed:
+            needed[value] = nodes[value]
+            pending += [v for v in nodes[value].reads if v in nodes]
+    return list(needed.values())

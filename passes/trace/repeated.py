@@ -1,0 +1,136 @@
+"""Finds values that kernels should compute again instead of reading them from memory that another kernel writes for them.
+
+Which values share a kernel is known only once they are grouped: the sums over an image's channels and the sum over the whole image
+may be two kernels, or the gradients of two tensors that lie in different orders. What both compute of the same tensors is then
+cheaper computed twice than written by one and read by the other.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from torch_mlir import ir
+
+from lamina.core.sizes import typical
+from lamina.core.walks import reached
+from lamina.dialects.graph import IN_PLACE
+
+from ..ir.reading import SCATTER, bytes_of, width
+from .costs import LARGEST
+from .grouping import Group
+from .materialize import Materialized
+from .nodes import GroupNode
+
+
+class Repeated:
+    """Judges what kernels of a function read of each other. `groups`: one for each kernel."""
+
+    def __init__(self, real: Materialized, groups: Sequence[Group]) -> None:
+        self._real, self._groups = real, groups
+        self._nodes = {n.value: n for g in groups for n in g.nodes}
+        self._group = {n.value: g for g in groups for n in g.nodes}
+        kept, changed = real.kept(), _changed(real)
+        may = {v for v, n in self._nodes.items() if v not in kept and _is_map(n) and v not in real.mixed}
+        self._readers: dict[Group, dict[ir.Value, int]] = {}  # how often each group evaluates the values of others that it reads
+        for g in groups:
+            for v, count in _evaluations(g, may).items():
+                if self._group[v] is not g and changed.isdisjoint(self._nodes[v].reads):
+                    self._readers.setdefault(g, {})[v] = count
+
+    def values(self) -> set[ir.Value]:
+        """Returns the values that no kernel should store."""
+        found: set[ir.Value] = set()
+        for together in self._connected():
+            if self._gain(together) > 0:
+                found |= together
+            else:
+                found.update(v for v in together if len(together) > 1 and self._gain({v}) > 0)
+        return found
+
+    def traffic(self) -> float:
+        """Returns the bytes that all kernels read and write, with operations as the bytes moved in their time."""
+        kept, total = self._real.kept(), 0.0
+        for g in self._groups:
+            inside = {n.value for n in g.nodes}
+            total += sum(map(bytes_of, {v for n in g.nodes for v in n.reads} - inside))
+            total += sum(n.cost * _size(n) for n in g.nodes) / self._real.balance
+        read = {v for g in self._groups for n in g.nodes for v in n.reads if self._group.get(v) is not g}
+        return total + sum(bytes_of(v) for v in self._nodes if v in kept or v in read)
+
+    def _connected(self) -> list[set[ir.Value]]:
+        """Returns the values that may be computed again, those together that the same kernels read, or that others need."""
+        beside: dict[ir.Value, set[ir.Value]] = defaultdict(set)
+        for read in self._readers.values():
+            for v in read:
+                beside[v].update(read)
+        for v in list(beside):
+            for w in self._nodes[v].reads:
+                if w in beside:
+                    beside[v].add(w)
+                    beside[w].add(v)
+        left, found = dict.fromkeys(beside), []
+        while left:
+            together = set(reached([next(iter(left))], lambda v: list(beside[v])))
+            left = {v: None for v in left if v not in together}
+            found.append(together)
+        return found
+
+    def _gain(self, dropped: set[ir.Value]) -> float:
+        """Returns the bytes that are not moved if no kernel stores `dropped`, less those that are read instead, and the operations
+        in bytes."""
+        gain = float(sum(map(bytes_of, dropped)))
+        for g, counts in self._readers.items():
+            read = {v: n for v, n in counts.items() if v in dropped}
+            if not read:
+                continue
+            costs, outer = self._computed(read, dropped)
+            if max(costs.values()) > LARGEST:
+                return 0.0
+            has = {v for n in g.nodes for v in (n.value, *n.reads)} - dropped
+            gain += sum(min(bytes_of(v), n * width(v) // 8) for v, n in read.items())
+            gain -= sum(map(bytes_of, outer - has)) + sum(costs[v] * n for v, n in read.items()) / self._real.balance
+        return gain
+
+    def _computed(self, values: Iterable[ir.Value], dropped: set[ir.Value]) -> tuple[dict[ir.Value, int], set[ir.Value]]:
+        """Returns the operations per element of values that are computed from memory without `dropped`, and that memory."""
+        costs: dict[ir.Value, int] = {}
+        outer: set[ir.Value] = set()
+
+        def cost(v: ir.Value) -> int:
+            """Returns the operations of one value."""
+            if v not in dropped:
+                outer.add(v)
+                return 0
+            if v not in costs:
+                n = self._nodes[v]
+                costs[v] = n.cost + sum(cost(w) * len(places) for w, places in n.reads.items())
+            return costs[v]
+
+        for v in values:
+            cost(v)
+        return costs, outer
+
+
+def _is_map(n: GroupNode) -> bool:
+    """Returns whether a value is computed element by element."""
+    return not any(n.reduced) and not n.scan and n.value.owner.name == "linalg.generic"
+
+
+def _size(n: GroupNode) -> int:
+    return math.prod(map(typical, n.extents))
+
+
+def _evaluations(g: Group, of: set[ir.Value]) -> Mapping[ir.Value, int]:
+    """Returns how many elements of the values `of` a group reads, those that it reads again counted again."""
+    found: dict[ir.Value, int] = defaultdict(int)
+    for n in g.nodes:
+        for v, places in n.reads.items():
+            if v in of:
+                found[v] += len(places) * _size(n)
+    return found
+
+
+def _changed(real: Materialized) -> set[ir.Value]:
+    """Returns the memory that calls or kernels change in place: later on, it reads otherwise."""
+    ops = [op for op in real.ops if "graph.effect" in op.attributes or (op.name == SCATTER and IN_PLACE in op.attributes)]
+    return {real.bases.get(v, v) for op in ops for v in op.operands}
