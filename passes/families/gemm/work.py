@@ -2,15 +2,18 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import zip_longest
 
 from torch_mlir import ir
 
 from lamina.core.sizes import typical
+from lamina.schedules.nvvm import SECTOR
 from lamina.schedules.product_cost import GemmWork
 from lamina.schedules.prologue_cost import Fed
 
+from ...ir.affine import Affine
 from ...ir.expressions import Apply, Expr, Load
-from ...ir.reading import bytes_of
+from ...ir.reading import bytes_of, width
 from ...space.contraction import FLOAT8, Contraction, Unfit, outside
 from ...space.schedule import bits
 from ...trace.costs import COST
@@ -38,7 +41,7 @@ def _work(made: MadeProgram, of: GemmProblem) -> GemmWork:
     fed, follows = _fed(product, of.before) if of.before else None, of.group is not None
     doubled = product.factors == FLOAT8 and not all(p.fast for op in of.ops if (p := Product.read(op)))
     goes_on = made.pieces is not None or any(product.stacked)
-    return GemmWork(batch, m, n, k, *after, writes, follows, count, item, goes_on, fed, doubled)
+    return GemmWork(batch, m, n, k, *after, writes, follows, count, item, goes_on, fed, doubled, _waste(made))
 
 
 def _fed(product: Contraction, before: Sequence[ir.Operation]) -> Fed:
@@ -48,6 +51,23 @@ def _fed(product: Contraction, before: Sequence[ir.Operation]) -> Fed:
     stored = sum(bytes_of(op.results[0]) for op in groups)
     reads = sum(bytes_of(v) for v in dict.fromkeys(v for op in groups for v in op.operands))
     return Fed(batch * m * k * left[0], batch * n * k * right[0], reads, stored, len(groups))
+
+
+def _waste(made: MadeProgram) -> int:
+    """Returns the bytes that the epilogue's accesses move besides their elements: whole sectors of memory where these are neighbors
+    along neither side of a tile."""
+    of = made.product
+
+    def waste(at: Affine, v: ir.Value) -> int:
+        """Returns the bytes of one access of all tiles."""
+        at = at.rename(of.merged.rename)
+        steps = [abs(typical(at.coefficient(axis))) for axis in (of.m, of.n) if axis is not None and at.coefficient(axis)]
+        return bytes_of(v) * (min(min(steps, default=1), max(8 * SECTOR // width(v), 1)) - 1)
+
+    loads = {e for r in of.results for e in outside(r.expr, of.products) if isinstance(e, Load)}
+    sums = list(zip_longest(of.summed, of.stacked, fillvalue=0))
+    stores = [(r.at, v) for v, r, (rows, columns) in zip(made.group.results, of.results, sums, strict=True) if not rows | columns]
+    return sum(waste(e.at, e.tensor) for e in loads) + sum(waste(at, v) for at, v in stores)
 
 
 def _computed(*expressions: Sequence[Expr]) -> tuple[int, int]:

@@ -95,6 +95,7 @@ class GemmWork:
     goes_on   another of Lamina's kernels finishes the result, such as one that adds the sums of the product's tiles
     fed       the prologue that computes operands, in Lamina's kernel, or before the library's
     doubled   sums of e4m3 are held twice: in tensor cores for a step along the inner dimension, and in f32
+    waste     bytes that the epilogue moves besides, where its elements are no neighbors in memory
     """
 
     batch: int
@@ -110,6 +111,7 @@ class GemmWork:
     goes_on: bool = False
     fed: Fed | None = None
     doubled: bool = False
+    waste: int = 0
 
     @property
     def elements(self) -> int:
@@ -157,7 +159,7 @@ def lamina_seconds(config: GemmConfig, work: GemmWork, gpu: Gpu) -> float:
     count = config.parts * blocks_of(config, work)
     tiles = tile_seconds(count, resident(config, work, gpu), steps, step, gpu)
     tiles += _THROTTLED[config.ping_pong] * max(tiles - _BRIEF, 0.0)
-    moved = (work.reads + work.writes) / (gpu.bandwidth * _WRITTEN)
+    moved = (work.reads + work.writes + work.waste) / (gpu.bandwidth * _WRITTEN)
     after = max(work.ops * work.elements / (gpu.peak("f32") * _ORDINARY), moved)
     after *= _HIDDEN if config.ping_pong and count > gpu.sm_count else 1.0
     after += _LAST_EPILOGUE * work.products * config.m * config.n / config.warps
