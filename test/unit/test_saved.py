@@ -126,6 +126,34 @@ def test_a_convolution_is_saved_as_it_gives_its_result() -> None:
     assert (210, 1, 42, 6) in strides
 
 
+class Adapted(nn.Module):
+    """A frozen product in bf16, of which two gates are computed, one of them of its sum with another product."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.whole, self.low, self.last = (nn.Linear(n, m, bias=False) for n, m in ((8, 24), (8, 24), (24, 8)))
+        self.whole.weight.requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        silu, whole = nn.functional.silu, self.whole(x)
+        return x + self.last(silu(whole + self.low(x) * 2)) + self.last(silu(whole))
+
+
+def test_what_was_widened_is_saved_as_it_was() -> None:
+    """Gates are computed in f32, of which AOTAutograd's partitioner saves the copy that is nearest to backward."""
+    saved = list[torch.dtype]()
+
+    def note(t: Tensor) -> Tensor:
+        saved.append(t.dtype)
+        return t
+
+    x = torch.randn(2, 5, 8, dtype=torch.bfloat16, requires_grad=True)
+    compiled = torch.compile(Adapted().bfloat16(), backend="lamina", options={"cache": False, "target": "null:nvvm:sm_90a"})
+    with saved_tensors_hooks(note, lambda t: t):
+        compiled(x)
+    assert set(saved) == {torch.bfloat16}
+
+
 def test_the_cache_keeps_them_apart(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """An entry says how results lie: with and without somebody who asks for their strides are two graphs."""
     monkeypatch.setenv("LAMINA_CACHE_DIR", str(tmp_path))

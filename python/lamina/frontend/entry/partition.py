@@ -30,6 +30,7 @@ def partition(joint: fx.GraphModule, *args: Any, **kwargs: Any) -> tuple[fx.Grap
     forward, backward = min_cut_rematerialization_partition(joint, *args, compiler="inductor", **kwargs)
     if changed and _saves(forward, changed, results):
         forward, backward = default_partition(whole, *args, **kwargs)
+    _save_narrow(forward, backward, results)
     release(forward, backward, results)
     return forward, backward
 
@@ -62,6 +63,47 @@ def _keep_compared(joint: fx.GraphModule) -> None:
                 operand = operand.args[0]
             if operand.op == "call_function" and operand.meta["val"].is_floating_point():
                 operand.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+
+
+def _save_narrow(forward: fx.GraphModule, backward: fx.GraphModule, results: int) -> None:
+    """Saves what was widened from a narrower float as it was before: the partitioner may save the copy in f32, as it is nearer to
+    its users in backward, which then cast it again."""
+    end = forward.graph.output_node()
+    returned = list(end.args[0])
+    taken = {node.name: node for node in backward.graph.find_nodes(op="placeholder")}
+    first = next((node for node in backward.graph.nodes if node.op != "placeholder"), None)
+    kept = returned[:results]
+    for node in returned[results:]:
+        source = _widened(node)
+        wide = taken.get(node.name) if source is not None else None
+        if source is None or wide is None:
+            kept.append(node)
+            continue
+        if source.name not in taken:
+            kept.append(source)
+            with backward.graph.inserting_before(wide):
+                taken[source.name] = backward.graph.placeholder(source.name)
+                taken[source.name].meta = dict(source.meta)
+        with backward.graph.inserting_before(first):
+            again = backward.graph.call_function(node.target, (taken[source.name], *node.args[1:]), node.kwargs)
+            again.meta = dict(wide.meta)
+        wide.replace_all_uses_with(again)
+        backward.graph.erase_node(wide)
+    if kept != returned:
+        end.args = (tuple(kept) if isinstance(end.args[0], tuple) else kept,)
+        forward.graph.eliminate_dead_code()
+        forward.recompile()
+        backward.recompile()
+
+
+def _widened(node: Any) -> fx.Node | None:
+    """Returns the tensor of narrower floats that a node widens, and does nothing else with; None for another node."""
+    if not isinstance(node, fx.Node) or node.target is not torch.ops.aten._to_copy.default or set(node.kwargs) != {"dtype"}:
+        return None
+    source, made = node.args[0], node.meta["val"]
+    assert isinstance(source, fx.Node)
+    before = source.meta["val"].dtype
+    return source if before.is_floating_point and made.is_floating_point() and before.itemsize < made.dtype.itemsize else None
 
 
 def _changed(joint: fx.GraphModule) -> set[str]:
