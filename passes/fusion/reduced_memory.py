@@ -1,5 +1,7 @@
 """Tells how the elements that a reduction combines lie in memory: as neighbors, in pieces, or apart from each other."""
 
+import math
+
 from torch_mlir import ir
 
 from lamina.core.sizes import typical
@@ -7,7 +9,7 @@ from lamina.core.sizes import typical
 from ..ir.reading import Generic, ops_in, producer, shape_of, width
 from ..trace.memory_order import MemoryOrder
 
-LINE = 1024  # bits of a line of a cache
+LINE, SECTOR = 1024, 256  # bits of a line of a cache, and of the part of it that is read at once
 
 
 class ReducedMemory:
@@ -65,6 +67,12 @@ class ReducedMemory:
                     break
                 found.append(m[d][1][0][0])
         return []
+
+    def overread(self, g: Generic) -> int:
+        """Returns how many times the bytes of a row its program reads: whole sectors for pieces that are shorter."""
+        if not (loops := self.short_pieces(g)):
+            return 1
+        return max(SECTOR // (self.narrowest(g) * typical(math.prod(g.extents[i] for i in loops))), 1)
 
     def narrowest(self, g: Generic) -> int:
         """Returns the bits of the narrowest element that is read."""

@@ -83,7 +83,7 @@ class SplitReductions(Pass):
         extents = tuple(map(typical, g.extents))
         size, results = math.prod(extents), math.prod(n for n, r in zip(extents, g.reduced, strict=True) if not r)
         combine = producer(g.yields[0])
-        long = size // max(results, 1) >= self.elements // LEAST
+        long = size // max(results, 1) * (memory.overread(g) if self.columns else 1) >= self.elements // LEAST
         limit = self.columns if self.columns and memory.pieces(g, long) else self.rows
         few = size < (self.elements // FEWER if self._is_ragged(g) else self.elements)
         if results >= limit or few or combine is None or combine.name not in REDUCERS:
