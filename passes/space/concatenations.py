@@ -11,17 +11,19 @@ from .coalesce import Merged
 from .space import Space
 
 
-def part_extent(space: Space, merged: Merged, vector: Axis) -> int:
-    """Returns the largest block extent along `vector` with which every block lies within one part of every concatenation along it.
-    Returns 0 where there are no concatenations, where no part has more than two loads, which cost less than a branch, and where
-    a call decides the size of a part."""
+def part_extent(space: Space, merged: Merged, vector: Axis) -> tuple[int, int]:
+    """Returns the largest block extent along `vector` with which every block lies within one part of every concatenation along it,
+    and how many parts there are. Returns (0, 0) where there are no concatenations, where no part has more than two loads, which
+    cost less than a branch, and where a call decides the size of a part."""
     choices = [c for e in space.expressions if (c := choice_of(e))]
     found = [(ends, yes, no) for bound, yes, no in choices if (ends := ends_along(bound, merged, vector))]
     loads = [
         sum(isinstance(x, Load) and vector in merged.merged(x.free) for x in walk(part)) for _, *parts in found for part in parts
     ]
     places = [vector.extent, *(n for ends, *_ in found for n in ends)]
-    return math.gcd(*places) if max(loads, default=0) > 2 and not is_symbolic(places) else 0
+    if max(loads, default=0) <= 2 or is_symbolic(places):
+        return 0, 0
+    return math.gcd(*places), len(found) + 1
 
 
 def choice_of(e: Expr) -> tuple[Bound, Expr, Expr] | None:

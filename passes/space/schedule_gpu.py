@@ -68,7 +68,7 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
         config = nvvm.column_reduction(typical(vector.extent), vec, many, _rows(merged, vector, device), device.sm_count)
     else:
         config = _pointwise(space, merged, aligned, accesses, vector, vec, device)[0]
-        of_part = nvvm.of_part(config, part_extent(space, merged, vector))
+        of_part = nvvm.of_part(config, *part_extent(space, merged, vector))
         by_parts, config = of_part is not None, of_part or config
     outer = tuple(a for a in merged.rows if a is not vector and a is not crossed)
     return Schedule(config, merged, vector, outer, vector, config.lanes, (), crossed, by_parts=by_parts)

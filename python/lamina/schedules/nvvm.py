@@ -11,6 +11,7 @@ WARP = 32  # threads
 REGISTER_ELEMENTS = 32  # elements of a row in one thread's registers; more leave too few warps to hide memory latency
 SHARED_ELEMENTS = 24  # elements of a row of each of several inputs in one thread's registers, with two CTAs per SM
 MOST_THREADS = 512  # of one row; more would leave a thread fewer registers than a long row needs
+MANY_PARTS = 8  # of a concatenation: a warp rather diverges over some of them than that each thread computes all
 BUSY = 1024  # threads that an SM should have work for
 WALK_THREADS = 256  # of one row that a loop walks over
 SORT_ELEMENTS = 8  # of a row in one thread that sorts it
@@ -88,13 +89,15 @@ def pointwise(extent: int, vec: int, rows: int) -> NvvmConfig:
     return NvvmConfig(threads, vec, chunks, pack=max(128 // threads, 1))
 
 
-def of_part(config: NvvmConfig, part: int) -> NvvmConfig | None:
-    """Shrinks a schedule so that every program lies within one part of a concatenation, whose parts are multiples of `part`
-    contiguous elements. None where a program would be less than a warp, whose threads would diverge over several parts."""
+def of_part(config: NvvmConfig, part: int, parts: int) -> NvvmConfig | None:
+    """Shrinks a schedule so that every program lies within one of the `parts` of a concatenation, which are multiples of `part`
+    contiguous elements. None where a program would be less than a warp, whose threads would diverge over several parts, unless
+    there are so many that computing all of them takes longer."""
     threads, chunks = config.threads, config.chunks
-    while threads > WARP and part % (threads * config.vec):
+    least = WARP if parts < MANY_PARTS else WARP // 4
+    while threads > least and part % (threads * config.vec):
         threads //= 2
-    if threads < WARP or part == 0 or part % (threads * config.vec):
+    if threads < least or part == 0 or part % (threads * config.vec):
         return None
     chunks = chunks if part % (threads * config.vec * chunks) == 0 else 1
     return replace(config, threads=threads, chunks=chunks, pack=max(128 // threads, 1))
