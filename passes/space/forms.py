@@ -171,7 +171,7 @@ def _crossed_axis(space: Space, merged: Merged, vector: Axis | None, apart: bool
     along: Counter[Axis] = Counter()
     for e in space.loads:
         at = e.at.rename(merged.rename)
-        inner = (a for a in merged.rows if a is not vector and not below(a.extent, FEW) and at.coefficient(a) == 1)
+        inner = (a for a in merged.rows if a is not vector and not below(a.extent, FEW) and _is_contiguous(at, merged, a))
         if crosses(e, at, merged, vector, apart) and (axis := next(inner, None)) is not None:
             along[axis] += typical(math.prod(t.extent for t, _ in at.terms if isinstance(t, Axis)))
     return max(along, key=along.__getitem__, default=None)
@@ -183,15 +183,28 @@ def crossing_loads(space: Space, schedule: Schedule) -> list[Load]:
     for e in space.loads:
         at = e.at.rename(merged.rename)
         vector, crossed = schedule.vector, schedule.crossed
-        if vector is not None and crosses(e, at, merged, vector, schedule.config.apart) and at.coefficient(crossed) == 1:
+        if vector is None or crossed is None:
+            continue
+        if crosses(e, at, merged, vector, schedule.config.apart) and _is_contiguous(at, merged, crossed):
             found.append(e)
     return found
+
+
+def _is_contiguous(at: Affine, merged: Merged, axis: Axis) -> bool:
+    """Returns whether elements along an axis are neighbors in memory."""
+    return at.coefficient(axis) == 1 and _is_affine(at, merged, axis)
+
+
+def _is_affine(at: Affine, merged: Merged, axis: Axis) -> bool:
+    """Returns whether no run-time index in `at` varies over an axis."""
+    return all(isinstance(t, Axis) or axis not in merged.merged(t.free) for t, _ in at.terms)
 
 
 def crosses(e: Load, at: Affine, merged: Merged, vector: Axis, apart: bool) -> bool:
     """Returns whether a load at `at` has a stride along `vector`, and is guarded by a range of that axis at most: one that begins
     with it unless tiles may cover a part of the axis (`apart`)."""
-    inside = None if at.opaque or at.coefficient(vector) in (0, 1) else guarded_range(e, merged, vector)
+    alone = at.coefficient(vector) in (0, 1) or not _is_affine(at, merged, vector)
+    inside = None if alone else guarded_range(e, merged, vector)
     return inside is not None and (apart or inside[0] == 0)
 
 

@@ -220,6 +220,19 @@ def test_kernels(name: str) -> None:
     run(fn, *inputs)
 
 
+def test_rows_are_transposed_as_they_are_gathered() -> None:
+    """Neighbors along a gathered image's rows become neighbors along channels in tiles."""
+
+    def laid_out(a: Tensor) -> Tensor:
+        grown = F.interpolate(a, size=(21, a.shape[3]), mode="bilinear")
+        return (grown * 2).contiguous(memory_format=torch.channels_last)
+
+    run(laid_out, x(1, 70, 7, 33))
+    (found,) = run(laid_out, x(2, 64, 16, 64)).results
+    image = max(found.loads, key=lambda t: t.bytes)
+    assert image.sectors < 4 * image.distinct_sectors
+
+
 def test_known_places_are_read_without_checks() -> None:
     """Every program of the kernel runs to its end in one piece: tables in 32 bits, no load behind a branch on an index."""
     (found,) = run(lambda a: F.interpolate(a, scale_factor=2, mode="bilinear"), x(1, 2, 16, 64)).results
