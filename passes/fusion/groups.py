@@ -11,7 +11,7 @@ from ..ir.reading import Generic, Untraceable, producer
 from ..trace.grouping import Group, Grouping
 from ..trace.materialize import Materialized
 from ..trace.nodes import GroupNode, trace_node
-from ..trace.repeated import Repeated
+from .repeated import Repeated
 
 _ROUNDS = 3  # times that values are dropped which kernels should rather compute again
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from lamina.core.sizes import SizeLike, is_symbolic, typical
-from lamina.schedules import nvvm
+from lamina.schedules import nvvm, strips
 
 from ..ir.affine import Affine, Axis
 from ..ir.expressions import Apply, InBounds, Load, Position, Reduce, Scan, walk
@@ -88,28 +88,28 @@ def direct_convolution_of(space: Space, aligned: Aligned, results: list[int]) ->
     _check(space, merged, channel)
     if 1 in (channel.extent, column.extent):
         raise Unfit("a dimension of 1")
-    length = nvvm.strip(typical(column.extent))
+    length = strips.strip(typical(column.extent))
     if length is None:
         raise Unfit(f"rows of {column.extent} columns cannot be cut into strips")
-    most = nvvm.GROUP_WIDTH if features else nvvm.strip_width(length)
+    most = strips.GROUP_WIDTH if features else strips.width(length)
     vec = _width(space, merged, channel, aligned, results, most)
     products = down.extent * across.extent * depth.extent
-    config, inner = nvvm.strips(channel.extent, vec, products, *([nvvm.group_resident(length)] if features else []))
+    config, inner = strips.schedule(channel.extent, vec, products, *([strips.group_resident(length)] if features else []))
     if channel.extent % (config.lanes * inner):
         raise Unfit(f"{channel.extent} channels are no whole blocks")
-    strips = Axis(-(-column.extent // length), "strip")
+    along = Axis(-(-column.extent // length), "strip")
     whole = is_symbolic(column.extent) or column.extent % length == 0
     first = None if whole else Axis(column.extent - length + 1, "first")
     step, spread = _steps(product, column, across)
     pixels = len({j * step + k * spread for j in range(length) for k in range(across.extent)})
-    if pixels > nvvm.STRIP_PIXELS:
+    if pixels > strips.STRIP_PIXELS:
         raise Unfit(f"{pixels} pixels of a row for {length} windows")
     height = _height(product, down)
-    chunk = nvvm.strip_chunk(depth.extent, across.extent * vec)
+    chunk = strips.chunk(depth.extent, across.extent * vec)
     axes = WindowAxes(batch, channel, row, column, down, across, depth)
     tall = height.at.coefficient(down) if height else 1
     return DirectConvolution(
-        config, merged, axes, length, step, spread, tall, strips, first, inner, product, height, features, chunk
+        config, merged, axes, length, step, spread, tall, along, first, inner, product, height, features, chunk
     )
 
 

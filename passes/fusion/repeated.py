@@ -16,10 +16,12 @@ from lamina.core.walks import reached
 from lamina.dialects.graph import IN_PLACE
 
 from ..ir.reading import SCATTER, bytes_of, width
-from .costs import LARGEST
-from .grouping import Group
-from .materialize import Materialized
-from .nodes import GroupNode
+from ..trace.costs import LARGEST
+from ..trace.grouping import Group
+from ..trace.materialize import Materialized
+from ..trace.nodes import GroupNode
+
+WORTH = 0.5  # bytes that must be saved for each byte that is not stored
 
 
 class Repeated:
@@ -41,11 +43,15 @@ class Repeated:
         """Returns the values that no kernel should store."""
         found: set[ir.Value] = set()
         for together in self._connected():
-            if self._gain(together) > 0:
+            if self._is_worth(together):
                 found |= together
             else:
-                found.update(v for v in together if len(together) > 1 and self._gain({v}) > 0)
+                found.update(v for v in together if len(together) > 1 and self._is_worth({v}))
         return found
+
+    def _is_worth(self, dropped: set[ir.Value]) -> bool:
+        """Returns whether it is clearly better to store none of `dropped`."""
+        return self._gain(dropped) > WORTH * sum(map(bytes_of, dropped))
 
     def traffic(self) -> float:
         """Returns the bytes that all kernels read and write, with operations as the bytes moved in their time."""
