@@ -34,6 +34,29 @@ def test_a_number_is_copied(door: str, dtype: torch.dtype, number: float) -> Non
 
 
 @pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.int32], ids=str)
+@pytest.mark.parametrize("start", [3, -7, 0])
+def test_numbers_below_zero_beside_constants(door: str, dtype: torch.dtype, start: int) -> None:
+    def f(x: Tensor) -> list[Tensor]:
+        c = torch.full((3,), start, dtype=dtype)
+        sums = [c + -3, c - (-3), -3 - c, c * -3, torch.add(c, -3, alpha=2), torch.add(c, 2, alpha=-2), torch.sub(c, c, alpha=-2)]
+        parts = [c % -3, torch.fmod(c, -3), c // -3, torch.div(c, -3, rounding_mode="trunc"), torch.add(c, 1.5, alpha=-2)]
+        return [y + x.to(y.dtype) for y in (*sums, *parts)]
+
+    x = torch.arange(3.0)
+    torch.testing.assert_close(DOORS[door](f, (x,))(x), f(x))
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_truth_values_beside_numbers(door: str) -> None:
+    def f(x: Tensor, y: Tensor) -> list[Tensor]:
+        return [x + True, x * True, torch.add(x, False), True // y, True + y, y * True]
+
+    x, y = torch.tensor([True, False, True]), torch.tensor([2.0, -3.0, 0.5]).to(torch.bfloat16)
+    torch.testing.assert_close(DOORS[door](f, (x, y))(x, y), f(x, y))
+
+
+@pytest.mark.parametrize("door", DOORS)
 def test_softmax_backward_of_another_type(door: str) -> None:
     """On a CPU the gradient of a half input is f32, as the gradients that it is made of are."""
 

@@ -42,7 +42,7 @@ from .narrow import widen_narrow
 from .sized import STRICT, is_move, move_attributes, open_sizes, sizes_as_tensors
 from .strided import rewrite_strided
 from .torch_mlir_workarounds import repair
-from .uniform import fold_comparisons
+from .uniform import fold_uniform
 
 
 class _TypesAndLocations(ContextCache):
@@ -225,7 +225,7 @@ def import_graph(gm: fx.GraphModule, options: Options | None = None) -> ir.Modul
     options = options or Options()
     if is_sized(gm.graph):
         sizes_as_tensors(gm.graph)
-    fold_comparisons(gm.graph)
+    fold_uniform(gm.graph)
     rewrite_strided(gm.graph)
     widen_narrow(gm.graph)
     nodes = [node for node in gm.graph.nodes if node.op == "call_function"]

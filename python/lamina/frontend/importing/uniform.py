@@ -1,9 +1,11 @@
-"""Folds comparisons of uniform tensors: torch-mlir's folder gets them wrong (0.75 > 1 is true) or ends the process.
+"""Folds comparisons and arithmetic of uniform tensors: torch-mlir's folder gets them wrong (0.75 > 1 is true, 3.0 + -3 is 2**64, as
+integers below 0 lose their sign) or ends the process.
 
 A tensor is uniform if one number fills it: the results of full, ones_like and the like, and pointwise ops and views of such
 tensors.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -13,7 +15,12 @@ from ..fx.rewriter import insert, replace
 
 aten = torch.ops.aten
 
-_COMPARISONS = {getattr(getattr(aten, op), kind) for op in ("eq", "ne", "lt", "le", "gt", "ge") for kind in ("Scalar", "Tensor")}
+_FOLDED = {
+    getattr(getattr(aten, op), kind)
+    for op in ("eq", "ne", "lt", "le", "gt", "ge", "add", "sub", "rsub", "mul", "div", "remainder", "fmod")
+    for kind in ("Scalar", "Tensor", "Scalar_mode", "Tensor_mode")
+    if kind in getattr(aten, op).overloads()
+}
 _MADE = {aten.full.default, aten.zeros.default, aten.ones.default}
 _LIKE = {aten.full_like.default, aten.zeros_like.default, aten.ones_like.default}
 _SCALAR = {aten.scalar_tensor.default}
@@ -24,17 +31,19 @@ _VIEWS = {
 }  # fmt: skip
 
 
-def fold_comparisons(graph: fx.Graph) -> None:
-    """Replaces comparisons of uniform tensors by `full`."""
+def fold_uniform(graph: fx.Graph) -> None:
+    """Replaces comparisons and arithmetic of uniform tensors by `full`, where the result is finite."""
     known: dict[fx.Node, Tensor] = {}
     for node in list(graph.nodes):
         value = _value(node, known)
         if value is None:
             continue
         known[node] = value
-        if node.target in _COMPARISONS:
-            made, told = node.meta["val"], bool(value.item())
-            replace(node, insert(node, made, aten.full.default, list(made.shape), told, dtype=torch.bool, device=made.device))
+        if node.target in _FOLDED and math.isfinite(value.item()):
+            made, told = node.meta["val"], value.item()
+            whole = insert(node, made, aten.full.default, list(made.shape), told, dtype=made.dtype, device=made.device)
+            known[whole] = value
+            replace(node, whole)
 
 
 def _value(node: fx.Node, known: dict[fx.Node, Tensor]) -> Tensor | None:

@@ -47,13 +47,6 @@ def _scalar_op(op: Callable[..., Tensor]) -> Callable[..., Any]:
     return run
 
 
-def multiply(x: Tensor, other: Any) -> Any:
-    """Multiplies; by a negative integer as by a float."""
-    if x.dtype.is_floating_point and isinstance(other, int) and other < 0:
-        return x * float(other)  # torch-mlir folds zeros * -1 as integers, to a zero without sign
-    return _scalar_op(torch.mul)(x, other)
-
-
 def power(x: Tensor, n: Any) -> Any:
     """Raises a tensor to a number; integers to non-negative integers by squaring."""
     if x.dtype.is_floating_point or x.dtype is torch.bool or not isinstance(n, int) or n < 0:
@@ -142,10 +135,12 @@ def fmod(x: Tensor, y: Any) -> Any:
 
 
 def full(size: Any, value: Any, **kwargs: Any) -> Any:
-    """Fills with truth values of 0 or 1: torch-mlir keeps the lowest bit of a number."""
-    if kwargs.get("dtype") is not torch.bool or isinstance(value, bool):
+    """Fills with truth values of 0 or 1, as torch-mlir keeps the lowest bit of a number, and with a number in the place of a truth
+    value, which it takes for -1."""
+    is_bool = kwargs.get("dtype") is torch.bool
+    if is_bool is isinstance(value, bool) or not (is_bool or isinstance(value, bool)):
         return NotImplemented
-    return torch.full(size, bool(value), **kwargs)
+    return torch.full(size, bool(value) if is_bool else int(value), **kwargs)
 
 
 def scalar_tensor(value: Any, *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Tensor:
@@ -224,7 +219,7 @@ POINTWISE: dict[Any, Callable[..., Any]] = {
     aten._to_copy.default: to_copy,
     aten.add.Tensor: _scalar_op(torch.add),
     aten.sub.Tensor: _scalar_op(torch.sub),
-    aten.mul.Tensor: multiply,
+    aten.mul.Tensor: _scalar_op(torch.mul),
     aten.div.Tensor: _scalar_op(torch.div),
     aten.add.Scalar: _scalar_op(torch.add),
     aten.sub.Scalar: _scalar_op(torch.sub),

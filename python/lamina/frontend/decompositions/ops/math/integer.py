@@ -16,7 +16,10 @@ NARROW = (torch.int8, torch.int16)
 
 
 def meets_number(x: Any, *scalars: Any) -> bool:
-    """Returns whether `x` is a tensor of narrow integers and the scalars are integers that it holds; eager refuses others."""
+    """Returns whether `x` is a tensor of narrow integers or truth values and the scalars are some that it holds; eager refuses
+    others."""
+    if isinstance(x, Tensor) and x.dtype is torch.bool:
+        return all(isinstance(v, bool) for v in scalars)
     if not isinstance(x, Tensor) or x.dtype not in NARROW:
         return False
     info = torch.iinfo(x.dtype)
@@ -33,7 +36,7 @@ def with_number(op: Callable[..., Tensor], x: Tensor, other: Any, alpha: Any = 1
 
 
 def _number(value: int, like: Tensor) -> Tensor:
-    return torch.full((), int(value), dtype=like.dtype, device=like.device)
+    return torch.full((), value, dtype=like.dtype, device=like.device)
 
 
 def power(x: Tensor, n: int) -> Tensor:
