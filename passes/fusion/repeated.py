@@ -32,6 +32,7 @@ class Repeated:
         self._nodes = {n.value: n for g in groups for n in g.nodes}
         self._group = {n.value: g for g in groups for n in g.nodes}
         kept, changed = real.kept(), _changed(real)
+        kept |= {v for n in self._nodes.values() for v, places in n.reads.items() if not places}  # changed by a scatter
         may = {v for v, n in self._nodes.items() if v not in kept and _is_map(n) and v not in real.mixed}
         self._readers: dict[Group, dict[ir.Value, int]] = {}  # how often each group evaluates the values of others that it reads
         for g in groups:

@@ -58,6 +58,10 @@ CASES: dict[str, Case] = {
         lambda c, at, v: c.scatter_reduce(0, at[:, None].expand_as(v), v, "mean"),
         lambda: (torch.randn(20, 17), torch.randint(0, 20, (90,)), torch.randn(90, 17)),
     ),
+    "sums of rows beside what is computed of them": (
+        lambda c, at, v: c.index_add(0, at, v * 0.5),
+        lambda: (torch.randn(30, 8), torch.randint(0, 30, (90,)), torch.randn(90, 8)),
+    ),
     "a mean of integers": (
         lambda c, at, v: c.scatter_reduce(0, at[:, None].expand_as(v), v, "mean"),
         lambda: (torch.randint(-9, 9, (20, 17)), torch.randint(0, 20, (90,)), torch.randint(-99, 99, (90, 17))),

@@ -9,7 +9,7 @@ On a GPU a division by zero has no meaning and is no error, as in eager.
 from collections.abc import Iterator
 
 import torch
-from torch import fx
+from torch import Tensor, fx
 
 from ..fx import support
 from ..fx.ops.check_op import CHECK
@@ -30,7 +30,9 @@ _COMPARISONS = tuple(getattr(aten, name).Scalar for name in ("eq", "ne", "lt", "
 def guard_divisions(graph: fx.Graph) -> None:
     """Makes divisors of integers 1 where they are 0, in place; on CPUs that fails."""
     for node in list(graph.nodes):
-        if node.op == "call_function" and support.divides_integers(node) and isinstance(divisor := node.args[1], fx.Node):
+        if node.op != "call_function" or not support.divides_integers(node) or not isinstance(divisor := node.args[1], fx.Node):
+            continue
+        if isinstance(divisor.meta["val"], Tensor):  # of a size, torch compiles 0 and 1 apart
             node.update_arg(1, _nonzero(node, divisor))
 
 
