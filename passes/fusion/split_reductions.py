@@ -1,6 +1,7 @@
 """lamina-split-reductions: splits reductions with few results into partial reductions that run in parallel, and their sum."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -19,6 +20,7 @@ from .repeated_terms import reduce_repeated_once
 
 BLOCK = 128  # columns of 32-bit elements that one program sums, and rows of them that are worth a part
 LEAST = 8  # parts that are worth a second kernel
+ENOUGH = 64  # parts that fill a GPU where several CTAs walk over each
 FEWER = 64  # times that a call may have more elements than the one that was traced
 
 
@@ -61,10 +63,12 @@ class SplitReductions(Pass):
             merge_nested(block)
             reduce_repeated_once(block)
             memory = ReducedMemory(block, self.columns > 0)
-            for op in ops_in(block, "linalg.generic"):
-                self._split(op, memory)
+            ops = ops_in(block, "linalg.generic")
+            kept = {(g.extents, g.reduced) for op in ops if (g := memory.generic(op)) is not None and any(g.reduced)}
+            for op in ops:
+                self._split(op, memory, kept)
 
-    def _split(self, op: ir.Operation, memory: ReducedMemory) -> None:
+    def _split(self, op: ir.Operation, memory: ReducedMemory, kept: set[tuple[tuple[SizeLike, ...], tuple[bool, ...]]]) -> None:
         g = memory.generic(op)
         found = self._reduction(g, memory) if g is not None and any(g.reduced) and len(op.results) == 1 else None
         if found is None:
@@ -73,7 +77,7 @@ class SplitReductions(Pass):
         if self._is_ragged(found.g):
             self._split_ragged(found)
         else:
-            self._split_evenly(found)
+            self._split_evenly(found, [reduced for extents, reduced in kept if extents == found.g.extents])
 
     def _is_ragged(self, g: Generic) -> bool:
         return bool(self.ragged) and is_symbolic(g.extents)
@@ -98,12 +102,13 @@ class SplitReductions(Pass):
         loops = [i for i in plain if i not in apart]
         return _Reduction(g, combine.name, loops, apart, memory.order(g), memory.inner_loops(g), together, at_once)
 
-    def _split_evenly(self, of: "_Reduction") -> None:
+    def _split_evenly(self, of: "_Reduction", others: Sequence[tuple[bool, ...]]) -> None:
+        """Splits loops into equal parts. others: which loops other reductions of as many iterations reduce."""
         g, results = of.g, max(typical(of.results), 1)
         most = min(self.parts, self.programs * of.together // results)
         most = most if of.along else min(most, typical(math.prod(g.extents)) // results // BLOCK)
         known = not is_symbolic(g.extents)
-        parts = (_one(of, most) if of.along else _several(of, most)) if known else {}
+        parts = (_rows_of(others, of, most) or _outer(of, most) if of.along else _several(of, most)) if known else {}
         if math.prod(parts.values()) < LEAST:
             even = _even(of, most)
             if even is None:
@@ -175,13 +180,30 @@ class _Reduction:
         return replace(self, g=g, loops=[last], order=list(range(last + 1)), inner={last})
 
 
-def _one(of: _Reduction, most: int) -> dict[int, int]:
-    """Returns the first loop that makes enough parts, and how many. A loop along neighbors in memory is taken only where no
-    other does, in pieces that are worth a part."""
-    for loop in sorted(of.loops, key=lambda i: i in of.inner):
+def _rows_of(others: Sequence[tuple[bool, ...]], of: _Reduction, most: int) -> dict[int, int]:
+    """Returns a part for each row of another reduction, so that one kernel computes both; none where there are too few or too many
+    rows."""
+    found = [{i: of.g.extents[i] for i in of.loops if not reduced[i]} for reduced in sorted(others)]
+    wholes = [any(r and not mine for r, mine in zip(reduced, of.g.reduced, strict=True)) for reduced in sorted(others)]
+    fitting = [p for p, is_less in zip(found, wholes, strict=True) if not is_less and ENOUGH <= math.prod(p.values()) <= most]
+    return max(fitting, key=lambda p: math.prod(p.values()), default={})
+
+
+def _outer(of: _Reduction, most: int) -> dict[int, int]:
+    """Returns the parts of the first loop that makes enough, and, where these are few, of the loops behind it. A loop along
+    neighbors in memory is taken only where no other does, in pieces that are worth a part."""
+    loops = sorted(of.loops, key=lambda i: i in of.inner)
+    for at, loop in enumerate(loops):
         n = of.g.extents[loop]
-        if (parts := _divisor(n, min(most, n // BLOCK) if loop in of.inner else most)) >= LEAST:
-            return {loop: parts}
+        if (parts := _divisor(n, min(most, n // BLOCK) if loop in of.inner else most)) < LEAST:
+            continue
+        found = {loop: parts}
+        for behind in loops[at + 1 :]:
+            if parts >= ENOUGH or found[loop] < of.g.extents[loop] or behind in of.inner:
+                break
+            loop, found[behind] = behind, _divisor(of.g.extents[behind], most // parts)
+            parts *= found[behind]
+        return found
     return {}
 
 
