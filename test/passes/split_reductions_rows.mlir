@@ -6,7 +6,7 @@
 
 // The whole image is summed in the rows that another reduction has, so that one kernel computes both.
 // CHECK-LABEL: func.func @beside
-// CHECK: linalg.generic {{.*}} -> tensor<6x15xf32>
+// CHECK: iterator_types = ["parallel", "parallel", "reduction", "reduction"]} {{.*}} outs({{.*}} : tensor<6x15xf32>)
 // CHECK: linalg.generic {{.*}} iterator_types = ["parallel", "reduction", "parallel", "reduction", "reduction", "reduction"]} {{.*}} outs({{.*}} : tensor<6x15xf32>)
 // CHECK: linalg.generic {{.*}} iterator_types = ["reduction", "reduction"]} {{.*}} outs({{.*}} : tensor<f32>)
 func.func @beside(%x: tensor<6x15x128x128xf32>) -> (tensor<6x15xf32>, tensor<f32>) {
