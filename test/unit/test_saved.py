@@ -10,6 +10,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from lamina.frontend.calls.saved import own_results
+from lamina.frontend.compiling import stages
 from lamina.frontend.decompositions.eager_layout import has_strides
 from lamina.frontend.fx.aliases import classify
 
@@ -176,6 +177,38 @@ def test_a_backward_graph_that_reads_by_strides_gets_eagers() -> None:
     found = torch.autograd.grad(torch.compile(overlapping, backend="lamina", options={"cache": False})(x, w).sum(), (x, w))
     for mine, eager in zip(found, wanted, strict=True):
         torch.testing.assert_close(mine, eager, rtol=1e-4, atol=1e-4)
+
+
+class Pooled(nn.Module):
+    """Averages an image to one pixel, of whose gradient backward reads by strides where channels are last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(4, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.layers(x)
+        return result
+
+
+def test_only_what_is_read_by_strides_gets_eagers(monkeypatch: pytest.MonkeyPatch) -> None:
+    saved, build = list[tuple[int, ...]](), stages.build
+
+    def note(*given: Any, **named: Any) -> Any:
+        built = build(*given, **named)
+        saved.append(built.program.saved)
+        return built
+
+    monkeypatch.setattr(stages, "build", note)
+    model, x = Pooled(), torch.randn(2, 4, 9, 7).to(memory_format=torch.channels_last)
+    exact = Pooled().double()
+    exact.load_state_dict(model.state_dict())
+    found, wanted = (outcome(m, x) for m in (torch.compile(model, backend="lamina", options={"cache": False}), exact))
+    assert saved[0]
+    for mine, right in zip(found, wanted, strict=True):
+        torch.testing.assert_close(mine.double(), right, rtol=1e-4, atol=1e-4)
 
 
 class Heads(nn.Module):

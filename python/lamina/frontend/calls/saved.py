@@ -15,6 +15,7 @@ from torch import Tensor, fx
 
 from lamina.core.layout import Layout
 from lamina.core.program import Program
+from lamina.core.walks import reached
 
 from ..fx.aliases import Outputs, ViewResult, storage
 from ..fx.effects import tokens
@@ -36,19 +37,19 @@ def release(forward: fx.GraphModule, backward: fx.GraphModule, results: int) -> 
     memory with no argument and no other result. Those that share memory only with each other, such as parts of one projection, get
     storages of their own, as nobody can observe that.
 
-    A backward graph that returns such a tensor, or that reads memory by its strides, depends on the strides that it was traced
-    with. So does one of symbolic sizes: AOTAutograd takes no symbolic strides from the compiler.
+    A backward graph that returns such a tensor, or that reads by strides what is computed from it, depends on the strides that it
+    was traced with. So does one of symbolic sizes: AOTAutograd takes no symbolic strides from the compiler.
     """
-    if is_sized(forward.graph) or any(
-        node.op == "call_function" and "as_strided" in str(node.target) for node in backward.graph.nodes
-    ):
+    if is_sized(forward.graph):
         return
+    strided = [node for node in backward.graph.nodes if node.op == "call_function" and "as_strided" in str(node.target)]
+    fixed = {node.name for node in reached(strided, lambda node: node.all_input_nodes) if node.op == "placeholder"}
     returned = _outputs(forward)
     seen = {
         storage(node.meta["val"]) for node in (*returned[:results], *forward.graph.find_nodes(op="placeholder")) if _is_tensor(node)
     }
     ends = {storage(node.meta["val"]) for node in _outputs(backward) if _is_tensor(node)}
-    taken = {node.name: node for node in backward.graph.find_nodes(op="placeholder")}
+    taken = {node.name: node for node in backward.graph.find_nodes(op="placeholder") if node.name not in fixed}
     by_memory: dict[int, list[int]] = {}
     for i, node in enumerate(returned[results:], results):
         if _is_tensor(node):
