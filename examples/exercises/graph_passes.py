@@ -28,7 +28,7 @@ class Model(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps (rows, 4) to the same shape."""
-        scale = torch.full((4,), 2.0).sqrt() * 3 + 1
+        scale = torch.arange(4.0).sqrt() * 3 + 1
         gelu = 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
         twice = x.exp() + (x + 0).exp()
         square = x.neg().neg() ** 2

@@ -21,6 +21,7 @@ from .repeated_terms import reduce_repeated_once
 BLOCK = 128  # columns of 32-bit elements that one program sums, and rows of them that are worth a part
 LEAST = 8  # parts that are worth a second kernel
 ENOUGH = 64  # parts that fill a GPU where several CTAs walk over each
+LONG = 16384  # elements of a part at least where several loops have parts
 FEWER = 64  # times that a call may have more elements than the one that was traced
 
 
@@ -199,9 +200,10 @@ def _outer(of: _Reduction, most: int) -> dict[int, int]:
             continue
         found = {loop: parts}
         for behind in loops[at + 1 :]:
-            if parts >= ENOUGH or found[loop] < of.g.extents[loop] or behind in of.inner:
+            few = min(most // parts, typical(of.reduced) // (parts * LONG))
+            if parts >= ENOUGH or found[loop] < of.g.extents[loop] or behind in of.inner or few < 2:
                 break
-            loop, found[behind] = behind, _divisor(of.g.extents[behind], most // parts)
+            loop, found[behind] = behind, _divisor(of.g.extents[behind], few)
             parts *= found[behind]
         return found
     return {}

@@ -137,10 +137,10 @@ def fmod(x: Tensor, y: Any) -> Any:
 def full(size: Any, value: Any, **kwargs: Any) -> Any:
     """Fills with truth values of 0 or 1, as torch-mlir keeps the lowest bit of a number, and with a number in the place of a truth
     value, which it takes for -1."""
-    is_bool = kwargs.get("dtype") is torch.bool
-    if is_bool is isinstance(value, bool) or not (is_bool or isinstance(value, bool)):
+    dtype = kwargs.get("dtype")
+    if dtype is None or (dtype is torch.bool) is isinstance(value, bool):
         return NotImplemented
-    return torch.full(size, bool(value) if is_bool else int(value), **kwargs)
+    return torch.full(size, bool(value) if dtype is torch.bool else int(value), **kwargs)
 
 
 def scalar_tensor(value: Any, *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Tensor:
