@@ -72,3 +72,13 @@ def test_softmax_backward_of_another_type(door: str) -> None:
         assert mine.dtype == eager.dtype
         worst = (eager.double() - right).abs().max()
         assert ((mine.double() - right).abs() <= 1.5 * worst + 2 * ulp * size).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32, torch.bool], ids=str)
+def test_integers_to_powers_that_are_none(dtype: torch.dtype) -> None:
+    """The conversion of narrow integers to floats in torch-mlir's own power ended the process."""
+    x = torch.tensor([1, 2, 3, 5]).to(dtype)
+    for power in (1.5, 0.5, -1.0):
+        torch._dynamo.reset()
+        compiled = torch.compile(lambda x, n=power: x**n, backend="lamina", options={"cache": False})
+        torch.testing.assert_close(compiled(x), x**power)

@@ -48,7 +48,10 @@ def _scalar_op(op: Callable[..., Tensor]) -> Callable[..., Any]:
 
 
 def power(x: Tensor, n: Any) -> Any:
-    """Raises a tensor to a number; integers to non-negative integers by squaring."""
+    """Raises a tensor to a number; integers to non-negative integers by squaring, and to floats after conversion: torch-mlir's own
+    ends the process for narrow ones."""
+    if isinstance(n, float) and not x.dtype.is_floating_point and not x.dtype.is_complex:
+        return torch.pow(x.to(torch.result_type(x, n)), n)
     if x.dtype.is_floating_point or x.dtype is torch.bool or not isinstance(n, int) or n < 0:
         return _scalar_op(torch.pow)(x, n)
     return integer.power(x, n)
