@@ -184,10 +184,13 @@ class _Reduction:
 def _rows_of(others: Sequence[tuple[bool, ...]], of: _Reduction, most: int) -> dict[int, int]:
     """Returns a part for each row of another reduction, so that one kernel computes both; none where there are too few or too many
     rows."""
-    found = [{i: of.g.extents[i] for i in of.loops if not reduced[i]} for reduced in sorted(others)]
-    wholes = [any(r and not mine for r, mine in zip(reduced, of.g.reduced, strict=True)) for reduced in sorted(others)]
-    fitting = [p for p, is_less in zip(found, wholes, strict=True) if not is_less and ENOUGH <= math.prod(p.values()) <= most]
-    return max(fitting, key=lambda p: math.prod(p.values()), default={})
+    fitting: list[dict[int, int]] = []
+    for reduced in sorted(others):
+        rows = {i: of.g.extents[i] for i in of.loops if not reduced[i]}
+        reduces_less = all(mine or not other for mine, other in zip(of.g.reduced, reduced, strict=True))
+        if reduces_less and ENOUGH <= math.prod(rows.values()) <= most:
+            fitting.append(rows)
+    return max(fitting, key=lambda rows: math.prod(rows.values()), default={})
 
 
 def _outer(of: _Reduction, most: int) -> dict[int, int]:
