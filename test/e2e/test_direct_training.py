@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.testing._internal.two_tensor import TwoTensor
 
 from lamina.frontend.calls.direct_training import TrainingCall
-from lamina.frontend.compiling.per_size import PerSize
+from lamina.frontend.compiling.per_size import AllSizes, PerSize
 
 CALLS = 4
 """The first goes through AOTAutograd's wrappers, as there is no backward graph yet."""
@@ -22,6 +22,8 @@ def is_direct(run: Any) -> bool:
     """Returns whether a call goes around AOTAutograd's wrappers."""
     if isinstance(run, PerSize):
         run = next(iter(run.variants.values()))
+    if isinstance(run, AllSizes):
+        run = run._run
     return isinstance(run, TrainingCall) and run._apply is not None
 
 
@@ -67,6 +69,48 @@ def test_gradients_and_buffers(name: str) -> None:
     same(list(mine.buffers()), list(eager.buffers()))
     assert [b._version > 0 for b in mine.buffers()] == [b._version > 0 for b in eager.buffers()]
     assert len(returned) == 1 and is_direct(returned[0])
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_symbolic_sizes(name: str) -> None:
+    """One compilation serves all sizes, directly."""
+    make, (_, *shape) = MODULES[name]
+    wide, mine = twins(make)
+    wide.double()
+    compiled, returned = spied(mine, dynamic=True)
+    for n in (4, 3, 2, 5, 3):
+        x = torch.randn(n, *shape)
+        for got, exact in zip(_step(compiled, mine, x), _step(wide, wide, x.double()), strict=True):
+            torch.testing.assert_close(got, exact.to(got.dtype), rtol=1e-4, atol=1e-4)
+    assert len(returned) == 1 and is_direct(returned[0])
+
+
+@pytest.mark.parametrize("lay_out", [lambda t: t.t().contiguous().t(), lambda t: t[:1].expand_as(t), lambda t: t.flip(0)[::1]])
+def test_strides_of_gradients_of_symbolic_sizes(lay_out: Callable[[Tensor], Tensor]) -> None:
+    """Backward takes sizes, too, and finds a gradient as it was compiled to: here, in a transposed result."""
+    compiled, returned = spied(lambda v, w: (v.exp() * v.shape[0]).t() + w.sum(), dynamic=True)
+    for n, m in ((5, 4), (3, 7), (6, 2), (8, 8)):
+        x, w = torch.randn(n, m, requires_grad=True), torch.randn(m, requires_grad=True)
+        given = lay_out(torch.randn(m, n))
+        compiled(x, w).backward(given)
+        torch.testing.assert_close(x.grad, x.detach().exp() * given.t() * n)
+        torch.testing.assert_close(w.grad, given.sum().expand(m))
+    assert len(returned) == 1 and is_direct(returned[0])
+
+
+def test_results_of_symbolic_sizes_keep_them_after_a_graph_break() -> None:
+    def broken(x: Tensor) -> Tensor:
+        y = x.exp()
+        torch._dynamo.graph_break()
+        return y.sin()
+
+    compiled, returned = spied(broken, dynamic=None)
+    for n in (5, 3, 4, 9, 7):
+        x = torch.randn(n, 4)
+        torch._dynamo.mark_dynamic(x, 0)
+        compiled(x.requires_grad_()).sum().backward()
+        torch.testing.assert_close(x.grad, x.detach().exp() * x.detach().exp().cos())
+    assert len(returned) == 2 and all(map(is_direct, returned))
 
 
 def _step(call: Callable[..., Any], module: nn.Module, x: Tensor) -> list[Any]:

@@ -172,7 +172,7 @@ def test_a_program_that_cannot_be_compiled_is_not_missed(monkeypatch: pytest.Mon
     def fails(*args: Any) -> Any:
         raise RuntimeError("not today")
 
-    monkeypatch.setattr(specialized, "at_sizes", fails)
+    monkeypatch.setattr(specialized, "guards_refused", fails)
     model = Model().eval()
     with torch.no_grad():
         run = lamina.compile(model, (torch.randn(5, 7, 16),), dynamic_shapes=SHAPES, options={"specialize": {"batch": 8}})

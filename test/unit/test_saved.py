@@ -11,6 +11,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from lamina.frontend.calls.saved import own_results
 from lamina.frontend.compiling import stages
+from lamina.frontend.compiling.worker import finish
 from lamina.frontend.decompositions.eager_layout import has_strides
 from lamina.frontend.fx.aliases import classify
 
@@ -99,6 +100,25 @@ def test_gradients_are_eagers(name: str) -> None:
             torch.testing.assert_close(mine.double(), right, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("specialize", [False, True])
+def test_gradients_of_symbolic_sizes_are_eagers(name: str, specialize: bool) -> None:
+    """Programs for some sizes give results that the backward graph for all sizes takes, and the other way round."""
+    make, shape = CASES[name]
+    model, exact = make(), make().double()
+    exact.load_state_dict(model.state_dict())
+    batch = {"specialize": [{"x": {0: 7}}]} if specialize else {}
+    compiled = torch.compile(model, backend="lamina", options={"cache": False} | batch)
+    for n in (5, 3, 7, 7, 5):
+        given = torch.randn(n, *shape[1:])
+        torch._dynamo.mark_dynamic(given, 0)
+        found, wanted, wide = (outcome(m, given) for m in (compiled, model, exact))
+        for mine, eager, right in zip(found, wanted, wide, strict=True):
+            assert has_strides(mine, eager)
+            torch.testing.assert_close(mine.double(), right, rtol=1e-4, atol=1e-3)  # sums over a larger batch
+        finish()
+
+
 def outcome(model: Any, x: Tensor) -> list[Tensor]:
     """Results and gradients, computed in the dtype of the model's parameters."""
     dtype = next(model.parameters()).dtype
@@ -125,6 +145,14 @@ def test_a_convolution_is_saved_as_it_gives_its_result() -> None:
     compiled = torch.compile(Ragged(), backend="lamina", options={"cache": False})
     strides = saved_by(compiled, torch.randn(2, 6, 5, 7, requires_grad=True))
     assert (210, 1, 42, 6) in strides
+
+
+def test_one_of_symbolic_sizes_is_too() -> None:
+    x = torch.randn(3, 6, 5, 7)
+    torch._dynamo.mark_dynamic(x, [0, 2, 3])
+    compiled = torch.compile(Ragged(), backend="lamina", options={"cache": False})
+    assert (210, 1, 42, 6) in saved_by(compiled, x.requires_grad_())
+    assert (6 * 4 * 9, 1, 54, 6) in saved_by(compiled, torch.randn(2, 6, 4, 9, requires_grad=True))
 
 
 class Adapted(nn.Module):

@@ -13,10 +13,11 @@ from .factors import LEAST, SizeSymbol, Undecided, at_least, is_bounded
 from .size import Size, SizeLike, at_most, below, divisor, exactly, known_part, least, most
 from .strides import where_elements
 from .text import parse, shown, size_from_json, size_to_json, without_hints
-from .values import evaluate, is_symbolic, substituted, symbol_name, symbols_of, typical
+from .values import computed, evaluate, is_symbolic, substituted, symbol_name, symbols_of, typical
 
 __all__ = [
-    "LEAST", "Size", "SizeLike", "SizeSymbol", "Undecided", "at_least", "at_most", "below", "divisor", "evaluate", "exactly",
-    "is_bounded", "is_symbolic", "known_part", "least", "most", "parse", "shown", "size_from_json", "size_to_json", "substituted",
-    "symbol_name", "symbols_of", "typical", "where_elements", "without_hints",
+    "LEAST", "Size", "SizeLike", "SizeSymbol", "Undecided", "at_least", "at_most", "below", "computed", "divisor",
+    "evaluate", "exactly", "is_bounded", "is_symbolic", "known_part", "least", "most", "parse", "shown",
+    "size_from_json", "size_to_json", "substituted", "symbol_name", "symbols_of", "typical", "where_elements",
+    "without_hints",
 ]  # fmt: skip

@@ -24,6 +24,15 @@ def substituted(size: SizeLike, values: Mapping[str, SizeLike]) -> SizeLike:
     return size if isinstance(size, int) else _value(size, lambda symbol: values.get(symbol.name, factor_of(symbol)), _SIZE_OPS)
 
 
+def computed(size: SizeLike, of: Callable[[SizeSymbol], Any], ops: "Mapping[str, Callable[[Any, Any], Any]]") -> Any:
+    """Computes a size in another kind of number, which has + and *.
+
+    of   returns a symbol's value
+    ops  the functions for "//", "/", "%", "min", "max" and "root"
+    """
+    return size if isinstance(size, int) else _value(size, of, ops)
+
+
 def is_symbolic(sizes: Any) -> bool:
     """Returns whether a size, or any of several, depends on the call."""
     return any(map(is_symbolic, sizes)) if isinstance(sizes, tuple | list) else isinstance(sizes, Size)

@@ -17,6 +17,7 @@ import torch
 from torch import fx
 
 Run = Callable[..., Any]
+Marks = tuple[tuple[int, set[int]], ...]
 
 
 @dataclass(frozen=True)
@@ -85,19 +86,29 @@ def direct(watched: Watched, wrapped: Run, arguments: int) -> Run:
         return wrapped
     if any(info.mutates_data or info.mutates_metadata for info in found.metadata.input_info):
         return wrapped
-    return _marking(unwrapped(found.run), found.metadata) if found.metadata.dynamic_outputs else found.run
+    marks = marks_of(found.metadata)
+    return _marking(unwrapped(found.run), marks) if marks else found.run
 
 
-def _marking(run: Run, metadata: Any) -> Run:
-    """Returns `run` with the sizes of its results marked as ones that may change, as AOTAutograd marks them: a graph that takes the
-    results after a graph break is compiled for symbolic sizes at once."""
-    marks = [(i, info.dynamic_dims) for i, info in enumerate(metadata.output_info) if info.dynamic_dims]
+def marks_of(metadata: Any) -> Marks:
+    """Returns the results of a graph that have symbolic sizes, by number, with their dimensions that may change."""
+    return tuple((i, info.dynamic_dims) for i, info in enumerate(metadata.output_info) if info.dynamic_dims)
+
+
+def mark(results: Sequence[Any], marks: Marks) -> None:
+    """Marks the sizes of results as ones that may change, as AOTAutograd does: a graph that takes them after a graph break is
+    compiled for symbolic sizes at once."""
+    for i, dims in marks:
+        results[i]._dynamo_weak_dynamic_indices = dims | getattr(results[i], "_dynamo_weak_dynamic_indices", set())
+
+
+def _marking(run: Run, marks: Marks) -> Run:
+    """Returns `run` with its results marked."""
 
     def marked(*args: Any) -> Any:
         """Runs the graph and marks the dynamic dimensions of its results for Dynamo."""
         results = run(*args)
-        for i, dims in marks:
-            results[i]._dynamo_weak_dynamic_indices = dims | getattr(results[i], "_dynamo_weak_dynamic_indices", set())
+        mark(results, marks)
         return results
 
     marked._boxed_call = True  # type: ignore[attr-defined]

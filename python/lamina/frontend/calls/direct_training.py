@@ -1,7 +1,7 @@
 """Calls compiled forward and backward graphs through a torch.autograd.Function with as little Python as possible.
 
-AOTAutograd's own Function, and the wrappers around it, support tensor subclasses, views of arguments, symbolic sizes and states of
-random generators, and write to mutated arguments one by one. They take longer than the kernels of a small training step. By
+AOTAutograd's own Function, and the wrappers around it, support tensor subclasses, views of arguments and states of random
+generators, and write to mutated arguments one by one. They take longer than the kernels of a small training step. By
 AOTAutograd's metadata most graphs need none of this; for these Dynamo gets a `TrainingCall`. What a user can observe is the same:
 saved tensors go through `save_for_backward` (version counters, hooks, errors for a second backward pass), gradients of gradients
 raise, and mutated buffers have their new values and versions when the call returns.
@@ -14,7 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from .direct_call import Compiled, Run, Watched, autocasts
+from lamina.core.layout import Layout
+
+from ..fx.sizes import exact_sizes, is_open
+from .direct_call import Compiled, Marks, Run, Watched, autocasts, mark, marks_of
 
 
 class WatchedTraining:
@@ -48,15 +51,46 @@ class TrainingLayout:
     mutated     arguments that receive the first results as their new values
     returned    number of results before the tensors saved for backward: new values, then the caller's results
     constant    results, among those returned, that have no gradient
-    tangents    results whose gradients backward takes: number, shape and strides that it was compiled for
+    sizes       number of the last results that are sizes, which backward takes first
+    tangents    results whose gradients backward takes: number, and how it was compiled to find them in memory
+    marks       results of symbolic sizes, numbered from the caller's first, with the dimensions that may change
     autocast    autocast was enabled when the graph was traced, so that calls of torch's ops must run without it
     """
 
     mutated: tuple[int, ...]
     returned: int
     constant: tuple[int, ...]
-    tangents: tuple[tuple[int, torch.Size, tuple[int, ...]], ...]
+    sizes: int
+    tangents: tuple[tuple[int, "GradientLayout"], ...]
+    marks: Marks
     autocast: bool
+
+
+@dataclass(frozen=True)
+class GradientLayout:
+    """The dimensions of a dense tensor from the outermost in memory to the innermost; its strides too, where these are no
+    matter of the call."""
+
+    order: tuple[int, ...]
+    strides: tuple[int, ...] | None
+
+    @staticmethod
+    def of(value: Tensor) -> "GradientLayout | None":
+        """Returns the layout of a fake tensor; None for one with symbolic sizes that is not dense."""
+        if not is_open(value):
+            return GradientLayout((), tuple(value.stride()))
+        order = Layout.of(exact_sizes(value.shape), exact_sizes(value.stride())).order
+        return None if order is None else GradientLayout(order, None)
+
+    def strides_of(self, shape: torch.Size) -> tuple[int, ...]:
+        """Returns the strides of a tensor of this shape."""
+        if self.strides is not None:
+            return self.strides
+        strides, inner = [1] * len(shape), 1
+        for d in reversed(self.order):
+            strides[d] = inner
+            inner *= max(shape[d], 1)
+        return tuple(strides)
 
 
 class TrainingCall:
@@ -80,10 +114,12 @@ class TrainingCall:
         else:
             results = self._apply(*args)
         mutated = self._layout.mutated
-        if not mutated:
-            return results
-        self._store(args, results)
-        return results[len(mutated) :]
+        if mutated:
+            self._store(args, results)
+            results = results[len(mutated) :]
+        if self._layout.marks:
+            mark(results, self._layout.marks)
+        return results
 
     def _switched(self) -> bool:
         """Switches to the graphs themselves once both are compiled. Returns whether it did."""
@@ -118,6 +154,7 @@ def _groups(targets: Sequence[Tensor]) -> tuple[tuple[int, ...], ...]:
 def _function(run_forward: Run, run_backward: Run, layout: TrainingLayout) -> type[torch.autograd.Function]:
     """Returns the Function of a forward and a backward graph."""
     returned, constant, tangents, autocast = layout.returned, layout.constant, layout.tangents, layout.autocast
+    until = -layout.sizes or None
 
     class CompiledFunction(torch.autograd.Function):
         """The graph as one node of autograd's graph."""
@@ -126,7 +163,8 @@ def _function(run_forward: Run, run_backward: Run, layout: TrainingLayout) -> ty
         def forward(ctx: Any, *args: Any) -> Any:
             """Runs the forward graph and saves what the backward graph reads."""
             results = run_forward(list(args))
-            ctx.save_for_backward(*[t.detach() if t._is_view() else t for t in results[returned:]])
+            ctx.save_for_backward(*[t.detach() if t._is_view() else t for t in results[returned:until]])
+            ctx.sizes = results[until:] if until else ()
             results = tuple(results[:returned])
             if constant:
                 ctx.mark_non_differentiable(*[t for i in constant if isinstance(t := results[i], Tensor)])
@@ -136,8 +174,8 @@ def _function(run_forward: Run, run_backward: Run, layout: TrainingLayout) -> ty
         @staticmethod
         def backward(ctx: Any, *gradients: Any) -> Any:
             """Runs the backward graph. Raises RuntimeError inside functorch's transforms."""
-            given = list(ctx.saved_tensors)
-            given += [_laid_out(gradients[i], shape, strides) for i, shape, strides in tangents]
+            given = [*ctx.sizes, *ctx.saved_tensors]
+            given += [_laid_out(gradients[i], wanted) for i, wanted in tangents]
             if torch._C._functorch.peek_interpreter_stack() is not None or any(map(_is_batched, gradients)):
                 raise RuntimeError(
                     "a backward pass that lamina compiled cannot run inside vmap, grad or vjp, nor with is_grads_batched: put the "
@@ -176,16 +214,17 @@ class _Once(torch.autograd.Function):
         raise RuntimeError("torch.compile with aot_autograd does not currently support double backward, nor does lamina")
 
 
-def _laid_out(gradient: Tensor, shape: torch.Size, strides: tuple[int, ...]) -> Tensor:
+def _laid_out(gradient: Tensor, wanted: GradientLayout) -> Tensor:
     """Returns a gradient with the strides that the backward graph was compiled for."""
     if type(gradient) is not Tensor and not isinstance(gradient, torch.nn.Parameter):
         raise RuntimeError(
             f"a backward pass that lamina compiled for a plain tensor was given a {type(gradient).__name__} as the gradient of a "
             "result: convert it to a plain tensor first, or leave this model uncompiled"
         )
-    if gradient.stride() == strides and gradient.shape == shape:
+    strides = wanted.strides_of(gradient.shape)
+    if gradient.stride() == strides:
         return gradient
-    return torch.empty_strided(shape, strides, dtype=gradient.dtype, device=gradient.device).copy_(gradient)
+    return torch.empty_strided(gradient.shape, strides, dtype=gradient.dtype, device=gradient.device).copy_(gradient)
 
 
 def _watched_by_others() -> bool:
@@ -202,7 +241,7 @@ def _layout(forward: Compiled, backward: fx.GraphModule, arguments: int, autocas
     metadata = forward.metadata
     if not forward.takes(arguments):
         return None
-    if metadata.num_symints_saved_for_bw or metadata.num_tensors_saved_with_no_vc_check:
+    if metadata.num_tensors_saved_with_no_vc_check:
         return None
     if getattr(metadata, "num_opaque_objects_saved_for_bw", 0) or metadata.num_backward_tokens:
         return None
@@ -226,5 +265,11 @@ def _layout(forward: Compiled, backward: fx.GraphModule, arguments: int, autocas
     saved = len(backward.graph.find_nodes(op="placeholder")) - len(wanted)
     if saved != len(forward.graph.graph.output_node().args[0]) - metadata.num_forward_returns or len(taken) != len(wanted):
         return None
-    tangents = tuple((i, value.shape, tuple(value.stride())) for i, value in zip(wanted, taken, strict=True))
-    return TrainingLayout(mutated, metadata.num_forward_returns, tuple(constant), tangents, autocast)
+    layouts = [GradientLayout.of(value) for value in taken]
+    tangents = [(i, found) for i, found in zip(wanted, layouts, strict=True) if found is not None]
+    if len(tangents) < len(taken):
+        return None
+    sizes = metadata.num_symints_saved_for_bw
+    return TrainingLayout(
+        mutated, metadata.num_forward_returns, tuple(constant), sizes, tuple(tangents), marks_of(metadata), autocast
+    )

@@ -1,12 +1,13 @@
 """Lets tensors saved for backward keep the layout in which forward computes them.
 
 Only the backward graph reads them, so they need not have eager's layout: a convolution with a channels-last result saves it without
-a copy. AOTAutograd compiles the forward graph first, asks for the strides of its results, and compiles the backward graph for
-tensors of these strides (TracingContext.report_output_strides).
+a copy. AOTAutograd compiles the forward graph first. What that decides is noted in a dictionary that the metadata of both graphs
+hold, and the backward graph is compiled for tensors of these strides. (AOTAutograd can hand strides on as well, but no symbolic
+ones: TracingContext.report_output_strides.)
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,16 +16,22 @@ from torch import Tensor, fx
 
 from lamina.core.layout import Layout
 from lamina.core.program import Program
+from lamina.core.sizes import SizeLike, substituted
 from lamina.core.walks import reached
 
 from ..fx.aliases import Outputs, ViewResult, storage
-from ..fx.effects import tokens
 from ..fx.rewriter import insert
-from ..fx.sizes import exact_sizes, is_open, is_sized
+from ..fx.sizes import exact_sizes, restrided
 from .interface import Interface
 
 FREE = "lamina.free"
-"""Key of a forward graph's output node: the numbers of results that may have any strides."""
+"""Key of a forward graph's output node: the names of results that may have any strides. (AOTAutograd may drop results in front of
+them, the effect tokens, which changes numbers.)"""
+DECIDED = "lamina.decided"
+"""Likewise: maps these names to the strides in which the compiled graph makes the results; empty before. Key of an argument of the
+backward graph, too: this dictionary, and the name in it."""
+TRACED = "lamina.traced"
+"""Key of such an argument: its value before, with eager's strides, by which the strides of the graph's results follow."""
 ROOM = "lamina.room"
 """Likewise: the results may have room between their rows, as the columns of a padded product do (lamina-pad-products). For graphs
 without gradients: gradients would have to arrive in the same strides."""
@@ -38,10 +45,8 @@ def release(forward: fx.GraphModule, backward: fx.GraphModule, results: int) -> 
     storages of their own, as nobody can observe that.
 
     A backward graph that returns such a tensor, or that reads by strides what is computed from it, depends on the strides that it
-    was traced with. So does one of symbolic sizes: AOTAutograd takes no symbolic strides from the compiler.
+    was traced with.
     """
-    if is_sized(forward.graph):
-        return
     strided = [node for node in backward.graph.nodes if node.op == "call_function" and "as_strided" in str(node.target)]
     fixed = {node.name for node in reached(strided, lambda node: node.all_input_nodes) if node.op == "placeholder"}
     returned = _outputs(forward)
@@ -65,7 +70,12 @@ def release(forward: fx.GraphModule, backward: fx.GraphModule, results: int) -> 
             _set_apart(forward, alike)
             shares.update(dict.fromkeys(alike[1:], alike[0]))
         free += alike
-    forward.graph.output_node().meta.update({FREE: tuple(sorted(free)), SHARES: shares})
+    decided = dict[int, tuple[SizeLike, ...]]()
+    names = [node.name if isinstance(node, fx.Node) else "" for node in _outputs(forward)]
+    for i in free:
+        taken[returned[i].name].meta[DECIDED] = (decided, names[i])
+    shared = {names[i]: names[j] for i, j in shares.items()}
+    forward.graph.output_node().meta.update({FREE: frozenset(names[i] for i in free), SHARES: shared, DECIDED: decided})
 
 
 def _set_apart(forward: fx.GraphModule, numbers: Sequence[int]) -> None:
@@ -81,15 +91,40 @@ def _set_apart(forward: fx.GraphModule, numbers: Sequence[int]) -> None:
 
 
 def free_results(gm: fx.GraphModule) -> tuple[int, ...]:
-    """Returns the numbers of results that may have any strides, for a graph whose strides AOTAutograd asks for."""
-    context = torch._guards.TracingContext.try_get()
-    asked = context is not None and context.output_strides is not None and not is_sized(gm.graph)
-    return gm.graph.output_node().meta.get(FREE, ()) if asked else ()
+    """Returns the numbers of results that may have strides of their own, those that were decided or any."""
+    free = gm.graph.output_node().meta.get(FREE, ())
+    return tuple(i for i, node in enumerate(_outputs(gm)) if isinstance(node, fx.Node) and node.name in free)
 
 
 def shared_results(gm: fx.GraphModule) -> dict[int, int]:
     """Returns, by number, the results that may lie in the memory of another one, with that one's number."""
-    return gm.graph.output_node().meta.get(SHARES, {}) if free_results(gm) else {}
+    shares = gm.graph.output_node().meta.get(SHARES, {})
+    number = {node.name: i for i, node in enumerate(_outputs(gm)) if isinstance(node, fx.Node)}
+    return {number[name]: number[other] for name, other in shares.items()}
+
+
+def decided_strides(gm: fx.GraphModule) -> dict[str, tuple[SizeLike, ...]]:
+    """Returns by name the strides of results that were decided when the graph was compiled before. A program for some of its sizes
+    makes the same: what the backward graph was compiled for."""
+    return gm.graph.output_node().meta.get(DECIDED, {})  # type: ignore[no-any-return]
+
+
+def decide_at(gm: fx.GraphModule, sizes: Mapping[str, int]) -> None:
+    """Puts numbers in place of these symbols in the strides that were decided for a graph."""
+    if decided := decided_strides(gm):
+        numbers = {name: tuple(substituted(n, sizes) for n in strides) for name, strides in decided.items()}
+        gm.graph.output_node().meta[DECIDED] = numbers
+
+
+def settle(graph: fx.Graph, decided: Mapping[str, tuple[SizeLike, ...]]) -> None:
+    """Gives results of a graph the strides that were decided for them: those of a clone, which stands for no copy at run time."""
+    end = graph.output_node()
+    returned = list(end.args[0])
+    for i, node in enumerate(returned):
+        if isinstance(node, fx.Node) and node.name in decided:
+            value = restrided(node.meta["val"], decided[node.name])
+            returned[i] = insert(end, value, torch.ops.aten.clone.default, node, like=node)
+    end.args = (tuple(returned),)
 
 
 def with_room(gm: fx.GraphModule) -> fx.GraphModule:
@@ -130,22 +165,22 @@ def with_strides(interface: Interface, program: Program, free: Sequence[int]) ->
     return replace(interface, outputs=tuple(outputs))
 
 
-def report(gm: fx.GraphModule, interface: Interface) -> None:
-    """Reports the strides of all results of a graph but its effect tokens to AOTAutograd, where some of them may have any."""
-    if free_results(gm):
-        strides = torch._guards.TracingContext.get().output_strides
-        assert strides is not None
-        kept = interface.outputs[len(tokens(gm.graph)) :]
-        strides.extend(output.strides if isinstance(output, ViewResult) else None for output in kept)
+def decide(gm: fx.GraphModule, interface: Interface) -> None:
+    """Notes the strides of the results of a compiled graph that might have any."""
+    if decided := decided_strides(gm):
+        return
+    for i in free_results(gm):
+        output = interface.outputs[i]
+        if isinstance(output, ViewResult):
+            decided[_outputs(gm)[i].name] = output.strides
 
 
-def take_strides(gm: fx.GraphModule, inputs: Sequence[Any]) -> None:
-    """Sets the strides of a graph's arguments to those of the tensors that it is compiled for."""
-    for node, value in zip(gm.graph.find_nodes(op="placeholder"), inputs, strict=False):
-        if not isinstance(value, Tensor) or not _is_tensor(node) or is_open(value):
-            continue
-        if value.stride() != node.meta["val"].stride():
-            node.meta["val"] = value
+def take_strides(gm: fx.GraphModule) -> None:
+    """Sets the strides of a backward graph's arguments to those in which the compiled forward graph makes them."""
+    for node in gm.graph.find_nodes(op="placeholder"):
+        decided, name = node.meta.get(DECIDED, ({}, ""))
+        if name in decided and exact_sizes(node.meta["val"].stride()) != decided[name]:
+            node.meta |= {TRACED: node.meta["val"], "val": restrided(node.meta["val"], decided[name])}
 
 
 def _outputs(gm: fx.GraphModule) -> list[Any]:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from ..calls.saved import free_results, roomy_results, shared_results
+from ..calls.saved import decided_strides, free_results, roomy_results, shared_results
 from ..fx.locations import origin_of, where
 from ..fx.sizes import what_is_known
 from ..rewrites.normalize import is_inline
@@ -38,7 +38,8 @@ def fingerprint(gm: fx.GraphModule) -> bytes:
                 digest.update(fingerprint(value))
             digest.update(_contents(value) if isinstance(value, Tensor) and is_inline(node, value) else b"")
     digest.update(repr(what_is_known(gm.graph)).encode())
-    digest.update(repr((free_results(gm), sorted(shared_results(gm).items()), roomy_results(gm))).encode())
+    decided = [strides for _, strides in sorted(decided_strides(gm).items())]
+    digest.update(repr((free_results(gm), decided, sorted(shared_results(gm).items()), roomy_results(gm))).encode())
     return digest.digest()
 
 

@@ -1,13 +1,15 @@
 """Compiles programs whose sizes are constants for the sets of sizes that Options.specialize names, on a thread of their own.
 
 The thread compiles what has been captured already: it rewrites the FX graph for the sizes, and holds the lock for MLIR alone, so
-that calls of the program for all sizes, and captures of other graphs, go on beside it.
+that calls of the program for all sizes, and captures of other graphs, go on beside it. It does not read the graph's fake tensors:
+while another thread runs an op in their mode, they are on the device "meta".
 """
 
 import copy
 import warnings
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,6 +22,7 @@ from torch.fx.experimental.sym_node import SymNode
 
 from lamina.core.options import Options
 
+from ..calls.saved import TRACED, decide_at
 from ..fx.aliases import storage
 from ..fx.rewriter import copied
 from ..fx.size_expressions import backed_values
@@ -41,42 +44,50 @@ def compile_apart(program: SizedProgram, gm: fx.GraphModule, options: Options, b
         silence_raw_sizes()
         # Measurements beside running calls would be wrong.
         chosen = replace(options, specialize=(), tune="cached" if options.tune in _MEASURED else options.tune)
-        WORKER.add(partial(_compile, owner, gm, dict(sizes), chosen, build))
+        with _warned(sizes):
+            WORKER.add(partial(_compile, owner, _AtSizes(gm, dict(sizes)), dict(sizes), chosen, build))
 
 
 def _compile(
-    owner: "weakref.ref[SizedProgram]", gm: fx.GraphModule, sizes: Mapping[str, int], options: Options, build: Build
+    owner: "weakref.ref[SizedProgram]", rewriter: "_AtSizes", sizes: Mapping[str, int], options: Options, build: Build
 ) -> None:
     if owner() is None:
         return
-    try:
-        graph = at_sizes(gm, sizes)
+    with _warned(sizes.items()):
+        graph = rewriter.graph_at_sizes()
         with guards_refused(graph.graph):
             compiled = build(graph, options)
-    except Exception as error:  # the program for all sizes goes on serving
-        told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+        if (program := owner()) is not None:
+            program.specialize(sizes, compiled)
+
+
+@contextmanager
+def _warned(sizes: Iterable[tuple[str, int]]) -> Iterator[None]:
+    """Warns of errors in its body: the program for all sizes goes on serving."""
+    try:
+        yield
+    except Exception as error:
+        told = ", ".join(f"{name} = {size}" for name, size in sizes)
         warnings.warn(f"lamina compiled no program for {told}: {error}", stacklevel=1)
-        return
-    if (program := owner()) is not None:
-        program.specialize(sizes, compiled)
 
 
 def at_sizes(gm: fx.GraphModule, sizes: Mapping[str, int]) -> fx.GraphModule:
     """Returns a copy of a functional aten graph in which these symbols are numbers; its arguments stay, also those that are numbers
     now. Raises NotImplementedError where arguments share memory."""
-    whole = copied(gm)
-    _AtSizes(whole, sizes).run()
-    inline_sizes(whole.graph)
-    whole.recompile()
-    return whole
+    return _AtSizes(gm, sizes).graph_at_sizes()
 
 
 class _AtSizes(fx.Interpreter):
-    """Computes the values of a graph's nodes again, with fake tensors of a mode of their own: the graph's is in use."""
+    """Computes the values of a copied graph's nodes again, with fake tensors of a mode of their own: the graph's is in use.
+
+    Reads the graph's fake tensors, and what is known of its sizes, when it is made.
+    """
 
     def __init__(self, gm: fx.GraphModule, sizes: Mapping[str, int]) -> None:
-        super().__init__(gm)
-        values = [node.meta.get("val") for node in gm.graph.find_nodes(op="placeholder")]
+        super().__init__(copied(gm))
+        self._wanted = sizes
+        arguments = gm.graph.find_nodes(op="placeholder")
+        values = [node.meta.get("val") for node in arguments]
         self._sizes = {sympy.Symbol(name, integer=True, positive=True): size for name, size in sizes.items()}
         mode = torch._guards.detect_fake_mode(values)
         self._env = _forked(mode.shape_env)
@@ -84,12 +95,25 @@ class _AtSizes(fx.Interpreter):
         memory = [storage(value) for value in values if isinstance(value, Tensor)]
         if len(set(memory)) < len(memory):
             raise NotImplementedError("arguments share memory")
-        self._arguments = [self._made(value) for value in values]
+        self._arguments = [self._made(node.meta.get(TRACED, node.meta.get("val"))) for node in arguments]
+        self._saved = {node.name: self._made(node.meta["val"]) for node in arguments if TRACED in node.meta}
+
+    def graph_at_sizes(self) -> fx.GraphModule:
+        """Returns the copy, with the values that its nodes have at these sizes."""
+        self.run()
+        inline_sizes(self.module.graph)
+        decide_at(self.module, self._wanted)
+        self.module.recompile()
+        return self.module
 
     def run(self) -> Any:
-        """Computes all nodes."""
+        """Computes all nodes, from arguments in eager's strides."""
         with self._mode:
-            return super().run(*self._arguments)
+            found = super().run(*self._arguments)
+        for node in self.module.graph.find_nodes(op="placeholder"):
+            if node.name in self._saved:
+                node.meta["val"] = self._saved[node.name]
+        return found
 
     def run_node(self, n: fx.Node) -> Any:
         """Computes a node, and keeps its value."""

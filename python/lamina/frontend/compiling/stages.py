@@ -22,7 +22,7 @@ from lamina.core.target import Target
 from lamina.runtime.cache import Cache, cache_key
 
 from ..calls.interface import with_outputs
-from ..calls.saved import report, with_strides
+from ..calls.saved import decide, with_strides
 from ..capture.exclusive import BUILDING, COMPILING
 from ..custom.substitute import with_users_patterns
 from ..fx.aliases import ViewResult
@@ -79,6 +79,7 @@ def compile_graph(
         given = options or Options()
         compiled = partial(build, gm, example_inputs, target=target, watch=watch)
         run = sized_program(gm, given, compiled, partial(_captured, gm), lambda of: _loaded(of, given, ()))
+        decide(gm, run.built.interface)
         compile_apart(run, gm, given, partial(_built_apart, target=target, frozen=frozen))
         if listener is not None:
             listener(run)
@@ -92,7 +93,7 @@ def compile_graph(
         Cache().drop(built.key)  # its code does not load: compile the entry again
         built = build(gm, example_inputs, options=options, target=target, watch=watch)
         executable = _loaded(built, options or Options(), frozen)
-    report(gm, built.interface)
+    decide(gm, built.interface)
     if listener is not None:
         listener(built)
     return adapt(executable, built.interface, _captured(gm, built))
@@ -204,7 +205,7 @@ def _compile(graph: Normalized, options: Options, goal: Destination, watch: Watc
     with module.context:
         program = program_from(module, goal.device)
     interface = with_strides(graph.interface, program, (*graph.free, *graph.room))
-    program = replace(with_outputs(program, interface), saved=interface.numbers_of(graph.free))
+    program = replace(with_outputs(program, interface), saved=interface.numbers_of(graph.saved))
     keep_kernels(module)
     later = take_later(module)
     start = time.perf_counter()

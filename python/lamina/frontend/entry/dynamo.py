@@ -92,8 +92,8 @@ def autograd(
         open_instance_norms(gm)
 
     def compiler(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        """Compiles the forward or backward graph, with the strides that AOTAutograd expects."""
-        take_strides(graph, inputs)
+        """Compiles the forward or backward graph, whose arguments have the strides that the forward graph gives them."""
+        take_strides(graph)
         return compile(graph, inputs, options=options, target=target)
 
     def without_gradients(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:

@@ -11,13 +11,17 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._sympy import functions
 
 from lamina.core.errors import CompileError
-from lamina.core.sizes import LEAST, Size, SizeLike, least, most
+from lamina.core.sizes import LEAST, Size, SizeLike, computed, least, most
 from lamina.core.sizes.roots import root
 from lamina.core.sizes.solved import Equation, Solved, learned_all, replaced
 
 _ROUNDED = (functions.CeilToInt, functions.FloorToInt, functions.TruncToInt)
 _FEW = 1 << 20
 """Numerators and denominators up to this one leave room for sizes among the digits of a float."""
+_AS_EXPRESSIONS = {
+    "//": functions.FloorDiv, "/": functions.FloorDiv, "%": functions.Mod, "min": functions.Min, "max": functions.Max,
+    "root": lambda size, _: functions.FloorToInt(functions.OpaqueUnaryFn_sqrt(functions.ToFloat(size))),
+}  # fmt: skip
 _OPAQUE = (functions.FloorDiv, functions.Mod, functions.PythonMod, functions.Max, functions.Min)
 
 
@@ -27,6 +31,11 @@ def size_of(expr: sympy.Expr, env: Any) -> SizeLike:
     expression of another kind."""
     sizes_read(env)
     return replaced(_converted(env.simplify(expr), env), _READ[env].fixed)
+
+
+def expression_of(size: SizeLike) -> sympy.Expr:
+    """Returns a size as an expression of the symbols of the ShapeEnv that it was read from: the inverse of `size_of`."""
+    return sympy.sympify(computed(size, lambda symbol: sympy.Symbol(symbol.name, integer=True, positive=True), _AS_EXPRESSIONS))
 
 
 @dataclass

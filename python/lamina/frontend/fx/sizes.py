@@ -10,14 +10,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from lamina.core.errors import CompileError
-from lamina.core.sizes import LEAST, SizeLike
+from lamina.core.sizes import LEAST, Size, SizeLike, typical
 from lamina.core.sizes.facts import SizeFacts
 
 from .dtypes import REAL
-from .size_expressions import size_of, sizes_read, typical_number, typical_value
+from .size_expressions import expression_of, size_of, sizes_read, typical_number, typical_value
 from .unbacked import asserts, numbers_of, symbol_sources
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -60,6 +61,19 @@ def memory_strides(value: Tensor) -> tuple[SizeLike, ...]:
     """Returns the strides of a tensor in a program (see `memory_sizes`)."""
     strides = exact_sizes(value.stride())
     return (*(2 * n for n in strides), 1) if value.dtype in REAL else strides
+
+
+def restrided(value: Tensor, strides: Sequence[SizeLike]) -> Tensor:
+    """Returns a fake tensor like another one, in memory of its own, with these strides."""
+    env = next((n.node.shape_env for n in value.shape if isinstance(n, torch.SymInt)), None)
+    made = [n if isinstance(n, int) else _symbolic_int(n, env) for n in strides]
+    with torch._guards.detect_fake_mode(value) or nullcontext():
+        return torch.empty_strided(value.shape, made, dtype=value.dtype, device=value.device)
+
+
+def _symbolic_int(size: Size, env: Any) -> torch.SymInt:
+    """Returns a size as one of torch's, without a guard."""
+    return torch.SymInt(SymNode(expression_of(size), env, int, typical(size)))
 
 
 def elements(value: Tensor) -> SizeLike:

@@ -13,7 +13,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from lamina.core.errors import CompileError
 
 from ..calls.interface import Interface
-from ..calls.saved import free_results, own_results, roomy_results, shared_results
+from ..calls.saved import decided_strides, free_results, own_results, roomy_results, settle, shared_results
 from ..complex_numbers.rewrite import as_real
 from ..fx import support
 from ..fx.aliases import classify
@@ -47,13 +47,15 @@ class Normalized:
 
     gm         the graph: placeholders are tensors, outputs the bases of the interface's outputs
     interface  between the original graph and this one
-    free       outputs that may have any strides, by number (see saved): each is a result of its own
-    shares     of these, outputs that may lie in the memory of another one, with its number
+    saved      outputs that only the backward graph reads, by number (see saved): each is a result of its own
+    free       those of them that may have any strides: all, unless these were decided before
+    shares     those that may lie in the memory of another one, with its number
     room       outputs that may have room between their rows, by number: each is a result of its own, too
     """
 
     gm: fx.GraphModule
     interface: Interface
+    saved: tuple[int, ...] = ()
     free: tuple[int, ...] = ()
     shares: Mapping[int, int] = field(default_factory=dict)
     room: tuple[int, ...] = ()
@@ -83,6 +85,7 @@ def normalize(gm: fx.GraphModule) -> Normalized:
     returned = graph.graph_copy(gm.graph, {})
     end = graph.output(tuple(returned) if isinstance(returned, list | tuple) else (returned,))
     drop_tokens(graph)
+    settle(graph, decided_strides(gm))
     inline(graph, gm)
     guard_divisions(graph)
     check_elements(graph)
@@ -125,9 +128,10 @@ def normalize(gm: fx.GraphModule) -> Normalized:
     names = {node.name for node in moved(result)}
     ahead = tuple(i for i, node in enumerate(tensors) if node.name in names)
     interface = Interface(len(arguments), tuple(inputs), captured, outputs.outputs, ahead)
-    free = own_results(outputs, free_results(gm))
-    shares = {i: j for i, j in shared_results(gm).items() if i in free and j in free}
-    return Normalized(result, interface, free, shares, own_results(outputs, roomy_results(gm)))
+    saved = own_results(outputs, free_results(gm))
+    free = () if decided_strides(gm) else saved
+    shares = {i: j for i, j in shared_results(gm).items() if i in saved and j in saved}
+    return Normalized(result, interface, saved, free, shares, own_results(outputs, roomy_results(gm)))
 
 
 def _expand_scalar(node: fx.Node) -> None:
