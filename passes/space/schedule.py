@@ -53,6 +53,7 @@ class Schedule:
     crossed   the axis that is contiguous in memory read across the vector axis; tiles of it are transposed through scratch memory
     shift     where rows start in the middle of accesses
     by_parts  whether every block lies in one part of a concatenation
+    tall      how many iterations of `crossed` a tile has
     """
 
     config: BlockConfig
@@ -65,13 +66,14 @@ class Schedule:
     crossed: Axis | None = None
     shift: Shift | None = None
     by_parts: bool = False
+    tall: int = TILE_SIDE
 
     @property
     def grid_axes(self) -> tuple[tuple[Axis, SizeLike], ...]:
         """The axes that make the grid, the slowest first, and how many iterations of each a program takes."""
         axes: list[tuple[Axis, SizeLike]] = [(a, 1) for a in self.outer]
         if self.crossed is not None and self.crossed is not self.chunked:
-            axes.append((self.crossed, TILE_SIDE))
+            axes.append((self.crossed, self.tall))
         if self.chunked is not None:
             axes.append((self.chunked, self.chunk))
         return tuple(axes)

@@ -6,6 +6,7 @@ from functools import partial
 from lamina.core.gpu import Gpu
 from lamina.core.sizes import is_bounded, is_symbolic, typical
 from lamina.schedules import nvvm
+from lamina.schedules.base import TILE_SIDE
 from lamina.schedules.rows import CLUSTER, Rows, Triton
 
 from ..ir.affine import Axis
@@ -57,9 +58,9 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
         merged, vector, vec, accesses = flat or (merged, vector, vec, accesses)
     if vector in merged.columns:
         return _of_rows(space, merged, vector, vec, accesses, len(results), device, chosen)
-    by_parts = False
+    by_parts, tall = False, TILE_SIDE
     if crossed is not None:
-        config = nvvm.transpose_tiles(vec)
+        config, tall = _transpose_tiles(merged, vector, crossed, vec, device)
     elif has_scans(space):
         config = nvvm.column_scan(typical(vector.extent))
     elif space.columns:
@@ -71,7 +72,14 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
         of_part = nvvm.of_part(config, *part_extent(space, merged, vector))
         by_parts, config = of_part is not None, of_part or config
     outer = tuple(a for a in merged.rows if a is not vector and a is not crossed)
-    return Schedule(config, merged, vector, outer, vector, config.lanes, (), crossed, by_parts=by_parts)
+    return Schedule(config, merged, vector, outer, vector, config.lanes, (), crossed, by_parts=by_parts, tall=tall)
+
+
+def _transpose_tiles(merged: Merged, vector: Axis, crossed: Axis, vec: int, device: Gpu) -> tuple[nvvm.NvvmConfig, int]:
+    """Returns the schedule of a transpose, and the rows of a tile. What a call decides may be long on either side."""
+    lanes, rows = (max(typical(a.extent), TILE_SIDE if is_symbolic(a.extent) else 0) for a in (vector, crossed))
+    others = typical(math.prod(a.extent for a in merged.rows if a is not vector and a is not crossed))
+    return nvvm.transpose_tiles(vec, lanes, rows, others, device.sm_count)
 
 
 def _flattened(
@@ -128,10 +136,11 @@ def _others(merged: Merged, vector: Axis) -> int:
 
 
 def _rows(merged: Merged, vector: Axis, device: Gpu) -> int:
-    """Returns how many rows there are. Where a call decides, at least as many as keep a GPU busy: with more threads to a row, calls
-    with thousands of rows take up to half as long again, while those with few hardly gain."""
-    others = [a.extent for a in merged.rows if a is not vector]
-    return max(_others(merged, vector), nvvm.BUSY * device.sm_count if is_symbolic(others) else 0)
+    """Returns how many rows there are. Where a call decides, and there may be any number, at least as many as keep a GPU busy: with
+    more threads to a row, calls with thousands of rows take up to half as long again, while those with few hardly gain."""
+    others = math.prod(a.extent for a in merged.rows if a is not vector)
+    many = is_symbolic(others) and not is_bounded(others)  # the parts of a sum, for one, are never many
+    return max(typical(others), nvvm.BUSY * device.sm_count if many else 0)
 
 
 def _pointwise(

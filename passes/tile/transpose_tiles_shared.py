@@ -3,8 +3,6 @@
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref
 
-from lamina.schedules.base import TILE_SIDE
-
 from ..ir.affine import Axis
 from ..ir.expressions import Load
 from ..lower.simt.collective.transpose import padding
@@ -18,7 +16,7 @@ MOST_BYTES = 40 << 10
 
 
 class SharedTransposeTiles(TransposeTiles):
-    """Emits the body of a program that has `crossed`: TILE_SIDE rows along it, and one block of lanes.
+    """Emits the body of a program that has `crossed`: the rows of a tile along it, and one block of lanes.
 
     Loads across the vector axis go through transpose tiles as long as there is shared memory for them; the rest read memory
     directly.
@@ -29,7 +27,7 @@ class SharedTransposeTiles(TransposeTiles):
         fitting, left = [], MOST_BYTES
         for e in loads:
             item = max(1, bits(str(self._stored(e))) // 8)
-            padded = TILE_SIDE * (TILE_SIDE + padding(item)) * item
+            padded = self.schedule.tall * (self.b.lanes + padding(item)) * item
             if padded <= left:
                 fitting.append(e)
                 left -= padded
@@ -45,7 +43,7 @@ class SharedTransposeTiles(TransposeTiles):
         (row, rows), (lane, lanes) = chunks[self.crossed], chunks[axis]
         loads = self._fitting(crossing_loads(self.space, self.schedule))
         tiles = {e: self._stage(e, row, rows, lane, lanes) for e in loads}
-        exact = TILE_SIDE if axis.extent % TILE_SIDE == 0 else None
+        exact = b.lanes if axis.extent % b.lanes == 0 else None
         self.blocks(axis, lane, lanes, exact, [], lambda _: self.crossing(tiles, row, rows, SHARED))
 
     def _stage(self, e: Load, row: ir.Value, rows: ir.Value, lane: ir.Value, lanes: ir.Value) -> ir.Value:
@@ -54,7 +52,7 @@ class SharedTransposeTiles(TransposeTiles):
         flat, _ = b.memory[e.tensor]
         with b.point(0):
             stride = b.number(at.coefficient(self.vector))
-            scratch = memref.AllocaOp(ir.MemRefType.get([TILE_SIDE, TILE_SIDE], self._stored(e)), [], []).result
+            scratch = memref.AllocaOp(ir.MemRefType.get([self.schedule.tall, b.lanes], self._stored(e)), [], []).result
             inside = guarded_range(e, self.schedule.merged, self.vector)
             assert inside is not None
             if inside[1] != self.vector.extent:  # what is outside is padding

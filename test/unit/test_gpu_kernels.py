@@ -10,6 +10,8 @@ import torch.nn.functional as F
 from kernel_inputs import BF16, labels, run, x
 from torch import Tensor
 
+from lamina.schedules import nvvm
+
 CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "odd sizes": (lambda a: (a + 1).relu(), [x(100, 37)]),
     "0-d": (lambda a: a * 2 + 1, [x()]),
@@ -123,6 +125,18 @@ def test_a_stored_norm_keeps_the_channels_last() -> None:
     image = x(1, 64, 18, 18, dtype=BF16).to(memory_format=torch.channels_last)
     for found in run(lambda a: F.max_pool2d(F.gelu(a), 3, 1, 1), image).results:
         assert all(set(t.accesses) == {16} for t in (found.loads[0], found.stores[1]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, BF16, torch.float64])
+@pytest.mark.parametrize("sizes", [(2, 8, 32, 32), (1, 8, 31, 19), (3, 20, 9, 67), (1, 12, 1, 520)])
+@pytest.mark.parametrize("last", [False, True])
+def test_tiles_of_few_channels_are_longer(
+    dtype: torch.dtype, sizes: tuple[int, ...], last: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvvm, "TILE_CTAS", 0)  # as of a larger image
+    orders = (torch.contiguous_format, torch.channels_last)
+    given = x(*sizes, dtype=dtype).contiguous(memory_format=orders[last])
+    run(lambda a: (a * 2).contiguous(memory_format=orders[not last]), given)
 
 
 def test_a_transposed_read_is_coalesced() -> None:

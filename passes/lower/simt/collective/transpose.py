@@ -32,25 +32,27 @@ def transpose(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.transpose, by accesses as wide as the alignment of its rows allows."""
     source, scratch, stride = (k.uniform(op.operands[i]) for i in (0, 4, 5))
     first, rows, columns = (k.uniform(v) for v in list(op.operands)[1:4])
-    at, side = k.at, ir.MemRefType(scratch.type).shape[0]
+    at = k.at
+    tall, lines = ir.MemRefType(op.operands[4].type).shape
     bits = ir.MemRefType(source.type).element_type.width
     divisor = 64
     for n in (*map(k.divisors.of, (op.operands[1], op.operands[3], op.operands[5])), max(k.aligned[source] // (bits // 8), 1)):
         while divisor > 1 and n % divisor:
             divisor //= 2
     width = next(w for w in (8, 4, 2, 1) if divisor % w == 0 and w * bits <= 128)
-    across = side // width  # threads of one row
-    high = max(k.shape.cta // across, 1)  # rows at a time
-    column = at.times(at.modulo(k.thread, across), width)
-    row = at.over(k.thread, across)
-    within = at.below(column, columns)
+    across = min(tall // width, k.shape.cta)  # threads of one row
+    high = k.shape.cta // across  # rows at a time
+    row, place_in_row = at.over(k.thread, across), at.times(at.modulo(k.thread, across), width)
     loaded = []
-    for start in range(0, side, high):
-        i = at.add(row, start)
-        inside = arith.andi(within, at.below(i, rows))
-        place = at.add(at.add(first, at.times(i, stride)), column)
-        loaded.append((i, k.memory.load(source, arith.select(inside, place, first), width, divisor)))
-    for i, part in loaded:
+    for left in range(0, tall, across * width):
+        column = at.add(place_in_row, left)
+        within = at.below(column, columns)
+        for start in range(0, lines, high):
+            i = at.add(row, start)
+            inside = arith.andi(within, at.below(i, rows))
+            place = at.add(at.add(first, at.times(i, stride)), column)
+            loaded.append((column, i, k.memory.load(source, arith.select(inside, place, first), width, divisor)))
+    for column, i, part in loaded:
         for e, value in enumerate(elements(part)):
             memref.store(value, scratch, [at.add(column, e), i])
     barrier()
