@@ -239,7 +239,7 @@ class Tracer:
         """Returns `e` rounded to `dtype`. Half types are compared in this form, as one of the values may have been stored."""
         if dtype not in HALF or (isinstance(e, Load) and element_type(e.tensor) == dtype):
             return e
-        return self.make.apply("arith.extf", (self.make.apply("arith.truncf", (e,), None, dtype),), None, "f32")
+        return self.make.apply("arith.extf", (self.make.apply("arith.truncf", (e,), None, dtype),), None, e.dtype)
 
     def _extracted(self, op: ir.Operation, body: dict[ir.Value, int], loops: Index, guard: Guard, g: Generic | None) -> Expr:
         tensor, *where = op.operands

@@ -1,5 +1,7 @@
 """Computes half-precision ops in f32, with results in the dtypes that eager's promotion gives."""
 
+import math
+import struct
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -25,6 +27,26 @@ def promoted(*args: Any) -> torch.dtype:
     """Returns the dtype of a pointwise op's result: tensors with dimensions outrank 0-d tensors, both outrank Python numbers."""
     _, result = elementwise_dtypes(*args, type_promotion_kind=ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT)
     return result
+
+
+def rounded(value: float, dtype: torch.dtype) -> float:
+    """Returns a number as a half type holds it. Makes no tensor: it would become part of the graph being traced."""
+    if not math.isfinite(value):
+        return value
+    try:
+        (single,) = struct.unpack("<f", struct.pack("<f", float(value)))
+        if dtype is torch.float16:
+            return float(struct.unpack("<e", struct.pack("<e", single))[0])
+        (bits,) = struct.unpack("<I", struct.pack("<f", single))
+        even = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
+        return float(struct.unpack("<f", struct.pack("<I", even))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def is_exact(value: float, dtype: torch.dtype) -> bool:
+    """Returns whether a half type holds a number exactly."""
+    return math.isnan(value) or rounded(value, dtype) == value
 
 
 def in_f32(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -1,4 +1,4 @@
-"""Computes with narrow integers in a form that torch-mlir converts as eager does.
+"""Computes with narrow integers, and compares half types, in a form that torch-mlir converts as eager does.
 
 Operands of two dtypes are converted to one: torch-mlir's own conversion of 8- and 16-bit integers ends the process. Bytes without a
 sign are computed in wider dtypes, since torch-mlir extends and compares them as signed ones:
@@ -8,6 +8,10 @@ sign are computed in wider dtypes, since torch-mlir extends and compares them as
 
 What only moves bytes takes them as they are, and so do conversions from them. Those to bytes give the signed ones of the same bits:
 torch-mlir folds constants of no others.
+
+What a half type is compared with is rounded to it: torch-mlir compares in the wider type.
+
+    lt(x: bf16, 0.1)   ->   lt(x, 0.10009765625)
 """
 
 from typing import Any
@@ -15,16 +19,17 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..decompositions.half import promoted
+from ..decompositions.half import HALF, promoted, rounded
 from ..fx import support
 from ..fx.rewriter import insert, replace
 
 aten = torch.ops.aten
 
 _CONVERT = torch.ops.prims.convert_element_type.default
-_NARROW = {torch.bool, torch.uint8, torch.int8, torch.int16}
-_PAIRS = {
-    *support.ARITHMETIC, "eq", "ne", "lt", "le", "gt", "ge", "maximum", "minimum", "logical_and", "logical_or", "logical_xor",
+_CONCERNED = {torch.bool, torch.uint8, torch.int8, torch.int16, *HALF}
+_COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge"}
+_PAIRS = _COMPARISONS | {
+    *support.ARITHMETIC, "maximum", "minimum", "logical_and", "logical_or", "logical_xor",
     "bitwise_left_shift", "bitwise_right_shift",
 }  # fmt: skip
 """Ops that promote two operands to one dtype."""
@@ -37,11 +42,11 @@ _JOINS = (aten.cat.default, aten.where.self, aten.where.ScalarOther)
 
 
 def widen_narrow(graph: fx.Graph) -> None:
-    """Rewrites the calls that lower: no two operands have different narrow dtypes, and no others than moves and conversions have
-    tensors of uint8."""
+    """Rewrites the calls that lower: no two operands have different narrow dtypes, none but moves and conversions have tensors of
+    uint8, and comparisons of half types have operands of one dtype."""
     for node in list(graph.nodes):
         name, dtypes = str(node.target), support.dtypes(node)
-        if name not in support.LOWERED or dtypes.isdisjoint(_NARROW) or support.reason(node) is not None:
+        if name not in support.LOWERED or dtypes.isdisjoint(_CONCERNED) or support.reason(node) is not None:
             continue
         if name.split(".")[1] in _PAIRS:
             _promote(node, name.split(".")[1])
@@ -60,15 +65,18 @@ def widen_narrow(graph: fx.Graph) -> None:
 
 
 def _promote(node: fx.Node, name: str) -> None:
-    """Converts the operands to the dtype in which eager computes, if that is one of integers; a number wraps around in a byte."""
+    """Converts the operands to the dtype in which eager computes, if that is one of integers, or a half type in which it compares;
+    a number wraps around in a byte."""
     dtype = _computed_in(node, name)
-    if dtype.is_floating_point or dtype is torch.bool:
+    if dtype is torch.bool or (dtype.is_floating_point and not (dtype in HALF and name in _COMPARISONS)):
         return
     for i, arg in enumerate(node.args[:2]):
         if isinstance(arg, fx.Node):
             node.update_arg(i, _converted(node, arg, dtype))
         elif dtype is torch.uint8 and type(arg) is int:
             node.update_arg(i, arg & 0xFF)
+        elif dtype in HALF and isinstance(arg, int | float):
+            node.update_arg(i, rounded(arg, dtype))
 
 
 def _convert(node: fx.Node) -> None:

@@ -1,61 +1,65 @@
-"""Folds comparisons and arithmetic of uniform tensors: torch-mlir's folder gets them wrong (0.75 > 1 is true, 3.0 + -3 is 2**64, as
-integers below 0 lose their sign) or ends the process.
+"""Folds pointwise ops of uniform tensors: torch-mlir's folder gets them wrong (0.75 > 1 is true, 3.0 + -3 is 2**64, as integers
+below 0 lose their sign) or ends the process.
 
-A tensor is uniform if one number fills it: the results of full, ones_like and the like, and pointwise ops and views of such
-tensors.
+A tensor is uniform if one number fills it: the results of full, ones_like and the like, and pointwise ops, conversions and views of
+such tensors.
 """
 
-import math
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 
 from ..fx.rewriter import insert, replace
+from ..fx.support import COMPUTED, has_effect
 
 aten = torch.ops.aten
 
-_FOLDED = {
-    getattr(getattr(aten, op), kind)
-    for op in ("eq", "ne", "lt", "le", "gt", "ge", "add", "sub", "rsub", "mul", "div", "remainder", "fmod")
-    for kind in ("Scalar", "Tensor", "Scalar_mode", "Tensor_mode")
-    if kind in getattr(aten, op).overloads()
-}
 _MADE = {aten.full.default, aten.zeros.default, aten.ones.default}
 _LIKE = {aten.full_like.default, aten.zeros_like.default, aten.ones_like.default}
 _SCALAR = {aten.scalar_tensor.default}
+_CONVERSIONS = {aten._to_copy.default, aten.clone.default, torch.ops.prims.convert_element_type.default}
 _VIEWS = {
     aten.view.default, aten._unsafe_view.default, aten.expand.default, aten.permute.default, aten.transpose.int, aten.t.default,
     aten.slice.Tensor, aten.select.int, aten.unsqueeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.squeeze.default,
     aten.flip.default, aten.repeat.default, aten.alias.default, aten.detach.default, aten.lift_fresh_copy.default,
 }  # fmt: skip
+_PLACES = ("device", "layout", "pin_memory", "memory_format", "non_blocking")
 
 
 def fold_uniform(graph: fx.Graph) -> None:
-    """Replaces comparisons and arithmetic of uniform tensors by `full`, where the result is finite."""
+    """Replaces pointwise ops and conversions of uniform tensors by `full`."""
     known: dict[fx.Node, Tensor] = {}
     for node in list(graph.nodes):
         value = _value(node, known)
         if value is None:
             continue
         known[node] = value
-        if node.target in _FOLDED and math.isfinite(value.item()):
-            made, told = node.meta["val"], value.item()
-            whole = insert(node, made, aten.full.default, list(made.shape), told, dtype=made.dtype, device=made.device)
+        if _computes(node):
+            made = node.meta["val"]
+            whole = insert(node, made, aten.full.default, list(made.shape), value.item(), dtype=made.dtype, device=made.device)
             known[whole] = value
             replace(node, whole)
+
+
+def _computes(node: fx.Node) -> bool:
+    """Returns whether a call of tensors computes each element of its result from elements at the same place."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or not node.all_input_nodes or target in _LIKE or has_effect(node):
+        return False
+    return target in _CONVERSIONS or torch.Tag.pointwise in target.tags
 
 
 def _value(node: fx.Node, known: dict[fx.Node, Tensor]) -> Tensor | None:
     """Returns the number that fills a node's result, as one element of the result's rank; None if it is not uniform or not
     known."""
     meta = node.meta.get("val")
-    if not isinstance(meta, Tensor) or meta.dtype.is_complex:
+    if not isinstance(meta, Tensor) or meta.dtype not in COMPUTED:
         return None
     shape = [1] * meta.dim()
     if node.op == "get_attr":
         return _constant(node, shape)
-    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+    if node.op != "call_function":
         return None
     if node.target in _MADE | _LIKE | _SCALAR:
         number = _number(node)
@@ -65,11 +69,19 @@ def _value(node: fx.Node, known: dict[fx.Node, Tensor]) -> Tensor | None:
         return None
     if node.target in _VIEWS:
         return known[operands[0]].reshape(shape)
-    if torch.Tag.pointwise not in node.target.tags or torch.Tag.nondeterministic_seeded in node.target.tags:
+    return _computed(node, known) if _computes(node) else None
+
+
+def _computed(node: fx.Node, known: dict[fx.Node, Tensor]) -> Tensor | None:
+    """Computes one element as eager does; None where eager refuses to, as it does to divide an integer by 0, and for a size."""
+    if any(isinstance(arg, torch.SymInt | torch.SymFloat) for arg in (*node.args, *node.kwargs.values())):
         return None
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: known[n])
-    result = node.target(*args, **{k: v for k, v in kwargs.items() if k not in ("device", "layout", "pin_memory")})
-    return result if isinstance(result, Tensor) and result.dtype == meta.dtype else None
+    try:
+        result = node.target(*args, **{k: v for k, v in kwargs.items() if k not in _PLACES})  # type: ignore[operator]
+    except RuntimeError:
+        return None
+    return result if isinstance(result, Tensor) and result.dtype == node.meta["val"].dtype else None
 
 
 def _constant(node: fx.Node, shape: list[int]) -> Tensor | None:
@@ -79,11 +91,12 @@ def _constant(node: fx.Node, shape: list[int]) -> Tensor | None:
     if not isinstance(value, Tensor) or not value.numel() or value.device.type != "cpu":
         return None
     first = value.detach().reshape(-1)[:1]
-    return first.reshape(shape) if bool((value == first).all()) else None
+    is_uniform = bool((value == first).all()) and bool((value.signbit() == first.signbit()).all())  # 0.0 == -0.0
+    return first.reshape(shape) if is_uniform else None
 
 
 def _number(node: fx.Node) -> Any:
-    name = node.target._opname if isinstance(node.target, torch._ops.OpOverload) else ""
+    name = node.target._opname  # type: ignore[union-attr]
     if name.startswith(("zeros", "ones")):
         return 1 if name.startswith("ones") else 0
     return node.args[0] if node.target in _SCALAR else node.args[1]

@@ -1,8 +1,6 @@
 """Decomposes pointwise ops whose scalars torch-mlir would round to a half type, or that it computes through f64, and activations of
 which torch's own decompositions have another dtype or another result for NaN."""
 
-import math
-import struct
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -11,24 +9,11 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ..half import HALF, in_f32, promoted, wide_dtype
+from ..half import HALF, in_f32, is_exact, promoted, wide_dtype
 from .math import integer
 
 aten = torch.ops.aten
 _LARGEST = 464  # the largest number that float8_e4m3fn rounds to 448, its own largest
-
-
-def _exact_in(value: float, dtype: torch.dtype) -> bool:
-    """Returns whether a half type holds the number exactly. Makes no tensor: it would become part of the graph being traced."""
-    if not math.isfinite(value):
-        return True
-    try:
-        if dtype is torch.float16:
-            return bool(struct.unpack("e", struct.pack("e", value))[0] == value)
-        bits = struct.pack(">f", value)
-        return bool(bits[2:] == b"\0\0" and struct.unpack(">f", bits)[0] == value)
-    except (OverflowError, struct.error):
-        return False
 
 
 def _scalar_op(op: Callable[..., Tensor]) -> Callable[..., Any]:
@@ -40,7 +25,7 @@ def _scalar_op(op: Callable[..., Tensor]) -> Callable[..., Any]:
         if numbers and op is not torch.div and integer.meets_number(x, *numbers):
             return integer.with_number(op, x, other, *rest, **kwargs)
         scalars = [v for v in numbers if not isinstance(v, bool)]
-        if not isinstance(x, Tensor) or x.dtype not in HALF or all(_exact_in(v, x.dtype) for v in scalars):
+        if not isinstance(x, Tensor) or x.dtype not in HALF or all(is_exact(v, x.dtype) for v in scalars):
             return NotImplemented
         return in_f32(op)(x, other, *rest, **kwargs)
 
