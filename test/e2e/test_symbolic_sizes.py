@@ -162,6 +162,37 @@ def test_a_quotient_of_two_sizes_is_a_tensor(compilations: list[int]) -> None:
     assert len(compilations) == 1
 
 
+def _written(a: Tensor) -> Tensor:
+    b = a.clone()
+    b[:, 0] = 1 / a.shape[1]
+    return b
+
+
+NUMBERS: dict[str, Callable[[Tensor], Any]] = {
+    "full": lambda a: (a.new_full((3, a.shape[0]), a.shape[1] / 3), torch.full_like(a, a.shape[0] ** 0.5), a.clone().fill_(a.shape[1] / 7)),
+    "tensor": lambda a: a * torch.tensor(a.shape[1] / 2) + torch.scalar_tensor(a.shape[0] / 3),
+    "masks": lambda a: (a.masked_fill(a > 0, a.shape[1] / 7), torch.where(a > 0, a.shape[1] / 3, a), a.masked_fill(a > 0, a.shape[1])),
+    "bounds": lambda a: (a.clamp(-1 / a.shape[0], a.shape[1] / 90), F.hardtanh(a, -1 / a.shape[1], 1 / a.shape[0])),
+    "alpha": lambda a: (torch.add(a, a.sin(), alpha=1 / a.shape[1]), torch.sub(a, a.sin(), alpha=a.shape[1])),
+    "products": lambda a: torch.addmm(a @ a.mT, a, a.mT, beta=1 / a.shape[1], alpha=a.shape[0] ** -0.5),
+    "batched products": lambda a: torch.baddbmm((a @ a.mT)[None], a[None], a.mT[None], beta=a.shape[1] / 3),
+    "indices": lambda a: (a.index_fill(1, torch.tensor([0, 2]), 1 / a.shape[1]), a.scatter(1, torch.zeros(a.shape[0], 1).long(), a.shape[1] / 3)),
+    "assignment": _written,
+    "remainders": lambda a: (a // (a.shape[1] / 3), a % (a.shape[1] / 3), (1 / a.shape[1]) ** a),
+    "quantile": lambda a: torch.quantile(a, 0.3, dim=1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_made_of_sizes(name: str, compilations: list[int]) -> None:
+    """A float made of sizes is an argument of an op like any number."""
+    compiled = dynamic(NUMBERS[name])
+    for b, n in ((4, 6), (5, 9), (7, 11)):
+        a = x(b, n)
+        same(compiled(a), NUMBERS[name](a))
+    assert len(compilations) == 1
+
+
 @pytest.mark.parametrize("graph", ["write_every_third", "train_slice_step", "divided_by_sizes"])
 def test_symbolic_sizes_add_no_external_calls(graph: str) -> None:
     case = GRAPHS[graph]

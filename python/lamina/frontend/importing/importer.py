@@ -39,7 +39,8 @@ from ..fx.random_bits import BITS
 from ..fx.sizes import exact_sizes, is_sized
 from . import externs, linalg
 from .narrow import widen_narrow
-from .sized import STRICT, is_move, move_attributes, open_sizes, sizes_as_tensors
+from .size_numbers import sizes_as_tensors
+from .sized import STRICT, is_move, move_attributes, open_sizes
 from .strided import rewrite_strided
 from .torch_mlir_workarounds import repair
 from .uniform import fold_uniform

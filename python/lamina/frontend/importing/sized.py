@@ -9,10 +9,8 @@ lamina-name-sizes makes tensor ops of these calls.
 
 from typing import Any
 
-import sympy
 import torch
 from torch import fx
-from torch.utils._sympy import functions
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
@@ -22,21 +20,12 @@ from lamina.passes.simplify.name_sizes import MOVE, SIZES
 from lamina.passes.simplify.sized_moves import MOVES
 
 from ..fx.locations import where
-from ..fx.rewriter import insert
-from ..fx.sizes import SYMBOLIC, exact, exact_sizes, is_open
+from ..fx.sizes import exact, exact_sizes, is_open
 from . import externs
 
 aten = torch.ops.aten
 STRICT = "torch.assume_strict_symbolic_shapes"
 """On @main: unknown sizes do not broadcast."""
-_TENSORS = {
-    aten.add.Scalar: aten.add.Tensor, aten.sub.Scalar: aten.sub.Tensor, aten.mul.Scalar: aten.mul.Tensor,
-    aten.div.Scalar: aten.div.Tensor, aten.pow.Tensor_Scalar: aten.pow.Tensor_Tensor, aten.eq.Scalar: aten.eq.Tensor,
-    aten.ne.Scalar: aten.ne.Tensor, aten.lt.Scalar: aten.lt.Tensor, aten.le.Scalar: aten.le.Tensor, aten.gt.Scalar: aten.gt.Tensor,
-    aten.ge.Scalar: aten.ge.Tensor, aten.remainder.Scalar: aten.remainder.Tensor, aten.fmod.Scalar: aten.fmod.Tensor,
-    aten.rsub.Scalar: aten.rsub.Tensor, aten.div.Scalar_mode: aten.div.Tensor_mode,
-}  # fmt: skip
-_WITH_TENSORS = {*_TENSORS.values(), aten.pow.Tensor_Tensor, aten.maximum.default, aten.minimum.default}
 
 
 def is_move(node: fx.Node) -> bool:
@@ -49,51 +38,6 @@ def is_move(node: fx.Node) -> bool:
     given: list[Any] = [node.meta.get("val")]
     fx.node.map_aggregate((node.args, node.kwargs), lambda a: given.append(a.meta.get("val") if isinstance(a, fx.Node) else a))
     return any(map(is_open, given))
-
-
-def sizes_as_tensors(graph: fx.Graph) -> None:
-    """Replaces sizes beside tensors in arithmetic (`x / n`) by tensors without dimensions, which promote like numbers. Raises
-    CompileError for a float that is no arithmetic on sizes."""
-    for node in list(graph.nodes):
-        if node.target is aten.true_divide.Tensor:
-            node.target = aten.div.Tensor
-        target = _TENSORS.get(node.target, node.target)
-        if node.op != "call_function" or target not in _WITH_TENSORS:
-            continue
-        for i, arg in enumerate(node.args):
-            if not isinstance(arg, SYMBOLIC):
-                continue
-            node.target = target
-            node.update_arg(i, _as_tensor(node, arg.node.expr, arg.node.shape_env))
-        if node.target is aten.rsub.Tensor and len(node.args) == 2:  # torch-mlir does not lower it
-            node.target, node.args = aten.sub.Tensor, node.args[::-1]
-
-
-def _as_tensor(at: fx.Node, expr: sympy.Expr, env: Any) -> fx.Node:
-    """Inserts nodes that compute a size, or a float made of sizes, as a tensor without dimensions."""
-    if not expr.free_symbols or expr.is_integer:
-        number = env.create_symintnode(expr, hint=None) if expr.free_symbols else (int if expr.is_integer else float)(expr)
-        dtype = torch.int64 if expr.is_integer else torch.float64
-        value = at.meta["val"].new_empty([], dtype=dtype)
-        return insert(at, value, aten.full.default, [], number, dtype=dtype, device=value.device)
-    value = at.meta["val"].new_empty([], dtype=torch.float64)
-    parts = [_as_tensor(at, arg, env) for arg in expr.args]
-    if isinstance(expr, functions.ToFloat):
-        return parts[0]
-    op = next((op for kind, op in _FLOATS.items() if isinstance(expr, kind)), None)
-    if op is None:
-        raise CompileError(f"{at.target} takes {expr}, a number made of sizes", where=where(at), remedy="compile per concrete size")
-    out = parts[0]
-    for part in parts[1:]:
-        out = insert(at, value, op, out, part)
-    return insert(at, value, op, out) if len(parts) == 1 else out
-
-
-_FLOATS: dict[Any, Any] = {
-    functions.FloatTrueDiv: aten.div.Tensor, functions.IntTrueDiv: aten.div.Tensor, sympy.Add: aten.add.Tensor,
-    sympy.Mul: aten.mul.Tensor, functions.FloatPow: aten.pow.Tensor_Tensor, sympy.Pow: aten.pow.Tensor_Tensor,
-    functions.OpaqueUnaryFn_sqrt: aten.sqrt.default,
-}  # fmt: skip
 
 
 def move_attributes(node: fx.Node, template: externs.Template) -> dict[str, ir.Attribute]:
