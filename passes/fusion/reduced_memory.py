@@ -9,6 +9,7 @@ from lamina.core.sizes import typical
 from ..ir.reading import Generic, ops_in, producer, shape_of, width
 from ..trace.memory_order import MemoryOrder
 
+LITTLE = 8  # times that an operand may have fewer elements than another before it is of no account
 LINE, SECTOR = 1024, 256  # bits of a line of a cache, and of the part of it that is read at once
 
 
@@ -31,8 +32,11 @@ class ReducedMemory:
         self._generics.pop(op, None)
 
     def inner_loops(self, g: Generic) -> set[int]:
-        """Returns the loops along the innermost dimensions of the operands."""
-        inner = [m[self._order.innermost(v)][1] for v, m in zip(g.op.operands, g.maps[: g.inputs], strict=False) if m]
+        """Returns the loops along the innermost dimensions of the operands, those apart that have few elements beside others (a
+        factor for each row)."""
+        operands = [(v, m, typical(math.prod(shape_of(v)))) for v, m in zip(g.op.operands, g.maps[: g.inputs], strict=False) if m]
+        most = max((n for *_, n in operands), default=0)
+        inner = [m[self._order.innermost(v)][1] for v, m, n in operands if n * LITTLE >= most]
         return {i for terms in inner for i, _ in terms}
 
     def along(self, g: Generic) -> bool:

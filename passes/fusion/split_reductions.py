@@ -12,9 +12,10 @@ from lamina.core.sizes import SizeLike, is_symbolic, least, most, typical
 from ..infra.base import Pass
 from ..ir.reading import REDUCERS, Generic, ops_in, producer, width
 from ..ir.rewriting import bodies
+from .joined_loops import joined
 from .nested_reductions import merge_nested
 from .partial_reductions import cut, split
-from .ragged_parts import joined, ragged, split_ragged
+from .ragged_parts import ragged, split_ragged
 from .reduced_memory import ReducedMemory
 from .repeated_terms import reduce_repeated_once
 
@@ -46,8 +47,9 @@ class SplitReductions(Pass):
               several images, which no cluster of CTAs shares (0: as rows)
     parts     partial results of one result, at most
     programs  programs that there is room for: this limits the parts, as a program yields one row's result or those of BLOCK columns
-    ragged    symbolic loops get as many parts as suit the sizes of each call, the last of which is shorter. Along neighboring
-              elements in memory, the others are multiples of this many bytes: what a program reads at once (0: not so)
+    ragged    symbolic loops get as many parts as suit the sizes of each call, the last of which is shorter: adjacent ones become
+              one loop first, where the elements lie in its order. Along neighboring elements in memory, the other parts are
+              multiples of this many bytes: what a program reads at once (0: not so)
     """
 
     name: ClassVar[str] = "lamina-split-reductions"
@@ -122,17 +124,22 @@ class SplitReductions(Pass):
         split(g, parts, of.apart, of.order, of.combine)
 
     def _split_ragged(self, of: "_Reduction") -> None:
-        """Splits the longest loop, or another than one along neighbors in memory."""
+        """Splits the outermost loops in memory, of which all but the last that it takes a whole: a part for each iteration."""
         if not of.loops or self.programs * of.together // max(typical(of.results), 1) < LEAST:
             return
-        if of.inner.intersection(of.loops):
-            of = of.joined()
-        g = of.g
-        loop = max(of.loops, key=lambda i: (i not in of.inner and typical(g.extents[i]) >= LEAST, typical(g.extents[i])))
+        of = of.joined()
+        g, loops = of.g, [i for i in of.order if i in of.loops]
         worth = of.reduced // (BLOCK if of.together > 1 else of.at_once)
         wanted = least(self.parts, self.programs * of.together // most(1, of.results), worth)
+        whole: list[int] = []
+        for loop in loops[:-1]:
+            if typical(math.prod(g.extents[i] for i in (*whole, loop))) > typical(wanted):
+                break
+            whole.append(loop)
+        loop = loops[len(whole)]
         multiple = of.at_once if loop in of.inner else 1
-        split_ragged(g, loop, *ragged(g.extents[loop], wanted, multiple), of.apart, of.order, of.combine)
+        left = wanted // math.prod(g.extents[i] for i in whole) if whole else wanted
+        split_ragged(g, loop, *ragged(g.extents[loop], left, multiple), [*of.apart, *whole], of.order, of.combine)
 
 
 @dataclass(frozen=True)
@@ -174,11 +181,10 @@ class _Reduction:
         return math.prod(n for i, n in enumerate(self.g.extents) if self.g.reduced[i] and i not in self.apart)
 
     def joined(self) -> "_Reduction":
-        """Reduces the innermost loops as one, if every operand's elements are in their order."""
-        g, rank = joined(self.g), len(self.g.extents)
-        if (last := len(g.extents) - 1) == rank - 1:
-            return replace(self, g=g)
-        return replace(self, g=g, loops=[last], order=list(range(last + 1)), inner={last})
+        """Reduces adjacent loops as one, where every operand's elements are in their order."""
+        g, numbers = joined(self.g, self.loops)
+        loops, apart, order = ([*dict.fromkeys(numbers[i] for i in part)] for part in (self.loops, self.apart, self.order))
+        return replace(self, g=g, loops=loops, apart=apart, order=order, inner={numbers[i] for i in self.inner})
 
 
 def _rows_of(others: Sequence[tuple[bool, ...]], of: _Reduction, most: int) -> dict[int, int]:

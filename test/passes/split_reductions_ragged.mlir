@@ -41,3 +41,39 @@ func.func @total(%x: !x, %init: tensor<f32>) -> tensor<f32> {
   } -> tensor<f32>
   return %s : tensor<f32>
 }
+
+// Rows with a factor each: their two loops are one, of the factors as well.
+// CHECK-LABEL: func.func @rows
+// CHECK-DAG: tensor.collapse_shape %arg0 {{\[\[}}0, 1], [2]]
+// CHECK-DAG: tensor.collapse_shape %arg1 {{\[\[}}0, 1]]
+// CHECK: %[[TERMS:.*]] = linalg.generic {{.*}} iterator_types = ["parallel", "parallel"]}
+// CHECK: %[[PADDED:.*]] = tensor.pad %[[TERMS]]
+// CHECK: tensor.expand_shape %[[PADDED]] {{\[\[}}0, 1], [2]]
+!rows = tensor<?x?x?xf32, ["s0~90", "s1~70", "s2~48"]>
+func.func @rows(%x: !rows, %f: tensor<?x?xf32, ["s0~90", "s1~70"]>, %init: tensor<?xf32, ["s2~48"]>) -> tensor<?xf32, ["s2~48"]> {
+  %s = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, j, k)>, affine_map<(i, j, k) -> (i, j)>, affine_map<(i, j, k) -> (k)>], iterator_types = ["reduction", "reduction", "parallel"]}
+      ins(%x, %f : !rows, tensor<?x?xf32, ["s0~90", "s1~70"]>) outs(%init : tensor<?xf32, ["s2~48"]>) {
+  ^bb0(%a: f32, %b: f32, %acc: f32):
+    %0 = arith.mulf %a, %b : f32
+    %1 = arith.addf %0, %acc : f32
+    linalg.yield %1 : f32
+  } -> tensor<?xf32, ["s2~48"]>
+  return %s : tensor<?xf32, ["s2~48"]>
+}
+
+// A factor for each channel keeps the outer loops apart: each of their iterations has parts of its own.
+// CHECK-LABEL: func.func @channels
+// CHECK: tensor.collapse_shape %arg0 {{\[\[}}0], [1], [2, 3]]
+// CHECK: linalg.generic {{.*}} iterator_types = ["parallel", "reduction", "parallel", "reduction", "parallel", "reduction"]}
+// CHECK: linalg.generic {{.*}} iterator_types = ["reduction", "reduction", "reduction"]}
+!images = tensor<?x4x?x?xf32, ["s0~9", 4, "s1~120", "s2~150"]>
+func.func @channels(%x: !images, %f: tensor<4xf32>, %init: tensor<f32>) -> tensor<f32> {
+  %s = linalg.generic {indexing_maps = [affine_map<(n, c, h, w) -> (n, c, h, w)>, affine_map<(n, c, h, w) -> (c)>, affine_map<(n, c, h, w) -> ()>], iterator_types = ["reduction", "reduction", "reduction", "reduction"]}
+      ins(%x, %f : !images, tensor<4xf32>) outs(%init : tensor<f32>) {
+  ^bb0(%a: f32, %b: f32, %acc: f32):
+    %0 = arith.mulf %a, %b : f32
+    %1 = arith.addf %0, %acc : f32
+    linalg.yield %1 : f32
+  } -> tensor<f32>
+  return %s : tensor<f32>
+}

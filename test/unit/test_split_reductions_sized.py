@@ -29,6 +29,22 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[tuple[int, ...
     "one row": (lambda x: x.exp().sum(), (5000,), ((2,), (3,), (127,), (4097,), (70000,))),
     "rows of a matrix": (lambda x: x.square().sum(-1), (4, 5000), ((2, 3), (3, 127), (5, 70001), (31, 4097))),
     "around many channels": (lambda x: x.mean((0, 2)), (9, 40, 700), ((2, 3, 4), (65, 7, 9), (9, 3, 1000), (127, 2, 129))),
+    "with a factor for each channel": (
+        lambda x: (x * x.amax((0, 2, 3), keepdim=True)).square().mean(),
+        (20, 4, 30, 50),
+        ((2, 3, 4, 5), (65, 2, 7, 9), (3, 127, 2, 33), (2, 5, 129, 31)),
+    ),
+    "with a factor for each row": (
+        lambda x: (x * x.mean(-1, keepdim=True)).sum((0, 1)),
+        (90, 70, 48),
+        ((2, 3, 4), (65, 7, 9), (300, 31, 5), (2, 1000, 17)),
+    ),
+    "with their positions": (
+        lambda x: (x * torch.arange(x.shape[2]) + torch.arange(x.shape[0])[:, None, None]).sum((0, 1)),
+        (9, 700, 48),
+        ((2, 3, 4), (65, 7, 9), (3, 301, 5)),
+    ),
+    "in two orders": (lambda x: (x * x.transpose(0, 1)).sum((0, 1)), (80, 80, 48), ((2, 2, 4), (65, 65, 9), (31, 31, 5))),
     "around a channel": (lambda x: (x + 1).sum((0, 2)), (90, 8, 480), ((2, 3, 4), (65, 7, 9), (9, 3, 1000))),
 }
 
