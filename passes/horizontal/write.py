@@ -22,6 +22,10 @@ from .steps import PlannedStep
 NAMED = 2  # kernels that the name of a joined function lists, at most
 
 
+_Parts = dict[SmallKernel, list[list[int]]]
+"""The launches of each kernel, each as the numbers of its buffers among the joined function's."""
+
+
 @dataclass(frozen=True)
 class _Launch:
     """A plan.launch with the kernel that it runs."""
@@ -52,7 +56,7 @@ class Writer:
         outs = [v for x in launches for v in list(x.op.operands)[len(x.op.operands) - x.outputs :]]
         buffers = [*ins, *outs]
         at = {v: i for i, v in enumerate(buffers)}
-        parts: dict[SmallKernel, list[list[int]]] = {}
+        parts: _Parts = {}
         for x in launches:
             parts.setdefault(x.kernel, []).append([at[v] for v in x.op.operands])
         location = fused(x.op.location for x in launches)
@@ -71,7 +75,7 @@ class Writer:
         ip = ir.InsertionPoint(launches[0].op)
         return ir.Operation.create("plan.launch", operands=buffers, attributes=attributes, loc=location, ip=ip)
 
-    def _name(self, parts: dict[SmallKernel, list[list[int]]]) -> str:
+    def _name(self, parts: _Parts) -> str:
         words = [k.name if len(uses) == 1 else f"{k.name}_x{len(uses)}" for k, uses in parts.items()]
         more = [f"{len(words) - NAMED}_more"] if len(words) > NAMED else []
         return unique("_and_".join(words[:NAMED] + more), self.names)
@@ -92,24 +96,13 @@ def _label(labels: Sequence[str]) -> str:
     return ", ".join(label if n == 1 else f"{n} x {label}" for label, n in Counter(labels).items())
 
 
-def _function(name: str, parts: dict[SmallKernel, list[list[int]]], types: list[ir.Type], outputs: int) -> None:
+def _function(name: str, parts: _Parts, types: list[ir.Type], outputs: int) -> None:
+    """Writes a function that runs all launches of some kernels. types: those of its buffers; outputs: how many are results."""
     first = next(iter(parts))
     sizes = _sizes(parts)
-    if sizes:  # their memory is the last argument
-        parts = {k: [[*use, len(types)] for use in uses] if k.symbolic else uses for k, uses in parts.items()}
-        symbolic = [(k.function.regions[0].blocks[0].arguments, use) for k, uses in parts.items() if k.symbolic for use in uses]
-        given = {i: a.type for arguments, use in symbolic for i, a in zip(use, arguments, strict=True)}
-        given[len(types)] = ir.MemRefType.get([len(sizes)], element_of(given[len(types)]))
-        types = [given.get(i, type_) for i, type_ in enumerate([*types, given[len(types)]])]
+    if sizes:
+        parts, types = _with_sizes(parts, types, len(sizes))
     cta = max(k.cta for k in parts)
-    launches = [(k, use) for k, uses in parts.items() for use in uses]
-    align = [0] * len(types)
-    alias: set[int] = set()
-    for k, use in launches:
-        for i, n in zip(use, ir.DenseI64ArrayAttr(k.function.attributes["tile.align"]), strict=True):
-            align[i] = max(align[i], n)
-        if "tile.alias" in k.function.attributes:
-            alias.update(use[i] for i in ir.DenseI64ArrayAttr(k.function.attributes["tile.alias"]))
     ctas: SizeLike = 0
     with ir.InsertionPoint(first.function):
         new = func.FuncOp(name, (types, []), visibility="private")
@@ -122,10 +115,31 @@ def _function(name: str, parts: dict[SmallKernel, list[list[int]]], types: list[
             with k.function.location:
                 _part(k, cta, [[entry.arguments[i] for i in use] for use in uses], new.operation)
         func.ReturnOp([])
-    totals = {key: sum(size_on(k.function, f"tile.{key}") for k, _ in launches) for key in ("bytes", "flops")}
+    totals = {key: sum(size_on(k.function, f"tile.{key}") * len(uses) for k, uses in parts.items()) for key in ("bytes", "flops")}
     numbers = {"grid": ctas, "threads": cta, "outputs": outputs, **totals}
     for key, n in {**numbers, **dict.fromkeys(("vec", "chunks", "pack", "teams", "cluster"), 1)}.items():
         new.attributes[f"tile.{key}"] = size_attribute(n)
+    _describe_buffers(new.operation, parts, len(types))
+
+
+def _with_sizes(parts: _Parts, types: list[ir.Type], count: int) -> tuple[_Parts, list[ir.Type]]:
+    """Returns parts that use the memory of `count` sizes as their last buffer, and the types of the function's buffers with it."""
+    parts = {k: [[*use, len(types)] for use in uses] if k.symbolic else uses for k, uses in parts.items()}
+    symbolic = [(k.function.regions[0].blocks[0].arguments, use) for k, uses in parts.items() if k.symbolic for use in uses]
+    given = {i: a.type for arguments, use in symbolic for i, a in zip(use, arguments, strict=True)}
+    given[len(types)] = ir.MemRefType.get([count], element_of(given[len(types)]))
+    return parts, [given.get(i, type_) for i, type_ in enumerate([*types, given[len(types)]])]
+
+
+def _describe_buffers(new: ir.Operation, parts: _Parts, count: int) -> None:
+    """Sets the attributes that say how a joined function's buffers are aligned and which may share memory."""
+    align = [0] * count
+    alias: set[int] = set()
+    for k, use in ((k, use) for k, uses in parts.items() for use in uses):
+        for i, n in zip(use, ir.DenseI64ArrayAttr(k.function.attributes["tile.align"]), strict=True):
+            align[i] = max(align[i], n)
+        if "tile.alias" in k.function.attributes:
+            alias.update(use[i] for i in ir.DenseI64ArrayAttr(k.function.attributes["tile.alias"]))
     new.attributes["tile.align"] = ir.DenseI64ArrayAttr.get(align)
     if alias:
         new.attributes["tile.alias"] = ir.DenseI64ArrayAttr.get(sorted(alias))
@@ -133,7 +147,7 @@ def _function(name: str, parts: dict[SmallKernel, list[list[int]]], types: list[
         new.attributes["tile.consistent"] = ir.UnitAttr.get()
 
 
-def _sizes(parts: dict[SmallKernel, list[list[int]]]) -> list[SizeLike]:
+def _sizes(parts: _Parts) -> list[SizeLike]:
     """Returns the sizes that the parts compute with, each once, among them the number of programs of each symbolic part."""
     found: dict[SizeLike, None] = {}
     for k, uses in parts.items():

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 
 from torch_mlir import ir
 
@@ -66,27 +66,34 @@ def _inherited(op: ir.Operation, operands: Sequence[Layout]) -> dict[ir.Value, S
     body = op.regions[0].blocks[0]
     found = {v: layout.strides for v, layout in zip(body.arguments, operands, strict=True)}
     for inner in ops_in(body):
-        if len(inner.results) != 1 or not isinstance(inner.results[0].type, ir.RankedTensorType):
-            continue
-        out = inner.results[0]
-        if is_view(inner) and inner.operands[0] in found:
-            layout = view_layout(inner, Layout.of(shape_of(inner.operands[0]), found[inner.operands[0]]))
-            found.update({out: tuple(layout.strides)} if layout is not None else {})
-        elif inner.name in PLACES and (strides := found.get(inner.operands[0])) is not None:
-            part = shape_of(inner.operands[0])
-            if all((s and m != 1) or n == 1 for s, m, n in zip(strides, part, shape_of(out), strict=True)):
-                found[out] = in_order(shape_of(out), order_of(strides))
-        elif inner.name == "linalg.generic" and (g := Generic.read_affine(inner)) is not None:
-            steps: dict[int, int] = {}
-            sources = zip(inner.operands, g.maps[: g.inputs], strict=False)
-            for v, m in sorted(((v, m) for v, m in sources if v in found), key=lambda x: -bytes_of(x[0])):
-                for stride, (_, terms) in zip(found[v], m, strict=True):
-                    if len(terms) == 1 and terms[0][0] not in steps:
-                        steps[terms[0][0]] = stride * terms[0][1]
-            loops = [terms[0][0] if len(terms) == 1 else -1 for _, terms in g.maps[g.inputs]]
-            if all(steps.get(loop) or n == 1 for loop, n in zip(loops, shape_of(out), strict=True)):
-                found[out] = tuple(steps.get(loop, 0) for loop in loops)
+        if len(inner.results) == 1 and isinstance(inner.results[0].type, ir.RankedTensorType):
+            strides = _passed_on(inner, found)
+            found.update({} if strides is None else {inner.results[0]: strides})
     return found
+
+
+def _passed_on(inner: ir.Operation, found: Mapping[ir.Value, Strides]) -> Strides | None:
+    """Returns the strides that an op's result inherits from operands whose strides are known; None without any."""
+    shape = shape_of(inner.results[0])
+    strides = found.get(inner.operands[0]) if len(inner.operands) else None
+    if is_view(inner) and strides is not None:
+        layout = view_layout(inner, Layout.of(shape_of(inner.operands[0]), strides))
+        return None if layout is None else tuple(layout.strides)
+    if inner.name in PLACES and strides is not None:
+        part = shape_of(inner.operands[0])
+        is_clear = all((s and m != 1) or n == 1 for s, m, n in zip(strides, part, shape, strict=True))
+        return in_order(shape, order_of(strides)) if is_clear else None
+    if inner.name != "linalg.generic" or (g := Generic.read_affine(inner)) is None:
+        return None
+    steps: dict[int, int] = {}
+    sources = zip(inner.operands, g.maps[: g.inputs], strict=False)
+    for v, m in sorted(((v, m) for v, m in sources if v in found), key=lambda x: -bytes_of(x[0])):
+        for stride, (_, terms) in zip(found[v], m, strict=True):
+            if len(terms) == 1 and terms[0][0] not in steps:
+                steps[terms[0][0]] = stride * terms[0][1]
+    loops = [terms[0][0] if len(terms) == 1 else -1 for _, terms in g.maps[g.inputs]]
+    is_clear = all(steps.get(loop) or n == 1 for loop, n in zip(loops, shape, strict=True))
+    return tuple(steps.get(loop, 0) for loop in loops) if is_clear else None
 
 
 def keeps_order(op: ir.Operation, rank: int) -> bool:

@@ -203,6 +203,7 @@ def _trace(
     round_half: bool,
     pairs: bool,
 ) -> Space:
+    """Traces the results over these axes. Raises SplitAxis where an axis has to be two, Untraceable where nothing helps."""
     rows = [a for a, r in zip(axes, reduced, strict=True) if not r]
     columns = [a for a, r in zip(axes, reduced, strict=True) if r]
     fresh: dict[ir.Operation, tuple[tuple[Affine, ...], tuple[Axis, ...]]] = {}
@@ -219,23 +220,28 @@ def _trace(
         return fresh[g.op]
 
     tracer = Tracer(strides_of=lambda v: strides[v], columns=columns_of, divide=divide, round_half=round_half)
-    results = []
-    for v, s in zip(outs, result_strides, strict=True):
-        shape = computed_shape(v)
-        index, full = spread(shape, axes), bool(columns)
-        if index is None or math.prod(shape) != math.prod(a.extent for a in axes):
-            index, full = spread(shape, rows), False
-        if index is None:
-            raise Untraceable(v, "a result that runs over neither rows nor the full space")
-        expr, at = tracer.result(v, index, s)
-        steps = (at.constant, *(c for _, c in at.terms))
-        paired = pairs and isinstance(expr, Pair) and expr.step == 1 and not any(c % 2 for c in steps)
-        if paired:
-            at = Affine(at.constant // 2, tuple((t, c // 2) for t, c in at.terms))
-        results.append(Result(expr, at, full, element_type(v), paired))
+    results = [_result(tracer, v, s, axes, rows, bool(columns), pairs) for v, s in zip(outs, result_strides, strict=True)]
     reductions = list(dict.fromkeys(e for r in results for e in walk(r.expr) if isinstance(e, Reduce)))
     inner = frozenset(columns)
     for r in reductions:
         if r.free & inner:
             raise Untraceable(outs[0], "a reduction that has to be computed again for every column")
     return Space(tuple(rows), tuple(columns), tuple(results), tuple(reductions))
+
+
+def _result(
+    tracer: Tracer, v: ir.Value, strides: tuple[int, ...], axes: list[Axis], rows: list[Axis], full: bool, pairs: bool
+) -> Result:
+    """Returns what a result stores and where. full: there are columns, which results may vary over."""
+    shape = computed_shape(v)
+    index = spread(shape, axes)
+    if index is None or math.prod(shape) != math.prod(a.extent for a in axes):
+        index, full = spread(shape, rows), False
+    if index is None:
+        raise Untraceable(v, "a result that runs over neither rows nor the full space")
+    expr, at = tracer.result(v, index, strides)
+    steps = (at.constant, *(c for _, c in at.terms))
+    paired = pairs and isinstance(expr, Pair) and expr.step == 1 and not any(c % 2 for c in steps)
+    if paired:
+        at = Affine(at.constant // 2, tuple((t, c // 2) for t, c in at.terms))
+    return Result(expr, at, full, element_type(v), paired)

@@ -8,8 +8,8 @@ from torch_mlir.dialects import arith
 
 from lamina.core.sizes import Size, SizeLike, at_most, typical
 
-from ..ir.affine import Axis
-from ..ir.expressions import Reduce, Scan, walk
+from ..ir.affine import Affine, Axis
+from ..ir.expressions import Expr, Reduce, Scan, walk
 from ..lower.simt.control import SHARED
 from ..space.nests import Nest, nests_of
 from ..space.schedule import Schedule
@@ -22,6 +22,11 @@ from .emit.blocks import Blocks, Frame
 from .emit.bounds import Range, ended, inner_blocks
 from .emit.scopes import Body
 from .prefetch import next_row, streams
+
+_Powers = tuple[ir.Value, dict[Any, ir.Value]]
+"""The exponentials of a block, and the memo of the scope that holds them."""
+_Slot = tuple[ir.Value, Affine]
+"""Memory that keeps a value for a later nest, and where in it."""
 
 
 class Loops:
@@ -178,9 +183,10 @@ class Loops:
         self.b.kept = {}
 
     def _nest(self, nest: Nest, order: int) -> None:
+        """Emits one nest over columns: its loops, and the totals of its reductions. order: its number among the kernel's nests."""
         b, schedule = self.b, self.schedule
         outer_vector = b.vector
-        if self.schedule.column_vector or outer_vector is None:
+        if schedule.column_vector or outer_vector is None:
             b.vector = self._vector_of(nest)
         shared, axes = self._order(nest)
         runs = cut(self, nest, axes, shared)
@@ -194,27 +200,38 @@ class Loops:
             b.ahead = next_row(b, schedule, self.nests[0], nest)
         elif len(self.nests) == 1:
             b.ahead = streams(b, schedule, self.space)
+        powers: list[_Powers] = []
+        sums = self._columns(axes, inits, partial(self._iteration, nest, saving, powers), nest, shared, runs)
+        self._totals(nest, order, sums, powers if len(axes) == 1 and at_most(axes[0].extent, schedule.config.lanes) else None)
+        b.kept.update(saving)
+        b.vector = outer_vector
+        b._depths = {}
 
-        powers: list[tuple[ir.Value, dict[Any, ir.Value]]] = []
+    def _iteration(
+        self, nest: Nest, saving: dict[Expr, _Slot], powers: list[_Powers], accumulators: list[ir.Value]
+    ) -> list[ir.Value]:
+        """Emits one iteration of a nest: its reductions, scans and stores; returns the new accumulators. The exponentials of online
+        softmax are added to `powers`. saving: the expressions that it keeps for later nests, and where."""
+        b = self.b
+        b.saving = dict(saving)
+        out = [self.sums.combine(r, acc) for r, acc in zip(nest.reductions, accumulators, strict=False)]
+        for scan, acc in zip(nest.scans, accumulators[len(nest.reductions) : len(nest.carried)], strict=True):
+            here, following = self.sums.step(scan, acc)
+            b.stack[-1].memo[scan] = self.sums.narrow(scan, here)
+            out.append(following)
+        b._depths = {}
+        for i, (largest, _) in enumerate(nest.online):
+            power, state = online.step(b, largest, accumulators[len(nest.carried) + 2 * i :][:2])
+            out += state
+            powers.append((power, b.stack[-1].memo))
+        for r, flat in nest.results:
+            b.store(r.expr, flat, r.dtype, r.at, r.paired)
+        return out
 
-        def inside(accumulators: list[ir.Value]) -> list[ir.Value]:
-            """Emits one iteration: its reductions, scans and stores."""
-            b.saving = dict(saving)
-            out = [self.sums.combine(r, acc) for r, acc in zip(nest.reductions, accumulators, strict=False)]
-            for scan, acc in zip(nest.scans, accumulators[len(nest.reductions) : len(nest.carried)], strict=True):
-                here, following = self.sums.step(scan, acc)
-                b.stack[-1].memo[scan] = self.sums.narrow(scan, here)
-                out.append(following)
-            b._depths = {}
-            for i, (largest, _) in enumerate(nest.online):
-                power, state = online.step(b, largest, accumulators[len(nest.carried) + 2 * i :][:2])
-                out += state
-                powers.append((power, b.stack[-1].memo))
-            for r, flat in nest.results:
-                b.store(r.expr, flat, r.dtype, r.at, r.paired)
-            return out
-
-        sums = self._columns(axes, inits, inside, nest, shared, runs)
+    def _totals(self, nest: Nest, order: int, sums: list[ir.Value], powers: list[_Powers] | None) -> None:
+        """Emits the values of a nest's reductions from its accumulators. powers: the exponentials of online softmax where one block
+        held the whole row, so that later nests may use them again."""
+        b = self.b
         for r, acc in zip(nest.reductions, sums, strict=False):
             with b.point():
                 b.stack[-1].memo[r] = self.sums.total(r, acc)
@@ -222,12 +239,9 @@ class Loops:
             with b.point():
                 largest, sum_, scale = online.total(sums[len(nest.carried) + 2 * i :][:2])
                 b.stack[-1].memo.update(zip(pair, (largest, sum_), strict=True))
-                if len(axes) == 1 and at_most(axes[0].extent, schedule.config.lanes):
+                if powers is not None:
                     wanted = list(dict.fromkeys(e for n in self.nests[order + 1 :] for root in n.roots() for e in walk(root)))
                     online.reuse(powers[i][0], sum_, scale, pair, wanted, powers[i][1])
-        b.kept.update(saving)
-        b.vector = outer_vector
-        b._depths = {}
 
     def _order(self, nest: Nest) -> tuple[Axis | None, list[Axis]]:
         """Returns the loop whose iterations teams of threads share, if any, and all loops of a nest, the outermost first."""

@@ -8,7 +8,8 @@ has a seed, which the gradients read too; all other keeps torch's decomposition.
 """
 
 import operator
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -74,7 +75,7 @@ def _is_replaced(node: fx.Node, graft: Graft, written: set[int] | None, trained:
         scale = _default_scale(query) if scale is None else number(scale)
         if (result := value(node)) is not None and result.dtype is not query.dtype:  # by autocast
             operands = [graft.call(aten._to_copy.default, n, dtype=result.dtype) for n in operands]
-        made = emitted(graft, operands, mask, dropout, causal, scale, trained, gpu, by_torch=True)
+        made = emitted(graft, operands, mask, Wanted(causal, scale, dropout, by_torch=True), trained, gpu)
     changed = None if made is None else placed(made, graft, written)
     if changed is None:
         graft.undo()
@@ -91,58 +92,83 @@ def _default_scale(query: Tensor) -> float | None:
     return size**-0.5 if isinstance(size, int) else None
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """An attention as the graph asks for it.
+
+    causal    query i sees keys 0 to i
+    scale     of the scores; None where it is not known
+    dropout   the probability that a weight is dropped
+    by_torch  dropout may stay torch's
+    exact     the mask is not rounded
+    cap       soft cap of the scores, which no vendor's kernel has; 0 for none
+    """
+
+    causal: bool
+    scale: float | None
+    dropout: float = 0.0
+    by_torch: bool = False
+    exact: bool = False
+    cap: float = 0.0
+
+
 def emitted(
-    graft: Graft, operands: list[fx.Node], mask: fx.Node | None, dropout: float, causal: bool, scale: float | None,
-    trained: Collection[fx.Node], gpu: bool, *, by_torch: bool = False, exact: bool = False,
-    cap: float = 0.0,
-) -> fx.Node | None:  # fmt: skip
+    graft: Graft, operands: list[fx.Node], mask: fx.Node | None, wanted: Wanted, trained: Collection[fx.Node], gpu: bool
+) -> fx.Node | None:
     """Emits attention before the node that the graft is for, and returns its result; None where no kernel computes it.
 
     operands  query, key and value
     trained   arguments of the graph that need a gradient
     gpu       the graph is compiled for a GPU
-    by_torch  dropout may stay torch's
-    exact     the mask is not rounded
-    cap       soft cap of the scores, which no vendor's kernel has; 0 for none
     """
     query, key, values = map(value, operands)
-    if query is None or key is None or values is None or scale is None:
+    if query is None or key is None or values is None or wanted.scale is None:
         return None
     given = None if mask is None else value(mask)
     if not is_attention(query, key, values) or not suits(query, key, given):
         return None
     trains_mask = mask is not None and given is not None and given.is_floating_point() and depends_on(mask, trained)
-    allowed = settings()
-    case = case_of(query, key, values, mask is not None, trains_mask, causal)
-    if dropout:
-        if not gpu or not _is_dropped(case, dropout, scale, by_torch, allowed):
-            return None
-    elif gpu and ((exact and mask is not None) or cap) and _is_alone(case):
-        allowed = ""
-    elif cap:
+    case = case_of(query, key, values, mask is not None, trains_mask, wanted.causal)
+    rounded = gpu and given is not None and given.dtype is torch.float32 is not query.dtype
+    allowed = _allowed(case, wanted, (query, key, values), bool(trained), gpu, rounded)
+    if allowed is None:
         return None
-    else:
-        if exact and gpu and given is not None and given.dtype is torch.float32 is not query.dtype:
-            return None
-        vendor = preferred(case, OLDEST if gpu else None, allowed)
-        shares = trained and key.shape[1] < query.shape[1]  # the memory-efficient kernel has no gradients of shared heads
-        apart = any(sizes(t.stride())[-1] != 1 for t in (query, key, values))
-        if apart or vendor is None or (shares and vendor.repeats):
-            return None
-        if trains_mask:
-            allowed = vendor.name  # computes both passes, as in eager: few have gradients of a mask
     if mask is not None and len(shape(mask)) < 4:
         mask = graft.call(aten.reshape.default, mask, [1] * (4 - len(shape(mask))) + [*shape(mask)])
     if trains_mask and shape(mask) != case.scores:
         mask = graft.call(aten.expand.default, mask, list(case.scores))
-    if mask is not None and not dropout and allowed:
+    if mask is not None and not wanted.dropout and allowed:
         mask = _as_number(graft, mask, query, gpu)
-    seed = graft.call(SEED, *RANGE, [], dtype=torch.int64, device=query.device) if dropout else None
+    seed = graft.call(SEED, *RANGE, [], dtype=torch.int64, device=query.device) if wanted.dropout else None
     sources = [before_repetition(node) for node in operands[1:]]
     if not trained and None not in sources and shape(sources[0])[1] == shape(sources[1])[1]:
         operands = [operands[0], *(node for node in sources if node is not None)]
-    how = (dropout, causal, scale, allowed, *([cap] if cap else []))
+    how = (wanted.dropout, wanted.causal, wanted.scale, allowed, *([wanted.cap] if wanted.cap else []))
     return graft.call(operator.getitem, graft.call(ATTENTION, *operands, mask, seed, *how), 0)
+
+
+def _allowed(case: Case, wanted: Wanted, tensors: Sequence[Tensor], trains: bool, gpu: bool, rounded: bool) -> str | None:
+    """Returns the names of vendors' kernels that may compute an attention, with spaces between: none where only Lamina's kernels
+    compute it; None where no kernel does.
+
+    tensors  query, key and value
+    trains   some argument of the graph needs a gradient
+    rounded  vendors' kernels would round the mask
+    """
+    allowed = settings()
+    if wanted.dropout:
+        return allowed if gpu and _is_dropped(case, wanted, allowed) else None
+    if gpu and ((wanted.exact and case.masked) or wanted.cap) and _is_alone(case):
+        return ""
+    if wanted.cap or (wanted.exact and rounded):
+        return None
+    vendor = preferred(case, OLDEST if gpu else None, allowed)
+    query, key, _ = tensors
+    shares = trains and key.shape[1] < query.shape[1]  # the memory-efficient kernel has no gradients of shared heads
+    apart = any(sizes(t.stride())[-1] != 1 for t in tensors)
+    if apart or vendor is None or (shares and vendor.repeats):
+        return None
+    return vendor.name if case.trains_mask else allowed  # it computes both passes, as in eager: few have gradients of a mask
 
 
 def is_attention(query: Tensor, key: Tensor, values: Tensor) -> bool:
@@ -185,12 +211,13 @@ def case_of(query: Tensor, key: Tensor, values: Tensor, masked: bool, trains_mas
     return Case(CODES[query.dtype], scores, size, values.shape[3], masked, trains_mask, causal)
 
 
-def _is_dropped(case: Case, dropout: float, scale: float, by_torch: bool, allowed: str) -> bool:
+def _is_dropped(case: Case, wanted: Wanted, allowed: str) -> bool:
     """Returns whether Lamina's kernels for GPUs draw the random numbers of an attention with dropout."""
     if case.dtype not in HALF or max(case.size, case.values) > MOST or case.trains_mask:
         return False
-    vendor = preferred(case, allowed=allowed) if by_torch else None
-    return scale > 0 and 0 < dropout <= 1 and (vendor is None or not vendor.keeps_dropout)
+    vendor = preferred(case, allowed=allowed) if wanted.by_torch else None
+    positive = wanted.scale is not None and wanted.scale > 0
+    return positive and 0 < wanted.dropout <= 1 and (vendor is None or not vendor.keeps_dropout)
 
 
 def _is_alone(case: Case) -> bool:

@@ -18,7 +18,7 @@ from torch._higher_order_ops.flex_attention import flex_attention
 
 from ..fx.reading import number, shape, sizes, value
 from ..fx.rewriter import Graft, fake_mode, store, written_memory
-from .calls import depends_on, emitted, placed
+from .calls import Wanted, depends_on, emitted, placed
 from .mask_flags import known_form
 from .op import accumulated
 from .score_functions import ChangedScores, NotLinear, ScoreFunction, as_four, item_of, unexpanded
@@ -155,7 +155,8 @@ class _FlexRewrite:
         mask = self._mask(seen, changed.added, like)
         scale = self.of.scale * changed.scale
         causal = kind == "causal" and seen is None
-        made = emitted(graft, self._operands(), mask, 0.0, causal, scale, self.trained, self.gpu, exact=True, cap=changed.cap)
+        wanted = Wanted(causal, scale, exact=True, cap=changed.cap)
+        made = emitted(graft, self._operands(), mask, wanted, self.trained, self.gpu)
         if made is None:
             return None
         logs = self._logs(made, mask) if item_of(self.of.node, 1) is not None else None

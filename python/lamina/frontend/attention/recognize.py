@@ -20,7 +20,7 @@ from ..fx.destination import for_gpu
 from ..fx.reading import dtype, is_sized, name, same_elements, shape, sizes, users, value, without_dropout, writes_to
 from ..fx.rewriter import Graft, fake_mode, store, written_memory
 from .block_lists import drop_block_lists
-from .calls import emitted, is_fast, make_whole, placed
+from .calls import Wanted, emitted, is_fast, make_whole, placed
 from .encoder_layers import open_layers
 from .flex import open_flex
 from .mask_flags import flag_masks, form_of, meaning
@@ -216,10 +216,11 @@ class _Rewrite:
         query, values = value(operands[0]), value(operands[2])
         if query is None or values is None or (self.gpu and not self.of.dropout and not is_fast(query, values)):
             return None
-        return emitted(self.graft, list(operands), mask, self.of.dropout, causal, scale, self.trained, self.gpu, cap=self.of.cap)
+        wanted = Wanted(causal, scale, self.of.dropout, cap=self.of.cap)
+        return emitted(self.graft, list(operands), mask, wanted, self.trained, self.gpu)
 
     def _as_product(self, made: fx.Node) -> fx.Node:
-        """Attention reshaped and permuted to the shape of the product with values, where it replaces that."""
+        """Returns attention reshaped and permuted to the shape of the product with values, where it replaces that."""
         if self.graft.at is not self.of.node:
             return made
         order = self.of.last.order

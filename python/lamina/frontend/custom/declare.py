@@ -71,25 +71,10 @@ def custom_kernel(
     no values.
     """
     given = CustomKernel(
-        name=name,
-        op=op,
-        kernel=kernel,
-        arguments=arguments,
-        grid=grid,
-        outputs=outputs,
-        when=when,
-        pattern=pattern,
-        example_inputs=tuple(example_inputs),
-        constants=dict(constants or {}),
-        num_warps=num_warps,
-        num_stages=num_stages,
-        configs=tuple(map(dict, configs)),
-        source=source,
-        flags=flags,
-        threads=threads,
-        shared=shared,
-        epilogue=epilogue or (),
-    )
+        name=name, op=op, pattern=pattern, kernel=kernel, source=source, arguments=arguments, grid=grid, outputs=outputs, when=when,
+        example_inputs=tuple(example_inputs), constants=dict(constants or {}), num_warps=num_warps, num_stages=num_stages,
+        threads=threads, shared=shared, flags=flags, epilogue=epilogue or (), configs=tuple(map(dict, configs)),
+    )  # fmt: skip
     return _checked(given)
 
 

@@ -19,12 +19,14 @@ def backward_keys(
 ):  # fmt: skip
     """Computes the gradients of N keys and values of one key head.
 
-    deltas    as `backward_queries` has made them
+    sums      result of `forward`
+    grad      the gradient of its result
+    deltas    result of `backward_queries`
     d_k, d_v  the gradients, outputs
+    GRAD, D_K, D_V  strides
     BLOCKS    strides of `blocks`, lists of blocks of queries that see these keys by the mask (see blocks.py): batch, head, block
               of keys; () for none
     TOGETHER  key heads whose programs run side by side
-    All else is as in `backward_queries`.
     """
     PLACES = (KEYS + N - 1) // N
     KV_HEADS = HEADS // GROUP

@@ -19,12 +19,11 @@ def backward_queries(
 ):  # fmt: skip
     """Computes the gradients of M queries of one head.
 
-    out, sums  results of forward: the output, and the natural log-sum-exps of the rows (strides: batch, head, position)
+    out, sums  results of `forward`
     grad       the gradient of `out`
     d_q        the gradient of the queries, an output
-    blocks     lists of blocks of keys, as in `forward`, where BLOCKS are strides
     deltas     (batch, heads, queries) f32, an output: the dot product of each row of `out` with its gradient
-    All else is as in `forward`; the upper-case name of a tensor is its strides.
+    GRAD, D_Q  strides
     """
     PLACES = (QUERIES + M - 1) // M
     EDGE: tl.constexpr = may_end_inside(QUERIES, M)

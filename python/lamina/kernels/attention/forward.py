@@ -16,27 +16,7 @@ def forward(
     WINDOW: tl.constexpr, HOW: tl.constexpr, BOUNDS, ALIBI: tl.constexpr, BLOCKS, DROPS: tl.constexpr, TOGETHER,
     M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr, DESCRIPTORS: tl.constexpr,
 ):  # fmt: skip
-    """Computes attention for M queries of one head.
-
-    Q, K, V, MASK, OUT  strides in elements: batch, head, position, element (MASK: key)
-    SUMS          strides of the log-sum-exps (see keep_sums) by batch, head, position; (): they are not stored
-    HEADS, GROUP  query heads; how many of them share keys and values
-    SIZE, VALUES  elements of a head: of queries and keys, of values; D and E: powers of two that hold them
-    SCALE         of the scores, positive
-    CAP           soft cap of the scaled scores, CAP * tanh(score / CAP); 0: none
-    CAUSAL        query i sees keys to i + OFFSET
-    WINDOW        query i sees keys from i + OFFSET - WINDOW + 1; 0: from the first
-    HOW           of the mask: "none" (it is not read), "bool" (true: seen), "bias" (added to the scaled scores); "zeros":
-                  the bias of a block is zero and is not read
-    BOUNDS        strides of `bounds`, i32: batch, head, and which: the first key that may be seen, and the end of them; () for none
-    ALIBI         slopes[head] * (key - query) is added to the scaled scores (slopes: f32)
-    BLOCKS        strides of `blocks`, lists of blocks of keys that the mask shows (see blocks.py): batch, head, block of queries;
-                  () for none: all are computed
-    DROPS         dropout, with `seed` one i64: the bound on 16-bit numbers below which a weight is kept, the factor of those, and
-                  their share; () for none
-    TOGETHER      heads whose programs run side by side, as many as the second-level cache holds the keys and values of
-    DESCRIPTORS   keys and values are loaded by descriptors (TMA): elements contiguous, all else at multiples of 16 bytes
-    """
+    """Computes attention for M queries of one head. The package's docstring describes the parameters."""
     PLACES = (QUERIES + M - 1) // M
     batch, head, place = place_of(PLACES, BATCH, HEADS, TOGETHER)
     start = (PLACES - 1 - place) * M  # the last rows first: with CAUSAL, they have the most work

@@ -26,7 +26,7 @@ def specialized(
     WINDOW: gl.constexpr, BOUNDS: gl.constexpr, TOGETHER: gl.constexpr, GROUPS: gl.constexpr, N: gl.constexpr, D: gl.constexpr,
     E: gl.constexpr, STAGES: gl.constexpr, PROGRAMS: gl.constexpr,
 ):  # fmt: skip
-    """Computes attention of many queries. Parameters are as in `forward`, without masks that are read, and
+    """Computes attention of many queries, without masks that are read.
 
     GROUPS    warp groups that multiply, each for 64 queries: 2 or 3
     STAGES    blocks of N keys, and of values, that the ring holds

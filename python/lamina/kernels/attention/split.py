@@ -18,7 +18,7 @@ def split(
 
     parts  (batch, heads, queries, PARTS, VALUES) f32: the result for each part of the keys
     logs   (batch, heads, queries, PARTS) f32: log2 of the sum of exponentials that it is weighted with; -inf where it saw nothing
-    M      a power of two that holds GROUP * QUERIES rows, 16 at least; all else as in `forward`
+    M      a power of two that holds GROUP * QUERIES rows, 16 at least
     """
     KV_HEADS = HEADS // GROUP
     MIXED: tl.constexpr = HOW == "bias" or ALIBI
