@@ -159,8 +159,10 @@ def test_code_keeps_all_in_registers(size: int, gpu: Gpu) -> None:
         (few, AttentionWork(2, 8, 2, 1, 4096, size, size), plain),
     ]
     for inputs, work, fn in works:
+        module = graph_level(fn, inputs)
+        text = str(module)
         for config in {str(c).replace(f"parts={getattr(c, 'parts', 0)}", "parts=4") for c in candidates(work, gpu)}:
-            program, artifact = compiled(program_of(graph_level(fn, inputs), config), gpu)
+            program, artifact = compiled(program_of(ir.Module.parse(text, module.context), config), gpu)
             assert all(isinstance(s, Launch) for s in program.steps)
             assert all(r.spill_stores == r.spill_loads == 0 for r in artifact.resources), (config, artifact.resources)
             assert all(needs.shared <= gpu.shared_bytes for needs in artifact.needs.values())

@@ -4,9 +4,8 @@ Element i of `size` is in blocks floor(i * n / size) to ceil((i + 1) * n / size)
 size. Maxima of blocks of more than 64 elements stay calls of ATen.
 """
 
-import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from ...half import in_f32, wide_dtype
 from ...undecided import is_unbacked, surely
+from ..math.integer import natural_quotient
 
 aten = torch.ops.aten
 
@@ -84,8 +84,14 @@ def _rows(x: Tensor, first: int, second: int) -> Tensor:
 
 def _lengths(x: Tensor, size: int, blocks: int, dim: int) -> Tensor:
     """Returns how many elements each block of a dimension of `size` has, with the dimensions after it."""
-    block = torch.arange(blocks, device=x.device)
-    return (((block + 1) * size + (blocks - 1)) // blocks - block * size // blocks).view(blocks, *[1] * (-1 - dim))
+    first, end = _bounds(size, blocks, x.device)
+    return (end - first).view(blocks, *[1] * (-1 - dim))
+
+
+def _bounds(size: int, blocks: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Returns the first element of each block of a dimension of `size`, and the end of it."""
+    block = torch.arange(blocks, device=device)
+    return natural_quotient(block * size, blocks), natural_quotient((block + 1) * size + (blocks - 1), blocks)
 
 
 @in_f32
@@ -110,8 +116,8 @@ def _are_open(*sizes: int) -> bool:
 def _blocks(x: Tensor, dim: int, blocks: int) -> tuple[Tensor, Tensor]:
     """Returns which elements of a dimension each block has, with a dimension of blocks before it, and how many, both with the
     dimensions after it."""
-    block, size = torch.arange(blocks, device=x.device), x.shape[dim]
-    first, end = block * size // blocks, ((block + 1) * size + (blocks - 1)) // blocks
+    size = x.shape[dim]
+    first, end = _bounds(size, blocks, x.device)
     place = torch.arange(size, device=x.device)
     inside = (place >= first.unsqueeze(-1)) & (place < end.unsqueeze(-1))
     after = (1,) * (-1 - dim)
@@ -136,23 +142,32 @@ def _adaptive_max_pool(dims: int) -> Callable[..., Any]:
             return by_windows(x, kernel)
         if math.prod(most) > _MAX_TAPS:
             return NotImplemented
-        best, where = None, None
-        for taps in itertools.product(*map(range, most)):
-            value, place = x, None
-            for i, (k, n, out) in enumerate(zip(taps, before, size, strict=True)):
-                block = torch.arange(out, device=x.device)
-                at = torch.minimum(block * n // out + k, ((block + 1) * n + (out - 1)) // out - 1)
-                value = value.index_select(i - dims, at)
-                along = at.view(-1, *[1] * (dims - 1 - i))
-                place = along if place is None else place * n + along
-            if best is None:
-                best, where = value, place
-            else:
-                where = torch.where((value > best) | (value != value), place, where)
-                best = torch.maximum(best, value)
+        bounds = [_bounds(n, out, x.device) for n, out in zip(before, size, strict=True)]
+        taps = [[torch.minimum(first + k, end - 1) for k in range(m)] for m, (first, end) in zip(most, bounds, strict=True)]
+        (best, where), *others = _elements(x, taps)
+        for value, place in others:
+            where = torch.where((value > best) | (value != value), place, where)
+            best = torch.maximum(best, value)
         return best, where
 
     return run
+
+
+def _elements(x: Tensor, taps: Sequence[Sequence[Tensor]], number: Tensor | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yields the elements of the last dimensions at every combination of their taps, and their row-major numbers in the image.
+
+    taps    of each dimension: the element that each block reads
+    number  of the dimensions before these
+    """
+    dim = -len(taps)
+    for at in taps[0]:
+        along = at.view(-1, *[1] * (len(taps) - 1))
+        place = along if number is None else number * x.shape[dim] + along
+        value = x.index_select(dim, at)
+        if len(taps) == 1:
+            yield value, place
+        else:
+            yield from _elements(value, taps[1:], place)
 
 
 def _adaptive_max_pool_backward(dims: int) -> Callable[..., Any]:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ...half import in_f32, wide_dtype
 from ...undecided import surely
+from ..math.integer import natural_quotient
 
 aten = torch.ops.aten
 
@@ -84,18 +85,20 @@ class _Window:
         """How many windows may cover an element, for each dimension."""
         return tuple((k - 1) * d // s + 1 for k, d, s in zip(self.kernel, self.dilation, self.stride, strict=True))
 
-    def covered_by(self, i: int, back: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    def covered_by(self, i: int, back: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
         """Finds the windows that cover the elements of dimension `i`.
 
-        Returns for each element the window `back` before the last one that may cover it, clamped into range, and the number of the
-        tap in that dimension that reads it; -1 where none does.
+        Returns for each element the window `back` before the last one that may cover it, clamped into range; and, to broadcast
+        along the dimension, the number of the tap that reads it there, and whether one does.
         """
         place = torch.arange(self.size[i], dtype=torch.int32, device=device) + self.pad[i]
-        at = place // self.stride[i] - back
+        at = natural_quotient(place, self.stride[i]) - back
         reach = place - at * self.stride[i]
-        tap = reach // self.dilation[i]
-        covers = (at >= 0) & (at < self.out[i]) & (tap < self.kernel[i]) & (tap * self.dilation[i] == reach)
-        return at.clamp(0, self.out[i] - 1), torch.where(covers, tap, -1)
+        tap = natural_quotient(reach, self.dilation[i])
+        covers = (at >= 0) & (at < self.out[i]) & (tap < self.kernel[i])
+        if self.dilation[i] > 1:
+            covers = covers & (tap * self.dilation[i] == reach)
+        return at.clamp(0, self.out[i] - 1), self.along(tap, i), self.along(covers, i)
 
     def first_inside(self, device: torch.device) -> Tensor:
         """Returns the number of each window's first tap that is not padding: eager reports it for a window of -inf."""
@@ -103,7 +106,7 @@ class _Window:
         def tap(i: int, d: int) -> Tensor:
             """Returns the first tap inside along dimension `i`, whose dilation is `d`."""
             outside = self.pad[i] - torch.arange(self.out[i], dtype=torch.int32, device=device) * self.stride[i]
-            return self.along(((outside + (d - 1)) // d).clamp(min=0), i)
+            return self.along(natural_quotient(outside + (d - 1), d).clamp(min=0), i)
 
         return _row_major(itertools.starmap(tap, enumerate(self.dilation)), self.kernel).to(torch.int8)
 
@@ -115,7 +118,7 @@ class _Window:
     def numbers(self, places: Tensor) -> Tensor:
         """Maps positions in the image's memory to tap numbers."""
         at = zip(self._digits(places, self.size), self.dilation, strict=True)
-        return _row_major(((place - start) // d for (start, place), d in at), self.kernel).to(torch.int8)
+        return _row_major((natural_quotient(place - start, d) for (start, place), d in at), self.kernel).to(torch.int8)
 
     def _digits(self, number: Tensor, sizes: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
         """Yields for each dimension where windows start, and the digit of a row-major number for `sizes`."""
@@ -123,8 +126,9 @@ class _Window:
         for i in range(len(sizes)):
             below = math.prod(sizes[i + 1 :])
             start = torch.arange(self.out[i], dtype=torch.int32, device=number.device) * self.stride[i] - self.pad[i]
-            yield self.along(start, i), rest // below
-            rest = rest % below
+            digit = natural_quotient(rest, below)
+            yield self.along(start, i), digit
+            rest = rest - digit * below
 
     def counts(self, i: int, include: bool, device: torch.device) -> list[int] | Tensor:
         """Returns how many elements each window of dimension `i` averages over: one number where it is the same for all, and a
@@ -249,10 +253,10 @@ def _over_windows(window: _Window, grad: Tensor, chosen: Tensor | None = None) -
     for back in itertools.product(*map(range, window.covering)):
         term, taken, wanted, covers = grad, chosen, None, None
         for i, k in enumerate(back):
-            at, tap = windows[i][k]
-            dim, tap = grad.dim() + i - dims, window.along(tap, i)
+            at, tap, inside = windows[i][k]
+            dim = grad.dim() + i - dims
             term = term.index_select(dim, at)
-            covers = tap >= 0 if covers is None else covers & (tap >= 0)
+            covers = inside if covers is None else covers & inside
             if taken is not None:
                 taken = taken.index_select(dim, at)
                 wanted = tap if wanted is None else wanted * window.kernel[i] + tap

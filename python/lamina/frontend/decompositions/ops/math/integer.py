@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...undecided import surely
+
 aten = torch.ops.aten
 
 NARROW = (torch.int8, torch.int16)
@@ -60,6 +62,12 @@ def divide(x: Tensor, y: Any, dtype: torch.dtype, mode: str) -> Any:
     rest = a - quotient * b
     other_sign = (rest < 0) != (b < 0) if isinstance(b, Tensor) else rest < 0 if b > 0 else rest > 0
     return (quotient - ((rest != 0) & other_sign).to(wide)).to(dtype)
+
+
+def natural_quotient(x: Tensor, y: int) -> Tensor:
+    """Divides integers that are not negative by a positive number: in one op, where division that rounds down takes nine. Negative
+    ones are rounded toward zero."""
+    return x if surely(y == 1) else torch.div(x, y, rounding_mode="trunc")
 
 
 def fmod(x: Tensor, y: Any, dtype: torch.dtype) -> Any:
