@@ -20,7 +20,7 @@ from .driver.supervise import Board, supervise
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Entry point; nothing heavy is imported before the work is known."""
+    """Runs opt-driver; nothing heavy is imported before the work is known."""
     arguments = None
     replace_closed()
     try:

@@ -157,7 +157,7 @@ class Generic:
 
     @staticmethod
     def read_affine(op: ir.Operation) -> "Generic | None":
-        """Like `read`, but returns None where a map is not affine in the loops."""
+        """Reads as `read` does, but returns None where a map is not affine in the loops."""
         try:
             return Generic.read(op)
         except NotAffine:

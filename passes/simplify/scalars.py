@@ -103,13 +103,13 @@ def _through_generic(scalars: Scalars, op: ir.Operation, ref: ScalarRef) -> Scal
 
 
 def _through_walk(scalars: Scalars, op: ir.Operation, ref: ScalarRef) -> ScalarRef:
-    """linalg.transpose and linalg.broadcast."""
+    """Steps through linalg.transpose and linalg.broadcast."""
     places = {d: at for d, at in zip(walked_dims(op), ref.index, strict=True) if d is not None}
     return ScalarRef(op.operands[0], tuple(places[d] for d in range(len(places))))
 
 
 def _through_reshape(scalars: Scalars, op: ir.Operation, ref: ScalarRef) -> ScalarRef | None:
-    """expand_shape and collapse_shape that only add or drop dimensions of extent 1."""
+    """Steps through expand_shape and collapse_shape that only add or drop dimensions of extent 1."""
     source, to = sizes_of(op.operands[0].type), sizes_of(op.results[0].type)
     if [n for n in source if n != 1] != [n for n in to if n != 1]:
         return None

@@ -25,8 +25,8 @@ from .supervise import Board
 
 
 def run(arguments: DriverArguments, data: bytes, board: Board, save: tuple[int, int] | None) -> int:
-    """Exit status of the run. With `save` = (piece, pass), only writes the input of that pass to a reproducer and its command to
-    the board: what a process that died could not do."""
+    """Runs the pipeline and returns the exit status. With `save` = (piece, pass), only writes the input of that pass to a
+    reproducer and its command to the board: what a process that died could not do."""
     if arguments.model:
         board.write(f"the way to --emit={arguments.emit}")
         from .model import emit

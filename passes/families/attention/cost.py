@@ -170,7 +170,7 @@ def _listed(fit: Sequence[Listing], work: AttentionWork) -> list[Listing]:
 
 
 def _specialized(size: int, work: AttentionWork) -> tuple[Specialized, ...]:
-    """Warp-specialized schedules, where each warp group has enough queries and nothing is read or drawn for each score."""
+    """Returns warp-specialized schedules, where each warp group has enough queries and nothing is read or drawn for each score."""
     if work.masked or work.slopes or work.drops or work.caps or work.queries < _GROUPED:
         return ()
     if size <= _SMALL:
@@ -189,8 +189,8 @@ def shared_bytes(config: Forward, work: AttentionWork) -> int:
 
 
 def _splits(work: AttentionWork, gpu: Gpu) -> tuple[Config, ...]:
-    """Several numbers of parts for the most promising block, then other blocks for the best number. Where heads share no keys, a
-    schedule without the second kernel is among them."""
+    """Returns several numbers of parts for the most promising block, then other blocks for the best number. Where heads share no
+    keys, a schedule without the second kernel is among them."""
     n = 64 if max(work.size, work.values) <= 128 else 32
     work = replace(work, keys=max(work.keys, _GROWN)) if work.lengths else work
     counts = [p for p in (1, 2, 4, 8, 16, 32, 64, 128) if p == 1 or -(-work.keys // p) >= 2 * n]

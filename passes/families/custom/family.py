@@ -33,7 +33,7 @@ class CustomConfig(KernelSchedule):
     config: str = "NAME=VALUE"
 
     def __str__(self) -> str:
-        """The config's text."""
+        """Returns the config's text."""
         return self.config
 
 

@@ -124,7 +124,7 @@ class GemmWork:
         return self.batch * self.item * self.k * (self.m + self.products * self.n)
 
     def peak(self, gpu: Gpu) -> float:
-        """Peak operations per second of the tensor cores for this operand type."""
+        """Returns the peak operations per second of the tensor cores for this operand type."""
         return gpu.peak("tf32") if self.item == 4 else gpu.peak("bf16") * (2 if self.item == 1 else 1)
 
 
@@ -186,12 +186,13 @@ def resident(config: GemmConfig, work: GemmWork, gpu: Gpu) -> int:
 
 
 def blocks_of(config: GemmConfig, work: GemmWork) -> int:
-    """Number of tiles of the result."""
+    """Returns the number of tiles of the result."""
     return work.batch * -(-work.m // config.m) * -(-work.n // config.n)
 
 
 def _schedules(work: GemmWork) -> dict[GemmConfig, float]:
-    """Share of the peak by schedule. The step along the inner dimension has as many bytes in other types as in half types."""
+    """Returns the share of the peak that each schedule reaches. The step along the inner dimension has as many bytes in other types
+    as in half types."""
     table = PAIRS if work.products > 1 else SCHEDULES
     if work.doubled:
         table = {c: share for c, share in PAIRS.items() if not c.joint}
@@ -222,7 +223,7 @@ def shared_bytes(config: GemmConfig, work: GemmWork) -> int:
 
 
 def _in_parts(configs: Sequence[GemmConfig], work: GemmWork, gpu: Gpu) -> list[GemmConfig]:
-    """Split-K variants, in the best number of parts, of the most promising schedules whose tiles leave SMs idle."""
+    """Returns split-K variants, in the best number of parts, of the most promising schedules whose tiles leave SMs idle."""
     found = []
     for config in configs:
         parts = [p for p in PARTS if work.k % (p * ROW) == 0 and work.k >= 2 * p * config.k]

@@ -168,7 +168,8 @@ def _fits(rows: Simt, made: nvvm.NvvmConfig, work: RowWork, gpu: Gpu) -> bool:
 
 
 def _by_triton(work: RowWork) -> Iterator[Triton]:
-    """Triton schedules: 16 or 32 elements per thread where a program holds a row, else blocks of which several are in flight."""
+    """Returns Triton schedules: 16 or 32 elements per thread where a program holds a row, else blocks of which several are in
+    flight."""
     block = power_of_two(work.lanes)
     if block <= (_WALK if work.walks else _BLOCK):
         warps = min(max(block // (16 * WARP), 1), 32)

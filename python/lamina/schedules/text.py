@@ -28,7 +28,7 @@ class KernelSchedule:
         return f"{self.kind}{{{' '.join(said)}}}"
 
     def __str__(self) -> str:
-        """For people, and as the name of a candidate."""
+        """Returns the text for people, which is also the name of a candidate."""
         return self.text
 
     @classmethod

@@ -52,7 +52,7 @@ def _picker(indices: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
 
 
 def _moving(pick: Callable[[Sequence[Any]], Sequence[Any]], moved: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """`pick` with the items at `moved` copied to the GPU that the others are on."""
+    """Returns `pick` with the items at `moved` copied to the GPU that the others are on."""
     if not moved:
         return pick
 

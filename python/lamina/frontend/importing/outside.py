@@ -107,7 +107,7 @@ def _why_argument(arg: Any, gm: fx.GraphModule) -> str | None:
 
 
 def _why_branches(node: fx.Node, gm: fx.GraphModule) -> str | None:
-    """Why torch.cond cannot be in a program: it computes both branches and selects, so neither may do more than compute."""
+    """Returns why torch.cond cannot be in a program: it computes both branches and selects, so neither may do more than compute."""
     for branch in node.args[1:3]:
         inner = attrgetter(str(branch.target))(gm)  # type: ignore[union-attr]
         for n in inner.graph.nodes if isinstance(inner, fx.GraphModule) else ():

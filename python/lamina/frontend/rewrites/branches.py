@@ -31,7 +31,7 @@ _INDEXED = {aten.embedding.default: 1, aten.gather.default: 2, aten.index_select
 
 @contextmanager
 def any_layout() -> Iterator[None]:
-    """While AOTAutograd traces in this thread, allows the branches' gradients to have different strides, as those of a product and
+    """Allows, while AOTAutograd traces in this thread, the branches' gradients to have different strides, as those of a product and
     of a transpose do. torch refuses them; in eager each call has the strides of its own branch."""
     thread, plain = threading.get_ident(), _TORCH_COND._merge_output
 

@@ -40,7 +40,8 @@ class _Running:
     nothing: Callable[[torch.dtype], float]
 
     def __call__(self, x: Tensor, dim: int) -> Tensor:
-        """Scans; long rows that occupy too few threads in parts: what the parts before it reduce to is joined to each."""
+        """Scans a dimension. Long rows that occupy too few threads are scanned in parts: what the parts before it reduce to is
+        joined to each."""
         length = _part(x, dim)
         if not length:
             return self.short(x, dim)
