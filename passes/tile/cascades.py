@@ -74,7 +74,7 @@ def cascade(loops: Loops, at: CascadeCut, nest: Nest, inits: list[ir.Value], bod
     if whole == axis.extent:
         return totals
     end, once = b.number(axis.extent), not is_symbolic(whole)
-    tail = axis.extent - whole if once else end
+    tail = axis.extent - whole if isinstance(axis.extent, int) else end
     parts = loops.loop(axis, zero, b.number(whole), end, step, tail, neutrals, body, single=once)
     with b.point():
         return [sums.joined(r, total, part) for r, total, part in zip(nest.reductions, totals, parts, strict=True)]

@@ -193,6 +193,20 @@ def test_numbers_made_of_sizes(name: str, compilations: list[int]) -> None:
     assert len(compilations) == 1
 
 
+def test_rows_cut_or_padded_to_a_length(compilations: list[int]) -> None:
+    """Slices of the shorter of a size and a number, whose sums have bounded rows, and what fills them up to that number."""
+
+    def function(a: Tensor) -> tuple[Tensor, ...]:
+        cut = a[:, : min(a.shape[1], 12)]
+        whole = F.pad(a[:, : min(a.shape[1], 40)], (0, max(0, 40 - a.shape[1])))
+        return cut.sum(1), cut.softmax(1), whole.view(-1, 10, 4).sum(2)
+
+    compiled = dynamic(function)
+    for b, n in ((4, 6), (5, 9), (7, 50), (6, 3), (3, 30)):
+        same(compiled(a := x(b, n)), function(a))
+    assert len(compilations) <= 3  # torch captures longer rows apart
+
+
 @pytest.mark.parametrize("graph", ["write_every_third", "train_slice_step", "divided_by_sizes"])
 def test_symbolic_sizes_add_no_external_calls(graph: str) -> None:
     case = GRAPHS[graph]

@@ -56,6 +56,28 @@ func.func private @sum(%x: tensor<?x?xf32, ["s0~8", "s1~128"]>) -> tensor<?xf32,
 }
 
 
+// A row that a number bounds is one masked block, whose end is computed.
+// CHECK-LABEL: func.func private @first_eight
+// CHECK-SAME: tile.sizes = [{{.*}}"min(8, s1~128)"
+// CHECK: vector.create_mask %{{.*}} : vector<64xi1>
+// CHECK-NOT: scf.for
+// CHECK: vector.reduction <add>
+func.func private @first_eight(%x: tensor<?x?xf32, ["s0~8", "s1~128"]>) -> tensor<?xf32, ["s0~8"]> attributes {graph.kernel} {
+  %zero = arith.constant 0.0 : f32
+  %n = "graph.size"() {size = "s0~8"} : () -> index
+  %m = "graph.size"() {size = "min(8, s1~128)"} : () -> index
+  %first = tensor.extract_slice %x[0, 0] [%n, %m] [1, 1] : tensor<?x?xf32, ["s0~8", "s1~128"]> to tensor<?x?xf32, ["s0~8", "min(8, s1~128)"]>
+  %e = tensor.empty(%n) : tensor<?xf32, ["s0~8"]>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?xf32, ["s0~8"]>) -> tensor<?xf32, ["s0~8"]>
+  %r = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]} ins(%first : tensor<?x?xf32, ["s0~8", "min(8, s1~128)"]>) outs(%f : tensor<?xf32, ["s0~8"]>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.addf %a, %acc : f32
+    linalg.yield %0 : f32
+  } -> tensor<?xf32, ["s0~8"]>
+  return %r : tensor<?xf32, ["s0~8"]>
+}
+
+
 // What is known of a size stays: its multiple of 16.
 // CHECK-LABEL: func.func private @sixteens
 // CHECK-SAME: tile.sizes = ["16*s0~8"]

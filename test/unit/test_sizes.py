@@ -192,6 +192,11 @@ def test_what_a_size_depends_on() -> None:
 
 def test_minima_and_maxima() -> None:
     assert least(A, A + 1) == A and most(A, 1) == A and least(3, 5) == 3 and most(A * B, A, 2) == A * B
+    assert (
+        most(0, 64 - A) + least(A, 64) == 64
+        and least(0, 64 - A) == least(64, A) - A
+        and str(most(0, A - 64)) == "max(0, s0~8 - 64)"
+    )
     open_ = least(A, B, 64)
     assert [evaluate(open_, {"s0": a, "s1": b}) for a, b in ((3, 5), (5, 3), (100, 100))] == [3, 3, 64]
     assert open_ <= 64 and open_ >= LEAST and open_ * 2 > 2

@@ -180,8 +180,19 @@ def chosen(op: str, sizes: "tuple[SizeLike, ...]") -> "SizeLike":
         if at_most(out, size) or at_most(size, out):
             out = size if at_most(out, size) == (op == "max") else out
         else:
-            out = factor_of(Opaque(op, *sorted((out, size), key=_order)))
+            out = _opaque_choice(op, out, size)
     return out
+
+
+def _opaque_choice(op: str, a: "SizeLike", b: "SizeLike") -> "SizeLike":
+    """Returns a minimum or maximum that the call decides. What is missing to a number is written by their minimum: so the sum of
+    max(0, 8 - n) and min(8, n) is 8."""
+    difference = b if isinstance(a, int) and a == 0 else a if isinstance(b, int) and b == 0 else None
+    if isinstance(difference, Size) and all((k > 0) == (not factors) for factors, k in difference.terms):
+        whole = known_part(difference)
+        smaller = chosen("min", (whole, whole - difference))
+        return whole - smaller if op == "max" else smaller - (whole - difference)
+    return factor_of(Opaque(op, *sorted((a, b), key=_order)))
 
 
 def _order(size: "SizeLike") -> tuple[bool, str]:
