@@ -79,3 +79,15 @@ func.func @gradients(%g: tensor<2x16x12x12xbf16>, %x: tensor<2x32x12x12xbf16>, %
   %0:2 = "graph.extern"(%g, %x, %w) {args = [unit, unit, unit, [16], [1, 1], [1, 1], [1, 1], false, [0, 0], 1, [false, true, true]], callee = "aten.convolution_backward.default", kwargs = {}, reason = "library", strides = [none, array<i64: 288, 9, 3, 1>, array<i64: 1>]} : (tensor<2x16x12x12xbf16>, tensor<2x32x12x12xbf16>, tensor<16x32x3x3xbf16>) -> (tensor<16x32x3x3xbf16>, tensor<16xbf16>)
   return %0#0, %0#1 : tensor<16x32x3x3xbf16>, tensor<16xbf16>
 }
+
+// The gradient of the weight of a depthwise convolution of few elements: a sum for each.
+// CHECK-LABEL: func.func @weights
+// CHECK-NOT: graph.extern
+// CHECK: %[[PADDED:.*]] = tensor.pad %arg1 low[0, 0, 0, 1] high[0, 0, 0, 1]
+// CHECK-COUNT-3: tensor.extract_slice %[[PADDED]]
+// CHECK: tensor.concat dim(1)
+// CHECK: arith.truncf
+func.func @weights(%g: tensor<2x16x1x12xbf16>, %x: tensor<2x16x1x12xbf16>, %w: tensor<16x1x1x3xbf16>) -> tensor<16x1x1x3xbf16> {
+  %0 = "graph.extern"(%g, %x, %w) {args = [unit, unit, unit, none, [1, 1], [0, 1], [1, 1], false, [0, 0], 16, [false, true, false]], callee = "aten.convolution_backward.default", kwargs = {}, reason = "library", strides = [none, array<i64: 3, 3, 3, 1>, none]} : (tensor<2x16x1x12xbf16>, tensor<2x16x1x12xbf16>, tensor<16x1x1x3xbf16>) -> tensor<16x1x1x3xbf16>
+  return %0 : tensor<16x1x1x3xbf16>
+}

@@ -281,3 +281,37 @@ def test_gradients(mask: list[bool], sizes: tuple[Shape, Shape], dtype: torch.dt
     bound = {"rtol": 1e-9, "atol": 1e-9} if dtype == torch.float64 else {"rtol": 2e-2, "atol": 0.2}
     for mine, right in zip(found, exact, strict=True):
         torch.testing.assert_close(mine.double(), right, **bound)
+
+
+WEIGHTS: dict[str, tuple[Shape, Shape, dict[str, int], bool]] = {
+    "signals": ((3, 8, 137), (8, 1, 4), {"padding": 3}, True),
+    "dilated signals": ((2, 12, 60), (12, 1, 3), {"dilation": 4}, True),
+    "images": ((2, 16, 9, 7), (16, 1, 3, 3), {"padding": 1}, True),
+    "wide windows": ((1, 7, 5, 130), (7, 1, 1, 5), {"padding": 2, "dilation": 2}, True),
+    "strides": ((2, 8, 33), (8, 1, 4), {"stride": 2}, False),
+    "large windows": ((2, 8, 33), (8, 1, 31), {"padding": 15}, False),
+    "two features a channel": ((2, 8, 33), (16, 1, 4), {}, False),
+}
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float16, BF16])
+def test_weights_of_depthwise_convolutions(name: str, last: bool, dtype: torch.dtype) -> None:
+    """Those of few elements are sums of products, of which kernels compute several."""
+    shape, kernel, numbers, sums = WEIGHTS[name]
+    x, weight = torch.randn(shape, dtype=dtype), torch.randn(kernel, dtype=dtype)
+    x = x.transpose(1, -1).contiguous().transpose(1, -1) if last else x
+    each = [[numbers.get(n, default)] * (x.dim() - 2) for n, default in (("stride", 1), ("padding", 0), ("dilation", 1))]
+    how = [*each, False, [0] * (x.dim() - 2), shape[1]]
+    grad = torch.randn_like(torch.ops.aten.convolution.default(x, weight, None, *how))
+
+    def fn(*given: Tensor) -> list[Tensor]:
+        return list(torch.ops.aten.convolution_backward.default(*given, [kernel[0]], *how, [False, True, True])[1:])
+
+    found, made = simulated(fn, grad, x, weight)
+    assert made == [BACKWARD] * (not sums)
+    exact, eager = fn(*(t.double() for t in (grad, x, weight))), fn(grad, x, weight)
+    assert [g.stride() for g in found] == [g.stride() for g in eager]
+    for mine, right in zip(found, exact, strict=True):
+        torch.testing.assert_close(mine.double(), right, rtol=2e-2, atol=2e-2)

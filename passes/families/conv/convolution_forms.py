@@ -26,6 +26,7 @@ from .calls import FIRST_NUMBER, Convolution, has_fixed_window, sum_of_channels
 from .depthwise_gradients import reversed_windows
 from .few_channels import FEW, Window, widened
 from .one_row import numbers_with_row, row_added, row_dropped, with_row
+from .weight_sums import weight_sums
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class ConvolutionForms(Pass):
     - 1-D convolutions of half types, and of f32 that may be rounded to tf32, are those of images of one row.
     - Images of one pixel, and windows of half types that do not overlap, are rows of a matrix product.
     - Half-precision images of few channels have 16 (few_channels.py).
-    - Gradients of the images of depthwise convolutions of half types are such convolutions, too.
+    - Gradients of the images of depthwise convolutions of half types are such convolutions, too; those of weights of few elements
+      are sums of products.
 
         %0 = "graph.extern"(%x, %w, %b) {callee = "aten.convolution.default", ...}
      -> %1 = "graph.extern"(%x, %w) {callee = "aten.convolution.default", ...} ; %0 = linalg.generic (%1 + %b)
@@ -144,17 +146,25 @@ def _backward(op: ir.Operation) -> list[ir.Value] | None:
     if rows:
         call, grad = call.as_image(), row_added(grad)
         given = [(row := with_row(type_), sizes_attribute(row_major(sizes_of(row)))) for type_, _ in given]
-    of_image = _of_image(call, grad, *given[0]) if mask[0] else None
-    made = [] if of_image is None else [of_image]
-    if not (made or bias or rows):
+    made = [_of_image(call, grad, *given[0]) if mask[0] else None, _of_weight(call, grad, given[-1][0]) if mask[1] else None]
+    if not (any(made) or bias or rows):
         return None
-    left = [mask[0] and not made, mask[1]]
+    left = [is_wanted and value is None for is_wanted, value in zip(mask, made, strict=False)]
     if any(left):
         args = [*[ir.UnitAttr.get()] * 3, None, *call.how, [*left, False]]
-        others = iter(given[len(made) :])
-        results = [next(others) if m else None for m in left]
-        made += call_like(op, [grad, call.image, call.weight], args, [*results, None]).results
-    return [*(map(row_dropped, made) if rows else made), *bias]
+        results = [given[sum(mask[:i])] if is_left else None for i, is_left in enumerate(left)]
+        found = iter(call_like(op, [grad, call.image, call.weight], args, [*results, None]).results)
+        made = [next(found) if is_left else value for is_left, value in zip(left, made, strict=True)]
+    gradients = [value for value in made if value is not None]
+    return [*(map(row_dropped, gradients) if rows else gradients), *bias]
+
+
+def _of_weight(call: _Call, grad: ir.Value, type_: ir.Type) -> ir.Value | None:
+    """Emits the gradient of a depthwise convolution's weight as sums of products; None for others."""
+    one_each = call.how[5] == encoded(shape_of(call.weight)[0]) and not ir.BoolAttr(call.how[3]).value
+    if not one_each or len(shape_of(call.weight)) != 4 or not has_fixed_window(call.how):
+        return None
+    return weight_sums(grad, call.image, call.window, ir.RankedTensorType(type_))
 
 
 def _of_image(call: _Call, grad: ir.Value, type_: ir.Type, strides: ir.Attribute) -> ir.Value | None:
