@@ -87,18 +87,10 @@ class _Rewriter:
                 self.graph.erase_node(node)
 
     def _call(self, node: fx.Node) -> None:
+        """Rewrites one call."""
         e = Emitter(node, self.fake)
-        if node.target is aten._neg_view.default and not takes_complex(node):
-            self._replace(node, e, e(aten.neg.default, self._real(node.args[0], e)))
-            return
         if not takes_complex(node):
-            if node.target is aten.select.int and (value := self.viewed.get(node.args[0])) is not None:  # type: ignore[arg-type]
-                dim, index = node.args[1] % (value.rank + 1), node.args[2]  # type: ignore[operator]
-                if dim == value.rank and isinstance(index, int):
-                    self._replace(node, e, e.filled(e.part(value, index % 2), value.like))
-                    return
-            if node not in self.kept:
-                node.args, node.kwargs = fx.map_arg((node.args, node.kwargs), lambda n: self._real(n, e))
+            self._call_of_reals(node, e)
             return
         if node.target is aten.view_as_real.default:
             self.viewed[node] = self.found[node.args[0]]  # type: ignore[index]
@@ -119,15 +111,22 @@ class _Rewriter:
             return
         if memory_source(node) is not None or value.is_conj() or value.is_neg():  # made anew, it views nothing
             value = e.empty(value.shape, value.dtype, value.device, value.stride())
-        if isinstance(made, fx.Node):
-            made = ComplexValue(value, whole=e.to(made, REAL[value.dtype]))  # type: ignore[arg-type]
-        elif isinstance(made, tuple):
-            made = ComplexValue(value, parts=tuple(e.filled(p, value) if isinstance(p, fx.Node) else p for p in made))
-        else:  # with memory of its own
-            made = ComplexValue(value, parts=made.parts, whole=e.whole(made) if made.parts is None else made.whole)
-        self.found[node] = made
+        self.found[node] = _complex_value(made, value, e)
         if node in self.kept:
             self._keep(node, e)
+
+    def _call_of_reals(self, node: fx.Node, e: Emitter) -> None:
+        """Rewrites a call that takes no complex value: it reads real ones in place of those that were views of complex ones."""
+        if node.target is aten._neg_view.default:
+            self._replace(node, e, e(aten.neg.default, self._real(node.args[0], e)))
+            return
+        if node.target is aten.select.int and (value := self.viewed.get(node.args[0])) is not None:  # type: ignore[arg-type]
+            dim, index = node.args[1] % (value.rank + 1), node.args[2]  # type: ignore[operator]
+            if dim == value.rank and isinstance(index, int):
+                self._replace(node, e, e.filled(e.part(value, index % 2), value.like))
+                return
+        if node not in self.kept:
+            node.args, node.kwargs = fx.map_arg((node.args, node.kwargs), lambda n: self._real(n, e))
 
     def _by_rule(self, node: fx.Node, e: Emitter) -> Any:
         rule = RULES.get(node.target)
@@ -188,3 +187,13 @@ def _is_alone(node: fx.Node, held: Counter[int]) -> bool:
     """Returns whether a result can be computed as a tensor of its own: no other shares its memory, which it fills."""
     value = node.meta.get("val")
     return isinstance(value, Tensor) and held[storage(value)] == 1 and is_dense(value) and not (value.is_conj() or value.is_neg())
+
+
+def _complex_value(made: Any, value: Tensor, e: Emitter) -> ComplexValue:
+    """Returns what a rule made of a call as a complex value. made: the real node of all of it, its parts, or a value with memory of
+    its own."""
+    if isinstance(made, fx.Node):
+        return ComplexValue(value, whole=e.to(made, REAL[value.dtype]))  # type: ignore[arg-type]
+    if isinstance(made, tuple):
+        return ComplexValue(value, parts=tuple(e.filled(p, value) if isinstance(p, fx.Node) else p for p in made))
+    return ComplexValue(value, parts=made.parts, whole=e.whole(made) if made.parts is None else made.whole)
