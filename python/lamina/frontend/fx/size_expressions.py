@@ -33,9 +33,10 @@ def size_of(expr: sympy.Expr, env: Any) -> SizeLike:
     return replaced(_converted(env.simplify(expr), env), _READ[env].fixed)
 
 
-def expression_of(size: SizeLike) -> sympy.Expr:
+def expression_of(size: SizeLike, env: Any) -> sympy.Expr:
     """Returns a size as an expression of the symbols of the ShapeEnv that it was read from: the inverse of `size_of`."""
-    return sympy.sympify(computed(size, lambda symbol: sympy.Symbol(symbol.name, integer=True, positive=True), _AS_EXPRESSIONS))
+    symbols = {symbol.name: symbol for symbol in env.var_to_range}  # sympy tells those apart that are assumed to be positive
+    return sympy.sympify(computed(size, lambda symbol: symbols[symbol.name], _AS_EXPRESSIONS))
 
 
 @dataclass

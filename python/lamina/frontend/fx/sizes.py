@@ -73,7 +73,7 @@ def restrided(value: Tensor, strides: Sequence[SizeLike]) -> Tensor:
 
 def _symbolic_int(size: Size, env: Any) -> torch.SymInt:
     """Returns a size as one of torch's, without a guard."""
-    return torch.SymInt(SymNode(expression_of(size), env, int, typical(size)))
+    return torch.SymInt(SymNode(expression_of(size, env), env, int, typical(size)))
 
 
 def elements(value: Tensor) -> SizeLike:
