@@ -66,6 +66,7 @@ MOVES: dict[str, Fn] = {
     "expanded": lambda a, b: a[:1].expand_as(b) + b,
     "turned": lambda a, b: a.flip(-1) + b.roll(1, 0),
     "padded": lambda a, b: torch.nn.functional.pad(a, (1, 2)).abs(),
+    "padded and cut": lambda a, b: torch.nn.functional.pad(a, (1, -1)) + torch.nn.functional.pad(b, (-2, 2)),
     "assigned": assigned,
     "placed": placed,
     "sums": lambda a, b: a.sum(-1) * b.mean(-1),

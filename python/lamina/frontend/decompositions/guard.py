@@ -10,11 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+_OF_ANY = (torch.ops.aten.constant_pad_nd.default,)
+"""Ops whose decompositions only move elements, which may be complex."""
+
 
 def guarded(op: torch._ops.OpOverload, decomposition: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps a decomposition of `op`: it takes a number as its first tensor, too, and leaves complex tensors to ATen.
 
-    Decompositions are written for real tensors.
+    Decompositions are written for real tensors, but for those that only move elements.
     """
     first = op._schema.arguments[0] if op._schema.arguments else None
     takes_tensor = first is not None and isinstance(first.type, torch.TensorType)
@@ -22,7 +25,7 @@ def guarded(op: torch._ops.OpOverload, decomposition: Callable[..., Any]) -> Cal
     @functools.wraps(decomposition)
     def call(*args: Any, **kwargs: Any) -> Any:
         """Calls the decomposition, or returns NotImplemented for arguments that it does not take."""
-        if any(_is_complex(a) for a in (*args, *kwargs.values())):
+        if op not in _OF_ANY and any(_is_complex(a) for a in (*args, *kwargs.values())):
             return NotImplemented
         if takes_tensor and args and isinstance(args[0], int | float | torch.SymInt | torch.SymFloat):
             args = (_tensor(args[0], args[1:]), *args[1:])

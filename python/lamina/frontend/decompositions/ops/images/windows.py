@@ -87,15 +87,16 @@ def _sum_of_windows(x: Tensor, dim: int, length: int, step: int, dilation: int =
 
 def _folded(mirrored: bool) -> Callable[..., Any]:
     """Returns a decomposition that folds the borders back, one dimension after the other, where they mirror the image or repeat its
-    edge. NotImplemented for widths that cut off, or are symbolic."""
+    edge. What negative widths cut off has no gradient. NotImplemented for symbolic widths."""
 
     def run(grad: Tensor, x: Tensor, widths: Sequence[int]) -> Any:
         """Adds the gradient of each padding to the elements that it repeats."""
-        if not all(isinstance(w, int) and w >= 0 for w in widths) or not grad.dtype.is_floating_point:
+        if not all(isinstance(w, int) for w in widths) or not grad.dtype.is_floating_point:
             return NotImplemented
         for i, (before, after) in enumerate(zip(widths[::2], widths[1::2], strict=True)):
             dim = grad.dim() - 1 - i
             n = x.shape[dim]
+            grad, before, after = pad(grad, dim, max(-before, 0), max(-after, 0)), max(before, 0), max(after, 0)
             total = aten.slice.Tensor(grad, dim, before, before + n)
             for width, start, repeated in ((before, 0, 1), (after, before + n, n - 1 - after)):
                 if not width:
