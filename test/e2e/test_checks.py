@@ -122,3 +122,30 @@ def test_complex_numbers_are_divided_by_zero() -> None:
     found, eager = compiled(torch.div)(x, y), x / y
     assert torch.equal(found.isfinite(), eager.isfinite())
     torch.testing.assert_close(found[y != 0], eager[y != 0])
+
+
+READS: dict[str, Function] = {
+    "index": lambda x, i: x[i],
+    "index of the last": lambda x, i: x[:, i],
+    "two": lambda x, i: x[i, i],
+    "one": lambda x, i: x[i[1]],
+    "index_select": lambda x, i: x.index_select(-1, i),
+    "gather": lambda x, i: x.gather(1, i.expand(5, 3)),
+    "take": lambda x, i: x[0].take(i),
+    "embedding": lambda x, i: F.embedding(i, x),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "symbolic"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool, torch.uint8], ids=str)
+@pytest.mark.parametrize("name", READS)
+def test_indices_into_uniform_tensors_are_checked(name: str, dtype: torch.dtype, dynamic: bool) -> None:
+    def fn(i: Tensor) -> list[Tensor]:
+        return [READS[name](torch.full((5, 5), number, dtype=dtype), i) for number in (0, 1)]
+
+    run = compiled(fn, dynamic)
+    inside, outside = torch.tensor([0, 4, 2]), torch.tensor([0, 5, 2])
+    for got, want in zip(run(inside), fn(inside), strict=True):
+        assert got.dtype == want.dtype and torch.equal(got, want)
+    with pytest.raises(IndexError):
+        run(outside)

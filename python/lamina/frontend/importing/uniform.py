@@ -3,6 +3,11 @@ below 0 lose their sign) or ends the process.
 
 A tensor is uniform if one number fills it: the results of full, ones_like and the like, and pointwise ops, conversions and views of
 such tensors.
+
+What is read from one at indices is a constant, too, so that a check of the user's indices would be dropped. Numbers are read in its
+place:
+
+    index(full([5], 7.0), i)   ->   where(index(arange(5), i) < 0, 0.0, 7.0)
 """
 
 from typing import Any
@@ -10,7 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from lamina.core.walks import reached
+
 from ..fx.rewriter import insert, replace
+from ..fx.sizes import elements
 from ..fx.support import COMPUTED, has_effect
 
 aten = torch.ops.aten
@@ -24,13 +32,17 @@ _VIEWS = {
     aten.slice.Tensor, aten.select.int, aten.unsqueeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.squeeze.default,
     aten.flip.default, aten.repeat.default, aten.alias.default, aten.detach.default, aten.lift_fresh_copy.default,
 }  # fmt: skip
+_READS = {aten.index.Tensor, aten.index_select.default, aten.gather.default, aten.embedding.default}
 _PLACES = ("device", "layout", "pin_memory", "memory_format", "non_blocking")
 
 
 def fold_uniform(graph: fx.Graph) -> None:
-    """Replaces pointwise ops and conversions of uniform tensors by `full`."""
+    """Replaces pointwise ops and conversions of uniform tensors by `full`; has indices into such tensors checked on CPUs."""
     known: dict[fx.Node, Tensor] = {}
     for node in list(graph.nodes):
+        if node.target in _READS and node.args[0] in known and node.meta["val"].device.type == "cpu":
+            _check_indices(node, known[node.args[0]].item())
+            continue
         value = _value(node, known)
         if value is None:
             continue
@@ -40,6 +52,41 @@ def fold_uniform(graph: fx.Graph) -> None:
             whole = insert(node, made, aten.full.default, list(made.shape), value.item(), dtype=made.dtype, device=made.device)
             known[whole] = value
             replace(node, whole)
+
+
+def _check_indices(node: fx.Node, number: float) -> None:
+    """Makes a read at indices from a tensor filled with a number one of the positions along an indexed dimension."""
+    source, *rest = node.args
+    made, shape = node.meta["val"], source.meta["val"].shape  # type: ignore[union-attr]
+    is_given = any(n.op == "placeholder" for n in reached(set(node.all_input_nodes) - {source}, _inputs))
+    if not is_given or elements(source.meta["val"]) == 0 or made.dtype not in COMPUTED:  # type: ignore[union-attr]
+        return
+    dim = _indexed(node) % len(shape)
+    view = [shape[dim] if d == dim else 1 for d in range(len(shape))]
+    row = made.new_empty(view[dim], dtype=torch.int64)
+    named = {"dtype": torch.int64, "device": made.device}
+    positions = insert(node, row, aten.arange.start_step, 0, view[dim], 1, **named)
+    positions = insert(node, row.view(view), aten.view.default, positions, view)
+    positions = insert(node, row.view(view).expand(shape), aten.expand.default, positions, list(shape))
+    taken = insert(node, torch.empty_like(made, dtype=torch.int64), node.target, positions, *rest, **node.kwargs)
+    is_below = insert(node, torch.empty_like(made, dtype=torch.bool), aten.lt.Scalar, taken, 0)  # for no position
+    numbers = [
+        insert(node, made.new_empty(()), aten.full.default, [], n, dtype=made.dtype, device=made.device)
+        for n in (type(number)(not number), number)
+    ]
+    replace(node, insert(node, made, aten.where.self, is_below, *numbers))
+
+
+def _inputs(node: fx.Node) -> list[fx.Node]:
+    return node.all_input_nodes
+
+
+def _indexed(node: fx.Node) -> int:
+    """Returns the first dimension that indices are given for."""
+    if node.target is aten.embedding.default:
+        return 0
+    dim: Any = node.args[1]
+    return dim if isinstance(dim, int) else next(d for d, index in enumerate(dim) if index is not None)
 
 
 def _computes(node: fx.Node) -> bool:
