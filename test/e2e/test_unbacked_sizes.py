@@ -250,3 +250,32 @@ def test_an_index_of_unknown_sign_is_not_guessed(compilations: list[int]) -> Non
         a, c = x(4, 9), x(b)
         mark_unbacked(c, 0)
         same(compiled(a, c), a[:, b - 3 :].sum(1))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16], ids=str)
+@pytest.mark.parametrize(
+    "divide",
+    [
+        lambda y, n: y // n,
+        lambda y, n: y % n,
+        torch.fmod,
+        lambda y, n: torch.div(y, n, rounding_mode="trunc"),
+        lambda y, n: y % (2 * n - 2),
+    ],
+    ids=["floor", "remainder", "fmod", "trunc", "an expression"],
+)
+def test_integers_divided_by_a_size(divide: Callable[..., Tensor], dtype: torch.dtype, compilations: list[int]) -> None:
+    def fn(y: Tensor, a: Tensor) -> Tensor:
+        return divide(y, a.shape[0])
+
+    run, y = unbacked(fn, [[], [0]]), torch.tensor([7, -3, 5, 0, 100], dtype=dtype)
+    for n in (3, 0, 1, 2, 0, 1000):
+        a = torch.zeros(n, 2)
+        try:
+            want = fn(y, a)
+        except RuntimeError:
+            with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+                run(y, a)
+        else:
+            assert torch.equal(run(y, a), want)
+    assert len(compilations) == 1

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, fx
 
+from ..decompositions.undecided import is_unbacked
 from ..fx import support
 from ..fx.ops.check_op import CHECK
 from ..fx.rewriter import insert
@@ -24,6 +25,9 @@ _OF_ALL = (
     torch.ops.prims.convert_element_type.default,
 )  # fmt: skip
 """Ops from truth values to whether they all hold."""
+_OF_TENSORS = {
+    aten.remainder.Scalar: aten.remainder.Tensor, aten.fmod.Scalar: aten.fmod.Tensor, aten.div.Scalar_mode: aten.div.Tensor_mode,
+}  # fmt: skip
 _COMPARISONS = tuple(getattr(aten, name).Scalar for name in ("eq", "ne", "lt", "le", "gt", "ge"))
 
 
@@ -32,8 +36,14 @@ def guard_divisions(graph: fx.Graph) -> None:
     for node in list(graph.nodes):
         if node.op != "call_function" or not support.divides_integers(node) or not isinstance(divisor := node.args[1], fx.Node):
             continue
-        if isinstance(divisor.meta["val"], Tensor):  # of a size, torch compiles 0 and 1 apart
+        size = divisor.meta["val"]
+        if isinstance(size, Tensor):
             node.update_arg(1, _nonzero(node, divisor))
+        elif is_unbacked(size):  # of other sizes, torch compiles 0 and 1 apart
+            made = node.meta["val"]
+            number = insert(node, made.new_empty(()), aten.full.default, [], divisor, dtype=made.dtype, device=made.device)
+            node.target = _OF_TENSORS.get(node.target, node.target)
+            node.update_arg(1, _nonzero(node, number))
 
 
 def _nonzero(at: fx.Node, divisor: fx.Node) -> fx.Node:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...undecided import surely
+from ...undecided import is_unbacked, surely
 
 aten = torch.ops.aten
 
@@ -55,7 +55,7 @@ def divide(x: Tensor, y: Any, dtype: torch.dtype, mode: str) -> Any:
     wide = _wide(dtype)
     if mode == "trunc" and all(v.dtype is wide for v in (x, y) if isinstance(v, Tensor)):
         return NotImplemented
-    a, b = x.to(dtype).to(wide), _divisor(y, dtype, wide)
+    a, b = x.to(dtype).to(wide), _divisor(_known(y, x), dtype, wide)
     quotient = torch.div(a, b, rounding_mode="trunc")
     if mode == "trunc" or dtype is torch.uint8:
         return quotient.to(dtype)
@@ -72,6 +72,7 @@ def natural_quotient(x: Tensor, y: int) -> Tensor:
 
 def fmod(x: Tensor, y: Any, dtype: torch.dtype) -> Any:
     """Computes the remainder of truncated division."""
+    y = _known(y, x)
     if dtype is torch.bool or (not isinstance(y, Tensor) and y == 0):
         return NotImplemented
     wide = _wide(dtype)
@@ -100,6 +101,11 @@ def remainder_of(x: float, y: Tensor) -> Tensor:
 def _wide(dtype: torch.dtype) -> torch.dtype:
     """Returns the dtype in which integers are divided: the processor has no division of 8 bits, and of 16 only a slower one."""
     return torch.int32 if dtype in (*NARROW, torch.uint8) else dtype
+
+
+def _known(y: Any, x: Tensor) -> Any:
+    """Returns a size on which torch may not guard as a tensor, and any other divisor as it is."""
+    return torch.full((), y, dtype=torch.int64, device=x.device) if is_unbacked(y) else y
 
 
 def _divisor(y: Any, dtype: torch.dtype, wide: torch.dtype) -> Any:
