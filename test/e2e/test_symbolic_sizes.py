@@ -193,6 +193,17 @@ def test_numbers_made_of_sizes(name: str, compilations: list[int]) -> None:
     assert len(compilations) == 1
 
 
+def test_numbers_made_of_sizes_saved_for_backward(compilations: list[int]) -> None:
+    def function(a: Tensor) -> Tensor:
+        return a.sin() * (a.shape[0] == a.shape[1]) + a.cos() * (a.shape[0] / 3)
+
+    compiled = dynamic(function)
+    for b, n in ((4, 6), (5, 9), (7, 7)):
+        a = x(b, n).requires_grad_()
+        same(*[torch.autograd.grad(call(a).sin().sum(), a) for call in (compiled, function)])
+    assert len(compilations) == 2  # forward and backward
+
+
 def test_rows_cut_or_padded_to_a_length(compilations: list[int]) -> None:
     """Slices of the shorter of a size and a number, whose sums have bounded rows, and what fills them up to that number."""
 

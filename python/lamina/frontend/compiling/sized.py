@@ -21,7 +21,7 @@ from lamina.core.sizes.facts import SizeFacts
 
 from ..calls.call import adapt
 from ..capture.size_relations import SizeRelations
-from ..fx.sizes import exact, exact_sizes, is_open, symbol_of, unguarded
+from ..fx.sizes import exact, exact_sizes, symbol_of, unguarded
 from .later import with_kernels
 from .worker import WORKER
 
@@ -74,8 +74,8 @@ def _sizes(argument: fx.Node) -> tuple[SizeLike, ...]:
     value = argument.meta.get("val")
     if isinstance(value, Tensor):
         return (*exact_sizes(value.shape), *exact_sizes(value.stride()))
-    if not is_open(value):
-        return ()
+    if not isinstance(value, torch.SymInt):
+        return ()  # a bool or a float of sizes shows none
     try:
         return (exact(value),)
     except CompileError:
