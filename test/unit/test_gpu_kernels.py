@@ -128,12 +128,16 @@ def test_a_stored_norm_keeps_the_channels_last() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, BF16, torch.float64])
-@pytest.mark.parametrize("sizes", [(2, 8, 32, 32), (1, 8, 31, 19), (3, 20, 9, 67), (1, 12, 1, 520)])
+@pytest.mark.parametrize(
+    "sizes",
+    [(2, 8, 32, 32), (1, 8, 31, 19), (3, 20, 9, 67), (1, 12, 1, 520), (32, 16, 3, 3), (3, 9, 1, 8), (2, 64, 2, 4), (1, 8, 8, 1)],
+)
 @pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("ctas", [0, 2])
 def test_tiles_of_few_channels_are_longer(
-    dtype: torch.dtype, sizes: tuple[int, ...], last: bool, monkeypatch: pytest.MonkeyPatch
+    dtype: torch.dtype, sizes: tuple[int, ...], last: bool, ctas: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nvvm, "TILE_CTAS", 0)  # as of a larger image
+    monkeypatch.setattr(nvvm, "TILE_CTAS", ctas)  # 0: as of a larger image
     orders = (torch.contiguous_format, torch.channels_last)
     given = x(*sizes, dtype=dtype).contiguous(memory_format=orders[last])
     run(lambda a: (a * 2).contiguous(memory_format=orders[not last]), given)

@@ -39,7 +39,8 @@ def transpose(k: "ThreadKernel", op: ir.Operation) -> None:
     for n in (*map(k.divisors.of, (op.operands[1], op.operands[3], op.operands[5])), max(k.aligned[source] // (bits // 8), 1)):
         while divisor > 1 and n % divisor:
             divisor //= 2
-    width = next(w for w in (8, 4, 2, 1) if divisor % w == 0 and w * bits <= 128)
+    accesses = (w for w in (8, 4, 2, 1) if divisor % w == 0 and w * bits <= 128)
+    width = next(w for w in accesses if w == 1 or tall * lines >= k.shape.cta * w)  # no thread is without an access
     across = min(tall // width, k.shape.cta)  # threads of one row
     high = k.shape.cta // across  # rows at a time
     row, place_in_row = at.over(k.thread, across), at.times(at.modulo(k.thread, across), width)
