@@ -59,7 +59,8 @@ class Simplify(Pass):
         with module.context, ir.Location.unknown():
             for block in list(tensor_blocks(module)):
                 _Sweep(block, frozenset(self.fast_math)).run()
-        PassManager.parse("builtin.module(canonicalize)", module.context).run(module.operation)
+        steps = "builtin.module(canonicalize,lower-affine)"  # a pad of a pad is one by the sum of their sizes, an affine.apply
+        PassManager.parse(steps, module.context).run(module.operation)
         restore_sizes(module)
 
 

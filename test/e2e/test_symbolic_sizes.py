@@ -204,6 +204,19 @@ def test_numbers_made_of_sizes_saved_for_backward(compilations: list[int]) -> No
     assert len(compilations) == 2  # forward and backward
 
 
+def test_pads_of_pads_by_sizes(compilations: list[int]) -> None:
+    """Upstream folds them to one, by a sum of sizes."""
+
+    def function(a: Tensor) -> Tensor:
+        return F.pad(a[None], (1, 2), mode="circular").sin()
+
+    compiled = dynamic(function)
+    for b, n in ((4, 6), (5, 9), (7, 7)):
+        a = x(b, n).requires_grad_()
+        same(*[torch.autograd.grad(call(a).sum(), a) for call in (compiled, function)])
+    assert len(compilations) == 2
+
+
 def test_rows_cut_or_padded_to_a_length(compilations: list[int]) -> None:
     """Slices of the shorter of a size and a number, whose sums have bounded rows, and what fills them up to that number."""
 

@@ -39,3 +39,25 @@ func.func @main(%x: tensor<?x16xf32, ["4*s0~8*s1~128", 16]>) -> tensor<?x4x16xf3
   %1 = tensor.collapse_shape %0 [[0, 1], [2], [3]] : tensor<?x?x4x16xf32, ["s0~8", "s1~128", 4, 16]> into tensor<?x4x16xf32, ["s0~8*s1~128", 4, 16]>
   return %1 : tensor<?x4x16xf32, ["s0~8*s1~128", 4, 16]>
 }
+
+// -----
+
+// A pad of a pad is one, by the sum of their sizes.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[BOTH:.*]] = "graph.size"() {size = "s1~9 + s2~7"}
+// CHECK: tensor.pad %arg0 low[0] high[%[[BOTH]]]
+// CHECK-NOT: affine.apply
+func.func @main(%x: tensor<?xf32, ["s0~8"]>) -> tensor<?xf32, ["s0~8 + s1~9 + s2~7"]> {
+  %zero = arith.constant 0.0 : f32
+  %n = "graph.size"() {size = "s1~9"} : () -> index
+  %m = "graph.size"() {size = "s2~7"} : () -> index
+  %0 = tensor.pad %x low[0] high[%n] {
+  ^bb0(%i: index):
+    tensor.yield %zero : f32
+  } : tensor<?xf32, ["s0~8"]> to tensor<?xf32, ["s0~8 + s1~9"]>
+  %1 = tensor.pad %0 low[0] high[%m] {
+  ^bb0(%i: index):
+    tensor.yield %zero : f32
+  } : tensor<?xf32, ["s0~8 + s1~9"]> to tensor<?xf32, ["s0~8 + s1~9 + s2~7"]>
+  return %1 : tensor<?xf32, ["s0~8 + s1~9 + s2~7"]>
+}
