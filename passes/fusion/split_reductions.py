@@ -137,9 +137,10 @@ class SplitReductions(Pass):
                 break
             whole.append(loop)
         loop = loops[len(whole)]
-        multiple = of.at_once if loop in of.inner else 1
+        n, multiple = g.extents[loop], of.at_once if loop in of.inner else 1
         left = wanted // math.prod(g.extents[i] for i in whole) if whole else wanted
-        split_ragged(g, loop, *ragged(g.extents[loop], left, multiple), [*of.apart, *whole], of.order, of.combine)
+        left = least(left, n // multiple) if multiple > 1 else left  # others would be empty
+        split_ragged(g, loop, *ragged(n, left, multiple), [*of.apart, *whole], of.order, of.combine)
 
 
 @dataclass(frozen=True)

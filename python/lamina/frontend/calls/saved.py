@@ -184,7 +184,8 @@ def take_strides(gm: fx.GraphModule) -> None:
 
 
 def _outputs(gm: fx.GraphModule) -> list[Any]:
-    return list(gm.graph.output_node().args[0])
+    returned = gm.graph.output_node().args[0]
+    return list(returned) if isinstance(returned, list | tuple) else [returned]
 
 
 def _is_tensor(node: Any) -> bool:
