@@ -6,14 +6,17 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
 from lamina.frontend.calls.saved import own_results
 from lamina.frontend.compiling import stages
 from lamina.frontend.compiling.worker import finish
 from lamina.frontend.decompositions.eager_layout import has_strides
 from lamina.frontend.fx.aliases import classify
+from lamina.frontend.fx.sizes import exact_sizes, restrided
 
 
 class Depthwise(nn.Module):
@@ -153,6 +156,15 @@ def test_one_of_symbolic_sizes_is_too() -> None:
     compiled = torch.compile(Ragged(), backend="lamina", options={"cache": False})
     assert (210, 1, 42, 6) in saved_by(compiled, x.requires_grad_())
     assert (6 * 4 * 9, 1, 54, 6) in saved_by(compiled, torch.randn(2, 6, 4, 9, requires_grad=True))
+
+
+def test_strides_may_be_symbolic_where_no_size_is() -> None:
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    row = mode.from_tensor(torch.empty(7), symbolic_context=StatelessSymbolicContext([DimDynamic.DYNAMIC]))
+    with mode:
+        value = torch.empty(3, 4)
+    (size,) = exact_sizes(row.shape)
+    assert exact_sizes(restrided(value, (2 * size + 1, 1)).stride()) == (2 * size + 1, 1)
 
 
 class Adapted(nn.Module):

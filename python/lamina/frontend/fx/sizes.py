@@ -65,9 +65,9 @@ def memory_strides(value: Tensor) -> tuple[SizeLike, ...]:
 
 def restrided(value: Tensor, strides: Sequence[SizeLike]) -> Tensor:
     """Returns a fake tensor like another one, in memory of its own, with these strides."""
-    env = next((n.node.shape_env for n in value.shape if isinstance(n, torch.SymInt)), None)
-    made = [n if isinstance(n, int) else _symbolic_int(n, env) for n in strides]
-    with torch._guards.detect_fake_mode(value) or nullcontext():
+    mode = torch._guards.detect_fake_mode(value)
+    made = [n if isinstance(n, int) else _symbolic_int(n, mode.shape_env) for n in strides]
+    with mode or nullcontext():
         return torch.empty_strided(value.shape, made, dtype=value.dtype, device=value.device)
 
 
