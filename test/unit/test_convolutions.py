@@ -286,8 +286,9 @@ def test_gradients(mask: list[bool], sizes: tuple[Shape, Shape], dtype: torch.dt
 WEIGHTS: dict[str, tuple[Shape, Shape, dict[str, int], bool]] = {
     "signals": ((3, 8, 137), (8, 1, 4), {"padding": 3}, True),
     "dilated signals": ((2, 12, 60), (12, 1, 3), {"dilation": 4}, True),
-    "images": ((2, 16, 9, 7), (16, 1, 3, 3), {"padding": 1}, True),
-    "wide windows": ((1, 7, 5, 130), (7, 1, 1, 5), {"padding": 2, "dilation": 2}, True),
+    "images": ((2, 16, 9, 7), (16, 1, 2, 2), {"padding": 1}, True),
+    "wide windows": ((1, 7, 5, 130), (7, 1, 1, 4), {"padding": 2, "dilation": 2}, True),
+    "too many sums": ((2, 16, 9, 7), (16, 1, 3, 3), {"padding": 1}, False),
     "strides": ((2, 8, 33), (8, 1, 4), {"stride": 2}, False),
     "large windows": ((2, 8, 33), (8, 1, 31), {"padding": 15}, False),
     "two features a channel": ((2, 8, 33), (16, 1, 4), {}, False),

@@ -14,7 +14,7 @@ from ...ir.reshapes import expand, sliced
 from ...ir.sizes import sizes_of, tensor_type
 from .few_channels import Window
 
-MOST = 9  # elements of a window: the sums of each thread for all of them fit into its registers
+MOST = 4  # elements of a window: a thread has eight sums for each in its registers, and nine elements are too many for these
 
 
 def weight_sums(grad: ir.Value, image: ir.Value, window: Window, type_: ir.RankedTensorType) -> ir.Value | None:
