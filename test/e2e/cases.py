@@ -42,6 +42,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Draw]] = {
     "not finite": (lambda a: (a.relu(), a.exp(), a.max(), a.clamp(-1, 1)), lambda: (torch.tensor([NAN, INF, -3.0])[torch.randperm(3)],)),
     "constants": (lambda a: a + torch.arange(5) + torch.tensor([1.0, 2, 3, 4, 5]), lambda: (x(3, 5),)),
     "views": (lambda a: a.view(2, 7, 3, 4).transpose(1, 2).reshape(2, 3, 28)[:, 1:, ::3] * 2, lambda: (x(2, 7, 12),)),
+    "windows": (lambda a: (b := a.relu() + 1, b.unfold(1, 3, 2), a.unfold(-1, 2, 1)[1:], a.sin().unfold(0, 2, 1)), lambda: (x(5, 9),)),
     "embedding": (F.embedding, lambda: (torch.randint(0, 10, (2, 2)), x(10, 5))),
     "sort and topk": (lambda a: (a.sort(1), a.topk(3)), lambda: (x(4, 9),)),
     "matmul": (lambda a, b: a @ b + 1, lambda: (x(2, 5, 7), x(7, 3))),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from oracle import check
 from torch import Tensor
 
 import lamina
@@ -129,3 +130,14 @@ def test_a_constant_mask_of_infinities() -> None:
 
     x = torch.randn(5, 5)
     torch.testing.assert_close(lamina.compile(masked, (x,), options={"cache": False})(x), masked(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
+def test_equal_choices_take_the_shape_of_the_condition(dtype: torch.dtype) -> None:
+    """Also where operands turn out to be equal only while compiling."""
+
+    def choose(x: Tensor, row: Tensor, flags: Tensor) -> list[Tensor]:
+        same = torch.where(flags, x, x), torch.where(flags, row, row.clone()), torch.where(flags, x * 1, x)
+        return [*same, torch.where(flags, torch.full((), 2.0), torch.full((), 2.0)), torch.where(flags, x, row)]
+
+    check(choose, torch.randn(()).to(dtype), torch.randn(5).to(dtype), torch.randn(3, 5) > 0)

@@ -127,8 +127,6 @@ DATA: dict[str, Case] = {
     "repeated borders": (lambda a: F.pad(a, (2, 1, 0, 3), "replicate"), [x(2, 3, 5, 7)]),
     "reflected and cut borders": (lambda a: F.pad(a, (2, -3, -1, 4), "reflect"), [x(2, 3, 5, 7)]),
     "repeated and cut borders": (lambda a: F.pad(a, (-2, 9, 0, -3), "replicate"), [x(2, 3, 5, 7)]),
-    "windows": (lambda a: a.unfold(1, 5, 2).sin(), [x(3, 14, 2)]),
-    "windows apart": (lambda a: a.unfold(0, 2, 3), [x(7, 3)]),
     "patches": (lambda a: F.fold(F.unfold(a, 3, padding=1), (5, 7), 3, padding=1), [x(2, 3, 5, 7)]),
     "strided patches": (lambda a: F.fold(F.unfold(a, 4, 1, (3, 5), 3), (4, 7), 4, 1, (3, 5), 3), [x(3, 4, 7)]),
     "dilated patches": (lambda a: F.fold(F.unfold(a, 2, 2, 1, 3), (6, 7), 2, 2, 1, 3), [x(2, 3, 6, 7)]),

@@ -156,6 +156,13 @@ def _squeezed(e: Emitter, x: ComplexValue) -> Any:
     return MOVES[aten.view.default](e, x, [n for n in x.like.shape if n != 1])
 
 
+def _unfolded(e: Emitter, x: ComplexValue, dim: int, size: int, step: int) -> Any:
+    if x.rank == 0 or not x.in_memory:
+        return PerPart(aten.unfold.default)(e, x, dim, size, step)
+    windows = e(aten.unfold.default, e.whole(x), dim % x.rank, size, step)
+    return e(aten.transpose.int, windows, x.rank, x.rank + 1)  # the parts are a dimension before that of the windows
+
+
 def _summed(e: Emitter, x: ComplexValue, **_: Any) -> Any:
     return MOVES[aten.sum.dim_IntList](e, x, list(range(x.rank)))
 
@@ -200,7 +207,8 @@ def _number(of: Callable[..., Any]) -> Callable[..., tuple[Part, Part]]:
 
 
 MOVES |= {
-    aten.t.default: _transposed, aten.squeeze.default: _squeezed, aten.sum.default: _summed, aten.mean.default: _averaged,
+    aten.t.default: _transposed, aten.unfold.default: _unfolded,
+    aten.squeeze.default: _squeezed, aten.sum.default: _summed, aten.mean.default: _averaged,
     **dict.fromkeys(
         (
             aten.clone.default, aten.alias.default, aten.detach.default, aten.lift_fresh.default, aten.lift_fresh_copy.default,

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import fx
+from torch import Tensor, fx
 
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
@@ -21,6 +21,7 @@ from ..compiling.split import compile_graph
 from ..custom.substitute import with_kernels, with_registered
 from ..decompositions.table import table
 from ..fx.aliases import sharing
+from ..fx.reading import value
 from ..rewrites.branches import any_layout
 from ..rewrites.instance_norms import open_instance_norms
 from ..rewrites.masked_writes import open_masked_writes
@@ -111,8 +112,10 @@ def autograd(
         partition_fn=partition,
         keep_inference_input_mutations=False,
     )
-    replay = not _overlap(example_inputs)
-    with any_layout(), kept_whole(*RESIZING, *WRONG), torch._functorch.config.patch(view_replay_for_aliased_outputs=replay):
+    config = {"view_replay_for_aliased_outputs": not _overlap(example_inputs)}
+    if any(map(_overlaps_itself, map(value, gm.graph.output_node().all_input_nodes))):
+        config["guess_tangent_strides_as_outputs"] = False  # a gradient that is copied to such strides is another one
+    with any_layout(), kept_whole(*RESIZING, *WRONG), torch._functorch.config.patch(config):
         compiled = through(gm, example_inputs)
         if training.backward.failure is not None:
             raise training.backward.failure  # with symbolic sizes, the backward graph is compiled at once
@@ -126,6 +129,20 @@ def _overlap(inputs: Sequence[Any]) -> bool:
     then be found by its strides, not by repeating the view on all of that memory.
     """
     return sharing(list({id(value): value for value in inputs}.values())) is not None
+
+
+def _overlaps_itself(tensor: Tensor | None) -> bool:
+    """Returns whether elements of a tensor of known sizes may share memory, as those of windows of a dimension do."""
+    if tensor is None or tensor.layout is not torch.strided or tensor.numel() == 0:
+        return False
+    if any(not isinstance(n, int) for n in (*tensor.shape, *tensor.stride())):
+        return False  # gradients of symbolic sizes are copied to rows or to channels last
+    inner = 0
+    for stride, size in sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1):
+        if stride <= inner:
+            return True
+        inner += (size - 1) * stride
+    return False
 
 
 def _weights() -> set[int]:

@@ -23,6 +23,7 @@ def partition(joint: fx.GraphModule, *args: Any, **kwargs: Any) -> tuple[fx.Grap
         silence_raw_sizes()  # it leaves sizes among arguments, and AOTAutograd copies the graph when it pleases
     recompute_from_seeds(joint)
     _without_detach(joint)
+    _view_again(joint)
     _keep_compared(joint)
     changed = _changed(joint)
     whole = copied(joint) if changed else joint
@@ -46,6 +47,12 @@ def _without_detach(joint: fx.GraphModule) -> None:
         node.replace_all_uses_with(node.args[0], delete_user_cb=lambda user, kept=kept: user not in kept)
         if not kept:
             joint.graph.erase_node(node)
+
+
+def _view_again(joint: fx.GraphModule) -> None:
+    """Recomputes windows of a dimension, a view that the partitioner does not know: saved, each element would be in several."""
+    for node in joint.graph.find_nodes(op="call_function", target=torch.ops.aten.unfold.default):
+        node.meta.setdefault("recompute", CheckpointPolicy.PREFER_RECOMPUTE)
 
 
 def _keep_compared(joint: fx.GraphModule) -> None:

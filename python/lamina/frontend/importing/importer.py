@@ -39,11 +39,13 @@ from ..fx.random_bits import BITS
 from ..fx.sizes import exact_sizes, is_sized
 from . import externs, linalg
 from .narrow import widen_narrow
+from .selects import spread_chosen
 from .size_numbers import sizes_as_tensors
 from .sized import STRICT, is_move, move_attributes, open_sizes
 from .strided import rewrite_strided
 from .torch_mlir_workarounds import repair
 from .uniform import fold_uniform
+from .windows import rewrite_windows
 
 
 class _TypesAndLocations(ContextCache):
@@ -227,6 +229,8 @@ def import_graph(gm: fx.GraphModule, options: Options | None = None) -> ir.Modul
     if is_sized(gm.graph):
         sizes_as_tensors(gm.graph)
     fold_uniform(gm.graph)
+    rewrite_windows(gm.graph)
+    spread_chosen(gm.graph)
     rewrite_strided(gm.graph)
     widen_narrow(gm.graph)
     nodes = [node for node in gm.graph.nodes if node.op == "call_function"]

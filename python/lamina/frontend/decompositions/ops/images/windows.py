@@ -1,5 +1,5 @@
-"""Decomposes windows of a dimension, sums of what overlaps in them, and gradients of borders that repeat an image, into gathers at
-evenly spaced places and sums of shifted rows. Nothing is scattered.
+"""Decomposes sums of what overlaps in windows of a dimension, and gradients of borders that repeat an image, into sums of shifted
+rows. Nothing is scattered.
 
 The sum of windows is what overlap-add is, and the gradient of taking windows: `unfold`, `im2col`, `stft`. Where windows start
 `step` elements apart, the result is seen as rows of `step` elements. Each window then covers whole rows, but for the last, so that
@@ -20,16 +20,6 @@ from ..index import pad
 aten = torch.ops.aten
 
 _MOST = 64  # terms of one sum; with more, ATen adds
-
-
-def unfold(x: Tensor, dim: int, size: int, step: int) -> Any:
-    """Returns the windows of a dimension, as a last dimension. NotImplemented for a number, and for what has no elements."""
-    if not x.dim() or surely(x.numel() == 0):
-        return NotImplemented
-    dim %= x.dim()
-    starts = torch.arange((x.shape[dim] - size) // step + 1, device=x.device) * step
-    places = starts.unsqueeze(1) + torch.arange(size, device=x.device)
-    return aten.index.Tensor(x, [*[None] * dim, places]).movedim(dim + 1, -1).clone()
 
 
 def unfold_backward(grad: Tensor, sizes: Sequence[int], dim: int, size: int, step: int) -> Any:
@@ -113,7 +103,6 @@ def _folded(mirrored: bool) -> Callable[..., Any]:
 
 
 WINDOWS: dict[Any, Callable[..., Any]] = {
-    aten.unfold.default: unfold,
     aten.unfold_backward.default: unfold_backward,
     aten.col2im.default: col2im,
     **dict.fromkeys(
