@@ -73,3 +73,25 @@ def test_a_remainder_and_a_quotient_make_a_multiple() -> None:
     windows = rows // 4
     known = learned(learned({}, rows % windows, 0), rows // windows, 4)
     assert replaced(rows, known) == 4 * replaced(windows, known) and replaced(rows % 4, known) == 0
+
+
+def test_a_number_divides_a_sum() -> None:
+    """As torch asks for the shapes of a view of what is concatenated; and where a rest is left."""
+    s, t, k = parse("s0~24"), parse("s1~9"), parse("k~-23>=-9223372036854775808<=-1")
+    for equation, whole in (((s + t) % 3, s + t), (s * 2 + t - (2 * s + t) // 3 * 3, 2 * s + t)):
+        known = solved(equation)
+        there = [replaced(n, known) for n in (s, t, whole)]
+        assert (
+            there[2] % 3 == 0
+            and 3 * replaced(whole // 3, known) == there[2]
+            and {symbol_name(n) for n in there[:2]} == {"s0", "s1"}
+        )
+        assert all(n >= 2 and replaced(n, known) == n for n in there[:2])
+        assert [evaluate(n, {"s0": 9, "s1": 15}) for n in there[:2]] == [9, 15]
+    known = solved(k - s * (k // s) - 1)  # of 24 rows, -23: one is left
+    assert (
+        replaced(k % s, known) == 1
+        and symbol_name(replaced(k, known)) == "k"
+        and evaluate(replaced(k, known), {"k": -8, "s0": 9}) == -8
+    )
+    assert solved(k - s * (k // s) - s) == {} and solved(s * t + s * 4 - (s * t + s * 4) // 5 * 5) == {}

@@ -93,8 +93,8 @@ def bound(program: Program, symbols: Mapping[str, int]) -> Program:
 def _constant(values: Sequence[int], item: int) -> Constant:
     """Returns the values of sizes as integers of `item` bytes. Raises Narrow for one that is too large for kernels that count in
     32 bits."""
-    if item == 4 and max(values) > MOST_IN_32_BITS:
-        raise Narrow(f"a size of {max(values)} is larger than a kernel that counts in 32 bits can compute with")
+    if item == 4 and max(map(abs, values)) > MOST_IN_32_BITS:
+        raise Narrow(f"a size of {max(values, key=abs)} is larger than a kernel that counts in 32 bits can compute with")
     if max(values) >= MOST_BYTES:
         raise OverflowError(f"a size of {max(values)} is larger than a program can compute with")
     return Constant(f"i{8 * item}", (len(values),), np.array(values, f"<i{item}").tobytes())

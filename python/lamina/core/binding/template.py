@@ -3,12 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
-from math import isqrt
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 from ..sizes import Size, symbols_of
-from ..sizes.text import as_python
+from ..sizes.text import FUNCTIONS, as_python
 
 T = TypeVar("T")
 Make = Callable[[Sequence[int]], Any]
@@ -28,7 +27,7 @@ class Template(Generic[T]):
         self._make = self._of(data)
         self._names = sorted(found)
         text = "".join(f"{as_python(number)}, " for number in self._numbers)
-        self._values: Callable[..., Sequence[int]] = eval(f"lambda {', '.join(self._names)}: ({text})", {"isqrt": isqrt})
+        self._values: Callable[..., Sequence[int]] = eval(f"lambda {', '.join(self._names)}: ({text})", dict(FUNCTIONS))
 
     def __call__(self, symbols: Mapping[str, int]) -> T:
         """Returns the data for these values of its symbols."""

@@ -4,19 +4,20 @@ factors.py  symbols, quotients and the like, and bounds of products of them
 size.py     Size, a polynomial of factors, its arithmetic and comparisons
 strides.py  strides where a size may be 0
 values.py   their values at a call
+floats.py   floats made of sizes, which are rounded to sizes
 solved.py   what equations of them say
 text.py     their text
 facts.py    what reports tell of a symbol
 """
 
-from .factors import LEAST, SizeSymbol, Undecided, at_least, is_bounded
+from .factors import LEAST, LOWEST, SizeSymbol, Undecided, at_least, is_bounded
 from .size import Size, SizeLike, at_most, below, divisor, exactly, known_part, least, most
 from .strides import where_elements
 from .text import parse, shown, size_from_json, size_to_json, without_hints
 from .values import computed, evaluate, is_symbolic, substituted, symbol_name, symbols_of, typical
 
 __all__ = [
-    "LEAST", "Size", "SizeLike", "SizeSymbol", "Undecided", "at_least", "at_most", "below", "computed", "divisor",
+    "LEAST", "LOWEST", "Size", "SizeLike", "SizeSymbol", "Undecided", "at_least", "at_most", "below", "computed", "divisor",
     "evaluate", "exactly", "is_bounded", "is_symbolic", "known_part", "least", "most", "parse", "shown",
     "size_from_json", "size_to_json", "substituted", "symbol_name", "symbols_of", "typical", "where_elements",
     "without_hints",

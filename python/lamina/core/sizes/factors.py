@@ -6,8 +6,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from .floats import FLOAT_OPS, ROUNDED, range_of
+
 LEAST = 2
 """The least value of a symbol for a size of an argument: graphs are captured apart for sizes 0 and 1."""
+LOWEST = -(2**63)
+"""The least value of a symbol for an int argument below 0."""
 
 
 _DEEPEST = 3  # opaque factors that a proof replaces
@@ -19,8 +23,8 @@ class Undecided(ValueError):
 
 @dataclass(frozen=True)
 class SizeSymbol:
-    """A size that each call decides, its value (`hint`) in the call for which the graph was captured, and its least and largest
-    values; most None: it has no limit.
+    """A size that each call decides, or an int argument, which may be below 0: its value (`hint`) in the call for which the graph
+    was captured, and its least and largest values; most None: it has no limit.
 
     Its text is "s0~8", with ">=0" where the least value is not LEAST, as an int argument may be 0 or 1, and with "<=64" where there
     is a largest one, as in a kernel for a range of sizes.
@@ -39,7 +43,8 @@ class SizeSymbol:
 @dataclass(frozen=True)
 class Opaque:
     """A quotient ("//"), remainder ("%"), "min" or "max" of two sizes that is no polynomial; "/" is a quotient without
-    remainder at any call, "root" the root of a size, rounded down (to the right is 2)."""
+    remainder at any call, "root" the root of a size, rounded down (to the right is 2). Or a float made of sizes, or one that is
+    rounded (floats.py)."""
 
     op: str
     left: Any
@@ -117,6 +122,32 @@ def _bounding(f: Opaque, *, from_below: bool) -> Iterator[tuple[int, Any]]:
         yield f.right, f.left - (f.right - 1 if from_below else 0)
     elif f.op == "%" and not from_below and _bounds(f.right)[0] > 0:
         yield 1, f.right - 1
+    elif f.op in ROUNDED:
+        yield from _around(f.left, from_below=from_below)
+
+
+def _around(value: Any, *, from_below: bool) -> Iterator[tuple[int, Any]]:
+    """Yields what a float is at least, or else at most, once it is rounded: a size times a number lies between its multiples."""
+    f = value.terms[0][0][0]
+    by = next((side for side in (f.left, f.right) if _is_constant(side)), None)
+    size = f.left if by is f.right else f.right
+    if f.op == "fmul" and by is not None and not _is_float(size) and _bounds(size)[0] >= 0:
+        exact = _bounds(by)[0]
+        yield 1, size * (math.floor(exact) if from_below else math.ceil(exact))
+    elif f.op == "fdiv" and isinstance(f.right, int) and f.right > 0 and not _is_float(f.left):
+        yield f.right, f.left - (f.right - 1) if from_below else f.left + (f.right - 1)
+
+
+def _is_constant(value: Any) -> bool:
+    """Returns whether a value is a float that no symbol is part of."""
+    f = value.terms[0][0][0] if _is_float(value) else None
+    return f is not None and f.op == "fdiv" and isinstance(f.left, int) and isinstance(f.right, int)
+
+
+def _is_float(value: Any) -> bool:
+    terms: Terms = () if isinstance(value, int) else value.terms
+    factors = terms[0][0] if len(terms) == 1 else ()
+    return len(factors) == 1 and isinstance(factors[0], Opaque) and factors[0].op in FLOAT_OPS
 
 
 @lru_cache(4096)
@@ -159,6 +190,8 @@ def _range(f: Factor) -> tuple[float, float]:
         return max(a, c), max(b, d)
     if f.op == "%":
         return (0, d - 1) if c > 0 else (-math.inf, math.inf)
+    if (known := range_of(f.op, (a, b), (c, d))) is not None:
+        return known
     if f.op == "root":
         return math.isqrt(int(max(a, 0))), b if b == math.inf else math.isqrt(int(b))
     if c <= 0:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from .factors import Factor, Opaque, SizeSymbol, lower_end
 from .roots import root
-from .size import Size, SizeLike, below, chosen, exactly, factor_of, known_part
-from .values import symbols_of, typical
+from .size import Size, SizeLike, at_most, below, exactly, factor_of, known_part
+from .values import made, symbols_of, typical
 
 Solved = dict[Factor, SizeLike]
 """What quotients, remainders, minima and maxima are, and symbols that a number divides."""
@@ -96,12 +96,15 @@ def _without_common(difference: Size) -> Size:
 
 
 def _whole(difference: Size, product: tuple[Factor, ...], k: int) -> Solved:
-    """Solves `whole - by * (whole // by) == 0`: a factor of a term is the quotient, k times its other factors the divisor."""
+    """Solves `whole - by * (whole // by) == rest`: a factor of a term is the quotient, k times its other factors the divisor."""
     term = Size(((product, abs(k)),))
     whole = term - difference if k > 0 else difference + term
     for f in product:
         by = term // factor_of(f)
-        if isinstance(f, Opaque) and f.op == "//" and by != 1 and whole // by == factor_of(f) and (found := _multiple(whole, by)):
+        if not isinstance(f, Opaque) or f.op != "//" or by == 1:
+            continue
+        rest = f.left - whole if f.right == by else 0
+        if (whole // by == factor_of(f) or (at_most(0, rest) and below(rest, by))) and (found := _multiple(whole, by)):
             return found
     return {}
 
@@ -117,17 +120,17 @@ def _square(difference: Size, product: tuple[Factor, ...], k: int) -> Solved:
 
 
 def _multiple(whole: SizeLike, by: SizeLike) -> Solved:
-    """Returns what a factor is where a sum of it and a number, or a multiple of it, is divided without a rest."""
-    plus = known_part(whole)
-    terms = whole.terms if isinstance(whole, Size) else ()
-    products = [(product, k) for product, k in terms if product]
-    if len(products) != 1 or len(products[0][0]) != 1 or symbols_of(whole) & symbols_of(by):
+    """Returns what a factor is where a sum of it and other sizes, or a multiple of it, is divided without a rest."""
+    terms = [(product[0], k) for product, k in whole.terms if len(product) == 1] if isinstance(whole, Size) else []
+    if not below(0, by) or symbols_of(whole) & symbols_of(by):
         return {}
-    ((f,), times) = products[0]
-    if times == 1:
-        return {f: exactly(whole, by) * by - plus} if below(0, by) else {}
-    alone = not plus and isinstance(by, int) and math.gcd(times, by) == 1
-    return {f: exactly(factor_of(f), by) * by} if alone else {}
+    for f, times in sorted(terms, key=lambda term: isinstance(term[0], Opaque)):
+        rest = whole - times * factor_of(f)
+        if abs(times) == 1 and symbols_of(factor_of(f)).isdisjoint(symbols_of(rest)):
+            return {f: (exactly(whole, by) * by - rest) * times}
+        if rest == 0 and isinstance(by, int) and math.gcd(times, by) == 1:
+            return {f: exactly(factor_of(f), by) * by}
+    return {}
 
 
 def replaced(size: SizeLike, known: Solved) -> SizeLike:
@@ -153,19 +156,8 @@ def _replaced(f: Factor, known: Solved) -> SizeLike:
     if isinstance(f, SizeSymbol):
         return factor_of(f)
     left, right = replaced(f.left, known), replaced(f.right, known)
-    match f.op:
-        case "//":
-            by_known = _of_quotient(f, known)
-            made = left // right if by_known is None else by_known
-        case "/":
-            made = exactly(left, right)
-        case "%":
-            made = left % right
-        case "root":
-            made = root(left)
-        case _:
-            made = chosen(f.op, (left, right))
-    return _each(made, lambda g: known.get(g, factor_of(g)))
+    by_known = _of_quotient(f, known) if f.op == "//" else None
+    return _each(made(f.op, left, right) if by_known is None else by_known, lambda g: known.get(g, factor_of(g)))
 
 
 def _of_quotient(f: Opaque, known: Solved) -> SizeLike | None:

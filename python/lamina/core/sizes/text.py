@@ -4,17 +4,20 @@ import ast
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from math import isqrt
 from typing import Any
 
 from .factors import LEAST, Factor, SizeSymbol
-from .roots import root
-from .size import Size, SizeLike, chosen, exactly
+from .floats import FLOAT_OPS, ROUNDED
+from .size import Size, SizeLike, exactly
+from .values import made
 
-_SYMBOL = re.compile(r"([A-Za-z_]\w*)~(\d+)(?:>=(\d+))?(?:<=(\d+))?")
+_SYMBOL = re.compile(r"([A-Za-z_]\w*)~(-?\d+)(?:>=(-?\d+))?(?:<=(-?\d+))?")
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b, ast.FloorDiv: lambda a, b: a // b,
     ast.Mod: lambda a, b: a % b, ast.Div: exactly,
 }  # fmt: skip
+_CALLED = {"min", "max", "root", *FLOAT_OPS, *ROUNDED}
 
 
 @lru_cache(65536)
@@ -26,23 +29,25 @@ def parse(text: str) -> SizeLike:
         match node:
             case ast.Constant(value=value) if type(value) is int:
                 return value
-            case ast.Subscript(ast.Name(id=symbol), ast.Slice(ast.Constant(int() as hint), ast.Constant(int() as low), top)):
-                return Size.of(symbol, hint, low, None if top is None else int(ast.literal_eval(top)))
+            case ast.Subscript(ast.Name(id=symbol), ast.Slice(ast.expr() as hint, ast.expr() as low, top)):
+                return Size.of(symbol, _whole(hint), _whole(low), None if top is None else _whole(top))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return -read(operand)
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
                 result: int | Size = _BINARY[type(op)](read(left), read(right))
                 return result
-            case ast.Call(func=ast.Name(id="min" | "max" as name), args=[one, other]):
-                return chosen(name, (read(one), read(other)))
-            case ast.Call(func=ast.Name(id="root"), args=[square, ast.Constant(2)]):
-                return root(read(square))
+            case ast.Call(func=ast.Name(id=name), args=[one, other]) if name in _CALLED:
+                return made(name, read(one), read(other))
         raise ValueError(f"{text!r} is no size")
 
     try:
         return read(ast.parse(_SYMBOL.sub(_subscript, text.replace("[", "?")), mode="eval").body)
     except (SyntaxError, ZeroDivisionError, ValueError) as error:
         raise ValueError(f"{text!r} is no size") from error
+
+
+def _whole(number: ast.expr) -> int:
+    return int(ast.literal_eval(number))
 
 
 def _subscript(symbol: re.Match[str]) -> str:
@@ -52,11 +57,14 @@ def _subscript(symbol: re.Match[str]) -> str:
 
 def without_hints(size: SizeLike) -> SizeLike:
     """Returns a size that equals that of another compilation, which has met other values of the symbols."""
-    return size if isinstance(size, int) else parse(re.sub(r"~\d+", f"~{LEAST}", str(size)))
+    return size if isinstance(size, int) else parse(re.sub(r"~-?\d+", f"~{LEAST}", str(size)))
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {"isqrt": isqrt, **FLOAT_OPS, **ROUNDED}
 
 
 def as_python(size: SizeLike) -> str:
-    """Returns a size as a Python expression over the names of its symbols and `isqrt`, with the values of `evaluate`."""
+    """Returns a size as a Python expression over the names of its symbols and FUNCTIONS, with the values of `evaluate`."""
     if isinstance(size, int):
         return str(size)
     products = ([*([str(k)] if k != 1 or not factors else []), *map(_python, factors)] for factors, k in size.terms)
@@ -69,7 +77,7 @@ def _python(f: Factor) -> str:
     left, right = as_python(f.left), as_python(f.right)
     if f.op == "root":
         return f"isqrt({left})"
-    if f.op in ("min", "max"):
+    if f.op in _CALLED:
         return f"{f.op}({left}, {right})"
     return f"(-(-({left})//({right})))" if f.op == "/" else f"(({left}){f.op}({right}))"
 
@@ -109,6 +117,12 @@ def shown(size: SizeLike) -> str:
     return out
 
 
+_SHOWN: dict[str, Callable[[str, str], str]] = {
+    "fmul": lambda a, b: f"{a} * {b}", "fadd": lambda a, b: f"({a} + {b})", "fmin": lambda a, b: f"min({a}, {b})",
+    "fmax": lambda a, b: f"max({a}, {b})", "fpow": lambda a, b: f"pow({a}, {b})",
+}  # fmt: skip
+
+
 def _factor(f: Factor, up: bool) -> str:
     """up: as a quotient of the negative numerator, rounded up."""
     if isinstance(f, SizeSymbol):
@@ -117,9 +131,17 @@ def _factor(f: Factor, up: bool) -> str:
         return f"floor(sqrt({shown(f.left)}))"
     if f.op in ("min", "max"):
         return f"{f.op}({shown(f.left)}, {shown(f.right)})"
+    if f.op in _SHOWN:
+        return _SHOWN[f.op](shown(f.left), shown(f.right))
+    if f.op != "fdiv" and f.op in FUNCTIONS:  # of one number
+        return f"{f.op.removeprefix('f') if f.op in FLOAT_OPS else f.op}({shown(f.left)})"
+    if f.op == "fdiv" and isinstance(f.left, int) and isinstance(f.right, int):
+        return str(f.left / f.right)
     left, right = _grouped(-f.left if up else f.left, " "), _grouped(f.right, " */")
     if f.op == "/":
         return f"{left}/{right}"
+    if f.op == "fdiv":
+        return f"({left} / {right})"
     return f"({left} % {right})" if f.op == "%" else f"{'ceil' if up else 'floor'}({left} / {right})"
 
 

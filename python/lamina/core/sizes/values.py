@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from .factors import Factor, Opaque, SizeSymbol
+from .floats import FLOAT_OPS, ROUNDED
 from .roots import root
-from .size import Size, SizeLike, exactly, factor_of, known_part, least, most
+from .size import Size, SizeLike, exactly, factor_of, least, most
 
 
 def typical(size: SizeLike) -> int:
@@ -24,11 +26,27 @@ def substituted(size: SizeLike, values: Mapping[str, SizeLike]) -> SizeLike:
     return size if isinstance(size, int) else _value(size, lambda symbol: values.get(symbol.name, factor_of(symbol)), _SIZE_OPS)
 
 
+def float_of(op: str, left: SizeLike, right: SizeLike) -> Size:
+    """Returns what an op of FLOAT_OPS makes of sizes or floats."""
+    return factor_of(Opaque(op, left, right))
+
+
+def rounded(op: str, value: SizeLike, _: SizeLike = 1) -> SizeLike:
+    """Returns the size that an op of ROUNDED makes of a float."""
+    return factor_of(Opaque(op, value, 1)) if symbols_of(value) else ROUNDED[op](evaluate(value, {}), 1)
+
+
+def made(op: str, left: SizeLike, right: SizeLike) -> SizeLike:
+    """Returns what the op of an opaque factor makes of other sizes."""
+    found: SizeLike = _SIZE_OPS[op](left, right)
+    return found
+
+
 def computed(size: SizeLike, of: Callable[[SizeSymbol], Any], ops: "Mapping[str, Callable[[Any, Any], Any]]") -> Any:
     """Computes a size in another kind of number, which has + and *.
 
     of   returns a symbol's value
-    ops  the functions for "//", "/", "%", "min", "max" and "root"
+    ops  the functions for "//", "/", "%", "min", "max", "root" and those of floats.py
     """
     return size if isinstance(size, int) else _value(size, of, ops)
 
@@ -51,19 +69,17 @@ def symbols_of(size: SizeLike) -> set[str]:
 
 def symbol_name(size: SizeLike) -> str | None:
     """Returns the name of the symbol that a size is; None for others. It may be written as a divisor times the quotient of its sum
-    with a number, or as that sum's root times that, less the number."""
-    plus = known_part(size)
-    rest = size - plus
-    if not isinstance(rest, Size) or len(rest.terms) > 1:
+    with others, or as that sum's root times that, less the others."""
+    if not isinstance(size, Size):
         return None
-    ((factors, k),) = rest.terms
-    if k == 1 and len(factors) == 1 and isinstance(factors[0], SizeSymbol):
-        return None if plus else factors[0].name
-    for f in factors:
-        if isinstance(f, Opaque) and f.op in ("/", "root"):
-            by = factor_of(f) if f.op == "root" else f.right
-            if factor_of(f) * by == rest and (name := symbol_name(f.left + plus)):
-                return name
+    ((f, *more), k), *others = size.terms
+    if not others and not more and k == 1 and isinstance(f, SizeSymbol):
+        return f.name
+    for f in {f for factors, _ in size.terms for f in factors if isinstance(f, Opaque) and f.op in ("/", "root")}:
+        by = factor_of(f) if f.op == "root" else f.right
+        plain = size - factor_of(f) * by + f.left
+        if isinstance(plain, Size) and not any(f in factors for factors, _ in plain.terms) and (name := symbol_name(plain)):
+            return name
     return None
 
 
@@ -81,6 +97,9 @@ def _value(size: Size, of: Callable[[SizeSymbol], Any], ops: "Mapping[str, Calla
 # A quotient without remainder is rounded up where it has one, at sizes that its kernel is not for: others may divide by it.
 _OPS: dict[str, Callable[[Any, Any], Any]] = {
     "//": lambda a, b: a // b, "/": lambda a, b: -(-a // b), "%": lambda a, b: a % b, "min": min, "max": max,
-    "root": lambda a, _: root(a),
+    "root": lambda a, _: root(a), **FLOAT_OPS, **ROUNDED,
 }  # fmt: skip
-_SIZE_OPS = {**_OPS, "/": exactly, "min": least, "max": most}
+_SIZE_OPS: dict[str, Callable[[Any, Any], Any]] = {
+    **_OPS, "/": exactly, "min": least, "max": most, **{op: partial(float_of, op) for op in FLOAT_OPS},
+    **{op: partial(rounded, op) for op in ROUNDED},
+}  # fmt: skip

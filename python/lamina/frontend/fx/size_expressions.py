@@ -11,26 +11,24 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._sympy import functions
 
 from lamina.core.errors import CompileError
-from lamina.core.sizes import LEAST, Size, SizeLike, computed, least, most
-from lamina.core.sizes.roots import root
+from lamina.core.sizes import LEAST, LOWEST, Size, SizeLike, computed, least, most
 from lamina.core.sizes.solved import Equation, Solved, learned_all, replaced
 
-_ROUNDED = (functions.CeilToInt, functions.FloorToInt, functions.TruncToInt)
-_FEW = 1 << 20
-"""Numerators and denominators up to this one leave room for sizes among the digits of a float."""
+from .float_expressions import EXPRESSIONS, rounded_size, simplified
+
 _AS_EXPRESSIONS = {
     "//": functions.FloorDiv, "/": functions.FloorDiv, "%": functions.Mod, "min": functions.Min, "max": functions.Max,
-    "root": lambda size, _: functions.FloorToInt(functions.OpaqueUnaryFn_sqrt(functions.ToFloat(size))),
+    "root": lambda size, _: functions.FloorToInt(functions.OpaqueUnaryFn_sqrt(functions.ToFloat(size))), **EXPRESSIONS,
 }  # fmt: skip
 _OPAQUE = (functions.FloorDiv, functions.Mod, functions.PythonMod, functions.Max, functions.Min)
 
 
 def size_of(expr: sympy.Expr, env: Any) -> SizeLike:
     """Returns an expression of a ShapeEnv's symbols as a size: a number where the guards that stand fix it, and a multiple where
-    they say that a number divides it. Raises CompileError for a symbol that may be negative, or that has no value yet, and for an
+    they say that a number divides it. Raises CompileError for a symbol that has no known sign, or no value yet, and for an
     expression of another kind."""
     sizes_read(env)
-    return replaced(_converted(env.simplify(expr), env), _READ[env].fixed)
+    return replaced(_converted(simplified(expr, env), env), _READ[env].fixed)
 
 
 def expression_of(size: SizeLike, env: Any) -> sympy.Expr:
@@ -91,7 +89,10 @@ def _converted(expr: sympy.Expr, env: Any) -> SizeLike:
         return _symbol(expr, env)
     if isinstance(expr, _OPAQUE) and (found := env.bound_sympy(expr)).is_singleton():  # by the ranges of its symbols
         return int(found.lower)
-    args = [_converted(a, env) for a in expr.args] if not isinstance(expr, (sympy.Pow, *_ROUNDED)) else []
+    found = rounded_size(expr, lambda part: _converted(part, env))
+    if found is not None:
+        return found
+    args = [_converted(a, env) for a in expr.args] if not isinstance(expr, sympy.Pow) else []
     if isinstance(expr, sympy.Add):
         return _at_least(expr, env) or sum(args)
     if isinstance(expr, sympy.Mul):
@@ -99,16 +100,11 @@ def _converted(expr: sympy.Expr, env: Any) -> SizeLike:
         for a in args:
             out = out * a
         return out
-    if isinstance(expr, sympy.Pow) and expr.exp.is_Integer and expr.exp > 0:
-        base, out = _converted(expr.base, env), 1
-        for _ in range(int(expr.exp)):
+    if isinstance(expr, sympy.Pow | functions.PowByNatural) and expr.args[1].is_Integer and expr.args[1] > 0:
+        base, out = _converted(expr.args[0], env), 1
+        for _ in range(int(expr.args[1])):
             out = out * base
         return out
-    if isinstance(expr, _ROUNDED) and (fraction := _fraction(expr.args[0])):
-        over, by = (_converted(a, env) for a in fraction)
-        return -(-over // by) if isinstance(expr, functions.CeilToInt) else over // by  # sizes are not negative
-    if isinstance(expr, _ROUNDED[1:]) and (square := _square(expr.args[0])) is not None:
-        return root(_converted(square, env))
     if isinstance(expr, functions.FloorDiv | functions.CleanDiv | functions.IntTrueDiv):  # as a size, each is whole
         return args[0] // args[1]
     if isinstance(expr, functions.Mod | functions.PythonMod):
@@ -130,39 +126,6 @@ def _at_least(expr: sympy.Add, env: Any) -> SizeLike:
             other = next((arg for arg in least_of.args if arg != rest), rest)
             return most(0, _converted(rest - other, env))
     return 0
-
-
-def _fraction(expr: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr] | None:
-    """Returns a quotient of sizes, or a size times a number of few digits, as numerator and denominator; None for what floats may
-    round."""
-    match expr:
-        case functions.IntTrueDiv():
-            return expr.args  # type: ignore[no-any-return]
-        case functions.ToFloat():
-            return expr.args[0], sympy.Integer(1)
-        case functions.FloatTrueDiv():
-            over, by = map(_fraction, expr.args)
-            return (over[0], by[0]) if over and by and over[1] == by[1] == 1 else None
-        case sympy.Float():
-            over, by = map(sympy.Integer, float(expr).as_integer_ratio())
-            return (over, by) if max(abs(over), by) <= _FEW else None
-        case sympy.Mul():
-            parts: list[Any] = list(map(_fraction, expr.args))
-            if None in parts or any(isinstance(part, functions.IntTrueDiv | functions.FloatTrueDiv) for part in expr.args):
-                return None
-            return tuple(map(sympy.Mul, *parts))
-    return None
-
-
-def _square(expr: sympy.Expr) -> sympy.Expr | None:
-    """Returns the size whose root an expression is, `n ** 0.5` or `math.sqrt(n)`; None for others. Rounded down, that of floats is
-    the whole number's for any size that memory holds."""
-    match expr:
-        case functions.FloatPow(args=(functions.ToFloat(args=(size,)), power)) if power == 0.5:
-            return size
-        case functions.OpaqueUnaryFn_sqrt(args=(functions.ToFloat(args=(size,)),)):
-            return size
-    return None
 
 
 def backed_values(env: Any) -> Mapping[sympy.Symbol, sympy.Integer]:
@@ -201,9 +164,11 @@ def _symbol(symbol: sympy.Symbol, env: Any) -> SizeLike:
     typical = typical_value(symbol, env)
     if typical is None:
         raise CompileError(f"the size {symbol} depends on the values of tensors", remedy="see torch.compiler.disable")
-    low = env.var_to_range[symbol].lower
+    low, high = env.var_to_range[symbol].lower, env.var_to_range[symbol].upper
     if low < 0:
         if statically_known_true(env.create_symintnode(symbol, hint=typical) == typical):
             return typical  # by several guards together: `x[-n:]` of as many elements as x
-        raise CompileError(f"{symbol} may be negative", remedy="pass it as a tensor")
+        if high >= 0:
+            raise CompileError(f"the sign of {symbol} depends on the call", remedy="pass it as a tensor")
+        return Size.of(str(symbol), typical, int(low) if low.is_Integer else LOWEST, int(high))
     return Size.of(str(symbol), typical, min(int(low), LEAST))

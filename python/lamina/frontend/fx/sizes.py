@@ -14,7 +14,7 @@ from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from lamina.core.errors import CompileError
-from lamina.core.sizes import LEAST, Size, SizeLike, typical
+from lamina.core.sizes import LEAST, LOWEST, Size, SizeLike, typical
 from lamina.core.sizes.facts import SizeFacts
 
 from .dtypes import REAL
@@ -26,7 +26,7 @@ SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 def exact(size: "int | torch.SymInt") -> SizeLike:
     """Returns a size of a fake tensor: a number where the guards that stand already fix it, else an expression of symbols. Raises
-    CompileError for a symbol that may be negative, or that has no value yet, and for an expression of another kind."""
+    CompileError for a symbol that has no known sign, or no value yet, and for an expression of another kind."""
     if not isinstance(size, torch.SymInt):
         return int(size)
     node = size.node
@@ -174,7 +174,9 @@ def symbol_of(size: torch.SymInt) -> SizeFacts:
     places = [place_of(source) for symbol, sources in symbol_sources(env) if env.replace(symbol) == expr for source in sources]
     most = int(high) if high is not None and high.is_Integer else None
     factors = [int(mod.args[1]) for mod in env.divisible if env.replace(mod.args[0]) == expr and mod.args[1].is_Integer]
-    return SizeFacts(str(expr), typical_size(size), int(low), most, tuple(dict.fromkeys(places)), math.lcm(*factors))
+    return SizeFacts(
+        str(expr), typical_size(size), int(low) if low > LOWEST else LOWEST, most, tuple(dict.fromkeys(places)), math.lcm(*factors)
+    )
 
 
 def symbols_among(values: Sequence[Any]) -> list[SizeFacts]:

@@ -151,7 +151,10 @@ _RIGHT = (
 
 
 def _arange(start: Any, end: Any, step: Any, named: dict[str, Any]) -> Any:
-    dtype, floats = named.get("dtype"), any(isinstance(v, float) for v in (start, end, step))
+    dtype, floats = named.get("dtype"), any(isinstance(v, float | torch.SymFloat) for v in (start, end, step))
+    if any(isinstance(v, torch.SymFloat) for v in (start, end, step)) and (dtype is None or dtype.is_floating_point):
+        numbers = torch.arange(math.ceil((end - start) / step), dtype=torch.float64, device=named.get("device"))
+        return (numbers * step + start).to(dtype or torch.get_default_dtype())
     if dtype is None or dtype.is_floating_point or not (floats or dtype in NARROW):
         return NotImplemented
     if floats:  # eager counts in f64, and cuts start and step
@@ -161,7 +164,7 @@ def _arange(start: Any, end: Any, step: Any, named: dict[str, Any]) -> Any:
 
 
 def arange(start: Any, end: Any, step: Any = 1, **named: Any) -> Any:
-    """Counts in 64 bits, for narrow integers too, and by whole numbers, where floats are given."""
+    """Counts in 64 bits, for narrow integers too, and by whole numbers, where floats are given; by floats made of sizes in f64."""
     return _arange(start, end, step, named)
 
 
