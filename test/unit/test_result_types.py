@@ -142,6 +142,8 @@ CALLS: dict[Any, list[Call]] = {
     aten.avg_pool2d.default: [call(PLANE, [2, 2])],
     aten.avg_pool3d.default: [call(PLANE, [2, 2, 2])],
     aten.bernoulli.default: [call(ROW - 0.5)],
+    aten.randint.low: [call(1, 5, [3]), call(1, 5, [3], dtype=torch.float32)],
+    aten.randint_like.low_dtype: [call(ROW, 1, 5)],
     aten.block_diag.default: [call([ROW, ROW])],
     aten.clamp.Tensor: [call(ROW, ROW, ROW), call(ROW, None, ROW)],
     aten.clamp.default: [call(ROW, 0, 1), call(ROW, 0.5), call(ROW, None, 2)],

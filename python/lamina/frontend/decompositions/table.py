@@ -44,7 +44,8 @@ from .ops.orders.search import SEARCHES
 from .ops.pointwise import POINTWISE
 from .ops.products import PRODUCTS
 from .ops.quantize import QUANTIZATION
-from .ops.random import RANDOM
+from .ops.random.distributions import DISTRIBUTIONS
+from .ops.random.uniform import RANDOM
 from .ops.reduce import REDUCTIONS
 from .ops.scan import SCANS
 from .ops.scatter import SCATTERS
@@ -98,7 +99,7 @@ def own() -> Table:
     for part in (
         TYPES, EMPTY, POINTWISE, ELEMENTARY, BITS, GAMMA, ERRORS, BESSEL, INTEGERS, REDUCTIONS, PRODUCTS, NORMS, LOSSES, INDEXING,
         SCATTERS, SCANS, ORDERS, SAMPLES, POOLS, ADAPTIVE_POOLS, RESIZES, ANTIALIASED, WINDOWS, RANDOM, FOREACH,
-        QUANTIZATION, SEARCHES, EMBEDDINGS, NORMAL, FRACTIONAL_POOLS,
+        QUANTIZATION, SEARCHES, EMBEDDINGS, NORMAL, FRACTIONAL_POOLS, DISTRIBUTIONS,
     ):  # fmt: skip
         found |= part
     return {op: as_eager(op, fn) for op, fn in found.items()}

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..undecided import guess, surely
-from .random import turned_back
+from .random.uniform import turned_back
 
 aten = torch.ops.aten
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch._decomp import decomposition_table
 
 from ..undecided import greater, is_unbacked, lesser, surely
-from .random import memory_order, turned_back
+from .random.uniform import memory_order, turned_back
 
 aten = torch.ops.aten
 

@@ -10,16 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...fx.random_bits import bits, draw_seed
-from ..half import in_f32
-from ..undecided import guess, surely
+from ....fx.random_bits import bits, draw_seed
+from ...half import in_f32
+from ...undecided import guess, surely
 
 aten = torch.ops.aten
 
-_DIGITS = {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}  # bits of a significand: 2**-bits is eager's step
+DIGITS = {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}  # bits of a significand: 2**-bits is eager's step
 
 
-def _drawn(shape: Sequence[int], device: torch.device | None) -> Tensor:
+def drawn(shape: Sequence[int], device: torch.device | None) -> Tensor:
+    """Draws i32 words of this shape from a seed of their own."""
     return bits(draw_seed(device), list(shape))
 
 
@@ -29,8 +30,8 @@ def _kept(x: Tensor, probability: float) -> Tensor:
     if limit in (0, 2**32):
         return torch.full_like(x, bool(limit), dtype=torch.bool)
     order = memory_order(x)
-    drawn = _drawn([x.shape[d] for d in order], x.device)
-    mask = drawn < torch.full((), limit - 2**31, dtype=torch.int32, device=x.device)
+    words = drawn([x.shape[d] for d in order], x.device)
+    mask = words < torch.full((), limit - 2**31, dtype=torch.int32, device=x.device)
     return turned_back(mask, order)
 
 
@@ -95,7 +96,7 @@ def rrelu_with_noise_functional(
     """Computes x times the noise, which is uniform between the bounds where x is at most 0, and 1 elsewhere."""
     if not training:
         return aten.leaky_relu.default(x, (lower + upper) / 2), noise.clone()
-    if generator is None and x.dtype in _DIGITS:
+    if generator is None and x.dtype in DIGITS:
         slope = (_uniform(list(x.shape), torch.float32, x.device) * (upper - lower) + lower).to(x.dtype)
         noise = torch.where(x <= 0, slope, torch.ones_like(slope))
         return x * noise, noise
@@ -106,7 +107,7 @@ def rrelu_with_noise_functional(
 
 def bernoulli(x: Tensor, *, generator: Any = None) -> Any:
     """Draws 1 with the probability that x holds, else 0."""
-    if generator is not None or x.dtype not in _DIGITS:
+    if generator is not None or x.dtype not in DIGITS:
         return NotImplemented
     return (_uniform(list(x.shape), torch.float32, x.device) < x.float()).to(x.dtype)
 
@@ -121,7 +122,7 @@ def bernoulli_p(x: Tensor, p: float = 0.5, *, generator: Any = None) -> Any:
 def rand(size: Sequence[int], *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Any:
     """Draws uniform numbers in [0, 1); NotImplemented for dtypes other than f32, f16 and bf16."""
     dtype = dtype or torch.get_default_dtype()
-    return _uniform(size, dtype, device) if dtype in _DIGITS else NotImplemented
+    return _uniform(size, dtype, device) if dtype in DIGITS else NotImplemented
 
 
 def rand_like(
@@ -129,14 +130,14 @@ def rand_like(
 ) -> Any:
     """Draws uniform numbers in the shape and memory order of x."""
     order = memory_order(torch.empty_like(x, memory_format=memory_format or torch.preserve_format))
-    drawn = rand([x.shape[d] for d in order], dtype=dtype or x.dtype, device=device or x.device)
-    return drawn if drawn is NotImplemented else turned_back(drawn, order)
+    made = rand([x.shape[d] for d in order], dtype=dtype or x.dtype, device=device or x.device)
+    return made if made is NotImplemented else turned_back(made, order)
 
 
 def _uniform(size: Sequence[int], dtype: torch.dtype, device: torch.device | None) -> Tensor:
     """Draws multiples of 2**-bits in [0, 1), with as many bits as the dtype's significand."""
-    digits = _DIGITS[dtype]
-    return ((_drawn(size, device) & (1 << digits) - 1).float() * 2.0**-digits).to(dtype)
+    digits = DIGITS[dtype]
+    return ((drawn(size, device) & (1 << digits) - 1).float() * 2.0**-digits).to(dtype)
 
 
 RANDOM: dict[Any, Callable[..., Any]] = {

@@ -1,0 +1,1 @@
+"""Decompositions of ops that draw random numbers."""
