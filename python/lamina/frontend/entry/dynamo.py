@@ -133,10 +133,12 @@ def _overlap(inputs: Sequence[Any]) -> bool:
 
 def _overlaps_itself(tensor: Tensor | None) -> bool:
     """Returns whether elements of a tensor of known sizes may share memory, as those of windows of a dimension do."""
-    if tensor is None or tensor.layout is not torch.strided or tensor.numel() == 0:
+    if tensor is None or tensor.layout is not torch.strided:
         return False
     if any(not isinstance(n, int) for n in (*tensor.shape, *tensor.stride())):
         return False  # gradients of symbolic sizes are copied to rows or to channels last
+    if tensor.numel() == 0:
+        return False
     inner = 0
     for stride, size in sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1):
         if stride <= inner:
