@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -121,7 +122,7 @@ def test_the_models_mode_is_seen() -> None:
 
 def test_random_numbers_that_are_not_ours_are_eagers(door: Door) -> None:
     def model(a: Tensor) -> Tensor:
-        return a + torch.randn_like(a)
+        return a + torch.randn_like(a, dtype=torch.float64)
 
     compiled = door(model, (x(50),))
     a = x(50)
@@ -158,17 +159,17 @@ def test_all_sizes_have_one_program() -> None:
 
 
 def test_sizes_that_no_program_serves_have_one_each() -> None:
-    """No rule divides a size by a sum of two."""
+    """Nothing computes a sine of a size."""
 
-    def rows(a: Tensor, b: Tensor) -> Tensor:
-        return a.view(b.shape[0] + b.shape[1], -1).sum(0)
+    def rows(a: Tensor) -> Tensor:
+        return a[: int(math.sin(a.shape[0]) * 2 + 3)] * 2
 
     torch._dynamo.reset()
     compiled = torch.compile(rows, backend=BACKEND, options=NO_CACHE, dynamic=True)
     with pytest.warns(UserWarning, match="mark_static|dynamic=False"):
         for n in (4, 6, 8, 6):
-            a, b = x((2 * n + 4) * 3), x(n, n + 4)
-            same(compiled(a, b), rows(a, b))
+            a = x(n, 3)
+            same(compiled(a), rows(a))
 
 
 def test_a_compiled_model_inside_another() -> None:
