@@ -231,6 +231,21 @@ def test_rows_cut_or_padded_to_a_length(compilations: list[int]) -> None:
     assert len(compilations) <= 3  # torch captures longer rows apart
 
 
+def test_rows_padded_to_a_multiple_of_a_number(compilations: list[int]) -> None:
+    """torch captures apart sizes that need no padding: these are multiples of the number."""
+
+    def function(a: Tensor) -> Tensor:
+        b, n, c = a.shape
+        padded = F.pad(a, (0, 0, 0, (4 - n % 4) % 4))
+        return (padded.view(b, -1, 4, c).softmax(2) * padded.shape[1]).view(b, -1, c)[:, :n] * 2
+
+    compiled = dynamic(function)
+    for b, n in ((2, 12), (3, 20), (5, 8)):
+        a = x(b, n, 6).requires_grad_()
+        same(*[torch.autograd.grad(call(a).sin().sum(), a) for call in (compiled, function)])
+    assert len(compilations) == 2
+
+
 @pytest.mark.parametrize("graph", ["write_every_third", "train_slice_step", "divided_by_sizes"])
 def test_symbolic_sizes_add_no_external_calls(graph: str) -> None:
     case = GRAPHS[graph]

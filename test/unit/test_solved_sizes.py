@@ -35,6 +35,17 @@ def test_equations_say_what_divides() -> None:
     assert solved(s * t - s * t // 4 * 4) == {} and replaced(s + 4, solved(s + 4 - (s + 4) // 7 * 7)) % 7 == 0
 
 
+def test_what_is_missing_to_a_multiple_of_a_number_may_be_nothing() -> None:
+    """As torch asks of what is padded by (4 - n % 4) % 4, at a size that needs no padding."""
+    s = parse("s0~24")
+    known = solved((4 - s % 4) % 4)
+    assert (
+        known == solved(s % 4)
+        and symbol_name(replaced(s, known)) == "s0"
+        and replaced((s + (4 - s % 4) % 4) // 4 * 4 - s, known) == 0
+    )
+
+
 def test_few_values_below_zero_are_no_solutions() -> None:
     side = (parse("s0~16") - 5) // 2 + 1
     known = solved(4 * side * side - 144)

@@ -158,7 +158,8 @@ def most(*sizes: "SizeLike") -> "SizeLike":
 
 
 def exactly(whole: "SizeLike", by: "SizeLike") -> "SizeLike":
-    """Returns the quotient of a size that another one divides at every call."""
+    """Returns the quotient of a size that another one divides at every call. It has the form of its negative's, whose sign is
+    another."""
     quotient, rest = _divmod(whole, by)
     if rest == 0:
         return quotient
@@ -167,6 +168,8 @@ def exactly(whole: "SizeLike", by: "SizeLike") -> "SizeLike":
     if isinstance(whole, Size) and isinstance(by, int) and (common := math.gcd(divisor(whole), by)) > 1:
         return exactly(whole // common, by // common)
     (factors, k), *more = _terms(whole)
+    if k < 0:
+        return -exactly(-whole, by)
     f = factors[0] if len(factors) == 1 and k == 1 and not more else None
     if isinstance(f, Opaque) and f.op == "/":
         return exactly(f.left, f.right * by)
