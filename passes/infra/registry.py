@@ -27,6 +27,7 @@ PASSES: dict[str, str] = {
     "lamina-vendor-calls": "lamina.passes.families.vendor_calls:VendorCalls",
     "lamina-depthwise": "lamina.passes.families.conv.depthwise_cpu:Depthwise",
     "lamina-plan": "lamina.passes.plan.plan:PlanPass",
+    "lamina-size-ranges": "lamina.passes.tile.ranges.size_ranges:SizeRanges",
     "lamina-tile": "lamina.passes.tile.tile:TilePass",
     "lamina-horizontal": "lamina.passes.horizontal.horizontal:Horizontal",
     "lamina-start-early": "lamina.passes.tile.start_early:StartEarly",

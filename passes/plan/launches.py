@@ -9,8 +9,8 @@ from lamina.core.layout import Layout
 from lamina.core.program import ALIGNED
 from lamina.core.sizes import divisor, is_symbolic
 
-from ..ir.reading import nested
-from ..ir.sizes import layout_of, read_size
+from ..ir.reading import attributes_of, nested
+from ..ir.sizes import i64, layout_attributes, layout_of, read_size
 from ..space.schedule import bits
 
 
@@ -64,3 +64,24 @@ def alignments(module: ir.Module) -> dict[str, list[int]]:
         here = [start(v) for v in op.operands]
         found[name] = [math.gcd(a, b) for a, b in zip(found.get(name, here), here, strict=True)]
     return found
+
+
+def launched_alone(launch: ir.Operation, function: ir.Operation, aligned: list[int]) -> ir.Module:
+    """Moves a kernel function to a module of its own, with a program that launches it on arguments of the same layouts.
+
+    aligned  the alignment of each argument
+    """
+    with function.context, launch.location:
+        module = ir.Module.create()
+        numbers = dict.fromkeys(("arena_bytes", "sum_bytes", "lower_bound"), i64(0))
+        with ir.InsertionPoint(module.body):
+            program = ir.Operation.create("plan.program", attributes={"sym_name": ir.StringAttr.get("main"), **numbers}, regions=1)
+        with ir.InsertionPoint(program.regions[0].blocks.append()):
+            operands = []
+            for i, (value, align) in enumerate(zip(launch.operands, aligned, strict=True)):
+                attributes = {"index": i64(i), "align": i64(align), **layout_attributes(layout_of(value))}
+                operands.append(ir.Operation.create("plan.input", results=[value.type], attributes=attributes).result)
+            ir.Operation.create("plan.launch", operands=operands, attributes=attributes_of(launch))
+            ir.Operation.create("plan.return")
+        module.body.append(function)
+    return module

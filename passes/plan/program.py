@@ -1,6 +1,6 @@
 """Converts a planned and tiled module to a `core.program.Program`."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from torch_mlir import ir
@@ -32,12 +32,13 @@ from ..ir.sizes import KERNEL_SIZES, layout_of, read_size, read_sizes
 from .operands import argument, as_complex, as_recognized, as_taken, told_complex
 
 
-def program_from(module: ir.Module, device: Device = "cpu") -> Program:
+def program_from(module: ir.Module, device: Device = "cpu", later: Collection[str] = ()) -> Program:
     """Returns the program of a module whose kernels carry `tile.grid`, `tile.bytes` and `tile.flops` (i64), as lamina-tile leaves
     them.
 
     For a GPU they also carry `tile.threads`, threads of one tile program, and where they are not 1 and 0 `tile.pack`, tile programs
     of a block, `tile.cluster`, blocks that work on one tile program, and `tile.shared`, bytes of dynamic shared memory of a block.
+    later: kernels that are not in the module, as they are tiled when a call first needs them; a launch of theirs has no programs.
     Raises CompileError where the module has not been planned and tiled.
     """
     ops = ops_in(module.body)
@@ -45,7 +46,7 @@ def program_from(module: ir.Module, device: Device = "cpu") -> Program:
     if len(programs) != 1:
         raise CompileError(f"{len(programs)} plan.program ops in the module, not one", remedy="run lamina-plan first")
     functions = {name_of(op): op for op in ops if op.name == "func.func"}
-    return _Program(programs[0], functions, device).build()
+    return _Program(programs[0], functions, device, later).build()
 
 
 def _when(launch: ir.Operation) -> tuple[When, ...]:
@@ -56,8 +57,9 @@ def _when(launch: ir.Operation) -> tuple[When, ...]:
 class _Program:
     """Translates the ops of one plan.program into steps."""
 
-    def __init__(self, program: ir.Operation, functions: dict[str, ir.Operation], device: Device) -> None:
+    def __init__(self, program: ir.Operation, functions: dict[str, ir.Operation], device: Device, later: Collection[str]) -> None:
         self.program = program
+        self.later = later
         self.device: Device = device
         self.functions = functions
         self.refs: dict[ir.Value, Ref] = {}
@@ -131,9 +133,12 @@ class _Program:
                 user = use.owner.operation
                 if user.name == "plan.view":
                     waiting.append(user.result)
-                elif user.name != "plan.launch" or "tile.align" not in self.functions[user.attributes["kernel"].value].attributes:
+                elif user.name != "plan.launch" or not self._heeds_alignment(user.attributes["kernel"].value):
                     return ALIGNED
         return _int(op, "align")
+
+    def _heeds_alignment(self, kernel: str) -> bool:
+        return kernel in self.later or "tile.align" in self.functions[kernel].attributes
 
     def _buffer(self, kind: BufferKind, value: ir.Value, dtype: str, *, index: int = 0, offset: int = 0) -> Ref:
         layout = layout_of(value)
@@ -149,30 +154,39 @@ class _Program:
 
     def _launch(self, op: ir.Operation) -> None:
         kernel = op.attributes["kernel"].value
-        function = self.functions.get(kernel)
+        launch = Launch(
+            kernel=kernel,
+            args=self._used(op.operands),
+            n_out=_int(op, "n_out"),
+            grid=0,
+            bytes=0,
+            flops=0,
+            name=op.attributes["label"].value if "label" in op.attributes else kernel,
+            where=tuple(sources(op.location)),
+            ops=tuple(model_ops(op.location)),
+            inplace=tuple((pair[0], pair[1]) for pair in op.attributes.get("inplace", [])),
+            when=_when(op),
+        )
+        self.steps.append(launch if kernel in self.later else self._tiled(launch, op))
+
+    def _tiled(self, launch: Launch, op: ir.Operation) -> Launch:
+        """Returns a launch with what the tile program says of it."""
+        function = self.functions.get(launch.kernel)
         if function is None or "tile.grid" not in function.attributes:
-            raise CompileError(f"the kernel @{kernel} is not tiled", where=where(op.location), remedy="run lamina-tile first")
-        inplace = op.attributes.get("inplace", [])
-        grid, threads, cluster, shared = _geometry(function, self.device)
-        self.steps.append(
-            Launch(
-                kernel=kernel,
-                args=self._used(op.operands),
-                n_out=_int(op, "n_out"),
-                grid=grid,
-                threads=threads,
-                cluster=cluster,
-                shared=shared,
-                dependent="tile.dependent" in function.attributes,
-                bytes=read_size(function.attributes["tile.bytes"]),
-                flops=read_size(function.attributes["tile.flops"]),
-                scratch=self._sizes(function),
-                name=op.attributes["label"].value if "label" in op.attributes else kernel,
-                where=tuple(sources(op.location)),
-                ops=tuple(model_ops(op.location)),
-                inplace=tuple((pair[0], pair[1]) for pair in inplace),
-                when=_when(op),
+            raise CompileError(
+                f"the kernel @{launch.kernel} is not tiled", where=where(op.location), remedy="run lamina-tile first"
             )
+        grid, threads, cluster, shared = _geometry(function, self.device)
+        return replace(
+            launch,
+            grid=grid,
+            threads=threads,
+            cluster=cluster,
+            shared=shared,
+            dependent="tile.dependent" in function.attributes,
+            bytes=read_size(function.attributes["tile.bytes"]),
+            flops=read_size(function.attributes["tile.flops"]),
+            scratch=self._sizes(function),
         )
 
     def _sizes(self, function: ir.Operation) -> tuple[Ref, ...]:

@@ -29,102 +29,28 @@ from lamina.schedules.contraction import GemmConfig
 from lamina.schedules.rows import KINDS, Triton
 
 from ..families.choice import CHOICE, ROWS, schedule_on
-from ..families.gemm.block_sums import is_reduction
 from ..families.gemm.contractions import product_of
 from ..ir.expressions import Apply, Load, walk
 from ..ir.locations import where
-from ..ir.reading import SCAN, SORT, Untraceable, element_type, name_of, shape_of
+from ..ir.reading import Untraceable, element_type, shape_of
 from ..space.contraction import Unfit
 from ..space.direct_convolution import WINDOW, DirectConvolution, direct_convolution_of
 from ..space.planes.convolution import PLANES, Planes, PlaneWindow, planes_of
 from ..space.planes.gradients import WEIGHT_GRADIENT, PlaneGradients, plane_gradients_of
-from ..space.scans import has_scans
 from ..space.schedule import Schedule, bits, operations
 from ..space.schedule_cpu import schedule_cpu
 from ..space.schedule_gpu import schedule_gpu
-from ..space.space import Space, find_space
+from ..space.space import Space
 from .arguments import Argument
 from .emit.blocks import Frame
 from .emit.direct_convolution import DirectConvolutionProgram
 from .emit.dot import Dot, output_tiles
 from .emit.planes.convolution import PlaneProgram
 from .emit.planes.gradients import PlaneGradientProgram
+from .kernel import Kernel
 from .loops import Loops
 from .transpose_tiles import TransposeTiles
 from .transpose_tiles_shared import SharedTransposeTiles
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """A kernel function that becomes a tile program.
-
-    arguments  memory that it is launched with, inputs then outputs
-    aligned    bytes that this is aligned to
-    later      whether it is compiled when a call first needs it
-    """
-
-    function: ir.Operation
-    arguments: list[Argument]
-    aligned: list[int]
-    later: bool = False
-
-    @property
-    def name(self) -> str:
-        """The function's name."""
-        return name_of(self.function)
-
-    @property
-    def block(self) -> ir.Block:
-        """The function's body."""
-        return self.function.regions[0].blocks[0]
-
-    @property
-    def inputs(self) -> list[ir.Value]:
-        """The function's arguments."""
-        return list(self.block.arguments)
-
-    @property
-    def types(self) -> list[ir.MemRefType]:
-        """The types of the tile function's arguments."""
-        return [argument.type for argument in self.arguments]
-
-    @property
-    def outs(self) -> list[Argument]:
-        """The memory of its results."""
-        return self.arguments[len(self.inputs) :]
-
-    @property
-    def strides(self) -> list[tuple[SizeLike, ...]]:
-        """The strides of its arguments, inputs then outputs, in elements."""
-        return [argument.layout.strides for argument in self.arguments]
-
-    @property
-    def input_alignments(self) -> dict[ir.Value, int]:
-        """The alignment of each argument."""
-        return dict(zip(self.inputs, self.aligned, strict=False))
-
-    @property
-    def result_alignments(self) -> list[int]:
-        """The alignment of each result."""
-        return self.aligned[len(self.inputs) :]
-
-    def space(self, round_half: bool, pairs: bool = False) -> Space:
-        """Returns its iteration space. Raises Untraceable where it has none. pairs: see find_space."""
-        count, strides = len(self.inputs), self.strides
-        given = dict(zip(self.inputs, strides, strict=False))
-        return find_space(self.block, given, strides[count:], divide=True, round_half=round_half, pairs=pairs)
-
-    def row_space(self, round_half: bool, scans: bool = False) -> Space | None:
-        """Returns its iteration space if it reduces along rows, or, with `scans`, scans them, and no schedule is set; None for any
-        other kernel."""
-        reduces = any(is_reduction(op.operation) or (scans and op.operation.name in (SCAN, SORT)) for op in self.block.operations)
-        if not reduces or any(name in self.function.attributes for name in (CHOICE, WINDOW, ROWS)):
-            return None
-        try:
-            space = self.space(round_half)
-        except Untraceable:
-            return None
-        return space if space.columns and (scans or not has_scans(space)) else None
 
 
 class BodyEmitter(Protocol):

@@ -17,7 +17,8 @@ from ..ir.reading import name_of
 from ..plan.launches import ALIGNED, Argument, layouts
 from ..space.nests import nests_of
 from ..space.schedule import Schedule, bits
-from .programs import Kernel, loops_of
+from .kernel import Kernel
+from .programs import loops_of
 
 
 @dataclass(frozen=True)

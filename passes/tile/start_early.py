@@ -12,7 +12,8 @@ from lamina.core.target import Target
 from ..infra.base import Pass
 from ..ir.reading import integer
 from ..ir.sizes import size_on
-from .variants import copied, stands_in
+from .ranges.size_range import SizeRange, copied, stands_in
+from .tile import TILED_LATER
 
 THREADS = 2048  # that an SM holds
 _OFTEN = 8  # times the programs that run at once that a symbolic grid may have in the call that was traced, to be small in others
@@ -27,7 +28,7 @@ class StartEarly(Pass):
 
     Before: tile programs for a GPU. After: those of few programs are marked. One whose call decides how many it has comes twice, if
     they may be few: a marked copy for as many as run at once, and the kernel itself for more. Each launch of it becomes two, for
-    ranges of the grid (`when`).
+    ranges of the grid (`when`), and what the call that was traced can do without is marked `tile.later`.
 
         "plan.launch"(%x, %y) {kernel = @relu, n_out = 1}
      -> "plan.launch"(%x, %y) {kernel = @relu_early, n_out = 1, when = [["s0~8", 2112]]}
@@ -53,7 +54,9 @@ class StartEarly(Pass):
             if at_most(grid, most):
                 early = [kernel]
             elif is_symbolic(grid) and typical(grid) <= _OFTEN * most and not stands_in(module, kernel):
-                early = copied(module, kernel, ["early"], [[(grid, most)]])
+                few = SizeRange("early", ((grid, most),))
+                early = copied(module, kernel, [few])
+                (kernel if few.typical else early[0]).attributes[TILED_LATER] = ir.UnitAttr.get()
             for one in early:
                 one.attributes["tile.dependent"] = ir.UnitAttr.get()
 

@@ -9,27 +9,24 @@ from typing import Any, ClassVar
 from torch_mlir import ir
 from torch_mlir.dialects import func
 
-from lamina.core.errors import CompileError
-from lamina.core.layout import Layout
 from lamina.core.sizes import Size, SizeLike
 from lamina.core.target import Target
 from lamina.schedules.rows import Triton
 
 from ..fusion.consistent import CONSISTENT
 from ..infra.base import Pass
-from ..ir.locations import where
-from ..ir.reading import element_type, name_of, shape_of
+from ..ir.reading import element_type
 from ..ir.sizes import KERNEL_SIZES, size_attribute
 from ..lower.route_to_triton import route
-from ..plan.launches import ALIGNED, alignments, layouts
-from .arguments import Argument, KernelSizes
+from ..plan.launches import ALIGNED
+from .arguments import KernelSizes
 from .emit.blocks import Frame
-from .programs import Kernel, TileProgram, program_of
-from .row_ranges import row_ranges
-from .variants import variants
-from .whole_rows import whole_rows
+from .kernel import Kernel, kernels_of
+from .programs import TileProgram, program_of
+from .ranges.narrowed import narrowed
+from .ranges.size_range import LATER
 
-LATER = "tile.later"
+TILED_LATER = "tile.later"
 SPREAD = {"threads", "vec", "chunks", "pack", "teams", "cluster", "resident", "ctas"}
 
 
@@ -49,9 +46,7 @@ class TilePass(Pass):
     CTAs of one program, and `tile.align`, the alignment of each argument in bytes. `tile.consistent` is that of the function
     (`graph.consistent`): each element has the same bits wherever it is computed.
 
-    A function with `graph.smaller` becomes several, for ranges of a symbolic size, and so does each of its launches (`when`). On
-    GPUs so does one that reduces rows of symbolic length, or transposes. What the first call can do without is marked `tile.later`:
-    the kernel for any size serves it.
+    In a function with `graph.symbols` other sizes stand for symbols (see lamina-size-ranges); `graph.later` becomes `tile.later`.
     A function that reduces rows takes the schedule in its `graph.rows` (schedules/rows.py) instead of the cost model's:
     "simt{threads=256 cluster=2}", or "triton{n=4096 warps=8}", as lamina-route-to-triton marks it.
 
@@ -67,36 +62,13 @@ class TilePass(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Lowers every function with `graph.kernel`. Raises CompileError for one that has no body or cannot be tiled."""
-        launched, starts = layouts(module), alignments(module)
         size_bits = 32 if self.target.is_gpu and not self.wide_sizes else 64
-        for op in list(module.body.operations):
-            f = op.operation
-            if f.name == "func.func" and "graph.kernel" in f.attributes:
-                name = name_of(f)
-                if not len(f.regions[0].blocks):
-                    raise CompileError(
-                        f"kernel @{name} has no body", where=where(f.location), remedy="give it one, or drop graph.kernel"
-                    )
-                arguments = launched.get(name) or _contiguous(f)
-                aligned = starts.get(name, [ALIGNED] * len(arguments))
-                gpu = self.target.gpu if self.target.is_gpu else None
-                for g in (*variants(module, f), f):
-                    ranges = row_ranges(module, Kernel(g, arguments, aligned), gpu, self.round_intermediates)
-                    for kernel in whole_rows(module, ranges[0], gpu, self.round_intermediates) if len(ranges) == 1 else ranges:
-                        with kernel.function.location:
-                            new = _lower(kernel, self.target, self.round_intermediates, size_bits)
-                        if g is not f or kernel.later:
-                            new.attributes[LATER] = ir.UnitAttr.get()
-                        kernel.function.erase()
-
-
-def _contiguous(f: ir.Operation) -> list[Argument]:
-    """Returns contiguous layouts, for a kernel that nothing launches."""
-    block = f.regions[0].blocks[0]
-    values = [*block.arguments, *list(block.operations)[-1].operands]
-    byte = ir.IntegerType.get_signless(8)
-    elements = [byte if element_type(v) == "i1" else ir.ShapedType(v.type).element_type for v in values]
-    return [Argument(element, Layout.row_major(shape_of(v))) for element, v in zip(elements, values, strict=True)]
+        for kernel in kernels_of(module):
+            with kernel.function.location:
+                new = _lower(narrowed(kernel), self.target, self.round_intermediates, size_bits)
+            if LATER in kernel.function.attributes:
+                new.attributes[TILED_LATER] = ir.UnitAttr.get()
+            kernel.function.erase()
 
 
 def _lower(kernel: Kernel, target: Target, round_half: bool, size_bits: int) -> ir.Operation:

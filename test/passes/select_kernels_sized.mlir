@@ -1,8 +1,8 @@
 // A product with a symbolic number of rows: Lamina's kernel, the sizes that it reads, and the library where these may need 64 bits.
 // RUN: opt-driver %s --pass-pipeline='lamina-select-kernels{schedule="triton{m=64 n=64 k=64}"}' | FileCheck %s
 // RUN: opt-driver %s --pass-pipeline='lamina-select-kernels{schedule="triton{m=64 n=64 k=64}" wide-sizes}' | FileCheck %s --check-prefix=WIDE
-// RUN: opt-driver %s --pass-pipeline='lamina-select-kernels{schedule="triton{m=64 n=64 k=64}"},lamina-plan,lamina-tile{target=nvvm:sm_90a}' | FileCheck %s --check-prefix=TILE
-// RUN: opt-driver %s --pass-pipeline='lamina-select-kernels{target=nvvm:sm_90a schedule="triton{m=128 n=128 k=64}"},lamina-plan,lamina-tile{target=nvvm:sm_90a}' | FileCheck %s --check-prefix=FEW
+// RUN: opt-driver %s --pass-pipeline='lamina-select-kernels{schedule="triton{m=64 n=64 k=64}"},lamina-plan,lamina-size-ranges{target=nvvm:sm_90a},lamina-tile{target=nvvm:sm_90a}' | FileCheck %s --check-prefix=TILE
+// RUN: opt-driver %s --pass-pipeline='lamina-select-kernels{target=nvvm:sm_90a schedule="triton{m=128 n=128 k=64}"},lamina-plan,lamina-size-ranges{target=nvvm:sm_90a},lamina-tile{target=nvvm:sm_90a}' | FileCheck %s --check-prefix=FEW
 
 // CHECK-LABEL: func.func @main
 // CHECK-NOT: graph.extern

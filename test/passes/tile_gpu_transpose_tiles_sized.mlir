@@ -1,8 +1,8 @@
 // A transpose of symbolic sizes goes through tiles as one of known sizes does: the row length is a value, and tiles end where the
 // matrix does. A kernel of its own takes sizes that are multiples of an access, and has wide accesses as those of known sizes do;
 // the traced call needs it if it has such sizes. Nothing is assumed of others.
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-tile{target=nvvm:sm_90a})' | FileCheck %s
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-tile{target=nvvm:sm_90a},lamina-distribute)' | FileCheck %s --check-prefix=GPU
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-size-ranges{target=nvvm:sm_90a},lamina-tile{target=nvvm:sm_90a})' | FileCheck %s
+// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-size-ranges{target=nvvm:sm_90a},lamina-tile{target=nvvm:sm_90a},lamina-distribute)' | FileCheck %s --check-prefix=GPU
 
 #id = affine_map<(i, j) -> (i, j)>
 #t = affine_map<(i, j) -> (j, i)>

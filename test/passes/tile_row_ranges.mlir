@@ -1,5 +1,5 @@
 // Rows of symbolic length: kernels for ranges of lengths, which hold the row in registers, and one for any, which walks over it.
-// RUN: opt-driver %s --pass-pipeline='lamina-tile{target=nvvm:sm_90a},lamina-start-early{target=nvvm:sm_90a}' | FileCheck %s
+// RUN: opt-driver %s --pass-pipeline='lamina-size-ranges{target=nvvm:sm_90a},lamina-tile{target=nvvm:sm_90a},lamina-start-early{target=nvvm:sm_90a}' | FileCheck %s
 
 // Of these launches a call makes the first whose conditions hold; the last one has none.
 // CHECK: "plan.launch"({{.*}}) {kernel = @softmax_to_61_early, {{.*}}when = {{\[\[}}"s1~4000", 61], ["s0~64", 33792]]}
@@ -34,10 +34,12 @@
 // CHECK: tile.window{{.*}}least = 510 : i64, most = 3 : i64
 // CHECK: return
 
-// The kernel for the row that was traced is compiled at once.
+// The kernel for the row and the grid that were traced is compiled at once.
 // CHECK-LABEL: func.func private @softmax_to_4096_by_4_early
 // CHECK-NOT: tile.later
 // CHECK-SAME: {
+// CHECK-LABEL: func.func private @softmax_to_4096_by_4(
+// CHECK-SAME: tile.later
 
 // CTAs of a cluster share rows of more than 16384 elements.
 // CHECK-LABEL: func.func private @softmax_to_65536_by_4(
@@ -46,7 +48,7 @@
 
 // The one for any length serves calls until that for their range is compiled.
 // CHECK-LABEL: func.func private @softmax(
-// CHECK-NOT: tile.later
+// CHECK-SAME: tile.later
 // CHECK: scf.for
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>

@@ -10,9 +10,12 @@ from gpu_programs import Simulated, distribute
 from torch_mlir import ir
 
 from lamina.core.program import Launch
+from lamina.dialects import context
 from lamina.frontend.calls.call import unboxed
 from lamina.frontend.compiling import stages
-from lamina.targets import module as device_modules
+from lamina.runtime import cubins
+from lamina.targets.base import Artifact
+from lamina.targets.nvvm.backend import NvvmBackend
 from lamina.targets.triton import text as triton_text
 from lamina.targets.triton.printing.printed import Printed
 
@@ -23,29 +26,35 @@ TARGET = "null:nvvm:sm_90a"
 def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Launch]]:
     """Runs what is compiled for TARGET in the simulators; the launches of printed kernels so far."""
     torch._dynamo.reset()
-    modules: list[ir.Module] = []
+    texts: dict[bytes, str] = {}
     found: list[Launch] = []
-    keep = device_modules.keep_kernels
+    compile_ = NvvmBackend.compile
 
-    def kept(module: ir.Module) -> None:
-        keep(module)
-        modules.append(ir.Module.parse(str(module), module.context))
+    def compiling(self: NvvmBackend, module: ir.Module, *ready: Any) -> Artifact:
+        text = str(module)
+        made = compile_(self, module, *ready)
+        texts.update(dict.fromkeys(cubins.divide(made.code), text))
+        return made
 
     @cache
-    def distributed(tiled: ir.Module) -> tuple[ir.Module, Sequence[Printed]]:
-        module = ir.Module.parse(str(tiled), tiled.context)
-        with module.context:
-            printed = triton_text.take(module, True)
-            distribute(module)
-        return module, printed
+    def distributed(parts: tuple[str, ...]) -> tuple[ir.Module, Sequence[Printed]]:
+        own = context()
+        first, *others = (ir.Module.parse(text, own) for text in parts or ("",))
+        for other in others:
+            for op in list(other.body.operations):
+                first.body.append(op)
+        with first.context:
+            printed = triton_text.take(first, True)
+            distribute(first)
+        return first, printed
 
     def loaded(built: stages.Built, *_: Any) -> Callable[..., Any]:
-        module, printed = distributed(modules[-1])
+        module, printed = distributed(tuple(dict.fromkeys(texts[code] for code in cubins.divide(built.code) if code)))
         mine = {kernel.name for kernel in printed}
         found.extend(s for s in built.program.steps if isinstance(s, Launch) and s.kernel in mine)
         return lambda *given: tuple(Simulated(module, built.program, printed)(*unboxed(given)))
 
-    monkeypatch.setattr(device_modules, "keep_kernels", kept)
+    monkeypatch.setattr(NvvmBackend, "compile", compiling)
     monkeypatch.setattr(stages, "_loaded", loaded)
     yield found
     torch._dynamo.reset()

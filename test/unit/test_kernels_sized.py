@@ -129,9 +129,10 @@ def test_positions_that_no_tensor_has_count_too(kernel: Any, texts: list[str]) -
     run = torch.compile(kernel, backend="lamina", dynamic=True, options={"target": "null:nvvm:sm_90a", "cache": False})
     run(torch.randn(6), torch.randn(11))
     run(torch.randn(1 << 14), torch.randn(1 << 15))
-    assert len(texts) == 1 and "mad.lo.s64" not in texts[0]
+    narrow = len(texts)
+    assert narrow and not any("mad.lo.s64" in text for text in texts)
     run(torch.randn(1 << 15), torch.randn((1 << 15) + 1))
-    assert len(texts) == 2 and "mad.lo.s64" in texts[1]
+    assert len(texts) > narrow and all("mad.lo.s64" in text for text in texts[narrow:])
 
 
 def every_third(x: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lamina.core.program import Launch
 from lamina.frontend.compiling import sized, stages
-from lamina.frontend.compiling.worker import finish
+from lamina.frontend.compiling.worker import WORKER, finish
 from lamina.targets.nvvm.backend import NvvmBackend
 
 __all__ = ["launches"]
@@ -131,9 +131,11 @@ def test_kernels_of_later_calls_get_what_they_need(monkeypatch: pytest.MonkeyPat
 
 
 def test_kernels_that_cannot_be_compiled(kernels: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others go on in their place, and nobody tries again."""
+    """Others go on in their place, and nobody tries again. A call that no kernel serves gets the error."""
     run = compiled(KERNELS["softmax"])
     run(torch.randn(3, 7))
+    run(torch.randn(3, 70))  # waits for the kernel for any length
+    finish()
     tried: list[Any] = []
 
     def fails(_: Any, names: list[str]) -> None:
@@ -141,12 +143,35 @@ def test_kernels_that_cannot_be_compiled(kernels: list[str], monkeypatch: pytest
         raise ValueError("no ptxas")
 
     monkeypatch.setattr(sized, "with_kernels", fails)
-    with pytest.warns(UserWarning, match="lamina compiled no kernel softmax_to_512_by_4_early: no ptxas"):
+    with pytest.warns(UserWarning, match="lamina compiled no kernel softmax_to_512_by_4: no ptxas"):
         for length in (400, 404, 400):
             x = torch.randn(3, length)
             torch.testing.assert_close(run(x), x.softmax(-1))
             finish()
-    assert tried == [["softmax_to_512_by_4_early"]] and set(kernels) == {"softmax_to_61_early", "softmax"}
+    assert tried == [["softmax_to_512_by_4"]] and set(kernels[-3:]) == {"softmax"}
+    run = compiled(KERNELS["variance"])
+    run(torch.randn(3, 7))
+    with pytest.raises(ValueError, match="no ptxas"):
+        run(torch.randn(3, 70))
+
+
+def test_the_first_call_compiles_what_it_needs(kernels: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """No kernel for other lengths or other grids is tiled before a call needs it; one for any length serves two lengths."""
+    compiled_kernels: list[tuple[str, ...]] = []
+    compile_ = NvvmBackend.compile
+
+    def compiling(*args: Any) -> Any:
+        made = compile_(*args)
+        compiled_kernels.append(made.kernels)
+        return made
+
+    monkeypatch.setattr(NvvmBackend, "compile", compiling)
+    monkeypatch.setattr(WORKER, "add", lambda task: None)
+    run = compiled(KERNELS["softmax"])
+    for length in (1000, 70, 500):
+        x = torch.randn(3, length)
+        torch.testing.assert_close(run(x), x.softmax(-1))
+    assert compiled_kernels == [("softmax_to_1024_by_4_early",), ("softmax",)]
 
 
 def test_kernels_of_later_calls_are_kept_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +186,7 @@ def test_kernels_of_later_calls_are_kept_in_the_cache(tmp_path: Path, monkeypatc
             run(torch.randn(3, length))
             finish()
     torch._dynamo.reset()
-    assert len(compilations) == 2
+    assert len(compilations) == 3  # for 7, for any length, for 4096
 
 
 @pytest.mark.filterwarnings("error")

@@ -71,7 +71,7 @@ def pipeline(
     to = {
         "linalg": (TORCH_TO_LINALG,),
         "graph": graph,
-        "plan": (*steps.choose, "lamina-plan"),
+        "plan": (*steps.choose, "lamina-plan", *steps.ranges),
         "tile": (f"lamina-tile{steps.tile}", *steps.launch),
     }
     way = LEVELS[LEVELS.index(start) + 1 : LEVELS.index(end) + 1]

@@ -7,9 +7,12 @@ from torch_mlir.dialects import llvm
 from torch_mlir.passmanager import PassManager
 
 from lamina.core.errors import CompileError
+from lamina.core.program_launches import LaterKernel
 from lamina.passes.ir.locations import sources
 from lamina.passes.ir.reading import name_of, nested, ops_in
-from lamina.passes.tile.tile import LATER
+from lamina.passes.plan.launches import alignments, launched_alone
+from lamina.passes.tile.ranges.size_range import LATER, launches_of
+from lamina.passes.tile.tile import TILED_LATER
 
 from .clock import Stopwatch
 
@@ -49,14 +52,30 @@ def keep_kernels(module: ir.Module) -> None:
         op.erase()
 
 
-def take_later(module: ir.Module) -> tuple[tuple[str, str], ...]:
-    """Removes the programs that are compiled when a call first needs them from a module at the tile level; returns their names and
-    texts."""
-    found = []
-    for op in [op.operation for op in module.body.operations if LATER in op.operation.attributes]:
-        found.append((name_of(op), op.get_asm(enable_debug_info=True)))
-        op.erase()
+def take_later(module: ir.Module) -> tuple[LaterKernel, ...]:
+    """Removes the kernels that are compiled when a call first needs them from a module at the plan or the tile level, and returns
+    them."""
+    found = _as_later([op for op in ops_in(module.body) if TILED_LATER in op.attributes])
+    planned = [op for op in ops_in(module.body) if LATER in op.attributes]
+    aligned = alignments(module) if planned else {}
+    for op in planned:
+        name = name_of(op)
+        del op.attributes[LATER]
+        alone = launched_alone(launches_of(module, name)[0], op, aligned[name])
+        found.append(LaterKernel(name, alone.operation.get_asm(enable_debug_info=True), False))
     return tuple(found)
+
+
+def programs_as_later(module: ir.Module) -> list[LaterKernel]:
+    """Removes all tile programs from a module, and returns them as kernels to compile when a call first needs them."""
+    return _as_later([op for op in ops_in(module.body) if "tile.grid" in op.attributes])
+
+
+def _as_later(programs: list[ir.Operation]) -> list[LaterKernel]:
+    found = [LaterKernel(name_of(op), op.get_asm(enable_debug_info=True), True) for op in programs]
+    for op in programs:
+        op.erase()
+    return found
 
 
 def device_module(module: ir.Module) -> ir.Operation:

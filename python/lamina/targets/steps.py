@@ -11,6 +11,7 @@ class Steps:
     forms   passes that rewrite library calls as soon as they are ops
     split   options of lamina-split-reductions
     fuse    options of lamina-fuse
+    ranges  passes that copy kernels for ranges of sizes, after lamina-plan
     tile    options of lamina-tile
     choose  passes that replace library calls of hot ops, before lamina-plan
     launch  passes that join kernels, after lamina-tile
@@ -20,6 +21,7 @@ class Steps:
     forms: tuple[str, ...] = ()
     split: str = ""
     fuse: str = ""
+    ranges: tuple[str, ...] = ()
     tile: str = ""
     choose: tuple[str, ...] = ()
     launch: tuple[str, ...] = ()

@@ -2,11 +2,11 @@
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, islice
 
 import numpy as np
 
-from ..program import Buffer, Constant, Launch, Program, Step, by_computation, refs_of
+from ..program import Buffer, Constant, Launch, Program, When, by_computation, refs_of
 from ..program_needs import SCRATCH
 from .arena import ALIGN, ArenaSlot, live_bytes, place
 from .template import Template
@@ -24,19 +24,24 @@ class ProgramBinding:
     """Binds one program to the sizes of a call, and of the next one."""
 
     def __init__(self, program: Program, kernels: Container[str] | None = None) -> None:
-        """kernels: those that there is code for, among them the last of those that compute the same; None for all."""
-        several = [steps for steps in by_computation(program.steps) if len(steps) > 1]
-        self._several = Template(tuple(tuple(s for s in steps if isinstance(s, Launch)) for steps in several))
+        """kernels: those that there is code for; None for all."""
+        computations = by_computation(program.steps)
+        several = [[s for s in steps if isinstance(s, Launch)] for steps in computations if len(steps) > 1]
+        self._several = [[launch.kernel for launch in launches] for launches in several]
+        self._whens = Template(tuple(tuple(launch.when for launch in launches) for launches in several))
         self._kernels = kernels
-        if kernels is not None:
-            program = _with_steps(program, [not isinstance(s, Launch) or s.kernel in kernels for s in program.steps])
+        kept = [kernels is None or not isinstance(s, Launch) or s.kernel in kernels for s in program.steps]
+        numbers = iter(zip(kept, accumulate(kept, initial=0), strict=False))
+        self._computations = [[i for k, i in islice(numbers, len(steps)) if k] for steps in computations]
+        if not all(kept):
+            program = _with_steps(program, kept)
         self._constants = program.constants
         self._template = Template(replace(program, constants=()))
 
     def __call__(self, symbols: Mapping[str, int]) -> Program:
         """Returns the program for these values of its symbols. Raises OverflowError where memory would take 2**62 bytes or more,
-        and Narrow for sizes that need wider kernels."""
-        numbers = _chosen(self._template(symbols))
+        Narrow for sizes that need wider kernels, and LookupError where it needs a kernel that there is no code for."""
+        numbers = _chosen(self._template(symbols), self._computations)
         constants, buffers = list(self._constants), list(numbers.buffers)
         for i, buffer in enumerate(buffers):
             if buffer.kind == "sizes":
@@ -57,21 +62,43 @@ class ProgramBinding:
         )
 
     def missing(self, symbols: Mapping[str, int]) -> list[str]:
-        """Returns the kernels for these sizes that there is no code for, in whose place others run."""
-        names = [next(s for s in steps if _holds(s)).kernel for steps in self._several(symbols)]
-        return [name for name in names if self._kernels is not None and name not in self._kernels]
+        """Returns the kernels for these sizes that there is no code for: others run in their place where they can."""
+        return [names[0] for names in self._serving(symbols) if not self._has(names[0])]
+
+    def needed(self, symbols: Mapping[str, int]) -> list[str]:
+        """Returns kernels that there is no code for and without which the program cannot run at these sizes."""
+        return [names[-1] for names in self._serving(symbols) if not any(map(self._has, names))]
+
+    def general(self) -> list[str]:
+        """Returns the kernels for any size that there is no code for."""
+        return [names[-1] for names in self._several if not self._has(names[-1])]
+
+    def _has(self, name: str) -> bool:
+        return self._kernels is None or name in self._kernels
+
+    def _serving(self, symbols: Mapping[str, int]) -> list[list[str]]:
+        """Returns the kernels that serve these sizes, for each computation that has several."""
+        whens = self._whens(symbols)
+        return [
+            [name for name, when in zip(names, conditions, strict=True) if _hold(when)]
+            for names, conditions in zip(self._several, whens, strict=True)
+        ]
 
 
-def _holds(step: Step) -> bool:
-    return not isinstance(step, Launch) or all(when.size <= when.most for when in step.when)
+def _hold(conditions: Sequence[When]) -> bool:
+    return all(when.size <= when.most for when in conditions)
 
 
-def _chosen(program: Program) -> Program:
-    """Returns a program of numbers with one launch for each computation, by the kernel for its sizes."""
-    kept: list[bool] = []
-    for steps in by_computation(program.steps):
-        runs = next(i for i, step in enumerate(steps) if _holds(step))
-        kept += [i == runs for i in range(len(steps))]
+def _chosen(program: Program, computations: Sequence[Sequence[int]]) -> Program:
+    """Returns a program of numbers with one launch for each computation, by the kernel for its sizes. computations: the numbers of
+    the steps of which one is made."""
+    steps = program.steps
+    kept = [False] * len(steps)
+    for numbers in computations:
+        runs = next((i for i in numbers if _hold(getattr(steps[i], "when", ()))), None)
+        if runs is None:
+            raise LookupError("there is no code of a kernel that these sizes need")
+        kept[runs] = True
     if all(kept):
         return program
     one = _with_steps(program, kept)

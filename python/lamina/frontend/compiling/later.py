@@ -1,11 +1,13 @@
 """Compiles kernels for ranges of sizes when a call first needs them; until then another kernel serves such calls."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
+from lamina.core.program import Program
+from lamina.core.program_launches import LaterKernel, with_launches
 from lamina.core.program_needs import with_needs
 from lamina.core.target import Target
 from lamina.runtime import cubins
@@ -19,20 +21,59 @@ if TYPE_CHECKING:
 
 
 def with_kernels(built: "Built", names: Collection[str]) -> "Built":
-    """Compiles kernels of `built.later`, and returns the program with them; keeps it in the cache where the program is there."""
+    """Brings kernels of `built.later` a step nearer to code, and returns the program with them: tiles those that are not, of which
+    several kernels may become, for small grids and for large ones; or compiles them. Keeps the program in the cache if it is there.
+    """
+    kernels = [kernel for kernel in built.later if kernel.name in names]
+    planned = [kernel for kernel in kernels if not kernel.tiled]
+    with BUILDING, unset_fake_temporarily():
+        found = _tiled(built, planned) if planned else _compiled(built, kernels)
+    if found.key:
+        Cache().put(found.key, stored.entry_of(found))
+    return found
+
+
+def _left(built: "Built", kernels: Sequence[LaterKernel]) -> tuple[LaterKernel, ...]:
+    return tuple(kernel for kernel in built.later if kernel not in kernels)
+
+
+def _compiled(built: "Built", kernels: Sequence[LaterKernel]) -> "Built":
+    """Compiles tile programs."""
     from torch_mlir import ir
 
     from lamina.dialects import context
     from lamina.targets import backend
 
-    texts = [text for name, text in built.later if name in names]
-    with BUILDING, unset_fake_temporarily():
-        module = ir.Module.parse("\n".join(texts), context())
-        made = backend(Target.parse(built.target).machine).compile(module)
-    code = cubins.join([*cubins.divide(built.code), *cubins.divide(made.code)])
-    left = tuple(pair for pair in built.later if pair[0] not in names)
-    program = with_needs(built.program, made.needs)
-    found = replace(built, program=program, code=code, kernels=(*built.kernels, *made.kernels), later=left)
-    if built.key:
-        Cache().put(built.key, stored.entry_of(found))
-    return found
+    module = ir.Module.parse("\n".join(kernel.text for kernel in kernels), context())
+    made = backend(Target.parse(built.target).machine).compile(module)
+    return replace(
+        built,
+        program=with_needs(built.program, made.needs),
+        code=cubins.join([*cubins.divide(built.code), *cubins.divide(made.code)]),
+        kernels=(*built.kernels, *made.kernels),
+        later=_left(built, kernels),
+    )
+
+
+def _tiled(built: "Built", kernels: Sequence[LaterKernel]) -> "Built":
+    """Tiles kernel functions, and launches what they have become."""
+    from torch_mlir import ir
+
+    from lamina.dialects import context
+    from lamina.passes.infra.diagnostics import verify
+    from lamina.passes.infra.pipeline import run
+    from lamina.passes.plan.program import program_from
+    from lamina.targets.module import keep_kernels, programs_as_later
+
+    own = context()
+    programs: dict[str, Program] = {}
+    later = list(_left(built, kernels))
+    for kernel in kernels:
+        module = ir.Module.parse(kernel.text, own)
+        run(built.to_tile, module)
+        verify(module)
+        with module.context:
+            programs[kernel.name] = program_from(module, built.program.device)
+        keep_kernels(module)
+        later += programs_as_later(module)
+    return replace(built, program=with_launches(built.program, programs), later=tuple(later))

@@ -18,6 +18,7 @@ from lamina.core.errors import CompileError
 from lamina.core.options import Options
 from lamina.core.sizes import SizeLike, symbol_name, symbols_of
 from lamina.core.sizes.facts import SizeFacts
+from lamina.core.target import Target
 
 from ..calls.call import adapt
 from ..capture.size_relations import SizeRelations
@@ -150,13 +151,14 @@ class SizedProgram(_native.BySizes):
             built, compiled = self._bound(symbols)
             missing = compiled.missing(symbols)
             if missing and torch.are_deterministic_algorithms_enabled():
-                compiled.add(missing)
+                compiled.add(symbols)
                 continue
             run = compiled.load(built)
             if known == len(self.specialized) and missing == compiled.missing(symbols):  # a thread may have added one meanwhile
                 break
+        compiled.add_general_later()
         if missing:
-            self._later(compiled, missing, sizes)
+            self._later(compiled, symbols, sizes)
         if built.interface.only_picks():
             return run, built.interface.inputs
         return adapt(run, built.interface, compiled.captured), None
@@ -168,13 +170,13 @@ class SizedProgram(_native.BySizes):
             if sizes.items() <= dict(zip(self._names, key, strict=True)).items():
                 self.renew(key)
 
-    def _later(self, compiled: "Bindable", missing: Sequence[str], sizes: tuple[int, ...]) -> None:
+    def _later(self, compiled: "Bindable", symbols: Mapping[str, int], sizes: tuple[int, ...]) -> None:
         """Has kernels compiled on another thread. The next call of these sizes after that has its program bound anew."""
         owner = weakref.ref(self)
 
         def task() -> None:
             """Compiles the missing kernels, unless the program is gone."""
-            if (program := owner()) is not None and compiled.add(missing):
+            if (program := owner()) is not None and compiled.add(symbols):
                 program.renew(sizes)
 
         WORKER.add(task)
@@ -202,6 +204,7 @@ class Bindable:
         self._interface = Template(built.interface)
         self._bound = (built, ProgramBinding(built.program, built.kernels if built.later else None))
         self._refused: set[str] = set()
+        self._general_added = False
         self._adding = threading.Lock()
 
     @property
@@ -210,7 +213,10 @@ class Bindable:
         return self._bound[0]
 
     def __call__(self, symbols: Mapping[str, int]) -> "Built":
-        """Returns the program for these values of its symbols. Raises Narrow for sizes that its kernels cannot count."""
+        """Returns the program for these values of its symbols, and compiles kernels without which it cannot run at them. Raises
+        Narrow for sizes that its kernels cannot count."""
+        while needed := self._bound[1].needed(symbols):
+            self._compile(needed)
         built, program = self._bound
         return replace(built, program=program(symbols), interface=self._interface(symbols))
 
@@ -218,20 +224,39 @@ class Bindable:
         """Returns the kernels for these values that are not compiled yet, in whose place others run."""
         return [name for name in self._bound[1].missing(symbols) if name not in self._refused]
 
-    def add(self, missing: Sequence[str]) -> bool:
-        """Compiles kernels that are missing; returns whether they are there. Where one cannot be compiled, others run in its place
-        from now on."""
-        with self._adding:
-            names = [name for name in missing if name not in self.built.kernels]
-            if names:
-                try:
-                    built = with_kernels(self.built, names)
-                except Exception as error:
-                    warnings.warn(f"lamina compiled no kernel {', '.join(names)}: {error}", stacklevel=1)
-                    self._refused.update(names)
-                    return False
-                self._bound = (built, ProgramBinding(built.program, built.kernels))
+    def add(self, symbols: Mapping[str, int]) -> bool:
+        """Compiles the kernels for these values that are missing; returns whether they are there. Where one cannot be compiled,
+        others run in its place from now on."""
+        return self._add(lambda: self.missing(symbols))
+
+    def add_general_later(self) -> None:
+        """Has the kernels for any size compiled on another thread, once, so that calls of other sizes need not wait for them."""
+        if self._general_added or Target.parse(self.built.target).null:
+            return
+        self._general_added = True
+        if self._bound[1].general():
+            owner = weakref.ref(self)
+            WORKER.add(lambda: compiled._add_general() if (compiled := owner()) is not None else None)
+
+    def _add_general(self) -> None:
+        self._add(lambda: [name for name in self._bound[1].general() if name not in self._refused])
+
+    def _add(self, missing: Callable[[], Sequence[str]]) -> bool:
+        while names := missing():
+            try:
+                self._compile(names)
+            except Exception as error:
+                warnings.warn(f"lamina compiled no kernel {', '.join(names)}: {error}", stacklevel=1)
+                self._refused.update(names)
+                return False
         return True
+
+    def _compile(self, names: Sequence[str]) -> None:
+        """Brings kernels a step nearer to code (see with_kernels)."""
+        with self._adding:
+            if {kernel.name for kernel in self.built.later}.issuperset(names):  # otherwise another thread has compiled some
+                built = with_kernels(self.built, names)
+                self._bound = (built, ProgramBinding(built.program, built.kernels))
 
 
 def sized_program(

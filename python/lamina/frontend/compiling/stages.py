@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from lamina.core.options import Options
 from lamina.core.program import Launch, Program
+from lamina.core.program_launches import LaterKernel
 from lamina.core.program_needs import with_needs
 from lamina.core.target import Target
 from lamina.runtime.cache import Cache, cache_key
@@ -194,20 +195,23 @@ def _compile(graph: Normalized, options: Options, goal: Destination, watch: Watc
     start = time.perf_counter()
     choices = choose_kernels(module, backend, goal.gpu, options, session)
     seconds["tuning"] = time.perf_counter() - start
-    level = "graph"
-    if may_choose(goal.gpu, options):
+    level, chooses = "graph", may_choose(goal.gpu, options)
+    later: tuple[LaterKernel, ...] = ()
+    if chooses or (goal.device == "cuda" and is_sized(graph.gm.graph)):
         level = "plan"
         run_passes(module, "graph", level, goal.target, options, seconds, watch)
+        later = take_later(module)
+    if chooses:
         start = time.perf_counter()
         choices += choose_kernels(module, backend, goal.gpu, options, session, len(choices))
         seconds["tuning"] += time.perf_counter() - start
     run_passes(module, level, "tile", goal.target, options, seconds, watch)
     with module.context:
-        program = program_from(module, goal.device)
+        program = program_from(module, goal.device, [kernel.name for kernel in later])
     interface = with_strides(graph.interface, program, (*graph.free, *graph.room))
     program = replace(with_outputs(program, interface), saved=interface.numbers_of(graph.saved))
     keep_kernels(module)
-    later = take_later(module)
+    later += take_later(module)
     start = time.perf_counter()
     program, ready = _launched(program, options, goal)
     seconds["custom kernels"] = time.perf_counter() - start
@@ -225,6 +229,7 @@ def _compile(graph: Normalized, options: Options, goal: Destination, watch: Watc
         seconds={**seconds, **artifact.seconds},
         choices=choices,
         later=later,
+        to_tile=pipeline_of("plan", "tile", goal.target, options) if later else "",
     )
 
 
@@ -273,10 +278,20 @@ def run_passes(
     from lamina.passes.infra.diagnostics import verify
     from lamina.passes.infra.instrumentation import Instrumentation
     from lamina.passes.infra.pipeline import run
+
+    steps = pipeline_of(start, end, target, options)
+    on_pass = (lambda _, path: watch(path, module)) if watch else None
+    for timing in run(steps, module, instrumentation=Instrumentation(verify_each=verify_each, on_pass=on_pass)):
+        seconds[timing.path] = seconds.get(timing.path, 0.0) + timing.seconds
+    verify(module)
+
+
+def pipeline_of(start: str, end: str, target: Target, options: Options) -> str:
+    """Writes the pipeline between two levels."""
     from lamina.passes.simplify.fold_constants import FoldConstants
     from lamina.targets.levels import pipeline
 
-    steps = pipeline(
+    return pipeline(
         start,
         end,
         target=target,
@@ -286,7 +301,3 @@ def run_passes(
         freeze_weights=options.freeze_weights,
         wide_sizes=options.wide_sizes,
     )
-    on_pass = (lambda _, path: watch(path, module)) if watch else None
-    for timing in run(steps, module, instrumentation=Instrumentation(verify_each=verify_each, on_pass=on_pass)):
-        seconds[timing.path] = seconds.get(timing.path, 0.0) + timing.seconds
-    verify(module)

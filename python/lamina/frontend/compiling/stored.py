@@ -12,6 +12,7 @@ from lamina.core import program_json
 from lamina.core.program import Program
 from lamina.core.program_check import fault
 from lamina.core.program_json import codec
+from lamina.core.program_launches import LaterKernel
 from lamina.core.sizes import SizeLike, without_hints
 from lamina.runtime.cache import Entry
 from lamina.tune.choice import TunedChoice
@@ -29,7 +30,8 @@ class Stored:
     code       the object file or cubin; kernels, messages and target are those of targets.base.Artifact
     interface  how the graph's arguments and outputs map to the program's
     choices    tuning's answers for the graph's hot ops
-    later      kernels for ranges of sizes that no call has met yet: their names and tile programs
+    later      kernels for ranges of sizes that no call has met yet
+    to_tile    the passes that tile them, as pipeline text
     """
 
     program: Program
@@ -39,7 +41,8 @@ class Stored:
     target: str
     interface: Interface
     choices: tuple[TunedChoice, ...] = ()
-    later: tuple[tuple[str, str], ...] = ()
+    later: tuple[LaterKernel, ...] = ()
+    to_tile: str = ""
 
 
 _META = {name: codec(hint) for name, hint in get_type_hints(Stored).items() if name not in ("program", "code")}
@@ -58,7 +61,8 @@ def read(entry: Entry, gm: fx.GraphModule) -> Stored | None:
         found = Stored(program=program_json.loads(entry.program_json), code=entry.object, **meta)
         return (
             None
-            if fault(found.program, (*found.kernels, *dict(found.later))) or not _fits(found.interface, found.program, gm)
+            if fault(found.program, (*found.kernels, *(kernel.name for kernel in found.later)))
+            or not _fits(found.interface, found.program, gm)
             else found
         )
     except Exception:  # a file may hold anything, and compiling again is right for all errors

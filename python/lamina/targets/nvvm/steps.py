@@ -18,6 +18,7 @@ def steps(target: Target, *, round_intermediates: bool, freeze_weights: bool, wi
         forms=(f"lamina-pad-products{for_target}", f"lamina-convolution-forms{for_target}"),
         split=_SPLIT,
         fuse=_FUSE,
+        ranges=(f"lamina-size-ranges{options(target=target, round_intermediates=round_intermediates)}",),
         tile=options(target=target, round_intermediates=round_intermediates, wide_sizes=wide_sizes),
         choose=(
             f"lamina-select-kernels{options(target=target, wide_sizes=wide_sizes, round_intermediates=round_intermediates)}",

@@ -7,26 +7,19 @@ typical one. Kernels for multiples of an access have such sizes in their types.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from torch_mlir import ir
-
-from lamina.core.gpu import Gpu
-from lamina.core.layout import Layout
-from lamina.core.sizes import Size, SizeLike, SizeSymbol, exactly, known_part, substituted, symbol_name, symbols_of, typical
+from lamina.core.sizes import Size, SizeSymbol, exactly, known_part, symbol_name, symbols_of, typical
 from lamina.schedules import nvvm
 from lamina.schedules.rows import COLUMN_RANGES, RANGES, SHORTEST, WALK_RANGES
 
-from ..ir.reading import nested
-from ..ir.sizes import SIZE, read_size, size_attribute, sizes_of, tensor_type
-from ..plan.launches import Argument
-from ..space.forms import form_of
-from ..space.scans import has_scans
-from ..space.schedule import ACCESS_BITS, bits
-from ..space.vector_width import MOST as WIDEST
-from .programs import Kernel
-from .variants import Condition, copied
+from ...space.forms import form_of
+from ...space.scans import has_scans
+from ...space.schedule import ACCESS_BITS, bits
+from ...space.vector_width import MOST as WIDEST
+from ..kernel import Kernel
+from .size_range import Condition, SizeRange
 
 _LARGE = 1 << 14  # elements of an argument from which on wide accesses across rows are worth a kernel that joins no others
 
@@ -51,11 +44,6 @@ class RowRange:
         return "_".join([*([f"to_{self.most}"] if self.most else []), *([f"by_{self.step}"] if self.step > 1 else [])])
 
     @property
-    def typical(self) -> bool:
-        """Whether the row that was traced is in the range."""
-        return all(typical(size) <= most for size, most in self.when)
-
-    @property
     def when(self) -> list[Condition]:
         """The conditions on the length."""
         most = [(self.length, self.most)] if self.most else []
@@ -63,18 +51,14 @@ class RowRange:
         return [*most, *above, *([(self.length % self.step, 0)] if self.step > 1 else [])]
 
 
-def row_ranges(module: ir.Module, kernel: Kernel, gpu: Gpu | None, round_half: bool) -> list[Kernel]:
-    """Returns kernels in the place of one, each for a range of its rows' length, and the last one for any. Returns the kernel alone
-    where it reduces nothing, or the length of its rows does not depend on one symbol."""
-    rows = _rows(kernel, round_half) if gpu is not None else None
+def row_ranges(kernel: Kernel, round_half: bool) -> list[SizeRange]:
+    """Returns the ranges of its rows' length that a kernel is made for, the last one for any; [] where it reduces nothing, or the
+    length of its rows does not depend on one symbol."""
+    rows = _rows(kernel, round_half)
     form = LinearLength.of(rows.length) if rows is not None else None
     if rows is None or form is None:
-        return [kernel]
-    *ranges, whole = _ranges(kernel, rows, form)
-    functions = [*copied(module, kernel.function, [r.word for r in ranges], [r.when for r in ranges]), kernel.function]
-    found = [narrowed(kernel, f, {form.symbol.name: r.symbol}) for f, r in zip(functions, (*ranges, whole), strict=True)]
-    first = next(i for i, r in enumerate((*ranges, whole)) if r.typical)
-    return [*(replace(k, later=i != first) for i, k in enumerate(found[:-1])), found[-1]]
+        return []
+    return [SizeRange(r.word, tuple(r.when), {form.symbol.name: r.symbol}) for r in _ranges(kernel, rows, form)]
 
 
 @dataclass(frozen=True)
@@ -178,32 +162,3 @@ def _ranges(kernel: Kernel, rows: _Rows, form: LinearLength) -> Iterator[RowRang
             if symbol is not None:
                 yield RowRange(rows.length, low, most, 1 if whole else by, symbol)
                 above[by] = most or 0
-
-
-def narrowed(kernel: Kernel, function: ir.Operation, values: dict[str, SizeLike]) -> Kernel:
-    """Returns a kernel with other sizes in place of symbols, in its function and the layouts of its arguments."""
-
-    def of(size: SizeLike) -> SizeLike:
-        """Returns a size with the values substituted."""
-        return substituted(size, values)
-
-    def typed(type_: ir.Type) -> ir.Type:
-        """Returns a type with the values substituted."""
-        if not isinstance(type_, ir.RankedTensorType) or type_.has_static_shape:
-            return type_
-        return tensor_type([of(n) for n in sizes_of(type_)], type_.element_type)
-
-    with function.context, function.location:
-        for op in nested(function):
-            for value in (*op.results, *(a for region in op.regions for block in region.blocks for a in block.arguments)):
-                value.set_type(typed(value.type))
-            if op.name == SIZE:
-                op.attributes["size"] = size_attribute(of(read_size(op.attributes["size"])))
-        kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
-        types = ir.FunctionType.get([typed(t) for t in kind.inputs], [typed(t) for t in kind.results])
-        function.attributes["function_type"] = ir.TypeAttr.get(types)
-    arguments = [
-        Argument(a.element, Layout(tuple(map(of, a.layout.shape)), tuple(map(of, a.layout.strides)), of(a.layout.offset)))
-        for a in kernel.arguments
-    ]
-    return Kernel(function, arguments, kernel.aligned)

@@ -5,26 +5,24 @@ multiples of an access the symbols are products, so that its accesses are as wid
 """
 
 import math
-from dataclasses import replace
 
 from torch_mlir import ir
 
-from lamina.core.gpu import Gpu
 from lamina.core.sizes import Size, SizeLike, SizeSymbol, substituted, typical
 from lamina.schedules import nvvm
 
-from ..families.choice import CHOICE
-from ..ir.reading import Untraceable
-from ..space.direct_convolution import WINDOW
-from ..space.forms import form_of
-from .programs import Kernel
-from .row_ranges import LinearLength, narrowed, whole_access
-from .variants import Condition, copied, launches_of
+from ...families.choice import CHOICE
+from ...ir.reading import Untraceable
+from ...space.direct_convolution import WINDOW
+from ...space.forms import form_of
+from ..kernel import Kernel
+from .row_ranges import LinearLength, whole_access
+from .size_range import Condition, SizeRange, launches_of
 
 
-def whole_rows(module: ir.Module, kernel: Kernel, gpu: Gpu | None, round_half: bool) -> list[Kernel]:
-    """Returns a kernel for multiples of a thread's access in front of one that transposes in tiles; any other kernel alone."""
-    extents = _extents(kernel, round_half) if gpu is not None and not _joins(module, kernel) else []
+def whole_rows(module: ir.Module, kernel: Kernel, round_half: bool) -> list[SizeRange]:
+    """Returns the multiples of a thread's access, and any length, for a kernel that transposes in tiles; [] for any other."""
+    extents = _extents(kernel, round_half) if not _joins(module, kernel) else []
     values: dict[str, SizeLike] = {}
     when: list[Condition] = []
     for extent in extents:
@@ -35,11 +33,7 @@ def whole_rows(module: ir.Module, kernel: Kernel, gpu: Gpu | None, round_half: b
         if (multiple := form.multiple(symbol, step)) is not None:
             values[form.symbol.name] = multiple
             when.append(((symbol * form.factor + form.plus) % step, 0))
-    if not when:
-        return [kernel]
-    (function,) = copied(module, kernel.function, [f"by_{whole_access(kernel)}"], [when])
-    now = all(typical(size) <= most for size, most in when)
-    return [replace(narrowed(kernel, function, values), later=not now), kernel]
+    return [SizeRange(f"by_{whole_access(kernel)}", tuple(when), values), SizeRange()] if when else []
 
 
 def _joins(module: ir.Module, kernel: Kernel) -> bool:

@@ -1,0 +1,69 @@
+"""lamina-size-ranges: makes several kernels of one, each for a range of a symbolic size."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from torch_mlir import ir
+
+from lamina.core.target import Target
+
+from ...families.choice import CHOICE
+from ...infra.base import Pass
+from ..kernel import Kernel, kernels_of
+from .row_ranges import row_ranges
+from .size_range import LATER, SYMBOLS, SizeRange, copied, symbols_attribute
+from .variants import variants
+from .whole_rows import whole_rows
+
+
+@dataclass(frozen=True)
+class SizeRanges(Pass):
+    """Copy kernel functions for ranges of a symbolic size, where a range has a better schedule than any size has.
+
+    Three kinds of functions are copied: those with `graph.smaller`, for which lamina-select-kernels has chosen schedules by size;
+    those that reduce along rows of symbolic length, or across them, for lengths that one block holds and for multiples of a
+    thread's access; those that transpose, for such multiples.
+
+    Before: planned kernel functions. After: each copy has `graph.symbols`, the sizes that stand for symbols in it: lamina-tile
+    reads them. Each launch becomes one for each range (`when`), of which a call makes the first whose conditions hold. Copies that
+    the call that was traced can do without are marked `graph.later`: they are compiled when a call first needs them.
+
+        func.func private @softmax(tensor<?x?xf32, ["s0~64", "s1~4000"]>) attributes {graph.kernel}
+     -> func.func private @softmax_to_61(...) attributes {graph.kernel, graph.later, graph.symbols = [["s1", "s1~61<=61"]]}
+        ...
+        func.func private @softmax(...) attributes {graph.kernel, graph.later, graph.symbols = [["s1", "s1~262144>=131070"]]}
+
+    target               the machine
+    round_intermediates  as in lamina-tile
+    """
+
+    name: ClassVar[str] = "lamina-size-ranges"
+    target: Target = field(default_factory=Target.host)
+    round_intermediates: bool = False
+
+    def run(self, module: ir.Module) -> None:
+        """Copies the module's kernel functions and their launches."""
+        for kernel in kernels_of(module):
+            if ranges := self._ranges(module, kernel):
+                _copy(module, kernel.function, ranges)
+
+    def _ranges(self, module: ir.Module, kernel: Kernel) -> list[SizeRange]:
+        if ranges := variants(kernel.function):
+            return ranges
+        if not self.target.is_gpu or not any(argument.symbolic for argument in kernel.arguments):
+            return []
+        return row_ranges(kernel, self.round_intermediates) or whole_rows(module, kernel, self.round_intermediates)
+
+
+def _copy(module: ir.Module, function: ir.Operation, ranges: list[SizeRange]) -> None:
+    """Makes a function for each range; the given one serves the last."""
+    functions = [*copied(module, function, ranges[:-1]), function]
+    needed = next(i for i, one in enumerate(ranges) if one.typical)
+    with module.context:
+        for i, (copy, one) in enumerate(zip(functions, ranges, strict=True)):
+            if one.symbols:
+                copy.attributes[SYMBOLS] = symbols_attribute(one.symbols)
+            if one.choice is not None:
+                copy.attributes[CHOICE] = one.choice
+            if i != needed:
+                copy.attributes[LATER] = ir.UnitAttr.get()
