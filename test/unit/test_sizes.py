@@ -299,6 +299,7 @@ def test_roots() -> None:
 
 def test_quotients_have_the_smallest_divisors() -> None:
     s = parse("s0~24")
+    assert (s - 1) // 2 + 1 == (s + 1) // 2 and (s - 3) % 4 == (s + 5) % 4 and (s + 9) // 4 == (s + 1) // 4 + 2
     assert (2 * s + 2) // 8 == (s + 1) // 4 and (s // 4 + 1) // 2 == (s + 4) // 8 and (6 * s) // 4 % 7 == (3 * s // 2) % 7
 
 

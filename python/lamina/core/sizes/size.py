@@ -246,7 +246,7 @@ def _divmod(whole: "SizeLike", by: "SizeLike") -> "tuple[SizeLike, SizeLike]":
     if not more:
         for f, n in _terms(whole):
             left = _without(f, factors)
-            if left is not None and n % k == 0:
+            if left is not None and (n % k == 0 or not f):  # of a number, what is left is from 0 to k - 1
                 quotient = quotient + _normal([(left, n // k)])
         rest = whole - quotient * by
     elif whole == by:

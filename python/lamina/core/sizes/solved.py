@@ -60,9 +60,8 @@ def solved(difference: SizeLike) -> Solved:
     if len(factors) > 1:
         return next(filter(None, (_whole(difference, *term) or _square(difference, *term) for term in difference.terms)), {})
     (one,) = factors
-    degrees = {len(product): k for product, k in difference.terms if product}
-    rises = len({k > 0 for k in degrees.values()}) == 1 and _only_from_0(difference, one)  # then no two values have one result
-    if not rises and set(degrees) != {1}:
+    degrees = {len(product): k for product, k in difference.terms}
+    if degrees.keys() - {0, 1} and not _has_one_root(degrees, one):
         return {}
     value = typical(factor_of(one))
     if isinstance(one, Opaque) and one.op == "%" and value == 0:
@@ -70,10 +69,19 @@ def solved(difference: SizeLike) -> Solved:
     return {one: value}
 
 
-def _only_from_0(difference: Size, of: Factor) -> bool:
-    """Returns whether the only factor of a difference has no value below 0 at which it is 0."""
+def _has_one_root(degrees: dict[int, int], of: Factor) -> bool:
+    """Returns whether a polynomial of one factor, given by its coefficients, is known to be 0 for no two values of it: it rises or
+    falls from some value on, and below that has no root."""
     low = lower_end(of)
-    return low >= -_FEW and all(sum(k * v ** len(product) for product, k in difference.terms) for v in range(int(low), 0))
+    if low == -math.inf:
+        return False
+    for start in range(int(low), int(low) + _FEW):
+        slopes = [
+            sum(k * math.comb(n, d) * start ** (n - d) for n, k in degrees.items() if n >= d) for d in range(1, max(degrees) + 1)
+        ]
+        if min(slopes) >= 0 or max(slopes) <= 0:
+            return all(sum(k * value**n for n, k in degrees.items()) for value in range(int(low), start))
+    return False
 
 
 def _equal(difference: Size) -> Solved:
