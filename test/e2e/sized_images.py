@@ -156,6 +156,13 @@ IMAGES: dict[str, Sized] = {
     "adaptive_pool": Sized(lambda a: F.adaptive_avg_pool2d(a, (7, 2)), areas),
     "adaptive_pool_of_rows": Sized(lambda a: F.adaptive_avg_pool1d(a, 5), lambda b, n: (x(b, 3, n),)),
     "train_adaptive_pool": Sized(lambda a: F.adaptive_avg_pool2d(a, 4), areas, train=True),
+    "adaptive_maxima": Sized(lambda a: F.adaptive_max_pool2d(a, (3, 2), return_indices=True), areas),
+    "train_adaptive_maxima": Sized(lambda a: F.adaptive_max_pool2d(a, 3) + F.adaptive_max_pool2d(a, 1), areas, train=True),
+    "train_windows_of_rows": Sized(lambda a: a.unfold(1, 5, 3).sin(), lambda b, n: (x(b, n + 8),), train=True),
+    "train_windows_of_images": Sized(lambda a: F.unfold(a, 3, padding=1, stride=2).sin(), areas, train=True),
+    "dilated_windows_of_images": Sized(
+        lambda a: F.fold(F.unfold(a, 3, 2, 1, 2), a.shape[2:], 3, 2, 1, 2), lambda b, n: (x(2, 3, b + 9, n + 9),)
+    ),
     "resize_nearest": Sized(lambda a: F.interpolate(a, scale_factor=2), areas),
     "resize_nearest_three": Sized(lambda a: F.interpolate(a, scale_factor=3), areas),
     "resize_nearest_exact": Sized(lambda a: F.interpolate(a, scale_factor=0.75, mode="nearest-exact"), areas),

@@ -246,9 +246,12 @@ def test_rows_padded_to_a_multiple_of_a_number(compilations: list[int]) -> None:
     assert len(compilations) == 2
 
 
-@pytest.mark.parametrize("graph", ["write_every_third", "train_slice_step", "divided_by_sizes"])
+@pytest.mark.parametrize(
+    "graph", ["write_every_third", "train_slice_step", "divided_by_sizes", "train_group_norm", "train_adaptive_maxima",
+              "train_windows_of_rows", "train_windows_of_images"]
+)  # fmt: skip
 def test_symbolic_sizes_add_no_external_calls(graph: str) -> None:
-    case = GRAPHS[graph]
+    case = (GRAPHS | IMAGES)[graph]
     torch._dynamo.reset()
     compiled = torch.compile(case.function, backend=BACKEND, options=NO_CACHE | {"strict": True}, dynamic=True)
     sweep(case, compiled)

@@ -25,8 +25,11 @@ from ..fx.sizes import SYMBOLIC
 
 
 def inline_sizes(graph: fx.Graph) -> None:
-    """Replaces the nodes that compute sizes by the sizes themselves: a SymInt may stand among the arguments of a node."""
+    """Replaces the nodes that compute sizes by the sizes themselves: a SymInt may stand among the arguments of a node. Quotients of
+    floats that torch has made tensors get the name of division that other quotients have."""
     for node in reversed(list(graph.nodes)):
+        if node.target is torch.ops.aten.true_divide.Tensor:
+            node.target = torch.ops.aten.div.Tensor
         if node.op == "call_function" and isinstance(node.meta.get("val"), (*SYMBOLIC, int, float, bool)):
             replace(node, node.meta["val"])
 

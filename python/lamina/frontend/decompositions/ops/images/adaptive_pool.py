@@ -124,9 +124,9 @@ def _blocks(x: Tensor, dim: int, blocks: int) -> tuple[Tensor, Tensor]:
     return inside.view(blocks, size, *after), (end - first).view(blocks, *after)
 
 
-def _are_known(*tensors: Tensor) -> bool:
-    """Returns whether sizes are numbers, and none is 0."""
-    return all(isinstance(n, int) and n for t in tensors for n in t.shape)
+def _are_known(*sizes: Sequence[int]) -> bool:
+    """Returns whether all sizes are numbers."""
+    return all(isinstance(n, int) for s in sizes for n in s)
 
 
 def _adaptive_max_pool(dims: int) -> Callable[..., Any]:
@@ -135,9 +135,11 @@ def _adaptive_max_pool(dims: int) -> Callable[..., Any]:
 
     def run(x: Tensor, size: Sequence[int]) -> Any:
         """Returns the maxima of the blocks and their places in the image."""
-        before, most = x.shape[-dims:], [-(-n // out) + 1 for n, out in zip(x.shape[-dims:], size, strict=True) if out]
-        if not _are_known(x) or not all(size) or not x.dtype.is_floating_point:
+        if surely(x.numel() == 0) or any(surely(n == 0) for n in size) or not x.dtype.is_floating_point:
             return NotImplemented
+        before, most = x.shape[-dims:], [-(-n // out) + 1 for n, out in zip(x.shape[-dims:], size, strict=True)]
+        if not _are_known(before, size):
+            return _greatest_of_blocks(x, size) if _are_open(*before, *size) else NotImplemented
         if (kernel := _equal_blocks(before, size)) is not None:
             return by_windows(x, kernel)
         if math.prod(most) > _MAX_TAPS:
@@ -151,6 +153,24 @@ def _adaptive_max_pool(dims: int) -> Callable[..., Any]:
         return best, where
 
     return run
+
+
+def _greatest_of_blocks(x: Tensor, size: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Returns the maxima of the blocks and their places in the image: along each dimension, every block looks at the whole row. Of
+    equal elements the first is taken, of NaN the last, as in eager."""
+    places, width = None, 1
+    for dim, blocks in zip(range(-1, -len(size) - 1, -1), reversed(size), strict=True):
+        length = x.shape[dim]
+        (inside, _), element = _blocks(x, dim, blocks), x.unsqueeze(dim - 1)
+        best = torch.where(inside, element, -math.inf).amax(dim)
+        number = torch.arange(length, device=x.device).view(length, *[1] * (-1 - dim))
+        is_best = inside & ((element == best.unsqueeze(dim)) | element.isnan())
+        first, last = torch.where(is_best, number, length).amin(dim), torch.where(is_best, number, -1).amax(dim)
+        at = torch.where(best.isnan(), last, first)
+        places = at if places is None else at * width + places.gather(dim, at)
+        x, width = best, width * length
+    assert places is not None
+    return x, places
 
 
 def _elements(x: Tensor, taps: Sequence[Sequence[Tensor]], number: Tensor | None = None) -> Iterator[tuple[Tensor, Tensor]]:
@@ -177,9 +197,10 @@ def _adaptive_max_pool_backward(dims: int) -> Callable[..., Any]:
 
     def run(grad: Tensor, x: Tensor, places: Tensor) -> Any:
         """Adds gradients at the places of the maxima."""
-        if not _are_known(x, grad):
+        if surely(x.numel() == 0) or surely(grad.numel() == 0):
             return NotImplemented
-        if (kernel := _equal_blocks(x.shape[-dims:], grad.shape[-dims:])) is not None:
+        sizes = x.shape[-dims:], grad.shape[-dims:]
+        if _are_known(*sizes) and (kernel := _equal_blocks(*sizes)) is not None:
             return op.default(grad, x, kernel, kernel, [0] * dims, [1] * dims, False, places)
         wide = grad.to(wide_dtype(grad.dtype)).flatten(-dims)
         total = aten.scatter_add.default(torch.zeros_like(x, dtype=wide.dtype).flatten(-dims), -1, places.flatten(-dims), wide)

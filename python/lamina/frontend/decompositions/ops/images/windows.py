@@ -25,7 +25,7 @@ _MOST = 64  # terms of one sum; with more, ATen adds
 def unfold_backward(grad: Tensor, sizes: Sequence[int], dim: int, size: int, step: int) -> Any:
     """Sums for each element the gradients of the windows that it is in."""
     dim = dim % len(sizes) if sizes else 0
-    if not sizes or -(-size // step) > _MOST or not _is_known(sizes[dim], step) or surely(grad.numel() == 0):
+    if not sizes or -(-size // step) > _MOST or surely(grad.numel() == 0):
         return NotImplemented
     if grad.dim() != len(sizes) + 1 or not surely(grad.shape[-1] == size) or not grad.dtype.is_floating_point:
         return NotImplemented
@@ -38,8 +38,6 @@ def col2im(x: Tensor, output_size: Any, kernel: Any, dilation: Any, padding: Any
     given = list(zip(output_size, kernel, dilation, padding, stride, strict=True))
     terms = math.prod(k if d > 1 else -(-k // s) for _, k, d, _, s in given)
     if terms > _MOST or not x.dtype.is_floating_point or surely(x.numel() == 0):
-        return NotImplemented
-    if not all(_is_known(n, s) for n, _, _, _, s in given):
         return NotImplemented
     blocks = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, d, p, s in given]
     *batch, rows, _ = x.shape
@@ -57,6 +55,8 @@ def _is_known(length: Any, step: int) -> bool:
 def _sum_of_windows(x: Tensor, dim: int, length: int, step: int, dilation: int = 1, outside: int = 0) -> Tensor:
     """Returns for each of `length` places along `dim` the sum of what the windows in dimensions `dim` and dim + 1 of `x` hold for
     it. The first window starts `outside` elements before the first place."""
+    if not _is_known(length, step):
+        return _sum_of_found(x, dim, length, step, dilation, outside)
     count, size = x.shape[dim : dim + 2]
     width = step if dilation == 1 else 1  # elements of a window that lie side by side in one row
     before = -outside % width
@@ -73,6 +73,24 @@ def _sum_of_windows(x: Tensor, dim: int, length: int, step: int, dilation: int =
     if total is None:
         total = x.new_zeros(*x.shape[:dim], rows, step, *x.shape[dim + 2 :])
     return aten.slice.Tensor(total.flatten(dim, dim + 1), dim, 0, length)
+
+
+def _sum_of_found(x: Tensor, dim: int, length: int, step: int, dilation: int, outside: int) -> Tensor:
+    """Computes `_sum_of_windows` where torch would guard on whether the length is a multiple of the step: each place looks up its
+    element of the j-th of the windows that may have it, or the zero after the last element."""
+    count, size = x.shape[dim : dim + 2]
+    place = torch.arange(length, device=x.device) + outside
+    elements, total = pad(x.flatten(dim, dim + 1), dim, 0, 1), None
+    for j in range(size if dilation > 1 else -(-size // step)):
+        if dilation > 1:
+            window, column = (place - j * dilation) // step, torch.full_like(place, j)
+        else:
+            window, column = place // step - j, place % step + j * step
+        found = (window >= 0) & (window < count) & (column < size) & (window * step + column * dilation == place)
+        part = elements.index_select(dim, torch.where(found, window * size + column, count * size))
+        total = part if total is None else total + part
+    assert total is not None
+    return total
 
 
 def _folded(mirrored: bool) -> Callable[..., Any]:
