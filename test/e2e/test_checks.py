@@ -149,3 +149,18 @@ def test_indices_into_uniform_tensors_are_checked(name: str, dtype: torch.dtype,
         assert got.dtype == want.dtype and torch.equal(got, want)
     with pytest.raises(IndexError):
         run(outside)
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "symbolic"])
+def test_numbers_of_repetitions_are_checked(dynamic: bool) -> None:
+    run = compiled(lambda x, n, size: x.repeat_interleave(n, 0, output_size=size) * 2, dynamic)
+    x = torch.randn(4, 3)
+    for counts in ((2, 3, 0, 4), (0, 0, 5, 4), (9, 0, 0, 0)):
+        assert torch.equal(run(x, n := torch.tensor(counts), 9), x.repeat_interleave(n, 0) * 2)
+    for counts, message in (
+        ((2, 3, 0, 5), "does not match"),
+        ((2, 3, 0, 2), "does not match"),
+        ((2, 3, -1, 5), "can not be negative"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            run(x, torch.tensor(counts), 9)

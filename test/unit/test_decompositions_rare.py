@@ -20,6 +20,10 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "searchsorted of a number": (lambda a: torch.searchsorted(a, 0.3, right=True, out_int32=True), [SORTED]),
     "searchsorted of a number among integers": (lambda a: torch.searchsorted(a, 2.5), [INDICES.sort()[0]]),
     "bucketize of a number": (lambda a: torch.bucketize(-0.3, a), [SORTED]),
+    "repetitions": (
+        lambda a, i: (a.repeat_interleave(i, 1, output_size=33), i.repeat_interleave(i.flip(0), output_size=33)),
+        [torch.randn(3, 18), torch.tensor([0, 1, 2, 0, 5, 1, 1, 2, 3, 4, 0, 0, 7, 1, 2, 2, 2, 0])],
+    ),
     "triangles of indices": (
         lambda a: (
             [a + torch.tril_indices(*n) for n in ((5, 7, 2), (5, 3, -2))] + [a + torch.triu_indices(4, 6, -1, dtype=torch.int32)]

@@ -99,6 +99,7 @@ CALLS: dict[Any, list[Call]] = {
         call(PLANE, PLANE, C, C, C, C, C, True, 1e-5, [True] * 3, torch.zeros(1, dtype=torch.uint8))
     ],
     aten.bucketize.Tensor: [call(ROW, x(3).sort().values)],
+    aten.repeat_interleave.Tensor: [call(i, output_size=6) for i in (index(1, 0, 5), index(4, 2).int())],
     aten.diagonal_scatter.default: [call(x(3, 3), x(3))],
     aten.permute_copy.default: [call(ROW, [1, 0])],
     aten.view_copy.default: [call(ROW, [3, 2])],

@@ -1,4 +1,5 @@
-"""Decomposes searches in sorted rows into gathers that halve intervals."""
+"""Decomposes searches in sorted rows into gathers that halve intervals, and repetitions of elements into counts of where they
+end."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ....fx.ops.check_op import CHECK
 from ...undecided import surely
 
 aten = torch.ops.aten
@@ -49,9 +51,23 @@ def bucketize(x: Tensor, row: Tensor, *, out_int32: bool = False, right: bool = 
     return searchsorted(row, x, out_int32=out_int32, right=right)
 
 
+def repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Any:
+    """Returns for each of `output_size` places the number of the element that is repeated there: how many have ended before.
+    NotImplemented without a size, which the values decide then."""
+    if output_size is None or repeats.dtype not in (torch.int32, torch.int64) or surely(repeats.numel() == 0):
+        return NotImplemented
+    counts = torch.where(CHECK(repeats >= 0, "repeats can not be negative"), repeats, 0)
+    ends = counts.cumsum(0, dtype=torch.int64)
+    ended = torch.zeros(output_size + 1, dtype=torch.int64, device=repeats.device)
+    ended = aten.scatter_add.default(ended, 0, ends.clamp(max=output_size), torch.ones_like(ends))
+    fits = CHECK(ends[-1] == output_size, "allocated size does not match required size")
+    return torch.where(fits, ended[:output_size].cumsum(0), 0).to(repeats.dtype)
+
+
 SEARCHES: dict[Any, Callable[..., Any]] = {
     aten.bucketize.Tensor: bucketize,
     aten.bucketize.Scalar: bucketize_number,
     aten.searchsorted.Tensor: searchsorted,
     aten.searchsorted.Scalar: searchsorted_number,
+    aten.repeat_interleave.Tensor: repeat_interleave,
 }
