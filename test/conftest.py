@@ -139,17 +139,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Iterable[pytest.
 
 
 def pytest_collection_finish() -> None:
-    """Spares tests what does not depend on them: searching all that is imported for garbage; searching after each compilation; 30 ms
-    of each in which Dynamo empties the processor's caches to measure how fast its guards are; and the text that AOTAutograd makes of
-    each graph for a log that nobody keeps."""
+    """Spares tests searching all that is imported for garbage, and searching for it often, as is done between tests; and what torch
+    spends on what they do not depend on, unless LAMINA_TEST_PLAIN_TORCH is set."""
     gc.collect()
     gc.freeze()
-    if dynamo := sys.modules.get("torch._dynamo"):
-        dynamo.config.run_gc_after_compile = False  # type: ignore[attr-defined]
-        dynamo.guards.profile_guard_manager = lambda *_: 0.0  # type: ignore[attr-defined]
-    if stages := sys.modules.get("torch._functorch._aot_autograd.graph_compile"):
-        stages._log_joint_graph = lambda *_: None  # type: ignore[attr-defined]
-        stages._log_fw_bw_graphs = lambda *_: (None, None)  # type: ignore[attr-defined]
+    gc.set_threshold(10_000, 20, 1_000)
+    if "torch._dynamo" in sys.modules and not os.environ.get("LAMINA_TEST_PLAIN_TORCH"):
+        import quick_torch
+
+        quick_torch.install()
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,0 +1,137 @@
+"""Spares tests the time that torch spends on what they do not depend on: most of theirs goes by in torch's tracing.
+
+What is done no more:
+
+- searching for garbage after each compilation, and the 30 ms of each in which Dynamo empties the processor's caches to measure how
+  fast its guards are;
+- the text that AOTAutograd makes of each graph, and Dynamo of all settings, for logs that nobody keeps;
+- the tensors by which AOTAutograd counts the random numbers of each graph for `functorch.config.functionalize_rng_ops`.
+
+What returns the same in less time, above all where sizes are symbols:
+
+- operations on symbolic sizes, thousands for a small graph: what each has made of two expressions is remembered. What is traced, and
+  what a translation validation sees, stays torch's;
+- the check of each new entry of the cache of fake tensors, which makes a tensor by the entry for its dispatch keys. These do not
+  depend on sizes: one tensor of a kind stands for all.
+"""
+
+import inspect
+from collections.abc import Callable
+from functools import cache, wraps
+from typing import Any
+
+import torch
+import torch._dynamo
+from torch._decomp import decompositions_for_rng
+from torch._functorch._aot_autograd import graph_compile
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental import recording, sym_node
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
+from torch.fx.experimental.sym_node import METHOD_TO_OPERATOR, SymNode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+# Those of two sizes that follow from the expressions alone; `mod` also asks for ranges.
+_OPERATIONS = "add sub mul eq ne lt le gt ge and or int_floordiv float_truediv int_truediv sym_max sym_min".split()
+_MOST = 100_000
+
+
+@cache
+def install() -> None:
+    """Replaces what takes the time, for the rest of the process."""
+    dynamo: Any = torch._dynamo
+    dynamo.config.run_gc_after_compile = False
+    dynamo.guards.profile_guard_manager = lambda *_: 0.0
+    for settings in ("_get_dynamo", "_scrubbed_inductor", "_compiler", "_functorch"):
+        setattr(dynamo.utils, f"{settings}_config_for_logging", lambda: None)
+    graph_compile._log_joint_graph = lambda *_: None
+    graph_compile._log_fw_bw_graphs = lambda *_: (None, None)
+    decompositions_for_rng.PhiloxStateTracker.reset = lambda: None
+    SymNode.expr = property(_expression(SymNode.expr.fget))
+    for method in _OPERATIONS:
+        name = f"_{method}_" if method in sym_node.magic_methods_on_operator_with_trailing_underscore else f"_{method}"
+        setattr(SymNode, name, _remembered(method, vars(SymNode)[name]))
+    for name, method in list(vars(ShapeEnv).items()):
+        if inspect.isfunction(method) and method.__code__.co_filename == recording.__file__:
+            setattr(ShapeEnv, name, _unrecorded(method))
+    modes: Any = FakeTensorMode
+    modes._get_output_info_for_cache_entry = _checked_by_kind(modes._get_output_info_for_cache_entry)
+
+
+def _expression(torchs: Callable[[SymNode], Any]) -> Callable[[SymNode], Any]:
+    @wraps(torchs)
+    def expr(self: SymNode) -> Any:
+        """Looks for what replaces the expression before it asks whether that is a number, which walks it."""
+        if self.shape_env is not None:
+            version = self.shape_env._replacements_version_counter
+            if version == 0:
+                return self._expr
+            if version == self._expr_ver and self._expr_cache is not None:
+                return self._expr_cache
+        return torchs(self)
+
+    return expr
+
+
+def _remembered(method: str, torchs: Callable[[SymNode, SymNode], SymNode]) -> Callable[[SymNode, SymNode], SymNode]:
+    operator: Callable[[Any, Any], Any] = METHOD_TO_OPERATOR[method]
+    made: dict[Any, tuple[Any, type, bool]] = {}
+
+    @wraps(torchs)
+    def compute(self: SymNode, other: SymNode) -> SymNode:
+        """Makes a node of what torch made of these expressions before."""
+        env = self.shape_env
+        if env is None or env._translation_validation_enabled or not isinstance(other, SymNode) or get_proxy_mode():
+            return torchs(self, other)
+        sums = self._optimized_summation, other._optimized_summation
+        key = self.expr, other.expr, self.pytype, other.pytype, sums
+        if (found := made.get(key)) is None:
+            node = torchs(self, other)
+            if len(made) >= _MOST:
+                made.clear()
+            made[key] = node._expr, node.pytype, node._optimized_summation
+            return node
+        expr, kind, is_sum = found
+        hint: Any = sym_node._NO_HINT
+        if self._hint is not None and other._hint is not None:
+            hint = operator(self._hint, other._hint)
+            if hint is not None and not isinstance(hint, sym_node.SymTypes):
+                hint = kind(hint)
+        return SymNode(expr, env, kind, hint, optimized_summation=is_sum)
+
+    return compute
+
+
+def _unrecorded(torchs: Callable[..., Any]) -> Callable[..., Any]:
+    method: Callable[..., Any] = torchs.__wrapped__
+
+    def call(self: ShapeEnv, *args: Any, **kwargs: Any) -> Any:
+        """Records the call where anybody has asked for that."""
+        return (torchs if self.should_record_events else method)(self, *args, **kwargs)
+
+    return call
+
+
+def _checked_by_kind(torchs: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(torchs)
+    def info(mode: Any, state: Any, key: Any, func: Any, args: Any, kwargs: Any, output: Any) -> Any:
+        """Checks the entry by a tensor that an entry of this kind made before. One of unbacked sizes may make none."""
+        unbacked = mode.shape_env is not None and mode.shape_env.unbacked_symint_counter
+        if unbacked or not isinstance(output, FakeTensor):
+            return torchs(mode, state, key, func, args, kwargs, output)
+        modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+        traits = output.dtype, output.layout, output.device, output.requires_grad, output.is_conj(), output.is_neg()
+        kind = *modes, *traits, isinstance(func, torch._ops.OpOverload) and func.is_view
+        made = vars(mode).setdefault("_made_by_kind", {})
+
+        def make(*given: Any) -> Any:
+            if kind not in made:
+                made[kind] = type(mode)._output_from_cache_entry(mode, *given)
+            return made[kind]
+
+        mode._output_from_cache_entry = make
+        try:
+            return torchs(mode, state, key, func, args, kwargs, output)
+        finally:
+            del mode._output_from_cache_entry
+
+    return info

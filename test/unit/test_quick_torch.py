@@ -1,0 +1,89 @@
+"""What `quick_torch` replaces returns what torch's own returns."""
+
+import itertools
+import os
+from typing import Any
+
+import pytest
+import quick_torch
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental import sym_node
+from torch.fx.experimental.sym_node import SymNode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+
+OPERATIONS = "add sub mul eq ne lt le gt ge int_floordiv int_truediv sym_max sym_min".split()
+
+
+@pytest.fixture(autouse=True)
+def _installed() -> None:
+    if os.environ.get("LAMINA_TEST_PLAIN_TORCH"):
+        pytest.skip("torch is to stay as it is")
+    quick_torch.install()
+
+
+def sizes(env: ShapeEnv) -> list[SymNode]:
+    """Sizes of a tensor and of values, sums, products and quotients of them, numbers and floats."""
+    fake = FakeTensorMode(shape_env=env)
+    context = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC] * 3)
+    a, b, c = fake.from_tensor(torch.empty(5, 7, 12), symbolic_context=context).shape
+    u = env.create_unbacked_symint()
+    found: list[Any] = [a, b, c, u, a + b, a + b + c, 2 * a, a * b, c // 4, a - c, u + 1, a.node.wrap_int(3), a.node.wrap_int(1)]
+    return [getattr(s, "node", s) for s in found]
+
+
+def same(got: SymNode, want: SymNode) -> None:
+    assert got._expr == want._expr and type(got._expr) is type(want._expr)
+    assert got.pytype is want.pytype and got._hint == want._hint and type(got._hint) is type(want._hint)
+    assert got._optimized_summation == want._optimized_summation and got.constant == want.constant and got.fx_node == want.fx_node
+
+
+@pytest.mark.parametrize("method", OPERATIONS)
+def test_operations_on_sizes(method: str) -> None:
+    """When they are remembered, too, and after a size has become known."""
+    env = ShapeEnv()
+    nodes = sizes(env)
+    quick = vars(SymNode)[f"_{method}"]
+    for known in (False, True):
+        if known:
+            assert nodes[0].shape_env is env and bool(sym_node.wrap_node(nodes[0]) == 5)
+        for a, b in itertools.product(nodes, nodes):
+            want = quick.__wrapped__(a, b)
+            for _ in range(2):
+                same(quick(a, b), want)
+
+
+def test_expressions() -> None:
+    env = ShapeEnv()
+    nodes = sizes(env)
+    assert bool(sym_node.wrap_node(nodes[0]) == 5)
+    for node in nodes:
+        for _ in range(2):
+            assert node.expr == SymNode.expr.fget.__wrapped__(node)  # type: ignore[attr-defined]
+
+
+def test_entries_of_the_cache_of_fake_tensors() -> None:
+    """Tensors of every kind are made by entries as without them, which the mode compares for each."""
+    env = ShapeEnv()
+    context = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC] * 2)
+    FakeTensorMode.cache_clear()
+    with FakeTensorMode(shape_env=env) as fake:
+        fake.cache_crosscheck_enabled = True
+        for dtype, trained in ((torch.float32, False), (torch.float32, True), (torch.complex64, False), (torch.int8, False)):
+            for _ in range(2):
+                x = fake.from_tensor(torch.ones(4, 6, dtype=dtype, requires_grad=trained), symbolic_context=context)
+                kinds = [
+                    x.t(),
+                    x[1:, ::2],
+                    x + 1,
+                    x.conj(),
+                    x.conj().t(),
+                    x.conj() * 2,
+                    torch.view_as_real(x.cfloat()),
+                    x.expand(2, 4, 6),
+                ]
+                kinds += [x.cfloat().conj().imag, x.cfloat().conj().imag * 2, x.detach(), x.sum(0), x.bool(), x.clone()]
+                with torch.inference_mode():
+                    kinds += [x * 2, x.t(), (x * 2).t()]
+                assert all(isinstance(k, torch.Tensor) for k in kinds)
+    assert FakeTensorMode.cache_info().hits
