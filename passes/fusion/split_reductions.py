@@ -23,7 +23,8 @@ BLOCK = 128  # columns of 32-bit elements that one program sums, and rows of the
 LEAST = 8  # parts that are worth a second kernel
 ENOUGH = 64  # parts that fill a GPU where several CTAs walk over each
 LONG = 16384  # elements of a part at least where several loops have parts
-FEWER = 64  # times that a call may have more elements than the one that was traced
+FEWER = 64  # times that a call may have more elements than the one that was traced, where a second kernel costs little
+LONGER = 8  # times that a result may have more elements in a call, where parts take two kernels more
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,8 @@ class SplitReductions(Pass):
         extents = tuple(map(typical, g.extents))
         size, results = math.prod(extents), math.prod(n for n, r in zip(extents, g.reduced, strict=True) if not r)
         combine = producer(g.yields[0])
-        long = size // max(results, 1) * (memory.overread(g) if self.columns else 1) >= self.elements // LEAST
+        each = size // max(results, 1) * (LONGER if self._is_ragged(g) else 1)
+        long = each * (memory.overread(g) if self.columns else 1) >= self.elements // LEAST
         limit = self.columns if self.columns and memory.pieces(g, long) else self.rows
         few = size < (self.elements // FEWER if self._is_ragged(g) else self.elements)
         if results >= limit or few or combine is None or combine.name not in REDUCERS:

@@ -4,7 +4,7 @@ import math
 from functools import partial
 
 from lamina.core.gpu import Gpu
-from lamina.core.sizes import is_bounded, is_symbolic, typical
+from lamina.core.sizes import is_bounded, is_symbolic, typical, upper_end
 from lamina.schedules import nvvm
 from lamina.schedules.base import TILE_SIDE
 from lamina.schedules.rows import CLUSTER, Rows, Triton
@@ -65,7 +65,7 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
         config = nvvm.column_scan(typical(vector.extent))
     elif space.columns:
         reduced = math.prod(a.extent for a in merged.columns)
-        many = max(typical(reduced), nvvm.COLUMN_THREADS if is_symbolic(reduced) else 0)
+        many = max(typical(reduced), int(min(nvvm.COLUMN_THREADS, upper_end(reduced))) if is_symbolic(reduced) else 0)
         config = nvvm.column_reduction(typical(vector.extent), vec, many, _rows(merged, vector, device), device.sm_count)
     else:
         config = _pointwise(space, merged, aligned, accesses, vector, vec, device)[0]
@@ -152,7 +152,9 @@ def _pointwise(
     vec = uncrossed_width(space, merged, aligned, accesses, vector, vec)
     rows, of, extent = _others(merged, vector), traffic_of(space, merged, vector, apart), typical(vector.extent)
     if of.narrow(vec):
-        return nvvm.narrow(extent, vec, rows, of, device.sm_count)
+        return nvvm.narrow(extent, vec, _rows(merged, vector, device), of, device.sm_count)
+    if rows != 1 and not is_bounded(vector.extent):
+        extent = min(extent, nvvm.LINE * vec)  # programs of a CTA lie side by side, so few threads to a row suit any length
     return nvvm.pointwise(extent, vec, rows), 0.0
 
 

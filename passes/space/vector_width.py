@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from lamina.core.sizes import at_most, is_symbolic, typical
+from lamina.core.sizes import at_most, is_bounded, is_symbolic, typical
 from lamina.schedules import nvvm
 
 from ..ir.affine import Affine, Axis
@@ -125,8 +125,8 @@ def _runs(a: Access, quotients: dict[Expr, int]) -> list[Expr]:
 
 def ragged(axis: Axis) -> bool:
     """Returns whether the last access along the only axis of a program may be cut. This takes registers and code of every thread,
-    and pays where memory bandwidth is the limit."""
-    return typical(axis.extent) >= RAGGED
+    and pays where memory bandwidth is the limit, as it may be where a call decides."""
+    return typical(axis.extent) >= RAGGED or not is_bounded(axis.extent)
 
 
 def _widest(along: list[Access]) -> int:

@@ -10,13 +10,13 @@
 // CHECK-COUNT-1: "plan.launch"({{.*}}) {kernel = @negate_and_grow_and_2_more, label = "negate, grow, 2 x shrink, sum", n_out = 5 : i64}
 // CHECK-NEXT: "plan.return"
 // CHECK: func.func private @negate_and_grow_and_2_more({{.*}}, %[[SIZES:arg10]]: memref<6xi32>)
-// CHECK-SAME: tile.grid = "-((-s0~1000)//(128)) - ((-s0~1000)//(16)) - ((-s1~700)//(64)) + 2"
-// CHECK-SAME: tile.sizes = ["s0~1000", "-((-s0~1000)//(128))", "s1~700", "-((-s1~700)//(64))", "-2*((-s1~700)//(64))", "10*s0~1000"]
+// CHECK-SAME: tile.grid = "-((-s0~1000)//(16)) - ((-s0~1000)//(512)) - ((-s1~700)//(256)) + 2"
+// CHECK-SAME: tile.sizes = ["s0~1000", "-((-s0~1000)//(512))", "s1~700", "-((-s1~700)//(256))", "-2*((-s1~700)//(256))", "10*s0~1000"]
 
 // CHECK: "tile.part"() ({
 // CHECK: }) {{{.*}}tile.grid = 2 : i64
 // CHECK: "tile.part"() ({
-// CHECK: }) {{{.*}}tile.grid = "-((-s0~1000)//(128))"
+// CHECK: }) {{{.*}}tile.grid = "-((-s0~1000)//(512))"
 
 // Where a kernel comes twice, the number of its programs is among the sizes, to choose the buffers.
 // CHECK: "tile.part"() ({
@@ -25,7 +25,7 @@
 // CHECK: %[[GRID:.*]] = arith.index_cast %[[LOADED]]
 // CHECK: arith.divui %[[PROGRAM]], %[[GRID]]
 // CHECK: memref.load %[[SIZES]][%c2{{.*}}]
-// CHECK: }) {{{.*}}tile.grid = "-2*((-s1~700)//(64))", tile.pack = 2 : i64
+// CHECK: }) {{{.*}}tile.grid = "-2*((-s1~700)//(256))", tile.pack = 2 : i64
 
 // CHECK: "tile.part"() ({
 // CHECK: memref.load %[[SIZES]][%c0{{.*}}]
@@ -50,7 +50,7 @@
 // GPU: math.sqrt
 // GPU: arith.subi %{{.*}}, %[[LAST]] overflow<nsw> : index
 
-// EARLY: "plan.launch"({{.*}}) {kernel = @negate_and_grow_and_2_more_early, {{.*}} when = {{\[\[}}"-((-s0~1000)//(128)) - ((-s0~1000)//(16)) - ((-s1~700)//(64)) + 2", 2112]]}
+// EARLY: "plan.launch"({{.*}}) {kernel = @negate_and_grow_and_2_more_early, {{.*}} when = {{\[\[}}"-((-s0~1000)//(16)) - ((-s0~1000)//(512)) - ((-s1~700)//(256)) + 2", 2112]]}
 // EARLY: "plan.launch"({{.*}}) {kernel = @negate_and_grow_and_2_more, {{.*}} when = []}
 
 // TRITON: def negate_and_grow_and_2_more(x0, x1, x2, x3, x4, y0, y1, y2, y3, y4, sizes):

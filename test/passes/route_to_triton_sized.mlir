@@ -8,11 +8,11 @@
 // CHECK: def logs(x0, y0, sizes):
 // CHECK: size0 = tl.load(sizes + 0)
 // CHECK: program = tl.program_id(0){{$}}
-// CHECK: v1 = program * 32
+// CHECK: v1 = program * 128
 // CHECK: v2 = size0 - v1
-// CHECK: tl.load(x0 + v1 + lanes32, mask={{.*}}, other=0.0)
+// CHECK: tl.load(x0 + v1 + lanes128, mask={{.*}}, other=0.0)
 // WIDE: program = tl.program_id(0).to(tl.int64)
-// WIDE: v1 = program * 32
+// WIDE: v1 = program * 128
 // PTX: ld.global{{.*}}b64
 
 #id = affine_map<(d0) -> (d0)>

@@ -3,7 +3,7 @@
 // RUN: opt-driver %s --pass-pipeline='lamina-tile{target=nvvm:sm_90a},lamina-start-early{target=nvvm:sm_90a}' | FileCheck %s
 // RUN: opt-driver %s --pass-pipeline='lamina-tile{target=nvvm:sm_80},lamina-start-early{target=nvvm:sm_80}' | FileCheck %s --check-prefix=SM80
 
-// CHECK: "plan.launch"({{.*}}) {kernel = @grow_early, label = "grow", n_out = 1 : i64, when = {{\[\[}}"-((-s0~1000)//(128))", 2112]]}
+// CHECK: "plan.launch"({{.*}}) {kernel = @grow_early, label = "grow", n_out = 1 : i64, when = {{\[\[}}"-((-s0~1000)//(512))", 2112]]}
 // CHECK-NEXT: "plan.launch"({{.*}}) {kernel = @grow, label = "grow", n_out = 1 : i64, when = []}
 // CHECK: "plan.launch"({{.*}}) {kernel = @large, label = "large", n_out = 1 : i64}
 // CHECK: "plan.launch"({{.*}}) {kernel = @known, label = "known", n_out = 1 : i64}

@@ -32,7 +32,7 @@ KERNELS = {
 
 
 RANGES = {
-    3: "to_61", 127: "to_253", 128: "to_256_by_4", 129: "to_253", 1000: "to_1024_by_4", 1001: "to_1021", 4097: "to_8189", 4100: "to_8192_by_4",
+    3: "to_61", 127: "to_253", 128: "to_128_by_4", 129: "to_253", 1000: "to_1024_by_4", 1001: "to_1021", 4097: "to_8189", 4100: "to_8192_by_4",
 }  # fmt: skip
 """The kernel for each length. Rows that start amid an access of four elements take up to three more."""
 

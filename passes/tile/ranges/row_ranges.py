@@ -10,18 +10,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from lamina.core.sizes import Size, SizeSymbol, exactly, known_part, symbol_name, symbols_of, typical
-from lamina.schedules import nvvm
-from lamina.schedules.rows import COLUMN_RANGES, RANGES, SHORTEST, WALK_RANGES
+from torch_mlir import ir
 
-from ...space.forms import form_of
+from lamina.core.sizes import Size, SizeLike, SizeSymbol, exactly, known_part, substituted, symbol_name, symbols_of, typical
+from lamina.schedules import nvvm
+from lamina.schedules.rows import ADDED_RANGES, COLUMN_RANGES, FULL_COLUMNS, RANGES, SHORTEST, WALK_RANGES
+
+from ...space.forms import Form, form_of
 from ...space.scans import has_scans
 from ...space.schedule import ACCESS_BITS, bits
 from ...space.vector_width import MOST as WIDEST
 from ..kernel import Kernel
+from .joins import joins
 from .size_range import Condition, SizeRange
-
-_LARGE = 1 << 14  # elements of an argument from which on wide accesses across rows are worth a kernel that joins no others
 
 
 @dataclass(frozen=True)
@@ -51,14 +52,33 @@ class RowRange:
         return [*most, *above, *([(self.length % self.step, 0)] if self.step > 1 else [])]
 
 
-def row_ranges(kernel: Kernel, round_half: bool) -> list[SizeRange]:
+def row_ranges(module: ir.Module, kernel: Kernel, round_half: bool) -> list[SizeRange]:
     """Returns the ranges of its rows' length that a kernel is made for, the last one for any; [] where it reduces nothing, or the
     length of its rows does not depend on one symbol."""
-    rows = _rows(kernel, round_half)
+    rows = _rows(module, kernel, round_half)
     form = LinearLength.of(rows.length) if rows is not None else None
     if rows is None or form is None:
         return []
-    return [SizeRange(r.word, tuple(r.when), {form.symbol.name: r.symbol}) for r in _ranges(kernel, rows, form)]
+    found: list[SizeRange] = []
+    for r in _ranges(kernel, rows, form):
+        one = SizeRange(r.word, tuple(r.when), {form.symbol.name: r.symbol})
+        if rows.added is not None and (r.most is None or r.above >= FULL_COLUMNS):
+            few = {substituted(rows.sums, {rows.added.name: n}): n for most in ADDED_RANGES if (n := _narrow(rows.added, most))}
+            found += [_of_few(one, rows.added, n) for n in few.values()]  # parts of a sum are as many for several ranges
+        found.append(one)
+    return found
+
+
+def _narrow(symbol: SizeSymbol, most: int) -> Size | None:
+    """Returns what stands for a symbol that is at most `most`; None where it never is."""
+    return LinearLength(symbol, 1, 0).within(0, most, 1, 1)
+
+
+def _of_few(one: SizeRange, symbol: SizeSymbol, few: Size) -> SizeRange:
+    """Returns the part of a range in which a symbol has the range of `few`."""
+    most = typical(few)
+    word = "_".join([*([one.word] if one.word else []), f"of_{most}"])
+    return SizeRange(word, (*one.when, (Size((((symbol,), 1),)), most)), {**one.symbols, symbol.name: few})
 
 
 @dataclass(frozen=True)
@@ -68,14 +88,18 @@ class _Rows:
     length  of a row
     along   whether a kernel reduces along them; otherwise it reduces across them, to one row
     ends    the largest lengths of the ranges
+    sums    how many of them are added up
+    added   the symbol that decides this; None where there are several
     """
 
     length: Size
     along: bool
     ends: tuple[int, ...]
+    sums: SizeLike = 1
+    added: SizeSymbol | None = None
 
 
-def _rows(kernel: Kernel, round_half: bool) -> _Rows | None:
+def _rows(module: ir.Module, kernel: Kernel, round_half: bool) -> _Rows | None:
     """Returns the rows of a kernel; None where it reduces nothing, or too little, or several symbols decide their length."""
     if not any(argument.symbolic for argument in kernel.arguments) or (space := kernel.row_space(round_half, scans=True)) is None:
         return None
@@ -86,8 +110,16 @@ def _rows(kernel: Kernel, round_half: bool) -> _Rows | None:
     if form.column_vector:
         held = len(form.merged.columns) == 1 and not has_scans(space)
         return _Rows(extent, True, RANGES if held else WALK_RANGES)
-    large = any(math.prod(map(typical, a.layout.shape)) >= _LARGE for a in kernel.arguments)
-    return _Rows(extent, False, COLUMN_RANGES) if large and not has_scans(space) else None
+    if has_scans(space) or joins(module, kernel):
+        return None
+    return _Rows(extent, False, COLUMN_RANGES, *_added(form, extent))
+
+
+def _added(form: Form, length: Size) -> tuple[SizeLike, SizeSymbol | None]:
+    """Returns how many rows are added up, and the symbol beside that of a row's length that decides it; None for several."""
+    sums = math.prod(a.extent for a in form.merged.columns)
+    symbols = {s for s in _symbols(sums) if s.name not in symbols_of(length)}
+    return sums, symbols.pop() if len(symbols) == 1 else None
 
 
 @dataclass(frozen=True)
@@ -103,7 +135,7 @@ class LinearLength:
         """Reads a length; None for one of another form."""
         plus = known_part(length)
         product = length - plus
-        symbol = _symbol(product)
+        symbol = next(_symbols(product), None)
         if symbol is None or not isinstance(product, Size):
             return None
         if symbol_name(product) == symbol.name:
@@ -133,10 +165,13 @@ class LinearLength:
         return exactly(symbol + plus, d) * d - plus  # type: ignore[return-value]
 
 
-def _symbol(size: Any) -> SizeSymbol | None:
-    """Returns a symbol in a size."""
-    factors = [f for product, _ in size.terms for f in product] if isinstance(size, Size) else []
-    return next((f if isinstance(f, SizeSymbol) else _symbol(f.left) for f in factors), None)
+def _symbols(size: Any) -> Iterator[SizeSymbol]:
+    """Yields the symbols in a size."""
+    for factor in (f for product, _ in size.terms for f in product) if isinstance(size, Size) else ():
+        if isinstance(factor, SizeSymbol):
+            yield factor
+        else:
+            yield from (*_symbols(factor.left), *_symbols(factor.right))
 
 
 def whole_access(kernel: Kernel) -> int:
@@ -158,7 +193,7 @@ def _ranges(kernel: Kernel, rows: _Rows, form: LinearLength) -> Iterator[RowRang
             # rows that start amid an access take one more
             most = end if end is None or by == step or not rows.along else end - step + 1
             low = above[by] if most is not None else 0
-            symbol = form.within(low, most, by, 2 * rows.ends[-1] if rows.along else 1)
+            symbol = form.within(low, most, by, 2 * rows.ends[-1])
             if symbol is not None:
                 yield RowRange(rows.length, low, most, 1 if whole else by, symbol)
                 above[by] = most or 0

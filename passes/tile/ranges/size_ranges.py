@@ -21,8 +21,9 @@ class SizeRanges(Pass):
     """Copy kernel functions for ranges of a symbolic size, where a range has a better schedule than any size has.
 
     Three kinds of functions are copied: those with `graph.smaller`, for which lamina-select-kernels has chosen schedules by size;
-    those that reduce along rows of symbolic length, or across them, for lengths that one block holds and for multiples of a
-    thread's access; those that transpose, for such multiples.
+    those that reduce along rows of symbolic length, for lengths that one block holds, or across them, for few columns or few rows,
+    both for multiples of a thread's access too; those that reduce nothing, for such multiples. Small functions that
+    lamina-horizontal may join with others are not copied for the latter two.
 
     Before: planned kernel functions. After: each copy has `graph.symbols`, the sizes that stand for symbols in it: lamina-tile
     reads them. Each launch becomes one for each range (`when`), of which a call makes the first whose conditions hold. Copies that
@@ -52,7 +53,7 @@ class SizeRanges(Pass):
             return ranges
         if not self.target.is_gpu or not any(argument.symbolic for argument in kernel.arguments):
             return []
-        return row_ranges(kernel, self.round_intermediates) or whole_rows(module, kernel, self.round_intermediates)
+        return row_ranges(module, kernel, self.round_intermediates) or whole_rows(module, kernel, self.round_intermediates)
 
 
 def _copy(module: ir.Module, function: ir.Operation, ranges: list[SizeRange]) -> None:

@@ -1,66 +1,94 @@
-"""Makes two kernels of one that transposes memory of symbolic sizes: one for rows of whole accesses, and one for any.
+"""Makes two kernels of one that has symbolic sizes and no reduction: one for rows of whole accesses, and one for any.
 
 Rows of other lengths start in the middle of an access, so that their elements are read or written one by one. In the kernel for
 multiples of an access the symbols are products, so that its accesses are as wide as those of known sizes.
 """
 
-import math
+from collections.abc import Iterator
 
 from torch_mlir import ir
 
-from lamina.core.sizes import Size, SizeLike, SizeSymbol, substituted, typical
+from lamina.core.sizes import Size, SizeLike, SizeSymbol, substituted, symbols_of
 from lamina.schedules import nvvm
 
 from ...families.choice import CHOICE
+from ...ir.affine import Axis
 from ...ir.reading import Untraceable
+from ...space.coalesce import Merged
 from ...space.direct_convolution import WINDOW
 from ...space.forms import form_of
+from ...space.scans import has_scans
+from ...space.space import Space
 from ..kernel import Kernel
+from .joins import joins
 from .row_ranges import LinearLength, whole_access
-from .size_range import Condition, SizeRange, launches_of
+from .size_range import Condition, SizeRange
 
 
 def whole_rows(module: ir.Module, kernel: Kernel, round_half: bool) -> list[SizeRange]:
-    """Returns the multiples of a thread's access, and any length, for a kernel that transposes in tiles; [] for any other."""
-    extents = _extents(kernel, round_half) if not _joins(module, kernel) else []
+    """Returns the multiples of a thread's access, and any length, for a kernel without reductions; [] for any other, and for one
+    whose accesses are whole at any length."""
+    sizes = _sizes(kernel, round_half) if not joins(module, kernel) else []
+    step = whole_access(kernel) if sizes else 1
     values: dict[str, SizeLike] = {}
     when: list[Condition] = []
-    for extent in extents:
-        form, step = _form(extent), whole_access(kernel)
-        if form is None or substituted(extent, values) % step == 0:
+    for part in (part for size in sizes for part in _parts(size)):
+        if substituted(part, values) % step == 0 or (form := _form(part, step)) is None or form.symbol.name in values:
             continue
         symbol = Size((((form.symbol,), 1),))
         if (multiple := form.multiple(symbol, step)) is not None:
             values[form.symbol.name] = multiple
             when.append(((symbol * form.factor + form.plus) % step, 0))
-    return [SizeRange(f"by_{whole_access(kernel)}", tuple(when), values), SizeRange()] if when else []
+    return [SizeRange(f"by_{step}", tuple(when), values), SizeRange()] if when else []
 
 
-def _joins(module: ir.Module, kernel: Kernel) -> bool:
-    """Returns whether lamina-horizontal may join a kernel with others, which saves more of a small one than whole accesses do. It
-    joins no launches for ranges of sizes."""
-    size = max(typical(math.prod(argument.layout.shape)) for argument in kernel.arguments)
-    return size < nvvm.LITTLE and len(launches_of(module)) > 1
-
-
-def _extents(kernel: Kernel, round_half: bool) -> list[Size]:
-    """Returns the symbolic sides of the matrices that a kernel transposes in tiles; none for other kernels."""
+def _sizes(kernel: Kernel, round_half: bool) -> list[Size]:
+    """Returns the symbolic sizes that decide where the accesses of a kernel without reductions start and end: the sides of a matrix
+    that it transposes in tiles, else what is read and written along its vector axis; none for other kernels."""
     chosen = any(name in kernel.function.attributes for name in (CHOICE, WINDOW))
     if chosen or not any(argument.symbolic for argument in kernel.arguments):
         return []
     try:
-        form = form_of(kernel.space(round_half), nvvm.NvvmConfig)
+        space = kernel.space(round_half)
     except Untraceable:
         return []
-    sides = (form.vector, form.crossed) if form.crossed is not None else ()
-    return [axis.extent for axis in sides if axis is not None and isinstance(axis.extent, Size)]
+    form = form_of(space, nvvm.NvvmConfig)
+    if form.crossed is not None and form.vector is not None:
+        return _symbolic(form.vector.extent, form.crossed.extent)
+    if space.columns or has_scans(space) or form.vector is None or form.merged.rows == (form.vector,):
+        return []
+    return _symbolic(form.vector.extent, *_offsets(space, form.merged, form.vector))
 
 
-def _form(extent: Size) -> LinearLength | None:
-    """Returns the extent in terms of one symbol. Of a product, such as the pixels of an image, one factor's multiples are also the
-    product's."""
-    if (form := LinearLength.of(extent)) is not None:
+def _offsets(space: Space, merged: Merged, vector: Axis) -> Iterator[SizeLike]:
+    """Yields what is added to positions along an axis, and the bounds of these."""
+    guards = [bound for load in space.loads for bound in load.guard]
+    for at in (at.rename(merged.rename) for at in space.places()):
+        if at.coefficient(vector) == 1:
+            yield from (at.constant, *(c for t, c in at.terms if t is not vector))
+    for bound in guards:
+        if bound.at.rename(merged.rename).coefficient(vector):
+            yield from (bound.low, bound.high)
+
+
+def _symbolic(*sizes: SizeLike) -> list[Size]:
+    return list(dict.fromkeys(size for size in sizes if isinstance(size, Size)))
+
+
+def _parts(size: Size) -> list[SizeLike]:
+    """Returns a size that one symbol decides, or else the terms of its sum."""
+    if len(symbols_of(size)) == 1:
+        return [size]
+    return [Size((term,)) if term[0] else term[1] for term in size.terms]
+
+
+def _form(size: SizeLike, step: int) -> LinearLength | None:
+    """Returns a size in terms of one symbol. Of a product, such as the pixels of an image, one factor's multiples are also the
+    product's: one that is a multiple in the call that was traced, if there is."""
+    if (form := LinearLength.of(size) if isinstance(size, Size) else None) is not None or isinstance(size, int):
         return form
-    (factors, k), *more = extent.terms
-    *_, last = factors or (None,)
-    return LinearLength(last, k, 0) if isinstance(last, SizeSymbol) and not more else None
+    (factors, k), *more = size.terms
+    symbols = [factor for factor in factors if isinstance(factor, SizeSymbol)]
+    if more or not symbols:
+        return None
+    return LinearLength(max(symbols, key=lambda symbol: k * symbol.hint % step == 0), k, 0)

@@ -14,12 +14,15 @@ from .text import KernelSchedule
 MODEL = "simt"
 """The candidate that is Lamina's kernel with the cost model's schedule."""
 LEAST_BYTES = 8 << 20  # bytes that a program moves at least, for tuning to matter: a few microseconds
-RANGES = (64, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
+RANGES = (64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
 """The largest lengths of rows that kernels for ranges of a symbolic length are for; that for longer ones walks over them."""
-WALK_RANGES = (64, 256, 1024, 4096)
+WALK_RANGES = (64, 128, 256, 1024, 4096)
 """Likewise for rows that a program walks over: those in several pieces, and scans."""
-COLUMN_RANGES = (16, 64)
-"""The largest numbers of columns, likewise, that kernels which add up rows are for: with more, whole warps share a row."""
+COLUMN_RANGES = (16, 64, 2048)
+"""The largest numbers of columns, likewise, that kernels which add up rows are for: from the second on, whole warps share a row."""
+FULL_COLUMNS = COLUMN_RANGES[1]
+ADDED_RANGES = (16, 128)
+"""The largest numbers of rows that such kernels add up, where whole warps share a row."""
 SHORTEST = 64  # elements up to which rows are read one by one, whatever divides their length
 CLUSTER, LARGEST = 8, 16  # CTAs of a cluster on every GPU with clusters, and on data-center GPUs
 _HELD = 64  # elements of a row in a thread's registers at most

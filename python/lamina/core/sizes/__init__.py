@@ -10,7 +10,7 @@ text.py     their text
 facts.py    what reports tell of a symbol
 """
 
-from .factors import LEAST, LOWEST, SizeSymbol, Undecided, at_least, is_bounded
+from .factors import LEAST, LOWEST, SizeSymbol, Undecided, at_least, is_bounded, upper_end
 from .size import Size, SizeLike, at_most, below, divisor, exactly, known_part, least, most
 from .strides import where_elements
 from .text import parse, shown, size_from_json, size_to_json, without_hints
@@ -19,6 +19,6 @@ from .values import computed, evaluate, is_symbolic, substituted, symbol_name, s
 __all__ = [
     "LEAST", "LOWEST", "Size", "SizeLike", "SizeSymbol", "Undecided", "at_least", "at_most", "below", "computed", "divisor",
     "evaluate", "exactly", "is_bounded", "is_symbolic", "known_part", "least", "most", "parse", "shown",
-    "size_from_json", "size_to_json", "substituted", "symbol_name", "symbols_of", "typical", "where_elements",
+    "size_from_json", "size_to_json", "substituted", "symbol_name", "symbols_of", "typical", "upper_end", "where_elements",
     "without_hints",
 ]  # fmt: skip

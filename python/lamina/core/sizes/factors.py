@@ -208,7 +208,12 @@ def at_least(size: Any) -> int:
 
 def is_bounded(size: Any) -> bool:
     """Returns whether a size is known to be at most some number."""
-    return _bounds(size)[1] != math.inf
+    return upper_end(size) != math.inf
+
+
+def upper_end(size: Any) -> float:
+    """Returns the largest value that a size is known to have at most, inf without one."""
+    return _bounds(size)[1]
 
 
 def lower_end(f: Factor) -> float:

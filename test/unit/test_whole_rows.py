@@ -1,0 +1,77 @@
+"""Kernels for multiples of a thread's access, and for few rows to add up: in the simulator against float64."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from sized_programs import compiled, launches
+from torch import Tensor
+
+from lamina.core.program import Launch
+from lamina.frontend.compiling import stages
+from lamina.frontend.compiling.worker import finish
+
+__all__ = ["launches"]
+F = torch.nn.functional
+Make = Callable[[int, int], tuple[Tensor, ...]]
+
+
+def halves(*shape: int) -> Tensor:
+    return torch.randn(shape).bfloat16()
+
+
+KERNELS: dict[str, tuple[Callable[..., Tensor], Make]] = {
+    "a bias": (lambda x, b: (x + b).sigmoid() * 2, lambda m, n: (halves(m, n), halves(n))),
+    "a bias for each row": (lambda x, b: (x + b[:, None]).sin(), lambda m, n: (halves(m, n), halves(m))),
+    "halves of rows": (lambda x: x[:, : x.shape[1] // 2] * x[:, x.shape[1] // 2 :], lambda m, n: (halves(m, 2 * n),)),
+    "rows side by side": (lambda x, y: torch.cat((x, y), 1).cos(), lambda m, n: (halves(m, n), halves(m, 16))),
+    "longer rows": (lambda x: F.pad(x, (8, 16)) + 1, lambda m, n: (halves(m, n),)),
+    "rows at indices": (lambda i, x: x[i] * 2, lambda m, n: (torch.arange(m) % 3, halves(5, n))),
+    "pixels": (lambda x, b: x * b[:, None, None], lambda m, n: (halves(2, 3, m, n), halves(3))),
+}
+
+
+@pytest.fixture
+def kernels(launches: list[Launch], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Runs programs in the simulators; the kernels of those that were bound so far."""
+    found: list[str] = []
+    load = stages._loaded
+
+    def loaded(built: stages.Built, *others: Any) -> Any:
+        found.extend(s.kernel for s in built.program.steps if isinstance(s, Launch))
+        return load(built, *others)
+
+    monkeypatch.setattr(stages, "_loaded", loaded)
+    return found
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", KERNELS)
+def test_multiples_of_an_access(name: str, kernels: list[str]) -> None:
+    """Lengths that are multiples have a kernel of their own, others the one for any; each is computed twice, as its kernel may be
+    compiled after the first call."""
+    function, make = KERNELS[name]
+    run = compiled(function)
+    for m, n in ((5, 1000), (3, 1001), (8, 16), (130, 24), (4, 7), (2, 4097)):
+        args = make(m, n)
+        want = function(*(a.double() if a.is_floating_point() else a for a in args))
+        for _ in range(2):
+            assert ((run(*args) - want).abs() <= 2**-8 * want.abs() + 1e-3).all()
+            finish()
+        whole = n % 8 == 0 or (name == "pixels" and m % 8 == 0)
+        assert kernels[-1].removesuffix("_early").endswith("_by_8") == whole or name == "pixels"
+
+
+@pytest.mark.filterwarnings("error")
+def test_rows_to_add_up(kernels: list[str]) -> None:
+    """Few rows have kernels in which a column has few threads; parts of one row are copied."""
+    run = compiled(lambda x: x.sum(0))
+    cases = {(600, 4100): "_by_4", (3, 132): "_to_2048_by_4_of_16", (17, 4099): "_of_128", (130, 65): "_to_2048"}
+    for shape, first in cases.items():
+        x = torch.randn(shape)
+        for _ in range(2):
+            torch.testing.assert_close(run(x).double(), x.double().sum(0), atol=1e-4, rtol=1e-5)
+            finish()
+        *_, parts, _ = kernels
+        assert parts.removesuffix("_early").removeprefix("sum") == first
