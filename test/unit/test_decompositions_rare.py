@@ -48,6 +48,10 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
         lambda a, b, i: (a.scatter(0, i, b), a.scatter(0, i.reshape(1), 2.0)),
         [SORTED[3], SORTED[7], torch.tensor(0)],
     ),
+    "elements of a number": (
+        lambda a, i: (a.gather(0, i), a.gather(0, i.reshape(1)), a.index_select(0, i), a.index_copy(0, i.reshape(1), a.sin())),
+        [SORTED[5], torch.tensor(0)],
+    ),
     "maximum of a number": (lambda a: a.max(0)[0], [SORTED[3]]),
     "soft margin": (lambda a, b: F.soft_margin_loss(a * 8, b.sign(), reduction="sum"), [torch.randn(77), torch.randn(77)]),
     **{

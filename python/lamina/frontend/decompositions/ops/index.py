@@ -142,6 +142,16 @@ def _with_a_list(op: Any) -> Callable[..., Any]:
     return run
 
 
+def gather(x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Any:
+    """Gathers from a number as from a row of one element."""
+    return NotImplemented if x.dim() else x.reshape(1).gather(0, index.reshape(-1)).reshape(index.shape)
+
+
+def index_select(x: Tensor, dim: int, index: Tensor) -> Any:
+    """Selects a number as the element of a row."""
+    return NotImplemented if x.dim() else x.reshape(1).index_select(0, index.reshape(-1)).reshape(())
+
+
 def take(x: Tensor, index: Tensor) -> Tensor:
     """Indexes the flattened tensor."""
     return aten.index.Tensor(x.reshape(-1), [index])
@@ -269,6 +279,8 @@ INDEXING: dict[Any, Callable[..., Any]] = {
     aten.as_strided_scatter.default: as_strided_scatter,
     aten.index_add.default: _with_a_list(aten.index_add.default),
     aten.index_copy.default: _with_a_list(aten.index_copy.default),
+    aten.gather.default: gather,
+    aten.index_select.default: index_select,
     aten.take.default: take,
     aten.index.Tensor: index,
     aten.split_with_sizes.default: split_with_sizes,
