@@ -10,7 +10,7 @@ from lamina.core.sizes import Size, SizeLike, at_most, typical
 
 from ..ir.affine import Affine, Axis
 from ..ir.expressions import Expr, Reduce, Scan, walk
-from ..lower.simt.control import SHARED
+from ..lower.simt.control import ORDERED, SHARED
 from ..space.nests import Nest, nests_of
 from ..space.schedule import Schedule
 from ..space.space import Space
@@ -277,6 +277,8 @@ class Loops:
             return cascade(self, runs, nest, inits, deeper)
         zero = self.b.number(0)
         with ended(self.b, nest, a) as (count, exact):
+            if nest.scans and not rest and a is not self.b.vector and exact != 1:
+                return self.loop(a, zero, zero, count, 1, None, inits, deeper, attribute=ORDERED)
             if a is not shared:
                 return self._over(a, zero, count, exact, inits, deeper)
             taken = self.loop(a, zero, zero, count, 1, None, inits, deeper, attribute=SHARED)

@@ -9,7 +9,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import memref, scf
 
 from ...ir.reading import terminator
-from .shared_loops import SHARED, shared_loop
+from .shared_loops import ORDERED, SHARED, ordered_loop, shared_loop
 from .threads import Shape, either, when
 from .values import Join, Spread, elements, has_blocks, joining, together
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 def loop(k: "ThreadKernel", op: ir.Operation) -> None:
-    """Lowers scf.for; teams of threads share the iterations of one marked tile.shared."""
+    """Lowers scf.for; teams of threads share the iterations of one marked tile.shared, and one marked tile.ordered has the loads of
+    several iterations in flight."""
     low, high, step, *inits = op.operands
     flat = k.flatten(inits)
     k.exchange.meet()
@@ -27,6 +28,8 @@ def loop(k: "ThreadKernel", op: ir.Operation) -> None:
         outside, k.memory.active = k.memory.active, None  # every team stores what it alone has computed
         out = shared_loop(k, op, flat)
         k.memory.active = outside
+    elif ORDERED in op.attributes:
+        out = ordered_loop(k, op, flat)
     else:
         loop = scf.ForOp(*map(k.uniform, (low, high, step)), flat)
         body = op.regions[0].blocks[0]

@@ -1,4 +1,4 @@
-"""Lowers loops whose iterations teams of threads share."""
+"""Lowers loops whose iterations teams of threads share, or run in order with the loads of several first."""
 
 from typing import TYPE_CHECKING
 
@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from .kernel import ThreadKernel
 
 SHARED = "tile.shared"  # on a loop: its iterations are independent, and dealt out to teams of threads in turn
+ORDERED = "tile.ordered"  # on a loop: each iteration takes what the one before it carries; none loads what another stores
 IN_FLIGHT = 64  # bytes of loads in flight per thread from which on more hide no latency, also where few warps are resident
 MOST_TURNS = 8  # turns of an unrolled body
+ORDERED_TURNS = 16  # likewise of one whose turns run in order, as then few threads run
 LONGEST = 1024  # operations on single elements in an unrolled body: longer ones do not stay in the instruction cache
 
 
@@ -53,6 +55,25 @@ def shared_loop(k: "ThreadKernel", op: ir.Operation, inits: list[ir.Value]) -> l
     return _turns(k, body, [iteration], values, rows)
 
 
+def ordered_loop(k: "ThreadKernel", op: ir.Operation, inits: list[ir.Value]) -> list[ir.Value]:
+    """Lowers an scf.for marked tile.ordered; returns the carried values. Several iterations are one turn, which has their loads in
+    flight at once; those that are left over run one by one."""
+    body, rows, number = op.regions[0].blocks[0], k.uniform(op.operands[1]), k.at.number
+    ahead = [] if any(list(o.regions) for o in ops_in(body)) else _loads_of(body)
+    each = _in_flight(k, body, ORDERED_TURNS) if ahead else 1
+    whole = k.at.times(k.at.over(rows, each), each) if each > 1 else number(0)
+    if each > 1:
+        loop = scf.ForOp(number(0), whole, number(each), inits)
+        with ir.InsertionPoint(loop.body):
+            iterations = [k.at.add(loop.induction_variable, i) for i in range(each)]
+            scf.YieldOp(_turns(k, body, iterations, list(loop.inner_iter_args), ahead=ahead))
+        inits = list(loop.results)
+    loop = scf.ForOp(whole, rows, number(1), inits)
+    with ir.InsertionPoint(loop.body):
+        scf.YieldOp(_turns(k, body, [loop.induction_variable], list(loop.inner_iter_args)))
+    return list(loop.results)
+
+
 def _counted(k: "ThreadKernel", body: ir.Block, rows: ir.Value, inits: list[ir.Value]) -> list[ir.Value]:
     """Emits loops over the turns of a number of iterations that is known at run time: one over those that all teams have, unrolled,
     and one over the rest, in which teams without a turn repeat the last iteration and drop its results."""
@@ -80,19 +101,25 @@ def _counted(k: "ThreadKernel", body: ir.Block, rows: ir.Value, inits: list[ir.V
 
 
 def _turns(
-    k: "ThreadKernel", body: ir.Block, iterations: list[ir.Value], values: list[ir.Value], rows: ir.Value | int | None = None
+    k: "ThreadKernel",
+    body: ir.Block,
+    iterations: list[ir.Value],
+    values: list[ir.Value],
+    rows: ir.Value | int | None = None,
+    ahead: list[ir.Operation] | None = None,
 ) -> list[ir.Value]:
     """Emits the body for each of some iterations, the loads of all of them first, and returns what the last one yields.
 
     values  what the first one carries
     rows    iterations that there are: the last one runs in the place of those after it, and its results are dropped
+    ahead   what loads, and what that is computed from; found where it is left out
     """
     inside = [k.at.below(i, rows) for i in iterations] if rows is not None else []
     if rows is not None:
         last = k.at.number(rows - 1) if isinstance(rows, int) else k.at.minus(rows, 1)
         iterations = [arith.minui(i, last) for i in iterations]
     ops = ops_in(body)
-    ahead = _loads(body) if len(iterations) > 1 else []
+    ahead = ahead or (_loads(body) if len(iterations) > 1 else [])
     rest = [op for op in ops if op not in ahead]
     loaded = []
     for iteration in iterations:
@@ -114,8 +141,11 @@ def _turns(
 def _loads(body: ir.Block) -> list[ir.Operation]:
     """Returns the loads of a body and what they are computed from, unless a load depends on what the loop carries or the body
     does anything but compute."""
-    if _branches(body):
-        return []
+    return [] if _branches(body) else _loads_of(body)
+
+
+def _loads_of(body: ir.Block) -> list[ir.Operation]:
+    """Returns the loads of a body and what they are computed from, unless a load depends on what the loop carries."""
     ops = ops_in(body)
     carried = set(list(body.arguments)[1:])
     wanted: set[ir.Value] = set()
@@ -126,7 +156,7 @@ def _loads(body: ir.Block) -> list[ir.Operation]:
 
 
 def _reads(op: ir.Operation) -> bool:
-    return any(isinstance(v.type, ir.MemRefType) for v in op.operands)
+    return bool(list(op.results)) and any(isinstance(v.type, ir.MemRefType) for v in op.operands)
 
 
 def _guarded(
@@ -145,11 +175,12 @@ def _branches(body: ir.Block) -> bool:
 
 def _unrolled(k: "ThreadKernel", body: ir.Block) -> int:
     """Returns the turns to unroll, so that a thread has IN_FLIGHT bytes of loads in flight."""
-    ops = ops_in(body)
-    if _branches(body):
-        return 1
-    each = k.shape.vec * k.shape.chunks
+    return 1 if _branches(body) else _in_flight(k, body, MOST_TURNS)
+
+
+def _in_flight(k: "ThreadKernel", body: ir.Block, most: int) -> int:
+    ops, each = ops_in(body), k.shape.vec * k.shape.chunks
     reads = [op for op in ops if has_blocks(op) and _reads(op)]
     loaded = sum(each * max(element_of(op.results[0].type).width // 8, 1) for op in reads)
     length = sum(each if has_blocks(op) else 1 for op in ops)
-    return max(min(IN_FLIGHT // loaded, MOST_TURNS, LONGEST // length), 1) if loaded else 1
+    return max(min(IN_FLIGHT // loaded, most, LONGEST // length), 1) if loaded else 1
