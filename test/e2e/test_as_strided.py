@@ -91,3 +91,13 @@ def test_places_in_an_inputs_memory_are_listed() -> None:
     for offset, eager in ((None, []), (1, ["aten.as_strided.default"])):
         report = lamina.explain(lambda x: x.as_strided((3,), (2,), offset) * 2, (torch.zeros(7, 7),), show=False)  # noqa: B023
         assert [call.callee for graph in report.graphs for call in graph.externals] == eager
+
+
+def test_writes_by_strides_are_kernels() -> None:
+    def function(x: Tensor) -> Tensor:
+        y = x * 2
+        y.as_strided((3, 2), (9, 3), 4).mul_(x[0, 0])
+        return y
+
+    compiled = torch.compile(function, backend="lamina", options={"cache": False, "strict": True})
+    same(compiled(x := torch.randn(5, 7)), function(x))

@@ -100,37 +100,6 @@ def diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim
     return torch.where(position(x, dim2) - position(x, dim1) == offset, spread, x)
 
 
-def as_strided_scatter(x: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Any:
-    """Writes `src` to a copy of the memory of `x`, seen as one row from its start: `offset` counts from there.
-
-    Elements of `x` that share memory are first copied to places of their own, as in eager.
-    """
-    if any(n > 1 and s == 0 for n, s in zip(x.shape, x.stride(), strict=True)):
-        return aten.as_strided_scatter.default(x.clone(), src, size, stride, offset)
-    offset = x.storage_offset() if offset is None else offset
-    written = x.as_strided(size, stride, offset)
-    if _is_whole(x) and _is_whole(written) and surely(offset == x.storage_offset()) and surely(x.numel() == written.numel()):
-        row = src.expand(size).to(x.dtype).permute(memory_order(written)).reshape(-1).clone()
-        return row.as_strided(x.shape, x.stride(), 0)
-    end = max(_end(x.shape, x.stride(), x.storage_offset()), _end(size, stride, offset))
-    if x.shape == (end,) and x.is_contiguous():
-        return NotImplemented
-    order = memory_order(x)
-    whole = x.numel() == end and x.permute(order).is_contiguous()
-    row = x.permute(order).reshape(-1) if whole else x.as_strided((end,), (1,), 0)
-    return aten.as_strided_scatter.default(row, src, size, stride, offset).as_strided(x.shape, x.stride(), x.storage_offset())
-
-
-def _is_whole(x: Tensor) -> bool:
-    """Returns whether a tensor's elements lie side by side in memory, each in a place of its own."""
-    return bool(x.permute(memory_order(x)).is_contiguous())
-
-
-def _end(size: Sequence[int], stride: Sequence[int], offset: int) -> int:
-    """Returns the position in memory after the last element."""
-    return offset + 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if all(size) else 0
-
-
 def _with_a_list(op: Any) -> Callable[..., Any]:
     """Wraps torch's own decomposition: a 0-d index becomes a list of one."""
     decomposition = decomposition_table[op]
@@ -276,7 +245,6 @@ INDEXING: dict[Any, Callable[..., Any]] = {
     aten.select_backward.default: select_backward,
     aten.slice_scatter.default: slice_scatter,
     aten.diagonal_scatter.default: diagonal_scatter,
-    aten.as_strided_scatter.default: as_strided_scatter,
     aten.index_add.default: _with_a_list(aten.index_add.default),
     aten.index_copy.default: _with_a_list(aten.index_copy.default),
     aten.gather.default: gather,

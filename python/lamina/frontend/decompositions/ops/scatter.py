@@ -1,7 +1,8 @@
-"""Decomposes scatters that combine values with elements of a tensor into those that kernels compute (passes/fusion/scatter.py).
+"""Decomposes scatters to what kernels compute (passes/fusion/scatter.py): those that combine values with elements of a tensor, and
+those to strided views of its memory.
 
-These add, multiply, or take the greater or lesser of floats and integers. Half types are combined in f32, truth values as signed
-bytes, and unsigned bytes in 16 bits. A mean is a sum divided by a count.
+The former add, multiply, or take the greater or lesser of floats and integers. Half types are combined in f32, truth values as
+signed bytes, and unsigned bytes in 16 bits. A mean is a sum divided by a count.
 """
 
 import math
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from ..half import HALF
 from ..undecided import surely
+from .random.uniform import memory_order
 
 aten = torch.ops.aten
 
@@ -191,7 +193,54 @@ def masked_scatter_backward(grad: Tensor, mask: Tensor, sizes: Any) -> Any:
     return aten.index_put.default(grad.new_zeros(count + 1), [turn], grad.reshape(-1)).narrow(0, 0, count).view(sizes)
 
 
+def as_strided_scatter(x: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Any:
+    """Writes `src` to a copy of the memory of `x`, seen as one row from its start: `offset` counts from there.
+
+    Elements of `x` that share memory are first copied to places of their own, as in eager.
+    """
+    if any(n > 1 and s == 0 for n, s in zip(x.shape, x.stride(), strict=True)):
+        return aten.as_strided_scatter.default(x.clone(), src, size, stride, offset)
+    offset = x.storage_offset() if offset is None else offset
+    written = x.as_strided(size, stride, offset)
+    if _is_whole(x) and _is_whole(written) and surely(offset == x.storage_offset()) and surely(x.numel() == written.numel()):
+        row = src.expand(size).to(x.dtype).permute(memory_order(written)).reshape(-1).clone()
+        return row.as_strided(x.shape, x.stride(), 0)
+    end = max(_end(x.shape, x.stride(), x.storage_offset()), _end(size, stride, offset))
+    if x.shape == (end,) and x.is_contiguous():
+        return _scattered(x, src, size, stride, offset)
+    order = memory_order(x)
+    whole = x.numel() == end and x.permute(order).is_contiguous()
+    row = x.permute(order).reshape(-1) if whole else x.as_strided((end,), (1,), 0)
+    return aten.as_strided_scatter.default(row, src, size, stride, offset).as_strided(x.shape, x.stride(), x.storage_offset())
+
+
+def _scattered(row: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], offset: int) -> Any:
+    """Stores each value at its place in a row; NotImplemented where two may have one place, or sizes are symbolic."""
+    if not all(isinstance(n, int) for n in (*size, *stride, offset)):
+        return NotImplemented
+    reach = 0
+    for s, n in sorted((s, n) for s, n in zip(stride, size, strict=True) if n > 1):
+        if s <= reach:
+            return NotImplemented
+        reach += (n - 1) * s
+    place = torch.full((), offset, device=row.device)
+    for n, s in zip(size, stride, strict=True):
+        place = place.unsqueeze(-1) + torch.arange(n, device=row.device) * s
+    return aten.scatter.src(row, 0, place.reshape(-1), src.expand(size).to(row.dtype).reshape(-1))
+
+
+def _is_whole(x: Tensor) -> bool:
+    """Returns whether a tensor's elements lie side by side in memory, each in a place of its own."""
+    return bool(x.permute(memory_order(x)).is_contiguous())
+
+
+def _end(size: Sequence[int], stride: Sequence[int], offset: int) -> int:
+    """Returns the position in memory after the last element."""
+    return offset + 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if all(size) else 0
+
+
 SCATTERS: dict[Any, Callable[..., Any]] = {
+    aten.as_strided_scatter.default: as_strided_scatter,
     aten.scatter_add.default: scatter_add,
     aten.scatter_reduce.two: scatter_reduce,
     aten.scatter.src: _of_number(aten.scatter.src),
