@@ -139,15 +139,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Iterable[pytest.
 
 
 def pytest_collection_finish() -> None:
-    """Spares tests searching all that is imported for garbage, and searching for it often, as is done between tests; and what torch
-    spends on what they do not depend on, unless LAMINA_TEST_PLAIN_TORCH is set."""
+    """Spares tests searching all that is imported for garbage, and searching for it often, as is done between tests; and what a
+    torch that is known spends on what they do not depend on, unless LAMINA_TEST_PLAIN_TORCH is set."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 1_000)
-    if "torch._dynamo" in sys.modules and not os.environ.get("LAMINA_TEST_PLAIN_TORCH"):
-        import quick_torch
+    if "torch._dynamo" in sys.modules:
+        from quick_torch_fits import FITS
 
-        quick_torch.install()
+        if FITS:
+            import quick_torch
+
+            quick_torch.install()
 
 
 @pytest.hookimpl(trylast=True)
