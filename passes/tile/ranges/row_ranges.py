@@ -118,7 +118,7 @@ def _rows(module: ir.Module, kernel: Kernel, round_half: bool) -> _Rows | None:
 def _added(form: Form, length: Size) -> tuple[SizeLike, SizeSymbol | None]:
     """Returns how many rows are added up, and the symbol beside that of a row's length that decides it; None for several."""
     sums = math.prod(a.extent for a in form.merged.columns)
-    symbols = {s for s in _symbols(sums) if s.name not in symbols_of(length)}
+    symbols = {s for s in all_symbols(sums) if s.name not in symbols_of(length)}
     return sums, symbols.pop() if len(symbols) == 1 else None
 
 
@@ -135,7 +135,7 @@ class LinearLength:
         """Reads a length; None for one of another form."""
         plus = known_part(length)
         product = length - plus
-        symbol = next(_symbols(product), None)
+        symbol = next(all_symbols(product), None)
         if symbol is None or not isinstance(product, Size):
             return None
         if symbol_name(product) == symbol.name:
@@ -165,13 +165,13 @@ class LinearLength:
         return exactly(symbol + plus, d) * d - plus  # type: ignore[return-value]
 
 
-def _symbols(size: Any) -> Iterator[SizeSymbol]:
+def all_symbols(size: Any) -> Iterator[SizeSymbol]:
     """Yields the symbols in a size."""
     for factor in (f for product, _ in size.terms for f in product) if isinstance(size, Size) else ():
         if isinstance(factor, SizeSymbol):
             yield factor
         else:
-            yield from (*_symbols(factor.left), *_symbols(factor.right))
+            yield from (*all_symbols(factor.left), *all_symbols(factor.right))
 
 
 def whole_access(kernel: Kernel) -> int:

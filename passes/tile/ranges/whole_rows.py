@@ -5,10 +5,11 @@ multiples of an access the symbols are products, so that its accesses are as wid
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from lamina.core.sizes import Size, SizeLike, SizeSymbol, substituted, symbols_of
+from lamina.core.sizes import Size, SizeLike, SizeSymbol, exactly, substituted, symbols_of
 from lamina.schedules import nvvm
 
 from ...families.choice import CHOICE
@@ -21,8 +22,10 @@ from ...space.scans import has_scans
 from ...space.space import Space
 from ..kernel import Kernel
 from .joins import joins
-from .row_ranges import LinearLength, whole_access
+from .row_ranges import LinearLength, all_symbols, whole_access
 from .size_range import Condition, SizeRange
+
+_DOUBLED = 3  # times that an access is doubled to divide a symbol whose quotient by 2, 4 or 8 is the length of a row
 
 
 def whole_rows(module: ir.Module, kernel: Kernel, round_half: bool) -> list[SizeRange]:
@@ -33,13 +36,38 @@ def whole_rows(module: ir.Module, kernel: Kernel, round_half: bool) -> list[Size
     values: dict[str, SizeLike] = {}
     when: list[Condition] = []
     for part in (part for size in sizes for part in _parts(size)):
-        if substituted(part, values) % step == 0 or (form := _form(part, step)) is None or form.symbol.name in values:
+        if substituted(part, values) % step == 0:
             continue
-        symbol = Size((((form.symbol,), 1),))
-        if (multiple := form.multiple(symbol, step)) is not None:
-            values[form.symbol.name] = multiple
-            when.append(((symbol * form.factor + form.plus) % step, 0))
+        found = _multiple(part, step)
+        if found is not None and not found.values.keys() & values.keys():
+            values |= found.values
+            when.append((found.divided, 0))
     return [SizeRange(f"by_{step}", tuple(when), values), SizeRange()] if when else []
+
+
+@dataclass(frozen=True)
+class _Multiple:
+    """What makes a size a multiple: a rest that is 0 then, and what stands for a symbol."""
+
+    divided: SizeLike
+    values: dict[str, SizeLike]
+
+
+def _multiple(size: SizeLike, step: int) -> _Multiple | None:
+    """Returns what makes a size a multiple of `step`; None where no symbol shows it."""
+    if (form := _form(size, step)) is not None:
+        symbol = Size((((form.symbol,), 1),))
+        multiple = form.multiple(symbol, step)
+        return None if multiple is None else _Multiple((symbol * form.factor + form.plus) % step, {form.symbol.name: multiple})
+    symbols = list(dict.fromkeys(all_symbols(size)))
+    if len(symbols) != 1:
+        return None
+    symbol = Size(((tuple(symbols), 1),))  # of which the size is a quotient, such as half a row
+    for number in (step << i for i in range(_DOUBLED + 1)):
+        whole: SizeLike = exactly(symbol, number) * number
+        if substituted(size, {symbols[0].name: whole}) % step == 0:
+            return _Multiple(symbol % number, {symbols[0].name: whole})
+    return None
 
 
 def _sizes(kernel: Kernel, round_half: bool) -> list[Size]:

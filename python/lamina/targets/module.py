@@ -6,8 +6,8 @@ from torch_mlir import ir
 from torch_mlir.dialects import llvm
 from torch_mlir.passmanager import PassManager
 
+from lamina.core.binding.later import LaterKernel
 from lamina.core.errors import CompileError
-from lamina.core.program_launches import LaterKernel
 from lamina.passes.ir.locations import sources
 from lamina.passes.ir.reading import name_of, nested, ops_in
 from lamina.passes.plan.launches import alignments, launched_alone

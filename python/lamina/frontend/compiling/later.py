@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
+from lamina.core.binding.later import LaterKernel, with_launches
 from lamina.core.program import Program
-from lamina.core.program_launches import LaterKernel, with_launches
 from lamina.core.program_needs import with_needs
 from lamina.core.target import Target
 from lamina.runtime import cubins

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
+from lamina.core.binding.later import LaterKernel
 from lamina.core.options import Options
 from lamina.core.program import Launch, Program
-from lamina.core.program_launches import LaterKernel
 from lamina.core.program_needs import with_needs
 from lamina.core.target import Target
 from lamina.runtime.cache import Cache, cache_key
@@ -33,6 +33,7 @@ from ..rewrites.normalize import Normalized, normalize
 from . import stored
 from .fingerprint import fingerprint
 from .null import Null
+from .run_passes import Watch, pipeline_of, run_passes
 from .sized import Bindable, SizedProgram, sized_program
 from .specialized import compile_apart
 from .stored import Stored
@@ -42,9 +43,6 @@ if TYPE_CHECKING:
     from torch_mlir import ir
 
 ONE_BY_ONE = Options(cuda_graphs=False)
-
-Watch = Callable[[str, "ir.Module"], None]
-"""Called before each pass with its pipeline text and the module."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,43 +259,3 @@ def import_linalg(graph: Normalized, options: Options) -> "ir.Module":
     shares = {results[i]: results[j] for i, j in graph.shares.items()}
     annotate(module, graph.gm, [results[i] for i in graph.free], shares, [results[i] for i in graph.room])
     return module
-
-
-def run_passes(
-    module: "ir.Module",
-    start: str,
-    end: str,
-    target: Target,
-    options: Options,
-    seconds: dict[str, float],
-    watch: Watch | None = None,
-    verify_each: bool = False,
-) -> None:
-    """Runs the passes between two levels and verifies the result: once, as verifying after each pass takes a sixth of their
-    time."""
-    from lamina.passes.infra.diagnostics import verify
-    from lamina.passes.infra.instrumentation import Instrumentation
-    from lamina.passes.infra.pipeline import run
-
-    steps = pipeline_of(start, end, target, options)
-    on_pass = (lambda _, path: watch(path, module)) if watch else None
-    for timing in run(steps, module, instrumentation=Instrumentation(verify_each=verify_each, on_pass=on_pass)):
-        seconds[timing.path] = seconds.get(timing.path, 0.0) + timing.seconds
-    verify(module)
-
-
-def pipeline_of(start: str, end: str, target: Target, options: Options) -> str:
-    """Writes the pipeline between two levels."""
-    from lamina.passes.simplify.fold_constants import FoldConstants
-    from lamina.targets.levels import pipeline
-
-    return pipeline(
-        start,
-        end,
-        target=target,
-        fast_math=options.fast_math,
-        round_intermediates=options.round_intermediates,
-        fold_bytes=options.fold_weights and max(options.fold_weights, FoldConstants.max_bytes),
-        freeze_weights=options.freeze_weights,
-        wide_sizes=options.wide_sizes,
-    )

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, fx
 
 from lamina.core import program_json
+from lamina.core.binding.later import LaterKernel
 from lamina.core.program import Program
 from lamina.core.program_check import fault
 from lamina.core.program_json import codec
-from lamina.core.program_launches import LaterKernel
 from lamina.core.sizes import SizeLike, without_hints
 from lamina.runtime.cache import Entry
 from lamina.tune.choice import TunedChoice

@@ -10,7 +10,8 @@ from torch import fx
 from lamina.core.errors import CompileError
 from lamina.core.options import Options
 
-from ..compiling.stages import import_linalg, run_passes, source_kernels
+from ..compiling.run_passes import run_passes
+from ..compiling.stages import import_linalg, source_kernels
 from ..custom.substitute import with_registered, with_users_patterns
 from ..fx.destination import destination
 from ..fx.sizes import is_sized, unguarded

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from .program import Buffer, Launch, Program, Ref, Step
-from .sizes import SizeLike
+from ..program import Buffer, Launch, Program, Ref, Step
+from ..sizes import SizeLike
 
 
 @dataclass(frozen=True)
