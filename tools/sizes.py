@@ -1,9 +1,9 @@
 """Measures one compilation for all sizes against static ones: `python tools/sizes.py --help`.
 
 `encode`: a BERT of random weights, called with random batches and lengths. `decode`: tokens of a model shaped like Llama, with a
-cache that grows and one of fixed length. `workloads`: those of the figures' tables. Lamina and TorchInductor compile each once with
-dynamic=True; a static Lamina compilation of each size stands beside them. Prints tables; --store writes them to
-docs/figures-sizes-DEVICE.md.
+cache that grows and one of fixed length. `workloads`: those of the figures' tables. `kernels`: small graphs at random sizes, on a
+GPU by the time of their kernels. Lamina and TorchInductor compile each once with dynamic=True; a static Lamina compilation of each
+size stands beside them. Prints tables; --store writes them to docs/figures-sizes-DEVICE.md.
 """
 
 import argparse
@@ -20,12 +20,13 @@ from lamina.tools.benchmarks.decoding import decoding
 from lamina.tools.benchmarks.encoding import MOST, encoding
 from lamina.tools.benchmarks.gpu_workloads import GPU_WORKLOADS
 from lamina.tools.benchmarks.hot_workloads import HOT_WORKLOADS
+from lamina.tools.benchmarks.kernel_sizes import kernels
 from lamina.tools.benchmarks.symbolic import of_workloads
 from lamina.tools.benchmarks.tables.figures import Figures, markdown_table, show
 from lamina.tools.benchmarks.workloads import WORKLOADS
 
 ROOT = Path(__file__).resolve().parents[1]
-MODES = ("encode", "decode", "workloads")
+MODES = ("encode", "decode", "workloads", "kernels")
 
 
 def main() -> int:
@@ -34,9 +35,9 @@ def main() -> int:
     parser.add_argument("what", nargs="*", choices=MODES, default=["encode"], help="what to measure (default: encode)")
     parser.add_argument("--device", choices=tuple(MOST), default="cpu")
     parser.add_argument("--layers", type=int, default=12, help="of the models (default: 12)")
-    parser.add_argument("--sizes", type=int, default=8, help="how many pairs of batch and length (default: 8)")
+    parser.add_argument("--sizes", type=int, default=8, help="how many pairs of sizes (default: 8)")
     parser.add_argument("--seed", type=int, help="of the sizes (default: a new one, printed)")
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="workloads whose names contain this")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="workloads or kernels whose names contain this")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of a CPU; 1: by the thread's CPU time")
     parser.add_argument("--store", action="store_true", help="write docs/figures-sizes-DEVICE.md")
     given = parser.parse_args()
@@ -63,6 +64,8 @@ def measured(given: argparse.Namespace, seed: int) -> Iterator[Figures]:
     if "decode" in given.what:
         yield decoding(device, layers, grows=True)
         yield decoding(device, layers, grows=False)
+    if "kernels" in given.what:
+        yield kernels(device, given.sizes, seed, given.only or [""])
     if "workloads" in given.what:
         known = WORKLOADS if device == "cpu" else GPU_WORKLOADS | HOT_WORKLOADS
         only = given.only or [""]

@@ -23,6 +23,10 @@ KINDS = {"lamina": ("lamina", True), "static": ("lamina", False), "inductor": ("
 COLUMNS = ("Lamina, ms", "static Lamina", "TorchInductor", "to static", "to TorchInductor", "failed")
 
 
+Clock = Callable[[Mapping[str, Callable[[], Any]]], Timed]
+"""Returns the seconds of a call of each, and why others failed."""
+
+
 def timed(runs: Mapping[str, Callable[[], Any]], device: str) -> Timed:
     """Returns the median seconds of a call of each, and why others failed. On a CPU with one thread these are the thread's own
     seconds, which other load disturbs less than the wall clock's."""
@@ -49,9 +53,10 @@ def _own_time(run: Callable[[], Any]) -> Sampler:
 class Comparison:
     """A table of calls through one compilation for all sizes, beside static compilations and TorchInductor's dynamic one."""
 
-    def __init__(self, title: str, of: str, device: str) -> None:
-        """Takes what the rows are of, and where calls run: "cpu" or "cuda"."""
-        self._title, self._of, self._device = title, of, device
+    def __init__(self, title: str, of: str, device: str, clock: Clock | None = None) -> None:
+        """Takes what the rows are of, where calls run ("cpu" or "cuda"), and what times them instead of `timed`."""
+        self._title, self._of = title, of
+        self._clock = clock or partial(timed, device=device)
         self._rows: list[list[str]] = []
         self._ratios: list[list[float | None]] = []
 
@@ -64,7 +69,7 @@ class Comparison:
             except Exception as error:
                 failed[kind] = one_line(error)
                 del calls[kind]
-        times, more = timed(calls, self._device)
+        times, more = self._clock(calls)
         ratios = [times["lamina"] / times[k] if {"lamina", k} <= times.keys() else None for k in ("static", "inductor")]
         self._ratios.append(ratios)
         cells = [*numbers(times, KINDS, 1e3, 3), *(number(r, 1, 3) for r in ratios)]
