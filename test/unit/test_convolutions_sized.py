@@ -15,6 +15,7 @@ from lamina.passes.families.choice import Choice
 from lamina.passes.families.gemm.family import ProductProblem
 from lamina.schedules.contraction import GemmConfig
 from lamina.targets.base import Artifact
+from lamina.targets.module import programs_of
 from lamina.targets.nvvm.backend import NvvmBackend
 
 __all__ = ["launches"]
@@ -29,7 +30,11 @@ def _same_numbers() -> None:
 
 @pytest.fixture
 def not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(NvvmBackend, "compile", lambda self, module, *_: Artifact(str(self.target), b"", ()))
+    monkeypatch.setattr(
+        NvvmBackend,
+        "compile",
+        lambda self, module, *_: Artifact(str(self.target), str(module).encode(), tuple(programs_of(module))),
+    )
 
 
 @pytest.fixture

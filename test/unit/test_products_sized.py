@@ -58,8 +58,11 @@ MODELS: dict[str, Callable[..., Tensor]] = {
 
 @pytest.fixture
 def not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stands the text of each module in for its code, by which `launches` finds it."""
     monkeypatch.setattr(
-        NvvmBackend, "compile", lambda self, module, *_: Artifact(str(self.target), b"", tuple(programs_of(module)))
+        NvvmBackend,
+        "compile",
+        lambda self, module, *_: Artifact(str(self.target), str(module).encode(), tuple(programs_of(module))),
     )
 
 

@@ -252,9 +252,15 @@ class Bindable:
         return True
 
     def _compile(self, names: Sequence[str]) -> None:
-        """Brings kernels a step nearer to code (see with_kernels)."""
+        """Brings kernels a step nearer to code (see with_kernels), those that no other thread has compiled meanwhile. Raises
+        CompileError for one that the program does not have."""
         with self._adding:
-            if {kernel.name for kernel in self.built.later}.issuperset(names):  # otherwise another thread has compiled some
+            names = [name for name in names if name not in self.built.kernels]
+            if unknown := set(names) - {kernel.name for kernel in self.built.later}:
+                raise CompileError(
+                    f"there is neither code nor text of the kernels {', '.join(sorted(unknown))}", remedy="clear Lamina's cache"
+                )
+            if names:
                 built = with_kernels(self.built, names)
                 self._bound = (built, ProgramBinding(built.program, built.kernels))
 
