@@ -15,6 +15,7 @@ _ENTRIES = (  # in the package: code that applies a choice, that builds programs
     "passes/families/select.py",
     "passes/families/vendor_calls.py",
     "passes/plan/plan.py",
+    "passes/tile/ranges/size_ranges.py",
     "passes/tile/tile.py",
     "passes/horizontal/horizontal.py",
     "targets/kernel_calls/user.py",
