@@ -60,6 +60,20 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Launch]]:
     torch._dynamo.reset()
 
 
+@pytest.fixture
+def kernels(launches: list[Launch], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Runs programs in the simulators; the kernels of those that were bound so far."""
+    found: list[str] = []
+    load = stages._loaded
+
+    def loaded(built: stages.Built, *others: Any) -> Any:
+        found.extend(s.kernel for s in built.program.steps if isinstance(s, Launch))
+        return load(built, *others)
+
+    monkeypatch.setattr(stages, "_loaded", loaded)
+    return found
+
+
 OPTIONS = {"target": TARGET, "cache": False}
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from sized_programs import TARGET, compiled, launches
+from sized_programs import TARGET, compiled, kernels, launches
 from torch import Tensor
 
 from lamina.core.program import Launch
@@ -13,7 +13,7 @@ from lamina.frontend.compiling import sized, stages
 from lamina.frontend.compiling.worker import WORKER, finish
 from lamina.targets.nvvm.backend import NvvmBackend
 
-__all__ = ["launches"]
+__all__ = ["kernels", "launches"]
 F = torch.nn.functional
 LENGTHS = (3, 129, 1000, 4097)
 ALL_LENGTHS = (3, 127, 128, 129, 1000, 1001, 4097, 4100)
@@ -35,20 +35,6 @@ RANGES = {
     3: "to_61", 127: "to_253", 128: "to_128_by_4", 129: "to_253", 1000: "to_1024_by_4", 1001: "to_1021", 4097: "to_8189", 4100: "to_8192_by_4",
 }  # fmt: skip
 """The kernel for each length. Rows that start amid an access of four elements take up to three more."""
-
-
-@pytest.fixture
-def kernels(launches: list[Launch], monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Runs programs in the simulators; the kernels of those that were bound so far."""
-    found: list[str] = []
-    load = stages._loaded
-
-    def loaded(built: stages.Built, *others: Any) -> Any:
-        found.extend(s.kernel for s in built.program.steps if isinstance(s, Launch))
-        return load(built, *others)
-
-    monkeypatch.setattr(stages, "_loaded", loaded)
-    return found
 
 
 @pytest.mark.filterwarnings("error")  # such as that it is compiled per size
