@@ -186,6 +186,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[_STORE].cleanup()
 
 
+@pytest.fixture(autouse=True)
+def no_compilation_goes_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Has each test wait for what it compiles on a thread: under the next one's patches it would pass for that one's. Asks for
+    monkeypatch to do so before the test's own patches go."""
+    yield
+    if worker := sys.modules.get("lamina.frontend.compiling.worker"):
+        worker.finish()
+
+
 @pytest.fixture
 def channels_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets every convolution for a GPU have its channels last, which Lamina's kernels take, however small it is."""
