@@ -111,6 +111,11 @@ def blocks(a: Tensor) -> Tensor:
     return (taken @ taken.transpose(-1, -2)).softmax(-1).flatten(1, 2)[:, : a.shape[1]] * 2
 
 
+def long_convolution(a: Tensor, k: Tensor) -> Tensor:
+    n = 2 * a.shape[1]
+    return torch.fft.irfft(torch.fft.rfft(a, n=n) * torch.fft.rfft(k, n=n), n=n)[:, : a.shape[1]] * 2
+
+
 def places(a: Tensor, dim: int) -> Tensor:
     return torch.arange(a.shape[dim], device=a.device)
 
@@ -201,6 +206,7 @@ GRAPHS: dict[str, Sized] = {
     "arange": Sized(lambda a: torch.arange(a.shape[1], device=a.device) + a, vectors),
     "full": Sized(lambda a: torch.full((a.shape[0],), a.shape[1], dtype=torch.float32, device=a.device) + 1, vectors, exact=True),
     "full_u8": Sized(lambda a: torch.full((a.shape[0],), 200, dtype=torch.uint8, device=a.device), vectors, exact=True),
+    "diff_u8": Sized(lambda a: (a.abs() * 9).to(torch.uint8).diff(), lambda b, n: (x(b, n + 1),), exact=True),
     "rounded": Sized(lambda a: a.new_ones(math.ceil(a.shape[0] / 4) + 1, int(a.shape[1] / 3) + 2) * a.sum(), vectors),
     "size_over_number": Sized(lambda a: a * (1.0 / (a.shape[0] * 3 / 4)), vectors),
     "size_minus_tensor": Sized(lambda a: (a.shape[1] - a.abs(), 2 * a.shape[0] - 1 - places(a, 1)), vectors),
@@ -231,6 +237,7 @@ GRAPHS: dict[str, Sized] = {
     "train_attention": Sized(attention, rows, train=True),
     "train_projection": Sized(parts_of_a_projection, rows, train=True),
     "train_cat": Sized(lambda a, b: torch.cat([a, b], 1).sin(), lambda b, n: (x(b, n), x(b, 5)), train=True),
+    "train_long_convolution": Sized(long_convolution, lambda b, n: (x(b, n + 1), x(b, n + 1)), train=True),
     "train_mse": Sized(F.mse_loss, two, train=True),
 }
 

@@ -242,8 +242,14 @@ def test_bags_of_rows() -> None:
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_histograms(dynamic: bool) -> None:
-    run = compiled(lambda x: torch.histc(x * 2, 7, -1, 2.5), dynamic=dynamic)
+    def histograms(x: Tensor) -> tuple[Tensor, ...]:
+        y = x * 2
+        return torch.histc(y, 7, -1, 2.5), torch.histc(y.nan_to_num(0.5), 9), torch.histc(y[:1].nan_to_num(0.5), 3, 2, 2)
+
+    run = compiled(histograms, dynamic=dynamic)
     for shape in ((127,), (1000,), (4097,)):
         x = torch.randn(shape)
-        x[:3] = torch.tensor([1.25, -0.5, torch.nan])
-        torch.testing.assert_close(run(x), torch.histc(x * 2, 7, -1, 2.5), rtol=0, atol=0)
+        x[:3] = torch.tensor([torch.nan, -0.5, 1.25])
+        torch.testing.assert_close(run(x), histograms(x), rtol=0, atol=0)
+    with pytest.raises(RuntimeError, match="finite"):
+        compiled(lambda x: torch.histc(x, 9), dynamic=dynamic)(x)

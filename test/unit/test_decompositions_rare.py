@@ -39,6 +39,10 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
         ),
         [torch.tensor(0.5)],
     ),
+    "whole numbers between fractions": (
+        lambda a: a + torch.linspace(4.3, -7.6, 50, dtype=torch.int64) + torch.linspace(2, 9.9, 9, dtype=torch.uint8).sum(),
+        [torch.tensor(1)],
+    ),
     "embeddings of a norm": (lambda w, i: F.embedding(i, w.detach(), max_norm=1.0), [torch.randn(9, 4), INDICES]),
     "weighted bags": (
         lambda a, w, i, o: F.embedding_bag(i, w, o, mode="sum", per_sample_weights=a, padding_idx=2),

@@ -215,7 +215,8 @@ CALLS: dict[Any, list[Call]] = {
     aten.grid_sampler_3d_backward.default: [call(x(2, 3, 3, 3, 2), x(2, 3, 4, 5, 2), x(2, 3, 3, 2, 3), 0, 0, True, [True, True])],
     aten.masked_scatter_backward.default: [call(ROW, ROW > 0, list(ROW.shape))],
     aten.sort.stable: [call(ROW, stable=True, dim=1)],
-    aten.histc.default: [call(ROW, 4, -1, 1)],
+    aten.histc.default: [call(ROW, 4, -1, 1), call(ROW, 4)],
+    aten.multilabel_margin_loss_backward.default: [call(x(), x(2, 3), torch.tensor([[1, -1, 0]] * 2), 1, (x(2, 3) > 0).float())],
     aten._embedding_bag_backward.default: [
         call(
             x(2, 3),

@@ -104,7 +104,6 @@ class Emitter:
             return torch.empty_strided(tuple(shape), tuple(strides), dtype=dtype, device=device)
 
     def _expanded(self, target: Any, args: Any, kwargs: Any) -> fx.Node:
-        args, kwargs = fx.map_arg((args, kwargs), lambda n: n if isinstance(n.meta["val"], Tensor) else n.meta["val"])
         inputs = tuple(dict.fromkeys(n for n in pytree.tree_leaves((args, kwargs)) if isinstance(n, fx.Node)))
         held = [n.meta["val"] for n in inputs]
         try:

@@ -23,6 +23,7 @@ from lamina.core.walks import reached
 
 from ..fx.aliases import is_dense, layout, storage
 from ..fx.in_place import is_functional
+from ..fx.rewriter import replace
 from .table import Table
 
 aten = torch.ops.aten
@@ -127,14 +128,18 @@ def traced(calls: Sequence[TracedCall], fake: FakeTensorMode, decompositions: Ta
     All calls go through one trace, as a trace has a fixed cost; each has arguments of its own.
     """
 
-    def flat(*tensors: Tensor) -> list[Any]:
-        """Returns the results of the traced calls for these tensors."""
-        given = iter(tensors)
+    def flat(*values: Any) -> list[Any]:
+        """Returns the results of the traced calls for these values of their nodes."""
+        given = iter(values)
         return [_result(call, dict(zip(call.inputs, given, strict=False))) for call in calls]
 
     with fake, enable_python_dispatcher(), traceback.preserve_node_meta(), _use_lazy_graph_module(True):
-        apart = [node.meta["val"].detach() for call in calls for node in call.inputs]
-        gm = make_fx(flat, decomposition_table=decompositions, tracing_mode="real")(*apart)
+        values = [node.meta["val"] for call in calls for node in call.inputs]
+        apart = [value.detach() if isinstance(value, Tensor) else value for value in values]
+        sizes = _sizes(calls)
+        gm = make_fx(flat, decomposition_table=decompositions, tracing_mode="real")(*apart, *sizes)
+    for node, size in zip(gm.graph.find_nodes(op="placeholder")[len(apart) :], sizes, strict=True):
+        replace(node, size)
     for node in gm.graph.nodes:
         if node.target is aten.as_strided_.default and node.args[0].op != "placeholder":
             node.target = aten.as_strided.default  # it writes no memory, it only changes the view that later nodes see
@@ -149,7 +154,13 @@ def traced(calls: Sequence[TracedCall], fake: FakeTensorMode, decompositions: Ta
     return found
 
 
-def _result(call: TracedCall, given: dict[fx.Node, Tensor]) -> Any:
+def _sizes(calls: Sequence[TracedCall]) -> list[torch.SymInt]:
+    """Returns the symbolic sizes that are arguments but no nodes: a trace computes only with sizes that it was given."""
+    leaves = pytree.tree_leaves([(call.args, call.kwargs) for call in calls])
+    return [size for size in leaves if isinstance(size, torch.SymInt)]
+
+
+def _result(call: TracedCall, given: dict[fx.Node, Any]) -> Any:
     try:
         return call.run(*fx.map_arg(call.args, given.__getitem__), **fx.map_arg(call.kwargs, given.__getitem__))
     except Exception as error:
@@ -165,7 +176,8 @@ def _behind(results: Any, effects: Sequence[fx.Node]) -> set[fx.Node]:
 
 def _shared(results: Sequence[Any], inputs: Sequence[fx.Node]) -> dict[fx.Node, int]:
     """Maps each result that lies in an input's memory to the number of the first such input."""
-    held = {storage(node.meta["val"]): i for i, node in reversed(list(enumerate(inputs)))}
+    values = [node.meta["val"] for node in inputs]
+    held = {storage(value): i for i, value in reversed(list(enumerate(values))) if isinstance(value, Tensor)}
     found = {}
     for node in results:
         value = node.meta.get("val") if isinstance(node, fx.Node) else None

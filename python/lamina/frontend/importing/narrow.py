@@ -111,10 +111,10 @@ def _find_extreme(node: fx.Node) -> None:
 
     def flipped(x: fx.Node) -> fx.Node:
         """Flips the bits of uint8, so that signed integers compare as unsigned ones."""
-        return insert(node, x.meta["val"].to(torch.int8), aten.bitwise_xor.Tensor, x, flip)
+        return insert(node, _typed(x.meta["val"], torch.int8), aten.bitwise_xor.Tensor, x, flip)
 
-    signed = insert(node, source.meta["val"].to(torch.int8), aten.view.dtype, source, torch.int8)
-    found = insert(node, made.to(torch.int8), node.target, flipped(signed), *node.args[1:], **node.kwargs)
+    signed = insert(node, _typed(source.meta["val"], torch.int8), aten.view.dtype, source, torch.int8)
+    found = insert(node, _typed(made, torch.int8), node.target, flipped(signed), *node.args[1:], **node.kwargs)
     replace(node, insert(node, made, aten.view.dtype, flipped(found), torch.uint8))
 
 
@@ -127,7 +127,7 @@ def _widen(node: fx.Node, name: str) -> None:
         return _converted(node, arg, wide) if isinstance(arg, fx.Node) and arg.meta["val"].dtype is torch.uint8 else arg
 
     args, kwargs = tuple(map(widened, node.args)), {key: wide if v is torch.uint8 else v for key, v in node.kwargs.items()}
-    found = insert(node, made.to(wide) if narrows else made, node.target, *args, **kwargs)
+    found = insert(node, _typed(made, wide) if narrows else made, node.target, *args, **kwargs)
     replace(node, _converted(node, found, torch.uint8) if narrows else found)
 
 
@@ -144,7 +144,12 @@ def _converted(at: fx.Node, source: Any, dtype: torch.dtype) -> fx.Node:
     if value.dtype is dtype:
         return source  # type: ignore[no-any-return]
     if dtype is not torch.uint8:
-        return insert(at, value.to(dtype), _CONVERT, source, dtype)
+        return insert(at, _typed(value, dtype), _CONVERT, source, dtype)
     if value.dtype.is_floating_point:
         source = _converted(at, source, torch.int64 if value.dtype is torch.float64 else torch.int32)
-    return insert(at, value.to(dtype), aten.view.dtype, _converted(at, source, torch.int8), dtype)
+    return insert(at, _typed(value, dtype), aten.view.dtype, _converted(at, source, torch.int8), dtype)
+
+
+def _typed(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Returns a fake tensor in another dtype. A conversion would ask whether it is dense, which symbolic sizes may not answer."""
+    return value.new_empty_strided(value.shape, value.stride(), dtype=dtype)

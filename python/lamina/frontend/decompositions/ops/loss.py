@@ -66,17 +66,38 @@ def multilabel_margin(x: Tensor, target: Tensor, reduction: int) -> tuple[Tensor
     """Sums the margins by which classes outrank targets, of which a row has those in front of its first -1. torch's decomposition
     counts the others, too. Returns the loss and whether each class is a target, as numbers."""
     rows, wanted = (t if t.dim() == 2 else t.reshape(1, -1) for t in (wide(x), target))
-    classes = position(rows, 1)
-    given = classes < torch.where(wanted == -1, classes, rows.shape[1]).amin(1, True)
-    picked = rows.gather(1, torch.where(given, wanted, 0))
-    is_target = (given.unsqueeze(2) & (wanted.unsqueeze(2) == classes.unsqueeze(0))).any(1)
-    margins = torch.clamp(1 - picked.unsqueeze(2) + rows.unsqueeze(1), min=0)
-    counted = given.unsqueeze(2) & ~is_target.unsqueeze(1)
-    loss = torch.where(counted, margins, 0.0).sum((1, 2)) / rows.shape[1]
+    given, is_target = _targets(wanted)
+    margins, counted = _margins(rows, wanted, given, is_target)
+    loss = torch.where(counted, torch.clamp(margins, min=0), 0.0).sum((1, 2)) / rows.shape[1]
     flags = is_target.to(x.dtype).reshape(x.shape)
     if reduction == _NONE:
         return loss.to(x.dtype).reshape(x.shape[:-1]), flags
     return (loss.mean() if reduction == _MEAN else loss.sum()).to(x.dtype), flags
+
+
+def _targets(wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns which elements of rows of targets count, and which classes they name."""
+    classes = position(wanted, 1)
+    given = classes < torch.where(wanted == -1, classes, wanted.shape[1]).amin(1, True)
+    return given, (given.unsqueeze(2) & (wanted.unsqueeze(2) == classes.unsqueeze(0))).any(1)
+
+
+def _margins(rows: Tensor, wanted: Tensor, given: Tensor, is_target: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns 1 less what each target (the second dimension) outranks each class by (the third), and which of these count."""
+    picked = rows.gather(1, torch.where(given, wanted, 0))
+    return 1 - picked.unsqueeze(2) + rows.unsqueeze(1), given.unsqueeze(2) & ~is_target.unsqueeze(1)
+
+
+def multilabel_margin_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: int, flags: Tensor) -> Tensor:
+    """Counts for each class the targets within its margin, and for each target the classes; takes these from the target's class."""
+    rows, wanted, is_target = (t if t.dim() == 2 else t.reshape(1, -1) for t in (wide(x), target, flags != 0))
+    given, _ = _targets(wanted)
+    margins, counted = _margins(rows, wanted, given, is_target)
+    within = (counted & (margins > 0)).to(rows.dtype)
+    names = given.unsqueeze(2) & (wanted.unsqueeze(2) == position(rows, 1).unsqueeze(0))
+    taken = torch.where(names, within.sum(2, True), 0.0).sum(1)
+    g = wide(grad).reshape(-1, 1) / (rows.numel() if reduction == _MEAN else rows.shape[1])
+    return ((within.sum(1) - taken) * g).to(x.dtype).reshape(x.shape)
 
 
 def soft_margin_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: int = _MEAN) -> Tensor:
@@ -93,4 +114,5 @@ LOSSES: dict[Any, Callable[..., Any]] = {
     aten.nll_loss2d_backward.default: nll_backward,
     aten.soft_margin_loss_backward.default: soft_margin_backward,
     aten.multilabel_margin_loss_forward.default: multilabel_margin,
+    aten.multilabel_margin_loss_backward.default: multilabel_margin_backward,
 }

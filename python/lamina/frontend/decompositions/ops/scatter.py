@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...fx.ops.check_op import CHECK
 from ..half import HALF
 from ..undecided import surely
 from .random.uniform import memory_order
@@ -159,13 +160,22 @@ def put(x: Tensor, index: Tensor, src: Tensor, accumulate: bool = False) -> Tens
 
 
 def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Any:
-    """Counts the elements in each of some equal intervals between two numbers. Bounds of the data's own are ATen's to find."""
-    if not min < max or x.dtype not in (torch.float32, torch.float64) or _is_empty(x):
+    """Counts the elements in each of some equal intervals between two numbers: the data's extremes where these are equal."""
+    if min > max or x.dtype not in (torch.float32, torch.float64) or not surely(x.numel() > 0):
         return NotImplemented
     row = x.reshape(-1)
-    inside = (row >= min) & (row <= max)
-    place = torch.where(inside, (row - min) * bins / (max - min), 0).to(torch.int64).clamp(0, bins - 1)
+    low, high = _bounds_of(row) if min == max else (min, max)
+    inside = (row >= low) & (row <= high)
+    place = torch.where(inside, (row - low) * bins / (high - low), 0).to(torch.int64).clamp(0, bins - 1)
     return aten.index_put.default(row.new_zeros(bins), [place], inside.to(x.dtype), True)
+
+
+def _bounds_of(row: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the least and the greatest element; where they are equal, what is less and greater by 1. Both must be finite."""
+    low, high = row.amin(), row.amax()
+    finite = CHECK((low > -torch.inf) & (high < torch.inf), "histc: the range of the elements is not finite")
+    apart = torch.where(finite & (low == high), 1.0, 0.0).to(row.dtype)
+    return low - apart, high + apart
 
 
 def _turn(mask: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._decomp import decomposition_table
 
 from ...undecided import is_unbacked, surely
 
@@ -173,10 +174,19 @@ def arange_to(end: Any, **named: Any) -> Any:
     return _arange(0, end, 1, named)
 
 
+def linspace(start: Any, end: Any, steps: int, **named: Any) -> Any:
+    """Counts between whole numbers, where those are asked for: eager cuts both ends first, which torch's decomposition does not."""
+    dtype = named.get("dtype")
+    cut = dtype is not None and not dtype.is_floating_point and not dtype.is_complex
+    ends = [int(end) if cut and isinstance(end, float | torch.SymFloat) else end for end in (start, end)]
+    return decomposition_table[aten.linspace.default](*ends, steps, **named)
+
+
 INTEGERS: dict[Any, Callable[..., Any]] = {
     aten.arange.default: arange_to,
     aten.arange.start: arange,
     aten.arange.start_step: arange,
+    aten.linspace.default: linspace,
     aten.remainder.Scalar: remainder,
     aten.remainder.Tensor: remainder,
     aten.remainder.Scalar_Tensor: remainder_of,
