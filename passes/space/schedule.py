@@ -49,6 +49,7 @@ class Schedule:
     vector    the axis whose neighbors share a block (None: scalar code)
     outer     row axes of the grid
     chunked   a row axis of which one program takes `chunk` iterations
+    grouped   row axes around `chunked`, and how many iterations of each a program takes: several where those of `chunked` are few
     inner     row axes that a program loops over in full
     crossed   the axis that is contiguous in memory read across the vector axis; tiles of it are transposed through scratch memory
     shift     where rows start in the middle of accesses
@@ -67,6 +68,7 @@ class Schedule:
     shift: Shift | None = None
     by_parts: bool = False
     tall: int = TILE_SIDE
+    grouped: tuple[tuple[Axis, SizeLike], ...] = ()
 
     @property
     def grid_axes(self) -> tuple[tuple[Axis, SizeLike], ...]:
@@ -74,6 +76,7 @@ class Schedule:
         axes: list[tuple[Axis, SizeLike]] = [(a, 1) for a in self.outer]
         if self.crossed is not None and self.crossed is not self.chunked:
             axes.append((self.crossed, self.tall))
+        axes += self.grouped
         if self.chunked is not None:
             axes.append((self.chunked, self.chunk))
         return tuple(axes)

@@ -9,20 +9,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from lamina.core.sizes import SizeLike, is_symbolic, most, typical
+from lamina.core.sizes import SizeLike, at_most, is_symbolic, least, most, typical, upper_end
 from lamina.schedules.base import TILE_SIDE, power_of_two
-from lamina.schedules.cpu import LINE, SCAN_LANES, SCATTER_LANES, CpuConfig, choose, side
+from lamina.schedules.cpu import LINE, REST, SCAN_LANES, SCATTER_LANES, CpuConfig, choose, side
 
 from ..ir.affine import Axis
 from ..ir.expressions import Apply, Expr, Reduce
 from .coalesce import Merged
 from .forms import Form, form_of
 from .nests import nests_of
+from .regions import regions_along
 from .scans import has_scans, has_sorts
 from .schedule import Schedule, bits, operations
 from .space import Space
 
-LEAST = 64  # elements along the vector axis that blocks are chosen for, at least, where the number depends on the call
+LEAST = 32  # lanes, at least, of blocks along rows whose length the call decides: fewer are slower for long rows
+LEAST_COLUMNS = 64  # likewise where blocks run across rows
 
 
 def _per_element(space: Space) -> list[Expr]:
@@ -38,9 +40,16 @@ def _accumulators(space: Space, merged: Merged) -> int:
     return max((len(nest.reductions) for nest in nests_of(space, merged.columns, [])), default=0)
 
 
-def _extent(vector: Axis) -> int:
-    """Returns the elements along the vector axis that blocks are chosen for: at least some, where they depend on the call."""
-    return max(typical(vector.extent), LEAST) if is_symbolic(vector.extent) else vector.extent
+def _extent(vector: Axis, space: Space, merged: Merged) -> int:
+    """Returns the elements along the vector axis that blocks are chosen for. Where they depend on the call, these are as many as
+    whole blocks find in its longest region typically, but at least some, unless there are never so many."""
+    if not is_symbolic(vector.extent):
+        return vector.extent
+    if merged.columns and vector not in merged.columns:
+        return int(min(max(typical(vector.extent), LEAST_COLUMNS), upper_end(vector.extent)))
+    regions = regions_along(vector, space, merged.rename)
+    extent = max((typical(r.end - r.begin) for r in regions), default=typical(vector.extent))
+    return int(min(max(power_of_two(extent + 1) // 2, LEAST), upper_end(vector.extent)))
 
 
 def schedule_cpu(space: Space, cores: int) -> Schedule:
@@ -54,18 +63,22 @@ def schedule_cpu(space: Space, cores: int) -> Schedule:
         return Schedule(
             CpuConfig(lanes=side(typical(vector.extent))), merged, vector, outer, crossed, TILE_SIDE, (vector,), crossed
         )
-    config = _config(space, vector, 0 if form.column_vector else _accumulators(space, merged))
+    config = _config(space, merged, vector, 0 if form.column_vector else _accumulators(space, merged))
     if vector is not None and form.column_vector and has_scans(space):
-        config = CpuConfig(lanes=power_of_two(_extent(vector)) if has_sorts(space) else SCAN_LANES)
+        config = CpuConfig(lanes=power_of_two(_extent(vector, space, merged)) if has_sorts(space) else SCAN_LANES)
+    elif vector is not None and is_symbolic(vector.extent) and (form.column_vector or not merged.columns):
+        config = replace(config, rest=REST)
     rows = [a for a in merged.rows if a is not vector] + ([vector] if vector in merged.rows else [])
     elements = math.prod(a.extent for a in merged.columns)
     work = 1 if elements == 0 else most(config.work // most(elements, 1), 1)
     return _programs(config, merged, vector, rows, work)
 
 
-def _config(space: Space, vector: Axis | None, accumulators: int) -> CpuConfig:
+def _config(space: Space, merged: Merged, vector: Axis | None, accumulators: int) -> CpuConfig:
     widest = max((bits(e.dtype) for e in _per_element(space)), default=32)
-    return choose(operations(space), widest, _extent(vector) if vector else 1, accumulators)
+    extent = _extent(vector, space, merged) if vector else 1
+    exact = vector is None or not is_symbolic(vector.extent)
+    return choose(operations(space), widest, extent, accumulators, exact)
 
 
 @dataclass(frozen=True)
@@ -108,7 +121,7 @@ def _columns_of(axes: _Combining, programs: int, cores: int, config: CpuConfig, 
 def _combining(space: Space, form: Form, cores: int) -> Schedule:
     """Returns the schedule of a kernel that combines values with elements of a tensor."""
     axes = _axes_of(space, form.merged, form.vector)
-    config = _config(space, axes.vector, 0)
+    config = _config(space, form.merged, axes.vector, 0)
     if not axes.apart:
         config = replace(config, lanes=min(config.lanes, SCATTER_LANES))
     inner = (*axes.shared, *([axes.vector] if axes.vector else []))
@@ -125,21 +138,20 @@ def _programs(config: CpuConfig, merged: Merged, vector: Axis | None, axes: Sequ
     """Returns the schedule by which a program takes `work` iterations of these axes, the innermost last."""
     rows = list(axes)
     inner: list[Axis] = []
+    parts: list[tuple[Axis, SizeLike]] = []
     covered: SizeLike = 1
-    chunked: Axis | None = None
-    chunk: SizeLike = 0
-    while rows:
+    while rows and (rows[-1] is vector or not at_most(work, covered)):
         a = rows.pop()
         wanted = -(-work // covered)
         if a is vector:
             wanted = -(-wanted // config.lanes) * config.lanes
-        if typical(wanted) >= typical(a.extent) and not is_symbolic(a.extent):
+        if not is_symbolic(a.extent) and not parts and typical(wanted) >= a.extent:
             inner.insert(0, a)
             covered = covered * a.extent
             continue
-        if is_symbolic(wanted) or wanted > 1:
-            chunked, chunk = a, wanted
-        else:
-            rows.append(a)
-        break
-    return Schedule(config, merged, vector, tuple(rows), chunked, chunk, tuple(inner))
+        parts.insert(0, (a, wanted))
+        covered = covered * most(least(a.extent, wanted), 1)
+        if not is_symbolic(a.extent):
+            break
+    schedule = Schedule(config, merged, vector, tuple(rows), None, 0, tuple(inner), grouped=tuple(parts[:-1]))
+    return replace(schedule, chunked=parts[-1][0], chunk=parts[-1][1]) if parts else schedule

@@ -11,10 +11,10 @@ from lamina.schedules.rows import CLUSTER, Rows, Triton
 
 from ..ir.affine import Axis
 from .coalesce import Merged
-from .concatenations import part_extent
 from .contraction import Unfit
 from .forms import flattened, form_of, side_by_side
 from .nests import nests_of
+from .regions import part_extent
 from .scans import has_scans, has_sorts
 from .schedule import Schedule
 from .space import Space

@@ -13,7 +13,7 @@ from ..ir.expressions import Expr, Reduce, Scan
 from ..ir.reading import SORT, neutral
 from ..space.schedule import Schedule
 from .emit.blocks import Blocks
-from .emit.scopes import element, shape_of, typed
+from .emit.values import element, shape_of, typed
 
 LONG = 256  # elements of a sum from which on adding up its lanes in f64 costs little
 FEW = 16  # lanes

@@ -7,15 +7,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torch_mlir import ir
-from torch_mlir.dialects import arith
+from torch_mlir.dialects import arith, vector
 
 from lamina.core.sizes import is_symbolic, typical
 
 from ..ir.affine import Axis
+from ..ir.expressions import Reduce
 from ..space.nests import Nest
 from .emit.scopes import Body
+from .emit.values import shape_of
+from .rests import first_lanes, narrow_lanes, narrow_rest
 
 if TYPE_CHECKING:
+    from .accumulators import Accumulators
     from .loops import Loops
 
 RUN = 16  # iterations summed in the operand's own type, where sums of runs are of a wider type
@@ -73,8 +77,21 @@ def cascade(loops: Loops, at: CascadeCut, nest: Nest, inits: list[ir.Value], bod
     totals = b.loop(zero, b.number(whole), length, inits, run)
     if whole == axis.extent:
         return totals
-    end, once = b.number(axis.extent), not is_symbolic(whole)
-    tail = axis.extent - whole if isinstance(axis.extent, int) else end
-    parts = loops.loop(axis, zero, b.number(whole), end, step, tail, neutrals, body, single=once)
+    low, end = b.number(whole), b.number(axis.extent)
+    if not is_symbolic(whole):
+        tail = axis.extent - whole if isinstance(axis.extent, int) else end
+        parts = loops.loop(axis, zero, low, end, step, tail, neutrals, body, single=True)
+    elif axis is b.vector and (lanes := narrow_lanes(loops.schedule)):
+        with b.narrower(lanes):
+            parts = narrow_rest(loops, axis, zero, low, end, [sums.neutral(r) for r in nest.reductions], body, axis.extent)
+    else:
+        parts = loops.loop(axis, zero, low, end, step, end, neutrals, body)
     with b.point():
-        return [sums.joined(r, total, part) for r, total, part in zip(nest.reductions, totals, parts, strict=True)]
+        return [_with_rest(sums, r, total, part) for r, total, part in zip(nest.reductions, totals, parts, strict=True)]
+
+
+def _with_rest(sums: Accumulators, r: Reduce, total: ir.Value, part: ir.Value) -> ir.Value:
+    """Adds the sum of the rest to the total, to its first lanes where it has fewer."""
+    if (lanes := shape_of(part)) == shape_of(total):
+        return sums.joined(r, total, part)
+    return vector.insert_strided_slice(sums.joined(r, first_lanes(total, *lanes), part), total, [0], [1])

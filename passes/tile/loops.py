@@ -1,5 +1,6 @@
 """Emits the loops of a tile program: over rows, one nest over columns per level of reductions, and one for full results."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from ..ir.affine import Affine, Axis
 from ..ir.expressions import Expr, Reduce, Scan, walk
 from ..lower.simt.control import ORDERED, SHARED
 from ..space.nests import Nest, nests_of
+from ..space.regions import regions_along
 from ..space.schedule import Schedule
 from ..space.space import Space
 from . import online
@@ -22,6 +24,7 @@ from .emit.blocks import Blocks, Frame
 from .emit.bounds import Range, ended, inner_blocks
 from .emit.scopes import Body
 from .prefetch import next_row, streams
+from .rests import by_regions, whole_and_rest
 
 _Powers = tuple[ir.Value, dict[Any, ir.Value]]
 """The exponentials of a block, and the memo of the scope that holds them."""
@@ -54,7 +57,17 @@ class Loops:
         schedule, inner = self.schedule, list(self.schedule.inner)
         if schedule.chunked is not None and schedule.chunked not in inner:
             inner.insert(0, schedule.chunked)
-        self._rows(inner, chunks)
+        rows = partial(self._rows, [*(a for a, _ in schedule.grouped), *inner], chunks)
+        if (held := kept.fit(self.b, schedule, self.keep)) is None:
+            rows()
+        else:
+            self.b.branch(held, rows, partial(self._without_keeping, rows))
+
+    def _without_keeping(self, rows: Callable[[], object]) -> None:
+        """Emits rows of which no values are kept for later nests."""
+        keep, self.keep = self.keep, {}
+        rows()
+        self.keep = keep
 
     def _place(self, program: ir.Value) -> dict[Axis, tuple[ir.Value, ir.Value]]:
         """Binds the grid's axes to this program; returns the first iteration and the count of each chunked axis."""
@@ -63,7 +76,7 @@ class Loops:
         with b.point(0):
             places = b.digits(program, [-(-a.extent // chunk) for a, chunk in axes])
             for (a, chunk), at in zip(reversed(axes), places, strict=False):
-                if a is self.schedule.chunked or chunk != 1:
+                if a not in self.schedule.outer:
                     first = arith.muli(at, b.number(chunk))
                     left = arith.subi(b.number(a.extent), first)
                     chunks[a] = first, arith.minui(left, b.number(chunk)) if a.extent % chunk else b.number(chunk)
@@ -78,7 +91,8 @@ class Loops:
             return []
         axis, rest = axes[0], axes[1:]
         if axis in chunks:
-            (first, count), exact = chunks[axis], self.schedule.chunk if axis.extent % self.schedule.chunk == 0 else None
+            (first, count), chunk = chunks[axis], dict(self.schedule.grid_axes)[axis]
+            exact = chunk if axis.extent % chunk == 0 else None
         else:
             first, count, exact = self.b.number(0), self.b.number(axis.extent), axis.extent
         return self._over(axis, first, count, exact, [], lambda _: self._rows(rest, chunks))
@@ -114,13 +128,9 @@ class Loops:
             if exact % lanes:
                 inits = self.loop(axis, first, b.number(whole), count, lanes, exact - whole, inits, body, single=True)
             return inits
-        if exact is not None:
-            whole_value = b.number(exact // lanes * lanes)
-        else:
-            with b.point():
-                whole_value = arith.subi(count, arith.remui(count, b.number(lanes)))
-        inits = self.loop(axis, first, zero, whole_value, lanes, None, inits, body)
-        return self.loop(axis, first, whole_value, count, lanes, count, inits, body)
+        if b.apart and (found := regions_along(axis, self.space, schedule.merged.rename)):
+            return by_regions(self, axis, found, first, count, inits, body)
+        return whole_and_rest(self, axis, first, zero, count, exact, inits, body)
 
     def _apart(self, axis: Axis, first: ir.Value, count: int, inner: Range, inits: list[ir.Value], body: Body) -> list[ir.Value]:
         """Runs `body` for blocks of all `count` elements of an axis, with a loop of its own for those in the range `inner`."""

@@ -1,4 +1,5 @@
-// Kernels of symbolic sizes: whole vectors in a loop whose end is computed, and a masked rest. The values of the sizes are one more argument.
+// Kernels of symbolic sizes: whole vectors in a loop whose end is computed, and a rest (tile_rests.mlir). The values of the sizes are one more
+// argument.
 // RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-tile{target=cpu})' | FileCheck %s
 
 // A pointwise kernel has one axis of s0*s1 elements, in memory whose rows are known to follow each other.
@@ -13,9 +14,11 @@
 // CHECK: %[[WHOLE:.*]] = arith.subi %[[END]], %[[LEFT]]
 // CHECK: scf.for %{{.*}} = %{{.*}} to %[[WHOLE]] step %c64
 // CHECK-NOT: create_mask
-// CHECK: scf.for %[[AT:.*]] = %[[WHOLE]] to %[[END]] step %c64
+// CHECK: scf.for %{{.*}} = %[[WHOLE]] to %[[NARROW:.*]] step %c8
+// CHECK-NOT: create_mask
+// CHECK: scf.for %[[AT:.*]] = %[[NARROW]] to %[[END]] step %c8
 // CHECK: %[[REST:.*]] = arith.subi %[[END]], %[[AT]]
-// CHECK: vector.create_mask %[[REST]] : vector<64xi1>
+// CHECK: vector.create_mask %[[REST]] : vector<8xi1>
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 func.func private @relu(%x: tensor<?x?xf32, ["s0~8", "s1~128"]>) -> tensor<?x?xf32, ["s0~8", "s1~128"]> attributes {graph.kernel} {
@@ -32,13 +35,14 @@ func.func private @relu(%x: tensor<?x?xf32, ["s0~8", "s1~128"]>) -> tensor<?x?xf
 }
 
 
-// A row's sum: whole vectors first, in parts that are added up in f64, then the masked rest.
-// CHECK-LABEL: func.func private @sum(%arg0: memref<f32>, %arg1: memref<f32>, %arg2: memref<5xi64>)
+// A row's sum: whole vectors first, in parts that are added up in f64, then the rest.
+// CHECK-LABEL: func.func private @sum(%arg0: memref<f32>, %arg1: memref<f32>, %arg2: memref<6xi64>)
 // CHECK-SAME: tile.grid = "-((-s0~8)//(max(1, ((8192)//(s1~128)))))"
 // CHECK: scf.for {{.*}} step %c1024
 // CHECK: scf.for {{.*}} step %c64
+// CHECK: scf.for {{.*}} step %c8
 // CHECK-NOT: create_mask
-// CHECK: scf.for {{.*}} step %c64
+// CHECK: scf.for {{.*}} step %c8
 // CHECK: vector.create_mask
 // CHECK: arith.select
 // CHECK: vector.reduction <add>
@@ -59,7 +63,7 @@ func.func private @sum(%x: tensor<?x?xf32, ["s0~8", "s1~128"]>) -> tensor<?xf32,
 // A row that a number bounds is one masked block, whose end is computed.
 // CHECK-LABEL: func.func private @first_eight
 // CHECK-SAME: tile.sizes = [{{.*}}"min(8, s1~128)"
-// CHECK: vector.create_mask %{{.*}} : vector<64xi1>
+// CHECK: vector.create_mask %{{.*}} : vector<8xi1>
 // CHECK-NOT: scf.for
 // CHECK: vector.reduction <add>
 func.func private @first_eight(%x: tensor<?x?xf32, ["s0~8", "s1~128"]>) -> tensor<?xf32, ["s0~8"]> attributes {graph.kernel} {

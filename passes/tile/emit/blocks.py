@@ -21,7 +21,8 @@ from ...space.coalesce import Merged
 from ...trace.stored import Pair
 from ..arguments import KernelSizes
 from . import access, bounds
-from .scopes import Scopes, broadcast, common_shape, element, filled, shape_of, typed
+from .scopes import Scopes
+from .values import broadcast, common_shape, element, filled, shape_of, typed
 
 Memory = tuple[ir.Value, str]  # memref, flat but for tiles, and the tensor's element type ("i1" lives in i8)
 Memories = dict[Any, Memory]  # of the tensors that a kernel reads
@@ -124,7 +125,7 @@ class Blocks(Scopes):
         assert self.vector is not None
         c = at.coefficient(self.vector)
         if c:
-            step = self.memoized("step", 0, lambda: vector.step(type_))
+            step = self.memoized(("step", self.lanes), 0, lambda: vector.step(type_))
             if c != 1:
                 step = arith.muli(step, self.splat(c, ir.IndexType.get()))
             out = arith.addi(out, step)

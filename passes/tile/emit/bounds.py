@@ -116,7 +116,7 @@ def _first_lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
     """Returns the mask of the lanes in front of a symbolic end, which may be in the middle of an access. None for another bound,
     or where the lanes are no neighbors."""
     at = bound.at.rename(b.merged.rename)
-    if len(b.sides) > 1 or at.opaque or at.coefficient(b.vector) != 1 or not is_symbolic(bound.high):
+    if b.apart or len(b.sides) > 1 or at.opaque or at.coefficient(b.vector) != 1 or not is_symbolic(bound.high):
         return None
     if not at_most(bound.low, extremes(at, b.ranges)[0]):
         return None
@@ -131,35 +131,37 @@ def _first_lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
 
 def _lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
     """Returns the mask of lanes for which a bound holds, made of ranges of lanes (vector.create_mask). None unless `apart` is
-    set, the index grows or falls along the vector axis alone among lanes, and it fits in 32 bits."""
+    set, the index grows or falls along the vector axis alone among lanes, by a known step, and, where it is known, it fits in 32
+    bits."""
     at = bound.at.rename(b.merged.rename)
     step = at.coefficient(b.vector)
     if not b.apart or at.opaque or is_symbolic(step) or step == 0:
         return None
     low, high = extremes(at, b.ranges)
-    apart = abs(step)
-    if is_symbolic((low, high, bound.low, bound.high)) or max(abs(low), abs(high)) + apart * b.lanes >= _NARROW:
+    apart, open_ = abs(step), is_symbolic((low, high, bound.low, bound.high))
+    if not open_ and max(abs(low), abs(high)) + apart * b.lanes >= _NARROW:
         return None
     depth = max((b.bound[a][0] for a, _ in at.terms), default=0)
 
-    def first(limit: int) -> ir.Value:
-        """Returns the mask of the first lanes, whose index is less than `limit`; where it falls, at least that."""
+    def first(limit: SizeLike) -> ir.Value:
+        """Returns the mask of the first lanes, whose index is less than `limit`; where it falls, at least that. A mask counts in 32
+        bits, so a number that may have more is cut to the lanes."""
         index = b.index(bound.at)
         to = arith.subi(b.number(limit + apart - 1), index) if step > 0 else arith.subi(index, b.number(limit - apart))
         count = arith.divui(arith.maxsi(to, b.number(0)), b.number(apart)) if apart > 1 else to
-        return b.mask_before(count)
+        return b.mask_before(arith.minsi(arith.maxsi(count, b.number(0)), b.number(b.lanes)) if open_ else count)
 
     def made() -> ir.Value:
         """Computes the mask from the first lanes on each side."""
         yes = b.true(True)
         parts = []
-        if low < bound.low:
+        if not at_most(bound.low, low):
             parts.append(arith.xori(first(bound.low), yes) if step > 0 else first(bound.low))
-        if high >= bound.high:
+        if not below(high, bound.high):
             parts.append(first(bound.high) if step > 0 else arith.xori(first(bound.high), yes))
         return yes if not parts else parts[0] if len(parts) == 1 else arith.andi(*parts)
 
-    return b.memoized(("lanes", at, bound.low, bound.high), depth, partial(made))
+    return b.memoized(("lanes", at, bound.low, bound.high, b.lanes), depth, partial(made))
 
 
 def inner_blocks(space: Space, change: dict[Axis, Affine], axis: Axis, lanes: int, count: int) -> Range | None:

@@ -22,7 +22,7 @@ from ...space.direct_convolution import DirectConvolution
 from ...space.space import Space
 from . import bounds
 from .blocks import Blocks, Frame
-from .scopes import element
+from .values import element
 
 Change = dict[Axis, Affine]
 

@@ -16,7 +16,8 @@ from ...space.space import Result
 from . import tiles
 from .blocks import Blocks, Frame
 from .moments import RowMoments, along_rows, constant, over_rows
-from .scopes import Side, element, filled, joined, shape_of
+from .scopes import Side
+from .values import element, filled, joined, shape_of
 from .views import flags, minor, view
 
 

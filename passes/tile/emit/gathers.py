@@ -17,7 +17,8 @@ from ...ir.affine import Affine, Axis
 from ...ir.expressions import Load
 from ...ir.guards import Bound, Guard
 from . import bounds
-from .scopes import Side, broadcast, filled, joined, shape_of
+from .scopes import Side
+from .values import broadcast, filled, joined, shape_of
 
 if TYPE_CHECKING:
     from .blocks import Blocks

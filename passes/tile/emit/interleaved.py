@@ -1,5 +1,7 @@
-"""Loads elements that lie side by side in pairs, as the parts of complex numbers do: whole blocks of pairs, which are taken apart
-in registers."""
+"""Loads every second element: blocks of neighbors, which are taken apart in registers.
+
+Elements that lie side by side in pairs, as the parts of complex numbers do, are read in whole pairs, which both loads share.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -24,13 +26,15 @@ def of_pairs(b: "Blocks", mask: ir.Value | None) -> ir.Value | None:
 
 
 def read(b: "Blocks", flat: ir.Value, at: Affine, mask: ir.Value | None) -> ir.Value | None:
-    """Loads every second element of memory as part of a block of pairs, which the elements between them share; None where memory
-    does not consist of pairs at even places."""
-    steps = [c for t, c in at.terms if t is not b.vector]
+    """Loads every second element of memory. None where elements are otherwise apart, where none are to be read between them, and
+    where memory does not consist of pairs at even places and only some lanes are wanted."""
     apart = at.coefficient(b.vector) == 2 and all(isinstance(t, Axis) or not b.is_block(t) for t, _ in at.terms)
-    span = b.sizes.spans.get(flat, 1)  # memory of the program's own is not known here
-    if not apart or not b.pairs or not isinstance(at.constant, int) or any(c % 2 for c in (*steps, span)):
+    if not apart or not b.pairs:
         return None
+    steps = [c for t, c in at.terms if t is not b.vector]
+    span = b.sizes.spans.get(flat, 1)  # memory of the program's own is not known here
+    if not isinstance(at.constant, int) or any(c % 2 for c in (*steps, span)):
+        return _between(b, flat, at, mask) if mask is None or mask.owner.name == "vector.broadcast" else None
     odd, stored = at.constant % 2, ir.MemRefType(flat.type).element_type
     whole = at + -odd
     depth = max((b.bound[t][0] if isinstance(t, Axis) else b.depth(t) for t, _ in at.terms), default=0)
@@ -43,3 +47,14 @@ def read(b: "Blocks", flat: ir.Value, at: Affine, mask: ir.Value | None) -> ir.V
 
     pairs = b.memoized(("pairs", flat, whole, mask), depth, both)
     return vector.shuffle(pairs, pairs, [2 * i + odd for i in range(b.lanes)])
+
+
+def _between(b: "Blocks", flat: ir.Value, at: Affine, mask: ir.Value | None) -> ir.Value:
+    """Reads two blocks that end with the last element that is wanted: none behind it need be memory of the tensor's. They overlap
+    in one element, the last of the first block. mask: of all lanes or none."""
+    lanes, stored = b.lanes, ir.MemRefType(flat.type).element_type
+    type_, identity = ir.VectorType.get([lanes], stored), ir.AffineMap.get_identity(1)
+    first, pad = b.index(at), b.constant(0, stored)
+    places = first, arith.addi(first, b.number(lanes - 1))
+    found = [vector.transfer_read(type_, flat, [place], identity, pad, mask=mask, in_bounds=flags([True])) for place in places]
+    return vector.shuffle(*found, [2 * i if 2 * i < lanes else 2 * i + 1 for i in range(lanes)])

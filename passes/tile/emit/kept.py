@@ -5,38 +5,61 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from torch_mlir import ir
-from torch_mlir.dialects import memref
+from torch_mlir.dialects import arith, memref
 
-from lamina.core.sizes import is_symbolic, typical
+from lamina.core.sizes import SizeLike, at_most, is_symbolic, typical
 
 from ...ir.affine import Affine
 from ...ir.axes import linear
 from ...ir.expressions import Apply, Expr, Load
 from ...space.nests import Nest, cost, worth_keeping
 from ...space.schedule import Schedule, bits
-from .scopes import element
+from .values import element
 
 if TYPE_CHECKING:
     from .blocks import Blocks
 
 
-def slots(b: "Blocks", plan: Schedule, nests: list[Nest]) -> dict[Expr, tuple[int, tuple[ir.Value, Affine]]]:
-    """Allocates scratch memory for values that a later nest reads again.
+Slot = tuple[int, tuple[ir.Value, Affine]]
+"""The number of the nest that fills a value's memory, the memory, and the value's index in it."""
 
-    Returns for each value the number of the nest that fills its memory, the memory, and the value's index in it.
-    """
+
+def slots(b: "Blocks", plan: Schedule, nests: list[Nest]) -> dict[Expr, Slot]:
+    """Allocates scratch memory for values that a later nest reads again, and returns where each is kept: as much as is allowed
+    where the call decides how many there are (see `fit`)."""
     columns, config = plan.merged.columns, plan.config
-    if plan.vector is None or not config.scratch or is_symbolic(tuple(a.extent for a in columns)):
+    if plan.vector is None or not config.scratch:
         return {}
-    wide = 1 if plan.column_vector else config.lanes
-    at, count = linear(columns) * wide, math.prod(a.extent for a in columns) * wide
+    at, count = linear(columns) * _lanes(plan), _count(plan)
     out = {}
     for e, born in worth_keeping(nests, columns, partial(_pays, b, plan)).items():
-        if count * bits(e.dtype) // 8 <= config.scratch:
+        most = config.scratch * 8 // bits(e.dtype)
+        if typical(count) <= most:
             with b.point(0):
-                type_ = ir.MemRefType.get([count], element("i8" if e.dtype == "i1" else e.dtype))
+                length = most if is_symbolic(count) else count
+                type_ = ir.MemRefType.get([length], element("i8" if e.dtype == "i1" else e.dtype))
                 out[e] = born, (memref.AllocaOp(type_, [], [], alignment=64).result, at)
     return out
+
+
+def fit(b: "Blocks", plan: Schedule, kept: dict[Expr, Slot]) -> ir.Value | None:
+    """Emits whether scratch memory holds the values of a row; None where it does in any call."""
+    count = _count(plan)
+    most = min((plan.config.scratch * 8 // bits(e.dtype) for e in kept), default=0)
+    if not kept or at_most(count, most):
+        return None
+    with b.point(0):
+        return arith.cmpi(arith.CmpIPredicate.sle, b.number(count), b.number(most))
+
+
+def _lanes(plan: Schedule) -> int:
+    """Returns how many rows a value is kept of."""
+    return 1 if plan.column_vector else plan.config.lanes
+
+
+def _count(plan: Schedule) -> SizeLike:
+    """Returns how many elements of a value are kept."""
+    return math.prod(a.extent for a in plan.merged.columns) * _lanes(plan)
 
 
 def _pays(b: "Blocks", plan: Schedule, e: Expr) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
-from .scopes import filled, joined, shape_of
+from .values import filled, joined, shape_of
 
 
 @dataclass(frozen=True)

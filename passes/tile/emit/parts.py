@@ -11,7 +11,7 @@ from torch_mlir.dialects import arith
 
 from ...ir.expressions import Expr, walk
 from ...ir.guards import Bound, Guard, narrowed
-from ...space.concatenations import choice_of, ends_along
+from ...space.regions import choice_of, ends_along
 from . import bounds
 
 if TYPE_CHECKING:

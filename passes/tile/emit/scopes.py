@@ -3,7 +3,7 @@
 Each value is emitted once, in the outermost loop body where all that it depends on is known.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from ...ir.expressions import Expr
 from ...ir.sizes import number_attribute
 from ...space.coalesce import Merged
 from ..arguments import KernelSizes
+from .values import broadcast, converted, element, filled, shape_of, typed
 
 
 @dataclass
@@ -65,54 +66,6 @@ class Side(NamedTuple):
 Body = Callable[[list[ir.Value]], list[ir.Value]]
 
 
-def element(dtype: str) -> ir.Type:
-    """Returns the MLIR type of an element type such as "f32" or "index"."""
-    return ir.IndexType.get() if dtype == "index" else ir.Type.parse(dtype)
-
-
-def _converted(size: ir.Value, type_: ir.Type) -> ir.Value:
-    """Converts an index to another type."""
-    if type_ == size.type:
-        return size
-    if isinstance(type_, ir.IntegerType):
-        return arith.index_cast(type_, size)
-    return arith.sitofp(type_, arith.index_cast(ir.IntegerType.get_signless(64), size))
-
-
-def typed(shape: Sequence[int], type_: ir.Type) -> ir.Type:
-    """Returns the type of a block, that of its elements for a scalar."""
-    return ir.VectorType.get(shape, type_) if shape else type_
-
-
-def shape_of(v: ir.Value) -> tuple[int, ...]:
-    """Returns the shape of a block, () for a scalar."""
-    return tuple(ir.VectorType(v.type).shape) if isinstance(v.type, ir.VectorType) else ()
-
-
-def common_shape(values: Iterable[ir.Value]) -> tuple[int, ...]:
-    """Returns the shape that scalars and blocks of one rank are broadcast to, to be joined."""
-    return tuple(max(sizes) for sizes in zip(*filter(None, map(shape_of, values)), strict=True))
-
-
-def broadcast(v: ir.Value, shape: Sequence[int]) -> ir.Value:
-    """Broadcasts a scalar or a block to `shape`; one that has it stays as it is."""
-    type_ = v.type.element_type if isinstance(v.type, ir.VectorType) else v.type
-    return v if shape_of(v) == tuple(shape) else vector.broadcast(ir.VectorType.get(shape, type_), v)
-
-
-def joined(op: Callable[[ir.Value, ir.Value], ir.Value], a: ir.Value, b: ir.Value) -> ir.Value:
-    """Applies an op to two blocks of one rank, broadcast to one shape."""
-    shape = common_shape((a, b))
-    return op(broadcast(a, shape), broadcast(b, shape))
-
-
-def filled(shape: Sequence[int], value: Any, type_: ir.Type) -> ir.Value:
-    """Returns a constant block with `value` in all lanes; a scalar where it has no shape."""
-    number = number_attribute(value, type_)
-    whole = typed(shape, type_)
-    return arith.constant(whole, ir.DenseElementsAttr.get_splat(whole, number) if shape else number)
-
-
 class Scopes:
     """The open scopes, the innermost last, and the axes that loops have bound.
 
@@ -137,6 +90,14 @@ class Scopes:
     def vector(self, axis: Axis | None) -> None:
         """Makes blocks run along an axis."""
         self.sides = () if axis is None else (Side(axis, self.lanes, self.lanes),)
+
+    @contextmanager
+    def narrower(self, lanes: int) -> Iterator[None]:
+        """Makes blocks of rank 1 of so many lanes while open."""
+        before, vector = self.lanes, self.vector
+        self.lanes, self.vector = lanes, vector
+        yield
+        self.lanes, self.vector = before, vector
 
     @contextmanager
     def scope(
@@ -191,6 +152,12 @@ class Scopes:
                 memo[key] = make()
         return memo[key]
 
+    def hoisted(self, make: Callable[[], ir.Value], *values: ir.Value) -> ir.Value:
+        """Returns a value that is made of others: in front of all loops where these stand there."""
+        blocks = [v.owner if isinstance(v.owner, ir.Block) else v.owner.operation.block for v in values]
+        with self.point(0 if all(block == self.entry for block in blocks) else -1):
+            return make()
+
     def loop(
         self, low: ir.Value, high: ir.Value, step: int | ir.Value, inits: Sequence[ir.Value],
         body: Callable[[ir.Value, list[ir.Value]], Sequence[ir.Value]], attribute: str = "",
@@ -204,7 +171,7 @@ class Scopes:
             scf.YieldOp(body(loop.induction_variable, list(loop.inner_iter_args)))
         return list(loop.results)
 
-    def branch(self, condition: ir.Value, yes: Callable[[], None], no: Callable[[], None]) -> None:
+    def branch(self, condition: ir.Value, yes: Callable[[], object], no: Callable[[], object]) -> None:
         """Emits an scf.if without results, with what `yes` and `no` emit in its blocks."""
         with self.point():
             branch = scf.IfOp(condition, has_else=True)
@@ -252,7 +219,7 @@ class Scopes:
     def constant(self, value: Any, type_: ir.Type) -> ir.Value:
         """Returns a scalar constant, or a symbolic size, at the start of the program."""
         if isinstance(value, Size):
-            return self.memoized((repr(value), str(type_)), 0, lambda: _converted(self.sizes.value(value), type_))
+            return self.memoized((repr(value), str(type_)), 0, lambda: converted(self.sizes.value(value), type_))
         return self.memoized((repr(value), str(type_)), 0, lambda: arith.constant(type_, number_attribute(value, type_)))
 
     def number(self, n: SizeLike) -> ir.Value:

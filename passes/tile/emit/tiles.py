@@ -11,7 +11,8 @@ from ...ir.affine import Affine
 from ...ir.expressions import Load
 from ...ir.sizes import number_attribute
 from . import gathers
-from .scopes import Side, filled, shape_of
+from .scopes import Side
+from .values import filled, shape_of
 from .views import flags, minor, view
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ class BlockConfig:
     online       computes a maximum and the sum of exponentials relative to it in one loop (online softmax)
     wide_sums    accumulates in f64 where an f32 sum runs over many iterations or over the lanes of a block
     masked       covers a chunk by one masked block instead of whole blocks and a tail
+    rest         lanes of the blocks that cover what whole blocks leave of a number of elements that the call decides (0: as many)
     apart        gives blocks that may cross the edge of an image loops of their own, so that the others need no bounds checks
     least_scan   elements of a scan from which on blocks run along it
     short        elements of a contiguous row below which it is one axis with the next one, and so are the columns (0: never)
@@ -43,6 +44,7 @@ class BlockConfig:
     gathers: ClassVar[bool] = False
     pairs: ClassVar[bool] = False
     runs: ClassVar[bool] = True
+    rest: int = 0
     teams: int = 1
     """Groups of threads that share the iterations of a loop over columns."""
 

@@ -17,6 +17,7 @@ class CpuConfig(BlockConfig):
 
     lanes  elements of one block: several native vectors, so that loads and latencies overlap
     work   least number of elements of one program, the unit of work that threads share
+    rest   as in BlockConfig
     """
 
     scratch: ClassVar[int] = 262144
@@ -30,33 +31,34 @@ class CpuConfig(BlockConfig):
     runs: ClassVar[bool] = False
     lanes: int = 32
     work: int = 8192
+    rest: int = 0
 
 
-def choose(operations: int, widest: int, extent: int, accumulators: int) -> CpuConfig:
+def choose(operations: int, widest: int, extent: int, accumulators: int, exact: bool = True) -> CpuConfig:
     """Returns the default schedule of a group.
 
     Column reductions take wide blocks: every row gives a contiguous stretch of memory, and the accumulators stay in registers
     (16 of 32 for 256 lanes of f32). The last block has to be whole, too: the masks of wider ones than others have do not fit in
-    registers (there are 7), and all of its vectors are computed, however few lanes are left.
+    registers (there are 7), and all of its vectors are computed, however few lanes are left. Where the call decides how many are
+    left, blocks of the usual width cover them.
 
     operations    per element
     widest        bits of the largest type computed in
     extent        elements of the vector axis
     accumulators  blocks that a loop over rows carries
+    exact         whether `extent` is that of each call; else it is the typical one
     """
-    lanes = 64 if operations <= 12 else 32
+    usual = lanes = (64 if operations <= 12 else 32) // (2 if widest > 32 else 1)
     if accumulators and operations <= 6:
-        wide = 256 if accumulators == 1 else 128
-        while wide > lanes and extent % wide:
-            wide //= 2
-        lanes = wide
-    if widest > 32:
-        lanes //= 2
+        lanes *= 4 if accumulators == 1 else 2
+        while exact and lanes > usual and extent % lanes:
+            lanes //= 2
     while lanes > 1 and lanes // 2 >= extent:
         lanes //= 2
-    return CpuConfig(lanes=lanes)
+    return CpuConfig(lanes=lanes, rest=usual if lanes > usual and not exact else 0)
 
 
+REST = 8  # lanes of the last blocks of rows of any length: a native vector of f32, and few lanes that may be masked
 VECTOR = 16  # f32 lanes that are copied at a time
 CHAINS = 6  # sums that are independent of each other, with which additions take no longer than they are started
 _SUMS = 16  # vectors of accumulators in registers

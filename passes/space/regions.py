@@ -1,0 +1,126 @@
+"""Divides an axis where bounds begin or end to hold, so that between two such places all of them are decided.
+
+The padding of a row, the parts of a concatenation and the edges of a window's image are such regions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from lamina.core.sizes import SizeLike, at_most, is_symbolic, least, most
+
+from ..ir.affine import Affine, Axis
+from ..ir.expressions import Apply, Const, Expr, InBounds, Load, walk
+from ..ir.guards import Bound, Guard
+from .coalesce import Merged
+from .space import Space
+
+MOST = 8
+"""Regions of an axis: each has loops of its own."""
+
+
+@dataclass(frozen=True)
+class AxisRegion:
+    """Elements of an axis for which some bounds are decided.
+
+    begin, end  the first element, and that after the last one
+    holds       the bounds that hold
+    decided     loads, selects and conditions, and what they are
+    """
+
+    begin: SizeLike
+    end: SizeLike
+    holds: Guard
+    decided: dict[Expr, Expr]
+
+
+def regions_along(axis: Axis, space: Space, change: dict[Axis, Affine]) -> list[AxisRegion]:
+    """Returns the regions of an axis in order; [] where no bound depends on it alone, where there are many, and where the order of
+    their ends is not known for all sizes. change: indices over merged axes, by axis."""
+    spans = {bound: span for bound in _bounds(space.expressions) if (span := _span(bound, axis, change)) is not None}
+    ends = _sorted({n for span in spans.values() for n in span} | {0, axis.extent})
+    if not spans or not 2 < len(ends) <= MOST + 1:
+        return []
+    found = []
+    for begin, end in pairwise(ends):
+        holds = tuple(b for b, (low, high) in spans.items() if at_most(low, begin) and at_most(end, high))
+        decided = dict(_decided(space.expressions, holds, set(spans) - set(holds)))
+        found.append(AxisRegion(begin, end, holds, decided))
+    return found
+
+
+def _bounds(expressions: Iterable[Expr]) -> Iterator[Bound]:
+    for e in expressions:
+        if isinstance(e, Load | InBounds):
+            yield from (bound for bound in e.guard if not bound.message)
+
+
+def _span(bound: Bound, axis: Axis, change: dict[Axis, Affine]) -> tuple[SizeLike, SizeLike] | None:
+    """Returns the range of an axis in which a bound holds, and outside of which it fails; None where other axes have a part."""
+    at = bound.at.rename(change)
+    step = 0 if at.opaque else at.coefficient(axis)
+    if len(at.terms) != 1 or is_symbolic(step) or step == 0:
+        return None
+    if step > 0:
+        low, high = -((at.constant - bound.low) // step), -((at.constant - bound.high) // step)
+    else:
+        low, high = (at.constant - bound.high) // -step + 1, (at.constant - bound.low) // -step + 1
+    return least(most(low, 0), axis.extent), least(most(high, 0), axis.extent)
+
+
+def _sorted(sizes: Iterable[SizeLike]) -> list[SizeLike]:
+    """Returns sizes from the least to the largest; [] where their order is not known."""
+    found: list[SizeLike] = []
+    for n in sizes:
+        place = next((i for i, other in enumerate(found) if at_most(n, other)), len(found))
+        if not all(at_most(other, n) for other in found[:place]):
+            return []
+        found.insert(place, n)
+    return found
+
+
+def _decided(expressions: Iterable[Expr], holds: Guard, fails: set[Bound]) -> Iterator[tuple[Expr, Expr]]:
+    """Yields loads, selects and conditions that bounds decide, and what they are."""
+    for e in expressions:
+        match e:
+            case Load() | InBounds() if not fails.isdisjoint(e.guard) and not any(bound.message for bound in e.guard):
+                yield e, Const(0 if isinstance(e, Load) else False, e.dtype)
+            case Apply(op="arith.select", operands=(InBounds() as inside, yes, no)):
+                if not fails.isdisjoint(inside.guard):
+                    yield e, no
+                elif all(bound in holds for bound in inside.guard):
+                    yield e, yes
+
+
+def part_extent(space: Space, merged: Merged, vector: Axis) -> tuple[int, int]:
+    """Returns the largest block extent along `vector` with which every block lies within one part of every concatenation along it,
+    and how many parts there are. Returns (0, 0) where there are no concatenations, where no part has more than two loads, which
+    cost less than a branch, and where a call decides the size of a part."""
+    choices = [c for e in space.expressions if (c := choice_of(e))]
+    found = [(ends, yes, no) for bound, yes, no in choices if (ends := ends_along(bound, merged, vector))]
+    loads = [
+        sum(isinstance(x, Load) and vector in merged.merged(x.free) for x in walk(part)) for _, *parts in found for part in parts
+    ]
+    places = [vector.extent, *(n for ends, *_ in found for n in ends)]
+    if max(loads, default=0) <= 2 or is_symbolic(places):
+        return 0, 0
+    return math.gcd(*places), len(found) + 1
+
+
+def choice_of(e: Expr) -> tuple[Bound, Expr, Expr] | None:
+    """Returns the bound that selects between two expressions, and these, where `e` is such a select; else None."""
+    if not isinstance(e, Apply) or e.op != "arith.select" or not isinstance(e.operands[0], InBounds):
+        return None
+    guard = e.operands[0].guard
+    return (guard[0], e.operands[1], e.operands[2]) if len(guard) == 1 and not guard[0].message else None
+
+
+def ends_along(bound: Bound, merged: Merged, vector: Axis) -> tuple[int, int] | None:
+    """Returns where the part begins and ends along `vector`; None where another axis decides it."""
+    at = bound.at.rename(merged.rename)
+    if at.coefficient(vector) != 1 or len(at.terms) != 1:
+        return None
+    return bound.low - at.constant, bound.high - at.constant

@@ -1,0 +1,121 @@
+"""Covers an axis whose length the call decides: by whole blocks, and what they leave by narrower ones, of which the last is masked.
+
+A block of the usual width under a mask computes all of its lanes, however few count: rows of 8 elements would take as long as rows
+of 64. And a mask is slow where elements are smaller than the processor's masked accesses take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from torch_mlir import ir
+from torch_mlir.dialects import arith, vector
+
+from lamina.core.sizes import SizeLike, at_most
+
+from ..ir.affine import Axis
+from ..ir.guards import narrowed
+from ..space.regions import AxisRegion
+from ..space.schedule import Schedule
+from .emit.scopes import Body
+
+if TYPE_CHECKING:
+    from .emit.blocks import Blocks
+    from .loops import Loops
+
+
+def by_regions(
+    loops: Loops, axis: Axis, regions: Sequence[AxisRegion], first: ir.Value, count: ir.Value, inits: list[ir.Value], body: Body
+) -> list[ir.Value]:
+    """Runs `body` for `count` elements of an axis from `first` on, with loops for each region, in which its bounds are decided."""
+    b = loops.b
+    known, decided, stream_bytes = b.known, b.decided, b.stream_bytes
+    b.stream_bytes = 0  # regions begin amid cache lines
+    ends = [_from(b, region.begin, first, count) for region in regions] + [count]
+    for region, low, high in zip(regions, ends[:-1], ends[1:], strict=True):
+        b.known, b.decided = narrowed(known, region.holds), {**decided, **region.decided}
+        if at_most(region.end - region.begin, narrow_lanes(loops.schedule)):
+            inits = rest(loops, axis, first, low, high, inits, body, short=True)
+        else:
+            inits = whole_and_rest(loops, axis, first, low, high, None, inits, body)
+    b.known, b.decided, b.stream_bytes = known, decided, stream_bytes
+    return inits
+
+
+def _from(b: Blocks, place: SizeLike, first: ir.Value, count: ir.Value) -> ir.Value:
+    """Returns the number of a program's elements in front of a place of the axis."""
+    zero, at = b.number(0), b.number(place)
+    if first == zero:
+        return at
+    return b.hoisted(lambda: arith.minsi(arith.maxsi(arith.subi(at, first), zero), count), first, count)
+
+
+def whole_and_rest(
+    loops: Loops, axis: Axis, first: ir.Value, low: ir.Value, high: ir.Value, exact: SizeLike | None, inits: list[ir.Value],
+    body: Body,
+) -> list[ir.Value]:  # fmt: skip
+    """Runs `body` for the elements of an axis from `low` up to `high`, in blocks; returns the carried values. exact: `high` as a
+    size, where it is one and `low` is 0."""
+    lanes = loops.schedule.config.lanes
+    end = _whole(loops.b, low, high, exact, lanes)
+    inits = loops.loop(axis, first, low, end, lanes, None, inits, body)
+    return rest(loops, axis, first, end, high, inits, body, exact)
+
+
+def rest(
+    loops: Loops, axis: Axis, first: ir.Value, low: ir.Value, high: ir.Value, inits: list[ir.Value], body: Body,
+    exact: SizeLike | None = None, short: bool = False,
+) -> list[ir.Value]:  # fmt: skip
+    """Runs `body` for what whole blocks leave of an axis, the elements from `low` up to `high`; returns the carried values.
+
+    The first lanes of carried blocks are those of the narrower blocks meanwhile.
+
+    exact  as in `whole_and_rest`
+    short  whether the elements are known to be no more than a narrower block has
+    """
+    b, lanes = loops.b, narrow_lanes(loops.schedule)
+    if not lanes:
+        return loops.loop(axis, first, low, high, loops.schedule.config.lanes, high, inits, body)
+    with b.point():
+        parts = [first_lanes(v, lanes) for v in inits]
+    with b.narrower(lanes):
+        parts = narrow_rest(loops, axis, first, low, high, parts, body, exact, short)
+    with b.point():
+        return [vector.insert_strided_slice(part, v, [0], [1]) for v, part in zip(inits, parts, strict=True)]
+
+
+def narrow_lanes(schedule: Schedule) -> int:
+    """Returns the lanes of the blocks that cover what whole blocks leave; 0 where they are no narrower than these."""
+    return schedule.config.rest if schedule.config.rest < schedule.config.lanes else 0
+
+
+def narrow_rest(
+    loops: Loops, axis: Axis, first: ir.Value, low: ir.Value, high: ir.Value, parts: list[ir.Value], body: Body,
+    exact: SizeLike | None, short: bool = False,
+) -> list[ir.Value]:  # fmt: skip
+    """Does so in blocks of the current width, which is the narrower one. parts: carried blocks of this width."""
+    b = loops.b
+    if not short:
+        end = _whole(b, low, high, exact, b.lanes)
+        parts = loops.loop(axis, first, low, end, b.lanes, None, parts, body)
+        low = end
+    return loops.loop(axis, first, low, high, b.lanes, high, parts, body)
+
+
+def _whole(b: Blocks, low: ir.Value, high: ir.Value, exact: SizeLike | None, lanes: int) -> ir.Value:
+    """Returns the end of the last whole block of so many lanes."""
+    if exact is not None:
+        return b.number(exact // lanes * lanes)
+
+    def end() -> ir.Value:
+        """Computes it."""
+        left = high if low == b.number(0) else arith.subi(high, low)
+        return arith.subi(high, arith.remui(left, b.number(lanes)))
+
+    return b.hoisted(end, low, high)
+
+
+def first_lanes(v: ir.Value, lanes: int) -> ir.Value:
+    """Returns the first lanes of a block."""
+    return vector.extract_strided_slice(ir.VectorType.get([lanes], ir.VectorType(v.type).element_type), v, [0], [lanes], [1])
