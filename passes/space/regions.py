@@ -52,6 +52,13 @@ def regions_along(axis: Axis, space: Space, change: dict[Axis, Affine]) -> list[
     return found
 
 
+def long_regions(axis: Axis, space: Space, change: dict[Axis, Affine], lanes: int) -> list[AxisRegion]:
+    """Returns the regions of an axis of known length; [] where they add a quarter to its blocks or more."""
+    regions = regions_along(axis, space, change)
+    blocks = sum(-(-(region.end - region.begin) // lanes) for region in regions)
+    return regions if 4 * blocks <= 5 * -(-axis.extent // lanes) else []
+
+
 def _bounds(expressions: Iterable[Expr]) -> Iterator[Bound]:
     for e in expressions:
         if isinstance(e, Load | InBounds):

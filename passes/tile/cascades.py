@@ -14,9 +14,9 @@ from lamina.core.sizes import is_symbolic, typical
 from ..ir.affine import Axis
 from ..ir.expressions import Reduce
 from ..space.nests import Nest
+from .covering import first_lanes, narrow_lanes, narrow_rest
 from .emit.scopes import Body
 from .emit.values import shape_of
-from .rests import first_lanes, narrow_lanes, narrow_rest
 
 if TYPE_CHECKING:
     from .accumulators import Accumulators

@@ -7,24 +7,23 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from lamina.core.sizes import Size, SizeLike, at_most, typical
+from lamina.core.sizes import SizeLike, at_most, typical
 
 from ..ir.affine import Affine, Axis
 from ..ir.expressions import Expr, Reduce, Scan, walk
 from ..lower.simt.control import ORDERED, SHARED
 from ..space.nests import Nest, nests_of
-from ..space.regions import regions_along
 from ..space.schedule import Schedule
 from ..space.space import Space
 from . import online
 from .accumulators import Accumulators
 from .cascades import CascadeCut, cascade, cut
+from .covering import blocks_along
 from .emit import kept, parts, unaligned_rows
 from .emit.blocks import Blocks, Frame
-from .emit.bounds import Range, ended, inner_blocks
+from .emit.bounds import ended
 from .emit.scopes import Body
 from .prefetch import next_row, streams
-from .rests import by_regions, whole_and_rest
 
 _Powers = tuple[ir.Value, dict[Any, ir.Value]]
 """The exponentials of a block, and the memo of the scope that holds them."""
@@ -103,49 +102,8 @@ class Loops:
         """Runs `body` over `axis` from `first`, by blocks when it is the vector axis. exact: the count, where it is a constant."""
         if axis is self.schedule.vector or (self.schedule.column_vector and axis is self.b.vector):
             self.b.vector = axis
-            return self.blocks(axis, first, count, exact, inits, body)
+            return blocks_along(self, axis, first, count, exact, inits, body)
         return self.loop(axis, first, self.b.number(0), count, 1, None, inits, body, single=exact == 1)
-
-    def blocks(
-        self, axis: Axis, first: ir.Value, count: ir.Value, exact: SizeLike | None, inits: list[ir.Value], body: Body
-    ) -> list[ir.Value]:
-        """Runs `body` over `axis` in blocks of `lanes`, the last one masked if need be; returns the carried values."""
-        b, schedule, lanes = self.b, self.schedule, self.schedule.config.lanes
-        zero = b.number(0)
-        if self.schedule.shift is not None and axis is self.schedule.vector:
-            return unaligned_rows.over(self, axis, count, exact, inits, body)
-        if exact is None and self.schedule.config.masked and axis is self.schedule.chunked:
-            return self.loop(axis, first, zero, count, lanes, count, inits, body, single=True)
-        if isinstance(exact, Size) and at_most(exact, lanes):
-            return self.loop(axis, first, zero, count, lanes, count, inits, body, single=True)
-        if exact is not None and not isinstance(exact, Size):
-            whole = exact // lanes * lanes
-            inner = inner_blocks(self.space, schedule.merged.rename, axis, lanes, exact) if b.apart else None
-            if inner is not None:
-                return self._apart(axis, first, exact, inner, inits, body)
-            if whole:
-                inits = self.loop(axis, first, zero, b.number(whole), lanes, None, inits, body, single=whole == lanes)
-            if exact % lanes:
-                inits = self.loop(axis, first, b.number(whole), count, lanes, exact - whole, inits, body, single=True)
-            return inits
-        if b.apart and (found := regions_along(axis, self.space, schedule.merged.rename)):
-            return by_regions(self, axis, found, first, count, inits, body)
-        return whole_and_rest(self, axis, first, zero, count, exact, inits, body)
-
-    def _apart(self, axis: Axis, first: ir.Value, count: int, inner: Range, inits: list[ir.Value], body: Body) -> list[ir.Value]:
-        """Runs `body` for blocks of all `count` elements of an axis, with a loop of its own for those in the range `inner`."""
-        b, lanes = self.b, self.schedule.config.lanes
-        whole = count // lanes * lanes
-        known = b.ranges
-        for low, high in ((0, inner[0]), inner, (inner[1], whole)):
-            if low < high:
-                b.ranges = {**known, axis: (low, high - 1)}
-                inits = self.loop(axis, first, b.number(low), b.number(high), lanes, None, inits, body, single=high - low == lanes)
-        if whole < count:
-            b.ranges = {**known, axis: (whole, count - 1)}
-            inits = self.loop(axis, first, b.number(whole), b.number(count), lanes, count - whole, inits, body, single=True)
-        b.ranges = known
-        return inits
 
     def loop(
         self, axis: Axis, first: ir.Value, low: ir.Value, high: ir.Value, step: int, tail: int | ir.Value | None,

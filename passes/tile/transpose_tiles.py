@@ -12,6 +12,7 @@ from ..ir.affine import Affine, Axis
 from ..ir.expressions import Load
 from ..ir.sizes import DYNAMIC, static
 from ..space.forms import crossing_loads, guarded_range
+from .covering import blocks_along
 from .emit.views import flags
 from .loops import Loops
 
@@ -83,7 +84,7 @@ class TransposeTiles(Loops):
         for begin, end, body in ((0, low, edge), (low, high, block), (high, axis.extent, edge)):
             if begin != end:
                 b.ranges = known if (begin, end) == (0, axis.extent) else {**known, axis: (begin, end - 1)}
-                self.blocks(axis, b.number(begin), b.number(end - begin), end - begin, [], body)
+                blocks_along(self, axis, b.number(begin), b.number(end - begin), end - begin, [], body)
         b.ranges = known
 
     def _inside(self, tiled: Sequence[Load]) -> tuple[SizeLike, SizeLike]:

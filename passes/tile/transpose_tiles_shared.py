@@ -9,6 +9,7 @@ from ..lower.simt.collective.transpose import padding
 from ..lower.simt.control import SHARED
 from ..space.forms import crossing_loads, guarded_range
 from ..space.schedule import bits
+from .covering import blocks_along
 from .transpose_tiles import TransposeTiles
 
 MOST_BYTES = 40 << 10
@@ -44,7 +45,7 @@ class SharedTransposeTiles(TransposeTiles):
         loads = self._fitting(crossing_loads(self.space, self.schedule))
         tiles = {e: self._stage(e, row, rows, lane, lanes) for e in loads}
         exact = b.lanes if axis.extent % b.lanes == 0 else None
-        self.blocks(axis, lane, lanes, exact, [], lambda _: self.crossing(tiles, row, rows, SHARED))
+        blocks_along(self, axis, lane, lanes, exact, [], lambda _: self.crossing(tiles, row, rows, SHARED))
 
     def _stage(self, e: Load, row: ir.Value, rows: ir.Value, lane: ir.Value, lanes: ir.Value) -> ir.Value:
         """Fills a tile of scratch memory with `e`, row by row along `crossed`."""

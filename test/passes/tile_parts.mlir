@@ -1,4 +1,5 @@
-// Where programs can lie within one part of a concatenation, a branch computes that part alone, and its loads have no masks.
+// Where programs can lie within one part of a concatenation, a branch computes that part alone, and its loads have no masks. On a CPU each
+// part has a loop of its own.
 // RUN: opt-driver %s --pass-pipeline='lamina-tile{target=nvvm:sm_90a}' --split-input-file | FileCheck %s
 // RUN: opt-driver %s --pass-pipeline='lamina-tile{target=cpu}' --split-input-file | FileCheck %s --check-prefix=CPU
 
@@ -18,6 +19,13 @@
 // CHECK: return
 // CPU-LABEL: func.func private @parts
 // CPU-NOT: scf.if
+// CPU-NOT: create_mask
+// CPU: scf.for {{.*}} to %c256
+// CPU-COUNT-3: vector.transfer_read {{.*}}vector<64xbf16>
+// CPU: vector.transfer_write
+// CPU: scf.for {{.*}} = %c256
+// CPU-COUNT-1: vector.transfer_read {{.*}}vector<64xbf16>
+// CPU-NOT: arith.select
 // CPU: return
 func.func private @parts(%a: tensor<100x256xbf16>, %b: tensor<100x256xbf16>, %c: tensor<100x256xbf16>, %d: tensor<100x512xbf16>) -> tensor<100x768xbf16> attributes {graph.kernel} {
   %e = tensor.empty() : tensor<100x256xbf16>

@@ -1,4 +1,4 @@
-// Kernels of symbolic sizes: whole vectors in a loop whose end is computed, and a rest (tile_rests.mlir). The values of the sizes are one more
+// Kernels of symbolic sizes: whole vectors in a loop whose end is computed, and a rest (tile_covering.mlir). The values of the sizes are one more
 // argument.
 // RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-tile{target=cpu})' | FileCheck %s
 

@@ -1,7 +1,10 @@
-"""Covers an axis whose length the call decides: by whole blocks, and what they leave by narrower ones, of which the last is masked.
+"""Covers an axis by blocks: whole ones, and what they leave by a masked one.
 
-A block of the usual width under a mask computes all of its lanes, however few count: rows of 8 elements would take as long as rows
-of 64. And a mask is slow where elements are smaller than the processor's masked accesses take.
+Where the call decides how much whole blocks leave, narrower blocks cover it, of which the last is masked. A block of the usual
+width under a mask computes all of its lanes, however few count: rows of 8 elements would take as long as rows of 64. And a mask is
+slow where elements are smaller than the processor's masked accesses take.
+
+Where bounds hold in a part of the axis only, blocks in which they are decided have loops of their own, without masks.
 """
 
 from __future__ import annotations
@@ -16,8 +19,10 @@ from lamina.core.sizes import SizeLike, at_most
 
 from ..ir.affine import Axis
 from ..ir.guards import narrowed
-from ..space.regions import AxisRegion
+from ..space.regions import AxisRegion, long_regions, regions_along
 from ..space.schedule import Schedule
+from .emit import unaligned_rows
+from .emit.bounds import Range, inner_blocks
 from .emit.scopes import Body
 
 if TYPE_CHECKING:
@@ -25,7 +30,60 @@ if TYPE_CHECKING:
     from .loops import Loops
 
 
-def by_regions(
+def blocks_along(
+    loops: Loops, axis: Axis, first: ir.Value, count: ir.Value, exact: SizeLike | None, inits: list[ir.Value], body: Body
+) -> list[ir.Value]:
+    """Runs `body` for `count` elements of an axis from `first` on, in blocks; returns the carried values. exact: the count as a
+    size, where it is one."""
+    b, schedule, zero = loops.b, loops.schedule, loops.b.number(0)
+    lanes, change = schedule.config.lanes, schedule.merged.rename
+    if schedule.shift is not None and axis is schedule.vector:
+        return unaligned_rows.over(loops, axis, count, exact, inits, body)
+    if exact is None and schedule.config.masked and axis is schedule.chunked:
+        return loops.loop(axis, first, zero, count, lanes, count, inits, body, single=True)
+    if isinstance(exact, int):
+        if b.apart and (inner := inner_blocks(loops.space, change, axis, lanes, exact)) is not None:
+            return _apart(loops, axis, first, exact, inner, inits, body)
+        if b.apart and first == zero and (found := long_regions(axis, loops.space, change, lanes)):
+            return _by_regions(loops, axis, found, first, count, inits, body)
+        return _known_number(loops, axis, first, exact, inits, body)
+    if exact is not None and at_most(exact, lanes):
+        return loops.loop(axis, first, zero, count, lanes, count, inits, body, single=True)
+    if b.apart and (found := regions_along(axis, loops.space, change)):
+        return _by_regions(loops, axis, found, first, count, inits, body)
+    return _whole_and_rest(loops, axis, first, zero, count, exact, inits, body)
+
+
+def _known_number(loops: Loops, axis: Axis, first: ir.Value, count: int, inits: list[ir.Value], body: Body) -> list[ir.Value]:
+    """Covers a known number of elements."""
+    number, lanes = loops.b.number, loops.schedule.config.lanes
+    whole = count // lanes * lanes
+    if whole:
+        inits = loops.loop(axis, first, number(0), number(whole), lanes, None, inits, body, single=whole == lanes)
+    if count % lanes:
+        inits = loops.loop(axis, first, number(whole), number(count), lanes, count - whole, inits, body, single=True)
+    return inits
+
+
+def _apart(
+    loops: Loops, axis: Axis, first: ir.Value, count: int, inner: Range, inits: list[ir.Value], body: Body
+) -> list[ir.Value]:
+    """Covers `count` elements of an axis, with a loop of its own for the blocks in the range `inner`."""
+    b, lanes = loops.b, loops.schedule.config.lanes
+    whole = count // lanes * lanes
+    known = b.ranges
+    for low, high in ((0, inner[0]), inner, (inner[1], whole)):
+        if low < high:
+            b.ranges = {**known, axis: (low, high - 1)}
+            inits = loops.loop(axis, first, b.number(low), b.number(high), lanes, None, inits, body, single=high - low == lanes)
+    if whole < count:
+        b.ranges = {**known, axis: (whole, count - 1)}
+        inits = loops.loop(axis, first, b.number(whole), b.number(count), lanes, count - whole, inits, body, single=True)
+    b.ranges = known
+    return inits
+
+
+def _by_regions(
     loops: Loops, axis: Axis, regions: Sequence[AxisRegion], first: ir.Value, count: ir.Value, inits: list[ir.Value], body: Body
 ) -> list[ir.Value]:
     """Runs `body` for `count` elements of an axis from `first` on, with loops for each region, in which its bounds are decided."""
@@ -36,9 +94,9 @@ def by_regions(
     for region, low, high in zip(regions, ends[:-1], ends[1:], strict=True):
         b.known, b.decided = narrowed(known, region.holds), {**decided, **region.decided}
         if at_most(region.end - region.begin, narrow_lanes(loops.schedule)):
-            inits = rest(loops, axis, first, low, high, inits, body, short=True)
+            inits = _rest(loops, axis, first, low, high, inits, body, short=True)
         else:
-            inits = whole_and_rest(loops, axis, first, low, high, None, inits, body)
+            inits = _whole_and_rest(loops, axis, first, low, high, None, inits, body)
     b.known, b.decided, b.stream_bytes = known, decided, stream_bytes
     return inits
 
@@ -51,7 +109,7 @@ def _from(b: Blocks, place: SizeLike, first: ir.Value, count: ir.Value) -> ir.Va
     return b.hoisted(lambda: arith.minsi(arith.maxsi(arith.subi(at, first), zero), count), first, count)
 
 
-def whole_and_rest(
+def _whole_and_rest(
     loops: Loops, axis: Axis, first: ir.Value, low: ir.Value, high: ir.Value, exact: SizeLike | None, inits: list[ir.Value],
     body: Body,
 ) -> list[ir.Value]:  # fmt: skip
@@ -60,10 +118,10 @@ def whole_and_rest(
     lanes = loops.schedule.config.lanes
     end = _whole(loops.b, low, high, exact, lanes)
     inits = loops.loop(axis, first, low, end, lanes, None, inits, body)
-    return rest(loops, axis, first, end, high, inits, body, exact)
+    return _rest(loops, axis, first, end, high, inits, body, exact)
 
 
-def rest(
+def _rest(
     loops: Loops, axis: Axis, first: ir.Value, low: ir.Value, high: ir.Value, inits: list[ir.Value], body: Body,
     exact: SizeLike | None = None, short: bool = False,
 ) -> list[ir.Value]:  # fmt: skip
@@ -71,7 +129,7 @@ def rest(
 
     The first lanes of carried blocks are those of the narrower blocks meanwhile.
 
-    exact  as in `whole_and_rest`
+    exact  as in `_whole_and_rest`
     short  whether the elements are known to be no more than a narrower block has
     """
     b, lanes = loops.b, narrow_lanes(loops.schedule)
