@@ -47,7 +47,9 @@ class Batch:
     def only(self, mask: Array) -> Iterator[None]:
         """Only these lanes are active; they must be some of those that were."""
         before = self.mask, self.lanes
-        self.mask, self.lanes = mask, np.flatnonzero(mask)
+        lanes = np.flatnonzero(mask)
+        if len(lanes) < len(self.lanes):
+            self.mask, self.lanes = mask, lanes
         try:
             yield
         finally:
@@ -57,9 +59,14 @@ class Batch:
         """A value with all its lanes."""
         return x if len(x) == self.size else np.broadcast_to(x, (self.size, *x.shape[1:]))
 
+    @property
+    def whole(self) -> bool:
+        """Whether all lanes are active."""
+        return len(self.lanes) == self.size
+
     def active(self, x: Array) -> Array:
         """A value's active lanes alone."""
-        return self.wide(x)[self.lanes]
+        return self.wide(x) if self.whole else self.wide(x)[self.lanes]
 
     def epoch(self, lanes: Array) -> Array:
         """Two accesses of one CTA are ordered by a barrier if their epochs differ, two of one cluster if the upper halves do."""

@@ -77,6 +77,9 @@ def simulate(
         align = list(ir.DenseI64ArrayAttr(function.attributes["tile.align"])) if "tile.align" in function.attributes else 16
     aligns = [align] * count if isinstance(align, int) else align
     values = [_argument(i, *x) for i, x in enumerate(zip(types[:count], arguments, aligns, strict=True))]
+    for value, argument in zip(values, entry.arguments, strict=False):
+        if isinstance(value, View):
+            value.buffer.constant = _only_read(argument)
     _share(values)
     decoder = Decoder()
     body, end = decoder.body(entry), entry.operations[len(entry.operations) - 1].operation
@@ -195,6 +198,19 @@ def _share(values: Sequence[View | Array]) -> None:
             if a.data.ctypes.data != b.data.ctypes.data or len(a.data) != len(b.data) or a.data.dtype != b.data.dtype:
                 raise ValueError(f"{a.name} and {b.name} overlap without being one array")
             a.words = b.words
+            a.constant = b.constant = a.constant and b.constant
+
+
+def _only_read(memory: ir.Value) -> bool:
+    """Returns whether the kernel does nothing with a memref but load from it, and from views of it."""
+    for use in memory.uses:
+        op = use.owner.operation
+        if op.name in ("memref.reinterpret_cast", "memref.cast"):
+            if not _only_read(op.results[0]):
+                return False
+        elif op.name not in ("memref.load", "vector.load"):
+            return False
+    return True
 
 
 def _changed(values: Sequence[View | Array], output: int) -> bool:

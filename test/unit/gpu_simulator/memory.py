@@ -1,5 +1,6 @@
 """Buffers, views of them, and checked accesses."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -27,6 +28,7 @@ class Buffer:
     width     bytes of an element
     align     bytes: what is known of the start's address
     inside    which elements belong to it, where not all do
+    constant  whether the kernel has no op that writes to it: none of its reads can be part of a race
     """
 
     name: str
@@ -36,6 +38,7 @@ class Buffer:
     width: int
     align: int
     inside: Array | None = None
+    constant: bool = False
     words: Words = field(init=False)
     loads: Traffic = field(init=False)
     stores: Traffic = field(init=False)
@@ -103,6 +106,8 @@ def access(batch: Batch, op: ir.Operation, view: View, indices: Sequence[Array],
     for axis, (index, extent) in enumerate(zip(steps, view.shape, strict=True)):
         need = count if axis == len(steps) - 1 else 1
         limit = extent if isinstance(extent, int) else batch.active(extent)
+        if index.min() >= 0 and index.max() + need <= np.min(limit):
+            continue
         bad = np.flatnonzero((index < 0) | (index + need > limit))
         if len(bad):
             size = limit if isinstance(limit, int) else limit[bad[0]]
@@ -116,18 +121,19 @@ def access(batch: Batch, op: ir.Operation, view: View, indices: Sequence[Array],
 
 def place(batch: Batch, op: ir.Operation, buffer: Buffer, element: Array, instance: Array, count: int, align: int | None) -> Access:
     """As `access`, of elements counted from the start of an instance of the buffer, which starts at `instance`."""
-    found = Access(batch, op, buffer, element, (element + instance)[:, None] + np.arange(count))
-    found.require((element >= 0) & (element + count <= buffer.size), f"out of bounds: {{element}}, which has {buffer.size}")
+    start = element + instance
+    at = start[:, None] if count == 1 else start[:, None] + np.arange(count)
+    found = Access(batch, op, buffer, element, at)
+    if element.min() < 0 or element.max() + count > buffer.size:
+        found.require((element >= 0) & (element + count <= buffer.size), f"out of bounds: {{element}}, which has {buffer.size}")
     if buffer.inside is not None:
         found.require(buffer.inside[found.at].reshape(-1), "out of bounds: {element} lies between the memref's rows")
     align = align or buffer.width
-    found.require(
-        np.full(len(element), align <= buffer.align),
-        f"misaligned: {align} bytes promised for {{element}}, which starts at a multiple of {buffer.align}",
-    )
-    found.require(
-        element * buffer.width % align == 0, f"misaligned: {align} bytes promised for {{element}} of {buffer.width} bytes"
-    )
+    if align > buffer.align:
+        text = f"misaligned: {align} bytes promised for {{element}}, which starts at a multiple of {buffer.align}"
+        found.require(np.zeros(len(element), bool), text)
+    if (step := align // math.gcd(align, buffer.width)) > 1:
+        found.require(element % step == 0, f"misaligned: {align} bytes promised for {{element}} of {buffer.width} bytes")
     return found
 
 
@@ -145,11 +151,15 @@ def load(a: Access, align: int | None) -> Array:
         _count(a, buffer.loads, align)
     else:
         a.require(buffer.words.writer[at] >= 0, "read before written: {element}")
-    race = buffer.words.read(at, a.threads())
-    if race.any():
-        _race(a, race, buffer.words.writer[at], "reads", "wrote")
+    if not buffer.constant:
+        race = buffer.words.read(at, a.threads())
+        if race.any():
+            _race(a, race, buffer.words.writer[at], "reads", "wrote")
+    values = buffer.data.take(a.at)
+    if b.whole:
+        return values
     out = np.zeros((b.size, a.count), buffer.data.dtype)
-    out[b.lanes] = buffer.data[a.at]
+    out[b.lanes] = values
     return out
 
 

@@ -46,12 +46,19 @@ class Traffic:
 
         start  offsets in bytes from the argument's start, one a thread
         size   bytes of the access; `width` of them are one instruction
-        warp   the thread's warp, unique in the launch
+        warp   the thread's warp, unique in the launch; no thread's is below that of the thread before
         """
         pieces = size // width
+        other = warp[1:] != warp[:-1]
         self.accesses[width] += pieces * len(start)
-        self.requests += pieces * len(np.unique(warp))
+        self.requests += pieces * (1 + int(np.count_nonzero(other))) if len(warp) else 0
         for piece in range(pieces):
             sector = (start + piece * width) // SECTOR
-            touched = np.unique(warp * len(self.touches) + sector) % len(self.touches)
+            moved = np.diff(sector)
+            if (other | (moved >= 0)).all():  # the sectors of each warp in order, as most are
+                first = np.ones(len(sector), bool)
+                first[1:] = other | (moved > 0)
+                touched = sector[first]
+            else:
+                touched = np.unique(warp * len(self.touches) + sector) % len(self.touches)
             np.add.at(self.touches, touched, 1)

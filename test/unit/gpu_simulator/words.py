@@ -1,6 +1,7 @@
 """Who has read and written every element of a buffer, to find races."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -17,9 +18,15 @@ class Threads:
     per_cta: int
     per_cluster: int
 
+    @cached_property
+    def cta(self) -> Array:
+        return self.who // self.per_cta
+
     def after(self, who: Array, epoch: Array) -> Array:
         """Does a barrier lie between an access by `who` and this one?"""
-        cta = (who // self.per_cta == self.who // self.per_cta) & (epoch != self.epoch)
+        cta = (who // self.per_cta == self.cta) & (epoch != self.epoch)
+        if self.per_cluster == self.per_cta:
+            return cta
         cluster = (who // self.per_cluster == self.who // self.per_cluster) & (epoch >> 32 != self.epoch >> 32)
         return cta | cluster
 
@@ -36,7 +43,7 @@ class Words:
         """Notes reads; says which of them race with a write."""
         writer = self.writer[at]
         race = (writer >= 0) & (writer != threads.who) & ~threads.after(writer, self.written_at[at])
-        cta = threads.who // threads.per_cta
+        cta = threads.cta
         old, old_cta = self.reader[at], self.reader_cta[at]
         gone = (old == _NOBODY) | ((old_cta == cta) & (self.read_at[at] != threads.epoch))  # a barrier lies between
         reader = np.where(gone | (old == threads.who), threads.who, _MANY)

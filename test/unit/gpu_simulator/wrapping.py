@@ -18,11 +18,30 @@ _WRAPS: dict[tuple[str, str], Callable[[Array, Array, Array], Array]] = {
 
 def wraps(name: str, flags: str, a: Array, b: Array, result: Array) -> Array:
     """Which elements of the op `name` wrap as signed (nsw) or as unsigned (nuw) integers."""
+    if not result.size or _far_from_limits(name, flags, a, b):
+        return np.zeros(1, bool)
     wrong = np.zeros(result.shape, bool)
     for flag in ("nsw", "nuw"):
         if flag in flags:
             wrong |= _WRAPS[name, flag](a, b, result)
     return wrong
+
+
+def _far_from_limits(name: str, flags: str, a: Array, b: Array) -> bool:
+    """Returns whether the least and greatest operands alone show that no result wraps."""
+    if a.dtype == np.bool_:
+        return False
+    (low, high), (least, most) = ((int(x.min()), int(x.max())) for x in (a, b))
+    if name == "arith.addi":
+        found = low + least, high + most
+    elif name == "arith.subi":
+        found = low - most, high - least
+    else:
+        products = [x * y for x in (low, high) for y in (least, most)]
+        found = min(products), max(products)
+    limits = np.iinfo(a.dtype)
+    signed_fits = limits.min <= found[0] and found[1] <= limits.max
+    return signed_fits and ("nuw" not in flags or min(low, least, found[0]) >= 0)
 
 
 def _unsigned(x: Array) -> Array:
