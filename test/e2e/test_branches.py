@@ -118,3 +118,14 @@ def test_gradients_of_branches_in_different_layouts(door: str) -> None:
         plain = a @ b if sign > 0 else (a * b).t()
         expected = torch.autograd.grad((plain * weights * 3).sum(), (a, b))
         torch.testing.assert_close(found, expected)
+
+
+def test_a_model_is_captured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The graphs that torch.cond makes of branches are no modules whose state the model has to hold."""
+    captures: list[Any] = []
+    export = torch.export.export
+    monkeypatch.setattr(torch.export, "export", lambda *args, **kwargs: (captures.append(args), export(*args, **kwargs))[1])
+    compiled = lamina.compile(grow_or_turn, (torch.randn(3, 4),), options=NO_CACHE)
+    a = torch.randn(3, 4)
+    same(compiled(a), grow_or_turn(a))
+    assert len(captures) == 1

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 
@@ -23,7 +23,8 @@ _HOOKS = {Tensor.register_hook: "register_hook", Tensor.register_post_accumulate
 class Foreign(TorchFunctionMode):
     """Records foreign modules and tensors while a module is traced.
 
-    modules  those that were called and are no submodules of it; they are left as they were
+    modules  those that were called and are no submodules of it; they are left as they were. Graphs alone, such as torch.cond makes
+             of its branches at each trace, are none
     tensor() the tensor that a constant of the traced graph was made from
     """
 
@@ -60,7 +61,7 @@ class Foreign(TorchFunctionMode):
         if _state(module) in self._own:
             return
         parts = set(map(_state, module.modules()))
-        if _state(self._root) not in parts:  # torch.export wraps the module
+        if _state(self._root) not in parts and not all(map(_is_graph_alone, module.modules())):  # torch.export wraps the module
             self.modules.append(module)
             self._before.append(Snapshot(module))
             self._own |= parts
@@ -99,6 +100,12 @@ class Foreign(TorchFunctionMode):
 def _state(module: nn.Module) -> int:
     """Returns what a module shares with the proxy that torch.export makes of a module with several names."""
     return id(module.__dict__)
+
+
+def _is_graph_alone(module: nn.Module) -> bool:
+    """Returns whether a module is a graph that holds no tensors."""
+    held = (*module._parameters.values(), *module._buffers.values(), *vars(module).values())
+    return isinstance(module, fx.GraphModule) and not any(isinstance(value, Tensor) for value in held)
 
 
 def _memory(tensor: Tensor) -> Hashable:
