@@ -7,26 +7,28 @@ from torch_mlir import ir
 from .variadic import Op
 
 COMBINE = "combine"
-"""The attribute that names the op of a scan, or of a scatter that combines its values with the elements at their indices."""
+"""The attribute that names the combining op of a scan, or of a scatter that does not simply overwrite elements."""
 
 COMBINERS = {
     "arith.addf", "arith.addi", "arith.mulf", "arith.muli", "arith.maximumf", "arith.maxsi", "arith.minimumf", "arith.minsi",
 }  # fmt: skip
-"""Ops by which a scatter or a scan may combine."""
+"""The ops with which a scatter or a scan may combine values."""
 
 LOG_SUM = "log_sum_exp"
-"""What a scan of f32 may combine by, too: log(exp(a) + exp(b)). It keeps maxima, and sums of exponentials relative to them."""
+"""A further combiner, for scans of f32 only: log(exp(a) + exp(b)). Lowerings carry a maximum and the sum of exponentials relative
+to it, so that nothing overflows."""
 
 
 class ScatterTensorOp(Op):
-    """Overwrites elements of a tensor, or combines values with them: result[indices[0][p], indices[1][p], ...] = values[p], or
-    `combine` of the element and values[p], for every position p of `values`.
+    """Overwrites elements of a tensor, or combines values with them.
 
-    The order is undefined. All other elements are those of `into`. An index outside of it is the user's error.
+    For every position p of `values`, the element of the result at [indices[0][p], indices[1][p], ...] becomes values[p], or
+    `combine` of that element and values[p]. All other elements are those of `into`. Positions are processed in no particular
+    order. An out-of-bounds index is an error in the model, not in the IR.
 
-    operands  into, values, and for each dimension of `into` a tensor of i64 in the shape of `values`
-    combine   one of COMBINERS, by name; values overwrite elements without it
-    in_place  `into` is an argument, whose memory changes, or the result of another such op
+    operands  into, values, and for each dimension of `into` a tensor of i64 indices in the shape of `values`
+    combine   the name of one of COMBINERS; without it, values overwrite elements
+    in_place  the memory of `into` changes: a function argument, or the result of another in-place scatter
     """
 
     OPERATION_NAME = "graph.scatter"
@@ -56,8 +58,8 @@ class ScanTensorOp(Op):
 
     With a second operand it is a linear recurrence: result[i] = decay[i] * result[i - 1] + x[i].
 
-    operands  x, and factors in its shape, which floats that are added may have
-    combine   one of COMBINERS, by name, or LOG_SUM
+    operands  x; with "arith.addf" optionally also `decay`, of the same type
+    combine   the name of one of COMBINERS, or LOG_SUM
     dim       the dimension
     """
 
@@ -74,7 +76,8 @@ class ScanTensorOp(Op):
             return
         name = ir.StringAttr(op.attributes[COMBINE]).value
         element = str(ir.RankedTensorType(types[0]).element_type)
-        if element != "f32" if name == LOG_SUM else name not in COMBINERS or name.endswith("f") != ("f" in element):
+        suits = element == "f32" if name == LOG_SUM else name in COMBINERS and name.endswith("f") == ("f" in element)
+        if not suits:
             yield f"cannot combine elements of {element} by {name}"
         elif len(op.operands) == 2 and name != "arith.addf":
             yield f"expects factors only where it adds floats, not for {name}"
@@ -83,7 +86,7 @@ class ScanTensorOp(Op):
 
 
 class SortTensorOp(Op):
-    """Puts the elements of a tensor, which are integers, in ascending order along a dimension.
+    """Sorts a tensor of integers in ascending order along a dimension.
 
     dim  the dimension
     """

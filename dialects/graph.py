@@ -208,10 +208,10 @@ def _memory_faults(given: ir.DictAttr, type_: ir.Type) -> Iterator[str]:
     if "graph.strides" in given and not (
         _is_sizes(strides := given["graph.strides"]) and isinstance(type_, ir.RankedTensorType) and len(strides) == type_.rank
     ):
-        yield f"graph.strides {strides}, which are no sizes for {type_},"
+        yield f"graph.strides {strides}, which are not sizes for {type_},"
     for name, kind in (("graph.align", ir.IntegerAttr), ("graph.dtype", ir.StringAttr)):
         if name in given and not isinstance(given[name], kind):
-            yield f"{name} {given[name]}, which is no {kind.__name__},"
+            yield f"{name} {given[name]}, which is not an {kind.__name__},"
 
 
 def _is_sizes(attribute: ir.Attribute) -> bool:

@@ -22,7 +22,7 @@ class Op:
 
     @staticmethod
     def faults(op: ir.Operation) -> Iterator[str]:
-        """Yields further faults of an op that has all required parts."""
+        """Yields faults that the declaration cannot express. Called only for ops that match it."""
         yield from ()
 
 
@@ -37,7 +37,8 @@ def _ops(module: ir.Operation) -> Iterator[ir.Operation]:
 
 
 def verify(module: ir.Operation, known: dict[str, type[Op]], namespaces: tuple[str, ...]) -> list[tuple[ir.Operation, str]]:
-    """Verifies the ops of `namespaces` below `module` against `known`; returns pairs of op and message."""
+    """Verifies the ops below `module` whose names begin with one of `namespaces` against the declarations `known`. Returns pairs of
+    op and error message."""
     wrong: list[tuple[ir.Operation, str]] = []
     for op in _ops(module):
         if not op.name.startswith(namespaces):

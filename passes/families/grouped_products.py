@@ -1,4 +1,4 @@
-"""Replaces calls of aten._grouped_mm (grouped GEMM, as in mixtures of experts) by calls of Lamina's kernel."""
+"""The family of grouped GEMMs, as in mixtures of experts: replaces calls of aten._grouped_mm by launches of Lamina's kernel."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,16 +33,16 @@ SCHEDULES = (
     GemmConfig(16, 64, 128, 4, 4),
 )
 _WIDE = 1 << 31  # a matrix of this many elements or more needs 64-bit offsets
-_SMALL = 2  # most rows of a tile, as a multiple of the average rows of a group
+_MOST_ROWS = 2  # rows of a tile, at most, as a multiple of the average number of rows of a group
 
 
 @dataclass(frozen=True)
 class Grouped:
-    """A grouped GEMM: the rows of each group times the matrix of that group.
+    """A grouped GEMM: the rows of each group are multiplied by the matrix of that group.
 
     x     [rows, inner]
     w     [groups, inner, columns]
-    ends  i32: the end of each group, as the row after its last
+    ends  [groups] i32: the row after the last of each group
     """
 
     x: ir.Value
@@ -51,7 +51,7 @@ class Grouped:
 
     @staticmethod
     def read(op: ir.Operation) -> "Grouped | None":
-        """Reads a call of _grouped_mm. None for other ops, and where it groups columns or the inner dimension instead of rows."""
+        """Reads a call of _grouped_mm. Returns None for other ops, and for calls that group columns or the inner dimension."""
         if op.name != "graph.extern" or ir.StringAttr(op.attributes["callee"]).value != _CALLEE or len(op.operands) != 3:
             return None
         x, w, ends = op.operands
@@ -65,13 +65,13 @@ class Grouped:
 
     @property
     def candidates(self) -> tuple[GemmConfig, ...]:
-        """The schedules whose tiles are not too tall for the average group."""
+        """The schedules whose tiles are not too tall for a group of average size."""
         rows, groups = ir.RankedTensorType(self.x.type).shape[0], ir.RankedTensorType(self.w.type).shape[0]
-        return tuple(c for c in SCHEDULES if c.m <= max(16, _SMALL * -(-rows // max(groups, 1))))
+        return tuple(c for c in SCHEDULES if c.m <= max(16, _MOST_ROWS * -(-rows // max(groups, 1))))
 
     def take(self, op: ir.Operation, config: GemmConfig, gpu: Gpu) -> None:
-        """Replaces the call by a call of Lamina's kernel, into which an epilogue can be fused (custom/epilogue.py)."""
-        said = {
+        """Replaces the call by a launch of Lamina's kernel, whose hook custom/epilogue.py may use to fuse an epilogue."""
+        arguments = {
             "of": op.attributes["callee"],
             "schedule": str(config),
             "programs": gpu.sm_count * max(config.resident, 2),
@@ -79,15 +79,15 @@ class Grouped:
         }
         strides = [tuple(ir.DenseI64ArrayAttr(op.attributes["strides"][0]))]
         with op.location, ir.InsertionPoint(op):
-            made = kernel_call(GROUPED, [self.x, self.w, self.ends], [op.results[0].type], said, strides)
-            made.attributes["needs"] = op.attributes["needs"]
-        op.results[0].replace_all_uses_with(made.results[0])
+            call = kernel_call(GROUPED, [self.x, self.w, self.ends], [op.results[0].type], arguments, strides)
+            call.attributes["needs"] = op.attributes["needs"]
+        op.results[0].replace_all_uses_with(call.results[0])
         op.erase()
 
 
 @dataclass(frozen=True)
 class GroupedProblem(CallProblem):
-    """A grouped GEMM with its epilogue. The library's is the default: no estimate was ever held against measurements."""
+    """The choice for one call of a grouped GEMM. The library is the default, as there is no cost model yet."""
 
     found: Grouped
 
@@ -96,7 +96,8 @@ class GroupedProblem(CallProblem):
         return [Choice(config) for config in self.found.candidates]
 
     def take(self, choice: Choice, target: Target | None) -> None:
-        """Replaces the call by one of Lamina's kernel. Raises Unfit for other schedules, and where the target is no GPU."""
+        """Replaces the call by a launch of Lamina's kernel. Raises Unfit for the schedule of another family, and if the target is
+        not a GPU."""
         if not isinstance(choice.kernel, GemmConfig) or choice.cover:
             raise Unfit("no schedule of a grouped GEMM")
         if target is None or not target.is_gpu:
@@ -104,7 +105,7 @@ class GroupedProblem(CallProblem):
         self.found.take(self.op, choice.kernel, target.gpu)
 
     def settle(self, inputs: "Sequence[Tensor]") -> None:
-        """Sets the ends of groups of about the same number of rows."""
+        """Sets `ends`, among the inputs of a measurement, to groups of about the same number of rows."""
         import torch
 
         ends = inputs[list(dict.fromkeys(self.op.operands)).index(self.found.ends)]
@@ -112,12 +113,12 @@ class GroupedProblem(CallProblem):
 
 
 def _launch(call: Call) -> dict[str, Any]:
-    """Describes the launch for a call, with as many programs as `programs` allows and blocks need. See
-    kernels/products/grouped.py."""
+    """Describes the launch for a call. The kernel is persistent (kernels/products/grouped.py): it gets a program per block, but no
+    more than `programs`."""
     (x, w, *_), given = tensors(call), dict(call.kwargs)
     config = GemmConfig.read(str(given["schedule"]))
     (rows, inner), (groups, _, columns) = sizes(x), sizes(w)
-    blocks = (-(-rows // config.m) + groups) * -(-columns // config.n)  # an upper bound
+    blocks = (-(-rows // config.m) + groups) * -(-columns // config.n)  # an upper bound: each group may end in a partial block
     most = given["programs"]
     assert isinstance(most, int)
     programs = max(1, min(blocks, most))
@@ -131,18 +132,18 @@ def _launch(call: Call) -> dict[str, Any]:
 
 
 class GroupedFamily(Family):
-    """Grouped GEMMs."""
+    """The family of grouped GEMMs."""
 
     computes = "products of groups of rows in f16 and bf16 (torch._grouped_mm)"
     schedules = (GemmConfig,)
     sources: ClassVar[Mapping[str, Source]] = {GROUPED: Source("lamina.kernels.products.grouped:grouped", _launch)}
 
     def reads(self, op: ir.Operation) -> bool:
-        """Returns whether Lamina's kernel can compute a call."""
+        """Returns whether Lamina's kernel can compute the call `op`."""
         return Grouped.read(op) is not None
 
     def problems(self, module: ir.Module) -> Iterator[GroupedProblem]:
-        """Yields a problem for each call."""
+        """Yields a problem for each grouped GEMM of a module."""
         for op in calls(module):
             if (found := Grouped.read(op)) is not None:
                 yield GroupedProblem(op, found)

@@ -1,7 +1,7 @@
 """lamina-fuse: fuses linalg and tensor ops into `graph.group`s, one kernel each.
 
-`passes/trace` decides what is materialized and which values share a kernel; here the groups are written as ops, in an order in
-which every value is computed before it is read.
+`find_groups` decides which values are materialized and which of them share a kernel (passes/trace). This file rewrites the
+function: it emits the groups as ops, in an order in which every value is computed before it is read.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from .bias_apart import add_apart
 from .consistent import CONSISTENT, compared
 from .groups import Limits, find_groups
 
-_NOTHING = ("arith.constant", "tensor.empty", "linalg.fill")  # ops that compute nothing, and do not name a kernel's location
+_NOTHING = ("arith.constant", "tensor.empty", "linalg.fill")  # ops that compute nothing, so they are left out of a group's location
 
 
 @dataclass(frozen=True)
@@ -38,21 +38,24 @@ class Fuse(Pass):
     """Fuse linalg and tensor ops into groups by the bytes they move.
 
     Before: @main computes on tensors. After: @main holds graph.group, graph.kernel, graph.extern, constants, and views that feed
-    these or the return. Vertical (chains, producers into reductions, epilogues over the same rows), horizontal (ops that read the
-    same input) and multi-output fusion are one rule: merge what runs over the same rows and columns when that saves bytes. Values
-    that are cheaper to compute again than to store are computed again. A group is named by the model's first five ops in it, where
-    a decomposed op or a matched pattern counts as one: "add_layer_norm", "gelu_mul". On a GPU, a product of f32 with a
-    bias becomes one without and an addition, where only groups read it: these then compute the addition, too. There, an image
-    that is gathered from, or concatenated, for a library call that takes channels last is copied to channels last first. On a CPU,
-    an image that is pooled for such a call is stored in the order in which it is read, and transposed by a kernel of its own.
+    these or the return. Vertical fusion (chains, producers into reductions, epilogues over the same rows), horizontal fusion (ops
+    that read the same input) and multi-output fusion follow one rule: merge ops that run over the same rows and columns when that
+    saves bytes. Values that are cheaper to compute again than to store are computed again. A group is named after the model's
+    first five ops in it, where a decomposed op or a matched pattern counts as one: "add_layer_norm", "gelu_mul".
+
+    On a GPU, an f32 product with a bias that only groups read becomes a product without one, and the groups compute the addition.
+    Also on a GPU, an image that is gathered from, or concatenated, for a library call that takes channels last is first copied to
+    channels last. On a CPU, an image that is pooled for such a call is stored in the order in which it is read, and another kernel
+    transposes it.
 
         %0 = linalg.generic (exp) ; %1 = linalg.generic (sum of %0)   ->   "graph.group"(%x) ({ exp; sum })
 
-    max_ops   stored values that one group computes at most
-    max_cost  operations per element that groups are merged up to: longer ones are bound by computation, so that a value stored in
-              the middle costs nothing, and their code takes longer to compile than that of their parts
-    balance   operations that the machine does while it moves a byte: values are recomputed for the taps of a window, rather than
-              stored, by this measure (0: only where that is nearly free)
+    max_ops   the most stored values that one group computes
+    max_cost  the most operations per element up to which groups are merged. Longer groups are bound by computation, so that storing
+              a value in the middle costs nothing, and they take longer to compile than their parts
+    balance   operations that the machine executes while it moves a byte (0: a CPU). It decides whether values that the windows of
+              a pooling or convolution read several times are recomputed for each or stored; with 0, they are recomputed only where
+              that is nearly free
     """
 
     name: ClassVar[str] = "lamina-fuse"
@@ -70,9 +73,22 @@ class Fuse(Pass):
 
 
 class _Rewrite:
-    def __init__(self, block: ir.Block, given: Fuse, apart: dict[ir.Value, int]) -> None:
+    """Rewrites one block.
+
+    real      which values are materialized (the analysis of passes/trace)
+    groups    the groups to emit
+    old       the ops of the block, which are erased at the end
+    kept      values that calls and results read, or whose change the caller sees
+    compared  ops whose results must be the same wherever they are computed (consistent.py)
+    readers   for each value in memory, the values that are computed from it
+    new       the emitted counterparts of old values
+    names     how many groups have each name
+    sound     texts of groups for which an iteration space was found
+    """
+
+    def __init__(self, block: ir.Block, options: Fuse, stored: dict[ir.Value, int]) -> None:
         self.block = block
-        self.real, self.groups = find_groups(block, Limits(given.max_ops, given.max_cost, given.balance), apart)
+        self.real, self.groups = find_groups(block, Limits(options.max_ops, options.max_cost, options.balance), stored)
         self.old = list(self.real.ops)
         self.kept, self.compared = self.real.kept(), compared(self.real)
         self.readers: dict[ir.Value, list[ir.Value]] = {}
@@ -84,7 +100,7 @@ class _Rewrite:
         self.sound: set[str] = set()
 
     def run(self) -> None:
-        """Emits the groups and what stays outside them, and erases the old ops."""
+        """Emits the groups and the ops that stay outside them, and erases the old ops."""
         end = self.old[-1]
         with ir.InsertionPoint(end):
             for unit in self._order():
@@ -98,7 +114,7 @@ class _Rewrite:
             op.erase()
 
     def _order(self) -> list[Group | ir.Operation]:
-        """Returns groups and external calls, each value's producer before its users, close to program order."""
+        """Returns groups and external calls in topological order, close to program order. Ops with effects stay in order."""
         unit_of: dict[ir.Value, Group | ir.Operation] = {n.value: g for g in self.groups for n in g.nodes}
         reads: dict[Group | ir.Operation, list[ir.Value]] = {}
         first: dict[Group | ir.Operation, int] = {}
@@ -117,7 +133,7 @@ class _Rewrite:
                     effect = op
 
         def needs(u: Group | ir.Operation) -> list[Group | ir.Operation]:
-            """Returns what has to come before a unit, the last first."""
+            """Returns the units that must precede a unit, the last first."""
             found = [unit_of[v] for v in reads[u] if v in unit_of and unit_of[v] is not u]
             return [*([after[u]] if u in after else []), *reversed(found)]  # type: ignore[index, operator]
 
@@ -132,12 +148,13 @@ class _Rewrite:
         return self.new[v]
 
     def _clone(self, op: ir.Operation) -> None:
+        """Clones an op that stays outside of groups, after what it reads."""
         for v in op.operands:
             self._value(v)
         copy_ops([op], self.new)
 
     def _emit(self, group: Group) -> None:
-        """Writes the group as an op; as one op per value where it turns out to have no common iteration space."""
+        """Emits a group as one op, or as one op per value if the group turns out to have no common iteration space."""
         op, outs, body = self._group(group)
         block = op.regions[0].blocks[0]
         strides = {a: memory_strides(v) for a, v in zip(block.arguments, op.operands, strict=True)}
@@ -157,12 +174,12 @@ class _Rewrite:
         self.new.update(zip(outs, op.results, strict=True))
 
     def _group(self, group: Group) -> tuple[ir.Operation, list[ir.Value], list[ir.Operation]]:
-        """Returns the op, the values that are its results, and the ops that its body copies."""
+        """Creates the op of a group. Returns it, the old values that its results replace, and the old ops that its body copies."""
         inside = {n.value for n in group.nodes}
         body, ins, unread = self._slice(group, inside)
         outs = [n.value for n in group.nodes if self._escapes(n.value, inside)]
-        made = fused(o.location for o in body if o.name not in _NOTHING)
-        changed = [op for op in body if op.name == SCATTER]  # what is changed is an operand of its own: it may be a copy
+        location = fused(o.location for o in body if o.name not in _NOTHING)
+        changed = [op for op in body if op.name == SCATTER]  # the tensor that one changes is its own operand, as it may be a copy
 
         def fill(*arguments: ir.Value) -> list[ir.Value]:
             """Copies the group's ops into its body."""
@@ -175,23 +192,26 @@ class _Rewrite:
             return [local[v] for v in outs]
 
         operands = [self._value(v) for v in (*ins, *(op.operands[0] for op in changed))]
-        with made:
+        with location:
             op = graph_group("", operands, [v.type for v in outs], fill)
         if self.compared.intersection(body):
             op.attributes[CONSISTENT] = ir.UnitAttr.get()
         return op, outs, body
 
     def _slice(self, group: Group, inside: set[ir.Value]) -> tuple[list[ir.Operation], list[ir.Value], list[ir.Value]]:
-        """Returns the operations that compute the group's values, operands first; the memory values they read, by first use; and
-        those that they use but read no element of: a slice of no elements, or what lies in the padding. Thus groups that compute
-        the same have the same text, wherever in the module their operations stand."""
+        """Slices the ops that compute a group's values out of the block.
+
+        Returns the ops, operands first; the values in memory that they read, by first use; and the values that they use without
+        reading an element, such as the source of an empty slice. The order makes groups that compute the same have the same text,
+        wherever in the module their ops are.
+        """
         read = {v for n in group.nodes for v in n.reads}
         ins: dict[ir.Value, None] = {}
         unread: dict[ir.Value, None] = {}
 
         @cache
         def sources(op: ir.Operation) -> tuple[list[ir.Operation], list[ir.Value]]:
-            """Returns the ops of the group that an op reads, and the values from outside."""
+            """Returns the ops of the group that produce operands of an op, and its operands from outside."""
             used = [(v, producer(v)) for v in (*op.operands, *_captured(op))]
             outside = [v for v, made in used if made is None or self._is_given(v, inside)]
             return [made for v, made in used if made is not None and v not in outside], outside
@@ -204,7 +224,7 @@ class _Rewrite:
         return body, list(ins), list(unread)
 
     def _is_given(self, v: ir.Value, inside: set[ir.Value]) -> bool:
-        """Returns whether `v` is memory that the group does not compute."""
+        """Returns whether `v` is a tensor in memory that the group does not compute."""
         return isinstance(v.type, ir.RankedTensorType) and v not in inside and self.real.is_memory(v)
 
     def _escapes(self, value: ir.Value, inside: set[ir.Value]) -> bool:
@@ -212,31 +232,34 @@ class _Rewrite:
         return value in self.kept or any(reader not in inside for reader in self.readers.get(value, ()))
 
     def _name(self, group: Group, body: list[ir.Operation]) -> str:
-        """Returns a name from the first ops of the group: those of its values, and of what it computes for them."""
+        """Returns a unique name made of the first ops of the group."""
         ends = {producer(n.value) for n in group.nodes}
-        words = [_whole(op) or _kind(op) for op in body if op in ends or _computes(op)]
+        words = [_composite_name(op) or _op_name(op) for op in body if op in ends or _computes(op)]
         name = "_".join(list(dict.fromkeys(words))[:5]) or "kernel"
         self.names[name] = self.names.get(name, 0) + 1
         return name if self.names[name] == 1 else f"{name}_{self.names[name]}"
 
 
 def _text(op: ir.Operation) -> str:
-    """Returns text that is equal for groups that compute the same: a clone outside of any block numbers its values from 0."""
+    """Returns a text that is equal for groups that compute the same. It is that of a clone outside of any block, whose values are
+    numbered from 0."""
     return op.clone(ip=False).get_asm(use_local_scope=True, assume_verified=True)
 
 
 def _computes(op: ir.Operation) -> bool:
+    """Returns whether an op does more than move or fill elements."""
     return op.name == "linalg.generic" and len(op.regions[0].blocks[0].operations) > 1
 
 
-def _whole(op: ir.Operation) -> str:
-    """Returns the name of the model's op, or of the pattern, that `op` is a part of; "" where it is no part of one."""
+def _composite_name(op: ir.Operation) -> str:
+    """Returns the name of the decomposed op or the matched pattern that `op` is a part of; "" if there is none."""
     if name := decomposed_op(op.location):
         return op_word(name)
     return ir.StringAttr(op.attributes[PATTERN]).value if PATTERN in op.attributes else ""
 
 
-def _kind(op: ir.Operation) -> str:
+def _op_name(op: ir.Operation) -> str:
+    """Returns the name of the model's op that `op` comes from; if that is unknown, one derived from `op` itself."""
     names = [name for name in model_ops(op.location) if name.startswith("aten.")]
     if names:
         return op_word(names[0])
@@ -247,7 +270,7 @@ def _kind(op: ir.Operation) -> str:
 
 
 def _captured(op: ir.Operation) -> list[ir.Value]:
-    """Returns the values from outside that the regions of `op` use."""
+    """Returns the values defined outside of `op` that its regions use."""
     *inside, _ = nested(op)
     own = {a for region in op.regions for block in region.blocks for a in block.arguments} | {v for o in inside for v in o.results}
     return [v for o in inside for v in o.operands if v not in own]

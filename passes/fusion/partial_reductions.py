@@ -1,5 +1,5 @@
-"""Rewrites a reduction as two steps: partial results, then their combination. Splits loops into equal parts, and peels the
-remainder of a loop whose extent has no good divisor."""
+"""Rewrites a reduction as two steps, partial results and their combination: `split` splits loops into equal parts, `cut` peels the
+remainder off a loop whose extent has no good divisor."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,10 +16,11 @@ from ..ir.sizes import number_attribute, tensor_type
 
 
 def cut(g: Generic, loop: int, at: SizeLike, rest: SizeLike, combine: str) -> Generic:
-    """Reduces the first `at` iterations of a loop and the `rest` by separate ops, combines both, and returns the first of these
-    ops.
+    """Reduces the first `at` iterations of a loop and the remaining `rest` by separate ops, and combines their results.
 
     combine  the op that combines two results, such as "arith.addf"
+
+    Returns the op that reduces the first iterations.
     """
     op = g.op
     type_ = ir.RankedTensorType(op.results[0].type)
@@ -41,26 +42,27 @@ def cut(g: Generic, loop: int, at: SizeLike, rest: SizeLike, combine: str) -> Ge
 
 def slice_of_loop(v: ir.Value, m: tuple, loop: int, start: SizeLike, length: SizeLike) -> ir.Value:
     """Returns the slice of `v` that a loop reads in `length` iterations from `start`. m: the indexing map of `v`."""
-    walks = [any(i == loop for i, _ in terms) for _, terms in m]
-    if not any(walks):
+    is_indexed = [any(i == loop for i, _ in terms) for _, terms in m]
+    if not any(is_indexed):
         return v
     shape = shape_of(v)
-    offsets = [start if w else 0 for w in walks]
-    sizes = [length if w else n for w, n in zip(walks, shape, strict=True)]
+    offsets = [start if i else 0 for i in is_indexed]
+    sizes = [length if i else n for i, n in zip(is_indexed, shape, strict=True)]
     return sliced(v, offsets, sizes, [1] * len(shape))
 
 
 def split(g: Generic, parts: dict[int, SizeLike], apart: Sequence[int], order: Sequence[int], combine: str) -> None:
-    """Splits each loop of `parts` in two, and reduces the partial results by a second op.
+    """Splits each loop of `parts` in two, reduces only the inner ones, and reduces the partial results by a second op.
 
-    parts  for each loop: the iterations of the outer one of the two
-    apart  other reduced loops, whose iterations have a partial result each
-    order  all loops, in the order in which the partial results lie in memory
+    parts    for each loop to split, the iterations of the outer of the two: how many partial results there are
+    apart    reduced loops to leave to the second op, so that each of their iterations has a partial result
+    order    all loops, in the order in which the partial results lie in memory
+    combine  the op that combines two results, such as "arith.addf"
     """
     op, out = g.op, g.op.operands[g.inputs]
     element = ir.RankedTensorType(op.results[0].type).element_type
     cuts = parts | {loop: g.extents[loop] for loop in apart}
-    # A loop that is split becomes two, the outer one of which is not reduced; the others stay as they are.
+    # A loop of `cuts` becomes two: the outer one, which is not reduced, and the inner one, which is.
     reduced = [r for i in order for r in ([False, True] if i in cuts else [g.reduced[i]])]
     outer = {i: at + sum(j in cuts for j in order[:at]) for at, i in enumerate(order)}
     inner = {i: at + (i in cuts) for i, at in outer.items()}
@@ -82,12 +84,13 @@ def split(g: Generic, parts: dict[int, SizeLike], apart: Sequence[int], order: S
 
 
 def shifted(entry: tuple[int, tuple[tuple[int, int], ...]], by: int) -> ir.AffineExpr:
-    """Returns the affine expression of an indexing map's entry, with `by` added to the numbers of its loops."""
+    """Returns the affine expression of an indexing map's result, with `by` added to the numbers of its loops. entry: the constant
+    and the (loop, factor) terms."""
     return renumbered(entry, {i: i + by for i, _ in entry[1]})
 
 
 def renumbered(entry: tuple[int, tuple[tuple[int, int], ...]], numbers: Mapping[int, int]) -> ir.AffineExpr:
-    """Returns the affine expression of an indexing map's entry, with new numbers of its loops."""
+    """Returns the affine expression of an indexing map's result, with loops renumbered. entry: see `shifted`."""
     constant, terms = entry
     out = ir.AffineConstantExpr.get(constant)
     for i, k in terms:
@@ -98,8 +101,8 @@ def renumbered(entry: tuple[int, tuple[tuple[int, int], ...]], numbers: Mapping[
 def _expand(
     v: ir.Value, m: tuple, cuts: dict[int, SizeLike], outer: dict[int, int], inner: dict[int, int]
 ) -> tuple[ir.Value, list[ir.AffineExpr]]:
-    """Splits each dimension of `v` that a loop of `cuts` walks in two; returns the result and its indexing map. outer, inner: the
-    new numbers of the loops' parts and of the loops themselves."""
+    """Splits each dimension of `v` that a loop of `cuts` indexes in two. Returns the expanded tensor and its indexing map. outer,
+    inner: the new numbers of the two loops that each loop becomes."""
     shape = shape_of(v)
     new_shape: list[SizeLike] = []
     groups: list[list[int]] = []
@@ -120,7 +123,7 @@ def _expand(
 
 
 def neutral_fill(type_: ir.RankedTensorType, combine: str) -> ir.Value:
-    """Emits a tensor of the neutral element of `combine` at the current insertion point."""
+    """Emits a tensor filled with the neutral element of `combine`."""
     value = number_attribute(neutral(combine, str(type_.element_type)), type_.element_type)
     if not type_.has_static_shape:
         return fill(type_, arith.constant(type_.element_type, value))

@@ -79,7 +79,9 @@ def verify_input(module: ir.Module) -> None:
     def look(op: ir.Operation) -> ir.WalkResult:
         """Finds captured values, and functions without a terminator."""
         if op.name == graph.GroupOp.OPERATION_NAME and graph.captured(op) is not None:
-            wrong.append(Diagnostic("error", "graph.group uses a value from outside that is no operand of it", *place(op.location)))
+            wrong.append(
+                Diagnostic("error", "graph.group uses a value from outside that is not an operand of it", *place(op.location))
+            )
         for block in op.regions[0].blocks if op.name == "func.func" else ():
             end = block.operations[len(block.operations) - 1].operation
             if end.name.startswith(("graph.", "plan.")):

@@ -42,7 +42,7 @@ def upstream_passes() -> dict[str, tuple[str, ...]]:
 
 
 def check_name(name: str, where: str) -> None:
-    """Raises CompileError, with the nearest names, for a name that is no pass."""
+    """Raises CompileError, with the nearest names, for a name that is not a pass."""
     if name not in PASSES and name not in upstream_passes():
         raise CompileError(f"unknown pass {name!r}", where=where, remedy=_instead_of(name))
 

@@ -16,25 +16,24 @@ from .sizes import i64, read_sizes, size_attribute, sizes_attribute, sizes_of
 def declared_strides(result: ir.Value) -> tuple[int, ...]:
     """Returns the declared strides, in elements, of a result of a graph.extern or graph.kernel.
 
-    The attribute also has entries for returned values that are not tensors, such as None; these have no MLIR result.
+    The attribute `strides` also has entries for returned values that are not tensors, such as None; these have no MLIR result.
     """
     declared = [s for s in result.owner.attributes["strides"] if not isinstance(s, ir.TypeAttr)]
     return read_sizes(declared[ir.OpResult(result).result_number])
 
 
 def needed_strides(op: ir.Operation) -> list[tuple[SizeLike, ...] | None]:
-    """Returns the strides that a call needs each of its operands to have, None for one that may have any; empty where all may."""
+    """Returns the strides that a call requires of each operand, None for an operand that may have any; [] if all may have any."""
     return (
         [None if isinstance(s, ir.TypeAttr) else read_sizes(s) for s in op.attributes["needs"]] if "needs" in op.attributes else []
     )
 
 
 def memory_strides(value: ir.Value) -> tuple[int, ...]:
-    """Returns the strides of a value in memory, in elements: those in `graph.strides` of an argument, those that a call declares,
-    else row-major ones."""
+    """Returns the strides of a value in memory, in elements: `graph.strides` of an argument, the strides that a call declares for
+    its result, else row-major ones."""
     if isinstance(value, ir.BlockArgument):
-        attributes = value.owner.owner.operation.attributes
-        given = ir.ArrayAttr(attributes["arg_attrs"])[value.arg_number] if "arg_attrs" in attributes else {}
+        given = _argument_attributes(value)
         if "graph.strides" in given:
             return read_sizes(given["graph.strides"])
     elif value.owner.operation.name in CALLS:
@@ -43,18 +42,24 @@ def memory_strides(value: ir.Value) -> tuple[int, ...]:
 
 
 def named_dtype(value: ir.Value) -> str | None:
-    """Returns the dtype of an argument or a call's result where it is declared, as its type does not tell it (u8, u64); None
-    else."""
+    """Returns the declared dtype of an argument or of a call's result; None if none is declared. It is declared where the MLIR type
+    is ambiguous (u8, u64)."""
     if isinstance(value, ir.BlockArgument):
-        attributes = value.owner.owner.operation.attributes
-        given = ir.ArrayAttr(attributes["arg_attrs"])[value.arg_number] if "arg_attrs" in attributes else {}
+        given = _argument_attributes(value)
         return given["graph.dtype"].value if "graph.dtype" in given else None
     declared = value.owner.operation.attributes
     return declared["dtypes"][ir.OpResult(value).result_number].value if "dtypes" in declared else None
 
 
+def _argument_attributes(argument: ir.BlockArgument) -> Any:
+    """Returns the attributes of a function's argument, by name."""
+    attributes = argument.owner.owner.operation.attributes
+    return ir.ArrayAttr(attributes["arg_attrs"])[argument.arg_number] if "arg_attrs" in attributes else {}
+
+
 def encoded(value: Any) -> ir.Attribute:
-    """Encodes an argument of a call: None, a number, a size, text or a list of these; attributes stay. Raises TypeError else."""
+    """Encodes an argument of a call as an attribute: None, a number, a size, a string or a list of these. Attributes are returned
+    as they are. Raises TypeError for anything else."""
     match value:
         case ir.Attribute():
             return value
@@ -78,10 +83,10 @@ def encoded(value: Any) -> ir.Attribute:
 def extern_call(
     callee: str, args: Sequence[Any], kwargs: Mapping[str, Any], results: Sequence[tuple[ir.Type, Sequence[SizeLike]] | None]
 ) -> ir.Operation:
-    """Creates a graph.extern that calls a routine which is not Lamina's, at the current insertion point.
+    """Creates a graph.extern that calls a library routine, at the current insertion point.
 
-    args, kwargs  tensors, and what `encoded` takes
-    results       type and strides of each; None for one that is not needed
+    args, kwargs  the arguments: tensors, and values that `encoded` accepts
+    results       type and strides of each result; None for one that is not needed
     """
     operands: list[ir.Value] = []
 
@@ -109,11 +114,11 @@ def call_like(
     results: Sequence[tuple[ir.Type, ir.Attribute] | None],
     callee: str | None = None,
 ) -> ir.Operation:
-    """Creates a call with the attributes of `op` on other operands, at the current insertion point.
+    """Creates a call with the attributes of `op` but other operands and results, at the current insertion point.
 
-    args     what `encoded` takes
-    results  type and strides of each; None for one that is not needed
-    callee   another routine than that of `op`
+    args     the arguments, as values that `encoded` accepts; ir.UnitAttr stands for the next operand
+    results  type and strides of each result; None for one that is not needed
+    callee   the routine to call, by default that of `op`
     """
     own: dict[str, ir.Attribute] = {"args": encoded(args), "strides": encoded([None if r is None else r[1] for r in results])}
     if callee is not None:
@@ -122,22 +127,22 @@ def call_like(
 
 
 def kernel_call(
-    callee: str, taken: list[ir.Value], made: list[ir.Type], said: Mapping[str, Any], strides: Sequence[Sequence[int]] = ()
+    callee: str, operands: list[ir.Value], results: list[ir.Type], kwargs: Mapping[str, Any], strides: Sequence[Sequence[int]] = ()
 ) -> ir.Operation:
     """Creates a graph.kernel that launches one of Lamina's kernels, at the current insertion point.
 
-    taken    tensor operands
-    made     result types
-    said     arguments of the launch besides the tensors, which `encoded` takes
-    strides  strides of the results in elements, row-major by default
+    operands  the tensors that it takes
+    results   the types of the results
+    kwargs    the arguments of the launch besides the tensors: values that `encoded` accepts
+    strides   the strides of the results in elements; row-major by default
     """
-    each = strides or [row_major(sizes_of(t)) for t in made]
+    each = strides or [row_major(sizes_of(t)) for t in results]
     attributes = {
         "callee": ir.StringAttr.get(callee),
-        "kwargs": ir.DictAttr.get({name: encoded(value) for name, value in said.items()}),
+        "kwargs": ir.DictAttr.get({name: encoded(value) for name, value in kwargs.items()}),
         "strides": ir.ArrayAttr.get(list(map(sizes_attribute, each))),
     }
-    return ir.Operation.create("graph.kernel", results=made, operands=taken, attributes=attributes)
+    return ir.Operation.create("graph.kernel", results=results, operands=operands, attributes=attributes)
 
 
 def group(
@@ -145,8 +150,8 @@ def group(
 ) -> ir.Operation:
     """Creates a graph.group at the current insertion point and location.
 
-    types  of its results
-    fill   emits the body on what stands for the operands there, and returns the results
+    types  the types of its results
+    fill   emits the body, given the block arguments that stand for the operands, and returns the values to yield
     """
     named = {"sym_name": ir.StringAttr.get(name)}
     made = ir.Operation.create(GroupOp.OPERATION_NAME, results=list(types), operands=list(operands), attributes=named, regions=1)

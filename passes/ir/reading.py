@@ -208,7 +208,7 @@ def place(m: tuple[tuple[int, tuple[tuple[int, int], ...]], ...], loops: Index) 
 
 
 def slice_of(op: ir.Operation, name: str) -> tuple[SizeLike, ...]:
-    """Returns the offsets, sizes or strides of a slice, or the low padding of a pad. Raises Untraceable where one is no size."""
+    """Returns the offsets, sizes or strides of a slice, or the low padding of a pad. Raises Untraceable where one is not a size."""
     out = slice_sizes(op, name)
     if out is None:
         raise Untraceable(op.results[0], f"{op.name} with run-time {name}")
@@ -235,7 +235,7 @@ def source_index(op: ir.Operation, index: Index) -> Index:
             return _sliced(op, index)
         case "tensor.cast":
             return index
-    raise AssertionError(f"{op.name} is no view")
+    raise AssertionError(f"{op.name} is not a view")
 
 
 def _sliced(op: ir.Operation, index: Index) -> Index:

@@ -12,14 +12,15 @@ from .sizes import slice_sizes
 
 RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
 WHOLE_VIEWS = (*RESHAPES, "linalg.transpose")
-"""Views that hold each element of their source once."""
+"""Views that contain each element of their source exactly once."""
 SINGLE_VIEWS = (*WHOLE_VIEWS, "tensor.extract_slice", "tensor.cast")
-"""Views that hold no element of their source twice, by ops that are nothing else."""
+"""Views that contain each element of their source at most once, by ops that are always views."""
 VIEWS = (*SINGLE_VIEWS, "linalg.broadcast", "linalg.generic")
+"""Ops that may be views; `is_view` decides."""
 
 
 def is_view(op: ir.Operation) -> bool:
-    """Returns whether the op's result holds elements of its first operand, unchanged, at static places."""
+    """Returns whether the op's result consists of elements of its first operand, unchanged, in positions known at compile time."""
     if op.name == "linalg.generic":
         return _walked_dims(op) is not None
     if op.name == "tensor.extract_slice":
@@ -28,8 +29,8 @@ def is_view(op: ir.Operation) -> bool:
 
 
 def through_views(value: ir.Value, names: Container[str] | None = None) -> tuple[list[ir.Operation], ir.Value]:
-    """Returns the chain of views that a value is, the last first, and the value behind it. names: ops to go through, by default all
-    views."""
+    """Follows a value through the views that produce it. Returns the views, the last first, and the value that they view. names:
+    the ops to follow, by default all views."""
     chain: list[ir.Operation] = []
     while (op := producer(value)) is not None and (is_view(op) if names is None else op.name in names):
         chain.append(op)
@@ -38,7 +39,8 @@ def through_views(value: ir.Value, names: Container[str] | None = None) -> tuple
 
 
 def view_layout(op: ir.Operation, source: Layout) -> Layout | None:
-    """Returns the layout of a view's result over a source of layout `source`; None where strides cannot express it (copy)."""
+    """Returns the layout of a view's result, given that of its source; None if strides cannot express it, so that it needs a
+    copy."""
     shape = shape_of(op.results[0])
     if op.name == "tensor.cast":
         return source
@@ -54,7 +56,7 @@ def view_layout(op: ir.Operation, source: Layout) -> Layout | None:
 
 
 def layout_through(views: Sequence[ir.Operation], source: Layout) -> Layout | None:
-    """Returns the layout of a chain of views, the last first, over a source; None where strides cannot express one of them."""
+    """Returns the layout of a chain of views, the last first, given that of its source; None if strides cannot express one."""
     layout: Layout | None = source
     for view in reversed(views):
         layout = view_layout(view, layout) if layout is not None else None
@@ -64,7 +66,8 @@ def layout_through(views: Sequence[ir.Operation], source: Layout) -> Layout | No
 def reshaped_memory(
     value: ir.Value, in_memory: Callable[[ir.Value], bool], strides_of: Callable[[ir.Value], tuple[SizeLike, ...]]
 ) -> tuple[ir.Value, tuple[SizeLike, ...]] | None:
-    """Returns the memory that a value is a reshape of, and the value's strides there; None where no strides say how it lies."""
+    """Returns the value in memory that `value` is a reshape of, and the strides of `value` there; None if there is none, or if
+    strides cannot express the reshape."""
     chain: list[ir.Operation] = []
     while (op := producer(value)) is not None and op.name in RESHAPES:
         chain.append(op)
@@ -76,7 +79,7 @@ def reshaped_memory(
 
 
 def source_strides(op: ir.Operation, strides: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Returns the strides of a view's source that give its result these strides; None when there are none."""
+    """Returns the strides that a view's source must have for its result to have these strides; None if there are none."""
     shape, source_shape = shape_of(op.results[0]), shape_of(op.operands[0])
     layout = Layout.of(shape, strides)
     if op.name == "tensor.cast":
@@ -113,7 +116,7 @@ def walked_dims(op: ir.Operation) -> list[int | None]:
 
 
 def _walked_dims(op: ir.Operation) -> list[int | None] | None:
-    """Returns the same for a linalg.generic that only yields its input; None for any other."""
+    """Returns what `walked_dims` does for a linalg.generic that only yields its input; None for any other generic."""
     if len(op.operands) != 2 or len(op.results) != 1:
         return None
     block = op.regions[0].blocks[0]
@@ -138,7 +141,7 @@ def is_identity(m: ir.AffineMap) -> bool:
 
 
 def _rank_reduced(layout: Layout, shape: tuple[int, ...]) -> Layout:
-    """Drops as many dimensions of length 1 as needed to get the shape `shape`."""
+    """Drops dimensions of size 1 from a layout so that its shape becomes `shape`."""
     strides: list[int] = []
     for i, (size, stride) in enumerate(zip(layout.shape, layout.strides, strict=True)):
         taken = len(strides)

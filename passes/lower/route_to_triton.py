@@ -41,7 +41,7 @@ class RouteToTriton(Pass):
     warps: int = 0
 
     def run(self, module: ir.Module) -> None:
-        """Marks the chosen functions. Raises CompileError for a name that is no tile program for a GPU."""
+        """Marks the chosen functions. Raises CompileError for a name that is not a tile program for a GPU."""
         programs = {name_of(o): o.operation for o in module.body.operations if "tile.threads" in o.attributes}
         wanted = [name for name in self.kernels.split(",") if name] or list(programs)
         for name in wanted:

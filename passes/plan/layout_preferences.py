@@ -180,7 +180,7 @@ def _only_copies(op: ir.Operation) -> bool:
 
 
 def _reduces_rows(op: ir.Operation, order: Sequence[int]) -> bool:
-    """Returns whether a kernel reduces neighbors in row-major memory that are no neighbors in this order of dimensions: it reads
+    """Returns whether a kernel reduces neighbors in row-major memory that are not neighbors in this order of dimensions: it reads
     rows best."""
     last = len(order) - 1
     if order[-1] == last:

@@ -288,9 +288,9 @@ def _strides(attributes: dict[str, ir.Attribute]) -> Strides | None:
 
 
 def _shape(value: ir.Value, op: ir.Operation) -> tuple[SizeLike, ...]:
-    """Returns the shape of a value. Raises CompileError for one that is no tensor, or has a size that nothing names."""
+    """Returns the shape of a value. Raises CompileError for one that is not a tensor, or has a size that nothing names."""
     if not isinstance(value.type, ir.RankedTensorType):
-        raise CompileError(f"{value.type} is no tensor", where=where(op.location))
+        raise CompileError(f"{value.type} is not a tensor", where=where(op.location))
     try:
         return shape_of(value)
     except CompileError as error:

@@ -166,7 +166,7 @@ def _is_ramp(x: np.ndarray) -> bool:
     if x.dtype == np.bool_ or max(x.shape, default=0) < 3:
         return False
     first, total = x[(slice(0, 1),) * x.ndim], 0
-    with np.errstate(all="ignore"):  # infinities, as in masks, are no ramps
+    with np.errstate(all="ignore"):  # infinities, as in masks, are not ramps
         for axis, n in enumerate(x.shape):
             second = np.take(x, [min(1, n - 1)], axis)[tuple(slice(None) if d == axis else slice(0, 1) for d in range(x.ndim))]
             along = np.arange(n, dtype=x.dtype).reshape([-1 if d == axis else 1 for d in range(x.ndim)])

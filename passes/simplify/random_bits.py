@@ -14,19 +14,20 @@ from ..ir.generics import empty, generic, with_body
 from ..ir.rewriting import calls_of, marked_functions, replace_op
 from ..ir.sizes import size_value, sizes_of
 
-RANDOM = "graph.random"  # on a private function: calls of it are random.bits, not external calls
+RANDOM = "graph.random"
+"""The attribute of a private function whose calls draw random bits."""
 
 
 @dataclass(frozen=True)
 class RandomBits(Pass):
-    """Turn calls that draw random bits from a seed into generics, which fuse like others.
+    """Turn calls that draw random bits from a seed into generics, which fuse like any others.
 
     Before, the importer's form:
 
         %0 = call @random_0(%seed) : (tensor<i64>) -> tensor<4x8xi32>
         func.func private @random_0(tensor<i64>) -> tensor<4x8xi32> attributes {graph.random}
 
-    After, element number `at`, counted in row-major order, is random.bits of the seed and `at`:
+    After, each element is random.bits of the seed and of its row-major position `at`:
 
         %0 = linalg.generic {...} ins(%seed : tensor<i64>) outs(%empty : tensor<4x8xi32>) {
           ^bb0(%s: i64, %out: i32):
@@ -49,6 +50,7 @@ class RandomBits(Pass):
 
 
 def _generic(seed: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
+    """Emits the generic that draws the bits of a tensor."""
     identity = ir.AffineMap.get_identity(type_.rank).results
     op = generic(type_, [seed, empty(type_)], [[], identity], type_.rank, [False] * type_.rank)
 

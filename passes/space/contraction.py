@@ -85,7 +85,7 @@ def contraction_of(space: Space, factors: str, summed: Sequence[int]) -> Contrac
     check_surroundings(space)
     merged = coalesce(space.rows, space.columns, space.places())
     if len(merged.columns) > 1:
-        raise Unfit(f"the inner dimension of the product is no one axis: {', '.join(map(str, merged.columns))}")
+        raise Unfit(f"the inner dimension of the product is not one axis: {', '.join(map(str, merged.columns))}")
     if not merged.columns:
         raise Unfit("an inner dimension of 1")
     if factors not in (*FACTORS, "f32"):
@@ -114,7 +114,7 @@ def factors_of(product: Reduce) -> tuple[Expr, Expr]:
     """Returns what a sum of products multiplies. Raises Unfit for any other reduction."""
     arg = product.arg
     if product.op != "arith.addf" or not (isinstance(arg, Apply) and arg.op == "arith.mulf"):
-        raise Unfit("a reduction that is no sum of products of elements")
+        raise Unfit("a reduction that is not a sum of products of elements")
     one, two = arg.operands
     return one, two
 
@@ -152,7 +152,7 @@ def _factors(product: Reduce, merged: Merged, dtype: str) -> _Factors:
         a, b, only_a, only_b = b, a, only_b, only_a  # m is the slower axis of the result
     for axes, name in ((only_a, "rows"), (only_b, "columns")):
         if len(axes) > 1:
-            raise Unfit(f"the {name} of the product are no one axis: {', '.join(map(str, axes))}")
+            raise Unfit(f"the {name} of the product are not one axis: {', '.join(map(str, axes))}")
     return _Factors(a, b, batch, next(iter(only_a), None), next(iter(only_b), None))
 
 

@@ -96,7 +96,7 @@ def direct_convolution_of(space: Space, aligned: Aligned, results: list[int]) ->
     products = down.extent * across.extent * depth.extent
     config, inner = strips.schedule(channel.extent, vec, products, *([strips.group_resident(length)] if features else []))
     if channel.extent % (config.lanes * inner):
-        raise Unfit(f"{channel.extent} channels are no whole blocks")
+        raise Unfit(f"{channel.extent} channels are not whole blocks")
     along = Axis(-(-column.extent // length), "strip")
     whole = is_symbolic(column.extent) or column.extent % length == 0
     first = None if whole else Axis(column.extent - length + 1, "first")
@@ -114,7 +114,7 @@ def direct_convolution_of(space: Space, aligned: Aligned, results: list[int]) ->
 
 
 def _check(space: Space, merged: Merged, channel: Axis) -> None:
-    """Raises Unfit where an access is no plain function of the axes."""
+    """Raises Unfit where an access is not a plain function of the axes."""
 
     def along(at: Affine) -> int:
         """Returns the coefficient of the channel. Raises Unfit where other values decide the place."""
@@ -127,11 +127,11 @@ def _check(space: Space, merged: Merged, channel: Axis) -> None:
         if isinstance(e, Position | Scan):
             raise Unfit("a result that tells where it is, or a scan")
         if isinstance(e, Load) and along(e.at) not in (0, 1):
-            raise Unfit("a load whose neighbors in memory are no channels")
+            raise Unfit("a load whose neighbors in memory are not channels")
         if isinstance(e, Load | InBounds) and any(b.message or along(b.at) or _by_group(b.at, merged) for b in e.guard):
             raise Unfit("a bound on channels, or one that is the user's error")
     if any(along(r.at) != 1 for r in space.results):
-        raise Unfit("a result whose neighbors in memory are no channels")
+        raise Unfit("a result whose neighbors in memory are not channels")
 
 
 def _by_group(at: Affine, merged: Merged) -> bool:

@@ -118,7 +118,7 @@ def _product(kernel: Kernel, target: Target, round_half: bool) -> TileProgram:
     config = schedule_on(kernel.function, (GemmConfig,))
     assert config is not None, "lamina-select-kernels sets schedules on groups alone"
     count, strides = len(kernel.inputs), kernel.strides
-    with _named(kernel, f"is no product that {config} could compute"):
+    with _named(kernel, f"is not a product that {config} could compute"):
         product = product_of(kernel.block, strides[:count], strides[count:], round_half=round_half)
         if any(width not in (0, config.n) for width in product.summed):
             raise Unfit(f"sums of {max(product.summed)} columns in blocks of {config.n}")

@@ -67,7 +67,7 @@ def row_problems(module: ir.Module, gpu: Gpu, round_half: bool) -> Iterator[RowP
 
 
 def work_of(kernel: ir.Operation, given: list[Argument], gpu: Gpu, round_half: bool) -> RowWork | None:
-    """Returns the work of a kernel function that is launched on the memory `given`. None where it is no row program, is too small
+    """Returns the work of a kernel function that is launched on the memory `given`; None if it is not a row program, is too small
     to matter, or has a schedule already."""
     moved = sum(math.prod(t.layout.shape) * bits(str(t.element)) // 8 for t in given)
     if typical(moved) < LEAST_BYTES or any(t.symbolic or 0 in t.layout.shape for t in given):

@@ -56,7 +56,7 @@ class Materialized:
         self._inside()
 
     def is_memory(self, value: ir.Value) -> bool:
-        """Returns whether a value is in memory: a materialized one, an argument, a call's result or a constant that is no splat."""
+        """Returns whether a value is in memory: a materialized value, an argument, a call's result or a non-splat constant."""
         op = producer(value)
         if value in self.values or op is None or op.name in OUTSIDE:
             return True

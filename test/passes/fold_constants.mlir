@@ -147,3 +147,51 @@ func.func @weights(%w: tensor<2xf32> {graph.constant = dense<[1.0, 2.0]> : tenso
   } -> tensor<2xi64>
   return %0, %1, %2 : tensor<2xf32>, tensor<2xi64>, tensor<2xi64>
 }
+
+// -----
+
+// Integers of one bit: true is -1 where they are signed, and sums are modulo 2.
+// CHECK-LABEL: func.func @bits
+// CHECK-DAG: %[[NONE:.+]] = arith.constant dense<false> : tensor<2xi1>
+// CHECK-DAG: %[[FIRST:.+]] = arith.constant dense<[true, false]> : tensor<2xi1>
+// CHECK-DAG: %[[EVEN:.+]] = arith.constant dense<false> : tensor<i1>
+// CHECK: return %[[NONE]], %[[FIRST]], %[[EVEN]]
+// SMALL-LABEL: func.func @bits
+func.func @bits() -> (tensor<2xi1>, tensor<2xi1>, tensor<i1>) {
+  %x = arith.constant dense<[true, false]> : tensor<2xi1>
+  %y = arith.constant dense<false> : tensor<2xi1>
+  %both = arith.constant dense<[true, true]> : tensor<2xi1>
+  %zero = arith.constant dense<false> : tensor<i1>
+  %0 = arith.maxsi %x, %y : tensor<2xi1>
+  %1 = arith.minsi %x, %y : tensor<2xi1>
+  %2 = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> ()>], iterator_types = ["reduction"]} ins(%both : tensor<2xi1>) outs(%zero : tensor<i1>) {
+  ^bb0(%a: i1, %out: i1):
+    %v = arith.addi %a, %out : i1
+    linalg.yield %v : i1
+  } -> tensor<i1>
+  return %0, %1, %2 : tensor<2xi1>, tensor<2xi1>, tensor<i1>
+}
+
+// -----
+
+// numpy has no fused multiply-add of f64: it would give 0 here, the rounding error of the square.
+// CHECK-LABEL: func.func @fused
+// CHECK: math.fma
+// SMALL-LABEL: func.func @fused
+func.func @fused() -> tensor<1xf64> {
+  %x = arith.constant dense<1.0000000000000002> : tensor<1xf64>
+  %y = arith.constant dense<-1.0000000000000004> : tensor<1xf64>
+  %0 = math.fma %x, %x, %y : tensor<1xf64>
+  return %0 : tensor<1xf64>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @rounded
+// CHECK: arith.constant dense<[0.000000e+00, 1.000000e+00, -0.000000e+00, -3.000000e+00, 0x4B000001]> : tensor<5xf32>
+// SMALL-LABEL: func.func @rounded
+func.func @rounded() -> tensor<5xf32> {
+  %x = arith.constant dense<[0.49999997, 0.5, -0.25, -2.5, 8388609.0]> : tensor<5xf32>
+  %0 = math.round %x : tensor<5xf32>
+  return %0 : tensor<5xf32>
+}

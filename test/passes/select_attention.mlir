@@ -62,7 +62,7 @@ func.func @library(%q: tensor<1x8x1x64xf16>, %k: tensor<1x2x4096x64xf16>, %x: te
 }
 
 // ERROR: select_attention_errors.mlir:2{{.*}}error: forward{n=48} (n is a power of two from 16)
-// ERROR: select_attention_errors.mlir:9{{.*}}error: 'rows=2' is no part of split{...} (it has n, parts, warps, stages, each a number)
+// ERROR: select_attention_errors.mlir:9{{.*}}error: 'rows=2' is not part of split{...} (it has n, parts, warps, stages, each a number)
 // ERROR: select_attention_errors.mlir:16{{.*}}error: split{n=64 parts=4} cannot compute this: it is for few queries, without causal and training: attention 2x4x128x64 on 2x4x128x64 (drop graph.choice)
 // ERROR: select_attention_errors.mlir:23{{.*}}error: forward{m=64 n=64} on lamina.attention.default, which no kernel of Lamina computes
 // ERROR: select_attention_errors.mlir:30{{.*}}error: forward{m=128 n=64 blocks=1} cannot compute this: it is for masks that are read for each score alone: attention 2x4x128x64 on 2x4x128x64 (drop graph.choice)

@@ -59,4 +59,4 @@ func.func private @pieces(%x: tensor<64x4096xf32>) -> tensor<64xf32> attributes 
 // ERROR: kernel @cluster cannot be tiled: simt{threads=128 chunks=0 cluster=2} where CTAs cannot share a row
 // ERROR: kernel @pointwise cannot be tiled: simt{threads=128 chunks=0} is for programs that reduce rows
 // ERROR: simt{threads=96} (threads is a power of two up to 1024)
-// ERROR: 'm=64' is no part of triton{...} (it has n, warps, stages, each a number)
+// ERROR: 'm=64' is not part of triton{...} (it has n, warps, stages, each a number)

@@ -113,4 +113,4 @@ func.func @running(%a: tensor<4xf32>) -> tensor<4xf32> {
   return %0 : tensor<4xf32>
 }
 
-// TEXT: <command line>:1:1: error: --pretty does not go with --emit=ptx, which is no MLIR
+// TEXT: <command line>:1:1: error: --pretty does not go with --emit=ptx, which is not MLIR

@@ -190,7 +190,7 @@ DECLARED: dict[str, tuple[dict[str, Any], str]] = {
     "no file": ({"source": Path("nowhere.cu")}, "source nowhere.cu cannot be read: No such file"),
     "threads": ({"threads": 2048}, "threads gives 2048, not one to three numbers .a block has at most 1024 threads"),
     "shared": ({"shared": -1}, "shared gives -1, not a number of bytes"),
-    "macro": ({"constants": {"A B": 1}}, "'A B', which is no name of a macro"),
+    "macro": ({"constants": {"A B": 1}}, "'A B', which is not the name of a macro"),
     "warps": ({"num_warps": 8}, "are for kernels in Triton .give threads"),
     "rule": ({"threads": lambda nothing: 1}, "threads takes 'nothing', which nobody gives it"),
     "constant rule": ({"constants": {"T": lambda out: 1}}, r"constants\['T'\] takes 'out', which nobody gives it"),
@@ -223,7 +223,7 @@ FITS: dict[str, tuple[dict[str, Any], str]] = {
     "an element": ({"source": with_parameters("__half* x, float* y, float* out, int n, float alpha")},
                    f"{__file__}.*parameter 'x' is __half[*], but gets a tensor of torch.float32"),
     "a block": ({"threads": lambda x: 0}, "threads gives 0"),
-    "a macro": ({"constants": {"A": [1]}}, "parameter 'A' gets .1., which is no constant"),
+    "a macro": ({"constants": {"A": [1]}}, "parameter 'A' gets .1., which is not a constant"),
 }  # fmt: skip
 
 
@@ -242,7 +242,7 @@ COMPILED: dict[str, tuple[dict[str, Any], str]] = {
     "a float": ({"arguments": lambda x, y, out: (x, y, out, 1.5, 1.0)}, r"parameter 'n' \(int\) is an integer, but gets 1.5"),
     "large": ({"arguments": lambda x, y, out: (x, y, out, 2**33, 1.0)}, "parameter 'n' .int. gets 8589934592, which 32 bits"),
     "a pointer": ({"arguments": lambda x, y, out: (x, y, 3, 1, 1.0)}, r"parameter 'out' \(float\*\) is a pointer, but gets 3"),
-    "no pointer": ({"arguments": lambda x, y, out: (x, y, out, x, 1.0)}, r"parameter 'n' \(int\) is no pointer, but gets a tensor"),
+    "no pointer": ({"arguments": lambda x, y, out: (x, y, out, x, 1.0)}, r"parameter 'n' \(int\) is not a pointer, but gets a tensor"),
     "unnamed": ({"source": f"#define ARGS float* a, float* b\n{with_parameters('ARGS')}"}, "takes 2 parameters, arguments gives"),
     "a struct": ({"source": "struct S { int a, b; };" + with_parameters("float* x, float* y, float* out, S s, float a")},
                  r"parameter 's' \(S\) is a struct, but kernels take tensors and numbers"),

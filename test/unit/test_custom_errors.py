@@ -90,7 +90,7 @@ ARGUMENTS: dict[str, tuple[Any, str]] = {
     "another tensor": (lambda x, y, out: (x[1:], y, out, 1, 1.0), "parameter 'x_ptr' gets a tensor that is neither"),
     "no tensor": (lambda out: (out, out, out, 1, 1.0), "takes none of the tensors"),
     "an object": (lambda x, y, out: (x, y, out, object(), 1.0), "parameter 'n' gets <object"),
-    "a dtype": (lambda x, y, out: (x, y, out, x.dtype, 1.0), "parameter 'n' gets torch.float32, but is no tl.constexpr"),
+    "a dtype": (lambda x, y, out: (x, y, out, x.dtype, 1.0), "parameter 'n' gets torch.float32, but is not a tl.constexpr"),
     "a large number": (lambda x, y, out: (x, y, out, 2**64, 1.0), "parameter 'n' gets 18446744073709551616"),
     "it fails": (lambda x: x.nothing, f"{HERE}:.*arguments failed: AttributeError"),
 }
@@ -109,7 +109,7 @@ def test_constants() -> None:
         arguments=lambda x, y, out: (x, y, out, 1, 1.0, x),
         grid=lambda x: 1,
     )
-    fails("parameter 'BLOCK' gets .*which is no constant", constants={"BLOCK": [128]}, grid=lambda x: 1)
+    fails("parameter 'BLOCK' gets .*which is not a constant", constants={"BLOCK": [128]}, grid=lambda x: 1)
 
 
 @pytest.mark.parametrize("grid", [(), (1, 2, 3, 4), -1, 1.0, "8", (1, 65536), None, (True,)])

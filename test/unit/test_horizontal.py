@@ -138,7 +138,7 @@ def test_large_launches_stay_alone() -> None:
 
 
 def test_only_for_gpus() -> None:
-    with pytest.raises(CompileError, match="target cpu is no GPU"):
+    with pytest.raises(CompileError, match="target cpu is not a GPU"):
         run("builtin.module(lamina-horizontal{target=cpu})", ir.Module.parse("", context()))
 
 

@@ -255,7 +255,7 @@ def test_texts() -> None:
     ],
 )
 def test_texts_that_are_no_sizes(text: str) -> None:
-    with pytest.raises(ValueError, match="is no size"):
+    with pytest.raises(ValueError, match="is not a size"):
         parse(text)
 
 

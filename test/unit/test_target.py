@@ -42,12 +42,12 @@ def test_a_gpu() -> None:
     assert target.is_gpu and target.gpu == Gpu.named("sm_90a") and (target.lanes, target.device) == (32, "cuda")
     assert target.identity == f"nvvm:{target.gpu.identity}"
     assert Target("cpu", target.gpu).identity != target.identity, "targets of one machine share no entries of the cache"
-    with pytest.raises(CompileError, match="nvvm:sm_90a is no processor"):
+    with pytest.raises(CompileError, match="nvvm:sm_90a is not a processor"):
         _ = target.cpu
 
 
 def test_a_processor() -> None:
     target = Target.host()
     assert not target.is_gpu and target.cpu == host() and (target.lanes, target.device) == (1, "cpu")
-    with pytest.raises(CompileError, match="cpu is no GPU"):
+    with pytest.raises(CompileError, match="cpu is not a GPU"):
         _ = target.gpu

@@ -105,7 +105,7 @@ def test_sums_along_rows_are_asked_about(store: Store, monkeypatch: pytest.Monke
 
 def test_answers_are_candidates(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuner, "decide", lambda *_, **__: Answer("triton{m=16 n=16}"))
-    with pytest.raises(CompileError, match=r"'triton\{m=16 n=16\}' is no candidate of addmm 80x64 by 64x96"):
+    with pytest.raises(CompileError, match=r"'triton\{m=16 n=16\}' is not a candidate of addmm 80x64 by 64x96"):
         annotated(graph_level(*inputs()), store, "quick")
 
 

@@ -114,8 +114,8 @@ def test_what_either_dropped_stays_dropped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "this is no export of tuning: Expecting"),
-        ("[]", "this is no export of tuning (lamina tune export"),
+        ("{", "this is not an export of tuning: Expecting"),
+        ("[]", "this is not an export of tuning (lamina tune export"),
         ('{"format": "lamina-tune", "version": 99, "answers": []}', "tuning in format 99, this Lamina reads format 1 (tune again"),
         ('{"format": "lamina-tune", "version": 1, "answers": [{"key": 1}]}', "an answer is damaged"),
         ('{"format": "lamina-tune", "version": 1}', "an answer is damaged"),
@@ -149,10 +149,10 @@ def test_a_damaged_answer_is_named(store: Store, tmp_path: Path, field: str) -> 
     ("data", "message"),
     [
         (b'{"format": "lamina-tune", "version": 99, "answers": []}', "tuning in format 99, this Lamina reads format 1"),
-        (b'{"format": "another", "version": 1, "answers": []}', "this is no export of tuning"),
-        (b"hello\n", "this is no export of tuning: Expecting"),
-        (b"[" * 9999, "this is no export of tuning"),
-        (b"SQLite format 3\0" + b"\x00\xfe" * 1000, "this is no export of tuning: Expecting"),
+        (b'{"format": "another", "version": 1, "answers": []}', "this is not an export of tuning"),
+        (b"hello\n", "this is not an export of tuning: Expecting"),
+        (b"[" * 9999, "this is not an export of tuning"),
+        (b"SQLite format 3\0" + b"\x00\xfe" * 1000, "this is not an export of tuning: Expecting"),
     ],
     ids=["another version", "another format", "text", "brackets", "noise"],
 )

@@ -80,7 +80,7 @@ class Comparison:
         self._rows.append([*cells, *[""] * (len(COLUMNS) + 1 - len(cells))])
 
     def seconds(self, name: str, mine: float, theirs: float) -> None:
-        """Adds a row of seconds, of Lamina and of TorchInductor, that are no calls."""
+        """Adds a row of seconds, of Lamina and of TorchInductor, that are not calls."""
         self.note(name, f"{mine:.1f}", "", f"{theirs:.1f}", "", number(mine / theirs, 1, 3))
 
     def figures(self) -> Figures:

@@ -59,7 +59,7 @@ class DriverArguments:
 
     @property
     def emits_text(self) -> bool:
-        """Whether the level asked for is no MLIR."""
+        """Whether the level asked for is not MLIR."""
         return self.emit in ("triton", "ptx", "sass", "asm") or (self.emit == "llvm" and Target.parse(self.target).is_gpu)
 
     @property
@@ -126,13 +126,13 @@ def parse(argv: list[str]) -> DriverArguments:
         values["print_ir_after"] = ("*",)
     arguments = DriverArguments(**values)
     if arguments.pretty and arguments.emits_text:
-        p.error(f"--pretty does not go with --emit={arguments.emit}, which is no MLIR")
+        p.error(f"--pretty does not go with --emit={arguments.emit}, which is not MLIR")
     if arguments.emit_graph and (arguments.emits_text or arguments.split_input_file):
-        p.error("--emit-graph draws one module: it goes neither with --split-input-file nor with a level that is no MLIR")
+        p.error("--emit-graph draws one module: it goes neither with --split-input-file nor with a level that is not MLIR")
     if arguments.model and not arguments.emit:
         p.error(f"a model needs --emit=LEVEL, one of {', '.join(LEVELS)}")
     if arguments.model and arguments.emits_text and arguments.pass_pipeline:
-        p.error(f"--pass-pipeline does not go with --emit={arguments.emit}, which is no MLIR")
+        p.error(f"--pass-pipeline does not go with --emit={arguments.emit}, which is not MLIR")
     if not arguments.model and arguments.emit in MODEL_LEVELS:
         p.error(f"--emit={arguments.emit} takes a model, FILE.py:FACTORY, not {arguments.shown}")
     return arguments

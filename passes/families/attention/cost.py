@@ -9,19 +9,19 @@ from lamina.core.gpu import Gpu
 from .schedules import Backward, Config, Forward, Specialized, Split
 
 Listing = TypeVar("Listing", Forward, Backward)
-MOST = 256  # elements of a head
+MOST = 256  # elements of a head, at most
 _ROWS = 64  # queries that share a KV head, at most, for the keys to be split
-_RESIDENT = 2  # CTAs of `split` that an SM holds
-_START = 2e-6  # seconds of a CTA: the latency of its first loads, and its stores
-_JOIN, _JOINED = 3e-6, 2e-8  # seconds of the kernel that joins the parts, and of each part of a row
-_PAYS = 4  # number of parts from which on cuDNN's kernel is not faster
-_GROWN = 4096  # keys for which a symbolic number of them is split at least: a cache is empty when it is compiled for
-LONG = 1024  # keys from which on splitting them, or listing the blocks of a mask first, is worth a second kernel
-_WITH_TMA = 90
-_SPECIALISES = "sm_90a"
-_GROUPED = 128  # queries from which on each of two warp groups has some
-_TILE = 2 * Specialized.queries  # queries of two warp groups
-_SMALL = 64  # elements of a head up to which kernels without warp specialization are as fast
+_RESIDENT = 2  # CTAs of `split` that are resident on an SM
+_START = 2e-6  # seconds that a CTA takes for the latency of its first loads, and for its stores
+_JOIN, _JOINED = 3e-6, 2e-8  # seconds of the kernel that joins the parts: in all, and for each part of a row
+_LEAST_PARTS = 4  # with fewer parts, cuDNN's kernel is faster
+_LEAST_KEYS = 4096  # that a symbolic number of keys is taken to be: the KV cache is usually empty when the model is traced
+LONG = 1024  # keys from which on a second kernel is worth its launch: to join parts, or to list a mask's visible blocks first
+_WITH_TMA = 90  # compute capability from which on there is a tensor memory accelerator
+_WARP_SPECIALIZED = "sm_90a"  # the architecture that the warp-specialized kernels are for
+_TWO_GROUPS = 128  # queries from which on both warp groups of a CTA have work
+_TILE = 2 * Specialized.queries  # queries of a CTA of two warp groups
+_SMALL = 64  # head size up to which kernels without warp specialization are as fast
 _HOPPER: tuple[tuple[int, tuple[Forward, ...]], ...] = (
     (64, (Forward(64, 64, 4, 3), Forward(128, 64, 8, 3), Forward(64, 64, 4, 4), Forward(64, 128, 4, 2), Forward(128, 64, 4, 3, 1))),
     (
@@ -33,14 +33,14 @@ _HOPPER: tuple[tuple[int, tuple[Forward, ...]], ...] = (
     ),
     (MOST, (Forward(64, 64, 8, 2), Forward(64, 32, 4, 2), Forward(128, 32, 8, 2))),
 )  # fmt: skip
-"""Schedules by the largest head size that they are for. For 64 and 128 elements the first two are the fastest that were measured,
-at 78% to 97% of the speed of cuDNN's kernel; blocks of 128 by 128 with two stages were slower."""
+"""Forward schedules on Hopper and later, by the largest head size that they are for. For heads of 64 and 128 elements the first two
+are the fastest measured, at 78% to 97% of the speed of cuDNN's kernel; blocks of 128 by 128 with two stages were slower."""
 _AMPERE: tuple[tuple[int, tuple[Forward, ...]], ...] = (
     (64, (Forward(64, 64, 4, 3), Forward(128, 64, 8, 3), Forward(128, 32, 4, 3))),
     (128, (Forward(128, 64, 8, 3), Forward(64, 64, 4, 2), Forward(128, 32, 8, 3))),
     (MOST, (Forward(64, 64, 8, 2), Forward(64, 32, 8, 2))),
 )
-"""The same before Hopper, limited to schedules that do not spill registers."""
+"""Forward schedules before Hopper, by the largest head size: only those that do not spill registers."""
 _LARGE = 200 << 10  # bytes of shared memory per CTA, as on Hopper and later data-center GPUs
 _BACKWARD_HOPPER: tuple[tuple[int, tuple[Backward, ...]], ...] = (
     (
@@ -59,13 +59,13 @@ _BACKWARD_HOPPER: tuple[tuple[int, tuple[Backward, ...]], ...] = (
     ),
     (MOST, (Backward(64, 32, 64, 16, 8, 2), Backward(64, 32, 32, 32, 8, 2))),
 )  # fmt: skip
-"""Schedules by the largest head size that they are for: their blocks do not spill registers."""
+"""Backward schedules on Hopper and later, by the largest head size: only those that do not spill registers."""
 _BACKWARD_AMPERE: tuple[tuple[int, tuple[Backward, ...]], ...] = (
     (64, (Backward(64, 64, 64, 32, 4, 2), Backward(128, 64, 128, 32, 8, 2), Backward(64, 32, 64, 32, 4, 2))),
     (128, (Backward(64, 64, 64, 32, 8, 2), Backward(64, 32, 64, 32, 8, 2), Backward(64, 32, 64, 32, 4, 2))),
     (MOST, (Backward(64, 32, 32, 32, 8, 1),)),
 )
-"""The same for GPUs with less shared memory."""
+"""Backward schedules for GPUs with less shared memory, by the largest head size."""
 
 
 @dataclass(frozen=True)
@@ -76,18 +76,20 @@ class AttentionWork:
     size, values     elements of a head of queries and keys, and of values
     causal           query i sees keys 0 to i
     masked           the kernel reads a mask
-    window           keys up to its own that a query sees at most (sliding window); 0: all
-    slopes           each score gets a bias that is linear in the distance of its key (ALiBi)
-    bounded          each sequence sees only the keys between two bounds; by_head: each head has bounds of its own
-    known            there is a mask that Lamina's kernels do not read, or read once for each key; libraries read it for each score
-    hides            the mask that is read only hides scores and adds nothing to the others
-    drops            attention weights are dropped at random
-    alone            no library kernel may compute it; caps: scores have a soft cap, which none does
     sums             the rows' log-sum-exp is a result, too, for the backward pass
+    window           sliding window: the most keys, counted back from its own, that a query sees; 0: all
+    slopes           each score gets a bias that is linear in the distance of its key (ALiBi)
+    bounded          each sequence sees only the keys between two bounds
+    by_head          each head has bounds of its own
+    known            there is a mask that Lamina's kernels do not read, or read once for each key; libraries read it for each score
+    hides            the mask that is read only hides scores; it adds nothing to the others
+    drops            attention weights are dropped at random
+    alone            no library kernel may compute it
+    caps             scores have a soft cap, which no library kernel supports
     backward         the gradients are computed
-    symbolic         some sizes are those of the call that was traced
-    many             so are the queries of a head: there may be any number of them
-    lengths          so are the queries or the keys
+    symbolic         some sizes are symbolic; the fields hold their values in the call that was traced
+    many             the number of queries is symbolic, so there may be any number of them
+    lengths          the number of queries or of keys is symbolic
     """
 
     batch: int
@@ -121,17 +123,18 @@ class AttentionWork:
 
     @property
     def is_few(self) -> bool:
-        """Whether all queries of a KV head fit in one block, so that the keys may be split."""
+        """Whether all queries that share a KV head fit in one block, so that the keys may be split among CTAs."""
         return self.rows <= _ROWS and not (self.many or self.causal or self.window or self.sums or self.by_head or self.drops)
 
 
 def split_seconds(config: Split, work: AttentionWork, gpu: Gpu) -> float:
-    """Estimates the time of split-KV attention: waves of parts, bound by memory traffic. Parts are written, then read by `join`."""
+    """Estimates the seconds of split-KV attention: waves of CTAs, each bound by the memory traffic of its part of the keys, then
+    the kernel that joins the parts."""
     programs, slots = work.batch * work.kv_heads * config.parts, gpu.sm_count * _RESIDENT
-    part = -(-work.keys // config.parts // config.n) * config.n * (work.size + work.values) * 2
-    rounds, at_once = -(-programs // slots), max(gpu.sm_count, min(programs, slots))  # one CTA fills an SM's share of the bandwidth
-    between = 2 * 4 * work.batch * work.heads * work.queries * config.parts * work.values
-    return rounds * (_START + part * at_once / gpu.bandwidth) + between / gpu.bandwidth + _JOIN + config.parts * _JOINED
+    part_bytes = -(-work.keys // config.parts // config.n) * config.n * (work.size + work.values) * 2
+    waves, at_once = -(-programs // slots), max(gpu.sm_count, min(programs, slots))  # one CTA fills an SM's share of the bandwidth
+    results = 2 * 4 * work.batch * work.heads * work.queries * config.parts * work.values  # f32, written and read again
+    return waves * (_START + part_bytes * at_once / gpu.bandwidth) + results / gpu.bandwidth + _JOIN + config.parts * _JOINED
 
 
 def candidates(work: AttentionWork, gpu: Gpu) -> tuple[Config, ...]:
@@ -152,26 +155,27 @@ def candidates(work: AttentionWork, gpu: Gpu) -> tuple[Config, ...]:
     if work.drops:  # dropout needs registers, too
         narrow = adds and size > 64 and gpu.capability < _WITH_TMA
         fit = [c for c in fit if not (c.descriptors and c.warps == 4) and not (narrow and c.n > 32)]
-    apart: tuple[Config, ...] = _specialized(size, work) if gpu.arch == _SPECIALISES and not work.symbolic else ()
-    ours = (*fit, *apart) if size <= _SMALL else (*apart, *fit)
-    return (*ours, *_listed(fit, work))
+    specialized: tuple[Config, ...] = _specialized(size, work) if gpu.arch == _WARP_SPECIALIZED and not work.symbolic else ()
+    ordered = (*fit, *specialized) if size <= _SMALL else (*specialized, *fit)
+    return (*ordered, *_listed(fit, work))
 
 
 def _of_size(tables: Sequence[tuple[int, Sequence[Listing]]], work: AttentionWork) -> list[Listing]:
-    """Returns the schedules for heads of this size whose blocks of queries are not mostly empty."""
+    """Returns the schedules for the problem's head size whose blocks of queries are at least half full, and those with the smallest
+    blocks."""
     known = next((schedules for most, schedules in tables if max(work.size, work.values) <= most), ())
     smallest = min((c.m for c in known), default=0)
     return [c for c in known if c.m < 2 * work.queries or c.m == smallest]
 
 
 def _listed(fit: Sequence[Listing], work: AttentionWork) -> list[Listing]:
-    """Returns the first schedule with lists of visible blocks, where these may pay."""
+    """Returns the first schedule again, with a kernel that lists the visible blocks first, where that may be worth it."""
     return [replace(c, blocks=1) for c in fit[:1] if work.hides and not work.symbolic and min(work.queries, work.keys) >= LONG]
 
 
 def _specialized(size: int, work: AttentionWork) -> tuple[Specialized, ...]:
-    """Returns warp-specialized schedules, where each warp group has enough queries and nothing is read or drawn for each score."""
-    if work.masked or work.slopes or work.drops or work.caps or work.queries < _GROUPED:
+    """Returns the warp-specialized schedules; none unless both warp groups have queries and scores need nothing read or drawn."""
+    if work.masked or work.slopes or work.drops or work.caps or work.queries < _TWO_GROUPS:
         return ()
     if size <= _SMALL:
         return (Specialized(128, 2, 3),)
@@ -179,9 +183,9 @@ def _specialized(size: int, work: AttentionWork) -> tuple[Specialized, ...]:
 
 
 def shared_bytes(config: Forward, work: AttentionWork) -> int:
-    """Returns the shared memory per CTA that Triton allocates without wgmma, derived from its generated code: queries, keys and
-    values in flight, the mask, and weights where several warps share rows. On Hopper it allocates more, but there is more than any
-    of these schedules needs."""
+    """Returns the bytes of shared memory per CTA that Triton allocates without wgmma, derived from its generated code: for queries,
+    for keys, values and the mask in flight, and for weights where several warps share rows. On Hopper it allocates more, but all of
+    these schedules fit there."""
     size, values = (max(16, 1 << (n - 1).bit_length()) for n in (work.size, work.values))
     block = config.n * (size + values) + (config.m * config.n if work.masked else 0)
     shared = config.m * config.n if 16 * config.warps > config.m else 0
@@ -189,10 +193,10 @@ def shared_bytes(config: Forward, work: AttentionWork) -> int:
 
 
 def _splits(work: AttentionWork, gpu: Gpu) -> tuple[Config, ...]:
-    """Returns several numbers of parts for the most promising block, then other blocks for the best number. Where heads share no
-    keys, a schedule without the second kernel is among them."""
+    """Returns split-KV schedules: the best numbers of parts for the most promising block of keys, and other blocks for the best
+    number. If each query head has its own KV head, a schedule of one kernel is among them."""
     n = 64 if max(work.size, work.values) <= 128 else 32
-    work = replace(work, keys=max(work.keys, _GROWN)) if work.lengths else work
+    work = replace(work, keys=max(work.keys, _LEAST_KEYS)) if work.lengths else work
     counts = [p for p in (1, 2, 4, 8, 16, 32, 64, 128) if p == 1 or -(-work.keys // p) >= 2 * n]
     parts = sorted((Split(n, p) for p in counts), key=lambda c: split_seconds(c, work, gpu))
     best = parts[0].parts
@@ -202,34 +206,31 @@ def _splits(work: AttentionWork, gpu: Gpu) -> tuple[Config, ...]:
 
 
 def unmeasured(work: AttentionWork, gpu: Gpu) -> Config | None:
-    """Returns the default schedule where nothing was tuned; None for the library's kernel. Measured on an H200:
+    """Returns the default schedule if nothing was tuned; None for the library's kernel.
 
-    Few queries (32 query heads on 4 KV heads, 8192 keys of 128 elements), batches of 32, 8 and 1: 138, 48 and 16 us in as many
-    parts as fill the GPU once; cuDNN's kernel 136, 49 and 18, flash attention's, which other GPUs have, 140, 55 and 30. The
-    libraries' kernels that take a mask read each KV head eight times. So cuDNN's kernel is the default where few parts fill the
-    GPU.
+    The rules follow measurements, on an H200 unless another GPU is named:
 
-    Causal attention, 4 x 16 heads of 128 elements: 461 us for 4096 queries and 142 for 2048 with warp specialization, cuDNN's
-    kernel 488 and 147; 2 x 8 heads of 256 elements: 76 and 94. 4 x 32 heads of 64 elements on 8 KV heads, 2048 queries: 175
-    without warp specialization, cuDNN's kernel 183; where heads share no keys cuDNN's is faster. Without causal they were not
-    compared.
-
-    A mask whose meaning is known is never materialized for Lamina's kernels. The libraries need one number per score, and compute
-    what it hides, too: a window of 1024 of 4096 keys took 283 us with warp specialization, 317 without it in blocks of 64 queries
-    (of 128: 338 to 362), the library 1786; sequences of 16 to 496 of 512 keys 46 us, the library 72. Dropout by Lamina's random
-    numbers has no library kernel. Other gradients were not measured against the libraries'.
-
-    What libraries may not compute (a mask that would be rounded, a soft cap) is Lamina's, by lists of blocks where a mask only
-    hides; these are the first schedules, unmeasured for it.
-
-    cuDNN makes a plan for each length that it has not met, in 37 ms on an H100 (47 for gradients). Without warp specialization
-    Lamina's kernels took 0.84 to 1.40 of its time there, flash attention 1.08 to 1.95; a call takes 10 to 190 us. So symbolic
-    lengths have Lamina's kernels, but for training, whose steps are long and whose lengths come again.
+    - Few queries (32 query heads on 4 KV heads, 8192 keys of 128 elements), batches of 32, 8 and 1: Lamina takes 138, 48 and 16 us
+      with as many parts as fill the GPU once, cuDNN 136, 49 and 18, flash attention, which other GPUs have, 140, 55 and 30. Library
+      kernels that take a mask read each KV head eight times. So cuDNN is the default where few parts fill the GPU.
+    - Causal attention, 4 x 16 heads of 128 elements: with warp specialization 461 us for 4096 queries and 142 for 2048, cuDNN 488
+      and 147; 2 x 8 heads of 256 elements: 76 and cuDNN 94. 4 x 32 heads of 64 elements on 8 KV heads, 2048 queries: 175 without
+      warp specialization, cuDNN 183; if each query head has its own KV head, cuDNN is faster. Attention that is not causal was
+      not compared.
+    - A mask with a known meaning is never materialized for Lamina's kernels, whereas libraries read a number for each score, and
+      compute hidden scores, too. A window of 1024 of 4096 keys took 283 us with warp specialization, 317 without it in blocks of 64
+      queries (338 to 362 in blocks of 128), the library 1786; sequences of 16 to 496 of 512 keys took 46 us, the library 72.
+    - Dropout by Lamina's random numbers has no library kernel. Other gradients were not compared with the libraries'.
+    - What libraries may not compute (a mask that would be rounded, a soft cap) is Lamina's. The default is the first schedule with
+      lists of visible blocks if a mask only hides, else the first; this was not measured.
+    - cuDNN makes a plan for each new length, in 37 ms on an H100 (47 ms for gradients); a call takes 10 to 190 us. Without warp
+      specialization Lamina's kernels took 0.84 to 1.40 times cuDNN's time there, flash attention 1.08 to 1.95 times. So symbolic
+      lengths get Lamina's kernels, except in training, where steps are long and the same lengths come up again.
     """
     if work.alone:
         fit = candidates(work, gpu)
         return next((c for c in fit if getattr(c, "blocks", 0)), next(iter(fit), None))
-    planned = work.lengths and gpu.capability >= _WITH_TMA  # by cuDNN, for each length
+    planned = work.lengths and gpu.capability >= _WITH_TMA  # cuDNN would make a plan for each length
     if work.drops or ((work.known or planned) and not work.sums and not work.backward):
         return next(iter(candidates(work, gpu)), None)
     if work.backward:
@@ -238,9 +239,9 @@ def unmeasured(work: AttentionWork, gpu: Gpu) -> Config | None:
         first = next(iter(candidates(work, gpu)), None)
         full = work.batch * work.heads * work.queries >= gpu.sm_count * _TILE and work.queries >= LONG
         known = isinstance(first, Specialized) or (work.heads > work.kv_heads and not work.masked)
-        return first if known and full and gpu.arch == _SPECIALISES else None
+        return first if known and full and gpu.arch == _WARP_SPECIALIZED else None
     if work.heads == work.kv_heads or not work.is_few or work.keys < LONG:
         return None
     found = next((c for c in candidates(work, gpu) if isinstance(c, Split)), None)
-    full = found is not None and found.parts < _PAYS and not work.masked and gpu.capability >= _WITH_TMA
-    return None if full else found
+    cudnn_wins = found is not None and found.parts < _LEAST_PARTS and not work.masked and gpu.capability >= _WITH_TMA
+    return None if cudnn_wins else found

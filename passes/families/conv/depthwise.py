@@ -1,17 +1,17 @@
 """Turns depthwise and grouped convolutions into Lamina's direct convolution kernels, with fused epilogues.
 
 A 2-D convolution of f16 or bf16 with a channels-last result becomes a group marked `graph.window`: a sum over the window in f32,
-fused with its only reader where that is a pointwise group on an image or on rows of its channels. Another group transposes the
-weight to channels last in f32: threads hold adjacent channels, and convert no element of the weight twice. lamina-tile makes a
-direct convolution of the group: each thread computes a strip of columns (passes/space/direct_convolution.py). Grouped convolutions
-also sum over the channels of a group.
+fused with its only reader if that is a pointwise group on the image or on rows of its channels. A second group converts the weight
+to f32 and transposes it to channels last, because each thread holds adjacent channels; done here, no element is converted twice.
+lamina-tile turns the group into a direct convolution, in which each thread computes a strip of columns
+(passes/space/direct_convolution.py). Grouped convolutions also sum over the channels of a group.
 
     %0 = "graph.extern"(%x, %w) {callee = "aten.convolution.default", args = [unit, unit, none, [1, 1], [3, 3], ...]}
  -> %1 = "graph.group"(%w) ({ transposed, in f32 })
     %0 = "graph.group"(%x, %1) ({ pad ; sum of products }) {graph.window}
 
-cuDNN's channels-last kernels load a pixel and a weight for each product. Here a thread holds a row of sums and reads each pixel of
-a row of the window once, so that it does little besides multiplying and adding.
+cuDNN's channels-last kernels load a pixel and a weight for each product. Here a thread keeps a row of sums in registers and reads
+each pixel of a row of the window once, so that most of its instructions are multiply-adds.
 """
 
 import math
@@ -32,20 +32,20 @@ from .calls import Convolution, channels_last
 from .image_rows import as_image, as_rows, image_type, is_rows
 from .one_row import row_added, row_dropped, with_row, without_row
 
-_PRODUCTS = 32 * 25  # of a sum, at most: longer sums are for tensor cores
+_MOST_TERMS = 32 * 25  # products that are summed for one element; longer sums belong on tensor cores
 
 
 class GroupedConvolution(Convolution):
-    """A grouped convolution of f16 or bf16 with a channels-last result, which direct convolution may suit."""
+    """A grouped convolution of f16 or bf16 with a channels-last result: a candidate for direct convolution."""
 
     @property
     def suits(self) -> bool:
-        """Whether the kernel can compute this."""
+        """Whether the direct convolution kernel can compute this call."""
         known = self.is_plain and self.element in HALF and self.is_channels_last and self.has_known_channels
-        return known and self.groups > 1 and math.prod(shape_of(self.weight)[1:]) <= _PRODUCTS
+        return known and self.groups > 1 and math.prod(shape_of(self.weight)[1:]) <= _MOST_TERMS
 
     def emit(self, image: ir.Value, weight: ir.Value, *bias: ir.Value) -> ir.Value:
-        """Emits the convolution of an image with a weight as `_weight` lays it out: summed in f32, then rounded."""
+        """Emits the convolution of an image with a weight in the layout of `_weight`: summed in f32, then rounded."""
         image = self.padded(image)
         return self.finish(self._sums(image, weight) if self.is_depthwise else self._sums_of_groups(image, weight), bias)
 
@@ -67,7 +67,7 @@ class GroupedConvolution(Convolution):
 
 
 def fits_direct(op: ir.Operation) -> bool:
-    """Returns whether direct convolution can compute the call of a graph.extern."""
+    """Returns whether direct convolution can compute a graph.extern, by building the group and erasing it again."""
     convolution = GroupedConvolution.read(op)
     if convolution is None:
         return False
@@ -81,7 +81,8 @@ def fits_direct(op: ir.Operation) -> bool:
 
 
 def replace_by_direct(op: ir.Operation) -> bool:
-    """Replaces a call by a group, fused with its reader where possible; False where direct convolution cannot compute the call."""
+    """Replaces a call by a group, fused with its reader if possible. Returns False, with the module unchanged, if direct
+    convolution cannot compute the call."""
     convolution = GroupedConvolution.read(op)
     if convolution is None:
         return False
@@ -103,7 +104,7 @@ def replace_by_direct(op: ir.Operation) -> bool:
 
 
 def _put(new: ir.Operation, op: ir.Operation, group: ir.Operation | None) -> None:
-    """Replaces a call and its reader, if `new` has it, by `new`."""
+    """Replaces a call, and the group that reads it if `new` includes that, by `new`."""
     results = list(new.results)
     for i, (old, now) in enumerate(zip((group or op).results, new.results, strict=True)):
         if now.type != old.type:
@@ -129,8 +130,11 @@ def _weight(op: ir.Operation, weight: ir.Value) -> ir.Operation:
 
 
 def _made(op: ir.Operation, group: ir.Operation | None, convolution: GroupedConvolution, weight: ir.Value) -> ir.Operation:
-    """Builds the group that would replace a call and its reader, beside them. Where the reader drops the height of images of one
-    row, the group keeps it, so that they get the layout of images. Results that are rows of channels become images."""
+    """Builds the group that would replace a call and its reader, in front of them.
+
+    The group computes images even where the reader does not: results that are rows of channels become images, and where the reader
+    drops the height of images of one row, the group keeps it, so that they get the layout of images.
+    """
     image = shape_of(op.results[0])
     flat = without_row(image)
     after = [] if group is None else [v for v in group.operands if v != op.results[0]]
@@ -146,17 +150,17 @@ def _made(op: ir.Operation, group: ir.Operation | None, convolution: GroupedConv
         return [imaged(v) for v in copy_body(group, {**inner, op.results[0]: made})]
 
     def imaged(v: ir.Value) -> ir.Value:
-        """Returns a result in the shape that its users read."""
+        """Reshapes a result of the reader to an image, unless it is one already."""
         if shape_of(v) == flat:
             return row_added(v)
         return as_image(v, image) if rows(v) else v
 
     def rows(v: ir.Value) -> bool:
-        """Returns whether a value holds an image's channels as rows."""
+        """Returns whether a value holds the image as rows of channels."""
         return shape_of(v) != image and is_rows(image, shape_of(v))
 
     def type_of(v: ir.Value) -> ir.Type:
-        """Returns the type of an operand inside the group."""
+        """Returns the type of the group's result that stands for `v`."""
         if shape_of(v) == flat:
             return with_row(v.type)
         return image_type(image, v.type) if rows(v) else v.type
@@ -170,7 +174,7 @@ def _made(op: ir.Operation, group: ir.Operation | None, convolution: GroupedConv
 
 
 def _fits(group: ir.Operation) -> bool:
-    """Returns whether direct convolution can compute a group, with all its images channels last."""
+    """Returns whether direct convolution can compute a group, given that all its images are channels last."""
     try:
         space = space_of(group, lambda v: channels_last(shape_of(v)) if len(shape_of(v)) == 4 else strides_of(v))
         arguments = group.regions[0].blocks[0].arguments

@@ -1,5 +1,8 @@
-"""Converts images (batch, channels, height, width) to and from rows of channels: (batch, height, width, channels), or collapses of
-that, such as the rows of a sequence. For channels-last images both are views of the same memory."""
+"""Converts images (batch, channels, height, width) to and from rows of channels.
+
+Rows of channels are (batch, height, width, channels) or a collapse of that, such as the (batch, height * width, channels) of a
+transformer. For channels-last images, both are views of the same memory.
+"""
 
 import math
 from collections.abc import Sequence
@@ -20,12 +23,12 @@ _TO_ROWS, _TO_IMAGE = [0, 2, 3, 1], [0, 3, 1, 2]
 
 
 def is_rows(image: Sequence[SizeLike], shape: Sequence[SizeLike]) -> bool:
-    """Returns whether `shape` can be that of the rows of an image: a collapse of (batch, height, width, channels)."""
+    """Returns whether `shape` is a collapse of (batch, height, width, channels) of an image with shape `image`."""
     return _collapsed(_permuted(image, _TO_ROWS), shape) is not None
 
 
 def rows_index(image: Sequence[SizeLike], shape: Sequence[SizeLike], index: Sequence[Affine]) -> tuple[Affine, ...]:
-    """Returns the place in the rows, of this shape, of an image's element at `index`."""
+    """Returns the index, in rows of shape `shape`, of the image's element at `index`."""
     sizes, places = _permuted(image, _TO_ROWS), _permuted(index, _TO_ROWS)
     groups = _collapsed(sizes, shape)
     assert groups is not None, "is_rows holds"
@@ -33,12 +36,12 @@ def rows_index(image: Sequence[SizeLike], shape: Sequence[SizeLike], index: Sequ
 
 
 def image_type(image: Sequence[SizeLike], rows: ir.Type) -> ir.RankedTensorType:
-    """Returns the type of an image of this shape with the element type of `rows`."""
+    """Returns the type of an image of shape `image` with the element type of `rows`."""
     return tensor_type(image, ir.RankedTensorType(rows).element_type)
 
 
 def as_image(v: ir.Value, image: Sequence[SizeLike]) -> ir.Value:
-    """Emits the image whose rows `v` holds."""
+    """Emits the view of `v`, which holds rows of channels, as an image of shape `image`."""
     shape = _permuted(image, _TO_ROWS)
     groups = _collapsed(shape, shape_of(v))
     assert groups is not None, "is_rows holds"
@@ -47,7 +50,7 @@ def as_image(v: ir.Value, image: Sequence[SizeLike]) -> ir.Value:
 
 
 def as_rows(v: ir.Value, rows: ir.Type) -> ir.Value:
-    """Emits the rows of an image, of type `rows`."""
+    """Emits the view of an image as rows of channels of type `rows`."""
     whole = transposed(v, _TO_ROWS)
     groups = _collapsed(shape_of(whole), sizes_of(rows))
     assert groups is not None, "is_rows holds"
@@ -59,7 +62,7 @@ def _permuted(shape: Sequence[T], order: Sequence[int]) -> list[T]:
 
 
 def _collapsed(shape: Sequence[SizeLike], to: Sequence[SizeLike]) -> list[list[int]] | None:
-    """Returns the reassociation from `shape` to `to`: adjacent dimensions for each; None where there is none."""
+    """Returns the reassociation that collapses `shape` to `to`, a group of adjacent dimensions for each; None if there is none."""
     groups: list[list[int]] = []
     left = list(range(len(shape)))
     for n in to:

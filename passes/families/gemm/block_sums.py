@@ -129,7 +129,7 @@ def sum_of_f32(op: ir.Operation) -> Generic:
     """Reads an f32 sum reduction; raises Unfit for other ops."""
     g = Generic.read(op)
     if term(g) is None or str(ir.RankedTensorType(op.results[0].type).element_type) != "f32":
-        raise Unfit("a reduction that is no sum of f32")
+        raise Unfit("a reduction that is not a sum of f32")
     return g
 
 

@@ -54,7 +54,7 @@ def product_of(
     stacked = tuple(0 if s is None or s.is_along_rows else s.size for s in sums)
     for result, rows in zip(found.results, stacked, strict=True):
         if rows and not found.is_whole(result.at):
-            raise Unfit("sums over rows of what is no row of the product for each")
+            raise Unfit("sums over rows of what is not a row of the product for each")
     return replace(found, centered=tuple(centered), stacked=stacked)
 
 

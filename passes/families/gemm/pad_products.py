@@ -33,7 +33,7 @@ _SLOW, _FAST = 0.096, 0.71  # cuBLAS's shares of the peak with and without unali
 
 @dataclass(frozen=True)
 class PadProducts(Pass):
-    """Pad the operands of half-precision products with zeros where their rows in memory are no multiples of 16 bytes.
+    """Pad the operands of half-precision products with zeros where their rows in memory are not multiples of 16 bytes.
 
     A vocabulary of 50257 words keeps a product off the fast path. The rows of operands and results are padded, in the order in
     which they lie in memory, where the product saves more time than the copies take, by the target's peaks. What follows reads a

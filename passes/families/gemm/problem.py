@@ -211,6 +211,6 @@ def _check_open(product: Contraction, windows: bool) -> None:
     places = [*(e.at for e in loads if not e.guard), *(r.at for r in product.results)]
     even = [at for at in places if product.merged.is_even(at)]
     if len(even) < len(places) and not windows:
-        raise Unfit("memory of symbolic sizes that is no array along the rows and columns")
+        raise Unfit("memory of symbolic sizes that is not an array along the rows and columns")
     if any(is_symbolic(at.constant) for at in even):
         raise Unfit("an array whose first element is in a place that each call decides")

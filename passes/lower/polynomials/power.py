@@ -66,7 +66,7 @@ def _truncated(x: Num) -> Num:
 
 
 def _log2(x: Num, quotient: Callable[[Num, Num], Num]) -> Num:
-    """log2 of a non-negative f64 that is no denormal; 0 and infinity give -inf and inf."""
+    """log2 of a non-negative f64 that is not a denormal; 0 and infinity give -inf and inf."""
     e = x.at
     exponent = (x.bits() - 0x3FE5555555555555) & -(1 << 52)
     m = (x.bits() - exponent).as_float()

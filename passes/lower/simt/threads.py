@@ -44,7 +44,7 @@ class Shape:
         """Reads the shape from a function's `tile.` attributes. Raises CompileError where one is missing, or no GPU can run it."""
 
         def number(name: str) -> int:
-            """Reads an attribute of the function. Raises CompileError where it is no number."""
+            """Reads an attribute of the function. Raises CompileError where it is not a number."""
             key = f"tile.{name}"
             if key not in function.attributes or not isinstance(function.attributes[key], ir.IntegerAttr):
                 raise CompileError(f"a tile program without a number {key}", where=where(function.location), remedy=_REMEDY)

@@ -7,18 +7,17 @@ from torch_mlir import ir
 
 from ...ir.reading import ops_in, reduced_loops
 from .arrays import Array, array_of
-from .scalars import BINARY, evaluate_scalar
+from .scalars import BINARY, OF_BOOLS, evaluate_scalar
 from .undefined import NotEvaluable
 
 Captured = Callable[[ir.Value], Array | None]
 
-# Reductions `out = combine(x, out)` in any order.
-_REDUCE: dict[str, Callable[..., Array]] = {
-    "arith.addf": np.add.reduce, "arith.mulf": np.multiply.reduce, "arith.maximumf": np.maximum.reduce,
-    "arith.minimumf": np.minimum.reduce, "arith.addi": np.add.reduce, "arith.muli": np.multiply.reduce,
-    "arith.maxsi": np.maximum.reduce, "arith.minsi": np.minimum.reduce, "arith.ori": np.bitwise_or.reduce,
-    "arith.andi": np.bitwise_and.reduce,
+_REDUCERS: dict[str, np.ufunc] = {
+    "arith.addf": np.add, "arith.mulf": np.multiply, "arith.maximumf": np.maximum, "arith.minimumf": np.minimum,
+    "arith.addi": np.add, "arith.muli": np.multiply, "arith.maxsi": np.maximum, "arith.minsi": np.minimum,
+    "arith.ori": np.bitwise_or, "arith.andi": np.bitwise_and,
 }  # fmt: skip
+"""Ops of reductions `out = combine(x, out)` that may run in any order; see OF_BOOLS for bools."""
 
 _PLACED = ("linalg.index", "tensor.extract")  # bodies with these may yield a different value at every point
 
@@ -170,16 +169,17 @@ def _reduce(
 ) -> list[Array | None]:
     axes = tuple(d for d, r in enumerate(space.reduced) if r)
     last = yielded[0].owner
-    if len(yielded) == 1 and not isinstance(last, ir.Block) and last.operation.name in _REDUCE and last.operation == body[-1]:
-        operands, acc = list(last.operands), accumulators[0]
+    if len(yielded) == 1 and not isinstance(last, ir.Block) and last.operation.name in _REDUCERS and last.operation == body[-1]:
+        name, operands, acc = last.operation.name, list(last.operands), accumulators[0]
         term = operands[1] if operands[0] == acc else operands[0]
         start = known[acc]
         if acc in operands and len(list(acc.uses)) == 1 and start is not None:
             _run(space, body[:-1], known, captured, {})
             x = np.asarray(known[term] if term in known else captured(term))
             full = np.broadcast_to(x, space.extents)
-            reduced = _REDUCE[last.operation.name](full, axis=axes, keepdims=True, dtype=full.dtype)
-            return [BINARY[last.operation.name](reduced, start)]
+            reducer = (OF_BOOLS if full.dtype == np.bool_ else _REDUCERS).get(name, _REDUCERS[name])
+            reduced = reducer.reduce(full, axis=axes, keepdims=True, dtype=full.dtype)
+            return [BINARY[name](reduced, start)]
     inputs = {v: x for v, x in known.items() if v not in accumulators}
     state = [known[v] for v in accumulators]
     for point in np.ndindex(*(space.extents[d] for d in axes)):

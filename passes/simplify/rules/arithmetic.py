@@ -1,6 +1,6 @@
-"""Exact rules of floating-point arithmetic: equal to the original for every input, NaN, infinities and -0.0 included.
+"""Exact rewrite rules of floating-point arithmetic: results stay the same for every input, including NaN, infinities and -0.0.
 
-The bits of a NaN (sign, payload) do not count as different.
+NaNs count as the same whatever their sign and payload.
 """
 
 import math
@@ -13,13 +13,13 @@ from .zeros import never_negative_zero, sign_of_zero_ignored
 
 
 def add(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
-    """x + -0.0 -> x; x + 0.0 -> x where x is never -0.0 or no use can tell; x + (-y) -> x - y."""
+    """x + -0.0 -> x; x + 0.0 -> x where x is never -0.0 or nothing depends on the sign of a zero; x + (-y) -> x - y."""
     a, b = s.args(op)
     for x, y in ((a, b), (b, a)):
         number = s.number(y)
-        if number == 0 and (_negative(number) or _no_matter(s, op, x)):
+        if number == 0 and (_is_negative(number) or _may_drop_zero(s, op, x)):
             return s.use(x, op)
-        if number is None and s.generic.parallel and (negated := s.node(y, "arith.negf")):  # a sum stays a sum
+        if number is None and s.generic.parallel and (negated := s.node(y, "arith.negf")):  # reductions must keep their addf
             return s.build("arith.subf", op.results[0].type, [s.use(x, op), s.use(negated.args[0], op)], op)
     return None
 
@@ -28,12 +28,12 @@ def subtract(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """x - 0.0 -> x; x - -0.0 as in `add`; -0.0 - x -> -x; x - (-y) -> x + y."""
     a, b = s.args(op)
     number, type_ = s.number(b), op.results[0].type
-    if number == 0 and (not _negative(number) or _no_matter(s, op, a)):
+    if number == 0 and (not _is_negative(number) or _may_drop_zero(s, op, a)):
         return s.use(a, op)
     if number is None and (negated := s.node(b, "arith.negf")):
         return s.build("arith.addf", type_, [s.use(a, op), s.use(negated.args[0], op)], op)
     left = s.number(a)
-    if left == 0 and _negative(left):
+    if left == 0 and _is_negative(left):
         return s.build("arith.negf", type_, [s.use(b, op)], op)
     return None
 
@@ -57,7 +57,7 @@ def multiply(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
 
 
 def divide(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
-    """x / 1 -> x; x / -1 -> -x; x / 2^k -> x * 2^-k, which rounds the same real number."""
+    """x / 1 -> x; x / -1 -> -x; x / 2^k -> x * 2^-k, which rounds the same exact quotient."""
     a, b = s.args(op)
     number, type_ = s.number(b), op.results[0].type
     if number == 1:
@@ -81,11 +81,13 @@ def absolute(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     return s.build("math.absf", op.results[0].type, [s.use(inner.args[0], op)], op) if inner else None
 
 
-def _negative(number: float | int | None) -> bool:
+def _is_negative(number: float | int | None) -> bool:
+    """Returns whether a float has its sign bit set, as -0.0 has."""
     return isinstance(number, float) and math.copysign(1.0, number) < 0
 
 
-def _no_matter(s: RewriteScope, op: ir.Operation, x: ScalarRef) -> bool:
+def _may_drop_zero(s: RewriteScope, op: ir.Operation, x: ScalarRef) -> bool:
+    """Returns whether x + 0.0 may become x, although they differ for x = -0.0."""
     return "add-zero" in s.fast_math or never_negative_zero(s, x) or sign_of_zero_ignored(s, op.results[0])
 
 

@@ -114,7 +114,7 @@ def planes_of(space: Space, window: PlaneWindow, block: ir.Block) -> Planes:
     check_known(axes)
     image, weight = _factors(product, axes)
     if any(isinstance(e, Scan) for e in space.expressions) or any(r.at.coefficient(axes.column) != 1 for r in space.results):
-        raise Unfit("a scan, or a result whose neighbors in memory are no columns")
+        raise Unfit("a scan, or a result whose neighbors in memory are not columns")
     lanes, rows = cpu.tile(axes.column.extent, axes.row.extent)
     plane, chunk = padded_plane(space, axes, window, image, lanes, rows)
     chunks = Axis(axes.row.extent // chunk, "chunk")

@@ -119,7 +119,7 @@ def store_pair(b: "Blocks", values: Sequence[ir.Value], memory: ir.Value, at: Af
 
 
 def scatter(b: "Blocks", value: ir.Value, memory: ir.Value, e: Scatter) -> None:
-    """Stores a value where its index is within bounds; lanes that are no neighbors one by one (tile.scatter)."""
+    """Stores a value where its index is within bounds; lanes that are not neighbors one by one (tile.scatter)."""
     if e.combine:
         _combine(b, value, memory, e)
         return

@@ -114,7 +114,7 @@ def guard_before(b: "Blocks", count: ir.Value) -> ir.Value:
 
 def _first_lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
     """Returns the mask of the lanes in front of a symbolic end, which may be in the middle of an access. None for another bound,
-    or where the lanes are no neighbors."""
+    or where the lanes are not neighbors."""
     at = bound.at.rename(b.merged.rename)
     if b.apart or len(b.sides) > 1 or at.opaque or at.coefficient(b.vector) != 1 or not is_symbolic(bound.high):
         return None
@@ -225,7 +225,7 @@ def _ends(b: "Blocks", nest: Nest, axis: Axis) -> Iterator[Bound]:
 
 
 def _bounds(roots: Iterable[Expr]) -> Iterable[Bound]:
-    """Returns the bounds that are no checks of the user's indices, each once."""
+    """Returns the bounds that are not checks of the user's indices, each once."""
     guarded = (e for root in roots for e in walk(root) if isinstance(e, Load | InBounds))
     return dict.fromkeys(bound for e in guarded for bound in e.guard if not bound.message)
 

@@ -124,7 +124,7 @@ def _same(value: Any) -> Any:
 
 
 def _exactly(kind: type, value: Any) -> Any:
-    """Returns `value`. Raises TypeError unless its type is exactly `kind`: True is no int."""
+    """Returns `value`. Raises TypeError unless its type is exactly `kind`: True is not an int."""
     if type(value) is not kind:
         raise TypeError(f"{value!r} is not of type {kind.__name__}")
     return value

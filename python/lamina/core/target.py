@@ -78,14 +78,14 @@ class Target:
         """The GPU's model. Raises CompileError for another machine."""
         if isinstance(self.model, Gpu):
             return self.model
-        raise CompileError(f"target {self} is no GPU", remedy="give a GPU's, such as nvvm:sm_90a")
+        raise CompileError(f"target {self} is not a GPU", remedy="give a GPU's, such as nvvm:sm_90a")
 
     @property
     def cpu(self) -> Cpu:
         """The processor's model. Raises CompileError for another machine."""
         if isinstance(self.model, Cpu):
             return self.model
-        raise CompileError(f"target {self} is no processor", remedy="give one, such as cpu")
+        raise CompileError(f"target {self} is not a processor", remedy="give one, such as cpu")
 
     @property
     def lanes(self) -> int:

@@ -223,7 +223,7 @@ class Explanation:
         inputs  example inputs as lamina.explain takes them; or sizes by the names of their Dims, or by argument and dimension:
                 `{"batch": 4, "x": {1: 100}}`. Sizes that are not named are those of the first call
 
-        Raises CompileError for a name that is no size's, ValueError for two values of one size.
+        Raises CompileError for a name that is not a size's, ValueError for two values of one size.
         """
         if self.forecast is None:
             raise TypeError("only what lamina.explain returned in this process tells of other sizes")

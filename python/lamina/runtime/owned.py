@@ -39,12 +39,12 @@ def read(opened: int, name: str) -> bytes:
         file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=opened)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):  # a link, a socket
-            raise NotOwned("it is no plain file") from error
+            raise NotOwned("it is not a plain file") from error
         raise
     try:
         status = os.fstat(file)
         if not stat.S_ISREG(status.st_mode):
-            raise NotOwned("it is no plain file")
+            raise NotOwned("it is not a plain file")
         if status.st_uid != os.getuid():
             raise NotOwned(f"it belongs to user {status.st_uid}")
         if stat.S_IMODE(status.st_mode) & 0o022:

@@ -95,7 +95,7 @@ class GemmWork:
     goes_on   another of Lamina's kernels finishes the result, such as one that adds the sums of the product's tiles
     fed       the prologue that computes operands, in Lamina's kernel, or before the library's
     doubled   sums of e4m3 are held twice: in tensor cores for a step along the inner dimension, and in f32
-    waste     bytes that the epilogue moves besides, where its elements are no neighbors in memory
+    waste     bytes that the epilogue moves besides, where its elements are not neighbors in memory
     """
 
     batch: int
@@ -237,7 +237,7 @@ def unmeasured(work: GemmWork, gpu: Gpu) -> GemmConfig | None:
 
     The library is the default for tf32, and for sums along rows, where it was as fast with Lamina's pointwise kernels (8192 x 4096
     by 4096 x 4096: 405 us, Lamina's kernel 414).
-    Split-K is no default, since the library has it, too, unless a fused prologue reads fewer bytes than it computes.
+    Split-K is not the default, since the library has it, too, unless a fused prologue reads fewer bytes than it computes.
     """
     fewer_bytes = work.fed is not None and work.fed.reads < work.fed.stored
     best = next(c for c in candidates(work, gpu) if c.parts == 1 or fewer_bytes)

@@ -100,14 +100,14 @@ def read(text: str, kinds: Sequence[type[AnySchedule]]) -> AnySchedule:
     kind = next((one for one in kinds if whole is not None and one.kind == whole[1]), None)
     if whole is None or kind is None:
         examples = " or ".join(one().text for one in kinds)
-        raise CompileError(f"{text!r} is no schedule", remedy=f"write one like {examples}")
+        raise CompileError(f"{text!r} is not a schedule", remedy=f"write one like {examples}")
     known, values = {f.name: type(f.default) for f in fields(kind)}, {}
     for part in [whole[2]] if str in known.values() else whole[2].split():  # a field that is text, the only one, may have spaces
         key, _, said = part.partition("=")
         values[key] = int(said) if known.get(key) is int and said.isdigit() else said
         if type(values[key]) is not known.get(key):
             each = "a number" if int in known.values() else "a text"
-            raise CompileError(f"'{part}' is no part of {kind.kind}{{...}}", remedy=f"it has {', '.join(known)}, each {each}")
+            raise CompileError(f"'{part}' is not part of {kind.kind}{{...}}", remedy=f"it has {', '.join(known)}, each {each}")
     found = kind(**values)
     found.check()
     return found

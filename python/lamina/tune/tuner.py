@@ -93,7 +93,7 @@ def tune(
             answer = decide(question, identity, store, policy, make, clock=clock, again=again, watch=watch)
             if answer.winner not in question.candidates:
                 some = ", ".join(question.candidates)
-                raise CompileError(f"{answer.winner!r} is no candidate of {question.what}", remedy=f"the candidates are {some}")
+                raise CompileError(f"{answer.winner!r} is not a candidate of {question.what}", remedy=f"the candidates are {some}")
             known[question.key] = answer
             heard(question, answer)
         one.take(known[question.key].winner)

@@ -17,7 +17,7 @@ func.func @f(%a: tensor<2xf32>) -> tensor<2xf32> {
 // expected-error @+1 {{unknown op graph.grup: expected one of graph.check, graph.extern, graph.group, graph.kernel, graph.scan, graph.scatter, graph.size, graph.sort, graph.yield}}
 "graph.grup"() : () -> ()
 // -----
-// A check of what is no truth value.
+// A check of a value that is not i1.
 func.func @f(%a: i64) -> i64 {
   // expected-error @+1 {{graph.check expects one i1, and returns one}}
   %0 = "graph.check"(%a) {message = "wrong"} : (i64) -> i64
@@ -46,9 +46,9 @@ func.func @f(%a: tensor<2xf32>) -> tensor<2xf32> {
   return %0 : tensor<2xf32>
 }
 // -----
-// A group that uses what is no operand of it.
+// A group that uses a value that is not its operand.
 func.func @f(%a: tensor<2xf32>, %x: tensor<2xf32>) -> tensor<2xf32> {
-  // expected-error @+1 {{graph.group uses a value from outside that is no operand of it}}
+  // expected-error @+1 {{graph.group uses a value from outside that is not an operand of it}}
   %0 = "graph.group"(%a) ({
   ^bb0(%b: tensor<2xf32>):
     "graph.yield"(%x) : (tensor<2xf32>) -> ()
@@ -68,7 +68,7 @@ func.func @f(%a: tensor<2xf32>) -> tensor<2xf32> {
 }
 // -----
 func.func @f() -> index {
-  // expected-error @+1 {{graph.size expects a size: 's0' is no size}}
+  // expected-error @+1 {{graph.size expects a size: 's0' is not a size}}
   %0 = "graph.size"() {size = "s0"} : () -> index
   return %0 : index
 }
@@ -80,7 +80,7 @@ func.func @f() -> i64 {
 }
 
 // -----
-// Strides that are no sizes.
+// Strides that are not sizes.
 func.func @f(%a: tensor<2xf32>) -> tensor<2xf32> {
   // expected-error @+1 {{graph.extern expects the strides of a result as an array of i64 or of sizes}}
   %0 = "graph.extern"(%a) {callee = "aten.relu.default", reason = "library", args = [unit], kwargs = {}, strides = [array<i32: 1>]} : (tensor<2xf32>) -> tensor<2xf32>
@@ -91,8 +91,8 @@ func.func @f(%a: tensor<2xf32>) -> tensor<2xf32> {
 
 // -----
 // Attributes of arguments and results.
-// expected-error @+2 {{func.func has graph.strides array<i32: 1>, which are no sizes for tensor<2xf32>, on arg 0}}
-// expected-error @+1 {{func.func has graph.align "16", which is no IntegerAttr, on res 0}}
+// expected-error @+2 {{func.func has graph.strides array<i32: 1>, which are not sizes for tensor<2xf32>, on arg 0}}
+// expected-error @+1 {{func.func has graph.align "16", which is not an IntegerAttr, on res 0}}
 func.func @f(%a: tensor<2xf32> {graph.strides = array<i32: 1>}) -> (tensor<2xf32> {graph.align = "16"}) {
   return %a : tensor<2xf32>
 }

@@ -129,7 +129,7 @@ class MaskTerms:
         self.high = np.minimum(self.high, np.arange(self.queries) + 1)
 
     def show(self, seen: np.ndarray, wanted: bool = True) -> None:
-        """Narrows each query's range of keys to those where `seen` equals `wanted`; unread where this is no range, or differs by
+        """Narrows each query's range of keys to those where `seen` equals `wanted`; unread where this is not a range, or differs by
         sequence or head."""
         seen = seen if wanted else ~seen
         if any(seen.shape[d] > 1 and not np.all(seen == seen.take([0], d)) for d in (BATCH, HEAD)):
@@ -146,7 +146,7 @@ class MaskTerms:
         self.low, self.high = np.maximum(self.low, first), np.minimum(self.high, last)
 
     def add(self, known: np.ndarray, types: Sequence[str]) -> bool:
-        """Reads a term of known values that is added to the scores; False where it is no constant per row, does not hide, and is
+        """Reads a term of known values that is added to the scores; False where it is not a constant per row, does not hide, and is
         not linear in distance. types: the types that it is rounded to on the way."""
         hidden = known <= HIDES
         if known.shape[KEY] == 1 and np.all(~hidden & np.isfinite(known)):

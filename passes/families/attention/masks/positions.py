@@ -38,7 +38,7 @@ class Linear:
         return self.query >= 0 and self.key >= 0 and at_most(0, self.constant)
 
     def compared(self, predicate: str, other: "Linear") -> "Region | None":
-        """Returns where a comparison of whole numbers holds; None for one that is no single inequality."""
+        """Returns where a comparison of whole numbers holds; None for one that is not a single inequality."""
         ahead = self + other.times(-1)
         bounds = {"ge": ahead, "gt": ahead + Linear(0, 0, -1), "le": ahead.times(-1), "lt": ahead.times(-1) + Linear(0, 0, -1)}
         return Region((bounds[predicate],)) if predicate in bounds else None
@@ -54,7 +54,7 @@ class Region:
         return Region((*self.bounds, *other.bounds))
 
     def outside(self) -> "Region | None":
-        """Returns where it does not hold; None where that is no region."""
+        """Returns where it does not hold; None where that is not a region."""
         return Region((self.bounds[0].times(-1) + Linear(0, 0, -1),)) if len(self.bounds) == 1 else None
 
     def has_own(self) -> bool:

@@ -1,7 +1,7 @@
-"""Copies rows of one channel of an image (a plane), or of a block of channels, to scratch memory, with zeros around them.
+"""Copies rows of one channel of an image (a plane), or of a block of channels, to scratch memory, padded with zeros.
 
-The copy stays in the caches. With it no load of a window is masked, and none checks where the image ends. Columns of one channel
-are split there by their remainder modulo the stride (phases), so that neighboring windows read neighbors.
+The copy stays in the caches. Convolutions that read it need neither masks nor bounds checks. In a copy of one channel, columns are
+grouped by their remainder modulo the stride (phases), so that neighboring windows read neighboring elements.
 """
 
 from torch_mlir import ir
@@ -14,9 +14,9 @@ from ..blocks import Blocks
 
 
 class PlaneCopy:
-    """Scratch memory of a program for a padded copy.
+    """A padded copy of one channel, in scratch memory of a program.
 
-    memory  of the copy, row by row, and phase by phase within a row
+    memory  the copy: row by row, and phase by phase within a row
     """
 
     def __init__(self, b: Blocks, plane: PaddedPlane) -> None:
@@ -30,7 +30,7 @@ class PlaneCopy:
         return memref.AllocaOp(ir.MemRefType.get([elements], self.f32), [], [], alignment=64).result
 
     def fill(self, first: ir.Value) -> None:
-        """Emits the copy of the image's rows that windows read, from the row of windows `first` on."""
+        """Emits the copy of the image rows that the program's windows read. first: the program's first row of windows."""
         b, p, copy, line = self.b, self.plane, self.memory, self._line
         origin = b.index(p.origin)
         top = arith.addi(arith.muli(first, b.number(p.window.stride[0])), b.number(-p.window.padding[0]))
@@ -49,13 +49,14 @@ class PlaneCopy:
                 lambda: self._zeros(line, start, range(0, p.length, cpu.VECTOR)),
             )
             if line is not copy:
-                self._part(line, copy, to)
+                self._split_phases(line, copy, to)
             return []
 
         b.loop(b.number(0), b.number(p.height), 1, [], row)
 
     def _copy_row(self, line: ir.Value, start: ir.Value, at: ir.Value) -> None:
-        """Copies the image row that starts at `at`, behind the padding. What no window reads is left out."""
+        """Copies the image row that starts at `at` to `line`, from `start` on, with zeros around it. Columns that no window reads
+        are left out."""
         b, p = self.b, self.plane
         pad, width = p.window.padding[1], p.length
         count = min(p.size[1], width - pad)
@@ -79,6 +80,7 @@ class PlaneCopy:
             vector.maskedstore(line, [arith.addi(begin, last)], mask, read)
 
     def _zeros(self, line: ir.Value, start: ir.Value, places: range | list[int]) -> None:
+        """Stores a block of zeros at each of `places`, counted from `start`."""
         zero = self._zero()
         for x in places:
             vector.store(zero, line, [arith.addi(start, self.b.number(x))])
@@ -86,8 +88,8 @@ class PlaneCopy:
     def _zero(self) -> ir.Value:
         return self.b.splat(0.0, self.f32, (cpu.VECTOR,))
 
-    def _part(self, line: ir.Value, copy: ir.Value, to: ir.Value) -> None:
-        """Splits a row into phases: columns that are a stride apart become neighbors."""
+    def _split_phases(self, line: ir.Value, copy: ir.Value, to: ir.Value) -> None:
+        """Copies a row from `line` to `copy`, from `to` on, phase by phase: columns that are a stride apart become neighbors."""
         b, p = self.b, self.plane
         steps = p.window.stride[1]
         wide = ir.VectorType.get([cpu.VECTOR * steps], self.f32)
@@ -105,10 +107,10 @@ class PlaneCopy:
 
 
 class ChannelsCopy(PlaneCopy):
-    """Scratch memory of a program for a padded copy of a block of channels, which are neighbors in memory."""
+    """A padded copy of a block of channels, which are neighbors in memory, in scratch memory of a program."""
 
     def _copy_row(self, line: ir.Value, start: ir.Value, at: ir.Value) -> None:
-        """Copies the image row that starts at `at`, pixel by pixel, with zeros for channels behind the last one."""
+        """Copies the image row that starts at `at`, pixel by pixel, with zeros in place of channels after the last one."""
         b, p = self.b, self.plane
         pad, flat = p.window.padding[1], b.memory[p.image.tensor][0]
         count = min(p.size[1], p.width - pad)

@@ -42,7 +42,7 @@ class SizeSymbol:
 
 @dataclass(frozen=True)
 class Opaque:
-    """A quotient ("//"), remainder ("%"), "min" or "max" of two sizes that is no polynomial; "/" is a quotient without
+    """A quotient ("//"), remainder ("%"), "min" or "max" of two sizes that is not a polynomial; "/" is a quotient without
     remainder at any call, "root" the root of a size, rounded down (to the right is 2). Or a float made of sizes, or one that is
     rounded (floats.py)."""
 

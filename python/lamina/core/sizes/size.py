@@ -5,7 +5,7 @@
     parse("s0~8*16") > 16           # True: a symbol is at least 2
 
 A constant size is a plain `int` everywhere. A `Size` takes part in arithmetic like one, with int and Size alike; quotients,
-remainders, minima and maxima that are no polynomials become opaque factors. Comparisons are proofs: they hold for every value of
+remainders, minima and maxima that are not polynomials become opaque factors. Comparisons are proofs: they hold for every value of
 the symbols, or raise `Undecided`. A choice that is only about speed compares `typical` values instead (values.py).
 """
 
@@ -271,7 +271,7 @@ def _divmod(whole: "SizeLike", by: "SizeLike") -> "tuple[SizeLike, SizeLike]":
 
 
 def _opaque_quotient(whole: "SizeLike", by: "SizeLike") -> Opaque:
-    """Returns a quotient that is no polynomial, by one number: (2*s + 2)//8 is (s + 1)//4, and (s//4 + 1)//2 is (s + 4)//8."""
+    """Returns a quotient that is not a polynomial, by one number: (2*s + 2)//8 is (s + 1)//4, and (s//4 + 1)//2 is (s + 4)//8."""
     if not isinstance(by, int) or not isinstance(whole, Size):
         return Opaque("//", whole, by)
     if (common := math.gcd(divisor(whole), by)) > 1:

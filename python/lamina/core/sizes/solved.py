@@ -1,4 +1,4 @@
-"""Solves equations of sizes for what is no polynomial, or for what a number divides, and puts the solutions in its place."""
+"""Solves equations of sizes for what is not a polynomial, or for what a number divides, and puts the solutions in its place."""
 
 import math
 from collections import Counter

@@ -38,12 +38,12 @@ def parse(text: str) -> SizeLike:
                 return result
             case ast.Call(func=ast.Name(id=name), args=[one, other]) if name in _CALLED:
                 return made(name, read(one), read(other))
-        raise ValueError(f"{text!r} is no size")
+        raise ValueError(f"{text!r} is not a size")
 
     try:
         return read(ast.parse(_SYMBOL.sub(_subscript, text.replace("[", "?")), mode="eval").body)
     except (SyntaxError, ZeroDivisionError, ValueError) as error:
-        raise ValueError(f"{text!r} is no size") from error
+        raise ValueError(f"{text!r} is not a size") from error
 
 
 def _whole(number: ast.expr) -> int:
@@ -92,7 +92,7 @@ def size_from_json(data: Any) -> SizeLike:
     if type(data) is int:
         return data
     if not isinstance(data, str):
-        raise TypeError(f"{data!r} is no size")
+        raise TypeError(f"{data!r} is not a size")
     return parse(data)
 
 

@@ -87,7 +87,7 @@ def known_form(mask: fx.Node, gm: fx.GraphModule, before: fx.Node) -> str:
 
 
 def _shows(found: TwoValued, mask: Tensor | None) -> Region | None:
-    """Returns where a mask shows keys; None where that is no region, or it does more."""
+    """Returns where a mask shows keys; None where that is not a region, or it does more."""
     if mask is not None and mask.dtype is torch.bool:
         return found.where(bool)
     plain = all(x == 0 or x <= HIDES for x in (found.inside, found.outside))

@@ -43,7 +43,7 @@ class TwoValued:
         return TwoValued(self.region, change(self.inside), change(self.outside))
 
     def where(self, wanted: Callable[[float], bool]) -> Region | None:
-        """Returns where the number is one that is wanted; None where that is no region."""
+        """Returns where the number is one that is wanted; None where that is not a region."""
         inside, outside = wanted(self.inside), wanted(self.outside)
         if inside and (outside or not self.region.bounds):
             return Region()

@@ -18,7 +18,7 @@ def adapt(run: Callable[..., tuple[Tensor, ...]], interface: Interface, captured
 
 class _Adapter:
     """Calls a program with the tensors among the graph's arguments, some of them copied to the GPU, and with the graph's constants.
-    Fills in outputs that are no results: constants, tensors without elements, views in another dtype."""
+    Fills in outputs that are not results: constants, tensors without elements, views in another dtype."""
 
     def __init__(self, run: Callable[..., tuple[Tensor, ...]], interface: Interface, captured: tuple[Tensor, ...]) -> None:
         self.run = run

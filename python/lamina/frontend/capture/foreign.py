@@ -23,8 +23,8 @@ _HOOKS = {Tensor.register_hook: "register_hook", Tensor.register_post_accumulate
 class Foreign(TorchFunctionMode):
     """Records foreign modules and tensors while a module is traced.
 
-    modules  those that were called and are no submodules of it; they are left as they were. Graphs alone, such as torch.cond makes
-             of its branches at each trace, are none
+    modules  those that were called and are not submodules of it; they are left as they were. Bare graphs, such as those that
+             torch.cond makes of its branches at each trace, do not count
     tensor() the tensor that a constant of the traced graph was made from
     """
 

@@ -32,7 +32,7 @@ class ModuleState:
     """The state of a module.
 
     root    the module, with its submodules
-    others  modules that its forward calls and that are no submodules
+    others  modules that its forward calls and that are not submodules
     places  where modules hold tensors that are neither parameters nor buffers, and that forward reads
     """
 

@@ -96,7 +96,7 @@ class OpenSizes:
         return (f"{name}, dimension {dim}", *((declared.__name__,) if isinstance(declared, Dim) else ()))
 
     def check_named(self, sets: Sequence[NamedSizes]) -> None:
-        """Raises CompileError for a name that is no open size's, and for a size outside its range."""
+        """Raises CompileError for a name that is not an open size's, and for a size outside its range."""
         known: dict[str, Any] = {}
         for name, dims in self.dims.items():
             for d, dim in dims.items():

@@ -61,10 +61,10 @@ class Traced:
     program   the graph as eager runs it, with in-place ops
     slots     the arguments of program.graph, in order
     out_spec  the pytree of the outputs
-    constants the flattened inputs that are no tensors, by number
+    constants the flattened inputs that are not tensors, by number
     grad      whether it was traced in grad mode
     assigned  attributes that forward assigns tensors to; their values follow the outputs
-    others    modules that forward calls and that are no submodules of the model
+    others    modules that forward calls and that are not submodules of the model
     foreign   tensors that forward uses and that no module holds
     """
 
@@ -85,7 +85,7 @@ class Inference:
 
     gm       outputs: first the new values of what the model mutates, then the model's outputs
     slots    its arguments
-    mutated  for each of the first outputs the index of the argument that receives it; None for one that is no value
+    mutated  for each of the first outputs the index of the argument that receives it; None for one that is not a value
     """
 
     gm: fx.GraphModule

@@ -123,7 +123,7 @@ def _macro(kernel: CustomKernel, name: str, value: Any) -> str:
         if math.isfinite(number):
             return f"({number!r}f)"
         return f"(__int_as_float(0x{'7fc00000' if number != number else '7f800000' if number > 0 else 'ff800000'}))"
-    raise misfit(kernel, name, f"gets {value!r}, which is no constant", "numbers, dtypes and texts of C++ are")
+    raise misfit(kernel, name, f"gets {value!r}, which is not a constant", "numbers, dtypes and texts of C++ are")
 
 
 def block(kernel: CustomKernel) -> list[int]:

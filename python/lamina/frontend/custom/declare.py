@@ -131,7 +131,7 @@ def _check_numbers(made: CustomKernel) -> None:
     if made.is_cuda:
         for parameter in made.constants:
             if not parameter.isidentifier():
-                raise CompileError(f"kernel {made.name}: constants names {parameter!r}, which is no name of a macro")
+                raise CompileError(f"kernel {made.name}: constants names {parameter!r}, which is not the name of a macro")
         if not callable(made.threads):
             cuda.block(made)
         if not callable(made.shared):

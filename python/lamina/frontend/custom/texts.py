@@ -126,7 +126,7 @@ def _constant(kernel: CustomKernel, name: str, value: Any) -> str:
         return repr(int(value))
     if isinstance(value, Real):
         return _float(float(value))
-    raise misfit(kernel, name, f"gets {value!r}, which is no constant", "numbers, strings, dtypes, None and tuples of them are")
+    raise misfit(kernel, name, f"gets {value!r}, which is not a constant", "numbers, strings, dtypes, None and tuples of them are")
 
 
 def _number(kernel: CustomKernel, parameter: Any, value: Any) -> str:
@@ -144,7 +144,7 @@ def _number(kernel: CustomKernel, parameter: Any, value: Any) -> str:
     if isinstance(value, Real):
         return f"tl.full((), {_float(float(value))}, {given or 'tl.float32'})"
     if isinstance(value, torch.dtype | str):
-        raise misfit(kernel, parameter.name, f"gets {value!r}, but is no tl.constexpr", "annotate it: tl.constexpr")
+        raise misfit(kernel, parameter.name, f"gets {value!r}, but is not a tl.constexpr", "annotate it: tl.constexpr")
     raise misfit(kernel, parameter.name, f"gets {value!r}", "a kernel takes tensors, numbers and None, and constants")
 
 

@@ -38,7 +38,7 @@ class Expansion:
 
     nodes    these nodes, in order, with placeholders for the arguments
     inputs   the placeholders
-    results  what the call returns: nodes, and values that are no tensors
+    results  what the call returns: nodes, and values that are not tensors
     shared   for each result (a node) that lies in an argument's memory, the number of that argument
     holder   the module with the constants that the nodes name
     """

@@ -15,7 +15,7 @@ class Binding:
     """The arguments of one graph.
 
     slots      what each argument is
-    constants  the leaves that are no tensors, by number
+    constants  the leaves that are not tensors, by number
     values     the model's tensors among the arguments, as they were at the last refresh
     """
 

@@ -42,7 +42,7 @@ def compile(
 
     A change of a submodule's mode, hooks or children, of which weights are tied, of the grad mode, of autocast, of the strides of
     tensors or of which arguments are one tensor compiles a variant at the next call. All other Python state is constant: attributes
-    of modules that are no parameters, buffers or submodules, global and enclosing variables keep the values that they had when a
+    of modules that are not parameters, buffers or submodules, global and enclosing variables keep the values that they had when a
     variant was traced. A tensor that forward assigns to an attribute is assigned at each call; a model whose forward changes other
     Python state, or that cannot be traced, raises CompileError with the line; a model that is not callable raises TypeError.
     """
@@ -64,7 +64,7 @@ def split_inputs(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         case dict():
             for name in example_inputs:
                 if not isinstance(name, str):
-                    raise TypeError(f"example_inputs as a dict are keyword arguments by name, but {name!r} is no name")
+                    raise TypeError(f"example_inputs as a dict are keyword arguments by name, but {name!r} is not a name")
             return (), dict(example_inputs)
     given = type(example_inputs).__name__
     raise TypeError(f"example_inputs must be a tuple of positional arguments or a dict of keyword arguments, not {given}")

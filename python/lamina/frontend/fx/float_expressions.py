@@ -72,7 +72,7 @@ def _float(expr: sympy.Expr, convert: Convert) -> SizeLike:
     if isinstance(expr, sympy.Float):
         return float_of("fdiv", *float(expr).as_integer_ratio())
     if expr.func not in {**_OF_TWO, **_OF_ONE}:
-        raise CompileError(f"a size is made of {expr}, which is no float that Lamina computes", remedy="report the model's op")
+        raise CompileError(f"a size is made of {expr}, which is not a float that Lamina computes", remedy="report the model's op")
     if len(expr.args) > 2 and expr.func in (sympy.Mul, sympy.Add):
         raise CompileError(f"a size is made of {expr}, which does not tell in which order floats are rounded")
     args = [_float(arg, convert) for arg in expr.args]

@@ -30,13 +30,13 @@ _CHECKS = ("_assert_tensor_metadata",)
 
 
 def value(node: object) -> Tensor | None:
-    """Returns the (fake) tensor of a node; None where it is no tensor."""
+    """Returns the (fake) tensor of a node; None where it is not a tensor."""
     found = node.meta.get("example_value", node.meta.get("val")) if isinstance(node, fx.Node) else None
     return found if isinstance(found, Tensor) else None
 
 
 def dtype(node: object) -> torch.dtype | None:
-    """Returns the type of a node's elements; None where it is no tensor."""
+    """Returns the type of a node's elements; None where it is not a tensor."""
     found = value(node)
     return None if found is None else found.dtype
 
@@ -49,8 +49,8 @@ def shape(node: object) -> tuple[Any, ...]:
 
 
 def sizes(given: Iterable[Any]) -> tuple[Any, ...]:
-    """Returns sizes or strides of a fake tensor as numbers and expressions. One that is no expression of a call's sizes stays as it
-    is."""
+    """Returns sizes or strides of a fake tensor as numbers and expressions. One that is not an expression of the sizes of a call
+    stays as it is."""
     return tuple(map(_size, given))
 
 

@@ -115,7 +115,7 @@ def _converted(expr: sympy.Expr, env: Any) -> SizeLike:
         return least(*args)
     if isinstance(expr, functions.Identity):
         return args[0]
-    raise CompileError(f"a size is {expr}, which is no expression that Lamina computes", remedy="report the model's op")
+    raise CompileError(f"a size is {expr}, which is not an expression that Lamina computes", remedy="report the model's op")
 
 
 def _at_least(expr: sympy.Add, env: Any) -> SizeLike:

@@ -31,7 +31,7 @@ def annotate(
     graph.dtype    where MLIR's type does not tell the dtype
     graph.complex  its last dimension holds the parts of complex numbers
     graph.align    on an argument: the bytes that it starts at a multiple of, where these are not 16
-    graph.fresh    on a result: memory of its own, never an argument's (eager's `x * 1` is no alias of x)
+    graph.fresh    on a result: memory of its own, never an argument's (eager's `x * 1` is not an alias of x)
     graph.room     on the results numbered `room`: their rows may lie further apart
     graph.shares   on a result: it may lie in the memory of an earlier result, as `shares` says by number
     """

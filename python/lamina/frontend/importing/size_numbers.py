@@ -42,7 +42,7 @@ _FLOATS: dict[Any, Any] = {
 
 def sizes_as_tensors(graph: fx.Graph) -> None:
     """Replaces numbers made of sizes by tensors without dimensions, which promote like numbers. Raises CompileError for a float
-    that is no arithmetic on sizes."""
+    that is not arithmetic on sizes."""
     for node in list(graph.nodes):
         if node.op != "call_function":
             continue

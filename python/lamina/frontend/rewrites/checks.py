@@ -3,7 +3,7 @@
     div(x, y)                                      ->   div(x, where(check(y != 0, "ZeroDivisionError"), y, 1))
     _assert_async(all(x >= 0), text); eq(x, i)     ->   eq(where(check(x >= 0, text), x, 0), i)
 
-On a GPU a division by zero has no meaning and is no error, as in eager.
+On a GPU a division by zero has no meaning and is not an error, as in eager.
 """
 
 from collections.abc import Iterator

@@ -33,7 +33,7 @@ _SAME = (aten.slice.Tensor, aten.expand.default, aten.alias.default, aten.clone.
 def update_in_place(gm: fx.GraphModule, mutated: Sequence[int | None], unused: Collection[int] = ()) -> fx.GraphModule:
     """Replaces, in place, functional ops that make the new value of an argument by their in-place variants. Returns the graph.
 
-    mutated  for each of the first outputs, the number of the argument whose new value it is; None for one that is no new value
+    mutated  for each of the first outputs, the number of the argument whose new value it is; None for one that is not a new value
     unused   outputs in whose place the caller returns arguments, or views of them
     """
     arguments, (outputs,) = gm.graph.find_nodes(op="placeholder"), gm.graph.output_node().args

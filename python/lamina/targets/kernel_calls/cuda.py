@@ -102,7 +102,7 @@ class _Given:
         a known number type."""
         known = not self.written.is_pointer and self.written.element(self.macros) in ELEMENTS
         if known or self.parameter.type not in _ADDRESSES:
-            raise self._refuse("is no pointer, but gets " + ("None" if self.value is None else "a tensor"))
+            raise self._refuse("is not a pointer, but gets " + ("None" if self.value is None else "a tensor"))
 
     def _constant(self, value: int | float) -> bytes:
         kind, size = self.parameter.type, self.parameter.bytes

@@ -106,15 +106,15 @@ def document(text: str, file: Path) -> dict[str, Any]:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
         kind = Damaged if text.startswith(_BEGIN) else CompileError
-        raise kind(f"this is no export of tuning: {error}", where=str(file)) from error
+        raise kind(f"this is not an export of tuning: {error}", where=str(file)) from error
     if not isinstance(found, dict) or found.get("format") != _FORMAT:
-        raise CompileError("this is no export of tuning", where=str(file), remedy="lamina tune export FILE writes one")
+        raise CompileError("this is not an export of tuning", where=str(file), remedy="lamina tune export FILE writes one")
     if found.get("version") != VERSION:
         message = f"tuning in format {found.get('version')}, this Lamina reads format {VERSION}"
         remedy = "tune again with this version, or export with one that writes it"
         raise CompileError(message, where=str(file), remedy=remedy)
     if not isinstance(found.get("answers"), list):
-        raise Damaged("an answer is damaged: they are no list", where=str(file))
+        raise Damaged("an answer is damaged: the answers are not a list", where=str(file))
     return found
 
 
@@ -148,11 +148,11 @@ def merged(ours: Record, theirs: Record) -> Record:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not text")
     return value
 
 
 def _seconds(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value >= 0):
-        raise TypeError(f"{value!r} is no time")
+        raise TypeError(f"{value!r} is not a time")
     return float(value)

@@ -15,7 +15,7 @@ Op = Callable[..., Tensor]
 
 
 def each(op: Op) -> Callable[..., list[Tensor]]:
-    """Applies `op` to the i-th items of all lists, for every i; arguments that are no lists go to each call."""
+    """Applies `op` to the i-th items of all lists, for every i; arguments that are not lists go to each call."""
 
     def run(*args: Any, **kwargs: Any) -> list[Tensor]:
         """Applies the op to each item of the lists."""

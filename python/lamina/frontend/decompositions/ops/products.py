@@ -27,7 +27,7 @@ def addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) ->
 
 
 def _added(x: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
-    """Returns beta * x + alpha * product; with beta 0, values of `x` that are no numbers do not count. Beside integers, eager cuts
+    """Returns beta * x + alpha * product; with beta 0, values of `x` that are not numbers do not count. Beside integers, eager cuts
     the digits of alpha and beta behind the point."""
     if not product.dtype.is_floating_point:
         beta, alpha = int(beta), int(alpha)
