@@ -11,6 +11,7 @@ What returns the same in less time, above all where sizes are symbols:
 
 - operations on symbolic sizes, thousands for a small graph: what each has made of two expressions is remembered. What is traced, and
   what a translation validation sees, stays torch's;
+- the search for ops that C++ composes of others, which torch.export does again for each of torch's namespaces;
 - the check of each new entry of the cache of fake tensors, which makes a tensor by the entry for its dispatch keys. These do not
   depend on sizes: one tensor of a kind stands for all.
 """
@@ -23,6 +24,7 @@ from typing import Any
 import torch
 import torch._dynamo
 from torch._decomp import decompositions_for_rng
+from torch._export import utils as export_utils
 from torch._functorch._aot_autograd import graph_compile
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental import recording, sym_node
@@ -53,6 +55,7 @@ def install() -> None:
     for name, method in list(vars(ShapeEnv).items()):
         if inspect.isfunction(method) and method.__code__.co_filename == recording.__file__:
             setattr(ShapeEnv, name, _unrecorded(method))
+    export_utils._materialize_cpp_cia_ops = _where_ops_are_new(export_utils._materialize_cpp_cia_ops)
     modes: Any = FakeTensorMode
     modes._get_output_info_for_cache_entry = _checked_by_kind(modes._get_output_info_for_cache_entry)
 
@@ -109,6 +112,20 @@ def _unrecorded(torchs: Callable[..., Any]) -> Callable[..., Any]:
         return (torchs if self.should_record_events else method)(self, *args, **kwargs)
 
     return call
+
+
+def _where_ops_are_new(torchs: Callable[[], None]) -> Callable[[], None]:
+    seen: list[str] = []
+
+    @wraps(torchs)
+    def materialize() -> None:
+        """Looks up all ops where there are others than the last time."""
+        found = torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd")
+        if found != seen:
+            torchs()
+            seen[:] = found
+
+    return materialize
 
 
 def _checked_by_kind(torchs: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from quick_torch_fits import FITS
+from torch._export import utils as export_utils
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental import sym_node
 from torch.fx.experimental.sym_node import SymNode
@@ -61,6 +62,17 @@ def test_expressions() -> None:
     for node in nodes:
         for _ in range(2):
             assert node.expr == SymNode.expr.fget.__wrapped__(node)  # type: ignore[attr-defined]
+
+
+def test_ops_that_are_composed_of_others() -> None:
+    """Those of a library that is registered after the first search are found, too."""
+    before = export_utils._collect_all_valid_cia_ops()
+    with torch.library._scoped_library("quick_torch_test", "DEF") as library:
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda x: x * 2, "CompositeImplicitAutograd")
+        export_utils._materialize_cpp_cia_ops()
+        assert "twice" in dir(torch.ops.quick_torch_test)
+    assert before == export_utils._collect_all_valid_cia_ops()
 
 
 def test_entries_of_the_cache_of_fake_tensors() -> None:
