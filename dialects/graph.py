@@ -1,4 +1,4 @@
-"""The `graph` dialect: fused groups, source kernels and external calls on tensors.
+"""The `graph` dialect: fused groups, kernels in source and external calls on tensors.
 
 A function on tensors after `lamina-fuse` holds only `graph.group`, `graph.kernel`, `graph.extern`, view ops, constants and the
 return:
@@ -31,8 +31,10 @@ class YieldOp(Op):
 
 
 class GroupOp(Op):
-    """linalg and tensor ops that become one kernel. Block arguments are the operands, in order; the body uses nothing else from
-    outside, except constants that canonicalization may have hoisted.
+    """Groups linalg and tensor ops that become one kernel.
+
+    Block arguments are the operands, in order. The body uses no other values from outside, except constants that canonicalization
+    may have hoisted.
     """
 
     OPERATION_NAME = "graph.group"
@@ -54,10 +56,12 @@ class GroupOp(Op):
 
 
 class CheckElementOp(Op):
-    """Returns a truth value; where it is false, the call fails. Stands in the bodies of linalg ops, and is checked for the elements
-    that are computed: what it guards is selected by its result.
+    """Returns its operand, an i1; where that is false, the call of the program fails.
 
-    message  of the error: an IndexError, or a RuntimeError where it begins with "RuntimeError: "
+    It is used in the bodies of linalg ops, and is checked only for elements that are computed. A select on its result keeps it
+    next to the value that it guards.
+
+    message  the error's message: of an IndexError, or of a RuntimeError if it begins with "RuntimeError: "
 
         %ok = "graph.check"(%nonzero) {message = "RuntimeError: ZeroDivisionError"} : (i1) -> i1
         %divisor = arith.select %ok, %y, %one : i64
@@ -75,25 +79,26 @@ class CheckElementOp(Op):
 
 
 class ExternOp(Op):
-    """A call of a routine that is not Lamina's: a library's, or a fallback to eager's.
+    """Calls a routine that is not Lamina's: a library's, or eager's as a fallback.
 
-    callee  the overload's name, e.g. "aten.addmm.default"
-    reason  "library" (mm, addmm, bmm, baddbmm, convolution, SDPA and their backwards; seeds) or "fallback"
-    args    the positional arguments in order: `unit` stands for the next tensor operand, the `none` type for None; ints,
-            floats, bools, strings and nested arrays are themselves; torch dtypes, devices, layouts and memory formats are
-            strings such as "torch.float32"
-    kwargs  the same, by name
-    strides of every result in elements, an array of dense i64 arrays
-    needs   strides that every operand must have, where the routine relies on them; `none` for one that may have any
-    takes   the dtypes that the routine sees in its operands, where types do not tell them (u8 from i8)
-    prefers strides that the first operands had best have
-    tf32    an f32 product may round its factors to tf32
-    in_place  the routine can write into given memory, in the strides that are declared
-    complex for each tensor that it takes and then each that it returns, whether that is complex for the routine: here it is real,
-            with a last dimension of two. `callee` then begins with "complex."
-    apart   the routine is slower with a fused bias than without: where the addition is free elsewhere, it is done there
+    callee    the overload's name, e.g. "aten.addmm.default"
+    reason    "library" (matrix products, convolution, attention and their gradients; seeds) or "fallback"
+    args      the positional arguments in order: `unit` stands for the next tensor operand, the type `none` for None; ints, floats,
+              bools, strings and nested arrays stand for themselves; torch dtypes, devices, layouts and memory formats are strings
+              such as "torch.float32"
+    kwargs    the keyword arguments, encoded likewise
+    strides   the strides of every result in elements, as an array of dense i64 arrays
+    needs     the strides that every operand must have, if the routine relies on them; `none` for an operand that may have any
+    takes     the dtypes in which the routine sees its operands, if the MLIR types are ambiguous (u8, which is i8 here)
+    prefers   the strides with which the routine is fastest, for the first operands
+    tf32      an f32 product may round its factors to tf32
+    in_place  the routine can write its results into memory that it is given, with the declared strides
+    complex   for each tensor operand, then each result, whether the routine sees a complex tensor; the value here is real, with a
+              last dimension of size 2. `callee` then begins with "complex."
+    apart     the routine is slower with a fused bias than without; a bias is added elsewhere if that is free
 
-    Pure unless it carries `graph.effect` (random numbers): then it is never merged or dropped, nor reordered with others like it.
+    The op is pure unless it has the attribute `graph.effect` (it draws random numbers): then it is never merged or dropped, nor
+    reordered with other ops that have an effect.
     """
 
     OPERATION_NAME = "graph.extern"
@@ -111,13 +116,14 @@ class ExternOp(Op):
 
 
 class KernelOp(Op):
-    """A launch of a kernel that is written in source: one of Lamina's or a user's.
+    """Launches a kernel in source: one of Lamina's, or a user's.
 
-    It writes its results into memory that it is given. Its source is compiled after planning (targets/kernel_calls/).
+    The kernel writes its results into memory that it is given. Its source is compiled after planning (targets/kernel_calls/).
 
-    callee  names the kind of kernel: "lamina.kernel.default" is a user's (frontend/fx/ops/kernel_op.py)
-    kwargs  the arguments besides the tensors, by name, in the form of graph.extern's
-    strides, needs, takes, dtypes  as of graph.extern
+    callee  the kind of kernel: "lamina.kernel.default" is a user's (frontend/fx/ops/kernel_op.py)
+    kwargs  the arguments besides the tensors, by name, encoded as those of graph.extern
+    strides, needs, takes  see graph.extern
+    dtypes  the dtypes of the results, if the MLIR types are ambiguous
     """
 
     OPERATION_NAME = "graph.kernel"
@@ -130,9 +136,9 @@ class KernelOp(Op):
 
 
 class SizeOp(Op):
-    """Yields a size that each call decides, as an index, where an op takes one as an operand.
+    """Returns a symbolic size as an index, for ops that take sizes as operands.
 
-    size  its text (core/sizes): "s0~8*16"
+    size  the text of the size (core/sizes), such as "s0~8*16"
     """
 
     OPERATION_NAME = "graph.size"
@@ -149,12 +155,12 @@ class SizeOp(Op):
 
 
 class FunctionOp(Op):
-    """A func.func whose arguments and results may carry attributes of this dialect: see passes/plan/plan.py.
+    """A func.func whose arguments and results may have attributes of this dialect (passes/plan/plan.py).
 
-    graph.strides  in elements, one for each dimension
-    graph.align    bytes
-    graph.dtype    where the type does not tell it
-    graph.complex  the last dimension holds the parts of complex numbers
+    graph.strides  the strides in elements, one for each dimension
+    graph.align    the alignment in bytes
+    graph.dtype    the dtype, if the MLIR type is ambiguous
+    graph.complex  the last dimension holds the real and the imaginary parts of complex numbers
     """
 
     OPERATION_NAME = "func.func"
@@ -171,19 +177,19 @@ class FunctionOp(Op):
 
 
 ON_COMPLEX = "complex."
-"""Begins the callee of a graph.extern that takes or returns complex tensors, which other callees cannot be mistaken for."""
+"""The prefix of the callee of a graph.extern that takes or returns complex tensors."""
 
 TF32 = "tf32"
 """The attribute of an f32 graph.extern that may round its factors to tf32."""
 
 COMPLEX = "graph.complex"
-"""The attribute of an argument or result of a function whose last dimension holds the parts of complex numbers."""
+"""The attribute of an argument or result of a function whose last dimension holds real and imaginary parts."""
 
 IN_PLACE = "in_place"
-"""The attribute of a graph.extern that can write into given memory."""
+"""The attribute of a graph.extern that can write its results into memory that it is given."""
 
 CALLS = (ExternOp.OPERATION_NAME, KernelOp.OPERATION_NAME)
-"""Ops that compute outside of groups, and whose results have declared strides."""
+"""Ops that compute outside of groups; they declare the strides of their results."""
 
 
 def _size_fault(text: str) -> str | None:
@@ -215,7 +221,7 @@ def _memory_faults(given: ir.DictAttr, type_: ir.Type) -> Iterator[str]:
 
 
 def _is_sizes(attribute: ir.Attribute) -> bool:
-    """Returns whether an attribute is what passes/ir/sizes reads: whole numbers, or texts of sizes among them."""
+    """Returns whether an attribute is a list of sizes that passes/ir/sizes can read: integers and texts of sizes."""
     return isinstance(attribute, ir.DenseI64ArrayAttr) or (
         isinstance(attribute, ir.ArrayAttr) and all(isinstance(n, ir.IntegerAttr) or _is_size(n) for n in attribute)
     )
@@ -236,7 +242,7 @@ def _tensors(arguments: Iterable[ir.Attribute]) -> int:
 
 
 def captured(op: ir.Operation) -> ir.Value | None:
-    """Returns a value that a group uses from outside and that is not a constant (an op without operands); None without one."""
+    """Returns a value from outside that a group uses and that is not a constant (an op without operands); None if there is none."""
     own: set[ir.Value] = set()
     used: list[ir.Value] = []
     waiting = [op]

@@ -1,6 +1,6 @@
-"""lamina-select-kernels: moves calls of hot ops from libraries to Lamina's kernels, with what surrounds them.
+"""lamina-select-kernels: replaces library calls of hot ops, and pointwise ops around them, by Lamina's kernels.
 
-The choice for each call is its `graph.choice`, as tuning writes it, or the cost model's default.
+The choice for each call is its attribute `graph.choice`, which tuning writes, or else the cost model's default.
 """
 
 from contextlib import suppress
@@ -29,29 +29,29 @@ from .vendor.routine import Routine, VendorCall, VendorSchedule, covers
 from .vendor.routine import take as take_vendor
 
 FAMILIES: tuple[Family, ...] = (AttentionFamily(), GroupedFamily(), GemmFamily(), DirectFamily(), CustomFamily())
-"""All families, in the order in which they choose."""
+"""All families, in the order in which their problems are decided."""
 _SCHEDULES = tuple(dict.fromkeys([*(kind for family in FAMILIES for kind in family.schedules), VendorSchedule]))
 
 
 @dataclass(frozen=True)
 class SelectKernels(Pass):
-    """Turn calls of hot ops into Lamina's kernels where `graph.choice` on the call says so.
+    """Turn calls of hot ops into Lamina's kernels where `graph.choice` on the call, or else the cost model, says so.
 
-    Before: @main holds groups and externs. After: every product whose `graph.choice` is a schedule (schedules/contraction.py) is a
-    group, together with its only reader if that is a group: the epilogue is computed in registers. Two products that share their
-    left operand and meet in one group, as gate and up of SwiGLU do, become one group with it, and so do gate and up that are the
-    column halves of one product. lamina-tile turns a group with a schedule into a program over tiles of the result. Calls whose
-    family has kernels in source are a graph.kernel each, or several; those that stay may take another form in lamina-vendor-calls.
+    Before: @main holds groups and externs. After: every product whose choice is a schedule (schedules/contraction.py) is a group,
+    together with its only reader if that is a group: the epilogue is computed in registers. Two products with the same left operand
+    and the same reader, like gate and up of SwiGLU, become one group with it, and so do gate and up that are the column halves of
+    one product. lamina-tile turns a group with a schedule into a program over tiles of the result. Calls whose family has kernels
+    in source become one graph.kernel or several. Attention calls that stay are lowered by lamina-vendor-calls.
 
-    A call with "library" stays, and so does one without the attribute where the cost model prefers the library. Other choices and
-    cases:
+    A call whose choice is "library" stays, and so does a call without a choice if the cost model prefers the library. Other choices
+    and cases:
 
-    - "first SCHEDULE": of two products that meet, only the first becomes Lamina's kernel, the other stays.
+    - "first SCHEDULE": of two products with the same reader, only the first becomes Lamina's kernel; the other stays.
     - "prologue SCHEDULE": groups that only compute an operand of the product are fused into its kernel, on blocks that it loads.
-    - Row sums in the epilogue: the kernel yields f32 partial sums of blocks of columns, and a second group adds them. Column sums,
-      such as gradients of biases, are likewise split by blocks of rows. For a norm the kernel also yields the norm's input and
-      the squared distances from each block's mean; a second group combines these to statistics of rows, and a third normalizes,
-      reading the input once.
+    - Row sums in the epilogue: the kernel yields f32 partial sums over blocks of columns, and a second group adds them. Column
+      sums, such as gradients of biases, are partial sums over blocks of rows in the same way. For a norm, the kernel also yields
+      the norm's input and the squared distances from each block's mean; a second group combines these into statistics of rows,
+      and a third normalizes, reading the input once.
     - Split-K (a schedule with `parts`): the kernel yields f32 sums of each part of the inner dimension, and a second group adds
       them and computes the epilogue.
     - A 2-D convolution of f16 or bf16 with a channels-last result is an implicit GEMM of pixels by features: its group sums over
@@ -59,7 +59,7 @@ class SelectKernels(Pass):
     - "direct": a depthwise or grouped convolution becomes a direct convolution, the default for most depthwise ones
       (families/conv/depthwise.py).
     - "vendor{routine=NAME}": the calls, and the epilogue if the routine computes that, become a call of a vendor's routine
-      (families/vendor/). This is the default where the library's call would be and the routine's cost model prefers it.
+      (families/vendor/). This is the default in place of the library's call if the routine's cost model prefers it.
     - A grouped GEMM (_grouped_mm) becomes a graph.kernel with a hook for the epilogue.
     - A user's kernel (a graph.kernel) that has several configs is compiled with the chosen one, by default the first.
     - A kernel in source with a hook, and the pointwise group that first reads its result, become one graph.kernel
@@ -69,9 +69,9 @@ class SelectKernels(Pass):
         %1 = "graph.group"(%0) ({ relu })
      -> %1 = "graph.group"(%x, %w) ({ sum of products ; relu }) {graph.choice = "triton{m=128 n=128}"}
 
-    target    the GPU whose cost model decides on calls without graph.choice (none: they stay, but depthwise convolutions)
+    target    the GPU whose cost model decides on calls without graph.choice (none: all of these stay except depthwise convolutions)
     schedule  the choice for all calls without graph.choice that it can compute; the default decides on others
-    wide_sizes  symbolic sizes may need more than 32 bits, in which Lamina's kernels over them count: libraries get these calls
+    wide_sizes  symbolic sizes may need more than the 32 bits in which Lamina's kernels count, so libraries get calls with these
     round_intermediates  epilogues of kernels in source round values that eager would store in a half type to that type
     """
 
@@ -92,7 +92,8 @@ class SelectKernels(Pass):
         fuse_epilogues(module, self.round_intermediates)
 
     def _select(self, problem: Problem, given: Choice | None) -> None:
-        """Takes the choice on a problem's calls, the given one or the default."""
+        """Rewrites a problem's calls by the choice on them, else by the given choice if it can compute them, else by the
+        default."""
         op, place = problem.ops[0], where(problem.ops[0].location)
         if (chosen := Choice.of(op, _SCHEDULES)) is not None:
             try:
@@ -118,15 +119,15 @@ class SelectKernels(Pass):
 
 
 def candidates(problem: Problem, target: Target, rounds: bool = False) -> list[Choice]:
-    """Returns the choices that compete with the call that the model names: Lamina's kernels, the most promising first by the cost
+    """Returns the choices that compete with the model's own library call: Lamina's kernels, the most promising first by the cost
     model, then vendors' routines. rounds: values that eager would store in a half type are rounded to it."""
     vendors = [Choice(VendorSchedule(routine.name)) for routine, _ in _vendors(problem, target, rounds)]
     return [*problem.candidates(target.gpu), *vendors]
 
 
 def default(problem: Problem, target: Target | None, rounds: bool = False, library: bool = False) -> Choice:
-    """Returns what is taken where nothing was measured: the family's choice, or instead of the library's call that the model names
-    a routine that pays. library: no kernel of Lamina may be chosen."""
+    """Returns the choice if nothing was measured: the family's default. If that is the library, a vendor's routine whose cost model
+    prefers it takes its place. library: rules out Lamina's kernels."""
     chosen = LIBRARY if library else problem.default(None if target is None else target.gpu)
     if chosen != LIBRARY or target is None:
         return chosen
@@ -135,7 +136,8 @@ def default(problem: Problem, target: Target | None, rounds: bool = False, libra
 
 
 def _vendors(problem: Problem, target: Target | None, rounds: bool) -> list[tuple[Routine, VendorCall]]:
-    """Returns the routines that compute a problem, with their calls. One that covers the epilogue rounds once, at its end."""
+    """Returns the vendors' routines that can compute a problem, with their calls. A routine that covers the epilogue rounds only at
+    its end, so it does not count if intermediate values must be rounded."""
     found = [(routine, routine.call(problem, target)) for routine in ROUTINES] if target is not None else []
     return [(routine, call) for routine, call in found if call is not None and not (rounds and covers(call, problem))]
 

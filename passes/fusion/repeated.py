@@ -1,8 +1,8 @@
-"""Finds values that kernels should compute again instead of reading them from memory that another kernel writes for them.
+"""Finds values that each reading kernel should compute again, instead of one kernel storing them for the others.
 
-Which values share a kernel is known only once they are grouped: the sums over an image's channels and the sum over the whole image
-may be two kernels, or the gradients of two tensors that lie in different orders. What both compute of the same tensors is then
-cheaper computed twice than written by one and read by the other.
+This is decided after grouping, because only then is it known which values share a kernel. For example, the sums over an image's
+channels and the sum over the whole image may be two kernels, as may gradients of two tensors with different orders of dimensions. A
+value that both compute from the same tensors may be cheaper computed twice than written by one and read by the other.
 """
 
 import math
@@ -21,11 +21,11 @@ from ..trace.grouping import Group
 from ..trace.materialize import Materialized
 from ..trace.nodes import GroupNode
 
-WORTH = 0.5  # bytes that must be saved for each byte that is not stored
+WORTH = 0.5  # the least gain, in bytes, for each byte that is no longer stored
 
 
 class Repeated:
-    """Judges what kernels of a function read of each other. `groups`: one for each kernel."""
+    """Decides which values that kernels of a function read from each other should be recomputed. groups: one for each kernel."""
 
     def __init__(self, real: Materialized, groups: Sequence[Group]) -> None:
         self._real, self._groups = real, groups
@@ -33,15 +33,15 @@ class Repeated:
         self._group = {n.value: g for g in groups for n in g.nodes}
         kept, changed = real.kept(), _changed(real)
         kept |= {v for n in self._nodes.values() for v, places in n.reads.items() if not places}  # changed by a scatter
-        may = {v for v, n in self._nodes.items() if v not in kept and _is_map(n) and v not in real.mixed}
+        candidates = {v for v, n in self._nodes.items() if v not in kept and _is_elementwise(n) and v not in real.mixed}
         self._readers: dict[Group, dict[ir.Value, int]] = {}  # how often each group evaluates the values of others that it reads
         for g in groups:
-            for v, count in _evaluations(g, may).items():
+            for v, count in _evaluations(g, candidates).items():
                 if self._group[v] is not g and changed.isdisjoint(self._nodes[v].reads):
                     self._readers.setdefault(g, {})[v] = count
 
     def values(self) -> set[ir.Value]:
-        """Returns the values that no kernel should store."""
+        """Returns the values that no kernel should store, so that their readers compute them."""
         found: set[ir.Value] = set()
         for together in self._connected():
             if self._is_worth(together):
@@ -55,7 +55,7 @@ class Repeated:
         return self._gain(dropped) > WORTH * sum(map(bytes_of, dropped))
 
     def traffic(self) -> float:
-        """Returns the bytes that all kernels read and write, with operations as the bytes moved in their time."""
+        """Returns the bytes that all kernels read and write, plus the bytes that could be moved in the time of their operations."""
         kept, total = self._real.kept(), 0.0
         for g in self._groups:
             inside = {n.value for n in g.nodes}
@@ -65,7 +65,8 @@ class Repeated:
         return total + sum(bytes_of(v) for v in self._nodes if v in kept or v in read)
 
     def _connected(self) -> list[set[ir.Value]]:
-        """Returns the values that may be computed again, those together that the same kernels read, or that others need."""
+        """Returns the candidates in sets to be decided together: values that one kernel reads, or that are computed from each
+        other."""
         beside: dict[ir.Value, set[ir.Value]] = defaultdict(set)
         for read in self._readers.values():
             for v in read:
@@ -83,8 +84,8 @@ class Repeated:
         return found
 
     def _gain(self, dropped: set[ir.Value]) -> float:
-        """Returns the bytes that are not moved if no kernel stores `dropped`, less those that are read instead, and the operations
-        in bytes."""
+        """Returns the bytes saved if no kernel stores `dropped`: those no longer moved, less those read instead, less the bytes
+        that could be moved in the time of the added operations."""
         gain = float(sum(map(bytes_of, dropped)))
         for g, counts in self._readers.items():
             read = {v: n for v, n in counts.items() if v in dropped}
@@ -99,7 +100,8 @@ class Repeated:
         return gain
 
     def _computed(self, values: Iterable[ir.Value], dropped: set[ir.Value]) -> tuple[dict[ir.Value, int], set[ir.Value]]:
-        """Returns the operations per element of values that are computed from memory without `dropped`, and that memory."""
+        """Returns the operations per element of `values` if none of `dropped` is stored, and the values in memory that they then
+        read."""
         costs: dict[ir.Value, int] = {}
         outer: set[ir.Value] = set()
 
@@ -118,7 +120,7 @@ class Repeated:
         return costs, outer
 
 
-def _is_map(n: GroupNode) -> bool:
+def _is_elementwise(n: GroupNode) -> bool:
     """Returns whether a value is computed element by element."""
     return not any(n.reduced) and not n.scan and n.value.owner.name == "linalg.generic"
 
@@ -128,7 +130,7 @@ def _size(n: GroupNode) -> int:
 
 
 def _evaluations(g: Group, of: set[ir.Value]) -> Mapping[ir.Value, int]:
-    """Returns how many elements of the values `of` a group reads, those that it reads again counted again."""
+    """Returns how many elements a group reads of each value in `of`; an element that is read twice counts twice."""
     found: dict[ir.Value, int] = defaultdict(int)
     for n in g.nodes:
         for v, places in n.reads.items():
@@ -138,6 +140,6 @@ def _evaluations(g: Group, of: set[ir.Value]) -> Mapping[ir.Value, int]:
 
 
 def _changed(real: Materialized) -> set[ir.Value]:
-    """Returns the memory that calls or kernels change in place: later on, it reads otherwise."""
+    """Returns the values in memory that calls or kernels change in place: computing from them later would give other results."""
     ops = [op for op in real.ops if "graph.effect" in op.attributes or (op.name == SCATTER and IN_PLACE in op.attributes)]
     return {real.bases.get(v, v) for op in ops for v in op.operands}

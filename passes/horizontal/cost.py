@@ -1,4 +1,4 @@
-"""Cost model of horizontal fusion: which launches gain by joining others, and which can be joined."""
+"""Cost model of horizontal fusion: decides which launches can become one, and when that saves time."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -18,13 +18,13 @@ from ..lower.simt.values import has_blocks
 from ..space.schedule import bits
 from ..tile.start_early import THREADS
 
-LAUNCH = 2.5e-6  # seconds between the ends of two kernels that do nothing
-SMALL = 8  # times LAUNCH: a kernel that lasts longer gains nothing by joining others
+LAUNCH = 2.5e-6  # seconds of a launch: from the end of one empty kernel to the end of the next
+SMALL = 8  # launches: a kernel that takes longer gains nothing by joining others
 BASE = 24  # registers of a thread, besides those that hold elements of its blocks
-LOSS = 1.34  # where not all CTAs fit at once: factor by which the threads on an SM may decrease
-BUFFERS = 480  # of a joined kernel, at most: arguments may take 4 KB
+LOSS = 1.34  # factor by which joining may decrease the threads on an SM, if not all CTAs run at once
+BUFFERS = 480  # buffers of a joined kernel, at most: arguments may take 4 KB
 KERNELS = 16  # different kernels in a joined one, at most
-OPS = 3000  # in a joined kernel, at most
+OPS = 3000  # ops in a joined kernel, at most
 EXCHANGES = (
     "vector.reduction",
     "tile.scan",
@@ -42,11 +42,11 @@ SHARED = 40 << 10  # bytes of shared memory at most, of the 48 KB that need no o
 class SmallKernel:
     """A tile program that may be joined with others.
 
-    cta       threads of its CTAs; those of a joined kernel have at least as many
-    symbolic  whether it computes with symbolic sizes; the programs of such come last in a joined kernel
-    grid      its programs, at typical sizes
+    cta       threads of its CTAs; the CTAs of a joined kernel have at least as many
+    symbolic  whether it computes with symbolic sizes; if so, its programs come last in a joined kernel
+    grid      its number of programs, at typical sizes
     seconds   estimated time of a launch: its bytes or its operations at the GPU's peak rates, whichever takes longer
-    alone     why it is never joined, or ""
+    alone     the reason why it is never joined, or ""
     """
 
     def __init__(self, function: ir.Operation, gpu: Gpu, lanes: int) -> None:
@@ -78,7 +78,7 @@ class SmallKernel:
         return self.shape.teams == 1 and (self.shape.threads <= self.shape.warp or not self.size[2])
 
     def within(self, cta: int) -> Shape:
-        """Returns its shape where CTAs have `cta` threads."""
+        """Returns its shape if CTAs have `cta` threads, which more of its programs share."""
         return replace(self.shape, pack=self.shape.pack * cta // self.cta)
 
     @cached_property
@@ -106,11 +106,11 @@ def kernels_of(module: ir.Module, target: Target) -> dict[str, SmallKernel]:
 
 
 class LaunchBundle:
-    """Launches that become one.
+    """Launches that become one launch of a joined kernel.
 
-    steps    the numbers of these steps
-    kernels  how often each kernel is launched
-    buffers  the operands of all launches, each once
+    steps    the numbers of their steps
+    kernels  the number of launches of each kernel
+    buffers  the operands of all launches
     cta      threads of a CTA of the joined kernel
     """
 
@@ -122,7 +122,7 @@ class LaunchBundle:
         self.cta = 0
 
     def add(self, step: int, kernel: SmallKernel, buffers: Iterable[ir.Value]) -> bool:
-        """Adds a launch unless that would cost time or exceed a limit; returns whether it did."""
+        """Adds a launch and returns True, unless that would cost time or exceed a limit."""
         fresh = {v for v in buffers if v not in self.buffers}
         if len(self.buffers) + len(fresh) > BUFFERS:
             return False
@@ -136,8 +136,8 @@ class LaunchBundle:
         return True
 
     def _agree(self, kernels: Mapping[SmallKernel, int], cta: int) -> bool:
-        """Returns whether the kernels fit into one without loss: all their CTAs run at once, or each kernel has about as many
-        threads on an SM as it had alone."""
+        """Returns whether joining the kernels costs no time: all their CTAs run at once, or each kernel has about as many threads
+        on an SM as it has alone."""
         if len(kernels) > KERNELS or not all(k.cta == cta or k.packs for k in kernels):
             return False
         ops, shared = (sum(k.size[i] for k in kernels) for i in (0, 1))
@@ -151,7 +151,7 @@ class LaunchBundle:
 
 
 def _alive(block: ir.Block, lanes: int, each: int) -> int:
-    """Returns the most registers that are live at once in a block of ops."""
+    """Returns the most registers per thread that are live at once in a block of ops. each: elements of a block per thread."""
     ops = ops_in(block)
     last: dict[ir.Value, int] = {}
     for at, op in enumerate(ops):
@@ -171,6 +171,7 @@ def _alive(block: ir.Block, lanes: int, each: int) -> int:
 
 
 def _registers(type_: ir.Type, lanes: int, each: int) -> int:
+    """Returns the registers per thread of a value; 0 for scalars, which BASE includes."""
     if not isinstance(type_, ir.VectorType):
         return 0
     per_thread = each if type_.shape[0] == lanes else 1

@@ -1,8 +1,8 @@
-"""The meaning of masks that compare positions, where the numbers of queries and keys are symbolic: `meaning` evaluates masks, which
-needs numbers.
+"""Recognizes masks that compare positions when the numbers of queries or keys are symbolic. (With known numbers, `meaning`
+evaluates the mask instead.)
 
-A key is seen where some linear functions of the query's and the key's position are not negative: `q - k >= 0` is causal,
-`k - q + 127 >= 0` a window of 128.
+A mask is described by linear functions of the positions of query q and key k. The query sees the key if none of them is negative:
+`q - k >= 0` is a causal mask, `k - q + 127 >= 0` a sliding window of 128.
 """
 
 from dataclasses import dataclass, field
@@ -14,12 +14,12 @@ from lamina.core.sizes import SizeLike, at_most, is_symbolic
 from .meaning import MaskTerms, Meaning
 
 PREDICATES = ("eq", "ne", "lt", "le", "gt", "ge", *["unsigned"] * 4)
-"""Comparisons, by the number of arith.cmpi's predicate. Differences of positions may be negative: unsigned ones are not read."""
+"""Comparisons by the number of arith.cmpi's predicate. Unsigned ones are not read, as differences of positions may be negative."""
 
 
 @dataclass(frozen=True)
 class Linear:
-    """The number `query * q + key * k + constant`, for the positions q of a query and k of a key."""
+    """The linear function `query * q + key * k + constant` of the positions q of a query and k of a key."""
 
     query: int
     key: int
@@ -34,11 +34,11 @@ class Linear:
 
     @property
     def is_natural(self) -> bool:
-        """Whether it is certainly not negative."""
+        """Whether it is provably never negative."""
         return self.query >= 0 and self.key >= 0 and at_most(0, self.constant)
 
     def compared(self, predicate: str, other: "Linear") -> "Region | None":
-        """Returns where a comparison of whole numbers holds; None for one that is not a single inequality."""
+        """Returns the region where a comparison of integers holds; None unless it is a single inequality."""
         ahead = self + other.times(-1)
         bounds = {"ge": ahead, "gt": ahead + Linear(0, 0, -1), "le": ahead.times(-1), "lt": ahead.times(-1) + Linear(0, 0, -1)}
         return Region((bounds[predicate],)) if predicate in bounds else None
@@ -46,7 +46,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class Region:
-    """Where all of these are not negative; everywhere without any."""
+    """The pairs of positions for which none of the `bounds` is negative: all pairs if there are no bounds."""
 
     bounds: tuple[Linear, ...] = ()
 
@@ -54,15 +54,16 @@ class Region:
         return Region((*self.bounds, *other.bounds))
 
     def outside(self) -> "Region | None":
-        """Returns where it does not hold; None where that is not a region."""
+        """Returns the complement; None unless that is a region."""
         return Region((self.bounds[0].times(-1) + Linear(0, 0, -1),)) if len(self.bounds) == 1 else None
 
     def has_own(self) -> bool:
-        """Returns whether each query sees the key at its own position, wherever there is one."""
+        """Returns whether each query is certain to see the key at its own position, if there is one."""
         return all(b.query + b.key >= 0 and at_most(0, b.constant) for b in self.bounds)
 
     def meaning(self, keys: SizeLike) -> Meaning | None:
-        """Returns what it means, None where kernels do not support that. keys: how many there are."""
+        """Returns the mask with this region in terms of the kernels' flags; None if kernels do not support it. keys: their
+        number."""
         ahead: int | None = None
         behind: int | None = None
         first: SizeLike = 0
@@ -95,31 +96,31 @@ class Region:
 
 
 CAUSAL = Region((Linear(1, -1, 0),))
-"""Keys up to the query's own position."""
+"""The region of a causal mask: keys up to the query's own position."""
 
 
 @dataclass
 class SymbolicTerms(MaskTerms):
-    """Accumulates what the terms of a mask of symbolic sizes mean. region: the keys that each query sees."""
+    """Accumulates the meaning of a mask's terms at symbolic sizes. region: the keys that each query sees."""
 
     region: Region = field(default_factory=Region)
 
     def __post_init__(self) -> None:
-        pass
+        """Leaves out `low` and `high`, whose lengths would be symbolic."""
 
     def show_causal(self) -> None:
-        """Narrows each query's range to the keys up to its own position."""
+        """Narrows the region to the keys up to the query's own position."""
         self.region &= CAUSAL
 
     def show(self, seen: np.ndarray, wanted: bool = True) -> None:
-        """Takes that keys are seen where `seen` equals `wanted`: everywhere, else it is unread."""
+        """Reads a term of known values: keys are seen where `seen` equals `wanted`. If that is not everywhere, it is unread."""
         self.narrow(Region() if np.all(seen == wanted) else None)
 
     def narrow(self, region: Region | None) -> None:
-        """Narrows the region; unread where it is None."""
+        """Narrows the region; None marks the mask as unread."""
         self.unread |= region is None
         self.region &= region or Region()
 
     def ranges(self) -> tuple[Meaning | None, bool]:
-        """Returns what the region means, None where kernels do not support that; and whether a query may see no key."""
+        """Returns the meaning of the region, None if kernels do not support it; and whether a query may see no key at all."""
         return self.region.meaning(self.count), not self.region.has_own() or self.queries != self.count

@@ -83,7 +83,7 @@ class _Call:
         made = self._call(args, kernel.named(operands), [out, self._sums(), *[None] * (kernel.results - 2)])
         found = {of.result: sliced(made[0], shape_of(of.result))}
         if of.sums is not None:
-            found[of.sums] = sliced(without_one(made[1]) if kernel.column else made[1], shape_of(of.sums))
+            found[of.sums] = sliced(without_one(made[1]) if kernel.sums_as_column else made[1], shape_of(of.sums))
         return found
 
     def _gradients(self, found: Gradients) -> dict[ir.Value, ir.Value]:
@@ -91,12 +91,12 @@ class _Call:
         grad, query, key, value, out = (self._operand(v) for v in (found.grad, of.query, of.key, of.value, of.result))
         given, seeds = [grad, query, key, value], [unread(shape) for shape in kernel.seeds]
         wanted = [None if v is None else self._result(v, shape_of(like)) for v, like in zip(found.results, given[1:], strict=False)]
-        sums = padded(found.sums, 2, -queries % kernel.rows, float("inf"))
+        sums = padded(found.sums, 2, -queries % kernel.sums_multiple, float("inf"))
         trained = found.results[3] if len(found.results) > 3 else None
-        if kernel.spreads:
+        if kernel.expands_mask:
             rows = row_major((*of.scores[:3], -(-keys // 16) * 16))
             wanted.append(None if trained is None else (trained.type, rows))
-        sums = with_one(sums) if kernel.column else sums
+        sums = with_one(sums) if kernel.sums_as_column else sums
         operands = VendorOperands(of.causal, self._mask(), sums, out, seeds, (queries, keys), trained is not None)
         results = self._call([*given, *kernel.gradient_arguments(operands)], kernel.named(operands), wanted)
         if kernel.result_side_by_side:
@@ -110,20 +110,20 @@ class _Call:
         if self.of.sums is None:
             return None
         batch, heads, queries, _ = self.of.scores
-        sums = (batch, heads, -(-queries // self.kernel.rows) * self.kernel.rows)
-        strides: tuple[int, ...] = (heads * queries, 1, heads) if self.kernel.heads_inside else row_major(sums)
-        last = (1,) if self.kernel.column else ()
+        sums = (batch, heads, -(-queries // self.kernel.sums_multiple) * self.kernel.sums_multiple)
+        strides: tuple[int, ...] = (heads * queries, 1, heads) if self.kernel.sums_heads_innermost else row_major(sums)
+        last = (1,) if self.kernel.sums_as_column else ()
         return tensor_type([*sums, *last], ir.RankedTensorType(self.of.sums.type).element_type), (*strides, *last)
 
     def _operand(self, value: ir.Value) -> ir.Value:
         """Returns an operand in the kernel's form: with longer heads, or more of them."""
-        longer = padded(value, 3, -shape_of(value)[3] % self.kernel.unit)
-        return repeated(longer, self.of.scores[1]) if self.kernel.repeats else longer
+        longer = padded(value, 3, -shape_of(value)[3] % self.kernel.head_multiple)
+        return repeated(longer, self.of.scores[1]) if self.kernel.repeats_heads else longer
 
     def _mask(self) -> ir.Value | None:
         """Returns the mask in the kernel's form."""
         mask, scores = self.of.mask, self.of.scores
-        if mask is None or not self.kernel.spreads:
+        if mask is None or not self.kernel.expands_mask:
             return mask
         if mask not in self.rows:
             width = ir.FloatType(ir.RankedTensorType(mask.type).element_type).width
@@ -133,7 +133,7 @@ class _Call:
     def _result(self, value: ir.Value, shape: Sequence[int]) -> Result:
         """Returns type and strides of a result of this shape: in the declared order of dimensions, except where the kernel has its
         own."""
-        order = _SIDE_BY_SIDE if self.kernel.side_by_side[self.backward] else order_of(declared_strides(value))
+        order = _SIDE_BY_SIDE if self.kernel.heads_side_by_side[self.backward] else order_of(declared_strides(value))
         return tensor_type(shape, ir.RankedTensorType(value.type).element_type), in_order(shape, order)
 
     def _call(self, args: Sequence[Any], named: dict[str, Any], results: Sequence[Result]) -> list[ir.Value]:

@@ -12,9 +12,9 @@ from .kernel import Case, VendorOperands
 class CpuKernel(FlashKernel):
     """_scaled_dot_product_flash_attention_for_cpu."""
 
-    callee, results, unit = "_scaled_dot_product_flash_attention_for_cpu", 2, 1
+    callee, results, head_multiple = "_scaled_dot_product_flash_attention_for_cpu", 2, 1
     seeds: ClassVar[Sequence[Sequence[int]]] = ()
-    heads_inside, side_by_side = True, (False, True)
+    sums_heads_innermost, heads_side_by_side = True, (False, True)
 
     def computes(self, case: Case, capability: int | None) -> bool:
         """Returns whether the heads of keys and values have one size, in any float dtype, and the mask needs no gradient."""

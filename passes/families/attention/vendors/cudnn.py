@@ -20,7 +20,7 @@ class CudnnKernel(VendorKernel):
     """_scaled_dot_product_cudnn_attention."""
 
     name, callee, results = "cudnn", "_scaled_dot_product_cudnn_attention", 9
-    column, like_query, keeps_dropout = True, True, True
+    sums_as_column, like_query, keeps_dropout = True, True, True
 
     def is_allowed(self) -> bool:
         """Returns whether torch's settings allow the kernel, and torch prefers it or has nothing else."""

@@ -16,7 +16,7 @@ class EfficientKernel(VendorKernel):
     """_scaled_dot_product_efficient_attention."""
 
     name, callee, results = "efficient", "_scaled_dot_product_efficient_attention", 4
-    repeats, spreads, rows, side_by_side, result_side_by_side = True, True, 32, (True, True), True
+    repeats_heads, expands_mask, sums_multiple, heads_side_by_side, result_side_by_side = True, True, 32, (True, True), True
 
     def is_allowed(self) -> bool:
         """Returns whether torch's settings allow the kernel."""

@@ -16,7 +16,7 @@ _SHORT_BACKWARD = (86, 89, 120, 121)  # GPUs whose shared memory is too small fo
 class FlashKernel(VendorKernel):
     """_scaled_dot_product_flash_attention."""
 
-    name, callee, results, unit, keeps_dropout = "flash", "_scaled_dot_product_flash_attention", 9, 8, True
+    name, callee, results, head_multiple, keeps_dropout = "flash", "_scaled_dot_product_flash_attention", 9, 8, True
     seeds: ClassVar[Sequence[Sequence[int]]] = ((2,), ())
 
     def is_allowed(self) -> bool:

@@ -1,4 +1,5 @@
-"""Describes vendors' attention kernels: what they compute, and how well. The front end reads this, too, without MLIR."""
+"""Describes torch's fused attention kernels: which cases each computes, and in which form it needs operands. The front end imports
+this, too, so it must not import MLIR."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True)
 class Case:
-    """What decides which kernels compute an attention.
+    """The properties of a call of attention that decide which kernels compute it.
 
     dtype         of queries, keys and values: "f16", "bf16", "f32", "f64"
     scores        batch, heads, queries, keys
@@ -15,7 +16,7 @@ class Case:
     masked        there is a mask
     trains_mask   the mask needs a gradient
     causal        query i sees keys 0 to i
-    backward      the gradients are asked for
+    backward      the call computes the gradients
     """
 
     dtype: str
@@ -30,12 +31,12 @@ class Case:
 
 @dataclass(frozen=True)
 class VendorOperands:
-    """The operands of a kernel's call besides queries, keys and values (for gradients, also the result's gradient), in its form.
+    """The operands of a kernel's call in the form that it needs, besides queries, keys and values (and the result's gradient).
 
-    mask     what is added to the scores
+    mask     the tensor that is added to the scores
     sums     whether the log-sum-exps are a result; for gradients, their value
-    out      for gradients: the result
-    seeds    for gradients: what stands for dropout's state
+    out      for gradients: the result of the forward pass
+    seeds    for gradients: placeholders for the state of dropout
     lengths  numbers of queries and keys
     trains   the mask needs a gradient
     """
@@ -50,34 +51,34 @@ class VendorOperands:
 
 
 class VendorKernel:
-    """A kernel of torch's for attention, with one for the gradients.
+    """A fused attention kernel of torch, and the one for its gradients.
 
-    name           in the list of kernels that torch's settings allow
+    name           the name in the list of kernels that torch's settings allow
     callee         the name of torch's op
-    results        number of the overload's results
-    unit           elements that heads are a multiple of
-    repeats        there are as many heads of keys as of queries
-    spreads        a mask has all dimensions, rows that begin at multiples of 16 bytes, and a gradient among the results
-    rows           queries that log-sum-exps are a multiple of
-    column         log-sum-exps have a last dimension of size 1
-    heads_inside   the heads of log-sum-exps lie innermost
-    side_by_side   the heads of a position lie side by side in results: of the forward pass, of gradients
-    result_side_by_side  gradients read the result as if the heads of a position lay side by side
-    like_query     the result has the query's order of dimensions
-    seeds          shapes of what stands for dropout's state
-    keeps_dropout  calls with dropout and without a mask stay torch's: Lamina's gradients were not measured against the kernel's
+    results        the number of the overload's results
+    head_multiple  elements that head sizes are padded to a multiple of
+    repeats_heads  keys and values need as many heads as queries, so they are repeated for grouped queries
+    expands_mask   a mask needs all four dimensions and rows that begin at multiples of 16 bytes; its gradient is among the results
+    sums_multiple  queries that log-sum-exps are padded to a multiple of
+    sums_as_column        log-sum-exps have a last dimension of size 1
+    sums_heads_innermost  the heads of log-sum-exps are innermost in memory
+    heads_side_by_side    whether the heads of a position lie side by side in memory: in the forward result, in gradients
+    result_side_by_side   gradients read the forward result as if the heads of a position lay side by side
+    like_query     the result has the query's order of dimensions in memory
+    seeds          the shapes of the placeholders for the state of dropout
+    keeps_dropout  calls with dropout and without a mask stay torch's: Lamina's gradients were not compared with this kernel's
     """
 
     name: ClassVar[str]
     callee: ClassVar[str]
     results: ClassVar[int]
-    unit: ClassVar[int] = 1
-    repeats: ClassVar[bool] = False
-    spreads: ClassVar[bool] = False
-    rows: ClassVar[int] = 1
-    column: ClassVar[bool] = False
-    heads_inside: ClassVar[bool] = False
-    side_by_side: ClassVar[tuple[bool, bool]] = (False, False)
+    head_multiple: ClassVar[int] = 1
+    repeats_heads: ClassVar[bool] = False
+    expands_mask: ClassVar[bool] = False
+    sums_multiple: ClassVar[int] = 1
+    sums_as_column: ClassVar[bool] = False
+    sums_heads_innermost: ClassVar[bool] = False
+    heads_side_by_side: ClassVar[tuple[bool, bool]] = (False, False)
     result_side_by_side: ClassVar[bool] = False
     like_query: ClassVar[bool] = False
     seeds: ClassVar[Sequence[Sequence[int]]] = ((), ())

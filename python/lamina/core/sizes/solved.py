@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from .factors import Factor, Opaque, SizeSymbol, lower_end
 from .roots import root
 from .size import Size, SizeLike, at_most, below, exactly, factor_of, known_part
-from .values import made, symbols_of, typical
+from .values import applied, symbols_of, typical
 
 Solved = dict[Factor, SizeLike]
 """What quotients, remainders, minima and maxima are, and symbols that a number divides."""
@@ -165,7 +165,7 @@ def _replaced(f: Factor, known: Solved) -> SizeLike:
         return factor_of(f)
     left, right = replaced(f.left, known), replaced(f.right, known)
     by_known = _of_quotient(f, known) if f.op == "//" else None
-    return _each(made(f.op, left, right) if by_known is None else by_known, lambda g: known.get(g, factor_of(g)))
+    return _each(applied(f.op, left, right) if by_known is None else by_known, lambda g: known.get(g, factor_of(g)))
 
 
 def _of_quotient(f: Opaque, known: Solved) -> SizeLike | None:

@@ -1,4 +1,4 @@
-"""The text of symbolic sizes, which stands in MLIR attributes and types, and in JSON."""
+"""Parses and prints symbolic sizes: the text in MLIR attributes, types and JSON, Python expressions, and a form for people."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ from typing import Any
 from .factors import LEAST, Factor, SizeSymbol
 from .floats import FLOAT_OPS, ROUNDED
 from .size import Size, SizeLike, exactly
-from .values import made
+from .values import applied
 
 _SYMBOL = re.compile(r"([A-Za-z_]\w*)~(-?\d+)(?:>=(-?\d+))?(?:<=(-?\d+))?")
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
@@ -30,14 +30,14 @@ def parse(text: str) -> SizeLike:
             case ast.Constant(value=value) if type(value) is int:
                 return value
             case ast.Subscript(ast.Name(id=symbol), ast.Slice(ast.expr() as hint, ast.expr() as low, top)):
-                return Size.of(symbol, _whole(hint), _whole(low), None if top is None else _whole(top))
+                return Size.of(symbol, _integer(hint), _integer(low), None if top is None else _integer(top))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return -read(operand)
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
                 result: int | Size = _BINARY[type(op)](read(left), read(right))
                 return result
             case ast.Call(func=ast.Name(id=name), args=[one, other]) if name in _CALLED:
-                return made(name, read(one), read(other))
+                return applied(name, read(one), read(other))
         raise ValueError(f"{text!r} is not a size")
 
     try:
@@ -46,17 +46,19 @@ def parse(text: str) -> SizeLike:
         raise ValueError(f"{text!r} is not a size") from error
 
 
-def _whole(number: ast.expr) -> int:
+def _integer(number: ast.expr) -> int:
+    """Evaluates a literal, with or without a sign."""
     return int(ast.literal_eval(number))
 
 
 def _subscript(symbol: re.Match[str]) -> str:
+    """Writes a symbol as a Python expression, such as "s0[8:2:64]" for "s0~8<=64"."""
     name, hint, low, top = symbol.groups()
     return f"{name}[{hint}:{LEAST if low is None else low}:{top or ''}]"
 
 
 def without_hints(size: SizeLike) -> SizeLike:
-    """Returns a size that equals that of another compilation, which has met other values of the symbols."""
+    """Returns a size with the same hint for every symbol, so that it equals the same size of a compilation for other inputs."""
     return size if isinstance(size, int) else parse(re.sub(r"~-?\d+", f"~{LEAST}", str(size)))
 
 
@@ -64,7 +66,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {"isqrt": isqrt, **FLOAT_OPS, **ROUND
 
 
 def as_python(size: SizeLike) -> str:
-    """Returns a size as a Python expression over the names of its symbols and FUNCTIONS, with the values of `evaluate`."""
+    """Returns a size as a Python expression of its symbols' names and FUNCTIONS, which has the value that `evaluate` returns."""
     if isinstance(size, int):
         return str(size)
     products = ([*([str(k)] if k != 1 or not factors else []), *map(_python, factors)] for factors, k in size.terms)
@@ -88,7 +90,7 @@ def size_to_json(size: SizeLike) -> Any:
 
 
 def size_from_json(data: Any) -> SizeLike:
-    """Reads what `size_to_json` made. Raises TypeError or ValueError for other data."""
+    """Reads the result of `size_to_json`. Raises TypeError or ValueError for other data."""
     if type(data) is int:
         return data
     if not isinstance(data, str):
@@ -97,7 +99,7 @@ def size_from_json(data: Any) -> SizeLike:
 
 
 def shown(size: SizeLike) -> str:
-    """Returns a size for people, which `parse` does not read: symbols by their names alone, and quotients as floor and ceil."""
+    """Returns a size as text for people, which `parse` cannot read: symbols without hints, and quotients as floor and ceil."""
     if isinstance(size, int):
         return str(size)
     out = ""
@@ -124,7 +126,7 @@ _SHOWN: dict[str, Callable[[str, str], str]] = {
 
 
 def _factor(f: Factor, up: bool) -> str:
-    """up: as a quotient of the negative numerator, rounded up."""
+    """Returns a factor as text for people. up: writes a quotient (-a)//b as ceil(a / b), without its sign."""
     if isinstance(f, SizeSymbol):
         return f.name
     if f.op == "root":
@@ -146,13 +148,13 @@ def _factor(f: Factor, up: bool) -> str:
 
 
 def _grouped(size: SizeLike, operators: str) -> str:
-    """Returns a size for people, in parentheses where it has one of these operators outside of others."""
+    """Returns a size as text for people, in parentheses if one of these operators is outside of any parentheses in it."""
     text = shown(size)
     return f"({text})" if set(operators) & set(_outside(text)) else text
 
 
 def _outside(text: str) -> str:
-    """Returns a text without what stands in parentheses."""
+    """Returns a text without its parenthesized parts."""
     while (shorter := re.sub(r"\([^()]*\)", "", text)) != text:
         text = shorter
     return text

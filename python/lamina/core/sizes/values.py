@@ -12,7 +12,7 @@ from .size import Size, SizeLike, exactly, factor_of, least, most
 
 
 def typical(size: SizeLike) -> int:
-    """Returns the value of a size in the call for which the graph was captured: for choices that are only about speed."""
+    """Returns the value of a size in the call for which the graph was captured. Only choices about speed may depend on it."""
     return size if isinstance(size, int) else _value(size, lambda symbol: symbol.hint)
 
 
@@ -27,32 +27,32 @@ def substituted(size: SizeLike, values: Mapping[str, SizeLike]) -> SizeLike:
 
 
 def float_of(op: str, left: SizeLike, right: SizeLike) -> Size:
-    """Returns what an op of FLOAT_OPS makes of sizes or floats."""
+    """Returns the result of an op of FLOAT_OPS on sizes or floats."""
     return factor_of(Opaque(op, left, right))
 
 
 def rounded(op: str, value: SizeLike, _: SizeLike = 1) -> SizeLike:
-    """Returns the size that an op of ROUNDED makes of a float."""
+    """Returns the size that an op of ROUNDED rounds a float to."""
     return factor_of(Opaque(op, value, 1)) if symbols_of(value) else ROUNDED[op](evaluate(value, {}), 1)
 
 
-def made(op: str, left: SizeLike, right: SizeLike) -> SizeLike:
-    """Returns what the op of an opaque factor makes of other sizes."""
+def applied(op: str, left: SizeLike, right: SizeLike) -> SizeLike:
+    """Returns the result of the op of an opaque factor on two sizes."""
     found: SizeLike = _SIZE_OPS[op](left, right)
     return found
 
 
 def computed(size: SizeLike, of: Callable[[SizeSymbol], Any], ops: "Mapping[str, Callable[[Any, Any], Any]]") -> Any:
-    """Computes a size in another kind of number, which has + and *.
+    """Computes a size in numbers of another kind, which must have + and *.
 
-    of   returns a symbol's value
-    ops  the functions for "//", "/", "%", "min", "max", "root" and those of floats.py
+    of   returns the number for a symbol
+    ops  the functions for "//", "/", "%", "min", "max", "root" and the ops of floats.py
     """
     return size if isinstance(size, int) else _value(size, of, ops)
 
 
 def is_symbolic(sizes: Any) -> bool:
-    """Returns whether a size, or any of several, depends on the call."""
+    """Returns whether a size depends on symbols; for a tuple or list, whether any of its items does."""
     return any(map(is_symbolic, sizes)) if isinstance(sizes, tuple | list) else isinstance(sizes, Size)
 
 
@@ -68,8 +68,10 @@ def symbols_of(size: SizeLike) -> set[str]:
 
 
 def symbol_name(size: SizeLike) -> str | None:
-    """Returns the name of the symbol that a size is; None for others. It may be written as a divisor times the quotient of its sum
-    with others, or as that sum's root times that, less the others."""
+    """Returns the name of the symbol that a size is equal to; None if there is none.
+
+    Solved equations (solved.py) may write the symbol s as n*((s + rest)/n) - rest, or as root(s + rest)*root(s + rest) - rest.
+    """
     if not isinstance(size, Size):
         return None
     ((f, *more), k), *others = size.terms
@@ -84,6 +86,8 @@ def symbol_name(size: SizeLike) -> str | None:
 
 
 def _value(size: Size, of: Callable[[SizeSymbol], Any], ops: "Mapping[str, Callable[[Any, Any], Any]] | None" = None) -> Any:
+    """Computes a size, see `computed`; in integers without `ops`."""
+
     def factor(f: Factor) -> Any:
         """Evaluates a symbol or an opaque operation."""
         if isinstance(f, SizeSymbol):
@@ -94,7 +98,7 @@ def _value(size: Size, of: Callable[[SizeSymbol], Any], ops: "Mapping[str, Calla
     return sum(k * math.prod(map(factor, factors)) for factors, k in size.terms)
 
 
-# A quotient without remainder is rounded up where it has one, at sizes that its kernel is not for: others may divide by it.
+# "/" is exact at all sizes that its kernel is for. At others it is rounded up, never down to 0, since something may divide by it.
 _OPS: dict[str, Callable[[Any, Any], Any]] = {
     "//": lambda a, b: a // b, "/": lambda a, b: -(-a // b), "%": lambda a, b: a % b, "min": min, "max": max,
     "root": lambda a, _: root(a), **FLOAT_OPS, **ROUNDED,

@@ -166,7 +166,7 @@ def _allowed(case: Case, wanted: Wanted, tensors: Sequence[Tensor], trains: bool
     query, key, _ = tensors
     shares = trains and key.shape[1] < query.shape[1]  # the memory-efficient kernel has no gradients of shared heads
     apart = any(sizes(t.stride())[-1] != 1 for t in tensors)
-    if apart or vendor is None or (shares and vendor.repeats):
+    if apart or vendor is None or (shares and vendor.repeats_heads):
         return None
     return vendor.name if case.trains_mask else allowed  # it computes both passes, as in eager: few have gradients of a mask
 

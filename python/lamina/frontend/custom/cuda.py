@@ -1,4 +1,4 @@
-"""Reads kernels in CUDA C++ and writes what a launch of one depends on as text."""
+"""Reads users' kernels in CUDA C++, and evaluates the rules of their launches: arguments, macros, block size, shared memory."""
 
 import json
 import linecache
@@ -27,7 +27,12 @@ _MOST_THREADS = 1024
 
 
 def source_of(source: Any, function: Any, flags: Sequence[str]) -> CudaSource:
-    """Returns the kernel of a text, or of the file at a path. Raises CompileError where it cannot be read or has no such kernel."""
+    """Returns the kernel `function` of a source: C++ text, or the path of a file. Raises CompileError if that cannot be read or has
+    no such kernel.
+
+    function  the kernel's name; None if the source has only one
+    flags     options for NVRTC
+    """
     if isinstance(source, Path):
         try:
             text, file, line = source.read_text(), str(source), 1
@@ -53,7 +58,7 @@ def source_of(source: Any, function: Any, flags: Sequence[str]) -> CudaSource:
 
 
 def _origin(text: str) -> tuple[str, int]:
-    """Returns file and line of a text that stands in the file that calls lamina."""
+    """Returns file and line at which the text of a kernel begins, if it is a literal in the file that called lamina."""
     frame = sys._getframe()
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "lamina":
         frame = frame.f_back
@@ -64,7 +69,8 @@ def _origin(text: str) -> tuple[str, int]:
 
 
 def parameters(kernel: CustomKernel, values: Any) -> dict[str, Any]:
-    """Returns the value of each parameter, by name or number, from the result of the rule `arguments`. Raises CompileError."""
+    """Returns the value of each parameter, by name or number, from `values`, the result of the rule `arguments`. Raises
+    CompileError if they do not fit the kernel's parameters."""
     written = kernel.kernel.parameters
     if written is None:
         if isinstance(values, Mapping):
@@ -78,7 +84,7 @@ def parameters(kernel: CustomKernel, values: Any) -> dict[str, Any]:
 
 
 def call(kernel: CustomKernel, values: Mapping[str, Any], inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
-    """Returns JSON of what the kernel is called with: "x0" for an input, "y0" for an output, numbers, and macros by name."""
+    """Returns the arguments and macros of a launch as JSON. Tensors are "x0", "x1", ... for inputs and "y0", ... for outputs."""
     macros = {name: _macro(kernel, name, value) for name, value in kernel.constants.items()}
     written = kernel.kernel.parameters or [Parameter("", "")] * len(values)
     given: list[str | int | float | None] = []
@@ -103,6 +109,7 @@ def _pointer(
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
 ) -> str:
+    """Returns the name of a tensor argument. Raises CompileError if its dtype is not that of the parameter."""
     known = ELEMENTS.get(parameter.element(macros)) if parameter.is_pointer else None
     code = CODES[value.dtype]
     if known is not None and known != code and not (known in _BYTES and code in _BYTES):
@@ -111,7 +118,7 @@ def _pointer(
 
 
 def _macro(kernel: CustomKernel, name: str, value: Any) -> str:
-    """Returns a constant as C++ text; floats are f32."""
+    """Returns the value of a macro as C++ text; floats become literals of type float."""
     if isinstance(value, str):
         return value
     if isinstance(value, torch.dtype) and value in _TYPES:
@@ -127,10 +134,8 @@ def _macro(kernel: CustomKernel, name: str, value: Any) -> str:
 
 
 def block(kernel: CustomKernel) -> list[int]:
-    """Returns the threads of a block along x, y and z.
-
-    Raises CompileError unless they are one to three positive numbers with a product of at most 1024.
-    """
+    """Returns the threads of a block along x, y and z. Raises CompileError unless the rule `threads` gave one to three positive
+    numbers with a product of at most 1024."""
     given = kernel.threads
     sizes = [given] if isinstance(given, int) else given
     fits = isinstance(sizes, tuple | list) and 1 <= len(sizes) <= 3 and all(type(n) is int and n > 0 for n in sizes)
@@ -143,14 +148,14 @@ def block(kernel: CustomKernel) -> list[int]:
 
 
 def shared(kernel: CustomKernel, given: Any) -> int:
-    """Returns the bytes of shared memory. Raises CompileError for what is no such number."""
+    """Returns the bytes of shared memory that the rule `shared` gave. Raises CompileError unless that is a number, 0 or more."""
     if type(given) is not int or given < 0:
         raise CompileError(f"kernel {kernel.name}: shared gives {given!r}, not a number of bytes", where=place(kernel.shared))
     return given
 
 
 def rules(kernel: CustomKernel, named: Sequence[str], results: Sequence[str]) -> Iterator[tuple[str, Any, Sequence[str]]]:
-    """Yields the rules for constants, threads and shared: the name, the function, and the names that it may ask for."""
+    """Yields the rules for constants, threads and shared: the name, the function, and the names that its parameters may have."""
     constants = [*named, *kernel.constants]
     yield from ((f"constants[{name!r}]", rule, named) for name, rule in kernel.constants.items() if callable(rule))
     if callable(kernel.threads):

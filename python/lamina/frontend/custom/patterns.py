@@ -1,8 +1,8 @@
 """Replaces occurrences of graph patterns by launches of users' kernels.
 
-A pattern is a Python function, traced and decomposed as a model is. It is traced for its example inputs, in every floating dtype
-that the graph has. Where its ops occur, whatever the sizes, it is traced again for the tensors that they get there, and must then
-be the same to the last number.
+A pattern is a Python function that is traced and decomposed like a model. It is first traced for its example inputs, in every
+floating dtype of the graph, and matched with all integers left open. Where that matches, the pattern is traced again for the
+tensors found there, and now all integers must match, too.
 """
 
 import operator
@@ -35,12 +35,16 @@ from .rules import parameter_names, place
 aten = torch.ops.aten
 
 Way = Callable[[Callable[..., Any], Sequence[Tensor], Table], fx.Graph]
+"""A way to trace a pattern for inputs: `by_export` or `by_dispatch`."""
 
 
 def with_patterns(
     gm: fx.GraphModule, kernels: Sequence[CustomKernel], decompositions: Table, target: str | Target | None
 ) -> fx.GraphModule:
-    """Returns the graph with launches of kernels in place of their patterns, traced for a target. `gm` is left as it is."""
+    """Returns the graph with launches of kernels in place of occurrences of their patterns; `gm` itself if there are none.
+
+    target  what the patterns are traced for
+    """
     kernels = [kernel for kernel in kernels if kernel.pattern is not None]
     if not kernels:
         return gm
@@ -51,7 +55,7 @@ def with_patterns(
 
 
 def _with_equal_values_once(graph: fx.Graph) -> fx.Graph:
-    """Returns a copy of a graph after CSE, as patterns are; without CSE where calls do more than compute."""
+    """Returns a copy of a graph after CSE, which patterns go through, too; without CSE if some call has an effect."""
     if not any(node.op == "call_function" and has_effect(node) for node in graph.nodes):
         return fx_graph_cse(graph)
     copy = fx.Graph()
@@ -61,10 +65,10 @@ def _with_equal_values_once(graph: fx.Graph) -> fx.Graph:
 
 @dataclass(frozen=True)
 class _Search:
-    """The search for one kernel's pattern in a graph, which it changes.
+    """Replaces one kernel's pattern in a graph.
 
-    ways    to trace it: composite ops, which torch decomposes by itself, become different ops in them
-    traces  the traced patterns by way and inputs
+    ways    the ways to trace the pattern; they differ in what becomes of composite ops, which torch decomposes itself
+    traces  the traced patterns, by way and inputs
     """
 
     kernel: CustomKernel
@@ -88,12 +92,14 @@ class _Search:
         return changed
 
     def _traced(self, way: Way, inputs: Sequence[Tensor]) -> KernelMatcher:
+        """Traces the pattern for inputs like these, once."""
         key = (way, *((t.dtype, t.shape, t.stride(), t.device) for t in inputs))
         if key not in self.traces:
             self.traces[key] = traced(self.kernel, inputs, self.decompositions, way)
         return self.traces[key]
 
     def _replaced(self, way: Way, loose: KernelMatcher, at: fx.Node) -> bool:
+        """Replaces an occurrence of the pattern whose first result is `at`, if there is one; returns whether it did."""
         nodes = list(self.graph.nodes)
         for found in loose.matches(at, nodes, {}):
             inputs = [found[argument] for argument in loose.arguments]
@@ -118,7 +124,7 @@ def by_dispatch(pattern: Callable[..., Any], inputs: Sequence[Tensor], decomposi
     seen: list[fx.Graph] = []
 
     def keep(gm: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
-        """Keeps the graph that AOTAutograd made, in place of compiling it."""
+        """Keeps the graph that AOTAutograd made, instead of compiling it."""
         seen.append(gm.graph)
         return make_boxed_func(lambda *args: [n.meta["val"] if isinstance(n, fx.Node) else n for n in _results(gm.graph)])
 
@@ -127,7 +133,7 @@ def by_dispatch(pattern: Callable[..., Any], inputs: Sequence[Tensor], decomposi
 
 
 def traced(kernel: CustomKernel, inputs: Sequence[Tensor], decompositions: Table, way: Way) -> KernelMatcher:
-    """Returns a matcher of the pattern traced for inputs like these, exact for them. Raises CompileError where tracing fails."""
+    """Traces a kernel's pattern for inputs like these, and returns its exact matcher. Raises CompileError if tracing fails."""
     assert kernel.pattern is not None
     try:
         with torch._guards.tracing(None), torch.no_grad():
@@ -150,7 +156,7 @@ def _results(graph: fx.Graph) -> list[Any]:
 def _examples(kernel: CustomKernel, graph: fx.Graph) -> list[list[Tensor]]:
     """Returns the example inputs, on the graph's device, once for each floating dtype of the graph.
 
-    Example inputs of several floating dtypes, or of none, keep their own.
+    Example inputs of several floating dtypes, or of none, keep their own dtypes.
     """
     values = [n.meta["val"] for n in graph.nodes if isinstance(n.meta.get("val"), Tensor)]
     if not values:
@@ -166,12 +172,13 @@ def _examples(kernel: CustomKernel, graph: fx.Graph) -> list[list[Tensor]]:
 
 
 def _launch(kernel: CustomKernel, inputs: list[fx.Node], results: list[fx.Node], graph: fx.Graph) -> bool:
-    """Replaces the results by those of a launch, and returns whether the kernel serves."""
+    """Replaces `results` by those of a launch of the kernel on `inputs`. Returns False, with the graph unchanged, if the kernel
+    does not accept them."""
     order = {node: i for i, node in enumerate(graph.nodes)}
     first = min(results, key=order.__getitem__)
     if any(order[node] > order[first] for node in inputs):
-        return False  # some inputs are computed from its results
-    values = {node: _apart(node.meta["val"]) for node in inputs}
+        return False  # an input is computed after the first result
+    values = {node: _without_overlap(node.meta["val"]) for node in inputs}
     named = dict(zip(parameter_names(kernel.pattern), (values[node] for node in inputs), strict=True))
     try:
         if not serves(kernel, named):
@@ -190,14 +197,15 @@ def _launch(kernel: CustomKernel, inputs: list[fx.Node], results: list[fx.Node],
     return True
 
 
-def _apart(value: Tensor) -> Tensor:
-    """Returns a value, or one like it without gaps where its elements share memory."""
+def _without_overlap(value: Tensor) -> Tensor:
+    """Returns a (fake) tensor; if some of its elements share memory, a contiguous one of its shape."""
     if Layout.of(value.shape, value.stride()).is_injective:
         return value
     return value.new_empty(value.shape)
 
 
 def _copied(node: fx.Node, value: Tensor, graph: fx.Graph) -> fx.Node:
+    """Returns a node, copied to contiguous memory if `value` is not its own value."""
     if value is node.meta["val"]:
         return node
     copy = graph.call_function(aten.clone.default, (node,), {"memory_format": torch.contiguous_format})
@@ -206,6 +214,7 @@ def _copied(node: fx.Node, value: Tensor, graph: fx.Graph) -> fx.Node:
 
 
 def _erase(found: Found, graph: fx.Graph) -> None:
+    """Erases the nodes of an occurrence that have no users left."""
     gone = {large for small, large in found.items() if small.op == "call_function"}
     for node in reversed(list(graph.nodes)):
         if node in gone and not node.users:

@@ -1,5 +1,6 @@
-"""Attention of few queries against many keys (flash decoding): one program for a part of the keys of one key head, with all queries
-that share it in one block, so that keys and values are read once."""
+"""Attention of few queries to many keys (flash decoding). The keys of each KV head are split into parts, one program each; a
+program holds all queries that share the head in one block, so that keys and values are read once. Another kernel (join) combines
+the parts."""
 
 import triton
 import triton.language as tl
@@ -16,9 +17,11 @@ def split(
 ):  # fmt: skip
     """Computes attention over one part of the keys.
 
-    parts  (batch, heads, queries, PARTS, VALUES) f32: the result for each part of the keys
-    logs   (batch, heads, queries, PARTS) f32: log2 of the sum of exponentials that it is weighted with; -inf where it saw nothing
-    M      a power of two that holds GROUP * QUERIES rows, 16 at least
+    parts  (batch, heads, queries, PARTS, VALUES) f32: the result over each part of the keys
+    logs   (batch, heads, queries, PARTS) f32: log2 of the sum of exponentials, the weight of that result; -inf if no key was
+           visible
+    GROUP  query heads that share a KV head
+    M      a power of two, at least 16 and GROUP * QUERIES
     """
     KV_HEADS = HEADS // GROUP
     MIXED: tl.constexpr = HOW == "bias" or ALIBI

@@ -1,7 +1,7 @@
 """Decomposes pooling into pads, strided slices and pointwise maxima or sums.
 
-Gradients are gathered: each element sums over the windows that cover it. Windows of more than 64 taps stay calls of ATen, but
-maxima on CPUs, which are taken along one dimension after the other.
+Gradients are gathered, not scattered: each element sums over the windows that cover it. Pooling with windows of more than 64 taps
+(elements) stays a call of ATen, except for maxima on CPUs, which are taken along one dimension after the other.
 """
 
 import itertools
@@ -18,13 +18,13 @@ from .pool_window import PoolWindow
 
 aten = torch.ops.aten
 
-_MAX_TAPS = 64  # windows of more would unroll into too many slices
+_MAX_TAPS = 64  # larger windows would unroll into too many slices
 
 
 def _max_pool(dims: int) -> Callable[..., Any]:
-    """Computes the greatest tap (NaN if any is NaN) and its position in the image.
+    """Builds the decomposition of max_pool: the greatest element of each window (NaN if any is NaN) and its position in the image.
 
-    The position follows from the tap's number, a byte, which is what is saved for the gradient.
+    Positions are computed from the number of the tap, a byte, so that only that is saved for the gradient.
     """
 
     def run(x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> Any:
@@ -47,8 +47,8 @@ def _max_pool(dims: int) -> Callable[..., Any]:
 
 
 def _max_in_turn(window: PoolWindow, x: Tensor) -> Any:
-    """Takes the maxima of windows along one dimension after the other, the last first: k + k taps in place of k * k. The places are
-    those of the whole window: the first maximum's in row-major order, or the last NaN's."""
+    """Takes the maxima of windows along one dimension after the other, the last first: k + k taps instead of k * k. The positions
+    are the same as for whole windows: that of the first maximum in row-major order, or of the last NaN."""
     dims, best, places = len(window.kernel), x, None
     for i in reversed(range(dims)):
         kernel, stride, pad, dilation = (
@@ -61,10 +61,10 @@ def _max_in_turn(window: PoolWindow, x: Tensor) -> Any:
 
 
 def _max_pool_backward(dims: int) -> Callable[..., Any]:
-    """Sums for each element the gradients of the windows whose maximum it is, without a scatter."""
+    """Builds the decomposition of the gradient of max_pool."""
 
     def run(grad: Tensor, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, places: Tensor) -> Any:
-        """Sums the gradients of the windows whose maximum an element is."""
+        """Sums, for each element, the gradients of the windows whose maximum it is."""
         window = PoolWindow(dims, x, kernel, stride, padding, dilation, ceil_mode)
         if math.prod(window.covering) > _MAX_TAPS or not x.dtype.is_floating_point or surely(x.numel() == 0):
             return NotImplemented
@@ -74,7 +74,7 @@ def _max_pool_backward(dims: int) -> Callable[..., Any]:
 
 
 def _avg_pool(dims: int) -> Callable[..., Any]:
-    """Sums the taps and divides by how many count."""
+    """Builds the decomposition of avg_pool."""
 
     def run(
         x: Tensor,
@@ -98,12 +98,12 @@ def _avg_pool(dims: int) -> Callable[..., Any]:
 
 
 def _avg_pool_backward(dims: int) -> Callable[..., Any]:
-    """Sums for each element the gradients of the windows that cover it, each divided by how many elements the window counts."""
+    """Builds the decomposition of the gradient of avg_pool."""
 
     def run(
         grad: Tensor, x: Tensor, kernel: Any, stride: Any, padding: Any, ceil: bool, count_include_pad: bool, divisor: int | None
     ) -> Any:
-        """Sums the shares of the windows that an element is in."""
+        """Sums, for each element, the gradients of the windows that cover it, each divided by the window's count of elements."""
         window = PoolWindow(dims, x, kernel, stride, padding, 1, ceil)
         if math.prod(window.covering) > _MAX_TAPS or not x.dtype.is_floating_point or surely(x.numel() == 0):
             return NotImplemented
@@ -114,9 +114,9 @@ def _avg_pool_backward(dims: int) -> Callable[..., Any]:
 
 
 def _over_windows(window: PoolWindow, grad: Tensor, chosen: Tensor | None = None) -> Tensor:
-    """Sums for each element, in at least f32, the gradients of the windows that cover it, without a scatter.
+    """Sums, for each element, the gradients of the windows that cover it, in at least f32.
 
-    chosen  the number of the one tap of each window that the gradient belongs to; None where it belongs to all
+    chosen  for each window, the number of the only tap that its gradient belongs to; None if it belongs to all taps
     """
     dims, total = len(window.size), None
     windows = [[window.covered_by(i, k, grad.device) for k in range(n)] for i, n in enumerate(window.covering)]
@@ -137,7 +137,7 @@ def _over_windows(window: PoolWindow, grad: Tensor, chosen: Tensor | None = None
 
 
 def _averaged(window: PoolWindow, total: Tensor, count_include_pad: bool, divisor: int | None) -> Tensor:
-    """Divides the windows' sums by how many elements each counts, or by `divisor`."""
+    """Divides the sum of each window by the number of its elements, or by `divisor`."""
     if divisor is not None:
         return total / divisor
     counts = [window.counts(i, count_include_pad, total.device) for i in range(len(window.size))]
@@ -151,7 +151,7 @@ def _averaged(window: PoolWindow, total: Tensor, count_include_pad: bool, diviso
 
 
 def _piecewise(counts: list[int], x: Tensor) -> Tensor:
-    """Builds `counts` as a tensor by comparing a ramp with the few indices, at the ends, whose value differs from the middle's."""
+    """Builds `counts` as a tensor without a constant: the value in the middle, selected against the few others at the ends."""
     middle = counts[len(counts) // 2]
     at = torch.arange(len(counts), device=x.device)
     out = torch.full((len(counts),), float(middle), dtype=x.dtype, device=x.device)
