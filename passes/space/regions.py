@@ -37,19 +37,32 @@ class AxisRegion:
     decided: dict[Expr, Expr]
 
 
-def regions_along(axis: Axis, space: Space, change: dict[Axis, Affine]) -> list[AxisRegion]:
+def regions_along(axis: Axis, space: Space, change: dict[Axis, Affine], short: int = 0) -> list[AxisRegion]:
     """Returns the regions of an axis in order; [] where no bound depends on it alone, where there are many, and where the order of
-    their ends is not known for all sizes. change: indices over merged axes, by axis."""
+    their ends is not known for all sizes.
+
+    change  indices over merged axes, by axis
+    short   elements up to which neighboring regions are one, in which not all bounds are decided
+    """
     spans = {bound: span for bound in _bounds(space.expressions) if (span := _span(bound, axis, change)) is not None}
-    ends = _sorted({n for span in spans.values() for n in span} | {0, axis.extent})
+    ends = _without_short(_sorted({n for span in spans.values() for n in span} | {0, axis.extent}), short)
     if not spans or not 2 < len(ends) <= MOST + 1:
         return []
     found = []
     for begin, end in pairwise(ends):
         holds = tuple(b for b, (low, high) in spans.items() if at_most(low, begin) and at_most(end, high))
-        decided = dict(_decided(space.expressions, holds, set(spans) - set(holds)))
-        found.append(AxisRegion(begin, end, holds, decided))
+        fails = {b for b, (low, high) in spans.items() if at_most(end, low) or at_most(high, begin)}
+        found.append(AxisRegion(begin, end, holds, dict(_decided(space.expressions, holds, fails))))
     return found
+
+
+def _without_short(ends: list[SizeLike], short: int) -> list[SizeLike]:
+    """Returns ends of regions without those between regions that are short together."""
+    found = ends[:1]
+    for end, following in pairwise(ends[1:]):
+        if not at_most(following - found[-1], short):
+            found.append(end)
+    return found + ends[1:][-1:]
 
 
 def long_regions(axis: Axis, space: Space, change: dict[Axis, Affine], lanes: int) -> list[AxisRegion]:

@@ -19,7 +19,7 @@ from lamina.core.sizes import SizeLike, at_most
 
 from ..ir.affine import Axis
 from ..ir.guards import narrowed
-from ..space.regions import AxisRegion, long_regions, regions_along
+from ..space.regions import MOST, AxisRegion, long_regions, regions_along
 from ..space.schedule import Schedule
 from .emit import unaligned_rows
 from .emit.bounds import Range, inner_blocks
@@ -49,7 +49,11 @@ def blocks_along(
         return _known_number(loops, axis, first, exact, inits, body)
     if exact is not None and at_most(exact, lanes):
         return loops.loop(axis, first, zero, count, lanes, count, inits, body, single=True)
-    if b.apart and (found := regions_along(axis, loops.space, change)):
+    if (
+        b.apart
+        and (found := regions_along(axis, loops.space, change, schedule.config.rest))
+        and len(found) * len(loops.nests) <= MOST
+    ):
         return _by_regions(loops, axis, found, first, count, inits, body)
     return _whole_and_rest(loops, axis, first, zero, count, exact, inits, body)
 
@@ -158,7 +162,15 @@ def narrow_rest(
         end = _whole(b, low, high, exact, b.lanes)
         parts = loops.loop(axis, first, low, end, b.lanes, None, parts, body)
         low = end
-    return loops.loop(axis, first, low, high, b.lanes, high, parts, body)
+
+    def block(carried: list[ir.Value]) -> list[ir.Value]:
+        """Emits the masked block."""
+        loops.enter(axis, first, low, high)
+        return body(carried)
+
+    with b.point():
+        left = arith.cmpi(arith.CmpIPredicate.slt, low, high)
+    return b.when(left, parts, block)
 
 
 def _whole(b: Blocks, low: ir.Value, high: ir.Value, exact: SizeLike | None, lanes: int) -> ir.Value:

@@ -114,17 +114,18 @@ class Loops:
         if single:
             memo = b.stack[-1].once.setdefault((axis, first, low, tail), {})
             with b.scope(b.stack[-1].block, memo=memo):
-                self._enter(axis, first, low, tail)
+                self.enter(axis, first, low, tail)
                 return body(inits)
 
         def inside(at: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             """Binds the axis and emits the body."""
-            self._enter(axis, first, at, tail)
+            self.enter(axis, first, at, tail)
             return body(carried)
 
         return b.loop(low, high, step, inits, inside, attribute)
 
-    def _enter(self, axis: Axis, first: ir.Value, at: ir.Value, tail: int | ir.Value | None) -> None:
+    def enter(self, axis: Axis, first: ir.Value, at: ir.Value, tail: int | ir.Value | None) -> None:
+        """Binds an axis to `first` + `at` in the innermost scope. tail: as in `loop`."""
         b = self.b
         if b.window is not None:
             unaligned_rows.enter(b, b.window, axis, at, tail is not None)

@@ -16,8 +16,8 @@
 // CHECK-NOT: create_mask
 // CHECK: scf.for %{{.*}} = %[[WHOLE]] to %[[NARROW:.*]] step %c8
 // CHECK-NOT: create_mask
-// CHECK: scf.for %[[AT:.*]] = %[[NARROW]] to %[[END]] step %c8
-// CHECK: %[[REST:.*]] = arith.subi %[[END]], %[[AT]]
+// CHECK: scf.if
+// CHECK: %[[REST:.*]] = arith.subi %[[END]], %[[NARROW]]
 // CHECK: vector.create_mask %[[REST]] : vector<8xi1>
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
@@ -42,7 +42,7 @@ func.func private @relu(%x: tensor<?x?xf32, ["s0~8", "s1~128"]>) -> tensor<?x?xf
 // CHECK: scf.for {{.*}} step %c64
 // CHECK: scf.for {{.*}} step %c8
 // CHECK-NOT: create_mask
-// CHECK: scf.for {{.*}} step %c8
+// CHECK: scf.if
 // CHECK: vector.create_mask
 // CHECK: arith.select
 // CHECK: vector.reduction <add>

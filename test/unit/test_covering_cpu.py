@@ -32,6 +32,7 @@ CASES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+@pytest.mark.filterwarnings("error")  # such as that it is compiled per size
 @pytest.mark.parametrize("name", CASES)
 def test_rows(name: str) -> None:
     torch._dynamo.reset()

@@ -180,6 +180,17 @@ class Scopes:
                 body()
                 scf.YieldOp([])
 
+    def when(self, condition: ir.Value, inits: list[ir.Value], body: Body) -> list[ir.Value]:
+        """Emits an scf.if around `body`; returns its results, or `inits` where the condition does not hold."""
+        with self.point():
+            branch = scf.IfOp(condition, [v.type for v in inits], has_else=bool(inits))
+        with self.scope(branch.then_block, anchor=branch.operation), ir.InsertionPoint(branch.then_block):
+            scf.YieldOp(body(inits))
+        if inits:
+            with ir.InsertionPoint(branch.else_block):
+                scf.YieldOp(inits)
+        return list(branch.results)
+
     def digits(self, number: ir.Value, extents: Sequence[SizeLike]) -> Iterator[ir.Value]:
         """Yields the position along each of `extents`, the fastest and last one first, that a number counts to."""
         for n in reversed(extents[1:]):
