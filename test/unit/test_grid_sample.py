@@ -155,6 +155,21 @@ def test_affine_grids(dims: int, dynamic: bool) -> None:
         hold(warped, run, (torch.randn(n, dims, dims + 1), x), 1e-3)
 
 
+@torch._dynamo.config.patch(error_on_recompile=True)
+@pytest.mark.filterwarnings("error:lamina compiles this graph once per size")
+def test_gradients_of_affine_grids_are_compiled_once_for_all_batches() -> None:
+    """torch itself captures a graph for each size of an image, as `linspace` takes no symbols."""
+
+    def grid(theta: Tensor, x: Tensor) -> Tensor:
+        return F.affine_grid(theta, list(x.shape), align_corners=True)
+
+    run = compiled(grid, dynamic=True)
+    for n in (9, 4, 11):
+        theta, x, flow = torch.randn(n, 2, 3, requires_grad=True), torch.randn(n, 3, 5, 7), torch.randn(n, 5, 7, 2)
+        found, want = (torch.autograd.grad(fn(theta, x), theta, flow)[0] for fn in (run, grid))
+        torch.testing.assert_close(found, want, rtol=1e-4, atol=1e-4)
+
+
 def test_positions_are_not_saved_for_backward() -> None:
     """The gradient's index of images and channels is known: it takes no memory and no checks."""
     x, grid = (t.requires_grad_() for t in inputs(2, (7, 5)))

@@ -13,7 +13,7 @@ from torch import Tensor, fx
 from torch._export.utils import _collect_all_valid_cia_ops, _is_preservable_cia_op
 
 import lamina
-from lamina.frontend.capture.whole import RESIZING, kept_whole
+from lamina.frontend.capture.whole import DECOMPOSED, RESIZING, kept_whole
 from lamina.frontend.decompositions.table import table
 from lamina.frontend.fx import support
 
@@ -136,10 +136,10 @@ def test_places_are_those_of_eager_at_many_sizes() -> None:
 
 
 def test_torch_is_left_as_it_was() -> None:
-    before = {op: dict(op.py_kernels) for op in RESIZING}
-    with kept_whole(*RESIZING), kept_whole(*RESIZING):
+    before = {op: dict(op.py_kernels) for op in (*RESIZING, *DECOMPOSED)}
+    with kept_whole(*before), kept_whole(*before):
         pass
-    assert {op: dict(op.py_kernels) for op in RESIZING} == before
+    assert {op: dict(op.py_kernels) for op in before} == before
     assert any(torch._C.DispatchKey.Autograd in kernels for kernels in before.values())
     assert {op for op in RESIZING if _is_preservable_cia_op(op)} <= _collect_all_valid_cia_ops()
 
