@@ -1,4 +1,5 @@
-"""Lays out results that nobody wants in an order of their own as what they are computed from, so that no kernel transposes."""
+"""Chooses layouts for kernels' results whose users do not want a particular one: those of the kernel's other tensors (siblings), so
+that no kernel transposes."""
 
 import math
 from collections import Counter
@@ -15,17 +16,20 @@ from ..ir.views import RESHAPES, is_view, view_layout
 from ..trace.orders import PLACES
 
 Strides = tuple[SizeLike, ...]
+"""Strides in elements; 0 along a dimension that a value does not vary along."""
 
 
 def like_siblings(
     op: ir.Operation, wanted: Sequence[Layout | None], rows: Container[ir.Value], operands: Sequence[Layout]
 ) -> list[Layout]:
-    """Returns the layouts of a kernel's results. Those that nobody wants otherwise get the order of dimensions in which most bytes
-    of their shape that it reads and writes lie, if the kernel itself does not transpose; where none has their shape, the order of
-    those elements that they are computed from.
+    """Returns the layouts of a kernel's results.
 
-    wanted    the layouts that users want of the results; None where they want none
-    rows      results to leave row-major where no operand has their shape
+    A result whose users want no layout gets the order of dimensions that most bytes of the kernel's other tensors of its shape
+    have, unless the kernel itself transposes. If there are none of its shape, it inherits the order of the elements that it is
+    computed from.
+
+    wanted    the layout that users want of each result; None if they want none
+    rows      results to leave row-major if no operand has their shape
     operands  the layouts of the kernel's operands
     """
     pairs = zip(op.results, wanted, strict=True)
@@ -35,8 +39,8 @@ def like_siblings(
 def _like_most(
     op: ir.Operation, result: ir.Value, layouts: Sequence[Layout | None], operands: Sequence[Layout], rows: bool
 ) -> Layout:
-    """Returns the layout of a result that nobody wants otherwise. rows: whether to leave it row-major where no operand has its
-    shape."""
+    """Returns the layout of a result whose users want none. layouts: those of all results, if known; rows: whether to leave it
+    row-major if no operand has its shape."""
     shape = shape_of(result)
     plain = Layout.row_major(shape)
     orders: Counter[tuple[int, ...]] = Counter()
@@ -60,9 +64,12 @@ def _yielded(op: ir.Operation, result: ir.Value) -> ir.Value:
 
 
 def _inherited(op: ir.Operation, operands: Sequence[Layout]) -> dict[ir.Value, Strides]:
-    """Returns for the values of a kernel's body the strides in memory of those elements of its operands that they are computed
-    from: along each dimension, those of the largest tensor that varies along it. What a view cannot express has none, nor has what
-    is placed along a dimension that has one element, or a single one in memory: where that lies among others is undecided."""
+    """Returns the strides that values of a kernel's body inherit from the operands: along each dimension, the stride in memory of
+    the largest tensor that varies along it.
+
+    A value has none if strides cannot express the view that it is. Nor has a value that is placed along a dimension in which its
+    source has size 1 or stride 0, as its order among the other dimensions is then undecided.
+    """
     body = op.regions[0].blocks[0]
     found = {v: layout.strides for v, layout in zip(body.arguments, operands, strict=True)}
     for inner in ops_in(body):
@@ -73,7 +80,8 @@ def _inherited(op: ir.Operation, operands: Sequence[Layout]) -> dict[ir.Value, S
 
 
 def _passed_on(inner: ir.Operation, found: Mapping[ir.Value, Strides]) -> Strides | None:
-    """Returns the strides that an op's result inherits from operands whose strides are known; None without any."""
+    """Returns the strides that an op's result inherits from operands, given the strides `found` so far; None if it inherits
+    none."""
     shape = shape_of(inner.results[0])
     strides = found.get(inner.operands[0]) if len(inner.operands) else None
     if is_view(inner) and strides is not None:
@@ -97,15 +105,15 @@ def _passed_on(inner: ir.Operation, found: Mapping[ir.Value, Strides]) -> Stride
 
 
 def keeps_order(op: ir.Operation, rank: int) -> bool:
-    """Returns whether a kernel reads tensors of this rank in the order of dimensions of its results; dimensions of one element may
-    come and go in between."""
+    """Returns whether a kernel reads all tensors of this rank in the order of dimensions of its results. Dimensions of size 1 may
+    be added and dropped in between."""
     inner = ops_in(op.regions[0].blocks[0])
     ranks = {rank, *(len(shape_of(v)) for o in inner if _only_units(o) for v in (o.operands[0], o.results[0]))}
     return all(_keeps_order(o, ranks) for o in inner)
 
 
 def _only_units(op: ir.Operation) -> bool:
-    """Returns whether an op only adds or removes dimensions of one element."""
+    """Returns whether an op only adds or drops dimensions of size 1."""
     if op.name not in RESHAPES:
         return False
     before, after = ([n for n in shape_of(v) if n != 1] for v in (op.operands[0], op.results[0]))
@@ -124,8 +132,8 @@ def _keeps_order(op: ir.Operation, ranks: Collection[int]) -> bool:
 
 
 def _only_regroups(op: ir.Operation, shape: tuple[int, ...]) -> bool:
-    """Returns whether a kernel that reshapes tensors of this shape gives them the same shape again and moves no element in
-    between, as a norm of groups of channels does."""
+    """Returns whether a kernel that reshapes tensors of this shape restores the shape and moves no element in between, like a group
+    norm."""
     inner = ops_in(op.regions[0].blocks[0])
     views = [o for o in inner if o.name in ("tensor.expand_shape", "tensor.collapse_shape")]
     ends = [v for o in views for v in (o.operands[0], o.results[0]) if len(shape_of(v)) == len(shape)]

@@ -1,7 +1,8 @@
-"""Decides the form of a kernel's loops, for every target: the axis that blocks run along, and that of transpose tiles.
+"""Decides the form of a kernel's loops, for every target: which axes become one, which axis is vectorized, and which axis the tiles
+of a transpose span with it.
 
-What targets differ in is data of their Config (schedules/base.py). How long blocks are, and what makes the grid, follows from the
-form in the target's module (`schedule_cpu`, `schedule_gpu`).
+Targets differ only in data of their Config (schedules/base.py). The target's own module (`schedule_cpu`, `schedule_gpu`) then
+derives the lengths of blocks and the grid from the form.
 """
 
 import math
@@ -19,8 +20,8 @@ from .scans import has_scans, has_sorts, scanned_axis
 from .schedule import Schedule
 from .space import Space
 
-FEW = 8  # elements of an axis below which blocks and tiles along it are mostly empty
-FEW_COLUMNS = 128  # elements side by side below which reductions down them read too little of memory at once
+FEW = 8  # elements: blocks and tiles along a shorter axis are mostly empty
+FEW_COLUMNS = 128  # neighboring elements: reductions down fewer columns read too little of each memory page or row
 SECTOR = 8  # f32 elements: the unit in which memory is read
 
 
@@ -28,9 +29,10 @@ SECTOR = 8  # f32 elements: the unit in which memory is read
 class Form:
     """The form of a kernel's loops.
 
-    merged   its axes, as far as they are one
+    merged   the axes, after coalescing and flattening
     vector   the axis that blocks run along; None: scalar code
-    crossed  the axis that is contiguous in memory read across the vector axis, where transposing tiles is worth it
+    crossed  if transposing through tiles is worth it, the other axis of a tile: the one that loads are contiguous along that have a
+             stride along the vector axis
     """
 
     merged: Merged
@@ -39,7 +41,7 @@ class Form:
 
     @property
     def column_vector(self) -> bool:
-        """Whether blocks run along a column."""
+        """Whether blocks run along a reduced axis."""
         return self.vector in self.merged.columns
 
 
@@ -65,7 +67,7 @@ def form_of(space: Space, config: type[BlockConfig]) -> Form:
 
 
 def flattened(space: Space, merged: Merged, axes: tuple[Axis, ...]) -> tuple[Merged, Axis] | None:
-    """Returns `merged` with `axes` as one axis, and that axis; None where an index would jump by sizes that depend on the call."""
+    """Returns `merged` with `axes` flattened into one axis, and that axis; None if an index would jump by a symbolic stride."""
     flat, axis = flatten(merged, axes)
     places = [at.rename(flat.rename) for at in space.places()]
     jumps = [(c, flat.quotients[t]) for at in places for t, c in at.terms if t in flat.quotients]
@@ -73,9 +75,12 @@ def flattened(space: Space, merged: Merged, axes: tuple[Axis, ...]) -> tuple[Mer
 
 
 def side_by_side(space: Space, merged: Merged) -> tuple[Axis, ...]:
-    """Returns the last axes of rows, up to a long enough one, over which memory is walked without a jump: that of results, and of
-    all that is read down the columns or, if there are none, along the last row. What else is read, such as a value for each
-    group of channels, may be uneven."""
+    """Returns the innermost axes of rows along which memory is contiguous, until they have FEW_COLUMNS elements; () if there are
+    none.
+
+    It must be contiguous in the results, and in all tensors that are read down the columns or, without columns, along the innermost
+    row axis. Other tensors, such as a value for each group of channels, may be read in jumps.
+    """
     loads = [e.at.rename(merged.rename) for e in space.loads]
     read = [at for at in loads if any(at.coefficient(a) for a in merged.columns or merged.rows[-1:])]
     if not read or any(at.opaque or 1 in (at.coefficient(c) for c in merged.columns) for at in read):
@@ -91,7 +96,8 @@ def side_by_side(space: Space, merged: Merged) -> tuple[Axis, ...]:
 
 
 def _with_outer(space: Space, merged: Merged, axis: Axis) -> tuple[Axis, ...]:
-    """Returns the axis outside of one among the rows, and that one, where all that varies along it is even over both; else none."""
+    """Returns a row axis with the one outside of it, if every access that varies along the axis has a single stride over both; else
+    ()."""
     at = merged.rows.index(axis)
     varying = [p for place in space.places() if (p := place.rename(merged.rename)).coefficient(axis)]
     outer = merged.rows[at - 1] if at else None
@@ -101,7 +107,7 @@ def _with_outer(space: Space, merged: Merged, axis: Axis) -> tuple[Axis, ...]:
 
 
 def _by_stride(space: Space) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
-    """Returns rows and columns from the largest stride to the smallest: in the results, or, where these have none, in the loads."""
+    """Returns rows and columns from the largest stride to the smallest: the stride in results or, if that is 0, in loads."""
     loads = [e.at for e in space.loads]
     stores = [r.at for r in space.results]
 
@@ -115,9 +121,10 @@ def _by_stride(space: Space) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
 
 
 def _vector_axis(space: Space, merged: Merged, config: type[BlockConfig]) -> Axis | None:
-    """Returns the axis to vectorize: the one along which loads and stores, counted twice, are most contiguous. Stores have a
-    stride of 0 or 1 along it, where there is such an axis: others are scattered. Where lanes are gathered one by one, a load with
-    a stride counts as often as it is executed, even where it reads the same memory again. None where there is no axis.
+    """Returns the axis to vectorize: the one along which loads and stores are most contiguous. None if there is no axis.
+
+    Stores count twice. If possible, it is an axis along which all stores have stride 0 or 1, since others are scattered. On targets
+    that gather lanes one by one, a strided load counts as often as it is executed, even if it reads the same memory again.
     """
     loads = [e.at.rename(merged.rename) for e in space.loads]
     stores = [r.at.rename(merged.rename) for r in space.results]
@@ -128,10 +135,10 @@ def _vector_axis(space: Space, merged: Merged, config: type[BlockConfig]) -> Axi
     total = typical(math.prod(a.extent for a in (*merged.rows, *merged.columns)))
 
     def score(a: Axis) -> float:
-        """Returns the bytes fetched per byte used with this vector axis."""
+        """Returns how well accesses use the memory that they fetch, if `a` is the vector axis; more is better."""
 
         def step(at: Affine, k: float) -> float:
-            """Returns the cost of one access."""
+            """Returns the score of one access of weight `k`."""
             c = abs(typical(at.coefficient(a)))
             if config.gathers and k == 1 and c > 1:
                 touched = total if any(t in merged.columns for t, _ in at.terms) else rows
@@ -151,8 +158,8 @@ def _vector_axis(space: Space, merged: Merged, config: type[BlockConfig]) -> Axi
 
 
 def _crossed(space: Space, merged: Merged, vector: Axis | None, apart: bool) -> tuple[Merged, Axis | None]:
-    """Returns the axes, and that of `_crossed_axis`. A short one is joined with the one outside of it where that is even: tiles
-    would be mostly empty."""
+    """Returns the axes, and the result of `_crossed_axis`. As tiles along a short axis would be mostly empty, that is flattened
+    with the axis outside of it if possible."""
     found = _crossed_axis(space, merged, vector, apart)
     if found is not None and not below(found.extent, TILE_SIDE):
         return merged, found
@@ -164,8 +171,8 @@ def _crossed(space: Space, merged: Merged, vector: Axis | None, apart: bool) -> 
 
 
 def _crossed_axis(space: Space, merged: Merged, vector: Axis | None, apart: bool) -> Axis | None:
-    """Returns the row axis along which most elements that are loaded with a stride along `vector` are contiguous, where transposing
-    tiles is worth it."""
+    """Returns the row axis along which most of the elements are contiguous that are loaded with a stride along `vector`; None if
+    there are none, or if transposing tiles is not worth it."""
     if vector is None or merged.columns or below(vector.extent, FEW):
         return None
     along: Counter[Axis] = Counter()
@@ -178,7 +185,7 @@ def _crossed_axis(space: Space, merged: Merged, vector: Axis | None, apart: bool
 
 
 def crossing_loads(space: Space, schedule: Schedule) -> list[Load]:
-    """Returns the loads across the vector axis that a program with `crossed` transposes in tiles."""
+    """Returns the loads that a program with a crossed axis transposes through tiles."""
     found, merged = [], schedule.merged
     for e in space.loads:
         at = e.at.rename(merged.rename)
@@ -191,7 +198,7 @@ def crossing_loads(space: Space, schedule: Schedule) -> list[Load]:
 
 
 def _is_contiguous(at: Affine, merged: Merged, axis: Axis) -> bool:
-    """Returns whether elements along an axis are neighbors in memory."""
+    """Returns whether neighbors along an axis are neighbors in memory."""
     return at.coefficient(axis) == 1 and _is_affine(at, merged, axis)
 
 
@@ -201,15 +208,15 @@ def _is_affine(at: Affine, merged: Merged, axis: Axis) -> bool:
 
 
 def crosses(e: Load, at: Affine, merged: Merged, vector: Axis, apart: bool) -> bool:
-    """Returns whether a load at `at` has a stride along `vector`, and is guarded by a range of that axis at most: one that begins
-    with it unless tiles may cover a part of the axis (`apart`)."""
+    """Returns whether a tile may transpose a load: it has a stride along `vector` in its index `at`, and its guard is at most a
+    range of that axis. Unless tiles may cover part of the axis (`apart`), the range must begin at 0."""
     alone = at.coefficient(vector) in (0, 1) or not _is_affine(at, merged, vector)
     inside = None if alone else guarded_range(e, merged, vector)
     return inside is not None and (apart or inside[0] == 0)
 
 
 def guarded_range(e: Load, merged: Merged, axis: Axis) -> tuple[SizeLike, SizeLike] | None:
-    """Returns the range (first, end) of an axis in which a load's guard holds; None where something else decides, too."""
+    """Returns the range (first, end) of an axis in which a load's guard holds; None if the guard depends on anything else."""
     first, end = 0, axis.extent
     for bound in e.guard:
         at = bound.at.rename(merged.rename)

@@ -1,4 +1,5 @@
-"""Times the decoding of tokens by a model shaped like Llama, compiled once, with a cache that grows or one of fixed length."""
+"""Times a Llama-like model as it decodes tokens, compiled once for all lengths, with a KV cache that grows or one of fixed
+length."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,18 +14,18 @@ from lamina.tools.benchmarks.tables.figures import Figures
 from lamina.tune.clocks import taken
 
 WIDTH, HEADS, KV_HEADS, INNER = 2048, 32, 8, 8192
-SIZE = WIDTH // HEADS
+SIZE = WIDTH // HEADS  # elements of a head
 TOKENS = 1000
 SAMPLED = (50, 200, 400, 700, 1000)
-"""Lengths at which a static compilation is timed beside the one for all of them."""
+"""Lengths at which the compilation for all lengths is compared with a static one."""
 
 Cache = list[tuple[Tensor, Tensor]]
 
 
 class DecoderLayer(nn.Module):
-    """Grouped-query attention with rotary positions, and a gated network, each after an RMS norm and with a residual.
+    """Grouped-query attention with rotary embeddings, and a gated MLP, each with an RMS norm before it and a residual connection.
 
-    grows  keys and values are appended to the cache; else they are written into it, at the token's position
+    grows  whether keys and values are appended to the cache; else they overwrite it at the token's position
     """
 
     def __init__(self, grows: bool) -> None:
@@ -39,7 +40,8 @@ class DecoderLayer(nn.Module):
     def forward(
         self, x: Tensor, cache: tuple[Tensor, Tensor], at: Tensor, turn: tuple[Tensor, Tensor]
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Takes tokens (batch, new, WIDTH), keys and values (batch, KV_HEADS, length, SIZE) and positions (new,)."""
+        """Takes tokens (batch, new, WIDTH), cached keys and values (batch, KV_HEADS, length, SIZE), positions (new,), and the
+        cosines and sines of the rotations. Returns tokens and the new cache."""
         batch, new, _ = x.shape
         h = self.norms[0](x)
         query, key, value = (made(h).view(batch, new, -1, SIZE).transpose(1, 2) for made in (self.query, self.key, self.value))
@@ -57,7 +59,7 @@ class DecoderLayer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Layers that share their rotations."""
+    """Decoder layers, which share the cosines and sines of their rotary embeddings."""
 
     def __init__(self, layers: int, grows: bool) -> None:
         super().__init__()
@@ -81,8 +83,11 @@ def _rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
 
 
 def decoding(device: str, layers: int, grows: bool) -> Figures:
-    """Returns the table of SAMPLED lengths: milliseconds of a token, and the seconds that TOKENS tokens take from the start of
-    compilation on. grows: the cache does, with each token."""
+    """Returns a table of the milliseconds per token at the SAMPLED lengths, and the seconds for TOKENS tokens, compilation
+    included.
+
+    grows  whether the cache grows with each token
+    """
     table = Comparison(f"Decoding, {layers} layers, {'a growing' if grows else 'a fixed'} cache", "length", device)
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     model = Decoder(layers, grows).eval().to(device, dtype)
@@ -103,7 +108,7 @@ def _at(length: int, layers: int, device: str, dtype: torch.dtype, grows: bool) 
 
 
 def _decode(run: Callable[..., Any], given: tuple[Tensor, Cache, Tensor], grows: bool) -> None:
-    """Decodes TOKENS tokens from the given first one on."""
+    """Decodes TOKENS tokens, starting with the given arguments."""
     x, cache, at = given
     for _ in range(TOKENS):
         x, cache = run(x, cache, at)

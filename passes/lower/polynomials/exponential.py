@@ -1,4 +1,8 @@
-"""exp, exp2 and expm1, and the parts of exp that other functions use."""
+"""Emits exp, exp2 and expm1 of f32 and f64, and the steps of exp that other functions share.
+
+All reduce the argument, x = n ln 2 + r, evaluate a polynomial in r, and scale by 2**n (Cody and Waite). n is found by adding 1.5 *
+2**mantissa, which leaves it in the low bits of the sum: a value `whole` below is that sum.
+"""
 
 from dataclasses import dataclass
 
@@ -16,15 +20,15 @@ EXP2 = (0.000153533532, 0.00133988739, 0.00961843785, 0.0555033237, 0.240226477,
 
 @dataclass(frozen=True)
 class FloatFormat:
-    """What formulas need to know of f32 or f64.
+    """The constants of f32 or f64 that the formulas use.
 
-    mantissa    bits of it; the exponent's stand above
-    bias        of the exponent
-    ln2         ln 2 in two parts
-    exp         the polynomial q for exp(r) = 1 + r + r*r*q(r), |r| <= ln(2)/2
-    range       exp is 0 below, infinite above
+    mantissa    the number of bits of the mantissa, below those of the exponent
+    bias        the bias of the exponent
+    ln2         ln 2 as a sum of two numbers
+    exp         the coefficients of the polynomial q in exp(r) = 1 + r + r*r*q(r), |r| <= ln(2)/2, the highest power first
+    range       below its first number exp is 0, above its second infinite
     range_exp2  the same for 2**x
-    least       exp(x) - 1 rounds to -1 below
+    least       below this, exp(x) - 1 rounds to -1
     """
 
     mantissa: int
@@ -37,12 +41,12 @@ class FloatFormat:
 
     @property
     def round(self) -> float:
-        """A number of which adding it leaves the nearest integer in the low bits of the sum."""
+        """The number that rounds: added to x, it leaves the integer nearest to x in the low bits of the sum."""
         return 1.5 * 2.0**self.mantissa
 
     @property
     def round_bits(self) -> int:
-        """The bits of `round`: those of the sum are these plus the integer."""
+        """The bits of `round` as an integer. Those of the sum are this plus the nearest integer."""
         return ((self.bias + self.mantissa) << self.mantissa) + (1 << (self.mantissa - 1))
 
 
@@ -62,24 +66,24 @@ DOUBLE = FloatFormat(
 
 
 def is_double(x: Num) -> bool:
-    """Returns whether x is of f64, not of f32."""
+    """Returns whether x is f64, as opposed to f32."""
     return isinstance(x.element, ir.F64Type)
 
 
 def format_of(x: Num) -> FloatFormat:
-    """Returns the format of a float."""
+    """Returns the constants for the type of x."""
     return DOUBLE if is_double(x) else SINGLE
 
 
 def exp(x: Num) -> Num:
-    """e**x, at most 1 ulp. For f32 15 operations where the target has ldexp, else 21."""
+    """Emits e**x, with an error of at most 1 ulp. f32 takes 15 operations on targets that have ldexp, else 21."""
     of = format_of(x)
     whole, r = reduce(clamp(x, *of.range))
     return scale(tail(r, of.exp), whole)
 
 
 def exp2(x: Num) -> Num:
-    """2**x, at most 1 ulp; of f64 1.5 ulp."""
+    """Emits 2**x, with an error of at most 1 ulp; 1.5 ulp for f64."""
     of = format_of(x)
     x = clamp(x, *of.range_exp2)
     whole = x + of.round
@@ -88,7 +92,10 @@ def exp2(x: Num) -> Num:
 
 
 def expm1(x: Num) -> Num:
-    """e**x - 1, at most 1.5 ulp, of f64 2: 2**n * (e**r - 1) + (2**n - 1), in halves so that 2**128 need not exist."""
+    """Emits e**x - 1, with an error of at most 1.5 ulp; 2 ulp for f64.
+
+    It is 2**n * (e**r - 1) + (2**n - 1), computed in halves because 2**128 is not a number of f32.
+    """
     of = format_of(x)
     half = quarter_expm1(clamp(x, of.least, of.range[1]), parts=1)
     # below this bound the sum would lose the sign of zero and the last bit of a denormal
@@ -96,7 +103,7 @@ def expm1(x: Num) -> Num:
 
 
 def quarter_expm1(x: Num, parts: int = 2) -> Num:
-    """(e**x - 1) / 2**parts for clamped x."""
+    """Emits (e**x - 1) / 2**parts for a clamped x."""
     e, of = x.at, format_of(x)
     whole, r = reduce(x)
     power = power_of_two(whole, -parts)
@@ -106,25 +113,26 @@ def quarter_expm1(x: Num, parts: int = 2) -> Num:
 
 
 def quarter_exp(x: Num) -> Num:
-    """e**x / 4 for clamped x that is not far below 0."""
+    """Emits e**x / 4 for a clamped x that is not far below 0."""
     whole, r = reduce(x)
     return tail(r, format_of(x).exp) * power_of_two(whole, -2)
 
 
 def exp_of_sum(high: Num, low: Num) -> Num:
-    """e**(high + low) of f64 for a low that is small compared to 1."""
+    """Emits e**(high + low) in f64, for |low| much less than 1."""
     whole, r = reduce(clamp(high, *DOUBLE.range))
     return scale(tail(r + low, DOUBLE.exp), whole)
 
 
 def clamp(x: Num, low: float, high: float) -> Num:
-    """Clamps x to [low, high], keeping NaN: with the constant first, x86's min and max return x when it is NaN."""
+    """Clamps x to [low, high] and keeps NaN: with the constant as first operand, x86's min and max return a NaN x."""
     x = x.like(high).where(x.like(high) < x, x)
     return x.like(low).where(x.like(low) > x, x)
 
 
 def reduce(x: Num) -> tuple[Num, Num]:
-    """Returns n + `round` and r with x = n ln 2 + r, |r| <= ln(2)/2 (Cody-Waite in two parts; for f32 exact for |n| < 2**8)."""
+    """Reduces x = n ln 2 + r with |r| <= ln(2)/2; returns n + `round`, and r. The products with the first part of ln 2 are exact,
+    in f32 for |n| < 2**8."""
     e, of = x.at, format_of(x)
     whole = e.fma(x, LOG2_E, of.round)
     n = whole - of.round
@@ -132,13 +140,14 @@ def reduce(x: Num) -> tuple[Num, Num]:
 
 
 def tail(r: Num, coefficients: tuple[float, ...]) -> Num:
-    """e**r for reduced r."""
+    """Emits e**r for a reduced r."""
     e = r.at
     return e.fma(e.fma(e.horner(r, coefficients), r, 1.0), r, 1.0)
 
 
 def short_exp(x: Num) -> Num:
-    """e**x of f32 for -60 < x < 60, relative error below 2**-22: one part of ln 2 and the short polynomial."""
+    """Emits e**x in f32 for -60 < x < 60, with a relative error below 2**-22: by the first part of ln 2 and the short
+    polynomial."""
     e = x.at
     whole = e.fma(x, LOG2_E, SINGLE.round)
     r = e.fma(whole - SINGLE.round, -SINGLE.ln2[0], x)
@@ -146,25 +155,25 @@ def short_exp(x: Num) -> Num:
 
 
 def power_of_two(whole: Num, shift: int = 0) -> Num:
-    """2**(n + shift) for whole = n + `round`, where that is a normal number: the sum's low bits are n, and move to the exponent."""
+    """Emits 2**(n + shift) for whole = n + `round`, if that is a normal number: n, the low bits, is shifted into the exponent."""
     of = format_of(whole)
     return ((whole.bits() + (of.bias + shift)) << of.mantissa).as_float()
 
 
 def scale(x: Num, whole: Num) -> Num:
-    """x * 2**n for whole = n + `round`, rounded once where the result is a denormal."""
+    """Emits x * 2**n for whole = n + `round`, rounded once if the result is a denormal."""
     e, of = x.at, format_of(x)
     count = whole.bits() - of.round_bits
-    if is_double(x):  # by way of 32 bits, for which every target shifts vectors
+    if is_double(x):  # in 32 bits, whose vectors every target can shift
         count = count.cast("arith.trunci", ir.IntegerType.get_signless(32))
     if e.ldexp and len(e.shape) == 1:  # LLVM's intrinsic; the LLVM dialect's own op for it takes no vectors
         return e.intrinsic("llvm.ldexp", x, count)
-    # two factors, since 2**n alone need be no normal number; the first product is exact
+    # two factors, since 2**n alone may not be a normal number; the first product is exact
     half = count >> 1
     return x * _power_of(half, of) * _power_of(count - half, of)
 
 
 def _power_of(count: Num, of: FloatFormat) -> Num:
-    """2**count for an i32, where that is a normal number."""
+    """Emits 2**count for an i32, if that is a normal number."""
     wide = count if of is SINGLE else count.cast("arith.extsi", ir.IntegerType.get_signless(64))
     return ((wide + of.bias) << of.mantissa).as_float()

@@ -1,4 +1,4 @@
-"""The mapping of programs and lanes to threads, and helpers for the index arithmetic that it takes."""
+"""Maps programs and lanes to threads, warps and CTAs, and emits the index arithmetic, branches and barriers that this takes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,22 +13,24 @@ from ...ir.locations import where
 
 MOST_THREADS = 1024  # of a CTA
 MOST_CTAS = 16  # of a cluster
-MOST_EACH = 4096  # elements of a block that a thread has
+MOST_EACH = 4096  # elements of a block that a thread holds
 _REMEDY = "lamina-tile for a GPU says how its programs are spread"
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How a program is spread, from the attributes of its function: lane l is element l % vec of access l // (threads * vec) of
-    thread l // vec % threads; in a cluster, each CTA has the `chunks` accesses after those of the one before.
+    """The distribution of a tile program over threads.
 
-    threads  of a CTA that share one block: those of a program, or of one of its teams
-    vec      neighboring elements of one access
+    Lane l of a block is element l % vec of access l // (threads * vec) of thread l // vec % threads. In a cluster, each CTA has the
+    `chunks` accesses that follow those of the CTA before.
+
+    threads  threads of a CTA that share a block: those of a program, or of one of its teams
+    vec      neighboring elements per access
     chunks   accesses of a thread to a block
-    pack     programs of one CTA
+    pack     programs per CTA
     teams    groups of threads in a program that share the iterations of loops marked tile.shared
-    cluster  CTAs of one program
-    warp     threads that run in step, and exchange values by shuffles
+    cluster  CTAs per program
+    warp     threads that run in lockstep and exchange values by shuffles
     """
 
     threads: int
@@ -41,10 +43,11 @@ class Shape:
 
     @staticmethod
     def of(function: ir.Operation, warp: int) -> "Shape":
-        """Reads the shape from a function's `tile.` attributes. Raises CompileError where one is missing, or no GPU can run it."""
+        """Reads the shape from a function's `tile.` attributes. Raises CompileError if one is missing or no GPU can run the
+        shape."""
 
         def number(name: str) -> int:
-            """Reads an attribute of the function. Raises CompileError where it is not a number."""
+            """Reads an attribute of the function. Raises CompileError if it is not a number."""
             key = f"tile.{name}"
             if key not in function.attributes or not isinstance(function.attributes[key], ir.IntegerAttr):
                 raise CompileError(f"a tile program without a number {key}", where=where(function.location), remedy=_REMEDY)
@@ -79,11 +82,11 @@ class Shape:
 
 
 class Indices:
-    """Emits index arithmetic at the current insertion point; constants stand at the start of the kernel.
+    """Emits index arithmetic at the current insertion point, with constants at the start of the kernel.
 
-    Sums, differences and products are marked as not wrapping: as signed numbers, and also as unsigned ones where they are of
-    natural numbers. An index before a tensor, as of lanes in front of a padded row, is negative: LLVM would take it for one of
-    2**32 elements.
+    Sums, differences and products are marked nsw, and nuw only if no operand or result can be negative. Indices in front of a
+    tensor, such as those of lanes before a padded row, are negative: with nuw, LLVM would take them for positive indices below
+    2**32.
     """
 
     def __init__(self, entry: ir.Block) -> None:
@@ -104,6 +107,7 @@ class Indices:
         return self.number(n, ir.IntegerType.get_signless(32))
 
     def _operand(self, b: ir.Value | int) -> ir.Value:
+        """Returns a value, or the constant of a number."""
         return self.number(b) if isinstance(b, int) else b
 
     def add(self, a: ir.Value, b: ir.Value | int) -> ir.Value:
@@ -163,8 +167,8 @@ def _id(name: str) -> ir.Value:
 
 
 def either(condition: ir.Value, types: Sequence[ir.Type], *makes: Callable[[], Sequence[ir.Value]]) -> list[ir.Value]:
-    """Emits a branch with the first of `makes` where the condition holds, and with the second one, if there is one, elsewhere.
-    Returns the branch's results, of these types, which are what `makes` return."""
+    """Emits an scf.if: `makes` emit its branches, first that for a true condition, and return the values to yield. The second may
+    be missing. Returns the results, whose types are `types`."""
     branch = ir.Operation.create("scf.if", results=types, operands=[condition], regions=2)
     for region, make in zip(branch.regions, makes, strict=False):
         with ir.InsertionPoint(region.blocks.append()):
@@ -173,14 +177,14 @@ def either(condition: ir.Value, types: Sequence[ir.Type], *makes: Callable[[], S
 
 
 def when(condition: ir.Value, make: Callable[[], object]) -> None:
-    """Emits `make` in a branch taken where `condition` holds."""
+    """Emits an scf.if without results; `make` emits its only branch."""
 
-    def made() -> Sequence[ir.Value]:
-        """Emits the body, which has no results."""
+    def body() -> Sequence[ir.Value]:
+        """Emits the branch, which yields nothing."""
         make()
         return ()
 
-    either(condition, (), made)
+    either(condition, (), body)
 
 
 def barrier() -> None:

@@ -1,4 +1,8 @@
-"""Rule sets: rules parsed from MLIR text, tried at their anchor ops."""
+"""Rule sets: pattern rewrite rules that are parsed from MLIR text and tried at their anchor ops.
+
+An anchor is the kind of op in a pattern that is rarest in models, such as erf for GELU. A rule is tried only at values that are
+computed from an anchor in few steps, so that most ops of a module are never matched against it.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,24 +20,26 @@ from .match import Env, Matcher
 from .pattern import Add, CallPattern, Function, Prod, ReducePattern, Term, walk
 from .rule import PATTERN
 
-# Ops to look for first, the rarest in models at the front, so that a rule is tried at few places; _ROOTS: of powers.
 _RARE = ("math.erf", "math.erfc", "math.tanh", "math.log", "math.sin", "math.cos", "math.exp")
+"""Ops that serve as anchors, the rarest in models first."""
 _ROOTS = ("math.rsqrt", "math.sqrt", "math.powf")
-# From an op to its users, these change places and types alone.
+"""Ops that compute fractional powers."""
 _THROUGH = {"tensor.expand_shape", "tensor.collapse_shape", "linalg.transpose", "linalg.broadcast", "arith.extf", "arith.truncf"}
-_TOLERANCE = {"bf16": 8e-3, "f16": 1e-3}  # between a constant and a rule's, relative; other types: 5e-5
+"""Ops that change only the position or the type of elements, so that matching looks through them."""
+_TOLERANCE = {"bf16": 8e-3, "f16": 1e-3}
+"""The largest relative difference between a model's constant and a rule's; 5e-5 for other types."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A rule in normal form; it holds nothing of an MLIR context, so that it is read once for all.
+    """A rule in normal form. It refers to no MLIR context, so that it is read only once.
 
     term         the pattern
-    replacement  a module's text; None to keep the ops
-    scalars      parameters that may match numbers
-    anchors      every match has one of these ops
-    reach        most ops between an anchor and the root
-    rows         the pattern reduces rows
+    replacement  the text of a module with the function that replaces a match; None to keep the ops and only mark them
+    scalars      the numbers of parameters that may match constants
+    anchors      ops of which every match contains one
+    reach        the most ops between an anchor and the root
+    rows         whether the pattern reduces rows
     """
 
     name: str
@@ -64,7 +70,7 @@ class Loaded:
 
 
 def _anchors(term: Term) -> frozenset[str]:
-    """Returns the rarest ops of which every match has one."""
+    """Returns the rarest ops of which every match contains one."""
     terms = walk(term)
     names = {t.name for t in terms if isinstance(t, CallPattern)}
     for rare in _RARE:
@@ -80,7 +86,7 @@ def _anchors(term: Term) -> frozenset[str]:
 
 
 def _reach(term: Term, anchors: frozenset[str]) -> int:
-    """Returns how many binary ops may lie between an anchor and the root of `term`; -1 when it contains no anchor."""
+    """Returns how many binary ops may lie between an anchor and the root of `term`; -1 if `term` contains no anchor."""
     if isinstance(term, CallPattern):
         own = 0 if term.name in anchors else -1
         below = max((_reach(a, anchors) for a in term.args), default=-1)
@@ -110,7 +116,7 @@ class RuleSet:
     @staticmethod
     @cache
     def parse(text: str) -> "RuleSet":
-        """Parses the functions @pattern_N and @replacement_N of a module, once for all contexts: that takes milliseconds."""
+        """Parses the functions @pattern_N and @replacement_N of a module. The result is cached, as that takes milliseconds."""
         module = ir.Module.parse(text)
         functions = {name_of(op.operation): op.operation for op in module.body.operations}
         patterns = [name for name in functions if name.startswith("pattern_")]
@@ -122,7 +128,7 @@ class RuleSet:
         return RuleSet(tuple(rule for rule in self.rules if rule.name in names))
 
     def apply(self, block: ir.Block) -> None:
-        """Applies every rule at the anchor ops in a block, in order."""
+        """Applies every rule, in order, at all anchor ops in a block."""
         wanted = frozenset(name for rule in self.rules for name in rule.anchors)
         anchors = [(hash(op), op) for op in _scalar_ops(block) if op.name in wanted]
         forms = Forms(Scalars(Reader()))
@@ -143,7 +149,8 @@ def _scalar_ops(block: ir.Block) -> list[ir.Operation]:
 
 
 def _try(rule: Loaded, anchor: ir.Operation, forms: Forms) -> set[int]:
-    """Applies a rule to the first matching op downstream of `anchor`; returns hashes of the body ops that this consumed."""
+    """Applies a rule to the first matching op downstream of `anchor`. Returns the hashes of ops that may have been erased; the
+    empty set if nothing matched."""
     for root in list(_downstream(anchor, rule.reach)):
         op = root.block.owner.operation
         generic = forms.scalars.reader.generic(op)
@@ -161,12 +168,13 @@ def _try(rule: Loaded, anchor: ir.Operation, forms: Forms) -> set[int]:
 
 
 def _replace(rule: Loaded, s: RewriteScope, env: Env, root: ir.Operation, matched: list[ir.Operation]) -> set[int]:
+    """Replaces a match, or only marks its generic. Returns the hashes of ops that may have been erased."""
     loc = ir.Location.fused(list(dict.fromkeys(op.location for op in reversed(matched))))
     gone = {hash(view.operation) for view in s.generic.block.operations}
     if rule.replacement is None:
         s.generic.op.attributes[PATTERN] = ir.StringAttr.get(rule.name)
         return set()
-    module = ir.Module.parse(rule.replacement)  # which keeps the function alive
+    module = ir.Module.parse(rule.replacement)  # a variable of its own keeps the function alive
     try:
         value = PatternEmitter(s, Function(module.body.operations[0].operation), env, root, rule.name, loc).run()
     except CannotPlace:
@@ -228,7 +236,7 @@ def _matched(forms: Forms, root: ScalarRef, env: Env) -> list[ir.Operation]:
 
 
 def _escapes(matched: list[ir.Operation], root: ir.Operation) -> bool:
-    """Returns whether a costly op inside the match has uses outside of it."""
+    """Returns whether a costly op of the match, other than its root, has users outside of it, and so would be computed anyway."""
     inside = set(matched)
     for op in matched:
         costly = op.name.startswith("math.") or op.name == "arith.divf" or any(reduced_loops(op.block.owner.operation))

@@ -1,4 +1,4 @@
-"""Emits bounds checks as lane masks, finds the blocks of an axis that need none, and ends loops at bounds."""
+"""Emits bounds checks as lane masks, finds the blocks of an axis that need none, and shortens loops to their bounds."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from .blocks import Blocks
 
 Range = tuple[SizeLike, SizeLike]  # the first value, and the last
-_NARROW = 1 << 31
-_OF_ZERO = ("arith.extf", "arith.truncf", "arith.negf", "math.absf")  # of 0 they are 0
+_NARROW = 1 << 31  # indices below it fit in 32 bits
+_OF_ZERO = ("arith.extf", "arith.truncf", "arith.negf", "math.absf")  # ops that map 0 to 0
 
 
 def condition(b: "Blocks", guard: Guard, wide: bool) -> ir.Value:
@@ -40,7 +40,7 @@ def condition(b: "Blocks", guard: Guard, wide: bool) -> ir.Value:
 
 
 def check(b: "Blocks", e: Load | InBounds | Scatter, wide: bool) -> None:
-    """Emits the checks of the user's indices, which count only where the other bounds want the element."""
+    """Emits the checks of the user's indices (bounds with a message). Each applies only where all bounds before it hold."""
     for i, bound in enumerate(e.guard):
         if bound.message:
             ok = b.condition((bound,), wide)
@@ -63,6 +63,7 @@ def left(b: "Blocks", guard: Guard) -> Guard:
 
 
 def _holds(b: "Blocks", bound: Bound) -> bool:
+    """Returns whether a bound holds for all values that the axes in `b.ranges` have at this point."""
     at = bound.at.rename(b.merged.rename)
     if at.opaque or not any(a in b.ranges for a, _ in at.terms):
         return False
@@ -71,7 +72,7 @@ def _holds(b: "Blocks", bound: Bound) -> bool:
 
 
 def comparisons(bound: Bound, index: ir.Value, number: Callable[[int], ir.Value], reach: Range) -> list[ir.Value]:
-    """Emits the sides of a bound that can fail where its index is in `reach`. number: a constant of the index's type."""
+    """Emits the comparisons of a bound that can fail for an index in `reach`. number: makes a constant of the index's type."""
     out = []
     if not at_most(bound.low, reach[0]):
         out.append(arith.cmpi(arith.CmpIPredicate.sge, index, number(bound.low)))
@@ -81,7 +82,7 @@ def comparisons(bound: Bound, index: ir.Value, number: Callable[[int], ir.Value]
 
 
 def extremes(at: Affine, ranges: dict[Axis, Range]) -> Range:
-    """Returns the smallest and the largest value of an index, with the axes in `ranges` limited to these values."""
+    """Returns the smallest and the largest value of an index, given the ranges of some axes; others have their whole extent."""
     low = high = at.constant
     for a, c in at.terms:
         first, last = ranges.get(a, (0, a.extent - 1))
@@ -91,12 +92,13 @@ def extremes(at: Affine, ranges: dict[Axis, Range]) -> Range:
 
 
 def _compared(b: "Blocks", bound: Bound, wide: bool) -> ir.Value:
+    """Emits a bound as comparisons of its index."""
     at = bound.at.rename(b.merged.rename)
     lanes = wide and (at.coefficient(b.vector) != 0 or any(not isinstance(t, Axis) and b.is_block(t) for t, _ in at.terms))
     index = b.lane_index(bound.at) if lanes else b.index(bound.at)
 
     def number(n: SizeLike) -> ir.Value:
-        """Returns a size as an index, in all lanes for a block."""
+        """Emits a size as an index, broadcast to all lanes if the bound is compared in lanes."""
         return b.splat(n, ir.IndexType.get()) if lanes else b.number(n)
 
     reach = (-_NARROW, _NARROW) if at.opaque else extremes(at, b.ranges)
@@ -106,15 +108,15 @@ def _compared(b: "Blocks", bound: Bound, wide: bool) -> ir.Value:
 
 
 def guard_before(b: "Blocks", count: ir.Value) -> ir.Value:
-    """Returns the mask of the first `count` lanes; the others read as padding, which those of `mask_before` do not."""
+    """Emits the mask of the first `count` lanes of a guard: the other lanes read as padding, unlike those of `mask_before`."""
     mask = b.mask_before(count)
     mask.owner.attributes[GUARD] = ir.UnitAttr.get()
     return mask
 
 
 def _first_lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
-    """Returns the mask of the lanes in front of a symbolic end, which may be in the middle of an access. None for another bound,
-    or where the lanes are not neighbors."""
+    """Emits the mask of the lanes before a symbolic end, which may be in the middle of an access. Returns None for other bounds,
+    and if the lanes are not neighbors in memory."""
     at = bound.at.rename(b.merged.rename)
     if b.apart or len(b.sides) > 1 or at.opaque or at.coefficient(b.vector) != 1 or not is_symbolic(bound.high):
         return None
@@ -130,9 +132,11 @@ def _first_lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
 
 
 def _lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
-    """Returns the mask of lanes for which a bound holds, made of ranges of lanes (vector.create_mask). None unless `apart` is
-    set, the index grows or falls along the vector axis alone among lanes, by a known step, and, where it is known, it fits in 32
-    bits."""
+    """Emits the mask of lanes for which a bound holds from ranges of lanes (vector.create_mask), without computing their indices.
+
+    Returns None unless `apart` is set, the index changes by a known step from lane to lane, and, if its range is known, it fits in
+    32 bits.
+    """
     at = bound.at.rename(b.merged.rename)
     step = at.coefficient(b.vector)
     if not b.apart or at.opaque or is_symbolic(step) or step == 0:
@@ -144,15 +148,15 @@ def _lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
     depth = max((b.bound[a][0] for a, _ in at.terms), default=0)
 
     def first(limit: SizeLike) -> ir.Value:
-        """Returns the mask of the first lanes, whose index is less than `limit`; where it falls, at least that. A mask counts in 32
-        bits, so a number that may have more is cut to the lanes."""
+        """Emits the mask of the first lanes, those with an index less than `limit`; if the index falls, those with at least
+        `limit`. Masks count in 32 bits, so a count that may need more is clamped to the number of lanes."""
         index = b.index(bound.at)
         to = arith.subi(b.number(limit + apart - 1), index) if step > 0 else arith.subi(index, b.number(limit - apart))
         count = arith.divui(arith.maxsi(to, b.number(0)), b.number(apart)) if apart > 1 else to
         return b.mask_before(arith.minsi(arith.maxsi(count, b.number(0)), b.number(b.lanes)) if open_ else count)
 
     def made() -> ir.Value:
-        """Computes the mask from the first lanes on each side."""
+        """Emits the mask as the intersection of both sides of the bound."""
         yes = b.true(True)
         parts = []
         if not at_most(bound.low, low):
@@ -165,8 +169,13 @@ def _lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
 
 
 def inner_blocks(space: Space, change: dict[Axis, Affine], axis: Axis, lanes: int, count: int) -> Range | None:
-    """Returns the range (first, end) of whole blocks, among `count` elements of an axis, in which every bound holds that fails in
-    some other block. None where no block fails a bound, or every block does. change: indices over merged axes, by axis."""
+    """Finds the blocks of an axis that need no bounds checks.
+
+    Returns the range (first, end), in elements, of the whole blocks, among the first `count` elements, in which every bound holds
+    that fails in some other block; None if no bound fails in any block, or one fails in every block.
+
+    change  the index over merged axes for each old axis
+    """
     guarded = (e for e in space.expressions if isinstance(e, Load | InBounds))
     bounds = dict.fromkeys(bound for e in guarded for bound in e.guard if not bound.message)
     first, end, found = 0, count // lanes * lanes, False
@@ -183,17 +192,18 @@ def inner_blocks(space: Space, change: dict[Axis, Affine], axis: Axis, lanes: in
 
 
 def _inside(bound: Bound, at: Affine, axis: Axis, first: int, lanes: int) -> bool:
+    """Returns whether a bound holds in the block of an axis that begins at `first`."""
     low, high = extremes(at, {axis: (first, first + lanes - 1)})
     return at_most(bound.low, low) and below(high, bound.high)
 
 
 @contextmanager
 def ended(b: "Blocks", nest: Nest, axis: Axis) -> Iterator[tuple[ir.Value, SizeLike | None]]:
-    """Yields the iterations that a nest's loop over `axis` needs: as a value, and as a size where it is the axis's extent. While
-    open, the bounds that the loop ends at are known to hold.
+    """Yields the number of iterations that a nest's loop over `axis` needs, as a value, and as a size if it is the whole extent.
+    Within the context, the bounds that the loop ends at are known to hold.
 
-    The rest would add neutral elements only, such as the padding of a sum's last part. The loop is shorter, and its loads need no
-    mask:
+    The other iterations would only reduce neutral elements, such as the padding of the last part of a sum. So the loop is shorter,
+    and its loads need no mask:
 
         for i < length:    sum += x[base + i] where base + i < n     ->      for i < min(length, n - base):    sum += x[base + i]
     """
@@ -210,7 +220,7 @@ def ended(b: "Blocks", nest: Nest, axis: Axis) -> Iterator[tuple[ir.Value, SizeL
 
 
 def _ends(b: "Blocks", nest: Nest, axis: Axis) -> Iterator[Bound]:
-    """Yields the bounds that fail from some iteration of `axis` on, where all reductions are given their neutral elements then."""
+    """Yields the bounds that fail from some iteration of `axis` on, if all reductions get their neutral elements from there on."""
     short = axis is b.vector and at_most(axis.extent, b.lanes)  # one block, which needs a mask all the same
     if not is_symbolic(axis.extent) or short or nest.scans or nest.online or nest.results:
         return
@@ -225,13 +235,13 @@ def _ends(b: "Blocks", nest: Nest, axis: Axis) -> Iterator[Bound]:
 
 
 def _bounds(roots: Iterable[Expr]) -> Iterable[Bound]:
-    """Returns the bounds that are not checks of the user's indices, each once."""
+    """Returns the bounds in expressions, without duplicates and without checks of the user's indices."""
     guarded = (e for root in roots for e in walk(root) if isinstance(e, Load | InBounds))
     return dict.fromkeys(bound for e in guarded for bound in e.guard if not bound.message)
 
 
 def _padding(e: Expr, bound: Bound) -> SizeLike | float | None:
-    """Returns the value of an expression where a bound fails; None where it is not known."""
+    """Returns the value that an expression has where a bound fails; None if unknown."""
     match e:
         case Load():
             return 0 if bound in e.guard else None

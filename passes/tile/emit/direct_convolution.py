@@ -1,10 +1,10 @@
-"""Direct convolution on a GPU: one program computes a segment of neighboring columns of an output row (a strip), and reads each
+"""Direct convolution on a GPU: one program computes a strip, a segment of neighboring columns of an output row, and reads each
 pixel of a row of the window once.
 
-The sums of a segment are in registers. The loop over the window's rows reads a row of pixels and of weights, and adds every
-product of them that belongs to a sum. Rows outside of the image are not in the loop; columns outside are 0. Where the segment's
-length does not divide a row, two segments compute some columns, and store the same values. Sums over several input channels have
-an inner loop over chunks of channels; one access reads a chunk of a pixel for all the output channels of a thread.
+The sums of a strip stay in registers. The loop over the window's rows reads a row of pixels and of weights, and adds each of their
+products to the sum that it belongs to. The loop skips rows outside of the image; columns outside of it are 0. If the strip's length
+does not divide a row, two strips compute some columns, and store the same values. Sums over several input channels have an inner
+loop over chunks of channels; one access reads a chunk of a pixel for all output channels of a thread.
 """
 
 from functools import partial, reduce
@@ -25,14 +25,15 @@ from .blocks import Blocks, Frame
 from .values import element
 
 Change = dict[Axis, Affine]
+"""Replacements of axes in indices."""
 
 
 class WindowBlocks(Blocks):
-    """Emits blocks whose bounds checks stand before the loop. Constants of indices are added last, so that indices that differ in
-    them alone share the rest."""
+    """Emits blocks with bounds checks hoisted out of the loop. The constant of an index is added last, so that indices that differ
+    only in their constants share the rest."""
 
     def index(self, at: Affine) -> ir.Value:
-        """Returns the scalar value of an index; the sum with its constant is marked `nsw`."""
+        """Emits the scalar value of an index; the addition of its constant is marked `nsw`."""
         at = at.rename(self.merged.rename)
         number = known_part(at.constant)
         first = super().index(Affine(at.constant - number, at.terms))
@@ -43,12 +44,12 @@ class WindowBlocks(Blocks):
         return self.memoized(("moved", at), depth, lambda: arith.addi(first, self.number(number), overflow_flags=flags))
 
     def condition(self, guard: Guard, wide: bool) -> ir.Value:
-        """Emits only the sides of bounds that can fail."""
+        """Emits whether all bounds of a guard hold, in one i1, or in all lanes if `wide`."""
         both = self.inside(guard)
         return self.widen(both) if wide else both
 
     def inside(self, guard: Guard) -> ir.Value:
-        """Emits whether all bounds hold, as one i1."""
+        """Emits whether all bounds hold, as one i1, from only the comparisons that can fail."""
         conditions = [self.memoized(("inside", b), 0, partial(self._inside, b)) for b in guard]
         return reduce(arith.andi, conditions) if conditions else self.true(False)
 
@@ -67,7 +68,7 @@ class DirectConvolutionProgram:
         self.pixel_first = schedule.axes.column in schedule.product.arg.args[0].free
 
     def emit(self, program: ir.Value) -> None:
-        """Emits the program of segment number `program`: its sums, then the epilogue and stores of each column."""
+        """Emits the program of strip number `program`: its sums, then the epilogue and the stores of each column."""
         self._place(program)
         sums = self._sums()
         for j, total in enumerate(sums):
@@ -79,8 +80,8 @@ class DirectConvolutionProgram:
                 self.b.store(self._at(r.expr, change), flat, r.dtype, r.at.rename(change))
 
     def _place(self, program: ir.Value) -> None:
-        """Binds the axes to this program's position in the grid. From the fastest: `inner` blocks of channels, segments of a row,
-        rows, outer blocks of channels, images."""
+        """Binds the axes to this program's position in the grid, which is, from the fastest dimension on: `inner` blocks of
+        channels, strips of a row, rows, outer blocks of channels, images."""
         b, p, rest = self.b, self.schedule, program
         places = []
         for n in (p.inner, p.strips.extent, p.axes.row.extent, p.outer):
@@ -97,11 +98,13 @@ class DirectConvolutionProgram:
         b.vector = p.axes.channel
 
     def _column(self, j: int) -> Affine:
+        """Returns the index of the strip's column `j` in its row."""
         return (
             Affine.of(self.schedule.first) if self.schedule.first else Affine.of(self.schedule.strips, self.schedule.length)
         ) + j
 
     def _sums(self) -> list[ir.Value]:
+        """Emits the loops over the window's rows and channels; returns the sum of each column of the strip."""
         b, p = self.b, self.schedule
         low, high = self._rows()
 
@@ -134,12 +137,12 @@ class DirectConvolutionProgram:
         return first, last
 
     def _rows_to(self, row: ir.Value) -> ir.Value:
-        """Returns how many rows of the window lie before an image row, counted from the window's first row."""
+        """Emits the number of rows of the window before image row `row`, which is counted from the window's first row."""
         b, tall = self.b, self.schedule.tall
         return row if tall == 1 else arith.divui(arith.addi(row, b.number(tall - 1)), b.number(tall))
 
     def _row(self, sums: list[ir.Value], channel: Affine) -> list[ir.Value]:
-        """Returns the sums with one row of the window added, pixel by pixel, for the chunk of channels from `channel` on."""
+        """Emits the addition of one row of the window to the sums, pixel by pixel, for the chunk of channels from `channel` on."""
         p = self.schedule
         pixels: dict[int, list[Expr]] = {}  # position in a row of pixels -> one for each channel of the chunk
         weights: dict[int, list[Expr]] = {}
@@ -170,7 +173,7 @@ class DirectConvolutionProgram:
         return out
 
     def _read_together(self, pixel: list[Expr]) -> None:
-        """Reads a chunk of a pixel's channels in one access, which all output channels of a group share."""
+        """Emits a single read of a chunk of a pixel's channels, which all output channels of a group use."""
         first = pixel[0]
         if len(pixel) == 1 or not isinstance(first, Load):
             return
@@ -188,13 +191,13 @@ class DirectConvolutionProgram:
         b.stack[depth].memo.update(zip(pixel, read.results, strict=True))
 
     def _factors(self, here: Change) -> tuple[Expr, Expr]:
-        """Returns the pixel and the weight that are multiplied at a position of the window."""
+        """Returns the expressions of the pixel and the weight that are multiplied at a position of the window."""
         product = self.schedule.product.arg
         assert isinstance(product, Apply)
         one, two = (self._at(x, here) for x in product.operands)
         return (one, two) if self.pixel_first else (two, one)
 
-    # -- expressions at a column of the segment and of the window
+    # -- expressions at a column of the strip and of the window
 
     def _at(self, e: Expr, change: Change) -> Expr:
         """Returns `e` with axes replaced as `change` says. Bounds on the window's row are left out, since the loop runs only over
@@ -205,6 +208,7 @@ class DirectConvolutionProgram:
         return moved[e]
 
     def _moved(self, e: Expr, change: Change, moved: dict[Expr, Expr]) -> Expr:
+        """Returns `e` with axes replaced, given its operands with axes replaced."""
         make = self.make
         match e:
             case Load():
@@ -224,12 +228,12 @@ class DirectConvolutionProgram:
         raise AssertionError(f"{type(e).__name__} in a strip")
 
     def _guard(self, guard: Guard, change: Change) -> Guard | None:
-        """Returns the bounds that may fail after the replacement; None where one always does."""
+        """Returns the bounds that may fail after the replacement; None if one always fails."""
         bounds = [Bound(b.at.rename(change), b.low, b.high) for b in guard if not b.at.coefficient(self.schedule.axes.down)]
         return None if any(b.never for b in bounds) else tuple(b for b in bounds if not b.always)
 
     def _within(self, change: Change) -> Guard:
-        """Returns the bound that a column is one of the row's, where strips may reach past its end."""
+        """Returns the bound that a column is inside its row, if strips may reach past the end of rows."""
         column = self.schedule.axes.column
         bound = Bound(Affine.of(column).rename(change), 0, column.extent)
         return () if not self.schedule.ragged or bound.always else (bound,)

@@ -1,4 +1,5 @@
-"""Tables of symbolic sizes: what a graph rests on, and what a call with other sizes would do."""
+"""Formats tables of symbolic sizes for `explain`: the sizes and conditions of a graph, and what a call with other sizes would
+do."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ _OUTCOMES: "Mapping[Outcome, str]" = {
 
 
 def of_graph(graph: "Graph") -> Iterable[RenderableType]:
-    """Yields what a graph's report says of sizes."""
+    """Yields the part about sizes of a graph's report."""
     kept = f" (the last {graph.kept} are kept)"
     if graph.per_size:
         yield Text(f"compiled once per size, as {graph.per_size}: {counted(graph.bound, 'set')} of sizes{kept}")
@@ -49,7 +50,7 @@ def _symbol(s: "SizeFacts") -> tuple[str, ...]:
 
 
 def at_sizes(found: "AtSizes") -> RenderableType:
-    """Returns as tables what a call with other sizes would do."""
+    """Formats what a call with other sizes would do."""
     return Group(*(part for graph in found.graphs for part in _at(graph)))
 
 

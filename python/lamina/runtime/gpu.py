@@ -1,4 +1,4 @@
-"""Builds the native runner's input for a GPU program: `spec` plus cubins, launch limits and CUDA graph recording."""
+"""Builds the native runner's input for a GPU program: that of spec.py, plus cubins, launch limits and CUDA graph recording."""
 
 import os
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ class Driver:
     """The library that launches kernels.
 
     library  a shared library with the functions of NVIDIA's driver
-    tensors  the device of the tensors that kernels work on; "cpu" for a library that only stands in for a GPU
+    tensors  the device of the tensors that kernels work on; "cpu" for a library that simulates a GPU
     """
 
     library: str
@@ -31,26 +31,31 @@ NVIDIA = Driver("libcuda.so.1")
 def gpu_spec_of(
     program: Program, code: bytes, kernels: Sequence[str], target: str, driver: Driver, recorder: Recorder | None
 ) -> dict[str, Any]:
-    """Returns what spec_of does, for cubins. With LAMINA_SYNC=1 each call synchronizes after every step, so that a
-    fault names its kernel and source lines, and a device assertion raises IndexError.
+    """Returns the runner's input for a GPU program.
 
-    recorder  records runs as CUDA graphs, without the program's leading draws (see `recordable`)
+    If the environment has LAMINA_SYNC=1, each call synchronizes after every step, so that a fault names its kernel and source
+    lines, and a failed check of an index raises IndexError at its launch.
+
+    code      the program's cubins (cubins.py)
+    kernels   the names of its kernels, in the order of `code`
+    target    the target's text, "nvvm:sm_90a"
+    recorder  records runs as CUDA graphs, without the draws of seeds at the start of a program (recordable.py)
     """
     synchronous = os.environ.get("LAMINA_SYNC", "") == "1"
     program = with_lines(program) if synchronous else program
     spec = spec_of(program, {name: i for i, name in enumerate(kernels)}, (), driver.tensors)
-    most = dict.fromkeys(kernels, (0, 1))
+    limits = dict.fromkeys(kernels, (0, 1))  # most bytes of shared memory and CTAs of a cluster
     for step in program.steps:
         if isinstance(step, Launch):
-            shared, cluster = most[step.kernel]
-            most[step.kernel] = (max(shared, step.shared), max(cluster, step.cluster))
+            shared, cluster = limits[step.kernel]
+            limits[step.kernel] = (max(shared, step.shared), max(cluster, step.cluster))
     spec["gpu"] = {
         "target": target,
         "driver": driver.library,
         "tensors": driver.tensors,
         "synchronous": synchronous,
         "code": cubins.divide(code),
-        "kernels": [(name, *limits) for name, limits in most.items()],
+        "kernels": [(name, shared, cluster) for name, (shared, cluster) in limits.items()],
         "constants": spec["constants"],
         "recorder": recorder,
         "draws": draws(program),

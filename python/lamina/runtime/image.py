@@ -1,6 +1,7 @@
-"""Links an object file in memory. Its sections lie in one block, so that code reaches everything by 32-bit offsets.
+"""Links an object file in memory (x86-64 ELF). Its sections are in one block of memory, so that code reaches all of them by 32-bit
+offsets.
 
-LLVM's own loader places sections wherever it finds room, and ends the process where they come to lie more than 2 GiB apart.
+LLVM's own loader places sections wherever there is room, and aborts the process if they end up more than 2 GiB apart.
 """
 
 import ctypes
@@ -17,13 +18,19 @@ _READ_EXECUTE = 5  # PROT_READ | PROT_EXEC
 _STUB = b"\xff\x25\0\0\0\0"  # jmp [rip]: jumps to the address in the next eight bytes
 _SLOT = 16  # bytes of a stub with its address
 
-# R_X86_64_...: value stored, and in how many bytes
+# Kinds of relocations, R_X86_64_...
 _64, _PC32, _PLT32, _GOTPCREL, _PC64, _GOTPCRELX, _REX_GOTPCRELX = 1, 2, 4, 9, 24, 41, 42
-_THROUGH_TABLE = (_GOTPCREL, _GOTPCRELX, _REX_GOTPCRELX)
+_THROUGH_TABLE = (_GOTPCREL, _GOTPCRELX, _REX_GOTPCRELX)  # those that load an address from the global offset table
 
 
 class Image:
-    """The object `made`, placed and linked. `addresses` resolves its undefined symbols. Memory lives as long as the instance."""
+    """An object file, loaded and linked. Its memory lives as long as the instance.
+
+    addresses  the addresses of the symbols that the object leaves undefined
+
+    The block of memory holds the executable sections, a stub for each undefined symbol, which jumps to its address, and from the
+    next page on the other sections. Code calls a stub, or reads the address in it as from a global offset table.
+    """
 
     def __init__(self, made: Object, addresses: Mapping[str, int]) -> None:
         self.addresses = addresses
@@ -54,6 +61,7 @@ class Image:
         return self._base + self._offsets[symbol.section] + symbol.value
 
     def _place(self, made: Object, *, executable: bool, start: int) -> int:
+        """Assigns offsets to the sections that are executable, or to the others, from `start` on. Returns where they end."""
         for section in made.sections:
             if section.executable is executable:
                 start = -(-start // section.align) * section.align
@@ -62,6 +70,7 @@ class Image:
         return start
 
     def _apply(self, r: Relocation) -> None:
+        """Applies a relocation. Raises CompileError for a kind that is not known."""
         at = self._offsets[r.section] + r.offset
         here = self._base + at
         if r.kind == _64:
@@ -78,6 +87,7 @@ class Image:
             raise CompileError(f"compiled code has a relocation of kind {r.kind}", remedy="compile it as LLVM's small PIC code")
 
     def _is_outside(self, symbol: Symbol) -> bool:
+        """Returns whether the object leaves a symbol undefined."""
         return symbol.section is None
 
     def _near(self, symbol: Symbol) -> int:

@@ -1,7 +1,7 @@
-"""Chooses matrix products and convolutions that bypass ATen, and those that run on packed weights.
+"""Decides which matrix products and convolutions bypass ATen on a CPU, and which of these run on packed weights (native/packed.h).
 
 A packed weight is a copy, so only tensors that do not change in place are packed: constants of the program, and the inputs that the
-user froze (`Options.freeze_weights`). See native/packed.h.
+user froze (`Options.freeze_weights`).
 """
 
 from collections.abc import Callable, Collection
@@ -13,16 +13,17 @@ import torch
 from lamina import _native
 from lamina.core.program import Call, Program, Ref
 
-# Below this m*n*k, or with few rows or columns, at::mm_out is as fast as the libraries' other routines.
 PRODUCTS = 2_000_000
+"""The m*n*k below which at::mm_out is as fast as other routines of the libraries."""
 ROWS = 16
-# Lamina's tiles read the weight of a linear layer once, so they are faster from fewer rows on.
+"""The number of rows or columns below which at::mm_out is as fast."""
 ROWS_BY_TILES = 4
+"""The number of rows below which at::mm_out is as fast as Lamina's tiles on a transposed weight, which they read only once."""
 
 
 def gemm(step: Call, program: Program, frozen: Collection[int]) -> dict[str, Any] | None:
-    """Describes the step as an f32 matrix product for MKL on a packed weight, for Lamina's tiles (native/product.h) or for oneDNN.
-    Returns None where ATen's is as good.
+    """Describes a step as an f32 matrix product, by MKL on a packed weight, by Lamina's tiles (native/product.h) or by oneDNN.
+    Returns None if it is not one, or if ATen is as fast.
 
     frozen  the inputs of the program whose elements do not change in place
     """
@@ -56,16 +57,19 @@ def gemm(step: Call, program: Program, frozen: Collection[int]) -> dict[str, Any
 
 
 def _packs_products() -> bool:
-    """Returns whether a packed weight makes products faster: with MKL on Intel processors. On others oneDNN is as fast without."""
+    """Returns whether a packed weight makes products faster: with MKL on Intel's processors. On others, oneDNN without is as
+    fast."""
     return _native.has_routine("packed_gemm") and not _native.has_routine("onednn_matmul")
 
 
 def _is_frozen(r: Ref, program: Program, frozen: Collection[int]) -> bool:
+    """Returns whether a tensor is a constant or a frozen input."""
     buffer = program.buffers[r.buffer]
     return buffer.kind == "constant" or (buffer.kind == "input" and buffer.index in frozen)
 
 
 def _columns(out: Ref | None) -> tuple[Any, ...]:
+    """Returns the shape of a bias that is added to each row of a result."""
     return tuple(out.shape[1:]) if out else ()
 
 
@@ -80,10 +84,11 @@ def _row_major(r: Ref) -> int | None:
 
 
 def weight_reorder(step: Call, program: Program, frozen: Collection[int]) -> Callable[[torch.Tensor], Any] | None:
-    """Returns the function that makes oneDNN's packed form of the weight, as a capsule of a tensor handle that the caller owns.
+    """Returns the function that packs the weight of a convolution for oneDNN. It returns a capsule of a tensor handle that the
+    caller owns.
 
-    Applies to a 2-D convolution in f32 whose weight is a whole `frozen` input; else None. oneDNN returns a channels-last result;
-    where the plan counts on another layout, packing pays only when there is less to copy than to pack.
+    Returns None unless the step is a 2-D convolution in f32 whose weight is a whole input in `frozen`. oneDNN's result is channels
+    last; if the plan needs another layout, None as well, unless copying the result costs less than packing the weight.
     """
     if step.callee != "aten.convolution.default" or not _native.has_routine("packed_convolution") or not _can_reorder():
         return None
@@ -109,7 +114,7 @@ def weight_reorder(step: Call, program: Program, frozen: Collection[int]) -> Cal
 
 
 def _is_argument(r: Ref, program: Program) -> bool:
-    """Returns whether a ref is a whole argument with its own layout."""
+    """Returns whether a tensor is a whole argument, in the argument's own layout."""
     buffer = program.buffers[r.buffer]
     if buffer.kind != "input" or r.offset != 0:
         return False
@@ -119,6 +124,7 @@ def _is_argument(r: Ref, program: Program) -> bool:
 
 
 def _can_reorder() -> bool:
+    """Returns whether this torch has what `weight_reorder` needs."""
     aoti = getattr(torch._C, "_aoti", None)
     return (
         torch.backends.mkldnn.is_available()

@@ -1,4 +1,4 @@
-"""The base of the targets' Configs: the blocks of a tile program, and what each target prefers."""
+"""The base class of the targets' Configs: the blocks of a tile program, and the preferences of each target."""
 
 from typing import ClassVar
 
@@ -13,7 +13,7 @@ def power_of_two(n: int) -> int:
 class BlockConfig:
     """The shape of a tile program: how a target blocks and schedules the loops of a group.
 
-    Class variables hold what a target prefers for all its programs.
+    Class variables are the same for all programs of a target.
 
     scratch      largest size in bytes at which values of a row are kept in scratch memory between two loops over it (0: never)
     reuse        number of operations from which on a value is worth keeping
@@ -22,13 +22,14 @@ class BlockConfig:
     online       computes a maximum and the sum of exponentials relative to it in one loop (online softmax)
     wide_sums    accumulates in f64 where an f32 sum runs over many iterations or over the lanes of a block
     masked       covers a chunk by one masked block instead of whole blocks and a tail
-    rest         lanes of the blocks that cover what whole blocks leave of a number of elements that the call decides (0: as many)
-    apart        gives blocks that may cross the edge of an image loops of their own, so that the others need no bounds checks
+    rest         lanes of the blocks for the elements that whole blocks leave over, if their number is symbolic (0: as many as
+                 others)
+    apart        runs blocks that may cross the edge of an image in separate loops, so that the other blocks need no bounds checks
     least_scan   elements of a scan from which on blocks run along it
-    short        elements of a contiguous row below which it is one axis with the next one, and so are the columns (0: never)
-    gathers      loads with a stride read their lanes one by one, from caches as well
-    pairs        loads with a stride of 2 read what is between their lanes, too, and part these in registers
-    runs         lanes of a flattened axis are read and written run by run; else one by one
+    short        elements of a contiguous row below which it is flattened with the axis outside of it, as are the columns (0: never)
+    gathers      a strided load reads its lanes one by one, at the same cost if they are in a cache
+    pairs        a load with a stride of 2 reads whole blocks, and drops every second element in registers
+    runs         reads and writes the lanes of a flattened axis run by run; else one by one
     """
 
     scratch: ClassVar[int] = 0

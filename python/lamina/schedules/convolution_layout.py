@@ -1,13 +1,13 @@
-"""Estimates the library's convolutions with the channels first and with the channels last, from measurements of similar ones.
+"""Estimates the time of the library's convolutions, channels first and channels last, from measurements of similar ones.
 
-`convolution_times.csv` holds 3,022 convolutions, most of them drawn, as an H200 computed them (tools/benchmarks/convolutions.py).
-How far one is from its roofline depends on the kernels that cuDNN has for its kind, and has no formula: a 3 x 3 depthwise one takes
-a fifth of the time with its channels last, one with two filters a channel eight times as long. So the estimate is the roofline of
-the machine asked about times the geometric mean distance of the nearest neighbors (k-nearest-neighbor regression, weights by
-inverse distance).
+`convolution_times.csv` holds the times of 3,022 convolutions on an H200, most of them drawn at random
+(tools/benchmarks/convolutions.py). How far a convolution is from its roofline depends on the kernels that cuDNN has for its kind,
+which follows no formula: with channels last, a 3 x 3 depthwise one takes a fifth of the time, but one with two filters per channel
+eight times as long. So the estimate is the roofline on the given GPU, times the geometric mean of the nearest neighbors' distances
+from theirs (k-nearest-neighbor regression, weighted by inverse distance).
 
-Left out one by one, the layout chosen for each call takes 1.06 of the better one's time (geometric mean over 9,048 calls), channels
-last 1.27 and channels first 1.35; added up, 1.07, 1.63 and 1.31.
+In a leave-one-out test, the layout chosen for each call takes 1.06 of the time of the better one (geometric mean over 9,048 calls);
+always channels last takes 1.27, always channels first 1.35. In total time it is 1.07, 1.63 and 1.31.
 """
 
 import csv
@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from lamina.core.gpu import Gpu
 
-CALLS = "fdw"  # the convolution, the gradient of its image, the gradient of its weight
+CALLS = "fdw"  # the convolution (forward), the gradient of its image (data), the gradient of its weight
 _NEIGHBORS = 5
-_NEAR = 0.5  # added to squared distances, so that no neighbor stands for all
-_LAUNCH = 3e-6  # seconds that a kernel takes whatever it does
-_SHARE = 0.8  # of the tensor cores' peak, at most
-_WEIGHTS = np.array([1, 1, 1, 2, 0.5, 1.5, 3, 1, 1, 1, 1, 2])  # of the features, by how much they change cuDNN's choice of kernel
+_NEAR = 0.5  # added to squared distances, so that no neighbor outweighs all others
+_LAUNCH = 3e-6  # seconds that a kernel takes at least
+_SHARE = 0.8  # share of the tensor cores' peak that a kernel reaches at most
+_WEIGHTS = np.array([1, 1, 1, 2, 0.5, 1.5, 3, 1, 1, 1, 1, 2])  # of `position`, by how much each changes cuDNN's choice of kernel
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class ConvolutionShape:
     """A 2-D convolution.
 
     dtype      "f32" (rounded to tf32), "f16" or "bf16"
-    side       of the image: the root of height times width
-    window     side of the kernel likewise
-    stride, dilation  of the width
+    side       the side of a square with the image's pixels: the root of height times width
+    window     the side of a square with the window's elements
+    stride, dilation  those along the width
     """
 
     dtype: str
@@ -52,7 +52,7 @@ class ConvolutionShape:
 
     @property
     def family(self) -> tuple[str, str, bool]:
-        """Names the convolutions that it may be compared with."""
+        """Names the kind of convolutions that it may be compared with."""
         if self.groups == 1:
             kind = "dense"
         elif self.groups < self.channels:
@@ -63,7 +63,7 @@ class ConvolutionShape:
 
     @property
     def position(self) -> NDArray[np.float64]:
-        """Its point in the space of features."""
+        """Its point in the space in which neighbors are searched."""
         inner, outer = self.channels // self.groups, self.features // self.groups
         sizes = [inner, outer, self.groups, self.window, self.batch * self.side**2]
         odd = [inner % 8, outer % 8, inner % 4, outer % 4]
@@ -73,7 +73,7 @@ class ConvolutionShape:
         )
 
     def floor(self, gpu: Gpu) -> float:
-        """Returns the seconds below which no kernel computes it: bytes over bandwidth or operations over the peak, and a launch."""
+        """Returns the least seconds that a kernel may take, by the roofline: a launch, and its bytes or its operations."""
         scale = self.stride**2 if self.transposed else 1 / self.stride**2
         inside, outside = self.batch * self.side**2, self.batch * self.side**2 * scale
         weights = self.channels * self.features // self.groups * self.window**2
@@ -85,7 +85,7 @@ class ConvolutionShape:
 
 @dataclass(frozen=True)
 class MeasuredConvolution(ConvolutionShape):
-    """A line of the table: microseconds of each call by layout (0: channels first, 1: channels last)."""
+    """A row of the table. f0 to w1: the microseconds of each of CALLS, by layout (0: channels first, 1: channels last)."""
 
     f0: float
     d0: float
@@ -96,7 +96,7 @@ class MeasuredConvolution(ConvolutionShape):
 
     @property
     def seconds(self) -> tuple[tuple[float, float], ...]:
-        """Seconds with the channels first and last, of each of CALLS."""
+        """The seconds of each of CALLS, channels first and channels last."""
         pairs = ((self.f0, self.f1), (self.d0, self.d1), (self.w0, self.w1))
         return tuple((first * 1e-6, last * 1e-6) for first, last in pairs)
 
@@ -117,7 +117,7 @@ def measured() -> tuple[MeasuredConvolution, ...]:
 
 @cache
 def _neighbors(family: tuple[str, str, bool]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Returns the positions and the shares of a family: seconds over the measured machine's floor, by call and layout."""
+    """Returns the positions of a family's convolutions, and their times by call and layout as multiples of `floor`."""
     machine = Gpu.named("sm_90a")
     lines = [line for line in measured() if line.family == family]
     shares = [np.array(line.seconds) / line.floor(machine) for line in lines]
@@ -125,13 +125,13 @@ def _neighbors(family: tuple[str, str, bool]) -> tuple[NDArray[np.float64], NDAr
 
 
 def seconds(shape: ConvolutionShape, calls: str, gpu: Gpu) -> tuple[float, float]:
-    """Estimates the time of calls with the channels first and last.
+    """Estimates the seconds that calls take together, channels first and channels last.
 
-    calls  letters of CALLS: a convolution is "f", its gradients "d", "w" or "dw"
+    calls  letters of CALLS: "f" for a convolution, "d", "w" or "dw" for its gradients
     """
     dtype, kind, transposed = shape.family
     positions, shares = _neighbors(shape.family)
-    if not len(positions):  # grouped and multiplied ones that are transposed are rare
+    if not len(positions):  # the table has no transposed convolutions of the rarer kinds
         positions, shares = _neighbors((dtype, kind, not transposed))
     distances = ((positions - shape.position) ** 2).sum(axis=1)
     nearest = np.argsort(distances)[:_NEIGHBORS]

@@ -1,4 +1,5 @@
-"""Answers a question from the store, or by measuring what the policy allows."""
+"""Answers a tuning question: which candidate computes an op best. The answer comes from the store, or from measurements as far as
+the policy allows them."""
 
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from .store.store import Store
 from .trial import Make, Marking, Trial, Watch, attempt
 
 BUDGET_SECONDS = 1.0  # of timing, per question
-_QUICK = 3  # candidates
+_QUICK = 3  # candidates that "quick" measures at a time
 
 
 def decide(
@@ -29,20 +30,23 @@ def decide(
 ) -> Answer:
     """Returns which candidate to use; the answer's winner is always one of the question's candidates.
 
-    "off"     the first, whatever the store says
-    "cached"  the store's choice; else the first that was not dropped
-    "quick"   the store's choice, else the best of the first three that work, which is stored
-    "full"    the best of all, which is stored; measured unless the store has a result for each already
+    Policies:
 
-    All policies but "off" follow a pin. A candidate that was dropped is not tried again.
+    "off"     the first candidate, whatever the store says
+    "cached"  the store's choice; else the first candidate that was not dropped
+    "quick"   the store's choice; else the best of the first three candidates that work, which is stored
+    "full"    the best of all candidates, which is stored; they are measured unless the store has a result for each
 
-    make    creates a candidate by its name, in a thread of its own
+    All policies except "off" follow a pin, a choice that the user made. A candidate that was dropped, because it failed, is not
+    tried again.
+
+    make    creates a candidate by its name, on a thread of its own
     budget  seconds of timing
-    again   also measures candidates that the store knows
-    watch   is told the progress
+    again   measures even if the store has an answer
+    watch   is called with the progress
 
-    An interrupted call stores nothing; what earlier calls stored stays. Raises CompileError where a candidate loses the device,
-    which is stored first, or where none works.
+    An interrupted call stores nothing, and leaves stored answers as they are. Raises CompileError if a candidate makes the device
+    unusable, which is stored first, or if no candidate works.
     """
     if policy == "off":
         return Answer(question.candidates[0])
@@ -74,16 +78,15 @@ def decide(
 
 
 def _is_open(question: Question, known: Answer, chosen: str, policy: Tune) -> bool:
-    """Returns whether the policy wants more measurements than there are."""
-    heard = {name for name, _ in (*known.times, *known.dropped)}
-    return not chosen or (policy == "full" and not heard.issuperset(question.candidates))
+    """Returns whether the policy needs measurements that the store does not have."""
+    tried = {name for name, _ in (*known.times, *known.dropped)}
+    return not chosen or (policy == "full" and not tried.issuperset(question.candidates))
 
 
 def _measure(
     question: Question, trial: Trial, make: Make, mark: Marking, clock: Clock, policy: Tune, budget: float, watch: Watch
 ) -> None:
-    """Measures all candidates that are not dropped yet, or the first three of them; then the next three where none of these
-    works."""
+    """Measures the candidates that were not dropped before: all of them or, with "quick", three at a time until one works."""
     names = [name for name in question.candidates if name not in trial.dropped]
     count = _QUICK if policy == "quick" else len(names)
     while names and not trial.seconds:
@@ -95,13 +98,13 @@ def _measure(
 
 
 def _chosen(question: Question, known: Answer) -> str:
-    """Returns the store's choice, unless it is not among the candidates or was dropped; "" for none."""
+    """Returns the store's choice, the pin first; "" if there is none, or none that is still a candidate and was not dropped."""
     dropped = dict(known.dropped)
     return next((name for name in (known.pin, known.measured) if name in question.candidates and name not in dropped), "")
 
 
 def _using(question: Question, known: Answer, chosen: str) -> Answer:
-    """Returns the known answer with a winner: where nothing was chosen, the first candidate that was not dropped."""
+    """Returns the stored answer with `chosen` as its winner or, if nothing was chosen, the first candidate that was not dropped."""
     if chosen:
         return known if chosen == known.winner else replace(known, pin="")
     dropped = dict(known.dropped)
@@ -110,7 +113,7 @@ def _using(question: Question, known: Answer, chosen: str) -> Answer:
 
 
 def _without(question: Question, known: Answer, trial: Trial) -> Answer:
-    """Returns the known answer, with the candidates dropped since."""
+    """Returns the stored answer without the candidates that `trial` dropped."""
     measured = known.measured if known.measured in question.candidates and known.measured not in trial.dropped else ""
     return _answer(measured, dict(known.times), trial.dropped)
 

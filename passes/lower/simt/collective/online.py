@@ -1,8 +1,7 @@
-"""Online softmax: the sum of exp(x - max x) in one pass over x. Each thread keeps the largest x so far and the sum relative to
-it.
+"""Lowers online softmax: the sum of exp(x - max x) in one pass over x. Each thread keeps the largest x so far and the sum relative
+to it (M. Milakov and N. Gimelshein, Online normalizer calculation for softmax, 2018).
 
-M. Milakov and N. Gimelshein, Online normalizer calculation for softmax (2018). Where all is -inf, so is the maximum, and
-exponents are taken relative to 0, which leaves sums of 0 and no NaN.
+If every x is -inf, so is the maximum. Exponentials are then taken relative to 0, so that the sum is 0 and not NaN.
 """
 
 import math
@@ -22,7 +21,7 @@ _max, _add = joining("arith.maximumf"), joining("arith.addf")
 
 
 def accumulate(k: "ThreadKernel", op: ir.Operation) -> None:
-    """Lowers tile.exp_sum: adds a block to a thread's maximum and sum."""
+    """Lowers tile.exp_sum: updates a thread's maximum and sum with a block, and returns the block's exponentials."""
     x, largest, total = (k.spread(v) for v in op.operands)
     old, before = (elements(v.parts[0])[0] for v in (largest, total))
     new = _max(old, own(x, _max))
@@ -35,8 +34,8 @@ def accumulate(k: "ThreadKernel", op: ir.Operation) -> None:
 
 
 def finish(k: "ThreadKernel", op: ir.Operation) -> None:
-    """Lowers tile.exp_total: the maximum and the sum of the whole program, and the factor that rescales the thread's own
-    exponentials."""
+    """Lowers tile.exp_total: returns the maximum and the sum over the whole program, and the factor that rescales the thread's own
+    exponentials to that maximum."""
     largest, total = (elements(k.spread(v).parts[0])[0] for v in op.operands)
     exchange, shape, own_largest = k.exchange, k.shape, largest
     largest, total = _of_lanes(exchange, largest, total, min(shape.threads, shape.warp))
@@ -62,7 +61,7 @@ def lanes(k: "ThreadKernel", op: ir.Operation) -> None:
 
 
 def _of_lanes(exchange: Exchange, largest: ir.Value, total: ir.Value, lanes: int) -> tuple[ir.Value, ir.Value]:
-    """Returns the maximum of `lanes` neighboring threads, and the sum of their sums relative to it."""
+    """Combines the maxima and sums of `lanes` neighboring threads of a warp."""
     top = exchange.among_lanes(largest, _max, lanes)
     scaled = arith.mulf(total, exp(arith.subf(largest, _finite(top))))
     return top, exchange.among_lanes(scaled, _add, lanes)

@@ -1,7 +1,7 @@
 """Depthwise convolution on a CPU: one program computes rows of one channel (a plane) from a padded copy of the image.
 
-A tile of sums is in registers: each block of pixels that is loaded is multiplied for every row of the tile that has it in its
-windows.
+A tile of sums stays in registers: each block of pixels is loaded once, and multiplied for every row of the tile whose windows
+contain it.
 """
 
 from functools import partial
@@ -17,7 +17,7 @@ from .copies import PlaneCopy
 
 
 class PlaneProgram:
-    """Emits the body of one kernel."""
+    """Emits the body of a depthwise convolution kernel."""
 
     def __init__(self, frame: Frame, space: Space, schedule: Planes) -> None:
         self.schedule = schedule
@@ -47,7 +47,7 @@ class PlaneProgram:
         whole = p.axes.column.extent // p.lanes * p.lanes
 
         def tiles(row: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
-            """Computes the tiles of one row."""
+            """Computes the tiles of one row of tiles, block by block of columns."""
             place = arith.addi(first, row)
             if whole:
                 b.loop(
@@ -63,8 +63,12 @@ class PlaneProgram:
     def _tile(
         self, copy: ir.Value, row: ir.Value, place: ir.Value, column: ir.Value, rows: int, left: int | None
     ) -> list[ir.Value]:
-        """Emits the sums of `rows` rows for a block of columns, their epilogue and stores. row: the first one, in the program;
-        place: the same, in the image; left: columns of a partial block."""
+        """Emits the sums of `rows` rows for a block of columns, their epilogue and stores.
+
+        row    the first row, counted from the program's first
+        place  the first row, counted from the image's first
+        left   the columns of a partial block; None for a whole one
+        """
         b, p = self.b, self.schedule
         b.bind(p.axes.column, column)
         if left is not None:
@@ -82,7 +86,7 @@ class PlaneProgram:
         return []
 
     def _sums(self, copy: ir.Value, row: ir.Value, column: ir.Value, rows: int) -> list[ir.Value]:
-        """Emits a tile of sums: loads every block of pixels once, and the weights of one column of the window at a time."""
+        """Emits a tile of sums. Every block of pixels is loaded once, and the weights column by column of the window."""
         b, p = self.b, self.schedule
         tall, spread, length = p.plane.window.stride[0], p.plane.window.dilation[0], p.plane.length
         start = arith.addi(arith.muli(row, b.number(tall * length)), column)
@@ -102,6 +106,7 @@ class PlaneProgram:
         return sums
 
     def _weight(self, k: int, j: int) -> ir.Value:
+        """Emits the weight at row `k` and column `j` of the window, in all lanes."""
         b, p = self.b, self.schedule
         at = p.weight.at
         rest = Affine(at.constant, tuple((t, c) for t, c in at.terms if t not in (p.axes.down, p.axes.across)))

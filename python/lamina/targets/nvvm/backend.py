@@ -1,14 +1,14 @@
-"""The NVIDIA backend: tile programs -> one thread's code -> NVVM -> LLVM IR -> PTX -> cubin, on a machine that needs no GPU.
+"""The NVIDIA backend: compiles tile programs to cubins. The machine that compiles needs no GPU.
 
-    targets/triton                                               programs that lamina-tile has marked for Triton, to PTX
-    lamina-expand-math, lamina-distribute, lamina-gpu-to-nvvm     Lamina's passes, for the other programs
-    lowering_pipeline()                                          upstream, to the nvvm and llvm dialects
-    translate, llvm_text                                         LLVM 24's text to LLVM 22's
-    codegen                                                      llvmlite: optimize, PTX
-    ptx                                                          ptxas
+Programs that lamina-tile has marked for Triton go through Triton to PTX (targets/triton). The others go through
 
-Kernels are compiled in a few parts, each to its own cubin: while MLIR lowers one part, LLVM and ptxas work on those before it, and
-Triton on its own. A part holds many kernels, because each stage has a fixed cost.
+    lamina-expand-math, lamina-distribute, lamina-gpu-to-nvvm    Lamina's passes: code of one thread
+    lowering_pipeline()                                          upstream's passes: the nvvm and llvm dialects
+    to_llvm, llvm_text                                           LLVM IR, from the text of LLVM 24 to that of LLVM 22
+    codegen                                                      llvmlite: optimization, PTX
+
+and ptxas assembles all PTX (ptx). Kernels are compiled in a few parts, each to its own cubin: while MLIR lowers one part, LLVM and
+ptxas compile the parts before it, and Triton its programs. A part holds many kernels, because each stage has a fixed cost.
 """
 
 import os
@@ -38,17 +38,17 @@ from ..triton import text as triton_text
 from . import codegen
 from .check import check_converted
 
-TMA = 90  # chips from here on have a tensor memory accelerator
+TMA = 90  # compute capability from which on there is a tensor memory accelerator
 KEPT = 8  # source lines that an error names at most
-PARTS, LEAST = 4, 4  # most parts, and least kernels of each
+PARTS, LEAST = 4, 4  # the most parts, and the fewest kernels of each
 
 
 @dataclass(frozen=True)
 class GpuArtifact(Artifact):
     """An Artifact whose code is cubins (runtime/cubins.py).
 
-    ptx        the text of all kernels
-    resources  resource usage of each kernel, as ptxas reports it, in the order of `kernels`
+    ptx        the PTX of all kernels
+    resources  the resource usage of each kernel, as ptxas reports it, in the order of `kernels`
     """
 
     ptx: str = ""
@@ -58,11 +58,11 @@ class GpuArtifact(Artifact):
 def lowering_pipeline(index_bits: int = indices.WIDE) -> str:
     """Returns the upstream part of the lowering, after `lamina-gpu-to-nvvm`, as text without `builtin.module`.
 
-    math becomes LLVM's intrinsics before convert-gpu-to-nvvm, which would call libdevice for it. Nothing is simplified here: that
-    is a third of the time, and LLVM and ptxas do it again, to the same PTX.
+    Math is converted to LLVM's intrinsics before convert-gpu-to-nvvm, which would call libdevice for it. There is no
+    canonicalization: it takes a third of the time, and LLVM and ptxas arrive at the same PTX without it.
 
-    index_bits  32 where every buffer is small (passes/lower/nvvm/indices.py): a quarter fewer instructions in kernels full of
-                indices
+    index_bits  32 if every buffer is small (passes/lower/nvvm/indices.py), which saves a quarter of the instructions in kernels
+                that are dominated by index arithmetic
     """
     return (
         "gpu.module(expand-strided-metadata,arith-expand,convert-scf-to-cf,convert-math-to-llvm,"
@@ -77,9 +77,10 @@ class NvvmBackend(Backend):
         self.target, self.gpu = target, target.gpu
 
     def compile(self, module: ir.Module, ready: Sequence[triton.Awaited] = ()) -> GpuArtifact:
-        """Compiles all tile programs to cubins, with Triton, LLVM and ptxas in threads. Raises CompileError.
+        """Compiles all tile programs to cubins, with Triton, LLVM and ptxas in threads. Raises CompileError if a program cannot be
+        compiled.
 
-        ready  source kernels, which are compiled on their own (targets/kernel_calls)
+        ready  kernels in source, which are compiled separately (targets/kernel_calls)
         """
         if why := _refused(module):
             raise CompileError(why, remedy=f"make it by lamina-tile{{target={self.target}}}")
@@ -110,8 +111,8 @@ class NvvmBackend(Backend):
         )
 
     def below(self, module: ir.Module, ready: Sequence[triton.Awaited] = ()) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yields the levels "triton", "gpu", "nvvm", "llvm" (those that the module has), "ptx" and "sass". Raises CompileError
-        where there are no kernels."""
+        """Yields the levels below a tile module, as a name and a function that returns the text: "triton", "gpu", "nvvm" and
+        "llvm", if some kernel has them, "ptx" and "sass". Raises CompileError if there are no kernels."""
 
         def text() -> str:
             """Returns the module's text at the current level."""
@@ -136,8 +137,8 @@ class NvvmBackend(Backend):
         yield "sass", lambda: disassemble(assemble(source, self.gpu.arch, jobs=_processors()).cubin)
 
     def _as_triton(self, module: ir.Module, printed: list[triton_text.Printed], ready: Sequence[triton.Awaited]) -> str:
-        """Returns all kernels as Triton text: those that Triton compiles, then the others as lamina-route-to-triton would print
-        them."""
+        """Returns all kernels as Triton text: those that Triton compiles, then the others as they would be after
+        lamina-route-to-triton."""
         texts = [triton_text.together(printed).rstrip(), *(k.compiled.text for k in ready)] if printed or ready else []
         if has_programs(module):
             with module.context, ir.Location.unknown():
@@ -151,7 +152,7 @@ class NvvmBackend(Backend):
         return "\n".join(map(disassemble, cubins.divide(artifact.code)))
 
     def _parts(self, module: ir.Module) -> int:
-        """Returns how many parts the kernels are compiled in: few enough that each outweighs the fixed cost of a part."""
+        """Returns the number of parts to compile the kernels in: few enough for each to be worth its fixed cost."""
         return max(1, min(PARTS, _processors(), len(programs_of(module)) // LEAST))
 
     def _by_triton(self, program: triton_text.Printed) -> "MadeCode":
@@ -171,8 +172,8 @@ class NvvmBackend(Backend):
         return MadeCode(ptx, made.cubin, made.resources, {k.name: k.needs for k in kernels})
 
     def to_gpu(self, module: ir.Module, clock: Stopwatch) -> None:
-        """Lowers a module to the gpu level, the code of one thread. Math is expanded before distribution, while it is one op per
-        block, and after it again for what distribution has added (exponentials that rescale online sums)."""
+        """Lowers a module to the gpu level, the code of one thread. Math is expanded before distribution, while there is one op per
+        block, and once more after it, for the exponentials that distribution adds to rescale online sums."""
         expand = ("lamina-expand-math", {"target": "nvvm"})
         with module.context, ir.Location.unknown():
             for name, options in (expand, ("lamina-distribute", {"lanes": self.target.lanes}), expand):
@@ -180,7 +181,7 @@ class NvvmBackend(Backend):
                     load(name)(**options).run(module)
 
     def to_llvm(self, module: ir.Module, clock: Stopwatch) -> str:
-        """Returns LLVM 24's text for the kernels of a module at the gpu level. The module is left in the llvm dialect."""
+        """Lowers a module at the gpu level in place to the llvm dialect, and returns its kernels as text of LLVM 24."""
         with module.context, ir.Location.unknown():
             with clock.stage("lamina-gpu-to-nvvm"):
                 bits = indices.width(device_module(module))
@@ -188,6 +189,7 @@ class NvvmBackend(Backend):
             return to_llvm(module, lowering_pipeline(bits), clock, self._checked)
 
     def _checked(self, module: ir.Module) -> ir.Operation:
+        """Returns the gpu.module of a lowered module. Raises CompileError if LLVM could not translate it."""
         device = device_module(module)
         check_converted(device, self.gpu)
         return device
@@ -201,8 +203,8 @@ class NvvmBackend(Backend):
         return codegen.emit(parsed, target)
 
     def _done(self, job: "Future[MadeCode]", parts: Sequence[ir.Module]) -> "MadeCode":
-        """Returns a job's result. Where ptxas refuses, raises CompileError with the kernel's lines in the model, and keeps the PTX
-        in a file."""
+        """Returns a job's result. If ptxas refused the PTX, writes that to a file and raises CompileError with the kernel's lines
+        in the model."""
         try:
             return job.result()
         except PtxError as error:
@@ -220,7 +222,7 @@ class NvvmBackend(Backend):
 
 @dataclass(frozen=True)
 class MadeCode:
-    """One part of an artifact: kernels in a cubin of their own."""
+    """One part of an artifact: several kernels in one cubin."""
 
     ptx: str
     cubin: bytes
@@ -233,8 +235,8 @@ def _processors() -> int:
 
 
 def _refused(module: ir.Module) -> str:
-    """Returns why a program is not for a GPU: it has no tile.threads, or an argument that is not a memref of static shape. ""
-    where all are."""
+    """Returns why a program of the module cannot run on a GPU: it has no tile.threads, or an argument that is not a memref of
+    static shape. Returns "" if all can."""
     for op in module.body.operations:
         if "tile.grid" in op.operation.attributes:
             if "tile.threads" not in op.operation.attributes:

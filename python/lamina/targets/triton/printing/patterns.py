@@ -1,4 +1,5 @@
-"""Matches activations that printed kernels call as one function, with fewer instructions than their separate ops."""
+"""Matches activations (GELU) that printed kernels compute by one function call, in fewer instructions than by their separate
+ops."""
 
 from dataclasses import dataclass, field
 from math import isclose, sqrt
@@ -12,10 +13,10 @@ GELU = "erf_gelu"
 
 @dataclass
 class Activations:
-    """Matched activations of a block.
+    """The matched activations of a block.
 
-    gelus  the last operation of each GELU, x/2 * (1 + erf(x/sqrt(2))), and its x
-    parts  the operations before the last ones
+    gelus  x of each GELU, x/2 * (1 + erf(x/sqrt(2))), by its last op
+    parts  the other ops of the GELUs, which need not be printed
     """
 
     gelus: dict[ir.Operation, ir.Value] = field(default_factory=dict)
@@ -23,7 +24,7 @@ class Activations:
 
 
 def activations(block: ir.Block) -> Activations:
-    """Finds the activations among a block's own operations, not in nested blocks."""
+    """Finds the activations among a block's ops, not in nested blocks."""
     found = Activations()
     for op in block.operations:
         parts = _gelu(op.operation)
@@ -34,14 +35,14 @@ def activations(block: ir.Block) -> Activations:
 
 
 def meets_one(v: ir.Value) -> bool:
-    """Returns whether a value is used in additions of 1 only."""
+    """Returns whether a value has users, and all of them add 1 to it."""
     users = [use.owner.operation for use in v.uses]
     return bool(users) and all(u.name == "arith.addf" and 1.0 in map(number_of, u.operands) for u in users)
 
 
 def _gelu(op: ir.Operation) -> tuple[ir.Operation, ...] | None:
-    """Returns the ops x/2, x/sqrt(2), its erf and that plus 1, where `op` multiplies them to a GELU and they have no other use;
-    else None."""
+    """Returns the ops x/2, x/sqrt(2), erf and 1 + erf of the GELU whose last op is `op`; None if it is not a GELU, or if one of
+    them has other uses."""
     if op.name != "arith.mulf":
         return None
     for half, plus in (tuple(op.operands), tuple(op.operands)[::-1]):
@@ -58,19 +59,22 @@ def _gelu(op: ir.Operation) -> tuple[ir.Operation, ...] | None:
 
 
 def _only(v: ir.Value, name: str) -> ir.Operation | None:
-    """Returns the op `name` that produces a value with a single use; else None."""
+    """Returns the producer of a value, if that is an op `name` and the value has a single use; else None."""
     op = producer(v)
     return op if op is not None and op.name == name and len(list(v.uses)) == 1 else None
 
 
 def _constant_side(op: ir.Operation) -> int:
+    """Returns the number of the operand of a product by a constant that is the constant."""
     return int(number_of(op.operands[0]) is None)
 
 
 def _factor(op: ir.Operation) -> ir.Value:
+    """Returns the other operand of a product by a constant."""
     return op.operands[1 - _constant_side(op)]
 
 
 def _scales(op: ir.Operation, by: float) -> bool:
+    """Returns whether a product multiplies by this constant."""
     number = number_of(op.operands[_constant_side(op)])
     return number is not None and isclose(number, by, rel_tol=1e-7)
