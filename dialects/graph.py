@@ -95,7 +95,7 @@ class ExternOp(Op):
     in_place  the routine can write its results into memory that it is given, with the declared strides
     complex   for each tensor operand, then each result, whether the routine sees a complex tensor; the value here is real, with a
               last dimension of size 2. `callee` then begins with "complex."
-    apart     the routine is slower with a fused bias than without; a bias is added elsewhere if that is free
+    apart     the routine is slower with a fused bias than without, so the bias is added elsewhere if that is free
 
     The op is pure unless it has the attribute `graph.effect` (it draws random numbers): then it is never merged or dropped, nor
     reordered with other ops that have an effect.

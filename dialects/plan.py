@@ -74,7 +74,7 @@ class ViewOp(Op):
 class LaunchOp(Op):
     """Runs a kernel over its grid. Operands: inputs, then `n_out` outputs. `label` names the computation (kernels are shared);
     `inplace = [[i, o], ...]`: operand o aliases operand i. `when = [[size, most], ...]`: it runs where size <= most for each, and
-    else the launch after it, which computes the same; the last of such launches has no conditions, `when = []`.
+    else the launch after it, which computes the same; the last of these has no conditions, `when = []`.
     """
 
     OPERATION_NAME = "plan.launch"

@@ -3,7 +3,7 @@
 `encode`: a BERT of random weights, called with random batches and lengths. `decode`: tokens of a model shaped like Llama, with a
 cache that grows and one of fixed length. `workloads`: those of the figures' tables. `kernels`: small graphs at random sizes, on a
 GPU by the time of their kernels. Lamina and TorchInductor compile each once with dynamic=True; a static Lamina compilation of each
-size stands beside them. Prints tables; --store writes them to docs/figures-sizes-DEVICE.md.
+size is listed with them. Prints tables; --store writes them to docs/figures-sizes-DEVICE.md.
 """
 
 import argparse

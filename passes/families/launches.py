@@ -37,7 +37,7 @@ def launch(
     flops: SizeLike = 0,
     reached: Sequence[SizeLike] = (),
 ) -> dict[str, Any]:
-    """Describes the launch for a call by the keys that frontend/fx/ops/kernel_op.py uses, but for `arguments` in place of `call`,
+    """Describes the launch for a call by the keys that frontend/fx/ops/kernel_op.py uses, with `arguments` in place of `call`,
     and `sizes`: the symbolic sizes among the constants, which the arguments call n0, n1, ...
 
     tensors    parameters that are tensors, with the names of the launch's: x0 is its first operand, y0 its first result

@@ -30,7 +30,7 @@ def find_groups(block: ir.Block, limits: Limits, apart: dict[ir.Value, int]) -> 
     repeated; so it is without values that kernels should rather compute again (see Repeated). Raises CompileError where a value
     cannot become a kernel.
 
-    apart  values to be stored, see store_pooled
+    apart  values that must be stored, see store_pooled
     """
     generics: dict[ir.Operation, Generic] = {}
     real = Materialized(block, generics, limits.balance, apart)

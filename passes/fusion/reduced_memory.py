@@ -1,4 +1,4 @@
-"""Tells how the elements that a reduction combines lie in memory: as neighbors, in pieces, or apart from each other."""
+"""Describes how the elements that a reduction combines lie in memory: contiguous, in contiguous pieces, or strided."""
 
 import math
 
@@ -32,8 +32,8 @@ class ReducedMemory:
         self._generics.pop(op, None)
 
     def inner_loops(self, g: Generic) -> set[int]:
-        """Returns the loops along the innermost dimensions of the operands, those apart that have few elements beside others (a
-        factor for each row)."""
+        """Returns the loops along the innermost dimensions of the operands, except strided ones with few elements compared with
+        others (a factor for each row)."""
         operands = [(v, m, typical(math.prod(shape_of(v)))) for v, m in zip(g.op.operands, g.maps[: g.inputs], strict=False) if m]
         most = max((n for *_, n in operands), default=0)
         inner = [m[self._order.innermost(v)][1] for v, m, n in operands if n * LITTLE >= most]
@@ -44,7 +44,7 @@ class ReducedMemory:
         return any(g.reduced[i] for i in self.inner_loops(g))
 
     def pieces(self, g: Generic, long: bool) -> bool:
-        """Returns whether the elements reduced to one result lie apart in some operand's memory: not as neighbors, in a slice, with
+        """Returns whether the elements reduced to one result are strided in some operand's memory: not contiguous, in a slice, with
         others between, or, if there are enough that their parts are worth a second kernel (`long`), on both sides of a dimension
         that is kept, as a channel of several images does."""
         if not self.along(g):

@@ -44,8 +44,8 @@ class SplitReductions(Pass):
 
     elements  a reduction of fewer is left alone
     rows      a reduction along neighboring elements in memory is split when it has fewer results
-    columns   likewise, a reduction across them, or of rows that lie in pieces, such as the windows of a pooling or the channels of
-              several images, which no cluster of CTAs shares (0: as rows)
+    columns   the same for a reduction across them, or of rows that lie in pieces, such as the windows of a pooling or the channels
+              of several images, which no cluster of CTAs shares (0: as rows)
     parts     partial results of one result, at most
     programs  programs that there is room for: this limits the parts, as a program yields one row's result or those of BLOCK columns
     ragged    symbolic loops get as many parts as suit the sizes of each call, the last of which is shorter: adjacent ones become

@@ -48,9 +48,9 @@ class Writer:
         self.made: dict[tuple[object, ...], str] = {}
 
     def join(self, steps: Sequence[PlannedStep], kernels: Sequence[SmallKernel]) -> ir.Operation:
-        """Creates one launch for all of these, beside them; the caller puts it into order and erases them."""
+        """Creates one launch in place of several; the caller moves it into order and erases them."""
         launches = [_Launch(step.op, kernel) for step, kernel in zip(steps, kernels, strict=True)]
-        # kernels whose CTAs take longest come first, to start first, but for those whose number of programs the call decides
+        # kernels whose CTAs take longest come first, to start first; those with a symbolic number of programs come last
         launches.sort(key=lambda x: (x.kernel.symbolic, -x.kernel.seconds / x.kernel.shape.ctas(x.kernel.grid)))
         ins = dict.fromkeys(v for x in launches for v in list(x.op.operands)[: len(x.op.operands) - x.outputs])
         outs = [v for x in launches for v in list(x.op.operands)[len(x.op.operands) - x.outputs :]]
@@ -91,7 +91,7 @@ def drop_unused(kernels: Sequence[SmallKernel], program: ir.Operation) -> None:
 
 
 def _label(labels: Sequence[str]) -> str:
-    """Joins labels, without the numbers that tell groups of the same name apart."""
+    """Joins labels, without the numbers that distinguish groups of the same name."""
     labels = [re.sub(r"_\d+$", "", label) for label in labels]
     return ", ".join(label if n == 1 else f"{n} x {label}" for label, n in Counter(labels).items())
 

@@ -71,7 +71,7 @@ def verify_input(module: ir.Module) -> None:
     """Verifies a module that a user wrote. Raises InvalidIR.
 
     Beyond `verify`, checks what passes guarantee between levels: that groups capture nothing from outside, and that blocks end in
-    terminators, which upstream's verifier cannot tell of unregistered ops.
+    terminators, which upstream's verifier does not know for unregistered ops.
     """
     verify(module)
     wrong: list[Diagnostic] = []

@@ -53,7 +53,8 @@ class Ranges:
         return UNKNOWN
 
     def _rounded_down(self, x: ir.Value, y: ir.Value) -> Range | None:
-        """Returns the range of x + (c - x % n), a row that starts amid an access: intervals alone do not know x % n <= x."""
+        """Returns the range of x + (c - x % n), a row that starts in the middle of an access: interval arithmetic alone does not
+        know x % n <= x."""
         for whole, rest in ((x, y), (y, x)):
             if isinstance(rest, ir.BlockArgument) or rest.owner.name != "arith.subi":
                 continue

@@ -73,7 +73,7 @@ def layout_of(value: ir.Value) -> Layout:
         shape, strides = attributes[LAYOUTS][ir.OpResult(value).result_number]
         return Layout(read_sizes(shape), read_sizes(strides), 0)
     memref = ir.MemRefType(value.type)
-    return Layout.of(memref.shape, memref.get_strides_and_offset()[0])  # MLIR knows no stride beside a size of 0
+    return Layout.of(memref.shape, memref.get_strides_and_offset()[0])  # MLIR has no strides for a tensor with a size of 0
 
 
 def layouts_attribute(layouts: Sequence[Layout]) -> dict[str, ir.Attribute]:

@@ -20,7 +20,7 @@ class Format:
     mantissa  its bits
     bias      of the exponent
     large     bits, in f32, of the least value that becomes `most`
-    most      bits of the largest value, NaNs apart
+    most      bits of the largest value that is not a NaN
     infinite  whether that is an infinity
     """
 

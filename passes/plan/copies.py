@@ -20,7 +20,7 @@ def copy_group(source: ir.Value, before: ir.Operation) -> ir.Operation:
 
 
 def once(value: ir.Value, layout: Layout, before: ir.Operation) -> tuple[ir.Value, Layout]:
-    """Creates, in front of `before`, the view of a value that leaves out what its layout repeats, but for the last dimension.
+    """Creates, in front of `before`, the view of a value that leaves out what its layout repeats, except in the last dimension.
     Returns it with its layout."""
     repeats = [stride == 0 for stride in layout.strides[:-1]]
     sizes = [*(1 if r else n for r, n in zip(repeats, layout.shape, strict=False)), layout.shape[-1]]

@@ -47,7 +47,7 @@ def layouts(module: ir.Module) -> dict[str, list[Argument]]:
 
 
 def alignments(module: ir.Module) -> dict[str, list[int]]:
-    """Returns the bytes that each argument of a kernel is aligned to in every launch. Buffers are aligned to ALIGNED, but for
+    """Returns the bytes that each argument of a kernel is aligned to in every launch. Buffers are aligned to ALIGNED, except for
     inputs that declare less; views add their offset."""
     found: dict[str, list[int]] = {}
 

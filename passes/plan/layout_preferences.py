@@ -27,7 +27,7 @@ from ..space.direct_convolution import WINDOW
 from .sibling_layouts import keeps_order
 
 Strides = tuple[SizeLike, ...]
-SECTOR = 8  # elements of f32 that a GPU moves for each one where they lie apart
+SECTOR = 8  # elements of f32 that a GPU moves for each element, if these are not neighbors in memory
 
 
 @dataclass

@@ -20,7 +20,7 @@ class Root:
     kind     whose memory it is
     layout   of the whole; its offset is 0
     element  its element type in memory
-    dtype    name as in core.program.ITEM_BYTES; tells apart what memrefs do not (i8 memory: "bool", "u8", "i8")
+    dtype    name as in core.program.ITEM_BYTES; distinguishes what memrefs do not (i8 memory: "bool", "u8", "i8")
     bytes    of its memory
     index    argument, result or constant number; unused for the rest
     align    bytes that it is known to be aligned to

@@ -26,8 +26,8 @@ class PlanPass(Pass):
 
     Before: @main on tensors at the graph level, only groups, externs, views, constants and the return. Argument attribute
     `graph.strides` gives strides where an argument is not contiguous; the same on a result asks for strides; `graph.shares = j` on
-    a result allows it to be the memory of result j, `graph.fresh` forbids it to be an argument's; `graph.dtype` tells u8 from i8.
-    `graph.align` on an argument: the bytes that it is aligned to, where these are not 16.
+    a result allows it to be the memory of result j, `graph.fresh` forbids it to be an argument's; `graph.dtype` distinguishes u8
+    from i8. `graph.align` on an argument: the bytes that it is aligned to, where these are not 16.
 
         func.func @main(%x: tensor<4x8xf32>) -> tensor<8x4xf32> {
           %0 = "graph.group"(%x) ({...}) {sym_name = "relu"} : (tensor<4x8xf32>) -> tensor<4x8xf32>
@@ -36,7 +36,7 @@ class PlanPass(Pass):
         }
 
     After: one private function per different group body and layout, and the program. Values not returned share one arena; its bytes
-    stand beside `sum_bytes` (without reuse) and `lower_bound` (the most live at one step).
+    are recorded next to `sum_bytes` (without reuse) and `lower_bound` (the most live at one step).
 
         "plan.program"() ({
           %x = "plan.input"() {index = 0} : () -> memref<4x8xf32>

@@ -73,7 +73,7 @@ def remove_calls(module: ir.Module) -> None:
 
 @dataclass
 class _Flow:
-    """Groups f64 values that flow into each other (a union-find), and tells which groups have to stay f64."""
+    """Groups f64 values that flow into each other (a union-find), and decides which groups must stay f64."""
 
     parent: dict[ir.Value, ir.Value] = field(default_factory=dict)
     pinned: set[ir.Value] = field(default_factory=set)

@@ -176,7 +176,7 @@ def _check(expressions: Iterable[Expr], place: str) -> None:
 
 
 def outside(root: Expr, products: tuple[Reduce, ...]) -> list[Expr]:
-    """Returns the expressions under `root` but for the products and their operands, each once."""
+    """Returns the expressions under `root` except for the products and their operands, each once."""
     if root in products:
         return []
     return list(reached([root], lambda e: [a for a in e.args if a not in products]))

@@ -1,6 +1,6 @@
 """Maps convolutions to implicit GEMMs: m is the pixels of all images, n the features, and k the windows with their channels.
 
-Each of m, n and k is several axes of the space taken as one. Where an index grows evenly along it, as that of a channels-last
+Each of m, n and k is several axes of the space taken as one. If an index grows evenly along it, like that of a channels-last
 result does from pixel to pixel, blocks read and write it as in any GEMM. Where it does not, as for an image under windows that
 overlap, blocks are gathered (passes/tile/emit/gathers.py).
 """

@@ -61,8 +61,8 @@ def accesses_of(
 
 
 def bounded_across(e: Load, merged: Merged, vector: Axis) -> bool:
-    """Returns whether accesses along `vector` are whole or left out, but for the last one: no bound of the load varies along it, or
-    just one at a symbolic end."""
+    """Returns whether accesses along `vector` are whole or left out, except for the last one: no bound of the load varies along it,
+    or just one at a symbolic end."""
     for bound in e.guard:
         at = bound.at.rename(merged.rename)
         if at.opaque or (at.coefficient(vector) != 0 and not _ends(bound, at, vector)):
@@ -96,7 +96,7 @@ class Flat:
 
     width   of accesses along it, 0 where there can be none
     single  how many inputs are then read element by element, as a bias is, which comes from a cache
-    apart   those of them that are large, whose rows lie apart in memory
+    apart   those of them that are large, and whose rows are not contiguous in memory
     """
 
     width: int
@@ -220,8 +220,8 @@ def whole_inputs(accesses: list[Access], results: int) -> int:
 
 
 def is_whole(a: Access, width: int, vector: Axis, quotients: dict[Expr, int], ragged: bool = False) -> bool:
-    """Returns whether `width` elements from every multiple of `width` along `vector` are aligned accesses, and no row, but for one
-    that may be ragged, or run ends in the middle of one."""
+    """Returns whether `width` elements from every multiple of `width` along `vector` are aligned accesses, and no row, except for
+    one that may be ragged, or run ends in the middle of one."""
     if (vector.extent % width and not ragged) or any(quotients[t] % width for t in _runs(a, quotients)):
         return False
     return _starts(a, width, vector)

@@ -93,7 +93,7 @@ def _by_regions(
     """Runs `body` for `count` elements of an axis from `first` on, with loops for each region, in which its bounds are decided."""
     b = loops.b
     known, decided, stream_bytes = b.known, b.decided, b.stream_bytes
-    b.stream_bytes = 0  # regions begin amid cache lines
+    b.stream_bytes = 0  # regions begin in the middle of cache lines
     ends = [_from(b, region.begin, first, count) for region in regions] + [count]
     for region, low, high in zip(regions, ends[:-1], ends[1:], strict=True):
         b.known, b.decided = narrowed(known, region.holds), {**decided, **region.decided}

@@ -86,7 +86,7 @@ def _lower(kernel: Kernel, target: Target, round_half: bool, size_bits: int) -> 
 
 
 def _function(kernel: Kernel, program: TileProgram | None, size_bits: int) -> ir.Operation:
-    """Creates the tile function beside the kernel function. program: writes its body; None leaves it empty."""
+    """Creates the tile function next to the kernel function. program: writes its body; None leaves it empty."""
     with ir.InsertionPoint(kernel.function):
         new = func.FuncOp(kernel.name, (kernel.types, []))
         body = new.add_entry_block()

@@ -9,7 +9,7 @@ COST = {"math.exp": 8, "math.erf": 16, "math.tanh": 14, "math.log": 10, "math.po
 """Costs of ops by name; others cost 1."""
 
 CHEAP = 12  # operations per element below which computing again beats a load from cache
-FREE = 4  # operations per element from which on it does not, where the kernel of a reduction stores the value beside its own
+FREE = 4  # operations per element from which on it does not, if the kernel of a reduction stores the value in addition to its own
 LARGEST = 160  # operations that are inlined into one expression at most
 
 

@@ -236,7 +236,7 @@ class Materialized:
         return 2 * math.prod(spans) > elements_of(v)
 
     def _joins_reduction(self, v: ir.Value) -> bool:
-        """Returns whether `v` is computed from one element each of reductions' results, and of values stored beside such."""
+        """Returns whether `v` is computed from one element each of reductions' results, and of values stored with them."""
 
         sources = self._sources([v])
         made = [self.generic(w.owner) for w in sources if w in self.values and w.owner.name == "linalg.generic"]

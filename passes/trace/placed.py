@@ -1,7 +1,7 @@
 """Finds what is computed of a value, element by element, only to be padded, concatenated or cut.
 
-A kernel of such an op has another index space than the value. Computing the value there, once for each of its elements, takes no
-memory; storing it takes a kernel of its own.
+A kernel of such an op has a different index space from the value. Computing the value there, once for each of its elements, takes
+no memory; storing it takes a kernel of its own.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,4 +1,5 @@
-"""Times small graphs, a kernel or a few each, at sizes drawn at random: one compilation for all of them beside static ones."""
+"""Times small graphs, a kernel or a few each, at sizes drawn at random: one compilation for all of them, compared with static
+ones."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping

@@ -34,7 +34,7 @@ class Suite:
     machine      describes what the figures were measured on
     file         name of the stored files, without suffix
     command      the command that makes them
-    draw         writes a plot beside them, and returns a line that says so
+    draw         writes a plot next to them, and returns a line that says so
     """
 
     workloads: Mapping[str, Workload]

@@ -1,4 +1,4 @@
-"""Times workloads compiled once for all sizes beside static compilations, and beside TorchInductor's dynamic ones."""
+"""Compares workloads compiled once for all sizes with static compilations, and with TorchInductor's dynamic ones."""
 
 import statistics
 import time
@@ -51,7 +51,7 @@ def _own_time(run: Callable[[], Any]) -> Sampler:
 
 
 class Comparison:
-    """A table of calls through one compilation for all sizes, beside static compilations and TorchInductor's dynamic one."""
+    """A table of calls through one compilation for all sizes, compared with static compilations and TorchInductor's dynamic one."""
 
     def __init__(self, title: str, of: str, device: str, clock: Clock | None = None) -> None:
         """Takes what the rows are of, where calls run ("cpu" or "cuda"), and what times them instead of `timed`."""

@@ -43,10 +43,10 @@ class Workload:
     """What is measured, and what is to be reached.
 
     make    returns a function or module, and its inputs, on a device
-    kind    "kernel", "model", "op" (measured tuned and untuned, beside others), "call" (its overhead) or "tuning"
+    kind    "kernel", "model", "op" (measured tuned and untuned, compared with others), "call" (its overhead) or "tuning"
     goals   what the figures must reach
     reads   how often inputs must be read: twice where all of a first pass must be done before a second
-    others  a library's other ways to compute it, by name, beside eager's
+    others  a library's ways to compute it besides eager's, by name
     policy  of tuning: "full" where the best of all of Lamina's schedules is wanted
     exact   the same function of float64 tensors, where the function itself takes only other dtypes
     """

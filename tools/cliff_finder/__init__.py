@@ -1,4 +1,4 @@
-"""Draws random graphs, measures Lamina beside eager and torch.compile on each, and shrinks the graphs where it is slower.
+"""Draws random graphs, compares Lamina with eager and torch.compile on each, and shrinks the graphs where it is slower.
 
 graph                what a drawn graph is made of
 ops, grammar         draw random graphs

@@ -73,7 +73,7 @@ def _replace(call: _PlaneConvolution) -> None:
 
 
 def _made(call: _PlaneConvolution, group: ir.Operation | None) -> ir.Operation:
-    """Builds the group that would replace a call and its reader, beside them."""
+    """Builds the group that would replace a call and its reader, in front of them."""
     op = call.op
     after = [] if group is None else [v for v in group.operands if v != op.results[0]]
     given = list(dict.fromkeys([*op.operands, *after]))

@@ -14,7 +14,7 @@ from .one_row import call_with_row
 
 
 class _Signals(Convolution):
-    """A 1-D depthwise convolution of f32, or its gradients, with row-major results of known sizes but for the batch."""
+    """A 1-D depthwise convolution of f32, or its gradients, with row-major results of known sizes, except for the batch."""
 
     rank: ClassVar[int] = 3
 

@@ -21,7 +21,7 @@ def suits_frozen(calls: Sequence[Convolution]) -> list[Convolution]:
 
 
 def suits_slow(calls: Sequence[Convolution]) -> list[Convolution]:
-    """Returns the f32 convolutions that are slow in oneDNN with channels first, and beside them all whose weights are smaller than
+    """Returns the f32 convolutions that are slow in oneDNN with channels first, and all others whose weights are smaller than
     their images. Gradients take the layout that the saved image has, in which oneDNN computes them, and copies the rest."""
     slow = [c for c in _forward(calls) if _is_slow(c)]
     saved = [c for c in calls if c.is_gradient and c.element == "f32" and _is_saved_channels_last(c.image)]

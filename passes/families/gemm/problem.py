@@ -97,7 +97,7 @@ def _beside(op: ir.Operation, other: ir.Operation, group: ir.Operation) -> bool:
 
 @dataclass(frozen=True)
 class MadeProgram:
-    """A candidate group, built beside the problem that it would replace, and its contraction.
+    """A candidate group, which stands in front of the calls that it would replace, and its contraction.
 
     pieces  the split epilogue, where the candidate holds only the first piece
     """
@@ -170,8 +170,8 @@ def _made_of_halves(problem: GemmProblem, config: GemmConfig) -> MadeProgram:
 def _made(
     problem: GemmProblem, config: GemmConfig, emit: Callable[..., ir.Value] = lambda product, operands: product.emit(operands)
 ) -> MadeProgram:
-    """Builds the candidate for a problem, beside it. emit: emits a product on the block's arguments. Raises Unfit where a kernel
-    with these tiles cannot compute it."""
+    """Builds the candidate for a problem, in front of it. emit: emits a product on the block's arguments. Raises Unfit where a
+    kernel with these tiles cannot compute it."""
     products = [p for op in problem.ops if (p := computed(op)) is not None]
     group, sums = problem.group, [op.results[0] for op in problem.ops]
     after = [] if group is None else [v for v in group.operands if v not in sums]

@@ -38,11 +38,11 @@ class Pieces:
 
 
 def split_at_sums(group: ir.Operation, products: Sequence[ir.Value], config: GemmConfig) -> Pieces:
-    """Splits a group at its row sums; the pieces stand beside it.
+    """Splits a group at its row sums; the pieces stand in front of it.
 
     The first yields what needs no row sum, and the sums of blocks of the schedule's columns. The second adds these and computes
     whatever has one element per row. The third, if needed, computes what has whole rows, from values that the first has stored.
-    Column sums are split likewise, by blocks of rows. products: the group's operands that are products.
+    Column sums are split in the same way, by blocks of rows. products: the group's operands that are products.
     Raises Unfit where there is no such sum.
     """
     block = group.regions[0].blocks[0]

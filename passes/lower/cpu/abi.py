@@ -20,7 +20,7 @@ BODY_SUFFIX = ".body"
 
 
 def outline(function: ir.Operation, ops: dict[str, list[ir.Operation]], has_checks: bool) -> ir.Value | None:
-    """Turns the tile program `function` into its body and adds the entry beside it.
+    """Turns the tile program `function` into the body of a kernel and adds the kernel's entry point.
 
     Returns the body's error slot (memref<1xi64>), which the entry after the last operand in `bufs` points to, if it has checks.
     Raises CompileError for arguments other than memrefs of static shape.

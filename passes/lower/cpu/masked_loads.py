@@ -84,7 +84,7 @@ def _prefix(mask: ir.Value, ranges: Ranges) -> tuple[int, int] | None:
 
 
 def _slice(e: Emit, vector: ir.Value, start: int, count: int) -> ir.Value:
-    """Returns `count` lanes of a vector from lane `start`. Masks are made anew, which costs less than taking them apart."""
+    """Returns `count` lanes of a vector from lane `start`. Masks are created again, which costs less than slicing them."""
     of, op = ir.VectorType.get([count], ir.VectorType(vector.type).element_type), producer(vector)
     name = "" if op is None else op.name
     if op is not None and name in ("arith.andi", "arith.xori"):

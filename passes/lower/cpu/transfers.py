@@ -1,4 +1,4 @@
-"""Lowers vector transfers that upstream would take apart into scalars: strided ones, and those of rank 2 with their transposes."""
+"""Lowers vector transfers that upstream would lower to scalar code: strided ones, and those of rank 2 with their transposes."""
 
 from torch_mlir import ir
 

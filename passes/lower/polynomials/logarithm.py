@@ -91,7 +91,7 @@ def _sum(k: Num, f: Num, coefficients: tuple[float, ...]) -> Num:
 
 
 def series(f: Num, coefficients: tuple[float, ...]) -> Num:
-    """q with log(1 + f) = f + f*f*q(f): even and odd powers apart, which halves the chain of dependent operations."""
+    """q with log(1 + f) = f + f*f*q(f): even and odd powers separately, which halves the chain of dependent operations."""
     e = f.at
     square = f * f
     even, odd = e.horner(square, coefficients[0::2]), e.horner(square, coefficients[1::2])

@@ -193,7 +193,7 @@ class ThreadKernel:
         return flat
 
     def hold(self, olds: list[ir.Value], news: list[ir.Value]) -> None:
-        """Records new values, flattened as by `flatten`, as those of `olds`."""
+        """Records new values, flattened as by `flatten`, in place of `olds`."""
         for old in olds:
             block = isinstance(old.type, ir.VectorType)
             n = self.parts_of(old.type)[0] if block else 1

@@ -16,7 +16,7 @@ SHARED = "tile.shared"  # on a loop: its iterations are independent, and dealt o
 ORDERED = "tile.ordered"  # on a loop: each iteration takes what the one before it carries; none loads what another stores
 IN_FLIGHT = 64  # bytes of loads in flight per thread from which on more hide no latency, also where few warps are resident
 MOST_TURNS = 8  # turns of an unrolled body
-ORDERED_TURNS = 16  # likewise of one whose turns run in order, as then few threads run
+ORDERED_TURNS = 16  # the same for one whose turns run in order, as then few threads run
 LONGEST = 1024  # operations on single elements in an unrolled body: longer ones do not stay in the instruction cache
 
 
@@ -36,7 +36,7 @@ def shared_loop(k: "ThreadKernel", op: ir.Operation, inits: list[ir.Value]) -> l
     each = min(_unrolled(k, body), max(even, 1))
 
     def turns(values: list[ir.Value], first: ir.Value, numbers: range) -> list[ir.Value]:
-        """Emits the iterations of these numbers, a team's apart."""
+        """Emits iterations of a team, which are `teams` apart, by their numbers within the team."""
         return _turns(k, body, [k.at.add(first, i * teams) for i in numbers], values)
 
     values, done = inits, even // each * each if even >= 2 * each else 0

@@ -24,7 +24,7 @@ from . import access, bounds
 from .scopes import Scopes
 from .values import broadcast, common_shape, element, filled, shape_of, typed
 
-Memory = tuple[ir.Value, str]  # memref, flat but for tiles, and the tensor's element type ("i1" lives in i8)
+Memory = tuple[ir.Value, str]  # memref, flat except for tiles, and the tensor's element type ("i1" lives in i8)
 Memories = dict[Any, Memory]  # of the tensors that a kernel reads
 
 
@@ -58,7 +58,7 @@ class Blocks(Scopes):
         self.runs = True  # whether lanes of a flattened axis are read and written run by run
         self.apart = False  # whether lane masks are ranges, and loops tell the values of their axes
         self.ranges: dict[Axis, bounds.Range] = {}  # values of axes whose loops run over a part of them
-        self.window: access.ShiftedBlocks | None = None  # of the loop over rows that start amid an access
+        self.window: access.ShiftedBlocks | None = None  # of the loop over rows that start in the middle of an access
         self.decided: dict[Expr, Expr] = {}  # selects that a branch has decided, and the operand chosen
         self.known: Guard = ()  # what holds in the branch
         self.transposed: dict[Load, tuple[ir.Value, ir.Value]] = {}  # loads through a transpose tile: its memory, and the row

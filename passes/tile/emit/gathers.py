@@ -1,5 +1,5 @@
-"""Emits tiles whose addresses do not grow evenly along their sides, as those of a convolution's windows: each element is gathered
-or scattered by itself.
+"""Emits tiles whose addresses do not grow evenly along their sides, such as those of a convolution's windows: each element is
+gathered or scattered by itself.
 
 The offset of an element is the sum of its offset along the rows of a tile, [m, 1], and along its columns, [1, n]. An axis made of
 several parts (passes/space/implicit_gemm.py) is divided into them: for the K dimension only as scalars where a block of it lies

@@ -1,4 +1,4 @@
-"""Loads every second element: blocks of neighbors, which are taken apart in registers.
+"""Loads every second element: loads contiguous blocks and deinterleaves them in registers.
 
 Elements that lie side by side in pairs, as the parts of complex numbers do, are read in whole pairs, which both loads share.
 """
@@ -26,8 +26,8 @@ def of_pairs(b: "Blocks", mask: ir.Value | None) -> ir.Value | None:
 
 
 def read(b: "Blocks", flat: ir.Value, at: Affine, mask: ir.Value | None) -> ir.Value | None:
-    """Loads every second element of memory. None where elements are otherwise apart, where none are to be read between them, and
-    where memory does not consist of pairs at even places and only some lanes are wanted."""
+    """Loads every second element of memory. None if the distance of the elements is not 2, where none are to be read between them,
+    and where memory does not consist of pairs at even places and only some lanes are wanted."""
     apart = at.coefficient(b.vector) == 2 and all(isinstance(t, Axis) or not b.is_block(t) for t, _ in at.terms)
     if not apart or not b.pairs:
         return None

@@ -50,7 +50,7 @@ def store_in_parts(b: "Blocks", lanes: int, e: Expr, store: Callable[[], None]) 
     within = max(low, bound.low), min(high, bound.high)
 
     def part(value: Expr, known: tuple[int, int]) -> None:
-        """Emits one branch, with all of its values anew."""
+        """Emits one branch, with all of its values computed again."""
         with b.anew():
             decided(value, known)
 

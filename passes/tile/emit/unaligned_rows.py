@@ -23,8 +23,8 @@ def over(
     loops: "Loops", axis: Axis, count: ir.Value, exact: SizeLike | None, inits: list[ir.Value],
     body: Callable[[list[ir.Value]], list[ir.Value]],
 ) -> list[ir.Value]:  # fmt: skip
-    """Runs `body` for every block of a row along `axis`: blocks whole but for the row's first lanes, then the rest. exact: the
-    count, where it is the extent of the axis."""
+    """Runs `body` for every block of a row along `axis`: blocks that are whole except for the row's first lanes, then the rest.
+    exact: the count, where it is the extent of the axis."""
     b, lanes, shift, zero = loops.b, loops.schedule.config.lanes, loops.schedule.shift, loops.b.number(0)
     assert shift is not None
     by = b.memoized("shift", 0, lambda: arith.remui(b.index(shift.base), b.number(shift.width)))

@@ -116,7 +116,7 @@ def _rows(module: ir.Module, kernel: Kernel, round_half: bool) -> _Rows | None:
 
 
 def _added(form: Form, length: Size) -> tuple[SizeLike, SizeSymbol | None]:
-    """Returns how many rows are added up, and the symbol beside that of a row's length that decides it; None for several."""
+    """Returns how many rows are added up, and the symbol, other than that of a row's length, that decides it; None for several."""
     sums = math.prod(a.extent for a in form.merged.columns)
     symbols = {s for s in all_symbols(sums) if s.name not in symbols_of(length)}
     return sums, symbols.pop() if len(symbols) == 1 else None
@@ -190,7 +190,7 @@ def _ranges(kernel: Kernel, rows: _Rows, form: LinearLength) -> Iterator[RowRang
         for by in (step,) if whole else (step, 1):
             if by > 1 and not whole and rows.along and end is not None and end <= SHORTEST:
                 continue
-            # rows that start amid an access take one more
+            # rows that start in the middle of an access take one more
             most = end if end is None or by == step or not rows.along else end - step + 1
             low = above[by] if most is not None else 0
             symbol = form.within(low, most, by, 2 * rows.ends[-1])

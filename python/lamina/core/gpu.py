@@ -1,6 +1,6 @@
 """Models of NVIDIA GPUs: the limits and peak rates that schedules, targets and the roofline use.
 
-Figures are those of one common board of each architecture, from the sources named beside them. Bandwidth is in bytes per second,
+Figures are those of one common board of each architecture, from the sources named next to them. Bandwidth is in bytes per second,
 peaks in FLOP per second. Peaks are dense, without sparsity: of the tensor cores for f16, bf16 and tf32, of the ordinary units for
 f32 and f64.
 """

@@ -143,7 +143,7 @@ class Needs:
     scratch   bytes of global memory for each CTA, aligned to `align`
     pointers  parameters after the arguments that take the scratch memory
     threads   threads of a block; 0: as the launch says
-    note      text that is shown beside its name
+    note      text that is shown next to its name
     """
 
     shared: int = 0

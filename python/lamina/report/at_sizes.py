@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 Outcome = Literal["known", "new", "compiled", "refused", "unknown"]
 """What a call does with a graph: runs its program at sizes that it has met ("known") or not ("new": their memory is planned first,
-once), has it compiled anew, is an error ("refused"), or depends on what the model computes before ("unknown")."""
+once), has it compiled again, is an error ("refused"), or depends on what the model computes before ("unknown")."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class AtSizes:
 
     @property
     def compiles(self) -> bool:
-        """Whether a graph is compiled anew."""
+        """Whether a graph is compiled again."""
         return any(graph.outcome == "compiled" for graph in self.graphs)
 
     @property

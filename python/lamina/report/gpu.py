@@ -80,7 +80,7 @@ def by_step(steps: Sequence[Step], events: Sequence[tuple[str, float, float]], r
     """Returns the seconds of every step from the GPU's events (name, start, end in microseconds) in `repeat` calls.
 
     Lamina's kernels carry their names; the events between two of them belong to the calls between them. Consecutive calls share
-    their time evenly, as nothing tells their kernels apart. Raises RuntimeError for events that do not fit the steps.
+    their time evenly, as nothing distinguishes their kernels. Raises RuntimeError for events that do not fit the steps.
     """
     ordered = sorted(events, key=lambda e: e[1])
     if len(ordered) % repeat:

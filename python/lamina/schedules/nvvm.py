@@ -124,7 +124,7 @@ def narrow(extent: int, vec: int, rows: int, of: Traffic, sms: int) -> tuple[Nvv
     of it, and its cost per element in arbitrary units.
 
     Adjacent threads make adjacent accesses, and each has several of a row in flight. The cost is the waste of lanes past the end of
-    a row, times the share of exposed memory latency, times the sectors that the threads of a row share with those beside them.
+    a row, times the share of exposed memory latency, times the sectors that the threads of a row share with their neighbors.
     """
     accesses = -(-extent // vec)
     most_threads = min(128, power_of_two(accesses))

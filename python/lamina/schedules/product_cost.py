@@ -68,13 +68,13 @@ _LAST_EPILOGUE = 5.8e-10  # seconds per element of a warp's part of a tile: noth
 _HIDDEN = 0.37  # exposed share of an epilogue with ping-pong
 _BRIEF, _THROTTLED = 8e-5, (0.06, 0.15)  # seconds; share that later tiles take longer as power limits the clock, with ping-pong
 _HANDOVER = 2.5e-6  # seconds that ping-pong takes until both groups of warps are busy
-_REGISTERS = 70  # of a thread, beside its accumulators
+_REGISTERS = 70  # of a thread, besides its accumulators
 _MOST_RESIDENT = 4  # CTAs of a multiprocessor that run at once without being persistent
-_LIBRARY = 4.5e-6  # seconds of the library's kernel beside its tiles
+_LIBRARY = 4.5e-6  # seconds of the library's kernel besides its tiles
 _LIBRARY_TILES = {(128, 256): (1, 0.96), (128, 128): (1, 0.96), (64, 128): (2, 0.7), (64, 64): (3, 0.52)}  # CTAs; share of peak
 _LIBRARY_PARTS, _LIBRARY_JOIN = (1, 2, 4), 1.2e-6  # split-K, and the seconds that adding its parts costs
 _LIBRARY_STEP = 3.5e-7  # seconds of a step along the inner dimension at least
-_BARRIERS, _WALKING, _PING_PONG = 64, 8448, 512  # bytes of shared memory beside the operands
+_BARRIERS, _WALKING, _PING_PONG = 64, 8448, 512  # bytes of shared memory besides the operands
 _PASS = 3e-6  # seconds of a pointwise kernel, whatever its size
 _WRITTEN = 0.84  # share of the memory bandwidth at which epilogues read and write
 _STREAMED = 0.77  # share of the memory bandwidth that a pointwise kernel reaches
@@ -86,7 +86,7 @@ class GemmWork:
     """The problem that a GEMM kernel solves: `batch` products of m x k by k x n in a half type, with an epilogue.
 
     ops       operations of the epilogue per element
-    reads     bytes that the epilogue reads beside the product
+    reads     bytes that the epilogue reads besides the product
     writes    bytes of all results
     follows   whether the epilogue is more than the bias, which the library adds, too
     products  products that share the left operand: so many calls of the library

@@ -1,4 +1,4 @@
-"""Tuning space of row programs, such as softmax and norms: the schedules that are measured beside the cost model's."""
+"""Tuning space of row programs, such as softmax and norms: the schedules that are measured in addition to the cost model's."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,9 +17,9 @@ LEAST_BYTES = 8 << 20  # bytes that a program moves at least, for tuning to matt
 RANGES = (64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
 """The largest lengths of rows that kernels for ranges of a symbolic length are for; that for longer ones walks over them."""
 WALK_RANGES = (64, 128, 256, 1024, 4096)
-"""Likewise for rows that a program walks over: those in several pieces, and scans."""
+"""The largest lengths of rows that a program walks over: rows in several pieces, and scans."""
 COLUMN_RANGES = (16, 64, 2048)
-"""The largest numbers of columns, likewise, that kernels which add up rows are for: from the second on, whole warps share a row."""
+"""The largest numbers of columns that kernels which add up rows are for; from the second on, whole warps share a row."""
 FULL_COLUMNS = COLUMN_RANGES[1]
 ADDED_RANGES = (16, 128)
 """The largest numbers of rows that such kernels add up, where whole warps share a row."""
@@ -29,7 +29,7 @@ _HELD = 64  # elements of a row in a thread's registers at most
 _WAVES = 16  # waves of CTAs below which the partial last wave costs something
 _BLOCK, _WALK = 16384, 4096  # elements of a row that a Triton program may hold, and that it reads per iteration otherwise
 _THREADS = 2048  # threads of an SM
-_ALIVE = 16  # registers of a thread beside the elements of a row
+_ALIVE = 16  # registers of a thread besides the elements of a row
 _SIMT, _TRITON = 6, 3  # candidates at most
 
 
@@ -102,7 +102,7 @@ class RowWork:
 
 
 def candidates(work: RowWork, gpu: Gpu) -> tuple[Rows, ...]:
-    """Returns the schedules worth measuring beside the cost model's: those of each kind, the most promising first."""
+    """Returns the schedules worth measuring in addition to the cost model's: those of each kind, the most promising first."""
     if work.moved < LEAST_BYTES:
         return ()
     kept = {key: getattr(work.config, key) for key in ("threads", "vec", "chunks", "cluster", "resident", "pack")}

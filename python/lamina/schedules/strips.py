@@ -8,7 +8,7 @@ GROUP_WIDTH = 4  # features of one thread of a grouped convolution, which reuses
 STRIP_WEIGHTS = 48  # elements of the weight that such a thread holds
 STRIP_PIXELS = 32  # pixels of an image row that such a thread reads at most: more do not fit in registers
 STRIP_CHANNELS = 32  # adjacent channels that such threads read: whole sectors
-STRIP_THREADS = 256  # of a CTA of such threads: it reads the rows that its windows share once
+STRIP_THREADS = 256  # of a CTA of such threads, which reads the rows that its windows share only once
 LARGE_WINDOW = 25  # elements of a window above which smaller CTAs balance the load better
 
 

@@ -7,9 +7,9 @@ cuBLAS's times 6%.
 
 from lamina.core.gpu import Gpu
 
-LAUNCH = 5e-6  # seconds of a kernel beside its tiles: its launch and the latency of its first loads
+LAUNCH = 5e-6  # seconds of a kernel besides its tiles: its launch and the latency of its first loads
 _STEP = 2.9e-7  # seconds of a step along the inner dimension at least: the latency of its loads over the stages
-_ALONE = 1.22  # times the step of a full multiprocessor's share that a CTA takes without another one beside it
+_ALONE = 1.22  # times the step of a full multiprocessor's share that a CTA takes if it is alone there
 
 
 def tile_seconds(tiles: int, slots: int, steps: int, step: float, gpu: Gpu, *, latency: float = _STEP) -> float:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 BATCH, HEAD, QUERY, KEY = range(4)
 HIDES = -1e4
-"""With a bias of at most this, a key counts as hidden: it has no weight beside others, in any float type."""
+"""With a bias of at most this, a key counts as hidden: it has no weight next to others, in any float type."""
 _RANGE = {"bf16": 3.3961775e38, "f16": 65520.0, "f32": 3.40282356e38, "f64": math.inf}  # values from here on round to infinity
 _ROUNDING = {"bf16": 2**-8, "f16": 2**-11, "f32": 2**-22, "f64": 2**-50}  # relative error that passes for rounding
 

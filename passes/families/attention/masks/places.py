@@ -13,8 +13,8 @@ _WIDE = 32  # bits of an integer that holds every position
 
 
 def place(part: ScalarRef, values: Values) -> Linear | Region | None:
-    """Returns a number that is linear in the positions of query and key, or where a comparison of such numbers holds; None for
-    others. For symbolic sizes, which have no values."""
+    """Returns a number that is linear in the positions of query and key, or the region where a comparison of such numbers holds;
+    None for others. For symbolic sizes, which have no values."""
     known = values.of(part)
     if known is not None and known.size == 1:
         constant = known.reshape(())[()]

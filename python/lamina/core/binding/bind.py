@@ -128,7 +128,7 @@ def _constant(values: Sequence[int], item: int) -> Constant:
 
 
 def _placed(program: Program, buffers: list[Buffer]) -> tuple[list[Buffer], int, int, int]:
-    """Places the buffers in the arena anew. Returns them, the arena's bytes, those of all buffers, and the most alive at once."""
+    """Places the buffers in the arena again. Returns them, the arena's bytes, those of all buffers, and the most alive at once."""
     first: dict[int, int] = {}
     joined: dict[int, int] = {}
     for number, step in enumerate(program.steps):

@@ -87,7 +87,8 @@ class Template(Generic[T]):
 
 
 def _once(make: Make) -> Make:
-    """Returns the same, which makes what stands in several places once for all values."""
+    """Returns a function like `make` that keeps its last result, since parts that occur in several places are made several
+    times."""
     last: tuple[Sequence[int] | None, Any] = (None, None)
 
     def made(values: Sequence[int]) -> Any:

@@ -7,7 +7,7 @@ values.py   their values at a call
 floats.py   floats made of sizes, which are rounded to sizes
 solved.py   what equations of them say
 text.py     their text
-facts.py    what reports tell of a symbol
+facts.py    what reports say about a symbol
 """
 
 from .factors import LEAST, LOWEST, SizeSymbol, Undecided, at_least, is_bounded, upper_end

@@ -9,7 +9,7 @@ from typing import Any
 from .floats import FLOAT_OPS, ROUNDED, range_of
 
 LEAST = 2
-"""The least value of a symbol for a size of an argument: graphs are captured apart for sizes 0 and 1."""
+"""The least value of a symbol for a size of an argument: sizes 0 and 1 have graphs of their own."""
 LOWEST = -(2**63)
 """The least value of a symbol for an int argument below 0."""
 

@@ -41,7 +41,7 @@ class SizeFacts:
 
 @dataclass(frozen=True)
 class SizeCondition:
-    """A condition on sizes that a graph rests on: calls that break it are compiled anew, or refused.
+    """A condition on sizes that a graph rests on: calls that break it are compiled again, or refused.
 
     text   "(dimension 1 of argument 'x') <= 20"
     where  the line that asked for it, "model.py:7"; "" where none is known

@@ -1,5 +1,5 @@
 """Replaces masks of attention that follow from shapes by the causal flag, or by nothing where they hide nothing. Other masks of
-symbolic sizes that show a region of positions are computed from positions anew, for every sequence and head at once."""
+symbolic sizes that show a region of positions are computed from positions again, for every sequence and head at once."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -101,7 +101,7 @@ attention.register_autograd(_differentiate, setup_context=_save)
 
 
 def _results(query: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """Allocates both results. The first has the query's order of dimensions in memory, as torch's fused kernels have it, but for
+    """Allocates both results. The first has the query's order of dimensions in memory, as with torch's fused kernels, except for
     the one for f32 on GPUs."""
     shape = (*query.shape[:3], value.shape[3])
     order = sorted(range(4), key=query.stride().__getitem__, reverse=True)

@@ -189,7 +189,7 @@ def _function(run_forward: Run, run_backward: Run, layout: TrainingLayout) -> ty
 
 
 def _is_batched(gradient: Any) -> bool:
-    """Returns whether a gradient stands for several, as those of vmap and is_grads_batched do."""
+    """Returns whether a gradient stands for several, as with vmap and is_grads_batched."""
     return isinstance(gradient, Tensor) and torch._C._functorch.is_legacy_batchedtensor(gradient)
 
 

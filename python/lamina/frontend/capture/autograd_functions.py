@@ -71,7 +71,7 @@ class _Call(HigherOrderOperator):
 
 
 def _recorded(cls: type[torch.autograd.Function], call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Returns the function's results, recorded as those of one node of the graph being captured."""
+    """Returns the function's results, recorded as results of one node of the graph being captured."""
     mode = torch._ops._get_dispatch_mode_pre_dispatch(torch._C._TorchDispatchModeKey.PROXY)
     if mode is None:
         return call(*args, **kwargs)

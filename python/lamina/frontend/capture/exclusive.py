@@ -1,6 +1,6 @@
 """Serializes compilations in a process: tracing patches torch, and MLIR's Python bindings keep state that threads would break.
 
-The lock is Dynamo's own, which is held already where Dynamo calls the backend; with a second lock beside it, two threads could
+The lock is Dynamo's own, which is held already where Dynamo calls the backend; with a second lock, two threads could
 deadlock. While it is held, Python's cycle collector is off: a compilation makes hundreds of thousands of objects that live until
 its end, and searching these and everything else that the process has loaded can take a tenth of its time.
 """

@@ -1,7 +1,7 @@
 """Describes the Python state that a compiled model depends on.
 
 It is the modes, hooks, children, parameters and buffers of its modules, the grad mode and autocast. `ModuleState.key` computes it,
-slowly; a native Watch tells in a few microseconds that nothing has changed.
+slowly; a native Watch finds out in a few microseconds that nothing has changed.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -66,7 +66,7 @@ class ModuleState:
         return (*(_describe(m, seen) for m in self.modules()), attributes)
 
     def watch(self, pattern: Sequence[int], devices: Sequence[str]) -> _native.Watch:
-        """Returns a Watch that tells whether all is as it is now, in this thread's grad mode and autocast state.
+        """Returns a Watch that checks whether everything is as it is now, in this thread's grad mode and autocast state.
 
         pattern  for each tensor of a call, the number of the first one that is the same object
         devices  device types whose autocast state counts

@@ -21,7 +21,7 @@ from .trace_errors import is_users
 _DYNAMO = os.path.dirname(torch._dynamo.__file__) + os.sep
 _LAMINA = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
 _LINE = re.compile(r"(?P<code>.*?) *# (?P<where>\S+:\d+) in \S+", re.DOTALL)
-"""How torch tells the user's line of a guard."""
+"""How torch names the user's line of a guard."""
 
 
 class SizeRelations:
@@ -185,7 +185,7 @@ def _sizes(value: Any) -> tuple[sympy.Expr, ...]:
 
 
 def _asked(text: str, asked: Any) -> SizeCondition:
-    """Returns a condition with who asked for it, as torch tells it."""
+    """Returns a condition and where it comes from, as torch reports it."""
     frame = asked.framework_loc
     users = _LINE.fullmatch(asked.maybe_user_loc or "")
     if users is None:

@@ -106,7 +106,7 @@ def _all_sizes(gm: fx.GraphModule, trace: Trace, example_inputs: Sequence[Any]) 
 
 def _guard_signs(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
     """Guards on the signs of ints among the arguments that the graph uses. Sizes may be made of such ones; Dynamo captures a graph
-    apart for those of the other sign."""
+    of its own for those of the other sign."""
     for node, value in zip(gm.graph.find_nodes(op="placeholder"), example_inputs, strict=True):
         if isinstance(value, torch.SymInt) and node.users and value.node.has_hint():
             bool(value >= 0)

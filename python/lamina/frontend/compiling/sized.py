@@ -171,7 +171,7 @@ class SizedProgram(_native.BySizes):
                 self.renew(key)
 
     def _later(self, compiled: "Bindable", symbols: Mapping[str, int], sizes: tuple[int, ...]) -> None:
-        """Has kernels compiled on another thread. The next call of these sizes after that has its program bound anew."""
+        """Has kernels compiled on another thread. The next call of these sizes after that has its program bound again."""
         owner = weakref.ref(self)
 
         def task() -> None:

@@ -1,7 +1,7 @@
 """Compiles programs whose sizes are constants for the sets of sizes that Options.specialize names, on a thread of their own.
 
 The thread compiles what has been captured already: it rewrites the FX graph for the sizes, and holds the lock for MLIR alone, so
-that calls of the program for all sizes, and captures of other graphs, go on beside it. It does not read the graph's fake tensors:
+that calls of the program for all sizes, and captures of other graphs, go on meanwhile. It does not read the graph's fake tensors:
 while another thread runs an op in their mode, they are on the device "meta".
 """
 
@@ -42,7 +42,7 @@ def compile_apart(program: SizedProgram, gm: fx.GraphModule, options: Options, b
     owner = weakref.ref(program)
     for sizes in sorted(found - {()}):
         silence_raw_sizes()
-        # Measurements beside running calls would be wrong.
+        # Measurements during running calls would be wrong.
         chosen = replace(options, specialize=(), tune="cached" if options.tune in _MEASURED else options.tune)
         with _warned(sizes):
             WORKER.add(partial(_compile, owner, _AtSizes(gm, dict(sizes)), dict(sizes), chosen, build))

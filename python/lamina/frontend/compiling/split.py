@@ -35,7 +35,7 @@ Run = Callable[..., Any]
 
 Listener = Callable[["stages.Built | SizedProgram | tuple[Outside, ...] | None"], None]
 """Called with each part in order: the built program, the one for all sizes, or the calls that run eagerly. None: what came before
-is compiled anew."""
+is compiled again."""
 
 
 def compile_graph(

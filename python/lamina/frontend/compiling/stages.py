@@ -99,7 +99,7 @@ def compile_graph(
 
 
 def _built_apart(gm: fx.GraphModule, options: Options, target: str | None, frozen: Collection[int]) -> Bindable:
-    """Compiles a graph on another thread, beside one that captures."""
+    """Compiles a graph on another thread, while one captures."""
     with BUILDING, unset_fake_temporarily():
         built = _build(gm, options, target, None, UNSEEN)
     return Bindable(built, _captured(gm, built), lambda of: _loaded(of, options, frozen if not is_sized(gm.graph) else ()))

@@ -1,4 +1,4 @@
-"""Runs compilations beside calls, on a thread of their own."""
+"""Runs compilations on a thread of their own, while calls go on."""
 
 import threading
 from collections import deque
@@ -40,6 +40,6 @@ WORKER = CompilingThread()
 
 
 def finish() -> None:
-    """Waits until all that is compiled beside calls is there: programs that Options.specialize asks for, and kernels for ranges of
+    """Waits for all compilations in the background: programs that Options.specialize asks for, and kernels for ranges of
     sizes that calls have met."""
     WORKER.finish()

@@ -1,6 +1,6 @@
 """Ops that move the elements of complex tensors or sum them: each acts on both parts alike.
 
-A value that lies in memory with both parts in a last dimension is moved as that, so that nothing takes its parts apart.
+A value that lies in memory with both parts in a last dimension is moved as that, so that its parts are never separated.
 """
 
 from collections.abc import Callable, Sequence

@@ -47,7 +47,7 @@ class ComplexValue:
 
     @property
     def in_memory(self) -> bool:
-        """Whether both parts are there as one tensor, and not computed apart."""
+        """Whether both parts exist as one tensor, rather than being computed separately."""
         return self.parts is None
 
 

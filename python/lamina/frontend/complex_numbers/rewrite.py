@@ -109,7 +109,7 @@ class _Rewriter:
             real = e.filled(made[0], value) if isinstance(made, tuple) else made  # what numbers fill has the real one
             self._replace(node, e, e.to(real, value.dtype))
             return
-        if memory_source(node) is not None or value.is_conj() or value.is_neg():  # made anew, it views nothing
+        if memory_source(node) is not None or value.is_conj() or value.is_neg():  # a new tensor views nothing
             value = e.empty(value.shape, value.dtype, value.device, value.stride())
         self.found[node] = _complex_value(made, value, e)
         if node in self.kept:
@@ -141,7 +141,7 @@ class _Rewriter:
         return rule(e, *args, **kwargs)
 
     def _replace(self, node: fx.Node, e: Emitter, made: fx.Node) -> None:
-        """Puts a real node in the place of a call whose result is real, but for results that view others."""
+        """Puts a real node in the place of a call whose result is real, except for results that view others."""
         if node in self.kept:
             self._keep(node, e)
             node.replace_all_uses_with(made, delete_user_cb=lambda user: user.op != "output" and user not in self.kept)

@@ -17,7 +17,7 @@ _OF_ANY = (torch.ops.aten.constant_pad_nd.default,)
 def guarded(op: torch._ops.OpOverload, decomposition: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps a decomposition of `op`: it takes a number as its first tensor, too, and leaves complex tensors to ATen.
 
-    Decompositions are written for real tensors, but for those that only move elements.
+    Decompositions are written for real tensors, except for those that only move elements.
     """
     first = op._schema.arguments[0] if op._schema.arguments else None
     takes_tensor = first is not None and isinstance(first.type, torch.TensorType)

@@ -132,7 +132,7 @@ def _overlap(inputs: Sequence[Any]) -> bool:
 
 
 def _overlaps_itself(tensor: Tensor | None) -> bool:
-    """Returns whether elements of a tensor of known sizes may share memory, as those of windows of a dimension do."""
+    """Returns whether elements of a tensor of known sizes may share memory, like the windows of an unfolded dimension."""
     if tensor is None or tensor.layout is not torch.strided:
         return False
     if any(not isinstance(n, int) for n in (*tensor.shape, *tensor.stride())):

@@ -43,7 +43,7 @@ class Captured:
 
     sources    where Dynamo finds its arguments; None for one that is none of the function's
     values     fake tensors and ints
-    per_size   where it is compiled for each set of sizes apart
+    per_size   its variants, if it is compiled for each set of sizes separately
     """
 
     def __init__(self, name: str, gm: fx.GraphModule) -> None:
@@ -112,7 +112,7 @@ class ExplainBackend:
                 before[len(parts)] = count(module)
 
         def listen(part: Compiled | None) -> None:
-            """Collects the compiled parts; None means that all are compiled anew."""
+            """Collects the compiled parts; None means that all are compiled again."""
             if part is not None:
                 return parts.append(part)
             parts.clear()

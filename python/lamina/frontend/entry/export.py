@@ -34,10 +34,10 @@ def compile(
     options         `lamina.Options`, or a mapping with the same names
     dynamic_shapes  the sizes that calls may vary, as in torch.export.export: for each argument a dict or tuple of
                     torch.export.Dim, Dim.AUTO, Dim.DYNAMIC, Dim.STATIC or None. One compilation serves all sizes in range, but that
-                    sizes of 0 and 1 are compiled apart
+                    sizes of 0 and 1 are compiled separately
 
     What is returned stands for the model: it has the model's parameters, state, mode, hooks and attributes, and copies and pickles
-    (a copy compiles anew). Parameters and buffers are looked up at each call, so an optimizer's step is seen. Where gradients
+    (a copy compiles again). Parameters and buffers are looked up at each call, so an optimizer's step is seen. Where gradients
     are asked for (grad mode, and a tensor that requires them) the call is differentiable.
 
     A change of a submodule's mode, hooks or children, of which weights are tied, of the grad mode, of autocast, of the strides of

@@ -31,7 +31,7 @@ class CompiledModel(StandIn):
     """A model compiled for inputs like its example inputs. Call it as the model is called.
 
     It stands for the model, `module`: parameters, buffers, submodules, hooks, mode and attributes are the model's own. Tensors must
-    have the example's dtypes and shapes, but for the sizes that `dynamic_shapes` leaves open; numbers, strings
+    have the example's dtypes and shapes, except for the sizes that `dynamic_shapes` leaves open; numbers, strings
     and None must be the example's. The model's parameters and buffers are looked up at each call, so assignments and in-place
     changes are seen.
 
@@ -43,7 +43,7 @@ class CompiledModel(StandIn):
     The model itself runs inside torch.func transforms, FakeTensorMode, make_fx and other dispatch modes, which have to see its
     operations, and while torch has hooks for all modules (register_module_forward_hook).
 
-    A copy compiles anew; so does a pickle when it is loaded.
+    A copy compiles again; so does a pickle when it is loaded.
     """
 
     def __init__(

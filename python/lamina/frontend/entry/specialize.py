@@ -78,7 +78,7 @@ def _by_symbol(options: Options, sets: Sequence[NamedSizes], symbols: Sequence[S
     for wanted in sets:
         try:
             values = values_of(wanted, symbols)
-            if not values or min(values.values()) < LEAST:  # graphs for 0 and 1 are compiled apart
+            if not values or min(values.values()) < LEAST:  # graphs for 0 and 1 are compiled separately
                 continue
             relations.check(values, symbols)
         except ValueError as error:

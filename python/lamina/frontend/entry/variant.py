@@ -48,7 +48,7 @@ class Variant:
     state      the state of the model's modules for which it was traced
     pattern    for each input tensor the number of the first one that is the same object
     sizes      the sizes and layouts of the input tensors
-    watch      tells whether it still serves a call
+    watch      checks whether it still serves a call
     """
 
     def __init__(

@@ -27,7 +27,7 @@ class VariantSizes:
 
     @property
     def key(self) -> Hashable:
-        """What tells it from others of the same model."""
+        """What distinguishes it from other variants of the same model."""
         return self.layouts, self.fixed
 
     @staticmethod

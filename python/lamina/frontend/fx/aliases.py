@@ -74,7 +74,7 @@ class Reinterpreted:
         base = base.detach()
         if (base.is_conj(), base.is_neg()) == (self.base_conj, self.base_neg):
             return self._over(without_bits(base))
-        if self.dtype == base.dtype:  # the bits are those of the base, but for these flips
+        if self.dtype == base.dtype:  # the bits are those of the base, except for these flips
             flips = self.base_conj != self.conj, self.base_neg != self.neg
             return with_bits(base.as_strided(self.shape, self.strides, base.storage_offset() + self.offset), *flips)
         return self._over(without_bits(materialized(base, self.base_conj, self.base_neg)))

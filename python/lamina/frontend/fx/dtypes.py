@@ -1,4 +1,4 @@
-"""Dtypes as JSON and MLIR hold them, beside the short names that programs use."""
+"""Maps torch's dtypes to their forms in JSON and MLIR, and to the short names that programs use."""
 
 from typing import Annotated
 

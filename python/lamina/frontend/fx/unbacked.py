@@ -19,7 +19,7 @@ from .locations import where
 from .size_expressions import tell_typical, typical_value
 
 _SOURCES: WeakKeyDictionary[Any, dict[sympy.Symbol, Any]] = WeakKeyDictionary()
-"""Where Dynamo finds the symbols of each ShapeEnv, which tells it of others alone."""
+"""The arguments in which Dynamo finds the unbacked symbols of each ShapeEnv, which itself has sources only for backed ones."""
 _LINES: WeakKeyDictionary[Any, dict[sympy.Basic, str]] = WeakKeyDictionary()
 """The lines of the model that demand something of sizes: torch keeps the stack of its own capture."""
 

@@ -28,11 +28,11 @@ def annotate(
     """Writes the layouts of the graph's fake tensors as attributes of @main's arguments and results.
 
     graph.strides  on arguments that are not contiguous, and on results except those numbered `free`
-    graph.dtype    where MLIR's type does not tell the dtype
+    graph.dtype    if the MLIR type is ambiguous
     graph.complex  its last dimension holds the parts of complex numbers
     graph.align    on an argument: the bytes that it starts at a multiple of, where these are not 16
     graph.fresh    on a result: memory of its own, never an argument's (eager's `x * 1` is not an alias of x)
-    graph.room     on the results numbered `room`: their rows may lie further apart
+    graph.room     on the results numbered `room`: their rows may be further apart in memory
     graph.shares   on a result: it may lie in the memory of an earlier result, as `shares` says by number
     """
     arguments = [node.meta["val"] for node in gm.graph.nodes if node.op == "placeholder"]

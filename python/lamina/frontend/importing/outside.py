@@ -40,7 +40,7 @@ def why_outside(node: fx.Node, gm: fx.GraphModule) -> str | None:
         if (found := _why_argument(arg, gm)) is not None and not (numbers and isinstance(arg, complex)):
             return found
     results = _results(node)
-    if isinstance(results, list | tuple):  # numbers beside tensors, such as the longest of several sequences, are known
+    if isinstance(results, list | tuple):  # numbers next to tensors, such as the longest of several sequences, are known
         return why_value(results)
     return why_value(results, result=True)
 

@@ -31,8 +31,8 @@ _INDEXED = {aten.embedding.default: 1, aten.gather.default: 2, aten.index_select
 
 @contextmanager
 def any_layout() -> Iterator[None]:
-    """Allows, while AOTAutograd traces in this thread, the branches' gradients to have different strides, as those of a product and
-    of a transpose do. torch refuses them; in eager each call has the strides of its own branch."""
+    """Allows, while AOTAutograd traces in this thread, the branches' gradients to have different strides, such as those of a
+    product and of a transpose do. torch refuses them; in eager each call has the strides of its own branch."""
     thread, plain = threading.get_ident(), _TORCH_COND._merge_output
 
     def merge(a: Any, b: Any, mode: Any) -> Any:

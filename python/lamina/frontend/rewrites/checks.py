@@ -39,7 +39,7 @@ def guard_divisions(graph: fx.Graph) -> None:
         size = divisor.meta["val"]
         if isinstance(size, Tensor):
             node.update_arg(1, _nonzero(node, divisor))
-        elif is_unbacked(size):  # of other sizes, torch compiles 0 and 1 apart
+        elif is_unbacked(size):  # other symbolic sizes are never 0: torch compiles 0 and 1 separately
             made = node.meta["val"]
             number = insert(node, made.new_empty(()), aten.full.default, [], divisor, dtype=made.dtype, device=made.device)
             node.target = _OF_TENSORS.get(node.target, node.target)

@@ -80,7 +80,7 @@ def stays_argument(gm: fx.GraphModule, position: int) -> bool:
 
 def specialize(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
     """Has Dynamo trace again with the floats that are attributes of objects, such as a norm's eps, as constants that it guards: as
-    arguments, each becomes a tensor at every call. Does nothing where Dynamo compiles a frame anew: an attribute may have changed,
+    arguments, each becomes a tensor at every call. Does nothing where Dynamo compiles a frame again: an attribute may have changed,
     and would again."""
     compiled = CompileContext.current_compile_id()
     if compiled is None or compiled.frame_compile_id:
@@ -93,7 +93,7 @@ def specialize(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
 
 
 def keep_floats(gm: fx.GraphModule) -> None:
-    """Has torch take a graph's floats as they are, where Dynamo compiles again what it has captured: it cannot start anew."""
+    """Has torch take a graph's floats as they are, where Dynamo compiles again what it has captured: it cannot start over."""
     values = [node.meta.get("example_value") for node in gm.graph.find_nodes(op="placeholder")]
     held = backed_values(torch._guards.detect_fake_mode(values).shape_env)
     TensorifyState.force_specializations |= {str(symbol) for symbol, value in held.items() if not value.is_Integer}

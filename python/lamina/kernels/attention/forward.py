@@ -63,7 +63,7 @@ def _keys_of(
     bounds, batch, head, start, KEYS, CAUSAL: tl.constexpr, OFFSET: tl.constexpr, WINDOW: tl.constexpr, BOUNDS,
     M: tl.constexpr, N: tl.constexpr,
 ):  # fmt: skip
-    """Returns which keys M queries from `start` on may see, but for a mask that is read.
+    """Returns which keys M queries from `start` on may see, leaving aside a mask that is read.
 
     first, end   the bounds of `bounds`, and of CAUSAL for the last query: keys outside of them are hidden
     begin        the first block

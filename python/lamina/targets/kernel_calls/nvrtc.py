@@ -123,7 +123,7 @@ def _opened(override: str) -> tuple[ctypes.CDLL, str] | None:
 
 
 def _loaded(path: str) -> ctypes.CDLL:
-    """Loads a library, after the builtins library beside it, which it opens by its bare name. Raises OSError where that fails."""
+    """Loads a library, after the builtins library next to it, which it opens by its bare name. Raises OSError where that fails."""
     for other in Path(path).parent.glob("libnvrtc-builtins.so*") if "/" in path else ():
         ctypes.CDLL(str(other), mode=ctypes.RTLD_GLOBAL)
     return ctypes.CDLL(path)
@@ -136,7 +136,7 @@ def _packages() -> Iterator[Path]:
 
 
 def _includes(library: str) -> Iterator[Path]:
-    """Yields the folders of headers such as cuda_fp16.h: beside the library, in NVIDIA's packages, in CUDA_HOME, in triton."""
+    """Yields the folders of headers such as cuda_fp16.h: next to the library, in NVIDIA's packages, in CUDA_HOME, in triton."""
     found = [Path(library).parents[1] / "include"] if library else []
     found += [folder for root in _packages() for folder in sorted(root.glob("*/include"))]
     if home := os.environ.get("CUDA_HOME"):

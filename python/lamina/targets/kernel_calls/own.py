@@ -1,4 +1,4 @@
-"""Turns calls of Lamina's own source kernels, as the kernel families emit them, into calls such as those of users' kernels."""
+"""Turns calls of Lamina's own source kernels, as the kernel families emit them, into calls like those of users' kernels."""
 
 from collections.abc import Mapping
 from dataclasses import replace

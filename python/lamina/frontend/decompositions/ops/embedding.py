@@ -65,7 +65,8 @@ def _greatest(weight: Tensor, indices: Tensor, bags: Tensor, counted: Tensor, co
 def embedding_bag_forward_only(
     weight: Tensor, indices: Tensor, offsets: Tensor, by_freq: bool = False, mode: int = _SUM, *rest: Any, **named: Any
 ) -> Any:
-    """Leaves sums in inference to ATen, which is faster, but for bf16: torch tells the wrong shape for what else ATen returns."""
+    """Leaves sums in inference to ATen, which is faster, except in bf16: there torch's meta function gives ATen's other results the
+    wrong shape."""
     if weight.dtype is not torch.bfloat16 and mode != _MAX:
         return NotImplemented
     return embedding_bag(weight, indices, offsets, by_freq, mode, *rest, **named)

@@ -47,7 +47,7 @@ def slice_backward(grad: Tensor, sizes: Sequence[int], dim: int, start: int, end
 
 
 def _apart(x: Tensor, dim: int, first: int, step: int, size: int) -> Tensor:
-    """Lays the elements along a dimension `step` apart from `first` on, with zeros around, in `size` elements.
+    """Spaces the elements along a dimension `step` apart, from position `first` on, in `size` elements; the others are 0.
 
     Rows of `step` elements hold one each, so that a kernel's index is divided by nothing else. Where the size is a symbol, so that
     torch would guard on whether it is a multiple, elements are looked up: what stands after the last is 0.

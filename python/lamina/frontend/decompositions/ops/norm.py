@@ -58,7 +58,7 @@ def group_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, n: int, c: int, hxw: int, group: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Normalizes over groups of channels. Returns the result, and the mean and rstd as (n, group)."""
-    # On a GPU dimensions stay apart: an image may lie with its channels last, where a merged row has no order of its own.
+    # On a GPU dimensions are not merged: an image may lie with its channels last, where a merged row has no order of its own.
     rows = wide(x).reshape(n, group, c // group * hxw) if on_cpu(x) else wide(x).reshape(n, group, c // group, *x.shape[2:])
     y, mean, rstd = _normalize(rows, list(range(2, rows.dim())), eps)
     layout = suggest_memory_format(x) if on_cpu(x) else torch.contiguous_format

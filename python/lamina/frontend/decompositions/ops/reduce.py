@@ -55,7 +55,8 @@ def mean(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtyp
 
 
 def _spread(root: bool, with_mean: bool) -> Callable[..., Any]:
-    """Returns the decomposition of the variance, or its root, and of the mean beside it. They are computed in at least f32."""
+    """Returns the decomposition of the variance, or its root, and of the mean if that is a result, too. They are computed in at
+    least f32."""
 
     def run(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
         """Computes the variance or deviation from centered moments."""

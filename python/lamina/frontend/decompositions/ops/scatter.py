@@ -95,7 +95,7 @@ def _neutral(dtype: torch.dtype, reduce: str) -> Tensor | float:
 
 
 def _of_number(op: Any) -> Callable[..., Any]:
-    """Wraps a scatter to a tensor without dimensions: it and what has none beside it become rows of one element."""
+    """Wraps a scatter to a tensor without dimensions: it and other operands without any become rows of one element."""
 
     def run(x: Tensor, dim: int, index: Tensor, src: Any) -> Any:
         """Leaves other tensors as they are."""

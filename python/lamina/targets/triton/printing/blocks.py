@@ -69,8 +69,8 @@ class TritonBlocks(Expressions):
         return v in self.literals or v in self.numbers or not isinstance(v.type, ir.VectorType)
 
     def _operands(self, op: str, values: Sequence[Hashable]) -> list[str]:
-        """Returns the operands' texts. A literal gets a type where the op depends on it, beside f64 (Triton's functions take plain
-        literals for f32), and where all operands are literals, except in matrix products."""
+        """Returns the operands' texts. A literal gets a type if the op's result depends on its type, if an operand is f64 (Triton's
+        functions take plain literals for f32), and if all operands are literals, except in matrix products."""
         alone = all(v in self.literals for v in values) and not self.multiplies
         typed = alone or op in _TYPED or "f64" in str(ir.Value(values[0]).type)
         return [self._typed(v) if typed else self._value(v) for v in values]

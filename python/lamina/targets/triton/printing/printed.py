@@ -21,7 +21,7 @@ class Printed:
     config      warps and stages to compile it with
     imports     lines before it, for a kernel in Gluon
     otherwise   the fallback for a kernel in Gluon: the same kernel in plain Triton
-    note        text that is shown beside its name
+    note        text that is shown next to its name
     """
 
     name: str

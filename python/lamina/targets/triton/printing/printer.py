@@ -122,7 +122,7 @@ class Printer(Pairs, Reductions):
             self.forms.get(op.name, self._apply)(op)
 
     def _forms(self) -> dict[str, Callable[[ir.Operation], None]]:
-        """Returns the methods that print ops of upstream's dialects, but for arithmetic."""
+        """Returns the methods that print ops of upstream's dialects, except for arithmetic."""
         skipped = ("func.return", "scf.yield", "memref.alloca", "memref.prefetch")
         return dict.fromkeys(skipped, self._skip) | {
             "arith.constant": self._constant,

@@ -2,7 +2,7 @@
 rows. Nothing is scattered.
 
 The sum of windows is what overlap-add is, and the gradient of taking windows: `unfold`, `im2col`, `stft`. Where windows start
-`step` elements apart, the result is seen as rows of `step` elements. Each window then covers whole rows, but for the last, so that
+`step` elements apart, the result is seen as rows of `step` elements. Each window then covers whole rows, except the last, so that
 the j-th row of all windows, moved by j rows, is one term of the sum.
 """
 

@@ -108,7 +108,7 @@ def uniform(x: Tensor, low: float = 0.0, high: float = 1.0, *, generator: Any = 
 
 
 def randint(low: Any, high: Any, size: Size, *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Any:
-    """Draws integers from `low` to below `high`; NotImplemented for as many as a word does not tell apart."""
+    """Draws integers from `low` to below `high`; NotImplemented if there are more values than a word has."""
     if not all(isinstance(n, int) for n in (low, high)) or not 0 < high - low <= 2**24 or max(abs(low), abs(high)) >= 2**62:
         return NotImplemented
     words = drawn(size, device).long() & 2**32 - 1
