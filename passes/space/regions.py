@@ -19,7 +19,7 @@ from .coalesce import Merged
 from .space import Space
 
 MOST = 8
-"""Regions of an axis: each has loops of its own."""
+"""The most regions of an axis, times the loops over it: each region has copies of these, which take time to compile."""
 
 
 @dataclass(frozen=True)
@@ -106,13 +106,24 @@ def _decided(expressions: Iterable[Expr], holds: Guard, fails: set[Bound]) -> It
     """Yields loads, selects and conditions that bounds decide, and what they are."""
     for e in expressions:
         match e:
-            case Load() | InBounds() if not fails.isdisjoint(e.guard) and not any(bound.message for bound in e.guard):
+            case Load() | InBounds() if not fails.isdisjoint(e.guard) and not _is_checked(e):
                 yield e, Const(0 if isinstance(e, Load) else False, e.dtype)
-            case Apply(op="arith.select", operands=(InBounds() as inside, yes, no)):
-                if not fails.isdisjoint(inside.guard):
+            case Apply(op="arith.select", operands=(InBounds() as inside, yes, no)) if not _is_checked(inside):
+                if not fails.isdisjoint(inside.guard) and _never_checks(yes, fails):
                     yield e, no
-                elif all(bound in holds for bound in inside.guard):
+                elif all(bound in holds for bound in inside.guard) and _never_checks(no, fails):
                     yield e, yes
+
+
+def _is_checked(e: Load | InBounds) -> bool:
+    """Returns whether a user's index is checked here."""
+    return any(bound.message for bound in e.guard)
+
+
+def _never_checks(e: Expr, fails: set[Bound]) -> bool:
+    """Returns whether an expression checks no user's index where these bounds fail, so that it need not be computed."""
+    checked = (x for x in walk(e) if isinstance(x, Load | InBounds) and _is_checked(x))
+    return all(not fails.isdisjoint(x.guard) for x in checked)
 
 
 def part_extent(space: Space, merged: Merged, vector: Axis) -> tuple[int, int]:

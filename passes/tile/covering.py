@@ -49,12 +49,9 @@ def blocks_along(
         return _known_number(loops, axis, first, exact, inits, body)
     if exact is not None and at_most(exact, lanes):
         return loops.loop(axis, first, zero, count, lanes, count, inits, body, single=True)
-    if (
-        b.apart
-        and (found := regions_along(axis, loops.space, change, schedule.config.rest))
-        and len(found) * len(loops.nests) <= MOST
-    ):
-        return _by_regions(loops, axis, found, first, count, inits, body)
+    regions = regions_along(axis, loops.space, change, schedule.config.rest) if b.apart else []
+    if regions and len(regions) * len(loops.nests) <= MOST:
+        return _by_regions(loops, axis, regions, first, count, inits, body)
     return _whole_and_rest(loops, axis, first, zero, count, exact, inits, body)
 
 

@@ -45,6 +45,25 @@ def test_rows(name: str) -> None:
         torch.testing.assert_close(got.double(), want.double(), rtol=2e-5 if x.dtype == torch.float32 else 4e-3, atol=2e-5)
 
 
+@pytest.mark.parametrize("last", [4, 5])
+def test_indices_are_checked_where_they_are_not_wanted(last: int) -> None:
+    """Eager reads all rows of the table, also those whose place another tensor takes."""
+    torch._dynamo.reset()
+
+    def function(x: Tensor, table: Tensor, i: Tensor) -> Tensor:
+        return torch.where(torch.arange(x.shape[0]) < x.shape[0] // 2, x, table[i])
+
+    compiled = torch.compile(function, backend="lamina", dynamic=True, options=OPTIONS)
+    x, table = torch.randn(20), torch.randn(5)
+    i = torch.arange(20).remainder(4)
+    i[0] = last
+    if last < 5:
+        assert torch.equal(compiled(x, table, i), function(x, table, i))
+    else:
+        with pytest.raises(IndexError):
+            compiled(x, table, i)
+
+
 def test_rows_that_are_too_long_to_be_kept() -> None:
     torch._dynamo.reset()
     compiled = torch.compile(lambda x: x.softmax(1), backend="lamina", dynamic=True, options=OPTIONS)
