@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from lamina.core.sizes import SizeLike, at_most, is_symbolic, least, most, typical, upper_end
 from lamina.schedules.base import TILE_SIDE, power_of_two
-from lamina.schedules.cpu import LINE, REST, SCAN_LANES, SCATTER_LANES, CpuConfig, choose, side
+from lamina.schedules.cpu import LINE, REST, REST_COLUMNS, SCAN_LANES, SCATTER_LANES, CpuConfig, choose, side
 
 from ..ir.affine import Axis
 from ..ir.expressions import Apply, Expr, Reduce
@@ -66,8 +66,8 @@ def schedule_cpu(space: Space, cores: int) -> Schedule:
     config = _config(space, merged, vector, 0 if form.column_vector else _accumulators(space, merged))
     if vector is not None and form.column_vector and has_scans(space):
         config = CpuConfig(lanes=power_of_two(_extent(vector, space, merged)) if has_sorts(space) else SCAN_LANES)
-    elif vector is not None and is_symbolic(vector.extent) and (form.column_vector or not merged.columns):
-        config = replace(config, rest=REST)
+    elif vector is not None and is_symbolic(vector.extent) and not config.rest:
+        config = replace(config, rest=REST if form.column_vector or not merged.columns else REST_COLUMNS)
     rows = [a for a in merged.rows if a is not vector] + ([vector] if vector in merged.rows else [])
     elements = math.prod(a.extent for a in merged.columns)
     work = 1 if elements == 0 else most(config.work // most(elements, 1), 1)

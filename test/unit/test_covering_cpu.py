@@ -27,6 +27,8 @@ CASES: dict[str, Callable[[Tensor], Tensor]] = {
     "largest, and where": lambda x: x.amax(1) + x.argmax(1),
     "sums of columns": lambda x: x.exp().sum(0),
     "two sums of columns": lambda x: x.sum(0) / (x * x).sum(0),
+    "running sums down columns": lambda x: x.cumsum(0),
+    "exponentials down columns": lambda x: x.softmax(0),
     "variance": lambda x: F.layer_norm(x, x.shape[1:]),
     "rows of several axes": lambda x: torch.stack((x, x + 1)).transpose(0, 1) * x[:, None],
 }

@@ -59,6 +59,7 @@ def choose(operations: int, widest: int, extent: int, accumulators: int, exact: 
 
 
 REST = 8  # lanes of the last blocks of rows of any length: a native vector of f32, and few lanes that may be masked
+REST_COLUMNS = 16  # likewise of blocks that run across rows: a cache line of f32 of each row
 VECTOR = 16  # f32 lanes that are copied at a time
 CHAINS = 6  # sums that are independent of each other, with which additions take no longer than they are started
 _SUMS = 16  # vectors of accumulators in registers
