@@ -64,7 +64,8 @@ class ConstantOp(Op):
 
 
 class ViewOp(Op):
-    """The same memory with another shape, strides (in the result type) and start: `offset` elements past the source's start."""
+    """Returns a view of memory with another shape and strides, those of the result type, `offset` elements past the source's
+    start."""
 
     OPERATION_NAME = "plan.view"
     ATTRIBUTES = {"offset": ir.Attribute}

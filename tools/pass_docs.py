@@ -72,7 +72,7 @@ def rows() -> list[str]:
 
 
 def _cell(row: Row, reasons: dict[Refused, int]) -> str:
-    """Returns what lowers an op, or the number of the reason why nothing does."""
+    """Returns the pass that lowers an op, or the number of the reason why none does."""
     if isinstance(row, Refused):
         return f"refused ({reasons.setdefault(row, len(reasons) + 1)})"
     return row.by if isinstance(row, Elsewhere) else f"`{row.__module__.rpartition('.')[2]}.{row.__name__}`"

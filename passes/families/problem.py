@@ -71,7 +71,7 @@ class Problem(Protocol):
         return strides_of(operand)
 
     def default(self, gpu: Gpu | None) -> Choice:
-        """Returns what is taken where nothing was measured. gpu: None where no machine is known to estimate times for."""
+        """Returns the choice if nothing was measured. gpu: the machine to estimate times for, None if it is unknown."""
         return LIBRARY
 
     def candidates(self, gpu: Gpu) -> Sequence[Choice]:
@@ -113,7 +113,7 @@ class CallProblem(Problem):
 
 @dataclass(frozen=True)
 class Reported:
-    """What reports say of the calls that a family's kernels compete for.
+    """The texts with which reports describe the calls that a family's kernels compete for.
 
     noun     one of them, such as "matrix product"
     callees  their names, which launches of Lamina's kernels have among their `ops`

@@ -1,4 +1,4 @@
-"""Finds what has to be computed alike wherever it is computed: values that are compared for equality with their extremes.
+"""Finds values that must have the same bits wherever they are computed: those that are compared for equality with their extremes.
 
 The place of a row's maximum is where the row equals it. Computed once for the maximum and once for the comparison, an element must
 have the same bits: no approximation, and no fused multiply-add, that one of the two has and the other has not.

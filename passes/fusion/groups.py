@@ -18,7 +18,7 @@ _ROUNDS = 3  # times that values are dropped which kernels should rather compute
 
 @dataclass(frozen=True)
 class Limits:
-    """What groups are formed by. See Fuse, whose options these are."""
+    """The limits within which groups are formed: the options of Fuse."""
 
     max_ops: int
     max_cost: int

@@ -63,8 +63,8 @@ def starts_neutral(g: Generic, combine: str) -> bool:
 
 
 def _loops(inner: Generic, outer: Generic) -> list[Entry] | None:
-    """Returns what stands for each loop of the inner reduction: an index over the loops of the outer one, then those that only the
-    inner one has. None where the inner results are not read one by one."""
+    """Returns the index that replaces each loop of the inner reduction: an index over the loops of the outer one, then those that
+    only the inner one has. None where the inner results are not read one by one."""
     found: dict[int, Entry] = {}
     read: set[int] = set()
     for n, made, (constant, terms) in zip(shape_of(outer.op.operands[0]), inner.maps[inner.inputs], outer.maps[0], strict=True):

@@ -41,7 +41,7 @@ def split_ragged(
 
 
 def terms_of(g: Generic) -> ir.Value:
-    """Returns what a generic combines in each of its iterations, as a tensor with a dimension for each loop."""
+    """Emits the values that a generic combines, one per iteration, as a tensor with a dimension for each loop."""
     combined = g.yields[0].owner
     block, accumulator = g.block, g.block.arguments[g.inputs]
     term = next(v for v in combined.operands if v != accumulator)

@@ -175,12 +175,12 @@ class _Reduction:
 
     @property
     def results(self) -> SizeLike:
-        """How many partial results each part has."""
+        """The number of partial results of each part."""
         return math.prod(n for i, n in enumerate(self.g.extents) if not self.g.reduced[i] or i in self.apart)
 
     @property
     def reduced(self) -> SizeLike:
-        """How many elements make one of these, without parts."""
+        """The number of elements that are reduced to each result, without parts."""
         return math.prod(n for i, n in enumerate(self.g.extents) if self.g.reduced[i] and i not in self.apart)
 
     def joined(self) -> "_Reduction":

@@ -24,7 +24,7 @@ def _to_stderr(text: str) -> None:
 
 @dataclass(frozen=True)
 class Instrumentation:
-    """What a run checks, prints and reports.
+    """Options of a pass pipeline's run: what to verify, print and time.
 
     verify_each   verify the module after every pass
     before        names of passes before which the module is printed; "*" means every pass

@@ -107,14 +107,14 @@ def i64(n: int) -> ir.Attribute:
 
 
 def read_sizes(attribute: ir.Attribute) -> tuple[SizeLike, ...]:
-    """Reads what `sizes_attribute` made."""
+    """Reads the result of `sizes_attribute`."""
     if isinstance(attribute, ir.DenseI64ArrayAttr):
         return tuple(attribute)
     return tuple(map(read_size, attribute))
 
 
 def read_size(attribute: ir.Attribute) -> SizeLike:
-    """Reads what `size_attribute` made."""
+    """Reads the result of `size_attribute`."""
     if isinstance(attribute, ir.StringAttr):
         return parse(attribute.value)
     return ir.IntegerAttr(attribute).value

@@ -1,5 +1,5 @@
-"""Finds what LLVM may rely on of a kernel's buffers: that nothing else points to their memory, and that nothing writes it. Sees
-memory as memrefs of rank 1."""
+"""Finds properties of a kernel's buffers that LLVM may rely on: no other pointer reaches their memory (noalias), and nothing writes
+it (readonly). Sees memory as memrefs of rank 1."""
 
 from collections.abc import Mapping, Sequence
 

@@ -173,7 +173,7 @@ def _spans(value: ir.Value) -> int:
 
 
 def _only_copies(op: ir.Operation) -> bool:
-    """Returns whether a kernel only yields what it reads: its purpose is to transpose."""
+    """Returns whether a kernel yields only values that it reads, so that its purpose is to transpose."""
     idle = ("tensor.empty", SIZE, "graph.yield")
     inner = [o.operation for o in op.regions[0].blocks[0].operations if o.operation.name not in idle]
     return len(inner) == 1 and inner[0].name == "linalg.generic" and len(list(inner[0].regions[0].blocks[0].operations)) == 1

@@ -16,7 +16,7 @@ from .model import GroupStep
 
 @dataclass(frozen=True)
 class Outlined:
-    """How a group is launched: its function, its own label and the locations of its ops."""
+    """The launch of a group: its function, its own label and the locations of its ops."""
 
     kernel: ir.Operation
     label: str

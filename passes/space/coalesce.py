@@ -25,7 +25,7 @@ class Merged:
     quotients: dict[Expr, int] = field(default_factory=dict)
 
     def merged(self, axes: Iterable[Axis]) -> set[Axis]:
-        """Returns what axes have become."""
+        """Returns the merged axes that contain the given ones."""
         return {self.axis_of.get(a, a) for a in axes}
 
     def parts(self, axis: Axis) -> tuple[Axis, ...]:

@@ -111,7 +111,7 @@ def before_rounding(e: Expr) -> Expr:
 
 
 def factors_of(product: Reduce) -> tuple[Expr, Expr]:
-    """Returns what a sum of products multiplies. Raises Unfit for any other reduction."""
+    """Returns the factors of a sum of products. Raises Unfit for any other reduction."""
     arg = product.arg
     if product.op != "arith.addf" or not (isinstance(arg, Apply) and arg.op == "arith.mulf"):
         raise Unfit("a reduction that is not a sum of products of elements")

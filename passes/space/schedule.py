@@ -44,7 +44,7 @@ class Shift:
 
 @dataclass(frozen=True)
 class Schedule:
-    """How a space maps to programs.
+    """The mapping of an iteration space to programs.
 
     vector    the axis whose neighbors share a block (None: scalar code)
     outer     row axes of the grid

@@ -232,7 +232,7 @@ def _trace(
 def _result(
     tracer: Tracer, v: ir.Value, strides: tuple[int, ...], axes: list[Axis], rows: list[Axis], full: bool, pairs: bool
 ) -> Result:
-    """Returns what a result stores and where. full: there are columns, which results may vary over."""
+    """Returns the expression and the place of a result. full: there are columns, which results may vary over."""
     shape = computed_shape(v)
     index = spread(shape, axes)
     if index is None or math.prod(shape) != math.prod(a.extent for a in axes):

@@ -156,7 +156,7 @@ def split_width(space: Space, accesses: list[Access], vector: Axis, quotients: d
 
 
 def traffic_of(space: Space, merged: Merged, vector: Axis, apart: int = 0) -> nvvm.Traffic:
-    """Returns what is read and written, guarded or not. apart: see Flat."""
+    """Returns the accesses of a kernel, guarded or not. apart: see Flat."""
     varying = [e for e in space.loads if vector in merged.merged(e.free)]
     loads = [Access.of(e.at, bits(element_type(e.tensor)), 0, merged) for e in varying]
     results = [Access.of(r.at, bits(r.dtype), 0, merged) for r in space.results]

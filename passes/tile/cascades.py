@@ -28,7 +28,7 @@ PLAIN_RUN = 32  # likewise, where they are not
 
 @dataclass(frozen=True)
 class CascadeCut:
-    """Where a loop nest is cut into runs.
+    """The place where a loop nest is cut into runs.
 
     axis   the loop that is cut: it and the loops inside it make a run
     count  its iterations in a run

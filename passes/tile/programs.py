@@ -65,7 +65,7 @@ class BodyEmitter(Protocol):
 
 @dataclass(frozen=True)
 class TileProgram:
-    """How a kernel is computed.
+    """The program that a kernel becomes.
 
     body          writes it, from `space` and `schedule`
     grid          programs

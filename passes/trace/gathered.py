@@ -74,7 +74,7 @@ def gathered_source(v: ir.Value, is_memory: Callable[[ir.Value], bool], read: Re
     sources: dict[ir.Value, None] = {}
 
     def used(w: ir.Value) -> list[ir.Value]:
-        """Returns what a value is computed from, and notes the sources that it gathers from."""
+        """Returns the values that a value is computed from, and notes the sources that it gathers from."""
         taken = extracted(w.owner)
         if taken and not is_memory(taken[0]) and not _gathers(taken[0], read):
             sources[taken[0]] = None
@@ -96,7 +96,7 @@ def _gathers(v: ir.Value, read: Read) -> bool:
     """Returns whether a value is mapped from the result of a gather."""
 
     def sources(w: ir.Value) -> Iterable[ir.Value]:
-        """Returns what a value is mapped from."""
+        """Returns the values that a value is an elementwise function of."""
         op = producer(w)
         return map_of(op, read) or () if op is not None else ()
 

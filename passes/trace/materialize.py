@@ -247,7 +247,7 @@ class Materialized:
         """Returns the memory that values are computed from."""
 
         def before(w: ir.Value) -> list[ir.Value]:
-            """Returns what a value is computed from, unless it is in memory."""
+            """Returns the values that a value is computed from; none if it is in memory."""
             return [] if self.is_memory(w) else reads(w.owner)
 
         return [w for w in reached(values, before) if self.is_memory(w)]

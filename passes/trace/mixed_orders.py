@@ -34,7 +34,7 @@ from .orders import (
 
 @dataclass(frozen=True)
 class Orders:
-    """How a function's values lie in memory, or would if they were stored.
+    """The orders of dimensions that a function's values have in memory, or would have if they were stored.
 
     innermost  for values with memory, and those mapped from them, the dimension that is contiguous in memory; None if undetermined
     stored     values to store before they are reduced, with the dimension that is innermost there

@@ -137,7 +137,8 @@ def _given(e: Expr) -> Expr:
 
 
 def scattered(t: "Tracer", op: ir.Operation, index: Index, strides: tuple[int, ...]) -> Scatter:
-    """Returns what a graph.scatter stores of element `index` of its values. strides: of the memory that it stores to."""
+    """Returns the expression that a graph.scatter stores for element `index` of its values. strides: of the memory that it stores
+    to."""
     into, values, *indices = op.operands
     elements = [t.element(i, index) for i in indices]
     at = tuple(index_of(t.make.apply("arith.index_cast", (e,), None, "index")) for e in elements)

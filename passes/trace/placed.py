@@ -1,4 +1,4 @@
-"""Finds what is computed of a value, element by element, only to be padded, concatenated or cut.
+"""Finds values that are computed from another value, element by element, only to be padded, concatenated or cut.
 
 A kernel of such an op has a different index space from the value. Computing the value there, once for each of its elements, takes
 no memory; storing it takes a kernel of its own.
@@ -20,9 +20,9 @@ OpsOf = Callable[[ir.Value], Iterable[ir.Operation]]
 
 @dataclass
 class PlacedParts:
-    """What is computed of a value.
+    """The uses of a value.
 
-    placed  the values of its shape that only ops of MOVES read; it is evaluated once for each of them
+    placed  the values computed from it, element by element, that ops of MOVES read; it is evaluated once for each of them
     others  the ops that read it for anything else
     """
 
@@ -31,7 +31,7 @@ class PlacedParts:
 
 
 def placed_parts(v: ir.Value, users: OpsOf, read: Read) -> PlacedParts:
-    """Returns what is computed of a value that kernels alone read.
+    """Returns the uses of a value that only kernels read.
 
     users  the ops that read a value; none where something outside of kernels reads it, too
     read   reads a linalg.generic
@@ -39,7 +39,7 @@ def placed_parts(v: ir.Value, users: OpsOf, read: Read) -> PlacedParts:
     known: dict[ir.Value, set[ir.Value] | None] = {}
 
     def ends(x: ir.Value) -> set[ir.Value] | None:
-        """Returns the values that are placed at the end of all that is computed of `x`; None if anything else becomes of it."""
+        """Returns the values computed from `x` that ops of MOVES read; None if any other op reads one of these values."""
         if x not in known:
             known[x] = None
             found: set[ir.Value] = set()

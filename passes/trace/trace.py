@@ -76,7 +76,7 @@ class Tracer:
         return self.generics[op]
 
     def result(self, value: ir.Value, index: Index, strides: tuple[int, ...]) -> tuple[Expr, Affine]:
-        """Returns what is stored for element `index` of a tensor (see computed_shape), and where: the offset in its memory."""
+        """Returns the expression that is stored for element `index` of a tensor (see computed_shape), and its offset in memory."""
         op = producer(value)
         if op is None or not trace_moves.is_stored(op):
             return self.element(value, index, root=True), offset(index, strides)

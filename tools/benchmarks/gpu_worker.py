@@ -180,7 +180,7 @@ def attention_flops(query: Sizes, key: Sizes, value: Sizes, *_: Any, **__: Any) 
 
 
 def explained(model: Callable[..., Any], inputs: tuple[Any, ...]) -> dict[str, Any]:
-    """Returns what Lamina makes of the model: its kernels with their operations, library calls, and fallbacks."""
+    """Returns a description of the compiled model: its kernels with their operations, library calls, and fallbacks."""
     try:
         steps = lamina.explain(model, inputs, show=False)
     except Exception as error:

@@ -15,11 +15,11 @@ from lamina.tools.benchmarks.workloads import Workload
 from lamina.tune.clocks import one_line
 
 SECONDS = 0.6
-"""How long a workload's contestants are timed on a GPU."""
+"""The time for which a workload's contestants are timed on a GPU."""
 ROUNDS = 11
-"""How often they are called on one thread of a CPU."""
+"""The number of times that they are called on one thread of a CPU."""
 KINDS = {"lamina": ("lamina", True), "static": ("lamina", False), "inductor": ("inductor", True)}
-"""Maps what is compared to its backend, and to whether one compilation is for all sizes."""
+"""The backend of each contestant, and whether one compilation is for all sizes."""
 COLUMNS = ("Lamina, ms", "static Lamina", "TorchInductor", "to static", "to TorchInductor", "failed")
 
 
@@ -38,7 +38,7 @@ def timed(runs: Mapping[str, Callable[[], Any]], device: str) -> Timed:
 
 
 def _own_time(run: Callable[[], Any]) -> Sampler:
-    """Returns what samples the CPU time of a call on this thread. Calls it once before."""
+    """Returns a function that samples the CPU time of a call on this thread. Calls it once before."""
     run()
 
     def sample() -> Sequence[float]:

@@ -40,7 +40,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Workload:
-    """What is measured, and what is to be reached.
+    """A workload to measure, and its goals.
 
     make    returns a function or module, and its inputs, on a device
     kind    "kernel", "model", "op" (measured tuned and untuned, compared with others), "call" (its overhead) or "tuning"

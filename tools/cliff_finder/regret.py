@@ -43,7 +43,7 @@ class Judged:
 
     @property
     def kind(self) -> str:
-        """Which cost model ranked the op: attention's, that of convolutions, rows or products."""
+        """The cost model that ranked the op: of attention, convolutions, rows or products."""
         if MODEL in (self.first, self.fastest) or self.first.startswith(f"{MODEL}{{"):
             return "rows"
         return next((kind for kind in ("attention", "convolution") if kind in self.what), "product")

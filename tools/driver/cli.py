@@ -24,7 +24,7 @@ _ABOUT = """Runs pass pipelines on MLIR at any level, and takes PyTorch models t
 
 @dataclass(frozen=True)
 class DriverArguments:
-    """What was asked for; names are those of the flags."""
+    """The values of the command line's flags, by their names."""
 
     input: str
     output: str

@@ -88,7 +88,7 @@ class DriverSession:
         return module
 
     def piece(self, number: int, first: int, text: bytes) -> str | None:
-        """Runs the pipeline on one piece and returns what is printed of it; None after an error, or where nothing is."""
+        """Runs the pipeline on one piece and returns the text to print; None after an error, or if there is nothing to print."""
         said: list[Diagnostic] = []
         failure = None
         output = None

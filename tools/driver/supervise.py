@@ -34,7 +34,7 @@ class Board:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the work ended.
+    """The way in which the work ended.
 
     status  its exit status; 128 plus the number of the signal that ended it
     signal  the name of that signal, "" if there was none

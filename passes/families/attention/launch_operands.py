@@ -18,7 +18,7 @@ _SIDE_BY_SIDE = 16 << 20  # bytes of keys and values of the heads that run at th
 
 @dataclass(frozen=True)
 class Operands:
-    """What a call of a kernel over queries, keys and values is given.
+    """The operands and arguments of a call of a kernel over queries, keys and values.
 
     query, key, value  the first tensors
     extras             those of `EXTRAS` that it has, by the kernels' parameter names

@@ -32,7 +32,7 @@ class DepthwiseGradients(Convolution):
 
     @property
     def wanted(self) -> list[bool]:
-        """Which gradients are computed: of image, weight and bias."""
+        """Whether each of the gradients of image, weight and bias is computed."""
         return [ir.BoolAttr(a).value for a in ir.ArrayAttr(list(ir.ArrayAttr(self.op.attributes["args"]))[-1])]
 
     def replace(self) -> None:

@@ -51,7 +51,7 @@ class VendorCall:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """What a problem's group with one result computes of an element of the calls' results.
+    """The function that a problem's group with one result applies to each element of the calls' results.
 
     element  the result's element as an expression, which loads the calls' results at the same place only; of the rows of an image,
              that for the same pixel and channel

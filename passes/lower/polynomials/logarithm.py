@@ -11,9 +11,9 @@ LOG10_E = 0.4342944920063019, -1.0103049952192578e-08
 LOG10_2 = 0.3010300099849701, -1.432098883924482e-08
 LOG10_E_DOUBLE = 0.4342944819032518
 SQRT_HALF = {"f32": 0x3F3504F3, "f64": 0x3FE6A09E667F3BCD}
-"""As bits; 1 + f is between it and sqrt(2), so that k and log2(1 + f) do not cancel."""
+"""The bits of sqrt(1/2), the lower end of the interval of 1 + f up to sqrt(2); so k and log2(1 + f) do not cancel."""
 THREE_QUARTERS = {"f32": 0x3F400000, "f64": 0x3FE8000000000000}
-"""As bits. For log1p 1 + f is between 3/4 and 3/2: f is exact wherever its error would count."""
+"""The bits of 3/4. For log1p, 1 + f is between 3/4 and 3/2, so that f is exact wherever its error would matter."""
 # log(1 + f) = f + f*f*q(f) for sqrt(1/2) <= 1 + f <= sqrt(2), relative error 2**-27.8
 LOG = (-0.0760889277, 0.129012287, -0.132464141, 0.141823098, -0.166087151, 0.200019598, -0.250016004, 0.333333254, -0.499999881)
 # the same for the f of log1p, relative error 2**-27.6

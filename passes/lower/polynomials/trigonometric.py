@@ -155,7 +155,7 @@ def _signed(x: Num, bits: Num, quadrant: Num, r: Num) -> tuple[Num, Num]:
 
 @dataclass(frozen=True)
 class Angles:
-    """How angles of f32 or f64 are reduced, and the curves of what is left.
+    """The constants of f32 or f64 that reduce an angle to r, r at most pi/4 in magnitude, and the polynomials for it.
 
     half_pi  the parts of pi/2, all positive so that -0 stays
     largest  up to here these parts suffice

@@ -33,7 +33,7 @@ Mask = WholeMask | Spread | WindowMask | None
 
 @dataclass(frozen=True)
 class Stores:
-    """How elements reach memory.
+    """The functions that emit stores: plain ones, or atomic operations.
 
     single     takes an element, the memory and its place
     neighbors  takes a vector, the memory, the place of the first element, and the bytes that it is aligned to

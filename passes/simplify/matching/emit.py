@@ -171,7 +171,7 @@ class _InBody(_Body):
         return _cast(value, e.type, self.ip(), e.loc)
 
     def parameter(self, bound: PatternBinding, index: Map) -> ir.Value:
-        """Returns what the parameter is bound to, or narrower where that is known. Raises CannotPlace."""
+        """Returns the value that the parameter is bound to, or a narrower one if that is known. Raises CannotPlace."""
         e = self.emitter
         if e.env.loops:
             return self.read(e.at_loops(tensor_of(e.s, bound), index))
@@ -212,7 +212,7 @@ class _InGeneric(_Body):
         return _cast(arg, self.emitter.type, self.ip(), self.emitter.loc)
 
     def parameter(self, bound: PatternBinding, index: Map) -> ir.Value:
-        """Reads what the parameter is bound to as an operand."""
+        """Reads the value that the parameter is bound to as an operand."""
         e = self.emitter
         return self.read(e.at_loops(tensor_of(e.s, bound), index))
 

@@ -41,7 +41,7 @@ class RowRange:
 
     @property
     def word(self) -> str:
-        """What the kernel's name ends in."""
+        """The suffix of the kernel's name."""
         return "_".join([*([f"to_{self.most}"] if self.most else []), *([f"by_{self.step}"] if self.step > 1 else [])])
 
     @property
@@ -70,7 +70,7 @@ def row_ranges(module: ir.Module, kernel: Kernel, round_half: bool) -> list[Size
 
 
 def _narrow(symbol: SizeSymbol, most: int) -> Size | None:
-    """Returns what stands for a symbol that is at most `most`; None where it never is."""
+    """Returns the replacement of a symbol that is at most `most`; None if it never is."""
     return LinearLength(symbol, 1, 0).within(0, most, 1, 1)
 
 
@@ -144,7 +144,7 @@ class LinearLength:
         return LinearLength(symbol, quotient, plus) if isinstance(quotient, int) and rest == 0 and quotient > 0 else None
 
     def within(self, above: int, most: int | None, step: int, long: int) -> Size | None:
-        """Returns what stands for the symbol where the length is more than `above` and at most `most` (None: any, typically `long`
+        """Returns the replacement of the symbol if the length is more than `above` and at most `most` (None: any, typically `long`
         at least), and `step` divides it. None where no length is like this, or none that the symbol shows."""
         s = self.symbol
         high = s.most if most is None else (most - self.plus) // self.factor
@@ -155,7 +155,7 @@ class LinearLength:
         return self.multiple(Size.of(s.name, typical, low, high), step)
 
     def multiple(self, symbol: Size, step: int) -> Size | None:
-        """Returns what stands for the symbol where `step` divides the length; None where the symbol would not show it."""
+        """Returns the replacement of the symbol if `step` divides the length; None if the symbol cannot express that."""
         d = step // math.gcd(self.factor, step)
         if d == 1:
             return symbol

@@ -66,12 +66,12 @@ def stands_in(module: ir.Module, kernel: ir.Operation) -> bool:
 
 
 def symbols_attribute(symbols: Mapping[str, SizeLike]) -> ir.Attribute:
-    """Returns what stands for symbols as an attribute."""
+    """Returns the replacements of symbols as an attribute."""
     return ir.ArrayAttr.get([ir.ArrayAttr.get([ir.StringAttr.get(name), size_attribute(n)]) for name, n in symbols.items()])
 
 
 def read_symbols(function: ir.Operation) -> dict[str, SizeLike]:
-    """Returns what stands for symbols in a kernel function."""
+    """Returns the replacements of symbols in a kernel function."""
     if SYMBOLS not in function.attributes:
         return {}
     return {ir.StringAttr(name).value: read_size(size) for name, size in function.attributes[SYMBOLS]}

@@ -47,14 +47,14 @@ def whole_rows(module: ir.Module, kernel: Kernel, round_half: bool) -> list[Size
 
 @dataclass(frozen=True)
 class _Multiple:
-    """What makes a size a multiple: a rest that is 0 then, and what stands for a symbol."""
+    """The condition under which a size is a multiple: `divided`, a remainder, is 0. values: the symbols rewritten accordingly."""
 
     divided: SizeLike
     values: dict[str, SizeLike]
 
 
 def _multiple(size: SizeLike, step: int) -> _Multiple | None:
-    """Returns what makes a size a multiple of `step`; None where no symbol shows it."""
+    """Returns the condition under which a size is a multiple of `step`; None if no symbol can express it."""
     if (form := _form(size, step)) is not None:
         symbol = Size((((form.symbol,), 1),))
         multiple = form.multiple(symbol, step)
@@ -89,7 +89,7 @@ def _sizes(kernel: Kernel, round_half: bool) -> list[Size]:
 
 
 def _offsets(space: Space, merged: Merged, vector: Axis) -> Iterator[SizeLike]:
-    """Yields what is added to positions along an axis, and the bounds of these."""
+    """Yields the offsets that are added to positions along an axis, and the bounds of these positions."""
     guards = [bound for load in space.loads for bound in load.guard]
     for at in (at.rename(merged.rename) for at in space.places()):
         if at.coefficient(vector) == 1:

@@ -72,7 +72,7 @@ class CudaSource:
 
     @property
     def place(self) -> str:
-        """Where the kernel is defined, such as "file.cu:12"."""
+        """The file and line of the kernel's definition, such as "file.cu:12"."""
         text = _without_comments(self.text)
         at = re.search(rf"__global__[^;{{}}]*?\b{re.escape(self.name)}\s*\(", text)
         before = text[: at.start()] if at else ""

@@ -62,7 +62,7 @@ class CustomKernel:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What rules get besides arguments and results."""
+        """The values that rules may ask for besides arguments and results."""
         return {**self.constants, "threads": self.threads} if self.is_cuda else dict(self.constants)
 
     def variants(self) -> dict[str, "CustomKernel"]:

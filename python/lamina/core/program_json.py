@@ -36,7 +36,7 @@ def dumps(program: Program) -> str:
 
 
 def loads(text: str) -> Program:
-    """Reads what `dumps` wrote. Raises CompileError for any other text and for another format version."""
+    """Reads the text of `dumps`. Raises CompileError for any other text and for another format version."""
     try:
         data = json.loads(text)
         if data["version"] != VERSION:
@@ -106,7 +106,7 @@ def _union(hints: tuple[Any, ...]) -> Codec:
         return {name: classes[name][0](value)} if name in classes else value
 
     def read(data: Any) -> Any:
-        """Reads what `write` wrote. Raises for any other data."""
+        """Reads the data of `write`. Raises for any other data."""
         if isinstance(data, list):
             return tuple(read(x) for x in data)
         if isinstance(data, dict):

@@ -8,13 +8,13 @@ if TYPE_CHECKING:
     from .explanation import Graph
 
 Outcome = Literal["known", "new", "compiled", "refused", "unknown"]
-"""What a call does with a graph: runs its program at sizes that it has met ("known") or not ("new": their memory is planned first,
-once), has it compiled again, is an error ("refused"), or depends on what the model computes before ("unknown")."""
+"""The effect of a call on a graph: it runs its program at sizes that it has met ("known") or not ("new": their memory is planned
+first, once), has it compiled again, is an error ("refused"), or depends on what the model computes before ("unknown")."""
 
 
 @dataclass(frozen=True)
 class GraphAtSizes:
-    """What a call does with one graph.
+    """The effect of a call on one graph.
 
     sizes       the values of its symbols, by the names of their Dims or by place, "x, dimension 1"
     why         the reason, where it does not run the compiled program
@@ -32,7 +32,7 @@ class GraphAtSizes:
 
 @dataclass(frozen=True)
 class AtSizes:
-    """What a call with some sizes does. `print()` shows it as tables."""
+    """The effect of a call with some sizes. `print()` shows it as tables."""
 
     graphs: tuple[GraphAtSizes, ...]
 

@@ -43,7 +43,7 @@ def _rows(choice: TunedChoice) -> Iterator[tuple[str, str, str]]:
 
 
 def default(program: Program, tune: Tune) -> str:
-    """Returns what became of a program's hot ops, where tuning has no answer for them, and how to tune them; "" without any."""
+    """Returns a text about the hot ops of a program that tuning has no answer for, and how to tune them; "" if there are none."""
     from lamina.passes.families.select import FAMILIES
     from lamina.passes.space.contraction import FACTORS  # imports MLIR
 

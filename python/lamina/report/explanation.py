@@ -218,7 +218,8 @@ class Explanation:
     forecast: Callable[[Any], AtSizes] | None = field(default=None, repr=False, compare=False)
 
     def at(self, inputs: Any) -> AtSizes:
-        """Returns what a call with other sizes would do, without making it: whether it compiles, and which kernels run.
+        """Returns the effect that a call with other sizes would have, without making it: whether it compiles, and which kernels
+        run.
 
         inputs  example inputs as lamina.explain takes them; or sizes by the names of their Dims, or by argument and dimension:
                 `{"batch": 4, "x": {1: 100}}`. Sizes that are not named are those of the first call

@@ -53,7 +53,7 @@ class GemmConfig(KernelSchedule):
 
     @property
     def plain(self) -> "GemmConfig":
-        """The same tiles without ping-pong."""
+        """The schedule with the same tiles but without ping-pong."""
         return replace(self, ping_pong=0, stages=min(self.stages, 3)) if self.ping_pong else self
 
     def check(self) -> None:

@@ -13,7 +13,7 @@ SCAN_LANES = 16  # steps of a scan whose prefixes are computed at a time: two ve
 
 @dataclass(frozen=True)
 class CpuConfig(BlockConfig):
-    """How a group becomes a tile program on a CPU.
+    """The shape of a tile program on a CPU.
 
     lanes  elements of one block: several native vectors, so that loads and latencies overlap
     work   least number of elements of one program, the unit of work that threads share

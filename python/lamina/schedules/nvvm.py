@@ -39,7 +39,7 @@ TILE_CTAS = 2  # that an SM should have
 
 @dataclass(frozen=True)
 class NvvmConfig(BlockConfig):
-    """How a group becomes a tile program on a GPU.
+    """The shape of a tile program on a GPU.
 
     threads  of one program, a power of two
     vec      contiguous elements of a thread: one memory access

@@ -50,10 +50,10 @@ PAIRS: dict[GemmConfig, float] = {
     GemmConfig(16, 32, 128, 2, 4, descriptors=0): 0.11,
     GemmConfig(128, 64, 64, 4, 6, 16, 1, ping_pong=1): 0.92,
 }
-"""The same of two products that share their left operand, whose tiles one CTA holds side by side."""
+"""The speeds for two products that share their left operand, whose tiles one CTA holds side by side."""
 
 FED: dict[GemmConfig, float] = {GemmConfig(16, 32, 256, 4, 4, descriptors=0): 0.2}
-"""The same of one product of up to 16 rows with a fused prologue, as measured there: 8 rows by int8 weights of 4096 x 11008 took
+"""The speed for one product of up to 16 rows with a fused prologue, as measured there: 8 rows by int8 weights of 4096 x 11008 took
 25 us, with blocks of 64 x 128 of the weight 30."""
 
 PARTS = (2, 4, 8, 16)  # of an inner dimension with split-K

@@ -58,7 +58,7 @@ class Simt(KernelSchedule):
 
 @dataclass(frozen=True)
 class Triton(KernelSchedule):
-    """The same program, compiled by Triton.
+    """A row program that is compiled by Triton.
 
     n       elements of a row per iteration, a power of two; 0: the whole row
     warps   warps of one program

@@ -22,7 +22,7 @@ class KernelSchedule:
 
     @property
     def text(self) -> str:
-        """What `read` takes: the first two fields, and others without their defaults."""
+        """The text that `read` parses: the first two fields, and others that differ from their defaults."""
         values: list[tuple[Any, int | str]] = [(f, getattr(self, f.name)) for f in fields(self)]
         said = (f"{f.name}={value}" for i, (f, value) in enumerate(values) if i < _SHOWN or value != f.default)
         return f"{self.kind}{{{' '.join(said)}}}"
@@ -46,7 +46,7 @@ class KernelSchedule:
 
 @dataclass(frozen=True)
 class _Numbers:
-    """Which numbers a field takes: `listed` ones, and powers of two, or any, from `least` to `most`."""
+    """The numbers that a field may have: the `listed` ones, and powers of two, or any number, from `least` to `most`."""
 
     listed: tuple[int, ...] = ()
     least: int | None = None

@@ -11,7 +11,7 @@ from .question import Answer, Question
 
 @dataclass(frozen=True)
 class TunedChoice:
-    """How one hot op is computed.
+    """The choice for one hot op, and the measurements behind it.
 
     what     the op with its sizes
     chosen   the candidate
@@ -45,6 +45,6 @@ class TunedChoice:
 
     @staticmethod
     def from_json(d: Mapping[str, Any]) -> "TunedChoice":
-        """Reads what `to_json` returned."""
+        """Reads the data of `to_json`."""
         pairs = {name: tuple(d[name].items()) for name in ("seconds", "dropped")}
         return TunedChoice(**{**d, **pairs, "order": tuple(d["order"])})

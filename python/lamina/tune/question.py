@@ -55,7 +55,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is known of a question.
+    """The answer to a question, and the measurements behind it.
 
     measured  the candidate that measuring chose; "" where none was measured to the end
     times     median seconds by candidate

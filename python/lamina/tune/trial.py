@@ -40,7 +40,7 @@ Marking = Callable[[str], AbstractContextManager[None]]
 
 @dataclass
 class Trial:
-    """What is learned about some candidates; filled step by step, so that results outlive an error.
+    """The results of trying some candidates; filled in step by step, so that results outlive an error.
 
     seconds, noise  as in Measured
     dropped         reason, by candidate

@@ -43,7 +43,7 @@ class Tunable(Protocol):
 
 
 class Seen(TypedDict, total=False):
-    """How tuning is observed.
+    """Callbacks and options with which the user watches tuning.
 
     asking  is told every question before it is answered, with its number, from 1, and how many there are
     watch   is told the progress in between

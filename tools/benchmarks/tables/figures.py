@@ -24,7 +24,7 @@ OURS = ("lamina", "lamina graphs", "lamina tuned", "lamina own")
 NONE = "-"
 
 Found = Mapping[str, Any]
-"""What the workers said, by workload; {"failed": text} for one that failed."""
+"""The results of the workers, by workload; {"failed": text} for one that failed."""
 Judged = tuple[str, bool]
 """A goal in words, and whether it was reached."""
 

@@ -38,7 +38,7 @@ class Keys:
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a mask and the causal flag mean.
+    """The meaning of a mask together with the causal flag, in terms of the kernels' options.
 
     causal  query i sees keys up to i + offset
     window  query i sees keys from i + offset - window + 1; 0: from the first
@@ -179,7 +179,7 @@ class MaskTerms:
         return replace(shape, keys=self.keys, slopes=slopes, moved=self.moved, hides=hides)
 
     def ranges(self) -> tuple[Meaning | None, bool]:
-        """Returns what the ranges of keys mean, None where kernels do not support that; and whether one may be empty."""
+        """Returns the meaning of the ranges of keys, None if kernels do not support it; and whether a range may be empty."""
         return _shaped(self.low, self.high, self.count), bool(np.any(self.high <= self.low))
 
 

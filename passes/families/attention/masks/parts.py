@@ -82,7 +82,7 @@ class Values:
         found = set[int]()
 
         def computed_from(ref: ScalarRef) -> list[ScalarRef]:
-            """Returns what a scalar is computed from, and notes the dimensions that tensors are read along."""
+            """Returns the values that a scalar is computed from, and notes the dimensions that tensors are read along."""
             at, op = self.scalars.resolve(ref), producer(self.scalars.resolve(ref).value)
             if is_tensor(at) or op is None:
                 sizes = shape_of(at.value) if is_tensor(at) else [2] * len(at.index)

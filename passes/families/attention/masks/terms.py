@@ -19,7 +19,8 @@ _MONOTONE = {"arith.cmpi": range(2, 10), "arith.cmpf": (2, 3, 4, 5)}  # predicat
 
 
 def meaning(mask: ir.Value, scores: Sequence[int], causal: bool, values: Values) -> Meaning:
-    """Returns what a mask and the causal flag mean. scores: batch, heads, queries, keys; values: a cache of evaluated values."""
+    """Returns the meaning of a mask together with the causal flag. scores: batch, heads, queries, keys; values: a cache of
+    evaluated values."""
     found = (SymbolicTerms if is_symbolic(tuple(scores[HEAD:])) else MaskTerms)(scores[HEAD], scores[QUERY], scores[KEY])
     if causal:
         found.show_causal()

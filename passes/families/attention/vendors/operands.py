@@ -1,4 +1,4 @@
-"""Emits what vendors' attention kernels need of operands and results: longer rows, more heads, another rank."""
+"""Emits ops that bring operands and results into the form of vendors' attention kernels: longer rows, more heads, another rank."""
 
 from collections.abc import Sequence
 
@@ -69,7 +69,7 @@ def without_one(value: ir.Value) -> ir.Value:
 
 
 def unread(shape: Sequence[int]) -> ir.Value:
-    """Returns what stands for dropout's state where no numbers are drawn."""
+    """Emits a placeholder for the state of dropout, of which nothing is read if no numbers are drawn."""
     type_ = ir.RankedTensorType.get(list(shape), ir.IntegerType.get_signless(64))
     return arith.constant(type_, ir.DenseElementsAttr.get(np.zeros(shape, np.int64), type=type_))
 

@@ -29,7 +29,7 @@ JoinRuns = Callable[[Run, Run], Run]
 
 @dataclass(frozen=True)
 class Runs:
-    """How runs of elements are joined.
+    """The operation of a scan: how the results of two adjacent runs of elements are joined.
 
     carry     the run before the block
     none      a run of no elements
@@ -132,7 +132,7 @@ def _among_lanes(k: "ThreadKernel", own: Run, by: Runs) -> tuple[Run, Run]:
 
 
 def _among_warps(k: "ThreadKernel", totals: list[Run], carry: Run, join: JoinRuns) -> tuple[list[Run], Run]:
-    """Returns what comes before this warp's part of each access, and the carry after all of them."""
+    """Returns the result of everything before this warp's part of each access, and the carry after all accesses."""
     at, warps, starts = k.at, max(k.shape.threads // k.shape.warp, 1), []
     if warps == 1:
         for total in totals:

@@ -36,7 +36,7 @@ class Template(Generic[T]):
         return self._make(self._values(*[symbols[name] for name in self._names]))
 
     def _of(self, data: Any) -> Make | None:
-        """Returns what makes a part; None for one without sizes."""
+        """Returns a function that makes a part from the values of sizes; None if the part has no sizes."""
         if isinstance(data, Size):
             return itemgetter(self._number(data))
         if not isinstance(data, tuple) and _fields_of(data.__class__) is None:
@@ -92,7 +92,7 @@ def _once(make: Make) -> Make:
     last: tuple[Sequence[int] | None, Any] = (None, None)
 
     def made(values: Sequence[int]) -> Any:
-        """Returns what was built for the same values last, else builds it."""
+        """Returns the last result if it was built for the same values, else builds a new one."""
         nonlocal last
         kept = last
         if kept[0] is not values:

@@ -29,12 +29,12 @@ class SizeFacts:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What a user may call it."""
+        """The names by which a user may refer to it."""
         return (self.name, *self.read, *filter(None, (self.called,)))
 
     @property
     def written(self) -> str:
-        """How a user names it: "batch", or "{'x': {1: ...}}"."""
+        """The form in which options name it: "batch", or "{'x': {1: ...}}"."""
         name, _, d = self.read[0].partition(", dimension ")
         return self.called or (f"{{{name!r}: {{{d}: ...}}}}" if d else name)
 

@@ -16,12 +16,12 @@ FLOAT_OPS: Mapping[str, Callable[[Any, Any], float]] = {
     "fsqrt": lambda a, _: math.sqrt(a), "flog": lambda a, _: math.log(a), "flog2": lambda a, _: math.log2(a),
     "fexp": lambda a, _: math.exp(a),
 }  # fmt: skip
-"""What makes a float of two sizes or floats; those that take one have 1 to the right."""
+"""Ops that compute a float from two sizes or floats; the right operand of unary ones is 1."""
 ROUNDED: Mapping[str, Callable[[Any, Any], int]] = {
     "trunc": lambda a, _: math.trunc(a), "floor": lambda a, _: math.floor(a), "ceil": lambda a, _: math.ceil(a),
     "round": lambda a, _: round(a),
 }  # fmt: skip
-"""What makes a size of a float; 1 is to the right."""
+"""Ops that round a float to a size; their right operand is 1."""
 
 Range = tuple[float, float]
 _OF_ONE = ("fsqrt", "flog", "flog2", "fexp")

@@ -1,4 +1,4 @@
-"""Solves equations of sizes for what is not a polynomial, or for what a number divides, and puts the solutions in its place."""
+"""Solves equations of sizes for factors that are not polynomials, or for multiples of a number, and substitutes the solutions."""
 
 import math
 from collections import Counter
@@ -10,7 +10,7 @@ from .size import Size, SizeLike, at_most, below, exactly, factor_of, known_part
 from .values import applied, symbols_of, typical
 
 Solved = dict[Factor, SizeLike]
-"""What quotients, remainders, minima and maxima are, and symbols that a number divides."""
+"""The known values of quotients, remainders, minima and maxima, and of symbols that are multiples of a number."""
 
 
 Equation = tuple[SizeLike, SizeLike]
@@ -20,7 +20,7 @@ _FEW = 64
 
 
 def learned(known: Solved, equal: SizeLike, other: SizeLike) -> Solved:
-    """Returns what is known after an equation of two sizes."""
+    """Returns the known values extended by an equation of two sizes."""
     found = solved(replaced(equal - other, known))
     if not found:
         return known
@@ -33,7 +33,7 @@ def learned(known: Solved, equal: SizeLike, other: SizeLike) -> Solved:
 
 
 def learned_all(known: Solved, equations: Sequence[Equation]) -> tuple[Solved, list[Equation]]:
-    """Returns what is known after equations, and those of them that say more than that: what later ones say may solve them."""
+    """Returns the known values extended by equations, and the equations that remain unsolved. Later ones may solve earlier ones."""
     rest = list(equations)
     while True:
         before, given = known, rest
@@ -128,7 +128,7 @@ def _square(difference: Size, product: tuple[Factor, ...], k: int) -> Solved:
 
 
 def _multiple(whole: SizeLike, by: SizeLike) -> Solved:
-    """Returns what a factor is where a sum of it and other sizes, or a multiple of it, is divided without a rest."""
+    """Returns the value of a factor, given that a sum of it and other sizes, or a multiple of it, is divided without remainder."""
     terms = [(product[0], k) for product, k in whole.terms if len(product) == 1] if isinstance(whole, Size) else []
     if not below(0, by) or symbols_of(whole) & symbols_of(by):
         return {}

@@ -205,7 +205,7 @@ def _as_number(graft: Graft, mask: fx.Node, query: Tensor, gpu: bool) -> fx.Node
 
 
 def case_of(query: Tensor, key: Tensor, values: Tensor, masked: bool, trains_mask: bool, causal: bool) -> Case:
-    """Returns what decides which of torch's kernels compute an attention."""
+    """Returns the properties of an attention that decide which of torch's kernels compute it."""
     batch, heads, queries, size = sizes(query.shape)
     scores = (batch, heads, queries, sizes(key.shape)[2])
     return Case(CODES[query.dtype], scores, size, values.shape[3], masked, trains_mask, causal)

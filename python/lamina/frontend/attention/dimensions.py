@@ -55,7 +55,7 @@ def starts_of(node: fx.Node) -> dict[int, int]:
 
 
 def parts_of(index: object) -> tuple[Any, ...]:
-    """Returns what stands between the brackets of `x[index]`."""
+    """Returns the items of an index `x[index]`."""
     return index if isinstance(index, tuple) else (index,)
 
 

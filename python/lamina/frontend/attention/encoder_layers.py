@@ -111,7 +111,7 @@ def _headed(graft: Graft, x: fx.Node, heads: int) -> fx.Node:
 
 
 def _bias(graft: Graft, mask: fx.Node, kind: int | None, like: fx.Node) -> fx.Node:
-    """Returns what is added to scores: -inf where the mask, of any dtype, is not zero.
+    """Returns the tensor to add to scores: -inf where the mask, of any dtype, is not zero.
 
     Rows that are masked whole get NaN, as in torch's kernels.
     """

@@ -71,7 +71,7 @@ class _Reader:
     seen: dict[fx.Node, Place | None]
 
     def of(self, arg: object) -> Place | None:
-        """Returns what an argument is: a node, a number or a symbolic size."""
+        """Returns the value of an argument: a node, a number or a symbolic size."""
         if isinstance(arg, bool | int | float):
             return _number(arg)
         if not isinstance(arg, fx.Node):

@@ -174,7 +174,7 @@ class _Inliner:
         return self.graft.call(aten.full.default, [], arg.value, dtype=arg.dtype, device=self.like.device)
 
     def _changed(self, node: fx.Node, args: Sequence[Any]) -> ChangedScores:
-        """Returns what an op makes of scores."""
+        """Returns the result of an op on scores."""
         target, one = node.target, args[0]
         two = args[1] if len(args) > 1 else None
         if target in _SAME:
@@ -269,7 +269,7 @@ def _held(tensor: Any) -> Any:
 
 
 def _leaves(args: Any) -> list[Any]:
-    """Returns what nested lists and tuples hold."""
+    """Returns the items of nested lists and tuples."""
     return [leaf for a in args for leaf in _leaves(a)] if isinstance(args, list | tuple) else [args]
 
 

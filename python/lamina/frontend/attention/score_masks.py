@@ -82,7 +82,7 @@ def _is_float(node: fx.Node) -> bool:
 
 @dataclass(frozen=True)
 class Shown:
-    """What ops turn scores of zero into, where sizes are symbolic: they stay zero in a region of positions, and are at most `fill`
+    """The result of ops on scores of zero at symbolic sizes: they stay zero in a region of positions, and are at most `fill`
     elsewhere.
 
     square  there are as many queries as keys
@@ -99,7 +99,7 @@ class Shown:
 
 
 def known(steps: Sequence[Term], gm: fx.GraphModule, before: fx.Node, rows: SizeLike, columns: SizeLike) -> Tensor | Shown | None:
-    """Returns what these ops, in order, turn scores of zero into, (..., rows, columns); None where that depends on more than
+    """Returns the result of these ops, in order, on scores of zero, (..., rows, columns); None where that depends on more than
     shapes."""
     if is_symbolic((rows, columns)):
         parts = [shown(step, gm) for step in steps]

@@ -98,7 +98,7 @@ class Foreign(TorchFunctionMode):
 
 
 def _state(module: nn.Module) -> int:
-    """Returns what a module shares with the proxy that torch.export makes of a module with several names."""
+    """Returns the state that a module shares with the proxy that torch.export makes of a module with several names."""
     return id(module.__dict__)
 
 

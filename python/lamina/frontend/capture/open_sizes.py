@@ -91,7 +91,7 @@ class OpenSizes:
         return [(place_text(name, d), dim, tensors[name].shape[d]) for name, d, dim in opened]
 
     def names(self, name: str, dim: int) -> tuple[str, ...]:
-        """Returns what a user may call a dimension of an argument: its place, and the name of its Dim."""
+        """Returns the names by which a user may refer to a dimension of an argument: its place, and the name of its Dim."""
         declared = self.dims.get(name, {}).get(dim)
         return (f"{name}, dimension {dim}", *((declared.__name__,) if isinstance(declared, Dim) else ()))
 
@@ -135,7 +135,7 @@ def _is_open(dim: Any) -> bool:
 
 
 def _group(dim: Any, otherwise: Hashable) -> Hashable:
-    """Returns what names the dimensions that are constants together: a Dim and those derived from it."""
+    """Returns the key of dimensions that can only be constants together: a Dim and those derived from it."""
     return getattr(dim, "root", dim).__name__ if isinstance(dim, Dim) else otherwise
 
 

@@ -60,7 +60,7 @@ def _kinds() -> Callable[[Any], Any]:
     storages: dict[int, int] = {}
 
     def kind(value: Any) -> Any:
-        """Returns what the code depends on in a value: of tensors dtype, layout, device and which share storage."""
+        """Returns the properties of a value that the code depends on: of tensors dtype, layout, device and which share storage."""
         if isinstance(value, Tensor):
             held = storages.setdefault(value.untyped_storage()._cdata, len(storages))
             return (value.dtype, tuple(value.shape), value.stride(), value.storage_offset(), value.device, held)

@@ -140,8 +140,8 @@ class SizedProgram(_native.BySizes):
         return next((c.built for c in self.specialized.values() if c.built.code is bound.code), self.built)
 
     def bind(self, sizes: tuple[int, ...]) -> tuple[Run, tuple[int, ...] | None] | None:
-        """Returns what runs the program for these values of its symbols, and the arguments that it takes, None for all. Returns
-        None where the program that was bound before serves on: code cannot be loaded while torch captures a CUDA graph."""
+        """Returns a function that runs the program for these values of its symbols, and the arguments that it takes, None for all.
+        Returns None where the program that was bound before serves on: code cannot be loaded while torch captures a CUDA graph."""
         if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing() and sizes in self.programs():
             return None
         symbols = dict(zip(self._names, sizes, strict=True))

@@ -24,7 +24,7 @@ from ..fx.sizes import exact_sizes
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """What the cache keeps of a compiled graph.
+    """The entry of a compiled graph in the cache.
 
     program    what the runtime runs, with the FX graph's outputs (those that are tensors)
     code       the object file or cubin; kernels, messages and target are those of targets.base.Artifact
@@ -55,7 +55,7 @@ def entry_of(stored: Stored) -> Entry:
 
 
 def read(entry: Entry, gm: fx.GraphModule) -> Stored | None:
-    """Returns what `entry_of` was given for this graph; None for any other entry, whatever is wrong with it."""
+    """Returns the arguments that `entry_of` was called with for this graph; None for any other entry, whatever is wrong with it."""
     try:
         meta = {name: one.read(entry.meta[name]) for name, one in _META.items()}
         found = Stored(program=program_json.loads(entry.program_json), code=entry.object, **meta)

@@ -161,18 +161,18 @@ class _Rewriter:
             self.found[node] = ComplexValue(node.meta["val"], node=node)
 
     def _real(self, node: Any, e: Emitter) -> Any:
-        """Returns what stands for a real node: for a view of a complex tensor, both of its parts."""
+        """Returns the replacement of a real node: for a view of a complex tensor, both of its parts."""
         value = self.viewed.get(node)
         return node if value is None else e.whole(value)
 
     def _result(self, node: fx.Node, e: Emitter) -> fx.Node:
-        """Returns what stands for a result of the graph."""
+        """Returns the replacement of a result of the graph."""
         if node in self.viewed and node not in self.kept:
             return insert(e.at, node.meta["val"], aten.clone.default, self._real(node, e), like=node)
         return self._complex(node, e)
 
     def _complex(self, node: fx.Node, e: Emitter) -> fx.Node:
-        """Returns what stands for a node where complex tensors stay."""
+        """Returns the replacement of a node where complex tensors stay."""
         if node in self.kept or node not in self.found:
             return node
         return e.complex_node(self.found[node])
@@ -190,8 +190,8 @@ def _is_alone(node: fx.Node, held: Counter[int]) -> bool:
 
 
 def _complex_value(made: Any, value: Tensor, e: Emitter) -> ComplexValue:
-    """Returns what a rule made of a call as a complex value. made: the real node of all of it, its parts, or a value with memory of
-    its own."""
+    """Returns the result of a rule for a call as a complex value. made: the real node of all of it, its parts, or a value with
+    memory of its own."""
     if isinstance(made, fx.Node):
         return ComplexValue(value, whole=e.to(made, REAL[value.dtype]))  # type: ignore[arg-type]
     if isinstance(made, tuple):

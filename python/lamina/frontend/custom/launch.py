@@ -77,7 +77,7 @@ def _values(kernel: CustomKernel, everything: Mapping[str, Any]) -> dict[str, An
 def _said(
     kernel: CustomKernel, everything: Mapping[str, Any], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
 ) -> dict[str, Any]:
-    """Returns what a launch of one variant depends on."""
+    """Returns the data that a launch of one variant depends on."""
     values, given = _values(kernel, everything), {**everything, **kernel.settings}
     text = cuda.call(kernel, values, inputs, outputs) if kernel.is_cuda else call(kernel, values, inputs, outputs)
     said = {"call": text, "grid": _grid(kernel, follow(kernel, "grid", kernel.grid, given))}

@@ -33,7 +33,7 @@ class _Expected:
 
 
 def made(described: Any) -> Any:
-    """Returns what `Arguments.described` describes, with uninitialized tensors."""
+    """Returns the arguments that `Arguments.described` describes, with uninitialized tensors."""
     register(described)  # dataclasses among the arguments
     return pytree.tree_map_only(_Expected, _Expected.tensor, described, is_leaf=lambda v: isinstance(v, _Expected))
 
@@ -153,7 +153,7 @@ class Arguments:
 
     @property
     def order(self) -> Hashable:
-        """Which argument each leaf is, as a key: dictionaries may come in another order."""
+        """The argument that each leaf is, as a key: dictionaries may come in another order."""
         return tuple(self.names)
 
     def described(self) -> Any:

@@ -26,7 +26,7 @@ Arguments = Mapping[int, tuple[str, Any]]
 
 
 def at_sizes(recorder: ExplainBackend, bind: Any, given: Any) -> AtSizes:
-    """Returns what a call does: see Explanation.at.
+    """Returns the effect of a call: see Explanation.at.
 
     bind   returns (positional, keyword) inputs by the names that Dynamo's sources use
     given  example inputs, or sizes

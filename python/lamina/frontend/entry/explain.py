@@ -95,7 +95,7 @@ def _plain(model: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_dynamic(model: Callable[..., Any]) -> bool | None:
-    """Returns what torch.compile was told of dynamic sizes."""
+    """Returns the argument `dynamic` that torch.compile was called with; None if it is unknown."""
     context = getattr(model, "dynamo_ctx", None)  # of a module; a function's configuration is made by one
     if context is None and (config := getattr(model, "get_compiler_config", None)) is not None:
         context = closed_over(config).get("self")

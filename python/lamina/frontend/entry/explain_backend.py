@@ -196,7 +196,7 @@ class ExplainBackend:
         return self.positional[i] if i < len(self.positional) else position[0]
 
     def named(self, symbol: SizeFacts) -> SizeFacts:
-        """Returns what is known of a symbol, with the names of parameters and of its Dim."""
+        """Returns the facts about a symbol, with the names of parameters and of its Dim."""
         read = tuple(re.sub(r"^args\[(\d+)\]", self._parameter, place) for place in symbol.read)
         dims = [dim for place in read if isinstance(dim := self.declared.get(place), Dim)]
         return replace(symbol, read=read, called=dims[0].__name__ if dims else "")

@@ -209,7 +209,7 @@ class CompiledModel(StandIn):
 
 
 def given(compiled: CompiledModel) -> tuple[Callable[..., Any], OpenSizes]:
-    """Returns what was compiled: the model or function, and the sizes that calls may vary."""
+    """Returns a description of what was compiled: the model or function, and the sizes that calls may vary."""
     return compiled._model, compiled._arguments.open
 
 

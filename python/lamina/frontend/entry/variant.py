@@ -38,7 +38,7 @@ _requires_grad = operator.attrgetter("requires_grad")
 Run = Callable[..., Sequence[Any]]
 
 _ADMITTED = 4096
-"""How many sets of sizes a variant remembers to have checked."""
+"""The number of sets of sizes that a variant remembers to have checked."""
 
 
 class Variant:

@@ -12,7 +12,7 @@ from .arguments import Arguments
 
 @dataclass(frozen=True)
 class VariantSizes:
-    """Which sizes are symbols, and what the others are.
+    """The sizes of a variant: which of them are symbols, and the values of the others.
 
     symbolic  the dimensions that are symbols, by the number of the flattened input
     opened    of the tensors, by position, those with such a dimension
@@ -27,12 +27,12 @@ class VariantSizes:
 
     @property
     def key(self) -> Hashable:
-        """What distinguishes it from other variants of the same model."""
+        """The part that distinguishes it from other variants of the same model."""
         return self.layouts, self.fixed
 
     @staticmethod
     def of(form: Arguments, leaves: Sequence[Any]) -> "VariantSizes":
-        """Returns those of a call."""
+        """Returns the sizes of a call."""
         return _sizes(form, leaves, form.symbolic(leaves))
 
     @staticmethod

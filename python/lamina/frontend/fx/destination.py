@@ -76,7 +76,7 @@ def for_gpu(target: str | Target | None, gm: fx.GraphModule) -> bool:
 
 
 def _rounding() -> str:
-    """Returns what torch allows to be rounded to tf32, as text: for convolutions that is its default, for products it is not."""
+    """Returns, as text, which ops torch allows to round to tf32: convolutions by default, products only if the user allows it."""
     return (", tf32" if rounds_to_tf32() else "") + ("" if convolutions_round_to_tf32() else ", convolutions of f32")
 
 

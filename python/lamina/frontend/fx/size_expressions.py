@@ -39,7 +39,7 @@ def expression_of(size: SizeLike, env: Any) -> sympy.Expr:
 
 @dataclass
 class _Reading:
-    """What is read of a ShapeEnv.
+    """The state of a ShapeEnv as far as it has been read.
 
     guards, demands  how many guards and demands (`torch._check`) of it
     fixed, open      what they say, and the equations among them that say more than that

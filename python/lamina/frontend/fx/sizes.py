@@ -155,7 +155,7 @@ def _no_new_guards(env: Any) -> Iterator[None]:
 
 
 def what_is_known(graph: fx.Graph) -> tuple[list[str], list[str]]:
-    """Returns what torch knows of the symbolic sizes of a graph's arguments: the sizes with their ranges, and the conditions."""
+    """Returns torch's knowledge of the symbolic sizes of a graph's arguments: the sizes with their ranges, and the conditions."""
     sizes = _symbolic(graph)
     if not sizes:
         return [], []
@@ -167,7 +167,7 @@ def what_is_known(graph: fx.Graph) -> tuple[list[str], list[str]]:
 
 
 def symbol_of(size: torch.SymInt) -> SizeFacts:
-    """Returns what is known of a size that is one symbol."""
+    """Returns the facts about a size that is one symbol."""
     env, expr = size.node.shape_env, size.node.shape_env.simplify(size.node.expr)
     known = env.var_to_range.get(expr)
     low, high = (known.lower, known.upper) if known is not None else (LEAST, None)
@@ -180,7 +180,7 @@ def symbol_of(size: torch.SymInt) -> SizeFacts:
 
 
 def symbols_among(values: Sequence[Any]) -> list[SizeFacts]:
-    """Returns what is known of the sizes among the values of a graph's arguments that are one symbol."""
+    """Returns the facts about the sizes, among the values of a graph's arguments, that are one symbol."""
     sizes = [n for value in values for n in numbers_of(value) if _is_size(n)]
     found = [symbol_of(n) for n in sizes if n.node.shape_env.simplify(n.node.expr).is_Symbol]
     return list({symbol.name: symbol for symbol in found}.values())

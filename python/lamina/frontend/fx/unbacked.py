@@ -108,7 +108,8 @@ def has_unbacked(values: Sequence[Any]) -> bool:
 
 
 def asserts(env: Any) -> list[RuntimeAssert]:
-    """Returns what a model demands of the sizes of its arguments (`torch._check`), as far as torch leaves that to the call."""
+    """Returns the conditions on the sizes of its arguments that a model states (`torch._check`) and that torch leaves to the call
+    to check."""
     return [
         found
         for of_symbol in env.deferred_runtime_asserts.values()

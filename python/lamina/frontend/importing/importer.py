@@ -189,7 +189,7 @@ class _Importer(FxImporter):
 
 
 def _scan(node: fx.Node) -> dict[str, ir.Attribute]:
-    """Returns what lamina-scans reads of a scan: by which op, along which dimension."""
+    """Returns the attributes of a scan that lamina-scans reads: its op and its dimension."""
     _, _, dim, reduce = node.args
     name = LOG_SUM if reduce == "logsumexp" else COMBINED[str(reduce)][not node.meta["val"].dtype.is_floating_point]
     return {SCAN_OP: ir.DictAttr.get({COMBINE: ir.StringAttr.get(name), "dim": _number(dim)})}

@@ -1,4 +1,4 @@
-"""Spreads what is chosen to the shape of the result, where the condition alone has that shape."""
+"""Broadcasts the values of a select to the shape of its result, if only the condition has that shape."""
 
 import torch
 from torch import fx

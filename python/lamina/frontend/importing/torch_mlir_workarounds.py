@@ -78,7 +78,7 @@ def _is_data(value: ir.Value) -> bool:
     """Returns whether a value inside a generic depends on the elements of its inputs, other than those of a ramp."""
 
     def operands(v: ir.Value) -> Iterable[ir.Value]:
-        """Returns what a value of the body is computed from."""
+        """Returns the values that a value of the body is computed from."""
         return () if isinstance(v, ir.BlockArgument) or v.owner.name == "linalg.index" else v.owner.operands
 
     return any(isinstance(v, ir.BlockArgument) and not _is_of_ramp(v) for v in reached([value], operands))

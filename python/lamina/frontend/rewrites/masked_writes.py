@@ -54,7 +54,7 @@ _WRITES: dict[Any, Callable[..., Any]] = {
     "index_put": _put,
     "index_put_": _put_in_place,
 }
-"""What a node calls in Dynamo's graphs, with what takes its place."""
+"""The functions that replace masked writes, by the function or method that a node of Dynamo's graphs calls."""
 
 
 def _takes_all(index: Any) -> bool:

@@ -14,7 +14,7 @@ class Times:
 
 @dataclass(frozen=True)
 class Status:
-    """How the steps of a loaded program run on a GPU.
+    """The state of a loaded GPU program: whether its steps are launched one by one or replayed as a CUDA graph.
 
     state     "watching" (runs are watched and measured), "trying" (a graph is replayed and measured), "recorded", "given up", or
               "off" (not asked for, or impossible)

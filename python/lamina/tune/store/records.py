@@ -51,7 +51,7 @@ class Record:
 
     @property
     def key(self) -> Key:
-        """What an answer is found by."""
+        """The key by which an answer is found."""
         return self.question.key, self.identity.device, self.identity.versions
 
 
@@ -78,7 +78,7 @@ def to_json(record: Record) -> dict[str, Any]:
 
 
 def from_json(data: Any) -> Record:
-    """Reads what `to_json` returned. Raises ValueError for anything else."""
+    """Reads the data of `to_json`. Raises ValueError for anything else."""
     try:
         key, device, versions, what, measured, pin, time = (_text(data[name]) for name in _TEXTS)
         candidates = tuple(_text(name) for name in data["candidates"])
@@ -101,7 +101,7 @@ def dump(records: Iterable[Record], running: Sequence[Mark] = ()) -> str:
 
 
 def document(text: str, file: Path) -> dict[str, Any]:
-    """Reads what `dump` returned as JSON. Raises CompileError, naming the file, for anything else."""
+    """Reads the JSON of `dump`. Raises CompileError, naming the file, for anything else."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -38,8 +38,8 @@ def default_path() -> Path:
 
 @dataclass
 class _Held:
-    """What a store's file holds: records, and marks of candidates that are being run for the first time. A mark that outlives its
-    process shows that the candidate ended it."""
+    """The contents of a store's file: records, and marks of candidates that are being run for the first time. A mark that outlives
+    its process shows that the candidate ended it."""
 
     records: dict[Key, Record] = field(default_factory=dict)
     running: list[Mark] = field(default_factory=list)
@@ -66,8 +66,8 @@ class Store:
         self._warned: set[str] = set()
 
     def get(self, key: str, identity: Identity) -> Answer | None:
-        """Returns what is known of the question with this key, with candidates that ended their process among the dropped; None for
-        nothing."""
+        """Returns the stored answer to the question with this key, with candidates that ended their process among the dropped; None
+        for nothing."""
         held, place = self._read(), (key, identity.device, identity.versions)
         found = held.records.get(place)
         answer = found.answer if found else Answer("")
@@ -185,7 +185,7 @@ class Store:
         return self._must_update(change)
 
     def _read(self) -> _Held:
-        """Returns what the file holds; nothing, after a warning, where it cannot be used."""
+        """Returns the contents of the file; nothing, after a warning, if it cannot be used."""
         try:
             return self._load()
         except CompileError as error:

@@ -266,4 +266,4 @@ class Printer(Pairs, Reductions):
     product_ops: ClassVar[TileOps] = dict.fromkeys(
         tile_ops, Refused("a program with a matrix product has blocks of two dimensions", "compute it in a kernel of its own")
     ) | {"tile.program_id": _program_id}
-    """The same for programs with matrix products."""
+    """The same map for programs with matrix products."""

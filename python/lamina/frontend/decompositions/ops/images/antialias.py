@@ -62,7 +62,7 @@ class _Filter:
         return torch.arange(n, dtype=torch.float64, device=self.device)
 
     def _weights(self, results: Tensor, places: Tensor) -> Tensor:
-        """Returns what results weigh elements by, before their weights are divided by the sum; 0 outside of their windows."""
+        """Returns the weights of elements in each result, before these are divided by their sum; 0 outside of a result's window."""
         center = (results + 0.5) * self.axis.scale
         first, end = (center - self._reach + 0.5).floor(), (center + self._reach + 0.5).floor()
         inside = (places >= first) & (places < end) & (places >= 0) & (places < self.axis.size)
