@@ -1,4 +1,4 @@
-"""The `tile` dialect: what upstream's `vector` dialect on memrefs lacks for kernels written as programs over blocks.
+"""The `tile` dialect: ops that kernels written as programs over blocks need beyond upstream's `vector` dialect on memrefs.
 
 A tile program is a `func.func` on memrefs (inputs, then outputs) without results. `tile.grid` is the number of programs:
 

@@ -1,1 +1,2 @@
-"""One pass per file; `registry.PASSES` names them all, `pipeline` runs texts that mix them with upstream passes."""
+"""Lamina's passes, one per file. `infra/registry.py` lists them all; `infra/pipeline.py` runs pipelines that mix them with
+upstream's."""

@@ -1,4 +1,4 @@
-"""Entry point of the `lamina` command: everything on the command line but compiling.
+"""Entry point of the `lamina` command, which tunes models and manages the tuning store.
 
     lamina tune model.py:make       measures the hot ops of a model
     lamina tune show                shows the choices in the tuning store

@@ -1,4 +1,4 @@
-"""opt-driver: runs pipelines on .mlir files and takes models to any level.
+"""opt-driver: runs pipelines on .mlir files, and lowers models to any level.
 
     opt-driver x.mlir --pass-pipeline='builtin.module(lamina-simplify,func.func(canonicalize,cse))'
     opt-driver model.py:make --target=cpu --emit=tile

@@ -1,4 +1,5 @@
-"""lamina-vendor-calls: gives calls that no kernel of Lamina took the form of a vendor's routine."""
+"""lamina-vendor-calls: turns calls of Lamina's own ops (attention) that no kernel of Lamina computes into calls of vendors'
+routines."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""Finds the groups of a function's body: what is materialized, and which of it each kernel computes."""
+"""Finds the groups of a function's body: decides which values are materialized, and which of these each kernel computes."""
 
 from dataclasses import dataclass
 

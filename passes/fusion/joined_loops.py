@@ -1,4 +1,5 @@
-"""Reduces adjacent loops as one, where every operand's elements lie in their order: one loop has parts of any length."""
+"""Merges adjacent reduced loops if every operand's elements lie in their order: a single loop can be split into parts of any
+length."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,5 @@
-"""Merges a reduction of a reduction's results into one over the loops of both, as torch-mlir makes one of several dimensions."""
+"""Merges a reduction of a reduction's results into one over the loops of both. torch-mlir lowers a reduction of several dimensions
+as a chain of such reductions."""
 
 from torch_mlir import ir
 

@@ -1,4 +1,4 @@
-"""Splits a loop of a reduction into parts of which the last may have fewer iterations, for sizes that each call decides."""
+"""Splits a loop of a reduction into parts of which the last may have fewer iterations, for symbolic sizes."""
 
 from collections.abc import Sequence
 from functools import partial

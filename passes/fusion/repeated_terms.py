@@ -1,4 +1,5 @@
-"""Sums what repeats along a loop by a product with the loop's count, as in the gradient of a mean that is summed for a bias."""
+"""Replaces the sum of a term that does not vary along a loop by a product with the loop's extent, as in the bias gradient of a
+mean."""
 
 import math
 

@@ -1,4 +1,5 @@
-"""The registry of Lamina's passes. A module is imported when its pass is asked for, so a pipeline pays only for what it names."""
+"""The registry of Lamina's passes. A pass's module is imported when it is loaded, so that a pipeline imports only the passes that
+it names."""
 
 from importlib import import_module
 

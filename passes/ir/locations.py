@@ -1,4 +1,4 @@
-"""Reads MLIR locations as people do: `loc("aten.add.Tensor"("m.py":12:0))` is op aten.add.Tensor at m.py:12.
+"""Reads MLIR locations as source lines and op names: `loc("aten.add.Tensor"("m.py":12:0))` is op aten.add.Tensor at m.py:12.
 
 A decomposed op of the model wraps the ops it became: `loc("aten.gelu.default"("aten.erf.default"("m.py":12:0)))`. A place in the
 model without a source line, such as a module's path, is a file at line 0: `loc("aten.relu.default"("layers.1: ReLU":0:0))`.

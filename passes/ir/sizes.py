@@ -1,4 +1,4 @@
-"""Sizes in the IR: what stands in types, attributes and ops for a size that each call decides.
+"""Symbolic sizes in the IR: their forms in types, attributes and ops.
 
 A tensor whose sizes are not all known carries them as the encoding of its type, in the text of core/sizes; an op that takes a
 size as an operand takes the result of a `graph.size`:

@@ -1,4 +1,4 @@
-"""Reads vectors of indices: what each lane adds to the scalars that all have in common."""
+"""Splits vectors of indices into scalars that all lanes have in common, and a constant for each lane."""
 
 from torch_mlir import ir
 

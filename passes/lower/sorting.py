@@ -1,4 +1,4 @@
-"""The steps of a bitonic sort of as many lanes as a power of two.
+"""The steps of a bitonic sort of a power of two of lanes.
 
 K. Batcher, "Sorting networks and their applications", 1968. Lanes are compared in pairs whose numbers differ in the bits of a
 mask: the one whose number is less gets the lesser element. Runs of two sorted halves begin with pairs from both ends, so that all

@@ -1,4 +1,4 @@
-"""The form of the tables that say for each op of tile programs how a target lowers it, or why it refuses it.
+"""The type of the tables that give, for each op of tile programs, the function that lowers it for a target, or why none does.
 
 A table has a row for every op of the tile dialect and for random.bits. `lamina.targets.registry.TILE_OPS` names the tables,
 `docs/passes.md` shows them side by side, and `test/unit/test_tile_ops.py` lowers a program with each op by each of them.

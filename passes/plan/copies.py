@@ -1,4 +1,5 @@
-"""Creates copies where no view will do, as ordinary groups. Clones constants into the groups that use them."""
+"""Creates copies, as ordinary groups, where a view cannot give the needed layout. Clones constants into the groups that use
+them."""
 
 from collections.abc import Sequence
 

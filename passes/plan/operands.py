@@ -1,5 +1,5 @@
-"""Arguments of calls as the routines take and return them. Complex tensors are real in the IR, with a last dimension that holds the
-parts of each number; some dtypes are those of others; strides tell torch which convolution to compute."""
+"""Encodes the arguments and results of calls in the form that routines expect. Complex tensors are real in the IR, with a last
+dimension that holds the parts of each number; some dtypes are those of others; strides tell torch which convolution to compute."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

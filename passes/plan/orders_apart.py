@@ -1,4 +1,4 @@
-"""Splits kernels whose results are wanted in orders of dimensions that no loop walks at once."""
+"""Splits kernels whose users want results in different orders of dimensions, so that no loop order suits all of them."""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,4 +1,4 @@
-"""Flattens several axes of a program into one, though not every access has one stride over them.
+"""Flattens several axes of a program into one, even if not every access has a single stride over them.
 
 GroupNorm's columns are the channels of a group and their pixels. The input is contiguous over both; the weights are constant over
 the pixels of a channel. Over the one axis f, the channel is f // pixels and the pixel f - pixels * (f // pixels). What is

@@ -1,4 +1,5 @@
-"""Divides an axis where bounds begin or end to hold, so that between two such places all of them are decided.
+"""Divides an axis into regions at the places where bounds begin or cease to hold, so that each bound always or never holds in a
+region.
 
 The padding of a row, the parts of a concatenation and the edges of a window's image are such regions.
 """

@@ -1,4 +1,4 @@
-"""Arguments of tile functions: memory with the layouts that launches give it, and sizes that each call decides.
+"""Arguments of tile functions: memory with the layouts of their launches, and symbolic sizes.
 
 A function that computes with symbolic sizes takes one more argument, a memref that holds their values: of i64, or on GPUs of i32,
 where no tensor has more than 2**30 elements (core/binding sees to that). Its attribute `tile.sizes` says which they are. Memory of

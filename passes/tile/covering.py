@@ -1,4 +1,4 @@
-"""Covers an axis by blocks: whole ones, and what they leave by a masked one.
+"""Covers an axis by blocks: whole blocks, and a masked one for the remainder.
 
 Where the call decides how much whole blocks leave, narrower blocks cover it, of which the last is masked. A block of the usual
 width under a mask computes all of its lanes, however few count: rows of 8 elements would take as long as rows of 64. And a mask is

@@ -1,4 +1,4 @@
-"""Chooses the program of each kernel: what writes its body, over which space and by which schedule.
+"""Chooses the program of each kernel: the class that emits its body, its iteration space and its schedule.
 
 | kernel | program |
 | --- | --- |

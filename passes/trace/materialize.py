@@ -1,4 +1,4 @@
-"""Decides which values of a function get memory, by what each of them costs to compute.
+"""Decides which values of a function are materialized, by the cost of computing each of them again.
 
 A value is materialized when something outside Lamina's kernels needs it (an external call, the return), when it is the result of a
 reduction or scan, when it is reduced and computed from tensors in different orders, or when storing it moves fewer bytes than

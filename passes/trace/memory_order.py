@@ -1,4 +1,4 @@
-"""Tells in which order the elements of values lie in memory, or in that of what they are computed from element by element."""
+"""Finds the order of dimensions in memory of values, or of the values that they are computed from element by element."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""Stores of kernels that are not plain elements: values at computed places, and pairs of values that one iteration computes,
+"""The special forms of what kernels store: values at computed places, and pairs of values that one iteration computes,
 such as the parts of complex numbers."""
 
 from dataclasses import dataclass

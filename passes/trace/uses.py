@@ -1,4 +1,4 @@
-"""Tells which ops of a function read a value, inside of Lamina's kernels and outside of them."""
+"""Finds the ops of a function that read a value, inside and outside of Lamina's kernels."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

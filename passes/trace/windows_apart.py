@@ -1,4 +1,4 @@
-"""Separates pooling from the transpose behind it, where a CPU library call takes channels-last images.
+"""Separates pooling from the transpose after it, if a CPU library call takes channels-last images.
 
 The result of pooling, or of another strided read, is stored in the order in which the image is read. A kernel that transposes reads
 contiguous blocks, and strided windows have none. So a second kernel transposes the result.

@@ -1,4 +1,4 @@
-"""Cost model of attention: ranks schedules and chooses the default where nothing was tuned, by measurements on an H200."""
+"""Cost model of attention: ranks schedules, and chooses the default if nothing was tuned, from measurements on an H200."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

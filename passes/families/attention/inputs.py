@@ -1,4 +1,4 @@
-"""Makes random inputs of a measurement fit for attention: masks that hide blocks, and results of a forward pass for gradients.
+"""Adapts the random inputs of a measurement to attention: masks that hide blocks, and results of a forward pass for gradients.
 
 With random bools no block of a mask would be hidden, and block lists could never pay; random log-sum-exps would make gradients
 overflow.

@@ -1,4 +1,4 @@
-"""Reads the calls of 2-D convolutions and of their gradients: the one reader that layouts and all kernels of convolutions share."""
+"""Reads calls of 2-D convolutions and of their gradients, for the choice of layouts and for all convolution kernels."""
 
 import math
 from collections.abc import Sequence

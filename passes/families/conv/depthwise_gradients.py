@@ -1,4 +1,4 @@
-"""Turns gradients of row-major depthwise convolutions of f32 into Lamina's CPU kernels: of the image, weight and bias one by one.
+"""Turns gradients of row-major depthwise convolutions of f32 into Lamina's CPU kernels, one each for image, weight and bias.
 
 oneDNN takes up to fifty times as long for the weight's, where windows are large or there is one channel.
 """

@@ -1,4 +1,4 @@
-"""Makes 1-D depthwise convolutions of f32, and their gradients, those of row-major images of one row."""
+"""Rewrites 1-D depthwise convolutions of f32, and their gradients, as 2-D ones on row-major images of one row."""
 
 from typing import ClassVar
 

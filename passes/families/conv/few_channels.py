@@ -1,4 +1,4 @@
-"""Gives images of few channels, which tensor cores are underused with, as many as these take.
+"""Pads images of few channels, with which tensor cores would be underused, to as many channels as these take.
 
 stride 2, up to 4 channels  blocks of 2x2 pixels become pixels of 16 channels (space to depth), the stride 1
 else, up to 7               channels of zeros, where copying the image takes a small part of the convolution's time

@@ -1,4 +1,4 @@
-"""Implicit GEMM: emits convolutions as linalg for GEMM kernels: pixels of the result by features."""
+"""Implicit GEMM: emits convolutions as matrix products in linalg, with the result's pixels as rows and features as columns."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Gradients of the weights of depthwise convolutions as sums of products, of which one kernel computes several."""
+"""Emits gradients of the weights of depthwise convolutions as sums of products; one kernel computes several."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Sums of blocks of rows or columns of a product: what a GEMM kernel yields of a reduction of its result, whatever that is."""
+"""Sums over blocks of rows or columns of a product: the part of a reduction that a GEMM kernel computes in its epilogue."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

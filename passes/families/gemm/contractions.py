@@ -1,4 +1,5 @@
-"""Reads the contraction that a group or kernel function with products computes, as the GEMM kernel's emitter wants it."""
+"""Reads the contraction that a group or kernel function with products computes, in the form that the GEMM kernel's emitter
+needs."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""cuDNN's convolution with a bias and a ReLU, which takes a norm with running statistics with it.
+"""cuDNN's convolution with a bias and a ReLU. A batch norm with running statistics between them is folded into weight and bias.
 
     relu(norm(convolution(x, w)))  ->  cudnn_convolution_relu(x, w * scale, shift)
 

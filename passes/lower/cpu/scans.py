@@ -1,5 +1,5 @@
-"""Lowers tile.scan and tile.recurrence: prefixes of a block by shuffles of doubling distance; the carry joins last, so that blocks
-wait for each other for one op."""
+"""Lowers tile.scan and tile.recurrence: prefixes of a block by shuffles of doubling distance. The carry is added last, so that
+blocks wait for each other for one op."""
 
 from collections.abc import Callable
 

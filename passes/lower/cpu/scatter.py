@@ -1,4 +1,4 @@
-"""Lowers tile.scatter: stores of lanes, and combinations of lanes with what memory holds, which no other program touches then."""
+"""Lowers tile.scatter: stores lane by lane, or combines lanes with elements in memory, which no other program changes meanwhile."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""The table of how lamina-tile-to-cpu lowers each op of tile programs. A program is the work of one CPU thread."""
+"""The table of functions by which lamina-tile-to-cpu lowers each op of tile programs. A program is the work of one CPU thread."""
 
 from ..tile_ops import Elsewhere, Refused, TileOps
 from . import memory, scans, scatter, sorts

@@ -1,4 +1,4 @@
-"""Lowers random.bits for one thread: it computes no more blocks of four words than its neighboring elements lie in."""
+"""Lowers random.bits for one thread: it computes only the blocks of four words that contain the thread's elements."""
 
 from math import gcd
 from typing import TYPE_CHECKING

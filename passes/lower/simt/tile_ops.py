@@ -1,4 +1,4 @@
-"""The table of how lamina-distribute lowers each op of tile programs to the code of one GPU thread."""
+"""The table of functions by which lamina-distribute lowers each op of tile programs to the code of one GPU thread."""
 
 from ..tile_ops import Elsewhere, TileOps
 from . import blocks, control, random, runs, windows

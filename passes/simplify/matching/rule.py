@@ -1,4 +1,4 @@
-"""A rule of lamina-rewrite-patterns, and where the library's stand."""
+"""The declaration of a rule of lamina-rewrite-patterns, and the list of the library's rules."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

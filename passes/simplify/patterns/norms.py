@@ -1,4 +1,4 @@
-"""Norms over the last dimension, without the weight: ops after the norm fuse as they are."""
+"""Patterns of norms over the last dimension, without weight and bias, which fuse with the norm as ordinary ops."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Types of scalars and blocks, and what is made of them without knowing where: constants, broadcasts, conversions."""
+"""Types of scalars and blocks, and ops on them that do not depend on the program: constants, broadcasts, conversions."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

@@ -1,1 +1,1 @@
-"""lamina-size-ranges: makes several kernels of one, each for a range of a symbolic size."""
+"""lamina-size-ranges: copies kernels with symbolic sizes, so that each copy is for a range of a size."""

@@ -1,4 +1,4 @@
-"""Tells which kernels may become part of a joint launch, which kernels for ranges of sizes cannot."""
+"""Finds the kernels that may become part of a joint launch, and so are not copied for ranges of sizes."""
 
 import math
 from itertools import pairwise

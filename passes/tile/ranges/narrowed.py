@@ -1,4 +1,4 @@
-"""Puts other sizes in place of symbols in a kernel function: a smaller range, or multiples of a number."""
+"""Replaces symbols by other sizes in a kernel function: by symbols with a smaller range, or by multiples of a number."""
 
 from torch_mlir import ir
 

@@ -1,7 +1,7 @@
-"""Makes several kernels of one that reduces along rows of symbolic length, or across them: each for a range of lengths of a row, as
-a schedule is for rows of one length, and for multiples of a thread's access.
+"""Copies kernels that reduce along or across rows of symbolic length: each copy is for a range of lengths of a row, as
+a schedule suits rows of about one length, or for multiples of a thread's access.
 
-In the kernel for a range the symbol has a largest value, so that a program is known to hold the row in one block, and it is the
+In the kernel for a range, the symbol has a largest value, so that a block is known to hold a whole row, and that value is the
 typical one. Kernels for multiples of an access have such sizes in their types.
 """
 

@@ -1,4 +1,4 @@
-"""Makes two kernels of one that has symbolic sizes and no reduction: one for rows of whole accesses, and one for any.
+"""Copies kernels with symbolic sizes and without reductions: one copy for rows of whole accesses, and one for any.
 
 Rows of other lengths start in the middle of an access, so that their elements are read or written one by one. In the kernel for
 multiples of an access the symbols are products, so that its accesses are as wide as those of known sizes.

@@ -1,4 +1,4 @@
-"""Tells whether a GPU and a version of Triton can run Lamina's kernels in Gluon."""
+"""Checks whether a GPU and a version of Triton can run Lamina's kernels in Gluon."""
 
 from lamina.core.gpu import Gpu
 

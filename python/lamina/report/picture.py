@@ -1,4 +1,4 @@
-"""Draws IR at any level as a graph, laid out by Graphviz: what `opt-driver --emit-graph` writes.
+"""Draws IR at any level as a graph, laid out by Graphviz, for `opt-driver --emit-graph`.
 
 A node is an op with its line of `--pretty`, a frame is a function, a group or a loop, and an edge is a tensor or a buffer that one
 op computes and another reads. Arithmetic on numbers stands inside of the ops that use it.

@@ -1,4 +1,4 @@
-"""Counts what a graph would cost without fusion, on the module before lamina-fuse."""
+"""Estimates the cost of a graph without fusion, from the module before lamina-fuse."""
 
 from torch_mlir import ir
 

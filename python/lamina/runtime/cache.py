@@ -1,4 +1,4 @@
-"""On-disk cache of compiled programs, keyed by a hash of what they were made from.
+"""On-disk cache of compiled programs, keyed by a hash of all their inputs.
 
 Each entry is one file, `<root>/<key>.lamina`: a line with the format and the SHA-256 of the key and the rest, a line of JSON with
 sizes and `meta`, the program's JSON, the object file. Nothing in it is executed before the hash is checked, and nothing is pickled.

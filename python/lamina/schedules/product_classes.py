@@ -1,4 +1,4 @@
-"""Chooses schedules for products with a symbolic number of rows or columns: one for each class of it, by the cost model."""
+"""Chooses schedules for products with a symbolic number of rows or columns: one for each class of sizes, by the cost model."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Reads LLVM IR text printed by MLIR's LLVM (24) into llvmlite's (22), with the literals respelled.
+"""Converts LLVM IR text printed by MLIR's LLVM (24) to the syntax of llvmlite's (22), and parses it there.
 
 LLVM 23 changed how floating-point literals print: shortest decimals that need not be exact (`float 0.1`), `+inf`, `-qnan`,
 `nan(0x1)` and `f0x3F800000` for bits. LLVM 22 reads exact decimals and hexadecimal bits only: `0x` + 16 digits of the value as a

@@ -1,4 +1,4 @@
-"""Records what a compilation keeps of tuning's answer to a question."""
+"""The part of a tuning answer that a compilation records."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

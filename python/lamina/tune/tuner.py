@@ -1,4 +1,4 @@
-"""Asks each question of a program once, of the store or by measuring, and lets every problem take its answer."""
+"""Tunes a program: asks each question once, answered from the store or by measuring, and applies the answer to every problem."""
 
 import threading
 from collections.abc import Callable, Sequence

@@ -1,1 +1,1 @@
-"""Attention masks: what they mean, and what kernels read in place of them."""
+"""Attention masks: finds out what they mean, so that kernels need not read them, or read a smaller tensor instead."""

@@ -1,4 +1,4 @@
-"""Undoes and drops what Lamina's kernels do not need of masks: broadcasts over heads and queries, and the ops that make them."""
+"""Removes what Lamina's kernels do not need: broadcasts of masks over heads and queries, and ops that compute unread masks."""
 
 from torch_mlir import ir
 

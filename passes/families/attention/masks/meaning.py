@@ -1,4 +1,5 @@
-"""The meaning of attention masks whose values are known: causal, a window, a range of keys, a bias linear in the distance.
+"""Recognizes attention masks whose values are known at compile time: causal, a window, a range of keys, a bias linear in the
+distance.
 
 This needs no IR: `terms` finds the terms of a mask in the ops that compute it, and passes the values of those that depend on no
 argument; the front end passes the whole mask where a model's mask follows from shapes.

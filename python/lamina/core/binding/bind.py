@@ -1,4 +1,5 @@
-"""Binds a program with symbolic sizes to the sizes of one call: numbers in place of expressions, and the arena placed for them."""
+"""Binds a program with symbolic sizes to the sizes of one call: replaces expressions by numbers, and lays out the arena for
+them."""
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Evaluates data of symbolic sizes for one call after the other: what does not change is found once."""
+"""Evaluates data of symbolic sizes for many calls: precomputes the parts that do not depend on sizes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass

@@ -1,4 +1,4 @@
-"""Symbolic sizes: what an int is for a size that each call decides.
+"""Symbolic sizes: expressions that take the place of ints for sizes that differ from call to call.
 
 factors.py  symbols, quotients and the like, and bounds of products of them
 size.py     Size, a polynomial of factors, its arithmetic and comparisons

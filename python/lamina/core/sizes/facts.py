@@ -1,4 +1,4 @@
-"""Facts about the sizes that each call decides, for reports: value at the traced call, range, place among the arguments."""
+"""Facts about symbolic sizes, for reports: value at the traced call, range, place among the arguments."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

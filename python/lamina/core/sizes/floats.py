@@ -1,4 +1,5 @@
-"""Floats made of sizes, and what rounds them to sizes: a model keeps `int(n * 0.7)` rows, or `math.ceil(math.log2(n))` steps.
+"""Floats computed from sizes, and the ops that round them to sizes: a model keeps `int(n * 0.7)` rows, or `math.ceil(math.log2(n))`
+steps.
 
 A float is an opaque factor like a quotient, and only rounding one makes a size. The call computes it as Python does, operation by
 operation, in f64: what a float rounds decides between two sizes. A constant is the quotient of its numerator and denominator.

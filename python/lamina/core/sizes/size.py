@@ -1,4 +1,4 @@
-"""Symbolic sizes: integer polynomials over the sizes that a call decides.
+"""The class Size: integer polynomials of symbols, which are sizes that differ from call to call.
 
     parse("s0~8*s1~128 + 1")        # s0 and s1 are symbols, which were 8 and 128 when the graph was captured
     parse("s0~8*16") % 16           # 0: known for every value of s0

@@ -1,1 +1,1 @@
-"""Attention in captured graphs: recognizes it where it is written out and keeps it whole, with dropout, heads and masks."""
+"""Attention in captured graphs: recognizes it even if it is written out, and keeps it as one op, with dropout, heads and masks."""

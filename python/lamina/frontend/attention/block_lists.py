@@ -1,4 +1,4 @@
-"""Drops a block mask's lists of blocks from calls of flex_attention, with what computes them.
+"""Drops a block mask's lists of blocks from calls of flex_attention, with the ops that compute them.
 
 The lists say no more than the mask's function does, which eager reads alone. Without a mask torch makes lists by vmap, in the graph
 of the call.

@@ -1,4 +1,4 @@
-"""Takes calls of flex_attention as attention, before gradients are traced.
+"""Replaces calls of flex_attention by Lamina's attention op, before gradients are traced.
 
 What its functions do to a score is inlined (`score_functions`). Where a score is only scaled, capped by a tanh, added to and
 hidden, the call becomes Lamina's attention with that as its soft cap and mask, if a kernel computes it. Else it is written out:

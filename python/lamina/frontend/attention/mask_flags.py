@@ -1,4 +1,4 @@
-"""Replaces masks of attention that follow from shapes by the causal flag, or by nothing where they hide nothing. Other masks of
+"""Replaces attention masks that depend only on shapes by the causal flag, or drops them if they hide nothing. Other masks of
 symbolic sizes that show a region of positions are computed from positions again, for every sequence and head at once."""
 
 from collections.abc import Sequence

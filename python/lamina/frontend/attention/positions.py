@@ -1,4 +1,5 @@
-"""Reads masks of symbolic sizes in captured graphs, which cannot be evaluated: where positions of queries and keys are compared.
+"""Reads masks of symbolic sizes in captured graphs, which cannot be evaluated, by finding comparisons of the positions of queries
+and keys.
 
 The last two dimensions of a mask are those of queries and keys. A tensor is read as a number that is linear in the positions
 (`torch.arange(n)[:, None]`), or as two numbers: one within a region of positions, one outside of it (`torch.ones(n, n).tril()`).

@@ -1,4 +1,4 @@
-"""Value range analysis of captured graphs: bounds on the elements of a tensor, as far as they show."""
+"""Value range analysis of captured graphs: bounds on the elements of a tensor, as far as its ops imply them."""
 
 from typing import Any
 

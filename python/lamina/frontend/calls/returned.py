@@ -1,4 +1,4 @@
-"""Returns results that view an argument as the tensors that eager returns.
+"""Makes results that are views of an argument the tensors that eager returns.
 
 A program returns the argument itself where a result has the same elements in the same places. In eager only some ops do
 (contiguous, dropout in evaluation); all others create another tensor (`x[:]`, expand, detach), with the gradient state of a view.

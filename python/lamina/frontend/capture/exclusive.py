@@ -1,4 +1,4 @@
-"""Serializes compilations in a process: tracing patches torch, and MLIR's Python bindings keep state that threads would break.
+"""Serializes compilations in a process: tracing patches torch, and MLIR's Python bindings have state that is not thread-safe.
 
 The lock is Dynamo's own, which is held already where Dynamo calls the backend; with a second lock, two threads could
 deadlock. While it is held, Python's cycle collector is off: a compilation makes hundreds of thousands of objects that live until

@@ -1,4 +1,4 @@
-"""Stands in for the executable of a program that was compiled for a machine that nothing is run on (`null:TARGET`)."""
+"""The executable of the target `null:TARGET`: stands in for that of a machine that is not there, and launches nothing."""
 
 from collections.abc import Sequence
 from typing import Any

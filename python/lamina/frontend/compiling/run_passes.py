@@ -1,4 +1,4 @@
-"""Runs the passes between two levels of lowering, as the options of a compilation ask for."""
+"""Runs the passes between two levels of lowering, according to the options of a compilation."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING

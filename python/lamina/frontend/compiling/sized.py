@@ -1,4 +1,4 @@
-"""Calls programs with symbolic sizes: one compilation, and for each set of sizes that a call brings its numbers and memory plan."""
+"""Calls programs with symbolic sizes: one compilation, with its own numbers and memory plan for each set of sizes."""
 
 import threading
 import warnings

@@ -1,4 +1,4 @@
-"""Serializes compiled graphs as cache entries, and reads them back: an entry counts only where it fits the graph that it was found
+"""Serializes compiled graphs as cache entries, and reads them back: an entry is used only if it fits the graph that it was found
 for."""
 
 from collections.abc import Iterable

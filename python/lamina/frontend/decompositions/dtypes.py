@@ -1,4 +1,4 @@
-"""Wraps torch's own decompositions whose results have another dtype than eager's op gives."""
+"""Wraps torch's own decompositions whose results have another dtype than eager's."""
 
 from collections.abc import Callable
 from functools import wraps

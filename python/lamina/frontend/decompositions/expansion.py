@@ -1,4 +1,4 @@
-"""Traces what a call of an op becomes under Lamina's decompositions, once for each kind of call.
+"""Traces the graph that a call of an op becomes under Lamina's decompositions, once for each kind of call.
 
 A kind is the op with its arguments, except for the values of tensors. The traced nodes are copied for every further call of the
 kind: a model repeats its layers, and a trace costs milliseconds.

@@ -1,4 +1,4 @@
-"""Tells what a call with other sizes would do with the graphs of an explanation, without making the call."""
+"""Finds out what a call with other sizes would do with the graphs of an explanation, without making the call."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

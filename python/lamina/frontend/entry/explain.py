@@ -1,4 +1,4 @@
-"""Implements `lamina.explain`: compiles a model through the torch.compile entry point, recording what it became."""
+"""Implements `lamina.explain`: compiles a model through the torch.compile entry point, and records the result."""
 
 import copy
 import functools

@@ -1,4 +1,4 @@
-"""Splits the joint graph of AOTAutograd into those of both passes: what the forward pass saves, what backward recomputes."""
+"""Splits the joint graph of AOTAutograd into forward and backward graphs: decides what is saved, and what backward recomputes."""
 
 from typing import Any
 

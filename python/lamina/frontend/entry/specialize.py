@@ -1,4 +1,4 @@
-"""Reads Options.specialize for a graph: which of its symbols are numbers in the programs that it asks for."""
+"""Reads Options.specialize for a graph: which symbols are numbers in each of the programs that it requests."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence

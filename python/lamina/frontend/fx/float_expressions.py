@@ -1,4 +1,4 @@
-"""Converts torch's expressions of floats made of sizes (sympy), and what rounds them, to sizes and back."""
+"""Converts torch's expressions (sympy) of floats computed from sizes, and of their rounding, to Lamina's sizes and back."""
 
 from collections.abc import Callable
 from functools import partial, reduce

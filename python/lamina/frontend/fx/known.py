@@ -1,4 +1,4 @@
-"""Evaluates values in a captured graph that depend on nothing but shapes, at compile time."""
+"""Evaluates values in a captured graph that depend only on shapes, at compile time."""
 
 from operator import attrgetter
 from typing import Any

@@ -1,5 +1,5 @@
-"""Makes tensors without dimensions of numbers made of sizes among the arguments of ops: `x / n`, `torch.full(shape, 1 / n)`,
-`torch.add(x, y, alpha=1 / n)`."""
+"""Converts numbers that are computed from sizes to 0-d tensors, where they are arguments of ops: `x / n`, `torch.full(shape, 1 /
+n)`, `torch.add(x, y, alpha=1 / n)`."""
 
 from typing import Any
 

@@ -1,4 +1,5 @@
-"""Imports graphs with symbolic sizes: what makes sizes or moves elements is a call that names the sizes of its result.
+"""Imports graphs with symbolic sizes: ops that make tensors from sizes, or move elements, become calls that name the sizes of their
+results.
 
     %1 = call @move_0(%0) : (!torch.vtensor<[?,?,16],f32>) -> !torch.vtensor<[?,16],f32>
     func.func private @move_0(...) attributes {graph.move = "aten.view.default", graph.args = [unit, [...]], graph.kwargs = {},

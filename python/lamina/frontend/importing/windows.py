@@ -1,4 +1,4 @@
-"""Rewrites windows of a dimension, which are a view in torch, as a gather of elements: torch-mlir's tensors have no memory.
+"""Rewrites unfold (windows of a dimension), which is a view in torch, as a gather of elements: torch-mlir's tensors have no memory.
 
 Until here `unfold` stays whole, so that AOTAutograd, and what reads aliases and strides off the graph, see a view.
 """

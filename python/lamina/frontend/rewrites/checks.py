@@ -1,4 +1,4 @@
-"""Rewrites what fails on some values in terms of `lamina.check`, which kernels compute.
+"""Rewrites ops that fail for some values of their operands with `lamina.check`, which kernels compute.
 
     div(x, y)                                      ->   div(x, where(check(y != 0, "ZeroDivisionError"), y, 1))
     _assert_async(all(x >= 0), text); eq(x, i)     ->   eq(where(check(x >= 0, text), x, 0), i)

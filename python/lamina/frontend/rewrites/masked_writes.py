@@ -1,4 +1,5 @@
-"""Writes at a mask become selections where all that the mask selects takes the same values, before gradients are computed.
+"""Rewrites writes at a mask as selections, if all elements that the mask selects get the same values, before gradients are
+computed.
 
 The gradient of `x[mask] = row`, as torch writes it, is `grad[mask].sum(0)`: as many rows as the mask selects. No graph has that
 size ahead of a call, so Dynamo would break the graph at the write, or the sum would run eagerly.

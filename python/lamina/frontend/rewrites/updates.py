@@ -1,4 +1,4 @@
-"""Has what writes to a part of a tensor write into the argument whose new value it makes.
+"""Rewrites ops that update part of an argument so that they write into the argument itself.
 
 AOTAutograd turns `cache.index_copy_(2, at, keys)` into the result of a functional op, which copies the whole cache, and copies it
 back after the call. Where nothing else reads the old value, the argument itself may be written.

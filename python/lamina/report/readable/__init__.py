@@ -1,4 +1,4 @@
-"""IR as text for people: what `opt-driver --pretty` prints.
+"""Prints IR as text for people (`opt-driver --pretty`).
 
 Tensors in index notation, arithmetic as expressions, steps of a plan as calls with the place of their results. Shorter than MLIR's
 own syntax by a factor of three to ten; it does not parse back.

@@ -1,1 +1,2 @@
-"""Records a program as a CUDA graph: whether it can be, whether that pays, and what came of it."""
+"""Records programs as CUDA graphs: decides whether a program can be recorded, measures whether that is faster, and keeps its
+status."""

@@ -1,4 +1,4 @@
-"""Compiles user kernels in CUDA C++ to PTX by NVRTC, and makes a launch's numbers constants there, as in Triton kernels."""
+"""Compiles user kernels in CUDA C++ to PTX by NVRTC, with the numbers of a launch as constants, as in Triton kernels."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Decomposes uninitialized tensors into zeros: what is read of them, if anything, is then the same in every call."""
+"""Decomposes uninitialized tensors into zeros, so that reading them gives the same result in every call."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Decomposes what optimizers call: ops on lists of tensors (torch._foreach_*) into one op per tensor, and Dynamo's fma.
+"""Decomposes ops that optimizers call: ops on lists of tensors (torch._foreach_*) into one op per tensor, and Dynamo's fma.
 
 lamina-horizontal merges the resulting kernels where that pays.
 """

@@ -1,4 +1,4 @@
-"""Converts elements to integers in their order, and back: integers can be compared together with their places."""
+"""Maps elements to integers of the same order, and back, so that an element and its position can be compared as one integer."""
 
 import torch
 from torch import Tensor

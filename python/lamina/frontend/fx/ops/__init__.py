@@ -1,1 +1,1 @@
-"""Ops of Lamina's own that graphs hold."""
+"""Custom ops of Lamina in FX graphs."""

@@ -1,4 +1,4 @@
-"""Prints expressions and holds the text of a Triton function as it grows: what tile programs and custom epilogues share."""
+"""Prints expressions and collects the text of a Triton function, for tile programs and for custom epilogues."""
 
 import math
 from collections.abc import Hashable, Sequence

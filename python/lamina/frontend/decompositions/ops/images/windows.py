@@ -1,5 +1,5 @@
-"""Decomposes sums of what overlaps in windows of a dimension, and gradients of borders that repeat an image, into sums of shifted
-rows. Nothing is scattered.
+"""Decomposes sums of overlapping windows of a dimension (fold), and gradients of reflected and repeated borders, into sums of
+shifted rows. Nothing is scattered.
 
 The sum of windows is what overlap-add is, and the gradient of taking windows: `unfold`, `im2col`, `stft`. Where windows start
 `step` elements apart, the result is seen as rows of `step` elements. Each window then covers whole rows, except the last, so that
