@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def read_input(arguments: DriverArguments) -> bytes:
-    """Reads the input file or standard input. Raises CompileError where it cannot be read."""
+    """Reads the input file or standard input. Raises CompileError if it cannot be read."""
     try:
         return sys.stdin.buffer.read() if arguments.input == "-" else Path(arguments.input).read_bytes()
     except (OSError, ValueError) as error:

@@ -82,7 +82,7 @@ class SelectKernels(Pass):
     round_intermediates: bool = False
 
     def run(self, module: ir.Module) -> None:
-        """Rewrites the calls; raises CompileError where a `graph.choice` cannot compute its call."""
+        """Rewrites the calls; raises CompileError if a `graph.choice` cannot compute its call."""
         given = Choice.parse(self.schedule, _SCHEDULES) if self.schedule else None
         for op in (*calls(module), *kernels(module)):
             _check(op)

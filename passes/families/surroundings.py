@@ -101,7 +101,7 @@ def strides_of(v: ir.Value) -> tuple[int, ...]:
 
 
 def space_of(group: ir.Operation, strides: Callable[[ir.Value], tuple[int, ...]] = strides_of) -> Space:
-    """Returns the iteration space of a group. Raises Untraceable where no kernel of Lamina can compute it.
+    """Returns the iteration space of a group. Raises Untraceable if no kernel of Lamina can compute it.
 
     strides  of its operands and results in memory
     """

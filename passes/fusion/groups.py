@@ -27,7 +27,7 @@ class Limits:
 
 def find_groups(block: ir.Block, limits: Limits, apart: dict[ir.Value, int]) -> tuple[Materialized, list[Group]]:
     """Finds the groups of a function's body. Where an expression needs a value in memory, that is materialized, and tracing is
-    repeated; so it is without values that kernels should rather compute again (see Repeated). Raises CompileError where a value
+    repeated; so it is without values that kernels should rather compute again (see Repeated). Raises CompileError if a value
     cannot become a kernel.
 
     apart  values that must be stored, see store_pooled

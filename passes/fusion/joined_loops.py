@@ -36,7 +36,7 @@ def joined(g: Generic, loops: Sequence[int]) -> tuple[Generic, dict[int, int]]:
 
 
 def _longest(g: Generic, loops: Sequence[int]) -> range | None:
-    """Returns the adjacent loops with most iterations that can be one; None where there are none."""
+    """Returns the adjacent loops with most iterations that can be one; None if there are none."""
     inputs = list(zip(g.op.operands, g.maps[: g.inputs], strict=False))
     runs = [
         range(first, end)

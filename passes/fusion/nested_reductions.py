@@ -25,7 +25,7 @@ def merge_nested(block: ir.Block) -> None:
 
 
 def _merge(op: ir.Operation) -> ir.Operation | None:
-    """Merges the reduction that `op` reads into it; returns the new op, or None where there is none."""
+    """Merges the reduction that `op` reads into it; returns the new op, or None if there is none."""
     outer = reduction(op)
     source = op.operands[0]
     maker = producer(source)
@@ -51,7 +51,7 @@ def reduction(op: ir.Operation) -> Generic | None:
 
 
 def combiner(g: Generic) -> str | None:
-    """Returns the op by which a reduction combines what it has with each new element; None where it does anything else with it."""
+    """Returns the op by which a reduction combines what it has with each new element; None if it does anything else with it."""
     last, acc = producer(g.yields[0]), g.block.arguments[g.inputs]
     if last is None or last.name not in REDUCERS or len([o for o in last.operands if o == acc]) != 1:
         return None
@@ -65,7 +65,7 @@ def starts_neutral(g: Generic, combine: str) -> bool:
 
 def _loops(inner: Generic, outer: Generic) -> list[Entry] | None:
     """Returns the index that replaces each loop of the inner reduction: an index over the loops of the outer one, then those that
-    only the inner one has. None where the inner results are not read one by one."""
+    only the inner one has. None if the inner results are not read one by one."""
     found: dict[int, Entry] = {}
     read: set[int] = set()
     for n, made, (constant, terms) in zip(shape_of(outer.op.operands[0]), inner.maps[inner.inputs], outer.maps[0], strict=True):

@@ -22,7 +22,7 @@ class ReducedMemory:
         self._order = MemoryOrder(ops_in(block) if mixed else [], self.generic)
 
     def generic(self, op: ir.Operation) -> Generic | None:
-        """Returns a generic, read once for all reductions behind it; None where a map is not affine in the loops."""
+        """Returns a generic, read once for all reductions behind it; None if a map is not affine in the loops."""
         if op not in self._generics:
             self._generics[op] = Generic.read_affine(op)
         return self._generics[op]

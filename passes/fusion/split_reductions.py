@@ -238,7 +238,7 @@ def _several(of: _Reduction, most: int) -> dict[int, int]:
 
 def _even(of: _Reduction, most: int) -> tuple[int, int, int] | None:
     """Returns the longest loop, and how many equal parts of which length to split it into, where no extent has a divisor that
-    would do, or some are symbolic. Along neighbors in memory, parts are rows of whole accesses. None where there would be too few
+    would do, or some are symbolic. Along neighbors in memory, parts are rows of whole accesses. None if there would be too few
     parts."""
     loops, inner, extents = of.loops, of.inner, tuple(map(typical, of.g.extents))
     symbolic = is_symbolic(of.g.extents)

@@ -26,7 +26,7 @@ class Diagnostic:
 
     @property
     def where(self) -> str:
-        """`file:line:col`, or "" where the place is unknown."""
+        """`file:line:col`, or "" if the place is unknown."""
         return f"{self.file}:{self.line}:{self.column}" if self.file else ""
 
     @staticmethod

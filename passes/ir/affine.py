@@ -108,7 +108,7 @@ class Affine:
         return low, high
 
     def divmod(self, k: SizeLike) -> tuple["Affine", "Affine"]:
-        """Returns (self // k, self % k) for a value known to be >= 0. Raises SplitAxis or NotAffine where it is not affine."""
+        """Returns (self // k, self % k) for a value known to be >= 0. Raises SplitAxis or NotAffine if it is not affine."""
         if k == 1:
             return self, ZERO
         if k == 0:  # of an empty tensor: never evaluated

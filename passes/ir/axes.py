@@ -16,7 +16,7 @@ class Axes:
         self.index: tuple[Affine, ...] = tuple(Affine.of(a) for a in self.axes)
 
     def split(self, axis: Axis, inner: int) -> bool:
-        """Splits `axis` in place and returns True; returns False where it is not an axis of this space."""
+        """Splits `axis` in place and returns True; returns False if it is not an axis of this space."""
         if axis not in self.axes:
             return False
         at = self.axes.index(axis)

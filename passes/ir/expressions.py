@@ -52,7 +52,7 @@ class Position(Expr):
 
 @dataclass(eq=False)
 class Load(Expr):
-    """The element of `tensor`'s memory at offset `at` (in elements); 0 where the guard fails."""
+    """The element of `tensor`'s memory at offset `at` (in elements); 0 if the guard fails."""
 
     tensor: Any
     at: Affine

@@ -157,7 +157,7 @@ class Generic:
 
     @staticmethod
     def read_affine(op: ir.Operation) -> "Generic | None":
-        """Reads as `read` does, but returns None where a map is not affine in the loops."""
+        """Reads as `read` does, but returns None if a map is not affine in the loops."""
         try:
             return Generic.read(op)
         except NotAffine:
@@ -208,7 +208,7 @@ def place(m: tuple[tuple[int, tuple[tuple[int, int], ...]], ...], loops: Index) 
 
 
 def slice_of(op: ir.Operation, name: str) -> tuple[SizeLike, ...]:
-    """Returns the offsets, sizes or strides of a slice, or the low padding of a pad. Raises Untraceable where one is not a size."""
+    """Returns the offsets, sizes or strides of a slice, or the low padding of a pad. Raises Untraceable if one is not a size."""
     out = slice_sizes(op, name)
     if out is None:
         raise Untraceable(op.results[0], f"{op.name} with run-time {name}")

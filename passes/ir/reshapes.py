@@ -17,7 +17,7 @@ from .sizes import size_operands, static, tensor_type
 
 def reshaped(v: ir.Value, shape: Sequence[SizeLike]) -> ir.Value | None:
     """Returns `v` in another shape, row-major: it splits dimensions and merges them or, where no factors serve both shapes, merges
-    and splits them. None where the sizes are not shown to hold as many elements."""
+    and splits them. None if the sizes are not shown to hold as many elements."""
     wanted = tuple(shape)
     if shape_of(v) == wanted:
         return v
@@ -30,7 +30,7 @@ def reshaped(v: ir.Value, shape: Sequence[SizeLike]) -> ir.Value | None:
 
 
 def _common(one: Sequence[SizeLike], other: Sequence[SizeLike]) -> list[SizeLike] | None:
-    """Returns the finest shape that both shapes, which have no ones, are merged to; None where they differ in their elements."""
+    """Returns the finest shape that both shapes, which have no ones, are merged to; None if they differ in their elements."""
     found: list[SizeLike] = []
     ends = {end: at for at, end in enumerate(accumulate(other, mul), 1)}
     at = done = 0

@@ -128,7 +128,7 @@ class Reader:
         self._generics.pop(op, None)
 
     def map(self, attribute: ir.Attribute) -> Map | None:
-        """Parses an indexing map; None where a result is neither a loop nor 0."""
+        """Parses an indexing map; None if a result is neither a loop nor 0."""
         if attribute not in self._maps:
             results = [_result(expr) for expr in attribute.value.results]
             self._maps[attribute] = None if None in results else tuple(r for r in results if r is not None)

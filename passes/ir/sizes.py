@@ -183,7 +183,7 @@ _SEGMENTS = ("offsets", "sizes", "strides")
 
 def slice_sizes(op: ir.Operation, name: str) -> tuple[SizeLike, ...] | None:
     """Returns the offsets, sizes or strides of a tensor.extract_slice or insert_slice, or the low or high padding of a tensor.pad;
-    None where one is not a size that is known before the call."""
+    None if one is not a size that is known before the call."""
     static = list(ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"]))
     if DYNAMIC not in static:
         return tuple(static)

@@ -33,7 +33,7 @@ def promises(function: ir.Operation, arguments: Sequence[ir.Value], ops: Mapping
 
 
 def flat(memory: ir.Value) -> ir.Value:
-    """Returns memory as a contiguous memref of rank 1 from its first to its last element. Raises CompileError where its offset is
+    """Returns memory as a contiguous memref of rank 1 from its first to its last element. Raises CompileError if its offset is
     not known."""
     of = ir.MemRefType(memory.type)
     strides, offset = of.get_strides_and_offset()

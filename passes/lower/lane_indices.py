@@ -15,7 +15,7 @@ def ramp_base(value: ir.Value) -> ir.Value | None:
 
 def lane_stride(index: ir.Value) -> tuple[list[tuple[ir.Value, int]], int] | None:
     """Returns a vector of indices as scalars times constants plus a multiple of the lane number: ([(scalar, factor)], stride).
-    None where it is of another form."""
+    None if it is of another form."""
     owner = index.owner
     if isinstance(owner, ir.Block):
         return None

@@ -39,7 +39,7 @@ def _uses(model: Model) -> list[Root]:
 
 
 def _in_place(root: Root, step: GroupStep, number: int, pairs: Pairs) -> ArenaSlot | None:
-    """Returns the slot of a dying input that `root`, an output of the step, may be written over; None where there is none."""
+    """Returns the slot of a dying input that `root`, an output of the step, may be written over; None if there is none."""
     if root not in step.outs:
         return None
     out = step.outs.index(root)

@@ -59,7 +59,7 @@ def _shape(value: ir.Value) -> list[SizeLike]:
 
 
 def _innermost(value: ir.Value, wants: Wants) -> int:
-    """Returns which of the dimensions in `_shape` is innermost in the memory wanted for a value; -1 where there is none."""
+    """Returns which of the dimensions in `_shape` is innermost in the memory wanted for a value; -1 if there is none."""
     kept = [d for d, n in enumerate(shape_of(value)) if not at_most(n, 1)]
     order = [d for d in order_of(wants.layout(value).strides) if d in kept]
     return kept.index(order[-1]) if order else -1

@@ -53,7 +53,7 @@ class PlanPass(Pass):
     name: ClassVar[str] = "lamina-plan"
 
     def run(self, module: ir.Module) -> None:
-        """Replaces @main by a plan.program. Raises CompileError where there is no @main, or it holds an op that cannot be
+        """Replaces @main by a plan.program. Raises CompileError if there is no @main, or it holds an op that cannot be
         planned."""
         with module.context, ir.Location.unknown():
             main = _main(module)

@@ -39,7 +39,7 @@ def program_from(module: ir.Module, device: Device = "cpu", later: Collection[st
     For a GPU they also carry `tile.threads`, threads of one tile program, and where they are not 1 and 0 `tile.pack`, tile programs
     of a block, `tile.cluster`, blocks that work on one tile program, and `tile.shared`, bytes of dynamic shared memory of a block.
     later: kernels that are not in the module, as they are tiled when a call first needs them; a launch of theirs has no programs.
-    Raises CompileError where the module has not been planned and tiled.
+    Raises CompileError if the module has not been planned and tiled.
     """
     ops = ops_in(module.body)
     programs = [op for op in ops if op.name == "plan.program"]

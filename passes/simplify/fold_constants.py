@@ -54,7 +54,7 @@ class FoldConstants(Pass):
 class _Folder:
     """Folds the ops of one block.
 
-    known    values of constants, None where undefined (tensor.empty)
+    known    values of constants, None if undefined (tensor.empty)
     allowed  bytes of dense data that a value was computed from
     folded   ops whose results are known
     """

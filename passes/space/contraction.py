@@ -23,7 +23,7 @@ class Contraction:
 
     merged    the space's axes after coalescing
     batch     axes that all factors vary over, from 0
-    m, n      the axis that a varies over, and that each b does; None where it has one element
+    m, n      the axis that a varies over, and that each b does; None if it has one element
     inner     the axis of k
     a, bs     the factors: loads, or prologues computed of them
     factors   the element type that these are rounded to: of FACTORS, or tf32
@@ -75,7 +75,7 @@ def extent(axis: Axis | None) -> SizeLike:
 
 
 def contraction_of(space: Space, factors: str, summed: Sequence[int]) -> Contraction:
-    """Returns the products of a space. Raises Unfit where it has none that blocks can compute.
+    """Returns the products of a space. Raises Unfit if it has none that blocks can compute.
 
     factors  their element type, f32 where they are rounded to tf32
     summed   see Contraction
@@ -157,7 +157,7 @@ def _factors(product: Reduce, merged: Merged, dtype: str) -> _Factors:
 
 
 def check_surroundings(space: Space) -> None:
-    """Raises Unfit where blocks cannot compute the epilogue."""
+    """Raises Unfit if blocks cannot compute the epilogue."""
     for result in space.results:
         if isinstance(result.expr, Scatter):
             raise Unfit("a result that is stored where other values say")

@@ -33,8 +33,8 @@ class DirectConvolution:
                   row; None for rows of a symbolic length, too, after whose end the last strip computes nothing
     inner         blocks of channels that are neighbors in the grid, within the rows of `outer` blocks
     product       the sum over the window
-    height        bounds on the row of the image; None where no row of a window is outside of it
-    features      neighboring channels that sum over the same channels of the image; 0 where each has its own
+    height        bounds on the row of the image; None if no row of a window is outside of it
+    features      neighboring channels that sum over the same channels of the image; 0 if each has its own
     chunk         how many of the image's channels are read together
     """
 
@@ -70,7 +70,7 @@ class DirectConvolution:
 
 
 def direct_convolution_of(space: Space, aligned: Aligned, results: list[int]) -> DirectConvolution:
-    """Returns the schedule of a space that is a convolution. Raises Unfit where this scheme cannot compute it.
+    """Returns the schedule of a space that is a convolution. Raises Unfit if this scheme cannot compute it.
 
     aligned, results  bytes that the memory of arguments, and of results, is aligned to
     """
@@ -114,10 +114,10 @@ def direct_convolution_of(space: Space, aligned: Aligned, results: list[int]) ->
 
 
 def _check(space: Space, merged: Merged, channel: Axis) -> None:
-    """Raises Unfit where an access is not a plain function of the axes."""
+    """Raises Unfit if an access is not a plain function of the axes."""
 
     def along(at: Affine) -> int:
-        """Returns the coefficient of the channel. Raises Unfit where other values decide the place."""
+        """Returns the coefficient of the channel. Raises Unfit if other values decide the place."""
         at = at.rename(merged.rename)
         if any(not isinstance(t, Axis) and t not in merged.quotients for t, _ in at.terms):
             raise Unfit("a load whose place other values say")

@@ -18,7 +18,7 @@ WIDE = 1 << 31  # elements from which on an index needs 64 bits
 
 
 def windows_of(space: Space, factors: str) -> Contraction:
-    """Returns the convolution of a space that passes/families/conv/implicit_gemm.py built. Raises Unfit where blocks cannot
+    """Returns the convolution of a space that passes/families/conv/implicit_gemm.py built. Raises Unfit if blocks cannot
     compute it.
 
     factors  the element type of image and weight; f32 where they are rounded to tf32
@@ -51,7 +51,7 @@ def windows_of(space: Space, factors: str) -> Contraction:
 
 
 def _check_places(space: Space) -> None:
-    """Raises Unfit where an index does not fit in 32 bits. Where a call decides that, its tensors do (core/binding)."""
+    """Raises Unfit if an index does not fit in 32 bits. Where a call decides that, its tensors do (core/binding)."""
     for at in space.places():
         if at.opaque or at_most(WIDE, at.bounds()[1]):
             raise Unfit(f"a tensor of {WIDE} elements or more, or one that is read where other values say")

@@ -39,7 +39,7 @@ class AxisRegion:
 
 
 def regions_along(axis: Axis, space: Space, change: dict[Axis, Affine], short: int = 0) -> list[AxisRegion]:
-    """Returns the regions of an axis in order; [] where no bound depends on it alone, where there are many, and where the order of
+    """Returns the regions of an axis in order; [] if no bound depends on it alone, if there are many, or if the order of
     their ends is not known for all sizes.
 
     change  indices over merged axes, by axis
@@ -67,7 +67,7 @@ def _without_short(ends: list[SizeLike], short: int) -> list[SizeLike]:
 
 
 def long_regions(axis: Axis, space: Space, change: dict[Axis, Affine], lanes: int) -> list[AxisRegion]:
-    """Returns the regions of an axis of known length; [] where they add a quarter to its blocks or more."""
+    """Returns the regions of an axis of known length; [] if they add a quarter to its blocks or more."""
     regions = regions_along(axis, space, change)
     blocks = sum(-(-(region.end - region.begin) // lanes) for region in regions)
     return regions if 4 * blocks <= 5 * -(-axis.extent // lanes) else []
@@ -80,7 +80,7 @@ def _bounds(expressions: Iterable[Expr]) -> Iterator[Bound]:
 
 
 def _span(bound: Bound, axis: Axis, change: dict[Axis, Affine]) -> tuple[SizeLike, SizeLike] | None:
-    """Returns the range of an axis in which a bound holds, and outside of which it fails; None where other axes have a part."""
+    """Returns the range of an axis in which a bound holds, and outside of which it fails; None if other axes have a part."""
     at = bound.at.rename(change)
     step = 0 if at.opaque else at.coefficient(axis)
     if len(at.terms) != 1 or is_symbolic(step) or step == 0:
@@ -93,7 +93,7 @@ def _span(bound: Bound, axis: Axis, change: dict[Axis, Affine]) -> tuple[SizeLik
 
 
 def _sorted(sizes: Iterable[SizeLike]) -> list[SizeLike]:
-    """Returns sizes from the least to the largest; [] where their order is not known."""
+    """Returns sizes from the least to the largest; [] if their order is not known."""
     found: list[SizeLike] = []
     for n in sizes:
         place = next((i for i, other in enumerate(found) if at_most(n, other)), len(found))
@@ -151,7 +151,7 @@ def choice_of(e: Expr) -> tuple[Bound, Expr, Expr] | None:
 
 
 def ends_along(bound: Bound, merged: Merged, vector: Axis) -> tuple[int, int] | None:
-    """Returns where the part begins and ends along `vector`; None where another axis decides it."""
+    """Returns where the part begins and ends along `vector`; None if another axis decides it."""
     at = bound.at.rename(merged.rename)
     if at.coefficient(vector) != 1 or len(at.terms) != 1:
         return None

@@ -41,7 +41,7 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
     results  bytes that the memory of each result is aligned to
     chosen   a schedule of row reductions that replaces the cost model's choice
 
-    Raises Unfit where `chosen` is given for a space that does not reduce rows, or asks for clusters that the GPU lacks.
+    Raises Unfit if `chosen` is given for a space that does not reduce rows, or asks for clusters that the GPU lacks.
     """
     form = form_of(space, nvvm.NvvmConfig)
     merged, vector, crossed = form.merged, form.vector, form.crossed
@@ -86,7 +86,7 @@ def _flattened(
     space: Space, merged: Merged, vector: Axis, vec: int, accesses: list[Access], aligned: Aligned, results: list[int], device: Gpu
 ) -> tuple[Merged, Axis, int, list[Access]] | None:
     """Returns the space with its rows, or the last ones that lie side by side, as one axis, that axis, and the width and places of
-    accesses along it; None where rows cannot be one axis, or where accesses along `vector` alone are as good."""
+    accesses along it; None if rows cannot be one axis, or if accesses along `vector` alone are as good."""
     for axes in (merged.rows, side_by_side(space, merged)):
         as_one = flattened(space, merged, axes) if len(axes) > 1 else None
         if as_one is None:

@@ -76,7 +76,7 @@ def find_space(
     round_half: bool = False,
     pairs: bool = False,
 ) -> Space:
-    """Returns the iteration space of a kernel function's block. Raises Untraceable where it has none.
+    """Returns the iteration space of a kernel function's block. Raises Untraceable if it has none.
 
     strides             of the block arguments
     result_strides      of the results
@@ -179,7 +179,7 @@ def _merge(common: tuple[int, ...], reduced: list[bool], rows: tuple[int, ...]) 
 
 
 def spread(shape: tuple[int, ...], axes: list[Axis]) -> tuple[Affine, ...] | None:
-    """Returns the index of a row-major space of `shape` that runs over `axes` in order; None where an axis spans dimensions."""
+    """Returns the index of a row-major space of `shape` that runs over `axes` in order; None if an axis spans dimensions."""
     out, rest = [], [a for a in axes if a.extent != 1]
     for n in shape:
         at, left = Affine(), n
@@ -203,7 +203,7 @@ def _trace(
     round_half: bool,
     pairs: bool,
 ) -> Space:
-    """Traces the results over these axes. Raises SplitAxis where an axis has to be two, Untraceable where nothing helps."""
+    """Traces the results over these axes. Raises SplitAxis if an axis has to be two, Untraceable if nothing helps."""
     rows = [a for a, r in zip(axes, reduced, strict=True) if not r]
     columns = [a for a, r in zip(axes, reduced, strict=True) if r]
     fresh: dict[ir.Operation, tuple[tuple[Affine, ...], tuple[Axis, ...]]] = {}

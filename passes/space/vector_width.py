@@ -197,7 +197,7 @@ def _crossing(space: Space, merged: Merged, aligned: Aligned, vector: Axis, widt
 
 
 def shift_of(accesses: list[Access], vector: Axis, width: int) -> Shift | None:
-    """Returns how whole accesses fit rows that end or start in the middle of them; None where rows fit at `width` anyway, or
+    """Returns how whole accesses fit rows that end or start in the middle of them; None if rows fit at `width` anyway, or
     cannot."""
     # loads that all rows share come from a cache
     along = [a for a in accesses if a.at.coefficient(vector) == 1 and len(a.at.terms) > 1]

@@ -35,7 +35,7 @@ class WindowAxes:
 
 def axes_of_windows(space: Space, block: ir.Block) -> list[Axis]:
     """Returns the axes batch, channel (or group and feature), row, column, and the reduced ones: down, across, depth. A dimension
-    of 1, or a missing one, gets an axis of its own. Raises Unfit where the epilogue splits a dimension of the sum."""
+    of 1, or a missing one, gets an axis of its own. Raises Unfit if the epilogue splits a dimension of the sum."""
     generics = (Generic.read(o.operation) for o in block.operations if o.operation.name == "linalg.generic")
     extents = next(g.extents for g in generics if any(g.reduced))
     left = [a for a in (*space.rows, *space.columns) if a.extent != 1]

@@ -145,7 +145,7 @@ def _rest(
 
 
 def narrow_lanes(schedule: Schedule) -> int:
-    """Returns the lanes of the blocks that cover what whole blocks leave; 0 where they are no narrower than these."""
+    """Returns the lanes of the blocks that cover what whole blocks leave; 0 if they are no narrower than these."""
     return schedule.config.rest if schedule.config.rest < schedule.config.lanes else 0
 
 

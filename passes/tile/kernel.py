@@ -72,7 +72,7 @@ class Kernel:
         return self.aligned[len(self.inputs) :]
 
     def space(self, round_half: bool, pairs: bool = False) -> Space:
-        """Returns its iteration space. Raises Untraceable where it has none. pairs: see find_space."""
+        """Returns its iteration space. Raises Untraceable if it has none. pairs: see find_space."""
         count, strides = len(self.inputs), self.strides
         given = dict(zip(self.inputs, strides, strict=False))
         return find_space(self.block, given, strides[count:], divide=True, round_half=round_half, pairs=pairs)

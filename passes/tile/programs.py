@@ -87,7 +87,7 @@ class TileProgram:
 
 
 def program_of(kernel: Kernel, target: Target, round_half: bool) -> TileProgram:
-    """Returns the program of a kernel whose results have elements. Raises CompileError where none can compute it."""
+    """Returns the program of a kernel whose results have elements. Raises CompileError if none can compute it."""
     attributes = kernel.function.attributes
     with _named(kernel, "cannot be tiled"):
         if CHOICE in attributes:
@@ -168,7 +168,7 @@ def _window(
 
 
 def loops_of(kernel: Kernel, space: Space, machine: Cpu | Gpu) -> TileProgram:
-    """Returns the program of any other kernel, by the schedule in its `graph.rows` or that of the cost model. Raises Unfit where a
+    """Returns the program of any other kernel, by the schedule in its `graph.rows` or that of the cost model. Raises Unfit if a
     schedule is set that cannot compute it."""
     chosen = schedule_on(kernel.function, KINDS, ROWS)
     if isinstance(machine, Gpu):

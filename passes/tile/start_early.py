@@ -62,7 +62,7 @@ class StartEarly(Pass):
 
 
 def _at_once(kernel: ir.Operation, target: Target) -> int:
-    """Returns how many of a kernel's programs run at once; -1 where it cannot start early."""
+    """Returns how many of a kernel's programs run at once; -1 if it cannot start early."""
     if not target.is_gpu or target.gpu.capability < 90 or "tile.teams" not in kernel.attributes:
         return -1
     return target.gpu.sm_count * THREADS // math.prod(integer(kernel, f"tile.{key}") for key in ("threads", "teams", "cluster"))

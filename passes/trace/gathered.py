@@ -70,7 +70,7 @@ def gathered(ops: Sequence[ir.Operation], read: Read) -> dict[ir.Value, int]:
 
 def gathered_source(v: ir.Value, is_memory: Callable[[ir.Value], bool], read: Read) -> ir.Value | None:
     """Returns the value, in its narrowest type, that `v` is computed from by gathers alone. It must be computed, not stored yet,
-    and take at most half of the memory of `v`. Returns None where there is no such value, or more than one."""
+    and take at most half of the memory of `v`. Returns None if there is no such value, or more than one."""
     sources: dict[ir.Value, None] = {}
 
     def used(w: ir.Value) -> list[ir.Value]:
@@ -105,7 +105,7 @@ def _gathers(v: ir.Value, read: Read) -> bool:
 
 
 def extracted(op: ir.Operation) -> tuple[ir.Value, list[int | None]] | None:
-    """Returns the tensor that a generic gathers from, and for each of its dimensions the loop that indexes it, or None where the
+    """Returns the tensor that a generic gathers from, and for each of its dimensions the loop that indexes it, or None if the
     index is computed. Returns None for any other op."""
     if op.name != "linalg.generic" or len(op.results) != 1:
         return None

@@ -176,7 +176,7 @@ def _fits(n: GroupNode, nodes: list[GroupNode], runs: Runs | None) -> bool:
 
 
 def _role(n: GroupNode, runs: Runs) -> str | None:
-    """Returns "full" or "row": whether `n` runs over the whole space or over its rows; None where neither."""
+    """Returns "full" or "row": whether `n` runs over the whole space or over its rows; None if neither."""
     full, rows = tuple(e for _, e in runs), tuple(e for r, e in runs if not r)
     size = math.prod(n.extents)
     if size == math.prod(full):
@@ -187,7 +187,7 @@ def _role(n: GroupNode, runs: Runs) -> str | None:
 
 
 def _row_axes(n: GroupNode, runs: Runs) -> list[Axis] | None:
-    """Returns the row axes among a full node's axes; None where an axis spans rows and columns."""
+    """Returns the row axes among a full node's axes; None if an axis spans rows and columns."""
     if n.runs is not None:
         return [a for a, r in zip(n.axes, n.reduced, strict=True) if not r]
     left = [[r, e] for r, e in runs]

@@ -72,7 +72,7 @@ class Materialized:
         self.values[value] = None
 
     def generic(self, op: ir.Operation) -> Generic | None:
-        """Reads a linalg.generic, once; None where a map is not affine."""
+        """Reads a linalg.generic, once; None if a map is not affine."""
         if op not in self.generics:
             if (read := Generic.read_affine(op)) is None:
                 return None
@@ -189,7 +189,7 @@ class Materialized:
 
     def _drop(self, v: ir.Value, repeats: int, later: Sequence[ir.Operation]) -> bool:
         """Makes several kernels compute `v`, with everything that is computed for it alone, where that takes less time than storing
-        it: a channel's mean and the gate (squeeze and excitation). Returns False where it does not.
+        it: a channel's mean and the gate (squeeze and excitation). Returns False if it does not.
 
         repeats  how often it is computed again at most
         later    the users in other kernels than the first one's; what they read besides costs nothing

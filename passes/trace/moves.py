@@ -56,7 +56,7 @@ def asserted(t: "Tracer", op: ir.Operation, ok: Expr, guard: Guard) -> Expr:
 
 
 def inserted(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
-    """Traces an element of a tensor.insert_slice. Raises Untraceable where its strides are not 1."""
+    """Traces an element of a tensor.insert_slice. Raises Untraceable if its strides are not 1."""
     if any(s != 1 for s in slice_of(op, "strides")):
         raise Untraceable(op.results[0], "tensor.insert_slice with steps")
     starts, sizes = slice_of(op, "offsets"), slice_of(op, "sizes")

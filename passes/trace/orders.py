@@ -114,7 +114,7 @@ def tensors(values: Iterable[ir.Value]) -> list[ir.Value]:
 
 
 def innermost_of(shape: Sequence[int], strides: Sequence[int]) -> int | None:
-    """Returns the dimension that is contiguous in memory; None where fewer than two have more than one element, or elements are
+    """Returns the dimension that is contiguous in memory; None if fewer than two have more than one element, or elements are
     repeated."""
     sides = [(s, -i) for i, (s, n) in enumerate(zip(map(typical, strides), shape, strict=True)) if n != 1]
     return -min(sides)[1] if len(sides) > 1 and all(s for s, _ in sides) else None
@@ -126,7 +126,7 @@ def viewed(v: ir.Value) -> ir.Value:
 
 
 def strides_through_views(v: ir.Value, strides_of: Callable[[ir.Value], tuple[int, ...] | None]) -> tuple[int, ...] | None:
-    """Returns the strides of a value seen through its views; None where those of its source are unknown, or a view cannot be
+    """Returns the strides of a value seen through its views; None if those of its source are unknown, or a view cannot be
     expressed as strides."""
     views, base = through_views(v, SINGLE_VIEWS)
     strides = strides_of(base)

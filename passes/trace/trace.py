@@ -67,7 +67,7 @@ class Tracer:
         return self._axes[g.op]
 
     def generic(self, op: ir.Operation) -> Generic:
-        """Reads a linalg.generic, once. Raises Untraceable where an indexing map is not affine."""
+        """Reads a linalg.generic, once. Raises Untraceable if an indexing map is not affine."""
         if op not in self.generics:
             try:
                 self.generics[op] = Generic.read(op)

@@ -30,7 +30,7 @@ def store_pooled(block: ir.Block, read: Read) -> dict[ir.Value, int]:
 
 
 def _pooled_along(v: ir.Value, read: Read) -> int | None:
-    """Returns the innermost dimension in memory of the image whose windows `v` is computed from; None where there are no strided
+    """Returns the innermost dimension in memory of the image whose windows `v` is computed from; None if there are no strided
     windows."""
     stack, seen, steps, innermost = [v], {v}, False, None
     while stack:

@@ -31,14 +31,14 @@ class Finding:
     errors    from float64, by contender
     compile_seconds  of compiling with the first call, by contender
     failures  why a contender did not finish, by contender
-    failed    why nothing was measured, such as eager's error; "" where something was
+    failed    why nothing was measured, such as eager's error; "" if something was
     again     ratios of later measurements, in processes of their own
     smaller   the smallest graph that is slow too, as data and text
     note      what was done about it
     kernels   name, count and microseconds of the GPU kernels of a call, by contender
     peak      peak bytes of GPU memory in calls, with the model's weights, by contender
     graph_seconds  from AOTAutograd's graph to the first result, without caches, by compiler
-    choices   lamina.tune.choice.TunedChoice as JSON of each hot op that was measured; None where nobody asked
+    choices   lamina.tune.choice.TunedChoice as JSON of each hot op that was measured; None if nobody asked
     """
 
     seed: str

@@ -1,4 +1,4 @@
-"""Lists operations by the kind of their operand; each draws its parameters for a shape, or returns None where it does not fit."""
+"""Lists operations by the kind of their operand; each draws its parameters for a shape, or returns None if it does not fit."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from random import Random
 
 Shape = tuple[int, ...]
 Drawn = tuple[str, str] | None
-"""An expression and the constructor of its module ("" for none); None where the operation does not fit."""
+"""An expression and the constructor of its module ("" for none); None if the operation does not fit."""
 
 IMAGE, SIGNAL, SEQUENCE, MATRIX = "image", "signal", "sequence", "matrix"
 """Names the kinds of value: N C H W, N C L, N S D, N D."""

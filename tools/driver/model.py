@@ -44,7 +44,7 @@ def build(file: str, factory: str) -> tuple[Any, tuple[Any, ...]]:
 def load(file: str, factory: str) -> tuple[Any, tuple[Any, ...], Any]:
     """Imports the file, calls the factory and returns its module, its example inputs and their dynamic shapes, None without any.
 
-    Raises CompileError where the file is missing or fails, has no such function, or the function fails or returns something else.
+    Raises CompileError if the file is missing or fails, has no such function, or the function fails or returns something else.
     """
     if not Path(file).is_file():
         raise CompileError("no such file", where=f"{file}:1:1")

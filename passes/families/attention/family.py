@@ -70,7 +70,7 @@ class AttentionProblem(Problem):
         return [] if self.found.of.is_symbolic else [Choice(config) for config in candidates(self.found.work, gpu)]
 
     def take(self, choice: Choice, target: Target | None) -> None:
-        """Replaces the call by calls of Lamina's kernels. Raises Unfit where the schedule does not suit."""
+        """Replaces the call by calls of Lamina's kernels. Raises Unfit if the schedule does not suit."""
         if not isinstance(choice.kernel, Config) or choice.cover:
             raise Unfit("no schedule of attention")
         if why := _unfit(choice.kernel, self.found):
@@ -134,7 +134,7 @@ def _read(op: ir.Operation, masks: Masks) -> Attention | Gradients | None:
 
 
 def _unfit(config: Config, found: Attention | Gradients) -> str:
-    """Returns why a schedule does not suit a call; "" where it does."""
+    """Returns why a schedule does not suit a call; "" if it does."""
     if isinstance(config, Backward) != isinstance(found, Gradients):
         return "for gradients alone" if isinstance(config, Backward) else "not for gradients"
     if isinstance(config, Forward | Backward) and config.blocks and not found.of.meaning.rest:

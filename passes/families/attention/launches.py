@@ -162,7 +162,7 @@ def _suits_descriptors(ref: Ref) -> bool:
 
 
 def _described(ref: Ref) -> tuple[int, ...] | None:
-    """Returns the strides for a descriptor of the whole tensor, with an arbitrary valid one for dimensions of length 1; None where
+    """Returns the strides for a descriptor of the whole tensor, with an arbitrary valid one for dimensions of length 1; None if
     no descriptor fits, or a size is symbolic."""
     if is_symbolic((ref.offset, *ref.shape, *ref.strides)):
         return None

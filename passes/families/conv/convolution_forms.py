@@ -102,7 +102,7 @@ class _Call:
 
 
 def _forward(op: ir.Operation, gpu: Gpu) -> list[ir.Value] | None:
-    """Emits another form of a convolution; None where there is none."""
+    """Emits another form of a convolution; None if there is none."""
     image, weight, *biases = op.operands
     call = _Call(op, image, weight, tuple(op.attributes["args"])[FIRST_NUMBER[CONVOLUTION] :])
     bias, type_, strides = biases[0] if biases else None, op.results[0].type, op.attributes["strides"][0]
@@ -128,7 +128,7 @@ def _forward(op: ir.Operation, gpu: Gpu) -> list[ir.Value] | None:
 
 
 def _backward(op: ir.Operation) -> list[ir.Value] | None:
-    """Emits another form of a convolution's gradients; None where there is none."""
+    """Emits another form of a convolution's gradients; None if there is none."""
     grad, image, weight = op.operands
     *how, wanted = list(ir.ArrayAttr(op.attributes["args"]))[FIRST_NUMBER[CONVOLUTION_BACKWARD] :]
     call, mask = _Call(op, image, weight, tuple(how)), [ir.BoolAttr(m).value for m in ir.ArrayAttr(wanted)]

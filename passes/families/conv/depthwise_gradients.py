@@ -72,7 +72,7 @@ class DepthwiseGradients(Convolution):
         window: PlaneWindow | None = None,
         fits: Callable[[ir.Operation], object] | None = None,
     ) -> ir.Value | None:
-        """Emits a group for one gradient; None where its schedule cannot compute it. name: of the attribute of its window."""
+        """Emits a group for one gradient; None if its schedule cannot compute it. name: of the attribute of its window."""
         type_ = self._result(position).type
         made = group_before(
             self.op, [self.op], {v: v for v in operands}, [type_], lambda values: [fill(values)], "convolution_backward"
@@ -125,7 +125,7 @@ class DepthwiseGradients(Convolution):
         window = PlaneWindow(self.stride, self.padding, self.dilation)
 
         def fits(group: ir.Operation) -> None:
-            """Raises Unfit where oneDNN's kernel is as fast."""
+            """Raises Unfit if oneDNN's kernel is as fast."""
             schedule = plane_gradients_of(space_of(group), window, group.regions[0].blocks[0])
             if schedule.of_channels and schedule.axes.taps <= _LIBRARY_TAPS:
                 raise Unfit("a window for which oneDNN is as fast with channels last")

@@ -39,7 +39,7 @@ class Window(NamedTuple):
 def widened(
     image: ir.Value, weight: ir.Value, window: Window, result: Sequence[SizeLike], gpu: Gpu
 ) -> tuple[ir.Value, ir.Value, Window] | None:
-    """Emits image and weight of a convolution of more channels with the same result; None where there are enough, or where more do
+    """Emits image and weight of a convolution of more channels with the same result; None if there are enough, or if more do
     not pay.
 
     image   (batch, channels, height, width)
@@ -69,7 +69,7 @@ def _pays(image: ir.Value, weight: ir.Value, result: Sequence[SizeLike], gpu: Gp
 def of_blocks(
     image: ir.Value, weight: ir.Value, padding: Sequence[int], sizes: Sequence[SizeLike]
 ) -> tuple[ir.Value, ir.Value] | None:
-    """Emits the image and the weight of a convolution of stride 1, without padding, that equals one of stride 2. None where
+    """Emits the image and the weight of a convolution of stride 1, without padding, that equals one of stride 2. None if
     symbolic sizes may end before or after the last window.
 
     The image's first block begins where the first window does, in the padding, and its last block ends with the last window, at

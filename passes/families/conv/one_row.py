@@ -17,7 +17,7 @@ _PLACES = [[0], [1], [2, 3]]
 
 
 def without_row(shape: tuple[SizeLike, ...]) -> tuple[SizeLike, ...] | None:
-    """Returns the shape of an image without its only row; None where it has more rows."""
+    """Returns the shape of an image without its only row; None if it has more rows."""
     return (*shape[:2], shape[3]) if shape[2] == 1 else None
 
 

@@ -145,7 +145,7 @@ def _configs(op: ir.Operation) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _views(value: ir.Value, strides: Sequence[int]) -> list[ir.Operation]:
-    """Returns the views, with their empty tensors, that give a value these strides in memory; [] where there are none, or they are
+    """Returns the views, with their empty tensors, that give a value these strides in memory; [] if there are none, or they are
     of a symbolic size."""
     chain, base = through_views(value)
     if any(map(is_open, chain)):

@@ -73,8 +73,8 @@ class ColumnSum(SumReduction):
 
 
 def column_sums(body: Sequence[ir.Operation], rows: int, columns: int, block: int) -> list[ColumnSum]:
-    """Returns the column sums of a group's body. Raises Unfit where there are none, or other reductions, or one that depends on
-    another, or where a block of `block` rows would lie in two parts."""
+    """Returns the column sums of a group's body. Raises Unfit if there are none, or other reductions, or one that depends on
+    another, or if a block of `block` rows would lie in two parts."""
     found = [ColumnSum.read(op, rows, columns) for op in body if is_reduction(op)]
     if not found:
         raise Unfit("no sum over the rows of the product")

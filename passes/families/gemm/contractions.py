@@ -18,7 +18,7 @@ from .block_sums import BlockSums, is_reduction
 
 
 def product_in(group: ir.Operation) -> Contraction:
-    """Returns the contraction of a group with products. Raises Unfit or Untraceable where a GEMM kernel cannot compute it."""
+    """Returns the contraction of a group with products. Raises Unfit or Untraceable if a GEMM kernel cannot compute it."""
     ins, outs = [strides_of(v) for v in group.operands], [row_major(shape_of(v)) for v in group.results]
     if WINDOW in group.attributes:  # lamina-plan lays images out channels last
         ins = [_last(v, s) for v, s in zip(group.operands, ins, strict=True)]
@@ -60,7 +60,7 @@ def product_of(
 
 
 def _factors_in(block: ir.Block) -> str:
-    """Returns the operand type of the first product of a block. Raises Unfit where there is no sum over two operands."""
+    """Returns the operand type of the first product of a block. Raises Unfit if there is no sum over two operands."""
     sums = (o.operation for o in block.operations if is_reduction(o.operation))
     of = next((op for op in sums if len(op.operands) == 3), None)
     if of is None:

@@ -67,8 +67,8 @@ class PadProducts(Pass):
 
 
 def _short(product: Product) -> tuple[int, int, int] | None:
-    """Returns how many elements the rows in memory of operands and result are short of in the dimensions m, n and k; None where
-    there is nothing to pad, or where each call decides."""
+    """Returns how many elements the rows in memory of operands and result are short of in the dimensions m, n and k; None if
+    there is nothing to pad, or if sizes are symbolic."""
     _, m, n, k = product.sizes
     a_by_columns, b_by_columns = map(_by_columns, (product.a, product.b))
     rows = (m, a_by_columns), (n, True), (k, b_by_columns or not a_by_columns)

@@ -136,7 +136,7 @@ def joined(problem: GemmProblem, config: GemmConfig = BLOCK) -> ir.Operation:
 
 def best_of(problem: GemmProblem, config: GemmConfig) -> tuple[GemmProblem, MadeProgram]:
     """Builds the candidate for a problem, or for its first call alone where one kernel cannot compute the whole problem. Returns
-    what the candidate is for, and the candidate. Raises Unfit where a kernel cannot compute the first call either."""
+    what the candidate is for, and the candidate. Raises Unfit if a kernel cannot compute the first call either."""
     if problem.group is not None:
         for make in (_made, _made_first, _made_of_halves):
             with suppress(Unfit):
@@ -170,7 +170,7 @@ def _made_of_halves(problem: GemmProblem, config: GemmConfig) -> MadeProgram:
 def _made(
     problem: GemmProblem, config: GemmConfig, emit: Callable[..., ir.Value] = lambda product, operands: product.emit(operands)
 ) -> MadeProgram:
-    """Builds the candidate for a problem, in front of it. emit: emits a product on the block's arguments. Raises Unfit where a
+    """Builds the candidate for a problem, in front of it. emit: emits a product on the block's arguments. Raises Unfit if a
     kernel with these tiles cannot compute it."""
     products = [p for op in problem.ops if (p := computed(op)) is not None]
     group, sums = problem.group, [op.results[0] for op in problem.ops]

@@ -133,7 +133,7 @@ class RowSum(SumReduction):
 
 
 def row_sums(body: Sequence[ir.Operation], columns: int) -> list[RowSum]:
-    """Returns the row sums of a group's body. Raises Unfit where there are none, or other reductions, or one that depends on
+    """Returns the row sums of a group's body. Raises Unfit if there are none, or other reductions, or one that depends on
     another and is not a sum of distances from its mean."""
     found: list[RowSum] = []
     for op in filter(is_reduction, body):

@@ -43,7 +43,7 @@ def split_at_sums(group: ir.Operation, products: Sequence[ir.Value], config: Gem
     The first yields what needs no row sum, and the sums of blocks of the schedule's columns. The second adds these and computes
     whatever has one element per row. The third, if needed, computes what has whole rows, from values that the first has stored.
     Column sums are split in the same way, by blocks of rows. products: the group's operands that are products.
-    Raises Unfit where there is no such sum.
+    Raises Unfit if there is no such sum.
     """
     block = group.regions[0].blocks[0]
     *body, end = ops_in(block)
@@ -123,7 +123,7 @@ def _remainder(group: ir.Operation, ops: Sequence[ir.Operation], wanted: Sequenc
 
 
 def _sums(body: Sequence[ir.Operation], shape: Sequence[int], config: GemmConfig) -> tuple[Sequence[AnySum], int]:
-    """Returns the row sums or else the column sums of a body, and the size of a block in that direction. Raises Unfit where there
+    """Returns the row sums or else the column sums of a body, and the size of a block in that direction. Raises Unfit if there
     are none, or other reductions."""
     try:
         return row_sums(body, shape[-1]), config.n
@@ -156,7 +156,7 @@ def _narrow(v: ir.Value) -> ir.Value:
 
 
 def _slice(block: ir.Block, roots: Sequence[ir.Value], leaves: Sequence[ir.Value]) -> tuple[list[ir.Operation], list[ir.Value]]:
-    """Returns the backward slice of `roots` in a block, in order, and the `leaves` it reads. Raises Unfit where it reads other
+    """Returns the backward slice of `roots` in a block, in order, and the `leaves` it reads. Raises Unfit if it reads other
     arguments of the block."""
     made = {r: o.operation for o in block.operations for r in o.operation.results}
     found: set[ir.Value] = set()

@@ -64,7 +64,7 @@ def _sums_type(product: Computed, parts: int) -> ir.RankedTensorType:
 
 
 def _finish(problem: GemmProblem, products: Sequence[Computed], sums: Sequence[ir.Value], parts: int, before: ir.Operation) -> bool:
-    """Replaces a problem by a group that adds the parts and computes the epilogue; False where no kernel can compute that group."""
+    """Replaces a problem by a group that adds the parts and computes the epilogue; False if no kernel can compute that group."""
     results = [op.results[0] for op in problem.ops]
     after = [] if problem.group is None else [v for v in problem.group.operands if v not in results]
     operands = {v: v for v in (*sums, *(v for p in products for v in p.after), *after)}

@@ -22,7 +22,7 @@ from .products import Product
 
 
 def work_of(problem: GemmProblem) -> GemmWork | None:
-    """Returns the work of a problem's kernel, or of its first call's where tiles cannot compute both; None where they cannot
+    """Returns the work of a problem's kernel, or of its first call's where tiles cannot compute both; None if they cannot
     compute the product."""
     with suppress(Unfit), problem.last.context:
         part, made = best_of(problem, BLOCK)

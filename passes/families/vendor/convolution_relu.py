@@ -47,7 +47,7 @@ class ConvolutionRelu(Routine):
     name: ClassVar[str] = "cudnn"
 
     def call(self, problem: Problem, target: Target) -> VendorCall | None:
-        """Returns cuDNN's call; None where it has none, or would be less exact than eager."""
+        """Returns cuDNN's call; None if it has none, or would be less exact than eager."""
         found = _Fused.read(problem) if target.is_gpu else None
         return None if found is None else found.call()
 
@@ -77,7 +77,7 @@ class _Fused:
 
     @staticmethod
     def read(problem: Problem) -> "_Fused | None":
-        """Reads a problem; None where cuDNN has no such call, or it would be less exact than eager: scaled weights in f16 may leave
+        """Reads a problem; None if cuDNN has no such call, or it would be less exact than eager: scaled weights in f16 may leave
         its range."""
         found, after = Convolution.read(problem.ops[0]), epilogue(problem)
         if found is None or after is None or problem.group is None or len(problem.ops) > 1 or not _suits(found):

@@ -70,7 +70,7 @@ class Routine(Protocol):
     name: ClassVar[str]
 
     def call(self, problem: Problem, target: Target) -> VendorCall | None:
-        """Returns the call that computes a problem; None where the routine does not. Nothing changes in the module."""
+        """Returns the call that computes a problem; None if the routine does not. Nothing changes in the module."""
         ...
 
     def pays(self, problem: Problem, target: Target) -> bool:

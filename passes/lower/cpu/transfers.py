@@ -156,7 +156,7 @@ class Transfer:
         return self.emit.op("vector.create_mask", [of], [self.left(dim).value]).result
 
     def row_mask(self, outer: int, inner: int, k: int, lanes: int) -> ir.Value | None:
-        """Returns the mask of row k's lanes in bounds, none if the row itself is not; None where all are."""
+        """Returns the mask of row k's lanes in bounds, none if the row itself is not; None if all are."""
         assert self.dims is not None
         row_in, lanes_in = self.in_bounds[self.dims.index(outer)], self.in_bounds[self.dims.index(inner)]
         if row_in and lanes_in:

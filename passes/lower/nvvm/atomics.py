@@ -27,7 +27,7 @@ def join_neighbors(ops: list[ir.Operation], index_bits: int) -> None:
 
 
 def _form(element: ir.Type, count: int) -> tuple[str, str, int] | None:
-    """Returns the suffix of the instruction, the constraint of its registers and their number; None where there is none."""
+    """Returns the suffix of the instruction, the constraint of its registers and their number; None if there is none."""
     if isinstance(element, ir.F32Type) and count > 1:
         return f"add.v{count}.f32", "f", count
     if isinstance(element, ir.F16Type | ir.BF16Type) and count > 1:

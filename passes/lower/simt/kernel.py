@@ -220,7 +220,7 @@ class ThreadKernel:
         return held
 
     def mask(self, v: ir.Value) -> Mask:
-        """Returns the thread's form of a mask; None where it is always true."""
+        """Returns the thread's form of a mask; None if it is always true."""
         if number_of(v):
             return None
         held = self.compact(v)

@@ -178,7 +178,7 @@ class ThreadMemory:
                 self.when(lane, partial(store, x, target, [place]))
 
     def _wanted(self, mask: Mask) -> Iterator[list[ir.Value | None]]:
-        """Yields, for each access, the mask of each lane; None where it always holds."""
+        """Yields, for each access, the mask of each lane; None if it always holds."""
         if isinstance(mask, WindowMask):
             mask = as_spread(mask, self.shape.vec)
         for c in range(self.shape.chunks):

@@ -100,7 +100,7 @@ def read_shared(k: "ThreadKernel", op: ir.Operation) -> None:
 
 
 def write(k: "ThreadKernel", op: ir.Operation) -> None:
-    """Lowers tile.write_runs. Raises CompileError where an access may cross the end of a run."""
+    """Lowers tile.write_runs. Raises CompileError if an access may cross the end of a run."""
     value, target, first, start, mask = op.operands
     if not _whole(k, op, start):
         raise CompileError(f"accesses of {k.shape.vec} elements would cross runs: {op}", where=where(op.location), remedy=_WHOLE)

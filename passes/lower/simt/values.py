@@ -18,7 +18,7 @@ class Spread:
 class WholeMask:
     """A mask that never cuts an access.
 
-    inside  for each access, whether this thread's part counts: None where it always does
+    inside  for each access, whether this thread's part counts: None if it always does
     """
 
     inside: tuple[ir.Value | None, ...]
@@ -42,7 +42,7 @@ class PartialMask:
 class WindowMask:
     """A mask of neighboring lanes.
 
-    parts  for each access, how it is cut, or None where it never is
+    parts  for each access, how it is cut, or None if it never is
     low    the first lane that counts
     high   the first one after it that does not
     """

@@ -55,12 +55,12 @@ def _with_signed_zeros(pick: Callable[..., Array], negative_first: bool) -> Call
 
 
 def _floordiv(a: Array, b: Array) -> Array:
-    """Divides integers, rounding down; 0 where the divisor is 0."""
+    """Divides integers, rounding down; 0 if the divisor is 0."""
     return np.where(b == 0, 0, np.floor_divide(a, np.where(b == 0, 1, b))).astype(a.dtype)
 
 
 def _divsi(a: Array, b: Array) -> Array:
-    """Divides integers, rounding toward zero; 0 where the divisor is 0."""
+    """Divides integers, rounding toward zero; 0 if the divisor is 0."""
     q, safe = _floordiv(a, b), np.where(b == 0, 1, b)
     return np.where((q * safe != a) & ((a < 0) != (safe < 0)), q + 1, q).astype(a.dtype)
 

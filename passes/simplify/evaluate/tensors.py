@@ -109,7 +109,7 @@ _OPS: dict[str, Callable[[ir.Operation, Arrays], Array]] = {
 
 
 def evaluate_op(op: ir.Operation, xs: Arrays, captured: Callable[[ir.Value], Array | None]) -> list[Array | None]:
-    """Returns the results of one op. `xs` are its operands, None where undefined (tensor.empty); `captured` gives the values
+    """Returns the results of one op. `xs` are its operands, None if undefined (tensor.empty); `captured` gives the values
     that a region uses from outside. Raises NotEvaluable.
     """
     name = op.name

@@ -89,7 +89,7 @@ class Function:
         return self._read(self.root, {})
 
     def position(self, ref: ScalarRef) -> int | None:
-        """Returns the position of the parameter that `ref` reads, None where it reads none."""
+        """Returns the position of the parameter that `ref` reads, None if it reads none."""
         return self.params.index(ref.value) if ref.value in self.params else None
 
     def _read(self, ref: ScalarRef, known: dict[ScalarRef, Term]) -> Term:

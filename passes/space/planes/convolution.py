@@ -102,7 +102,7 @@ class Planes:
 
 
 def planes_of(space: Space, window: PlaneWindow, block: ir.Block) -> Planes:
-    """Returns the schedule of a space that is a depthwise convolution. Raises Unfit where this scheme cannot compute it."""
+    """Returns the schedule of a space that is a depthwise convolution. Raises Unfit if this scheme cannot compute it."""
     if len(space.reductions) != 1 or any(r.full for r in space.results):
         raise Unfit("not one sum over a window of images")
     (product,) = space.reductions
@@ -123,7 +123,7 @@ def planes_of(space: Space, window: PlaneWindow, block: ir.Block) -> Planes:
 
 
 def check_known(axes: WindowAxes) -> None:
-    """Raises Unfit where images have symbolic sizes but that of the batch."""
+    """Raises Unfit if images have symbolic sizes but that of the batch."""
     if is_symbolic((axes.channel.extent, axes.row.extent, axes.column.extent)):
         raise Unfit("images of a symbolic size")
 
@@ -138,7 +138,7 @@ def padded_plane(
     rows   of results that are computed together
     block  channels of the copy
 
-    Raises Unfit where rows are too long for a copy, or the image's elements are not where a plane has them.
+    Raises Unfit if rows are too long for a copy, or the image's elements are not where a plane has them.
     """
     row, column, down, across = axes.row, axes.column, axes.down, axes.across
     if any(b.message for e in space.loads for b in e.guard):
@@ -179,7 +179,7 @@ def _factors(product: Reduce, axes: WindowAxes) -> tuple[Load, Load]:
 
 
 def loaded_factors(product: Reduce) -> tuple[Load, Load]:
-    """Returns the factors of a sum of products. Raises Unfit where they are not in memory, in f32."""
+    """Returns the factors of a sum of products. Raises Unfit if they are not in memory, in f32."""
     one, two = factors_of(product)
     if not (isinstance(one, Load) and isinstance(two, Load)):
         raise Unfit("factors that are computed")

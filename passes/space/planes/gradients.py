@@ -56,7 +56,7 @@ class PlaneGradients:
 
 
 def plane_gradients_of(space: Space, window: PlaneWindow, block: ir.Block) -> PlaneGradients:
-    """Returns the schedule of a space (channel, window; batch, row, column) of a weight's gradient. Raises Unfit where this scheme
+    """Returns the schedule of a space (channel, window; batch, row, column) of a weight's gradient. Raises Unfit if this scheme
     cannot compute it."""
     if len(space.reductions) != 1 or any(r.full for r in space.results) or any(isinstance(e, Scan) for e in space.expressions):
         raise Unfit("not one sum over images")

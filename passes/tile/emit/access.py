@@ -259,8 +259,8 @@ def _start(b: "Blocks", flat: ir.Value, at: Affine) -> ir.Value:
 
 
 def _runs(b: "Blocks", at: Affine) -> Runs | None:
-    """Returns the jumps of an index over the lanes of a block; None where it has none, or terms of another kind that vary by
-    lane, or where the target takes lanes one by one."""
+    """Returns the jumps of an index over the lanes of a block; None if it has none, or terms of another kind that vary by
+    lane, or if the target takes lanes one by one."""
     if not b.runs or b.vector is None or at.coefficient(b.vector) not in (0, 1):
         return None
     terms = [(t, c) for t, c in at.terms if not isinstance(t, Axis) and b.is_block(t)]

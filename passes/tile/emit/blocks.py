@@ -83,7 +83,7 @@ class Blocks(Scopes):
         return self._depths[e]
 
     def _reduced_at(self, e: Expr) -> int | None:
-        """Returns the scope that holds the result of a reduction or scan, where its loop has left it; None where none does."""
+        """Returns the scope that holds the result of a reduction or scan, where its loop has left it; None if none does."""
         if not isinstance(e, Reduce | Scan):
             return None
         return next((d for d in range(len(self.stack) - 1, -1, -1) if e in self.stack[d].memo), None)

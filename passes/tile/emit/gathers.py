@@ -95,7 +95,7 @@ def _folded(op: Callable[[ir.Value, ir.Value], ir.Value], terms: Iterable[ir.Val
 
 
 def _along(b: "Blocks", at: Affine, d: int, side: Side) -> ir.Value | None:
-    """Returns the offset of an index along one side of a tile, without its constant; None where it does not vary there."""
+    """Returns the offset of an index along one side of a tile, without its constant; None if it does not vary there."""
     assert side.axis is not None
     steps = {x: step for x in b.merged.parts(side.axis) if (step := at.coefficient(x))}
 
@@ -130,7 +130,7 @@ def _positions(b: "Blocks", d: int, side: Side) -> dict[Axis, ir.Value]:
 
 
 def _within(b: "Blocks", d: int, side: Side) -> ir.Value | None:
-    """Returns the mask of a side's lanes before the end of its axis; None where all are."""
+    """Returns the mask of a side's lanes before the end of its axis; None if all are."""
     if not side.cut or side.axis is None:
         return None
     depth, start = b.bound[side.axis]

@@ -43,7 +43,7 @@ def slots(b: "Blocks", plan: Schedule, nests: list[Nest]) -> dict[Expr, Slot]:
 
 
 def fit(b: "Blocks", plan: Schedule, kept: dict[Expr, Slot]) -> ir.Value | None:
-    """Emits whether scratch memory holds the values of a row; None where it does in any call."""
+    """Emits whether scratch memory holds the values of a row; None if it does in any call."""
     count = _count(plan)
     most = min((plan.config.scratch * 8 // bits(e.dtype) for e in kept), default=0)
     if not kept or at_most(count, most):

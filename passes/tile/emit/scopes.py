@@ -43,7 +43,7 @@ class Scope:
 class Side(NamedTuple):
     """One dimension of the blocks that are computed.
 
-    axis  that it runs along; None where it has a single element
+    axis  that it runs along; None if it has a single element
     size  neighbors in a block
     step  elements from a block to the next: `size`, or more where blocks are computed in parts
     """

@@ -53,7 +53,7 @@ class RowRange:
 
 
 def row_ranges(module: ir.Module, kernel: Kernel, round_half: bool) -> list[SizeRange]:
-    """Returns the ranges of its rows' length that a kernel is made for, the last one for any; [] where it reduces nothing, or the
+    """Returns the ranges of its rows' length that a kernel is made for, the last one for any; [] if it reduces nothing, or the
     length of its rows does not depend on one symbol."""
     rows = _rows(module, kernel, round_half)
     form = LinearLength.of(rows.length) if rows is not None else None
@@ -89,7 +89,7 @@ class _Rows:
     along   whether a kernel reduces along them; otherwise it reduces across them, to one row
     ends    the largest lengths of the ranges
     sums    how many of them are added up
-    added   the symbol that decides this; None where there are several
+    added   the symbol that decides this; None if there are several
     """
 
     length: Size
@@ -100,7 +100,7 @@ class _Rows:
 
 
 def _rows(module: ir.Module, kernel: Kernel, round_half: bool) -> _Rows | None:
-    """Returns the rows of a kernel; None where it reduces nothing, or too little, or several symbols decide their length."""
+    """Returns the rows of a kernel; None if it reduces nothing, or too little, or several symbols decide their length."""
     if not any(argument.symbolic for argument in kernel.arguments) or (space := kernel.row_space(round_half, scans=True)) is None:
         return None
     form = form_of(space, nvvm.NvvmConfig)
@@ -145,7 +145,7 @@ class LinearLength:
 
     def within(self, above: int, most: int | None, step: int, long: int) -> Size | None:
         """Returns the replacement of the symbol if the length is more than `above` and at most `most` (None: any, typically `long`
-        at least), and `step` divides it. None where no length is like this, or none that the symbol shows."""
+        at least), and `step` divides it. None if no length is like this, or none that the symbol shows."""
         s = self.symbol
         high = s.most if most is None else (most - self.plus) // self.factor
         low = max(s.least, (above - self.plus) // self.factor + 1)

@@ -26,7 +26,7 @@ class SizeRange:
     word     what the kernel's name ends in; "" for the last range, which the kernel itself serves
     when     the conditions on the sizes of a call; the last range has none
     symbols  what stands for symbols in the kernel
-    choice   the schedule of a matrix product; None where it keeps the function's
+    choice   the schedule of a matrix product; None if it keeps the function's
     """
 
     word: str = ""

@@ -22,7 +22,7 @@ class Parameter:
     """A parameter of a kernel.
 
     type  its type as written, "*" for an array
-    name  its name, "" where there is none
+    name  its name, "" if there is none
     """
 
     type: str
@@ -80,7 +80,7 @@ class CudaSource:
 
     @property
     def parameters(self) -> tuple[Parameter, ...] | None:
-        """The kernel's parameters. None where the text does not tell: macros write them, or several functions have its name."""
+        """The kernel's parameters. None if the text does not tell: macros write them, or several functions have its name."""
         found = {text for name, text in global_functions(self.text) if name == self.name}
         written = tuple(map(_parameter, _parts(found.pop()))) if len(found) == 1 else None
         macros = written is None or any(not p.name and p.type.isidentifier() and p.type not in ELEMENTS for p in written)

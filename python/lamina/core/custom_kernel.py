@@ -107,7 +107,7 @@ class Table:
             self._kernels = (kernel, *(k for k in self._kernels if k is not kernel))
 
     def remove(self, kernel: CustomKernel) -> None:
-        """Removes a kernel; does nothing where it is not registered."""
+        """Removes a kernel; does nothing if it is not registered."""
         with self._lock:
             self._kernels = tuple(k for k in self._kernels if k is not kernel)
 

@@ -74,7 +74,7 @@ def host() -> Cpu:
 
 
 def _cache_bytes(level: int) -> int:
-    """Returns the size of the first core's data or unified cache of a level, from Linux's sysfs; 0 where that is missing."""
+    """Returns the size of the first core's data or unified cache of a level, from Linux's sysfs; 0 if that is missing."""
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:
             if (folder / "level").read_text().strip() != str(level) or "Instruction" in (folder / "type").read_text():

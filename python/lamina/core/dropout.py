@@ -10,6 +10,6 @@ def bound(dropout: float) -> int:
 
 
 def factor(dropout: float) -> float:
-    """Returns the scale of kept weights: one over the share that is actually drawn, so that their mean stays; 0 where none is
+    """Returns the scale of kept weights: one over the share that is actually drawn, so that their mean stays; 0 if none is
     kept."""
     return NUMBERS / kept if (kept := bound(dropout)) else 0.0

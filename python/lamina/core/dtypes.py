@@ -10,7 +10,7 @@ class ElementType(NamedTuple):
     bytes     of an element
     torch     the dtype of torch: "float16"
     mlir      the type as MLIR prints it; "" for unsigned integers, which an attribute distinguishes from signed ones
-    pointee   in signatures of Triton kernels: "fp16"; "" where Triton has no such type
+    pointee   in signatures of Triton kernels: "fp16"; "" if Triton has no such type
     language  in triton.language: "float16"
     cuda      the type in CUDA C++, then its other names
     """

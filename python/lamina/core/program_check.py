@@ -69,6 +69,6 @@ def _of_ref(p: Program, ref: Ref) -> Iterator[str]:
 
 
 def _known(*sizes: SizeLike) -> tuple[int, ...] | None:
-    """Returns sizes that do not depend on the call; None where one does."""
+    """Returns sizes that do not depend on the call; None if one does."""
     known = tuple(size for size in sizes if not isinstance(size, Size))
     return known if len(known) == len(sizes) else None

@@ -14,7 +14,7 @@ SCRATCH = 128  # alignment of scratch memory at most, in bytes, where binding pl
 
 
 def fixed(size: SizeLike, of: str) -> int:
-    """Returns a size that is a number. Raises CompileError where it depends on symbols; `of` names its owner in the message."""
+    """Returns a size that is a number. Raises CompileError if it depends on symbols; `of` names its owner in the message."""
     if isinstance(size, int):
         return size
     raise CompileError(f"{of} has a size that depends on {size}", remedy="compile it for fixed sizes")

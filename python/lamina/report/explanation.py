@@ -142,7 +142,7 @@ class Graph:
     products    how these are computed where tuning has no answer, and how to tune; "" without any
     symbols     the sizes that each call decides
     bound       for how many sets of sizes it has been called, of which the last `kept` are kept
-    per_size    why it is compiled for each set of sizes separately; "" where it is not
+    per_size    why it is compiled for each set of sizes separately; "" if it is not
     conditions  on sizes, which it rests on
     specialized  the sets of sizes, by their names, that have programs of their own (Options.specialize)
     """

@@ -31,7 +31,7 @@ def best(names: Sequence[str], events: Sequence[tuple[str, float, float]], repea
     """Returns the least seconds of every step from the events (name, start, end in microseconds) of `repeat` calls.
 
     The steps of a call follow each other; events that a library routine records within its step lie inside it. Raises RuntimeError
-    where the events of a step are not `repeat` in number.
+    if the events of a step are not `repeat` in number.
     """
     ordered = sorted(events, key=lambda e: (e[1], -e[2]))
     times: list[list[float]] = [[] for _ in names]

@@ -29,7 +29,7 @@ _ENDS = ("graph.yield", "scf.yield", "tile.yield")  # their operands are the res
 
 
 def picture(module: ir.Module) -> str:
-    """Returns a module as an SVG picture. Raises CompileError where pygraphviz is not installed."""
+    """Returns a module as an SVG picture. Raises CompileError if pygraphviz is not installed."""
     try:
         import pygraphviz
     except ImportError as error:

@@ -115,7 +115,7 @@ class Cache:
 
     @staticmethod
     def _read(opened: int, path: Path) -> bytes | None:
-        """Returns the file's bytes; None where another user may have written it."""
+        """Returns the file's bytes; None if another user may have written it."""
         try:
             return owned.read(opened, path.name)
         except owned.NotOwned as error:

@@ -32,7 +32,7 @@ class Section:
 class Symbol:
     """A symbol.
 
-    section  the number of its section, None where the symbol is defined elsewhere
+    section  the number of its section, None if the symbol is defined elsewhere
     value    bytes from the section's start
     """
 

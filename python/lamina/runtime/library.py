@@ -21,7 +21,7 @@ _Describe = Callable[[Call], dict[str, Any] | None]
 
 
 def library_call(step: Call, tensors: str) -> dict[str, Any] | None:
-    """Describes the step as a C shim call for `tensors` ("cpu" or "cuda"); None where it does not fit. The description's `tensors`
+    """Describes the step as a C shim call for `tensors` ("cpu" or "cuda"); None if it does not fit. The description's `tensors`
     are refs in the shim's order, None for an absent one."""
     namespace, _, rest = step.callee.partition(".")
     if namespace != "aten" or step.reason != "library":
@@ -39,7 +39,7 @@ def _product(routine: str, count: int, *factors: str) -> _Describe:
     """Describes a product with `count` operands, and with keyword arguments that scale them."""
 
     def describe(step: Call) -> dict[str, Any] | None:
-        """Describes a call for the native runner; None where it cannot make it."""
+        """Describes a call for the native runner; None if it cannot make it."""
         given = dict(step.kwargs)
         if len(step.args) != count or len(step.outs) != 1 or not given.keys() <= set(factors):
             return None
@@ -76,7 +76,7 @@ def _attention(routine: str, results: int, *, drops: bool = False) -> _Describe:
     """Describes attention; with dropout only where the routine `drops`."""
 
     def describe(step: Call) -> dict[str, Any] | None:
-        """Describes a call for the native runner; None where it cannot make it."""
+        """Describes a call for the native runner; None if it cannot make it."""
         given = arguments_of(step)
         if len(step.owned) != results:
             return None

@@ -56,7 +56,7 @@ def _libraries() -> tuple[ctypes.CDLL, ...]:
 
 
 def _address(name: str) -> int:
-    """Returns the address of a symbol; 0 where no library has it."""
+    """Returns the address of a symbol; 0 if no library has it."""
     for library in _libraries():
         try:
             return ctypes.cast(library[name], ctypes.c_void_p).value or 0

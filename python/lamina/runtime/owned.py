@@ -18,7 +18,7 @@ class NotOwned(OSError):
 
 @contextmanager
 def folder(root: Path) -> Iterator[int]:
-    """Opens a folder of this user and yields its descriptor. Closes it to other users; raises NotOwned where another user owns
+    """Opens a folder of this user and yields its descriptor. Closes it to other users; raises NotOwned if another user owns
     it."""
     opened = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -35,7 +35,7 @@ def arguments_of(step: Call) -> dict[str, Any]:
 @cache
 def out_variant(function: Any) -> tuple[Any, tuple[str, ...]] | None:
     """Returns the overload that takes the same arguments and writes its results in place, with the names of its out arguments; None
-    where there is none."""
+    if there is none."""
     schema = function._schema
     wanted = [(a.name, str(a.type)) for a in schema.arguments]
     packet = function.overloadpacket

@@ -85,7 +85,7 @@ def tile(columns: int, rows: int) -> tuple[int, int]:
 
 def chunk(rows: int, tile: int, memory: Callable[[int], int]) -> int | None:
     """Returns the rows of one program, a divisor of `rows`: the most whose copy of the image fits in L1, or in L2 where L1 holds
-    fewer than four tiles. None where not even one tile fits. memory: bytes of the copy for a number of rows."""
+    fewer than four tiles. None if not even one tile fits. memory: bytes of the copy for a number of rows."""
     divisors = [n for n in range(rows, 0, -1) if rows % n == 0]
     near = next((n for n in divisors if memory(n) <= _NEAR), 0)
     if near >= min(4 * tile, rows):

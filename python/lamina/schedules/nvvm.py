@@ -85,7 +85,7 @@ def pointwise(extent: int, vec: int, rows: int) -> NvvmConfig:
 
 def of_part(config: NvvmConfig, part: int, parts: int) -> NvvmConfig | None:
     """Shrinks a schedule so that every program lies within one of the `parts` of a concatenation, which are multiples of `part`
-    contiguous elements. None where a program would be less than a warp, whose threads would diverge over several parts, unless
+    contiguous elements. None if a program would be less than a warp, whose threads would diverge over several parts, unless
     there are so many that computing all of them takes longer."""
     threads, chunks = config.threads, config.chunks
     least = WARP if parts < MANY_PARTS else WARP // 4

@@ -16,7 +16,7 @@ _FEWER = 0.95  # share of the general schedule's time below which calls with few
 
 def for_all_sizes(work: GemmWork, gpu: Gpu, *, rows: bool) -> GemmConfig | None:
     """Returns the default schedule of a product whose number of rows, or else of columns, is symbolic, for calls with more of them
-    than `for_fewer` has schedules for. None where the library with what follows it is ahead over all classes of sizes.
+    than `for_fewer` has schedules for. None if the library with what follows it is ahead over all classes of sizes.
 
     work: with any number of them."""
     if not (work.follows and work.item == 2 and not work.goes_on and gpu.capability == KNOWN):

@@ -88,7 +88,7 @@ def _widened(bits: int) -> int:
 
 
 def parse(text: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:
-    """Parses and verifies LLVM IR text for a machine. Raises CompileError where LLVM 22 rejects it."""
+    """Parses and verifies LLVM IR text for a machine. Raises CompileError if LLVM 22 rejects it."""
     try:
         parsed = llvm.parse_assembly(text)
         parsed.verify()

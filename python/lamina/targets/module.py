@@ -79,7 +79,7 @@ def _as_later(programs: list[ir.Operation]) -> list[LaterKernel]:
 
 
 def device_module(module: ir.Module) -> ir.Operation:
-    """Returns the gpu.module of a module. Raises CompileError where there is none."""
+    """Returns the gpu.module of a module. Raises CompileError if there is none."""
     for op in module.body.operations:
         if op.operation.name == "gpu.module":
             return op.operation

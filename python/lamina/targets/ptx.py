@@ -42,7 +42,7 @@ class Assembled:
 
 
 def assemble(ptx: str, arch: str, *, jobs: int = 1) -> Assembled:
-    """Assembles all kernels of a PTX text into one cubin. Raises PtxError where ptxas refuses.
+    """Assembles all kernels of a PTX text into one cubin. Raises PtxError if ptxas refuses.
 
     jobs  threads that ptxas may use
     """
@@ -108,7 +108,7 @@ def ptxas(arch: str) -> str:
 
 @cache
 def release(program: str) -> str:
-    """Returns an assembler's CUDA release, such as "12.8". Raises CompileError where it does not tell."""
+    """Returns an assembler's CUDA release, such as "12.8". Raises CompileError if it does not tell."""
     done = _run([program, "--version"])
     found = re.search(r"release (\d+\.\d+)", done.stdout)
     if found is None:
@@ -117,7 +117,7 @@ def release(program: str) -> str:
 
 
 def tool(name: str) -> str:
-    """Returns the path of one of triton's programs. Raises CompileError where it is missing."""
+    """Returns the path of one of triton's programs. Raises CompileError if it is missing."""
     found = _tools().get(name)
     if found is None:
         raise CompileError(

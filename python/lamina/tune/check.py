@@ -14,7 +14,7 @@ _PIECE = 1 << 24  # elements compared at a time: f64 copies of whole results mig
 
 
 def difference(results: Sequence[Tensor], expected: Sequence[Tensor]) -> str:
-    """Describes how a candidate's results differ from the expected ones; "" where they agree.
+    """Describes how a candidate's results differ from the expected ones; "" if they agree.
 
     The norm of the difference may be the fraction of the expected norm that the dtype allows; integers must be equal. An element
     that is not finite is wrong where the expected one is finite; where the expected one is not, any element is right.

@@ -107,7 +107,7 @@ class DeviceLost(Exception):
 
 
 def guarded(candidate: str, clock: Clock, work: Callable[[], T]) -> T:
-    """Returns the result of `work`. Raises Failed where it raises, DeviceLost where the device was lost too."""
+    """Returns the result of `work`. Raises Failed if it raises, DeviceLost if the device was lost too."""
     try:
         return work()
     except Failed:

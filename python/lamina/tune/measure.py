@@ -34,7 +34,7 @@ def measure(
     passed, but at least 5 rounds. Candidates whose least time is over twice the best are left out after two rounds. Medians ignore
     outliers.
 
-    `tick` is told the progress: 0 before the first call, 1 after the last. Raises DeviceLost where a candidate loses the device.
+    `tick` is told the progress: 0 before the first call, 1 after the last. Raises DeviceLost if a candidate loses the device.
     """
     times: dict[str, list[float]] = {name: [] for name in runs}
     failed: dict[str, str] = {}
@@ -55,7 +55,7 @@ def measure(
 
 
 def choose(order: Sequence[str], measured: Measured, incumbent: str = "") -> str:
-    """Returns the candidate to use, of those in `order` that were measured; "" where none was.
+    """Returns the candidate to use, of those in `order` that were measured; "" if none was.
 
     Times that differ by less than the noise, or 1%, are equal. Among equals the incumbent stays; without one the earliest in the
     order is chosen, so that choosing again changes nothing.

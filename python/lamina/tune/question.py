@@ -57,7 +57,7 @@ class Identity:
 class Answer:
     """The answer to a question, and the measurements behind it.
 
-    measured  the candidate that measuring chose; "" where none was measured to the end
+    measured  the candidate that measuring chose; "" if none was measured to the end
     times     median seconds by candidate
     dropped   reason, by candidate that failed or was wrong
     pin       the candidate that the user chose; "" for none
@@ -70,7 +70,7 @@ class Answer:
 
     @property
     def winner(self) -> str:
-        """The candidate to use; "" where only dropped ones are known."""
+        """The candidate to use; "" if only dropped ones are known."""
         return self.pin or self.measured
 
     @property

@@ -64,7 +64,7 @@ def attempt(
     reference  of these, the one whose results the others' are compared with; if it fails, the first that runs
     mark       entered around the first run of each
 
-    Raises DeviceLost where a candidate loses the device.
+    Raises DeviceLost if a candidate loses the device.
     """
     ready = _compiled(trial, names, make, watch)
     order = sorted(ready, key=lambda name: (name != reference, names.index(name)))

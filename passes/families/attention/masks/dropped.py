@@ -32,7 +32,7 @@ def narrowed(mask: ir.Value) -> ir.Value:
 
 
 def made_of(value: ir.Value) -> tuple[ir.Operation, ...]:
-    """Returns the ops of @main that make a value, in order; () where it depends on an argument or on a call."""
+    """Returns the ops of @main that make a value, in order; () if it depends on an argument or on a call."""
     found = dict.fromkeys(map(producer, operands_first([value], lambda v: () if _is_given(v) else v.owner.operands)))
     made = tuple(op for op in found if op is not None and op.name not in CALLS)
     return made if len(made) == len(found) else ()
@@ -55,6 +55,6 @@ def drop(op: ir.Operation | None) -> None:
 
 
 def _yielded(group: ir.Operation) -> ir.Operation | None:
-    """Returns the op in a group that makes its result; None where it has several."""
+    """Returns the op in a group that makes its result; None if it has several."""
     end = list(group.regions[0].blocks[0].operations)[-1]
     return producer(end.operands[0]) if len(end.operands) == 1 else None

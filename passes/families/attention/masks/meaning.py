@@ -63,7 +63,7 @@ class Meaning:
 
     @property
     def what(self) -> str:
-        """A description for messages, such as ": causal, window 8, keys"; "" where nothing was recognized."""
+        """A description for messages, such as ": causal, window 8, keys"; "" if nothing was recognized."""
         said = [
             f"causal{f' from {self.offset:+d}' if self.offset else ''}" if self.causal else "",
             f"window {self.window}" if self.window else "",
@@ -147,7 +147,7 @@ class MaskTerms:
         self.low, self.high = np.maximum(self.low, first), np.minimum(self.high, last)
 
     def add(self, known: np.ndarray, types: Sequence[str]) -> bool:
-        """Reads a term of known values that is added to the scores; False where it is not a constant per row, does not hide, and is
+        """Reads a term of known values that is added to the scores; False if it is not a constant per row, does not hide, and is
         not linear in distance. types: the types that it is rounded to on the way."""
         hidden = known <= HIDES
         if known.shape[KEY] == 1 and np.all(~hidden & np.isfinite(known)):
@@ -190,7 +190,7 @@ def is_finite(fill: float, types: Sequence[str]) -> bool:
 
 
 def _shaped(low: np.ndarray, high: np.ndarray, count: int) -> Meaning | None:
-    """Expresses the ranges [low, high) as causal, window or span, which kernels support; None where none of these fits."""
+    """Expresses the ranges [low, high) as causal, window or span, which kernels support; None if none of these fits."""
     high = np.maximum(high, low)
     if np.all(low == low[0]) and np.all(high == high[0]):
         return Meaning(span=None if (low[0], high[0]) == (0, count) else (int(low[0]), int(high[0])))
@@ -217,7 +217,7 @@ def _is_moved(known: np.ndarray, seen: np.ndarray, slopes: np.ndarray, queries: 
 
 
 def _slopes(known: np.ndarray, seen: np.ndarray, dtype: str) -> np.ndarray | None:
-    """Returns the bias per key of distance for each head, fitted to the visible keys; None where the bias is not linear, except
+    """Returns the bias per key of distance for each head, fitted to the visible keys; None if the bias is not linear, except
     for rounding."""
     if not np.all(np.isfinite(known[seen])) or (known.shape[0] > 1 and not np.all(known == known[:1])):
         return None

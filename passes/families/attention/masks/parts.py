@@ -40,7 +40,7 @@ class MaskScalars(Scalars):
         return self._unpadded(op, ref) if op is not None and op.name == "tensor.extract_slice" else None
 
     def tensor_of(self, ref: ScalarRef) -> ScalarRef | None:
-        """Follows a scalar to the first tensor that holds it; None where it is computed in a body."""
+        """Follows a scalar to the first tensor that holds it; None if it is computed in a body."""
         at: ScalarRef | None = ref
         while at is not None and not is_tensor(at):
             at = self.step(at)

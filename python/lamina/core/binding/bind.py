@@ -40,8 +40,8 @@ class ProgramBinding:
         self._template = Template(replace(program, constants=()))
 
     def __call__(self, symbols: Mapping[str, int]) -> Program:
-        """Returns the program for these values of its symbols. Raises OverflowError where memory would take 2**62 bytes or more,
-        Narrow for sizes that need wider kernels, and LookupError where it needs a kernel that there is no code for."""
+        """Returns the program for these values of its symbols. Raises OverflowError if memory would take 2**62 bytes or more,
+        Narrow for sizes that need wider kernels, and LookupError if it needs a kernel that there is no code for."""
         numbers = _chosen(self._template(symbols), self._computations)
         constants, buffers = list(self._constants), list(numbers.buffers)
         for i, buffer in enumerate(buffers):

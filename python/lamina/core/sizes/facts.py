@@ -44,7 +44,7 @@ class SizeCondition:
     """A condition on sizes that a graph rests on: calls that break it are compiled again, or refused.
 
     text   "(dimension 1 of argument 'x') <= 20"
-    where  the line that asked for it, "model.py:7"; "" where none is known
+    where  the line that asked for it, "model.py:7"; "" if none is known
     code   that line
     by     the function that asked, where it is not the model's: "torch: infer_size"
     """

@@ -49,7 +49,7 @@ def learned_all(known: Solved, equations: Sequence[Equation]) -> tuple[Solved, l
 
 def solved(difference: SizeLike) -> Solved:
     """Returns the value of the one symbol, quotient, remainder, minimum or maximum that a difference is a polynomial of where it is
-    0; nothing where a value other than the hints' may be a solution, too. Where it says that a size divides another one, returns
+    0; nothing if a value other than the hints' may be a solution, too. Where it says that a size divides another one, returns
     that as the product of the divisor and the quotient; where it says that a symbol is a square, the symbol as that of its root."""
     if not isinstance(difference, Size) or typical(difference) != 0:
         return {}

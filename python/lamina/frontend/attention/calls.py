@@ -97,7 +97,7 @@ class Wanted:
     """An attention as the graph asks for it.
 
     causal    query i sees keys 0 to i
-    scale     of the scores; None where it is not known
+    scale     of the scores; None if it is not known
     dropout   the probability that a weight is dropped
     by_torch  dropout may stay torch's
     exact     the mask is not rounded
@@ -115,7 +115,7 @@ class Wanted:
 def emitted(
     graft: Graft, operands: list[fx.Node], mask: fx.Node | None, wanted: Wanted, trained: Collection[fx.Node], gpu: bool
 ) -> fx.Node | None:
-    """Emits attention before the node that the graft is for, and returns its result; None where no kernel computes it.
+    """Emits attention before the node that the graft is for, and returns its result; None if no kernel computes it.
 
     operands  query, key and value
     trained   arguments of the graph that need a gradient
@@ -149,7 +149,7 @@ def emitted(
 
 def _allowed(case: Case, wanted: Wanted, tensors: Sequence[Tensor], trains: bool, gpu: bool, rounded: bool) -> str | None:
     """Returns the names of vendors' kernels that may compute an attention, with spaces between: none where only Lamina's kernels
-    compute it; None where no kernel does.
+    compute it; None if no kernel does.
 
     tensors  query, key and value
     trains   some argument of the graph needs a gradient
@@ -234,7 +234,7 @@ def is_fast(query: Tensor, values: Tensor) -> bool:
 def placed(made: fx.Node, graft: Graft, written: set[int] | None) -> dict[fx.Node, Tensor] | None:
     """Fits `made` to the place of the graft's node, or a copy of it in eager's layout where its own cannot be used.
 
-    Returns the fake values that change with it; None where neither can replace the node.
+    Returns the fake values that change with it; None if neither can replace the node.
     """
     for fit in (lambda: made, lambda: _in_layout_of(graft, made)):
         found = value(fit())

@@ -15,7 +15,7 @@ SAME = (
 
 
 def order_of(node: fx.Node) -> Sequence[int | None] | None:
-    """Returns for each dimension of a result the dimension of the first argument that it is, None for new ones; None where that is
+    """Returns for each dimension of a result the dimension of the first argument that it is, None for new ones; None if that is
     not known."""
     kind, source = name(node), node.args[0]
     rank = len(shape(source))
@@ -60,7 +60,7 @@ def parts_of(index: object) -> tuple[Any, ...]:
 
 
 def _taken(index: object, rank: int) -> list[tuple[int | None, int]] | None:
-    """Returns for each dimension of `x[index]` the one of x that it is, None for a new one, and where in it it begins; None where
+    """Returns for each dimension of `x[index]` the one of x that it is, None for a new one, and where in it it begins; None if
     something but slices without steps is taken."""
     parts = parts_of(index)
     if any(part is not None and part is not Ellipsis and _start(part) is None for part in parts):

@@ -61,7 +61,7 @@ class _FlexCall:
 
     @staticmethod
     def read(node: fx.Node, gm: fx.GraphModule) -> "_FlexCall | None":
-        """Reads a call; None where the graph does not hold its functions or operands."""
+        """Reads a call; None if the graph does not hold its functions or operands."""
         query, key, values, score_function, blocks, scale, _, *others = node.args
         captured = (*others, (), ())[:2]
         modules = [getattr(gm, str(f.target), None) if isinstance(f, fx.Node) else None for f in (score_function, blocks[-1])]
@@ -137,7 +137,7 @@ class _FlexRewrite:
         return [query, *wide]
 
     def _fused(self) -> tuple[fx.Node | None, ...] | None:
-        """Emits the call as one attention; returns its result and log-sum-exps. None where no kernel computes it."""
+        """Emits the call as one attention; returns its result and log-sum-exps. None if no kernel computes it."""
         graft, like, positions = self.graft, self._like, self._positions()
         try:
             changed = self.of.scores.inlined(graft, (ChangedScores(),), positions, like)
@@ -199,7 +199,7 @@ class _FlexRewrite:
         return self.graft.call(aten._to_copy.default, scaled, dtype=told.dtype)
 
     def _written_out(self) -> tuple[fx.Node | None, ...] | None:
-        """Emits products, with the function and the softmax between them; returns the result, log-sum-exps and maxima. None where
+        """Emits products, with the function and the softmax between them; returns the result, log-sum-exps and maxima. None if
         vmap refuses a function, or it holds a tensor of its own."""
         graft, like, positions = self.graft, self._like, self._positions()
         query, *others = self._operands()

@@ -14,7 +14,7 @@ _RESHAPES = ("reshape", "view", "_unsafe_view", "clone", "contiguous")
 
 def before_repetition(node: fx.Node) -> fx.Node | None:
     """Returns the tensor whose heads `node`, of shape (batch, heads, length, size), repeats: by repeat_interleave, or by a
-    dimension that is added, expanded and merged. None where it does neither."""
+    dimension that is added, expanded and merged. None if it does neither."""
     if name(node) == "repeat_interleave":
         given = dict(zip(("source", "repeats", "dim"), node.args, strict=False)) | node.kwargs
         source = given.get("source")

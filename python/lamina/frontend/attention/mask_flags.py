@@ -49,7 +49,7 @@ def flag_masks(gm: fx.GraphModule) -> int:
 
 
 def _anew(mask: fx.Node, gm: fx.GraphModule, graft: Graft) -> fx.Node | None:
-    """Computes a mask of two dimensions that has the same values; None where these depend on more than positions."""
+    """Computes a mask of two dimensions that has the same values; None if these depend on more than positions."""
     found, told = place(mask, gm), value(mask)
     if not isinstance(found, TwoValued) or not found.region.bounds or told is None or told.dim() < 2:
         return None
@@ -87,7 +87,7 @@ def known_form(mask: fx.Node, gm: fx.GraphModule, before: fx.Node) -> str:
 
 
 def _shows(found: TwoValued, mask: Tensor | None) -> Region | None:
-    """Returns where a mask shows keys; None where that is not a region, or it does more."""
+    """Returns where a mask shows keys; None if that is not a region, or it does more."""
     if mask is not None and mask.dtype is torch.bool:
         return found.where(bool)
     plain = all(x == 0 or x <= HIDES for x in (found.inside, found.outside))

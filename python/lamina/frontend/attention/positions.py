@@ -44,7 +44,7 @@ class TwoValued:
         return TwoValued(self.region, change(self.inside), change(self.outside))
 
     def where(self, wanted: Callable[[float], bool]) -> Region | None:
-        """Returns where the number is one that is wanted; None where that is not a region."""
+        """Returns where the number is one that is wanted; None if that is not a region."""
         inside, outside = wanted(self.inside), wanted(self.outside)
         if inside and (outside or not self.region.bounds):
             return Region()
@@ -57,7 +57,7 @@ Place = Linear | TwoValued
 
 
 def place(node: fx.Node, gm: fx.GraphModule) -> Place | None:
-    """Reads a tensor of a graph; None where it depends on more than positions, or memory of it is written to."""
+    """Reads a tensor of a graph; None if it depends on more than positions, or memory of it is written to."""
     reader = _Reader({})
     found = reader.of(node)
     written = written_memory(gm.graph)
@@ -165,7 +165,7 @@ class _Reader:
         rows, columns = (_linear(self.of(part)) if part is not None else None for part in [None, *parts][-2:])
 
         def at(of: Linear) -> Linear | None:
-            """Returns a linear form with the index's own forms in place of its positions; None where they have no such form."""
+            """Returns a linear form with the index's own forms in place of its positions; None if they have no such form."""
             total = Linear(0, 0, of.constant)
             for factor, position in ((of.query, rows), (of.key, columns)):
                 if factor and (position is None or not position.is_natural):
@@ -186,7 +186,7 @@ class _Reader:
         rank, old, starts = len(order), len(shape(source)), starts_of(node)
 
         def moved(of: Linear) -> Linear | None:
-            """Returns a linear form of the source's positions as one of the view's; None where a dimension is lost."""
+            """Returns a linear form of the source's positions as one of the view's; None if a dimension is lost."""
             where, constant = {-2: 0, -1: 0}, of.constant
             for last, factor in ((-2, of.query), (-1, of.key)):
                 dim = old + last
@@ -205,7 +205,7 @@ class _Reader:
 
 
 def _mapped(found: Place, change: Callable[[Linear], Linear | None]) -> Place | None:
-    """Returns a place whose linear functions of positions are changed; None where one cannot be."""
+    """Returns a place whose linear functions of positions are changed; None if one cannot be."""
     if isinstance(found, Linear):
         return change(found)
     bounds = [change(b) for b in found.region.bounds]

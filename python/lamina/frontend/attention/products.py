@@ -49,7 +49,7 @@ class FxProduct:
 
 
 def product(node: fx.Node) -> FxProduct | None:
-    """Reads a node as a matrix product; None where it is none."""
+    """Reads a node as a matrix product; None if it is none."""
     kind = name(node)
     if kind == "einsum":
         return _einsum(node)
@@ -105,7 +105,7 @@ def _einsum(node: fx.Node) -> FxProduct | None:
 
 
 def _order(new: Sequence[str], old: Sequence[str]) -> tuple[int, ...]:
-    """Returns the permutation that makes `new` of `old`; () where they are the same."""
+    """Returns the permutation that makes `new` of `old`; () if they are the same."""
     return () if [*new] == [*old] else tuple([*old].index(c) for c in new)
 
 

@@ -34,7 +34,7 @@ def constant(arg: object, gm: fx.GraphModule) -> float | None:
 
 
 def bounds(arg: Any, gm: fx.GraphModule) -> Range | None:
-    """Returns finite bounds of all elements of a floating or boolean tensor; None where there are none."""
+    """Returns finite bounds of all elements of a floating or boolean tensor; None if there are none."""
     known: dict[fx.Node, Range | None] = {}
     starts = [arg] if isinstance(arg, fx.Node) else []
     for node in operands_first(starts, lambda n: [a for a in _sources(n) if isinstance(a, fx.Node)]):

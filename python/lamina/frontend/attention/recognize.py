@@ -110,7 +110,7 @@ class _Rewrite:
     """Rewrites one attention.
 
     of       the attention as it is written out
-    written  memory that the graph writes to anywhere; None where that is not known
+    written  memory that the graph writes to anywhere; None if that is not known
     gpu      the graph is compiled for a GPU
     seen     nodes that were looked through: attention reads their arguments later than the model does
     """
@@ -160,7 +160,7 @@ class _Rewrite:
         return self.gpu or not wide or prod(map(typical, self.of.shape)) >= SMALL[bool(self.trained)]
 
     def _operand(self, of: Operand, lead: tuple[int, ...]) -> fx.Node | None:
-        """Returns an operand of a product with leading dimensions `lead` as (batch, heads, length, size); None where they do not
+        """Returns an operand of a product with leading dimensions `lead` as (batch, heads, length, size); None if they do not
         fit."""
         node = of.node if not of.order else self.graft.call(aten.permute.default, of.node, list(of.order))
         *own, length, size = shape(node)
@@ -190,7 +190,7 @@ class _Rewrite:
         return node
 
     def _attention(self, operands: Sequence[fx.Node], scale: float) -> fx.Node | None:
-        """Emits attention by a fused kernel as (batch, heads, length, size); None where there is no exact one."""
+        """Emits attention by a fused kernel as (batch, heads, length, size); None if there is no exact one."""
         q = operands[0].meta.get("example_value", operands[0].meta.get("val"))
         *_, rows, columns = self.of.shape
         found = known(self.of.steps, self.gm, self.of.node, rows, columns) if self.of.steps else None
@@ -212,7 +212,7 @@ class _Rewrite:
         return self.graft.call(aten.mul.Tensor, made, factor)  # gradients become NaN too, wherever eager's are
 
     def _op(self, operands: Sequence[fx.Node], mask: fx.Node | None, causal: bool, scale: float) -> fx.Node | None:
-        """Emits the attention call; None where no kernel computes it."""
+        """Emits the attention call; None if no kernel computes it."""
         query, values = value(operands[0]), value(operands[2])
         if query is None or values is None or (self.gpu and not self.of.dropout and not is_fast(query, values)):
             return None

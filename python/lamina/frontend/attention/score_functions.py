@@ -42,7 +42,7 @@ class ChangedScores:
     factor  positive
     inner   where it is not 0, the tanh of the scores times this stands for the scores: a soft cap of `factor`
     added   broadcasts with the scores; None for nothing
-    seen    bool, broadcasts with the scores; None where all are
+    seen    bool, broadcasts with the scores; None if all are
     """
 
     factor: float = 1.0
@@ -87,7 +87,7 @@ class ScoreFunction:
         positions  ranges of one dimension: batches, heads, queries, keys
         like       a (fake) tensor with the scores' shape, dtype and device
 
-        Raises NotLinear where ChangedScores cannot say the result.
+        Raises NotLinear if ChangedScores cannot say the result.
         """
         given = (*first, *positions, *self.others)
         traced = self._traced([like, *map(_fake, given[1:])] if first else [_fake(g) for g in given], bool(first), graft)

@@ -41,7 +41,7 @@ class Bias:
     """The bias that attention adds to its scores, of four dimensions, each that of the scores or 1.
 
     lost  marks rows that -inf hides as a whole, which are NaN in eager and may be zero in fused kernels: (1 or batch, 1 or heads,
-          1 or rows, 1); None where no row can be
+          1 or rows, 1); None if no row can be
     """
 
     node: fx.Node
@@ -99,7 +99,7 @@ class Shown:
 
 
 def known(steps: Sequence[Term], gm: fx.GraphModule, before: fx.Node, rows: SizeLike, columns: SizeLike) -> Tensor | Shown | None:
-    """Returns the result of these ops, in order, on scores of zero, (..., rows, columns); None where that depends on more than
+    """Returns the result of these ops, in order, on scores of zero, (..., rows, columns); None if that depends on more than
     shapes."""
     if is_symbolic((rows, columns)):
         parts = [shown(step, gm) for step in steps]
@@ -122,7 +122,7 @@ def known(steps: Sequence[Term], gm: fx.GraphModule, before: fx.Node, rows: Size
 
 
 def shown(step: Term, gm: fx.GraphModule) -> tuple[Region, float] | None:
-    """Returns where an op leaves scores as they are, and the most that it turns others into; None where it does more than hide
+    """Returns where an op leaves scores as they are, and the most that it turns others into; None if it does more than hide
     positions."""
     found = place(step.tensor, gm)
     if not isinstance(found, TwoValued):
@@ -148,7 +148,7 @@ def added(
     graft: Graft, steps: Sequence[Term], gm: fx.GraphModule, query: Tensor, scores: Sequence[int], found: Tensor | Shown | None,
     gpu: bool,
 ) -> Bias | None:  # fmt: skip
-    """Emits the bias that these ops amount to, for attention with this query. None where a cast could lose something.
+    """Emits the bias that these ops amount to, for attention with this query. None if a cast could lose something.
 
     scores  the shape of the scores, of two to four dimensions
     gpu     the graph is compiled for a GPU

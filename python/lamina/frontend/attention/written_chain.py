@@ -36,7 +36,7 @@ class Written:
 
 
 def read(node: fx.Node, gm: fx.GraphModule) -> Written | None:
-    """Reads `node` as the product with values of written-out attention; None where it is not."""
+    """Reads `node` as the product with values of written-out attention; None if it is not."""
     last = product(node)
     if last is None or last.left.order or last.added is not None or last.scale != 1:
         return None
@@ -87,7 +87,7 @@ def _scores(scores: fx.Node, reader: fx.Node, below: Written, gm: fx.GraphModule
 
 
 def _with(found: Written, term: Term, at: fx.Node) -> Written | None:
-    """Returns the match with one more op before those found so far; None where a scale or a soft cap comes between, or the shapes
+    """Returns the match with one more op before those found so far; None if a scale or a soft cap comes between, or the shapes
     differ."""
     if found.scale != 1 or found.cap or found.shape not in ((), shape(at)):
         return None

@@ -22,7 +22,7 @@ Marks = tuple[tuple[int, set[int]], ...]
 
 @dataclass(frozen=True)
 class Compiled:
-    """A compiled graph: its FX graph, the callable, and AOTAutograd's metadata at that time, None where its ops need something from
+    """A compiled graph: its FX graph, the callable, and AOTAutograd's metadata at that time, None if its ops need something from
     AOTAutograd's wrappers."""
 
     graph: fx.GraphModule
@@ -59,7 +59,7 @@ class Watched:
         return run
 
     def only(self) -> Compiled | None:
-        """Returns the one graph that was compiled; None where there are others, or its ops need AOTAutograd's wrappers."""
+        """Returns the one graph that was compiled; None if there are others, or its ops need AOTAutograd's wrappers."""
         return self.compiled[0] if len(self.compiled) == 1 and self.compiled[0].metadata is not None else None
 
 
@@ -140,7 +140,7 @@ def is_plain(graph: fx.GraphModule) -> bool:
 
 def passes_through(metadata: Any, arguments: int) -> bool:
     """Returns whether AOTAutograd's wrappers pass arguments and results on unchanged, apart from new values of mutated arguments.
-    False where this version of torch has other metadata."""
+    False if this version of torch has other metadata."""
     try:
         return (
             len(metadata.input_info) == arguments

@@ -33,7 +33,7 @@ class WatchedTraining:
         return wrapped if self.forward.only() is None or _watched_by_others() else TrainingCall(wrapped, self, arguments)
 
     def function(self, arguments: int) -> tuple[type[torch.autograd.Function], "TrainingLayout"] | None:
-        """Returns a Function of the two graphs; None where AOTAutograd's wrappers are needed."""
+        """Returns a Function of the two graphs; None if AOTAutograd's wrappers are needed."""
         forward, backward = self.forward.only(), self.backward.only()
         if forward is None or backward is None:
             return None
@@ -237,7 +237,7 @@ def _hooks() -> Any:
 
 
 def _layout(forward: Compiled, backward: fx.GraphModule, arguments: int, autocast: bool) -> TrainingLayout | None:
-    """Returns the layout of a pair of graphs; None where it needs AOTAutograd's wrappers."""
+    """Returns the layout of a pair of graphs; None if it needs AOTAutograd's wrappers."""
     metadata = forward.metadata
     if not forward.takes(arguments):
         return None

@@ -70,7 +70,7 @@ def unboxed(args: tuple[Any, ...]) -> Sequence[Any]:
 
 
 def with_outputs(program: Program, interface: Interface) -> Program:
-    """Returns the program with the FX graph's tensor outputs, as views of its own results and inputs. Raises CompileError where it
+    """Returns the program with the FX graph's tensor outputs, as views of its own results and inputs. Raises CompileError if it
     has no buffer for an input."""
     refs = [_output(program, output) for output in interface.views()]
     return replace(program, outputs=tuple(refs))

@@ -83,7 +83,7 @@ def _named_forward(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def signature_of(model: Callable[..., Any]) -> inspect.Signature | None:
-    """Returns the signature of a module's forward or of a function; None where Python knows none."""
+    """Returns the signature of a module's forward or of a function; None if Python knows none."""
     try:
         return inspect.signature(model.forward if isinstance(model, nn.Module) else model)
     except (TypeError, ValueError):

@@ -35,7 +35,7 @@ _PLACES = ("stack_trace", "nn_module_stack", "original_aten")  # metadata on whe
 def decomposed(gm: fx.GraphModule, decompositions: Table | None = None) -> fx.GraphModule | None:
     """Returns the graph decomposed, with the same arguments and outputs, by Lamina's table unless another is given.
 
-    Returns None where it is more than a function of tensors of fixed shapes: where it changes its arguments in place, has branches
+    Returns None if it is more than a function of tensors of fixed shapes: if it changes its arguments in place, has branches
     or checks. The new nodes keep the lines and modules of the nodes that they came from.
     """
     fake = torch._guards.detect_fake_mode([node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"])

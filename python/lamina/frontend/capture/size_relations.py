@@ -139,7 +139,7 @@ class SizeRelations:
         return asserts(self._env) if self._env is not None else ()
 
     def _broken(self, values: Mapping[sympy.Symbol, int], named: Mapping[sympy.Symbol, str]) -> str:
-        """Returns which `torch._check` of the model these values break; "" where none."""
+        """Returns which `torch._check` of the model these values break; "" if none."""
         for demand in self._demands:
             expression = self._env.replace(demand.expr)
             if self._evaluated(demand.expr, values) == sympy.false:
@@ -156,7 +156,7 @@ class SizeRelations:
         return tuple(found.values())
 
     def deciding_line(self) -> str:
-        """Returns the model's line that decides by a size; "" where none is known."""
+        """Returns the model's line that decides by a size; "" if none is known."""
         lines = [(isinstance(g.expr, sympy.Eq) and g.expr.rhs.is_Integer, _line(g.sloc)) for g in self.guards]
         return next((line for _, line in sorted(lines, key=lambda x: not x[0]) if line), "")
 

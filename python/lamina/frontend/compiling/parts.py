@@ -114,7 +114,7 @@ class Conforming:
 
 
 def _strides_of(value: Tensor) -> Callable[[Sequence[int]], Sequence[int]]:
-    """Returns a function that gives the strides of a fake tensor for its sizes. Raises CompileError where these do not decide
+    """Returns a function that gives the strides of a fake tensor for its sizes. Raises CompileError if these do not decide
     them."""
     if not is_open(value):
         strides = value.stride()

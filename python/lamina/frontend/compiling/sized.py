@@ -141,7 +141,7 @@ class SizedProgram(_native.BySizes):
 
     def bind(self, sizes: tuple[int, ...]) -> tuple[Run, tuple[int, ...] | None] | None:
         """Returns a function that runs the program for these values of its symbols, and the arguments that it takes, None for all.
-        Returns None where the program that was bound before serves on: code cannot be loaded while torch captures a CUDA graph."""
+        Returns None if the program that was bound before serves on: code cannot be loaded while torch captures a CUDA graph."""
         if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing() and sizes in self.programs():
             return None
         symbols = dict(zip(self._names, sizes, strict=True))
@@ -272,7 +272,7 @@ def sized_program(
     captured: "Callable[[Built], tuple[Tensor, ...]]",
     load: "Callable[[Built], Run]",
 ) -> SizedProgram:
-    """Compiles a graph with symbolic sizes. Raises CompileError where it can be compiled for some sizes only.
+    """Compiles a graph with symbolic sizes. Raises CompileError if it can be compiled for some sizes only.
 
     build     compiles it with `options=`
     captured  returns the tensors that the graph holds, for what build returned

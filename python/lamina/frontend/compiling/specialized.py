@@ -73,7 +73,7 @@ def _warned(sizes: Iterable[tuple[str, int]]) -> Iterator[None]:
 
 def at_sizes(gm: fx.GraphModule, sizes: Mapping[str, int]) -> fx.GraphModule:
     """Returns a copy of a functional aten graph in which these symbols are numbers; its arguments stay, also those that are numbers
-    now. Raises NotImplementedError where arguments share memory."""
+    now. Raises NotImplementedError if arguments share memory."""
     return _AtSizes(gm, sizes).graph_at_sizes()
 
 

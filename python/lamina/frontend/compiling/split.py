@@ -115,7 +115,7 @@ def _refuse(parts: Sequence[GraphPart]) -> None:
 
 
 def split(gm: fx.GraphModule, makers: Collection[fx.Node] = ()) -> list[GraphPart] | None:
-    """Returns the parts of a graph in order; None where one program holds all of it. makers: calls that run eagerly, as they make
+    """Returns the parts of a graph in order; None if one program holds all of it. makers: calls that run eagerly, as they make
     sizes."""
     reasons = {node: why for node in gm.graph.nodes if (why := why_outside(node, gm)) is not None}
     reasons |= dict.fromkeys(makers, "a size that depends on tensors' values")

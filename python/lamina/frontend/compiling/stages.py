@@ -49,7 +49,7 @@ ONE_BY_ONE = Options(cuda_graphs=False)
 class Built(Stored):
     """One compiled graph.
 
-    gpu      the number of the GPU that the graph's tensors are on; None where they are on the CPU
+    gpu      the number of the GPU that the graph's tensors are on; None if they are on the CPU
     cached   it came out of the cache
     key      its name in the cache, if it is there
     seconds  time of each stage and pass

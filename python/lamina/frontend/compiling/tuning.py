@@ -48,7 +48,7 @@ def may_choose(gpu: int | None, options: Options) -> TypeGuard[int]:
 
 
 def tuning_state(options: Options, gpu: int | None) -> str:
-    """Returns the state of the tuning store that a program for this GPU depends on; "" where it depends on none."""
+    """Returns the state of the tuning store that a program for this GPU depends on; "" if it depends on none."""
     if not may_choose(gpu, options):
         return ""
     from lamina.tune.question import Identity
@@ -63,7 +63,7 @@ def choose_kernels(
     """Annotates a module with tuning's choices: at the graph level for hot ops and users' kernels, at the plan level for programs
     that reduce rows.
 
-    gpu     its number; None where the program is not for one that is present
+    gpu     its number; None if the program is not for one that is present
     before  how many of the model's ops were asked about already
     """
     if not may_choose(gpu, options):

@@ -23,7 +23,7 @@ class PerPart:
 
     values  the positions of the arguments that hold elements: tensors, numbers or lists of tensors
     whole   makes the arguments for a tensor that holds both parts from the rank of the complex one and its own arguments; None
-            where that has no dimension, so that a dimension that is named would be the one of the parts
+            if that has no dimension, so that a dimension that is named would be the one of the parts
     """
 
     target: Any
@@ -38,7 +38,7 @@ class PerPart:
         return tuple(e(self.target, *self._arguments(e, args, i), **kwargs) for i in (0, 1))
 
     def _in_memory(self, e: Emitter, args: Sequence[Any]) -> Sequence[Any] | None:
-        """Returns the arguments for tensors that hold both parts; None where some do not."""
+        """Returns the arguments for tensors that hold both parts; None if some do not."""
         given = [args[i] for i in self.values if i < len(args)]
         flat = [v for value in given for v in (value if isinstance(value, list | tuple) else [value])]
         if self.whole is None or not all(isinstance(v, ComplexValue) and v.in_memory for v in flat):

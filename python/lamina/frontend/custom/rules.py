@@ -11,7 +11,7 @@ from lamina.core.errors import CompileError, suggestion
 def follow(kernel: CustomKernel, what: str, rule: Rule, given: Mapping[str, Any]) -> Any:
     """Calls a rule with the values that it asks for and returns its result.
 
-    Raises CompileError where it fails, or asks for a value that is not in `given`. what: the rule's name.
+    Raises CompileError if it fails, or asks for a value that is not in `given`. what: the rule's name.
     """
     check_names(kernel.name, what, rule, given)
     wanted = inspect.signature(rule).parameters.values()
@@ -26,7 +26,7 @@ def follow(kernel: CustomKernel, what: str, rule: Rule, given: Mapping[str, Any]
 
 
 def check_names(kernel: str, what: str, rule: Rule, known: Iterable[str]) -> None:
-    """Raises CompileError where a rule asks for a name that is not in `known`."""
+    """Raises CompileError if a rule asks for a name that is not in `known`."""
     known = list(known)
     for p in inspect.signature(rule).parameters.values():
         if p.kind is p.VAR_POSITIONAL or p.kind is p.POSITIONAL_ONLY:

@@ -43,7 +43,7 @@ def parameters(kernel: CustomKernel, values: Any) -> dict[str, Any]:
 def by_parameter(
     kernel: CustomKernel, values: Any, names: Sequence[str], needed: Sequence[str], taken: Mapping[str, str], takes: str
 ) -> dict[str, Any]:
-    """Returns the values that the rule `arguments` gives, by parameter. Raises CompileError where it gives others, or not all.
+    """Returns the values that the rule `arguments` gives, by parameter. Raises CompileError if it gives others, or not all.
 
     names   parameters that it may give values, in order
     needed  those that have no value else

@@ -70,7 +70,7 @@ class ResizedAxis:
         return isinstance(self.size, int) and isinstance(self.out, int)
 
     def repeats(self, device: torch.device) -> int:
-        """Returns how many adjacent results copy each element; 0 where the number differs between elements."""
+        """Returns how many adjacent results copy each element; 0 if the number differs between elements."""
         if not self.is_fixed:  # whose rounding is not known for all sizes: by a power of two there is none
             times = round(1 / self.scale) if isinstance(self.scale, float) and 0 < self.scale <= 1 else 0
             exact = times & (times - 1) == 0 and self.scale * times == 1 and statically_known_true(self.out == self.size * times)

@@ -10,7 +10,7 @@ from torch.fx.experimental.symbolic_shapes import guard_or_false
 from ..fx.sizes import typical_size
 
 surely = guard_or_false
-"""Returns whether a condition on sizes holds; False where torch may not guard on it. What follows has to serve sizes for which it
+"""Returns whether a condition on sizes holds; False if torch may not guard on it. What follows has to serve sizes for which it
 holds, too."""
 
 

@@ -50,7 +50,7 @@ class Arguments:
     def __init__(
         self, signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic_shapes: Any
     ) -> None:
-        """dynamic_shapes: as in torch.export, or OpenSizes. Raises CompileError where they do not fit the inputs."""
+        """dynamic_shapes: as in torch.export, or OpenSizes. Raises CompileError if they do not fit the inputs."""
         self.signature = signature
         unnamed = {f"args[{i}]": value for i, value in enumerate(args)}
         parameters = signature.bind(*args, **kwargs).arguments if signature else {**unnamed, **kwargs}
@@ -114,7 +114,7 @@ class Arguments:
     def flatten(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         """Returns the leaves of bound arguments.
 
-        Raises TypeError or ValueError where the structure or a number differs from the example's.
+        Raises TypeError or ValueError if the structure or a number differs from the example's.
         """
         leaves = self.leaves(args, kwargs)
         if leaves is None:
@@ -129,7 +129,7 @@ class Arguments:
         return leaves
 
     def leaves(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any] | None:
-        """Returns the leaves of bound arguments; None where their structure differs."""
+        """Returns the leaves of bound arguments; None if their structure differs."""
         if set(kwargs) == set(self.keys):
             kwargs = {k: kwargs[k] for k in self.keys}
         leaves, spec = pytree.tree_flatten((args, dict(kwargs)))

@@ -71,7 +71,7 @@ def _of_sizes(recorder: ExplainBackend, of: Captured, symbols: Sequence[SizeFact
 
 
 def _arguments(recorder: ExplainBackend, of: Captured, scope: Mapping[str, Any]) -> Arguments | None:
-    """Returns the arguments of a graph in a call with these inputs; None where the model computes one with sizes."""
+    """Returns the arguments of a graph in a call with these inputs; None if the model computes one with sizes."""
     found: dict[int, tuple[str, Any]] = {}
     for i, (source, like) in enumerate(zip(of.sources, of.values, strict=True)):
         if source is None or not isinstance(like, Tensor | int | torch.SymInt):
@@ -123,7 +123,7 @@ def _graph(recorder: ExplainBackend, of: Captured, arguments: Arguments | None) 
 
 
 def _other_kind(of: Captured, arguments: Arguments) -> str:
-    """Returns how a tensor differs from the captured one in other ways than its sizes; "" where none does."""
+    """Returns how a tensor differs from the captured one in other ways than its sizes; "" if none does."""
     for i, (name, given) in arguments.items():
         like = of.values[i]
         for what in ("dtype", "ndim", "device") if isinstance(like, Tensor) else ():
@@ -133,7 +133,7 @@ def _other_kind(of: Captured, arguments: Arguments) -> str:
 
 
 def _out_of_range(recorder: ExplainBackend, arguments: Arguments) -> str:
-    """Returns which size is outside of the range that dynamic_shapes declares; "" where none is."""
+    """Returns which size is outside of the range that dynamic_shapes declares; "" if none is."""
     for name, value in arguments.values():
         for d, size in enumerate(value.shape if isinstance(value, Tensor) else ()):
             low, high = bounds(dim) if (dim := recorder.declared.get(f"{name}, dimension {d}")) is not None else (0, None)

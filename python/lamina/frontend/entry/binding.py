@@ -70,7 +70,7 @@ class Binding:
         return {i: given[v] for i, (kind, v) in enumerate(self._sources) if kind == 1}
 
     def shared(self, tensors: Sequence[Tensor]) -> Hashable:
-        """Returns a key of how arguments overlap in memory; None where none do.
+        """Returns a key of how arguments overlap in memory; None if none do.
 
         The model's tensors count, too: `parameter.data = other` exchanges their memory.
         """

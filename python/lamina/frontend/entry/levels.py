@@ -33,7 +33,7 @@ def levels(
 
 
 def emit(model: Any, example_inputs: Any, *, target: str, level: str, options: Options, dynamic_shapes: Any = None) -> str:
-    """Returns the text of a model at one level. Raises CompileError where the target has no such level."""
+    """Returns the text of a model at one level. Raises CompileError if the target has no such level."""
     reached = []
     for name, text in _levels(model, example_inputs, target, with_registered(options), dynamic_shapes):
         if name == level:

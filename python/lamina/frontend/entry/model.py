@@ -105,7 +105,7 @@ class CompiledModel(StandIn):
         return found[1](found[0])
 
     def _find(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Tensor, ...], Variant] | None:
-        """Returns the tensors of a call and the variant for it; None where the model itself has to run.
+        """Returns the tensors of a call and the variant for it; None if the model itself has to run.
 
         Raises TypeError or ValueError that name an argument unlike the example's.
         """
@@ -214,7 +214,7 @@ def given(compiled: CompiledModel) -> tuple[Callable[..., Any], OpenSizes]:
 
 
 def _why_not(variant: Variant, tensors: Sequence[Tensor]) -> str | None:
-    """Compiles a variant for all sizes now, as compiling may add conditions on them. Returns why it cannot be done; None where it
+    """Compiles a variant for all sizes now, as compiling may add conditions on them. Returns why it cannot be done; None if it
     can."""
     try:
         variant.prepare(tensors)

@@ -214,7 +214,7 @@ class Variant:
 def _each_result_once(gm: fx.GraphModule) -> tuple[fx.GraphModule, list[int] | None]:
     """Returns a copy of the graph that returns no result twice, and for each old result its number among the new.
 
-    AOTAutograd's preparation changes the copy. The numbers are None where the graph returned each result once.
+    AOTAutograd's preparation changes the copy. The numbers are None if the graph returned each result once.
     """
     graph = fx.Graph()
     returned = list(graph.graph_copy(gm.graph, {}))  # type: ignore[arg-type]
@@ -228,7 +228,7 @@ def _each_result_once(gm: fx.GraphModule) -> tuple[fx.GraphModule, list[int] | N
 
 
 def _each_argument_once(graph: fx.Graph, args: Sequence[Any]) -> list[int] | None:
-    """Merges arguments that are one tensor, and returns the numbers of those that remain; None where all do.
+    """Merges arguments that are one tensor, and returns the numbers of those that remain; None if all do.
 
     AOTAutograd merges them, too, where the graph writes to them, but then mistakes the layouts of gradients.
     """

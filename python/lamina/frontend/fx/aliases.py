@@ -69,7 +69,7 @@ class Reinterpreted:
     neg: bool
 
     def of(self, base: Tensor) -> Tensor:
-        """Returns the view of `base`, or of a copy of it where its bits differ from those at trace time. Raises ValueError where
+        """Returns the view of `base`, or of a copy of it where its bits differ from those at trace time. Raises ValueError if
         `base` does not start at a whole element of `dtype` in its storage."""
         base = base.detach()
         if (base.is_conj(), base.is_neg()) == (self.base_conj, self.base_neg):
@@ -131,7 +131,7 @@ def layout(value: Tensor) -> Hashable:
 
 
 def sharing(values: Sequence[Any]) -> Hashable:
-    """Returns how the tensors among values share memory; None where none do. Equal for two calls that AOTAutograd makes the same
+    """Returns how the tensors among values share memory; None if none do. Equal for two calls that AOTAutograd makes the same
     program for: where tensors share memory that is written, it passes the tensor that they view, or all of the memory. A tensor of
     a subclass, which stands for others, counts as sharing none."""
     tensors = [v for v in values if type(v) in _WITH_MEMORY and v.layout is torch.strided]
@@ -219,7 +219,7 @@ def dense_order(value: Tensor) -> tuple[int, ...] | None:
 
 
 def memory_source(node: fx.Node) -> fx.Node | None:
-    """Returns the argument whose memory a node's result lies in; None where it has memory of its own."""
+    """Returns the argument whose memory a node's result lies in; None if it has memory of its own."""
     memory = _memory(node)
     return next((arg for arg in node.all_input_nodes if _memory(arg) & memory), None)
 

@@ -32,7 +32,7 @@ class Destination:
 
     target    code is generated for it
     identity  what the code depends on: part of the cache key
-    gpu       the number of the GPU that the tensors are on; None where they are on the CPU, or nothing is run
+    gpu       the number of the GPU that the tensors are on; None if they are on the CPU, or nothing is run
     """
 
     target: Target

@@ -31,7 +31,7 @@ def _takes(target: torch._ops.OpOverload) -> list[str]:
 
 
 def rewritten(graph: fx.Graph) -> dict[fx.Node, tuple[fx.Node, ...]] | None:
-    """Maps each in-place node to itself and the earlier nodes that are the same tensor. None where a node writes to memory that the
+    """Maps each in-place node to itself and the earlier nodes that are the same tensor. None if a node writes to memory that the
     graph does not compute, or that is read later in another layout (`part = x[0]; x += 1; part * 2`)."""
     found: dict[fx.Node, tuple[fx.Node, ...]] = {}
     groups: dict[int, list[fx.Node]] = {}

@@ -16,7 +16,7 @@ _NODES = 256  # the most nodes that a value may depend on
 
 
 def concrete(node: fx.Node, gm: fx.GraphModule, before: fx.Node | None = None) -> Tensor | None:
-    """Returns the value of a node that depends on no argument of the graph, as of `before` (None: the end of the graph). None where
+    """Returns the value of a node that depends on no argument of the graph, as of `before` (None: the end of the graph). None if
     it depends on one, or differs from call to call."""
     order = _behind(node, gm.graph, before)
     if order is None:

@@ -24,7 +24,7 @@ def _frames(trace: str) -> tuple[tuple[str, int] | None, tuple[str, int] | None]
 
 
 def source_of(node: fx.Node) -> tuple[str, int] | None:
-    """Returns (file, line) in the model; None where it is not known. A node that only torch's own modules account for has the
+    """Returns (file, line) in the model; None if it is not known. A node that only torch's own modules account for has the
     module's path and kind and line 0: ("0: Linear", 0)."""
     trace = node.meta.get("stack_trace")
     users, innermost = _frames(trace) if trace else (None, None)

@@ -30,19 +30,19 @@ _CHECKS = ("_assert_tensor_metadata",)
 
 
 def value(node: object) -> Tensor | None:
-    """Returns the (fake) tensor of a node; None where it is not a tensor."""
+    """Returns the (fake) tensor of a node; None if it is not a tensor."""
     found = node.meta.get("example_value", node.meta.get("val")) if isinstance(node, fx.Node) else None
     return found if isinstance(found, Tensor) else None
 
 
 def dtype(node: object) -> torch.dtype | None:
-    """Returns the type of a node's elements; None where it is not a tensor."""
+    """Returns the type of a node's elements; None if it is not a tensor."""
     found = value(node)
     return None if found is None else found.dtype
 
 
 def shape(node: object) -> tuple[Any, ...]:
-    """Returns the shape of a node's tensor, of numbers and expressions, so that comparing shapes adds no guards; () where it is no
+    """Returns the shape of a node's tensor, of numbers and expressions, so that comparing shapes adds no guards; () if it is no
     tensor."""
     found = value(node)
     return () if found is None else sizes(found.shape)
@@ -67,7 +67,7 @@ def _size(given: Any) -> Any:
 
 
 def name(node: object) -> str:
-    """Returns the name of the op that a node calls, in ATen's terms and without the mark of an in-place op; "" where it is not
+    """Returns the name of the op that a node calls, in ATen's terms and without the mark of an in-place op; "" if it is not
     torch's."""
     if not isinstance(node, fx.Node) or node.op not in ("call_function", "call_method"):
         return ""
@@ -214,7 +214,7 @@ def _says_in_place(target: Any, node: fx.Node) -> bool:
 
 
 def writes_to(node: fx.Node) -> set[int] | None:
-    """Returns the storages that a call may write to; None where that is not known."""
+    """Returns the storages that a call may write to; None if that is not known."""
     if not is_in_place(node):
         return set()
     first = bool(name(node)) and "out" not in node.kwargs and bool(node.args) and isinstance(node.args[0], fx.Node)

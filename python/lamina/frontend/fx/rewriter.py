@@ -102,13 +102,13 @@ def substitute(node: fx.Node, value: Any) -> None:
 
 
 def fake_mode(gm: fx.GraphModule) -> FakeTensorMode | None:
-    """Returns the fake mode of all values of a graph; None where there are several, or none."""
+    """Returns the fake mode of all values of a graph; None if there are several, or none."""
     modes = {v.fake_mode for v in map(value, gm.graph.nodes) if isinstance(v, FakeTensor)}
     return modes.pop() if len(modes) == 1 else None
 
 
 def written_memory(graph: fx.Graph) -> set[int] | None:
-    """Returns the storages that calls in a graph may write to; None where that is not known."""
+    """Returns the storages that calls in a graph may write to; None if that is not known."""
     found: set[int] = set()
     for node in graph.nodes:
         memory = writes_to(node)
@@ -120,7 +120,7 @@ def written_memory(graph: fx.Graph) -> set[int] | None:
 
 def takes_layout(node: fx.Node, new: Tensor, fake: FakeTensorMode, written: set[int] | None) -> dict[fx.Node, Tensor] | None:
     """Propagates the layout of `new` from `node` until it meets eager's layout again. Returns the new values of the nodes whose
-    layout changes. None where the layouts never meet, where a node cannot accept the new layout, or where memory that is shared
+    layout changes. None if the layouts never meet, if a node cannot accept the new layout, or if memory that is shared
     before or after the change is written to. written: the result of `written_memory`."""
     old = value(node)
     if old is None or sizes(old.shape) != sizes(new.shape) or old.dtype is not new.dtype:

@@ -190,7 +190,7 @@ def _is_nonzero(node: fx.Node) -> bool:
 
 
 def copying(target: object) -> torch._ops.OpOverload | None:
-    """Returns the variant of a view that copies; None where ATen has none."""
+    """Returns the variant of a view that copies; None if ATen has none."""
     if target is torch.ops.aten._unsafe_view.default:
         target = torch.ops.aten.view.default
     if not isinstance(target, torch._ops.OpOverload) or not target.is_view or target.namespace != "aten":

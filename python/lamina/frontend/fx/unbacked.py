@@ -97,7 +97,7 @@ def numbers_of(value: Any) -> Sequence[Any]:
 
 
 def line_of(demand: RuntimeAssert, env: Any) -> str:
-    """Returns the line of the model that demands something of sizes, "model.py:7"; "" where it is not known."""
+    """Returns the line of the model that demands something of sizes, "model.py:7"; "" if it is not known."""
     return _LINES.get(env, {}).get(demand.expr, "")
 
 

@@ -222,7 +222,7 @@ def import_graph(gm: fx.GraphModule, options: Options | None = None) -> ir.Modul
     """Imports a normalized graph (see normalize) as a module at the linalg level.
 
     Ops that `support` does not list are external calls from the start. Where the lowering of another op fails, the location of
-    torch-mlir's diagnostic identifies it; it becomes an external call, and the import is repeated. Raises CompileError where no op
+    torch-mlir's diagnostic identifies it; it becomes an external call, and the import is repeated. Raises CompileError if no op
     can be identified; with `options.strict`, for external calls of either kind that are fallbacks.
     """
     options = options or Options()

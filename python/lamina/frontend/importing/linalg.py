@@ -28,7 +28,7 @@ class Failure:
 
     @property
     def where(self) -> str:
-        """The source line as "file:line"; "" where it is not known."""
+        """The source line as "file:line"; "" if it is not known."""
         return f"{self.source[0]}:{self.source[1]}" if self.source else ""
 
 

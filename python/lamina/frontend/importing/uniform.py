@@ -120,7 +120,7 @@ def _value(node: fx.Node, known: dict[fx.Node, Tensor]) -> Tensor | None:
 
 
 def _computed(node: fx.Node, known: dict[fx.Node, Tensor]) -> Tensor | None:
-    """Computes one element as eager does; None where eager refuses to, as it does to divide an integer by 0, and for a size."""
+    """Computes one element as eager does; None if eager refuses to, as it does to divide an integer by 0, and for a size."""
     if any(isinstance(arg, torch.SymInt | torch.SymFloat) for arg in (*node.args, *node.kwargs.values())):
         return None
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: known[n])

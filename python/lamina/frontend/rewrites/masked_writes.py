@@ -63,7 +63,7 @@ def _takes_all(index: Any) -> bool:
 
 
 def _selection(x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Tensor | None:
-    """Returns `x` with the values written at a mask; None where that is not a selection, or torch raises an error."""
+    """Returns `x` with the values written at a mask; None if that is not a selection, or torch raises an error."""
     given = isinstance(x, Tensor) and isinstance(values, Tensor) and all(i is None or isinstance(i, Tensor) for i in indices)
     if not given or not indices or x.dtype != values.dtype or not values.requires_grad:
         return None

@@ -80,7 +80,7 @@ def stays_argument(gm: fx.GraphModule, position: int) -> bool:
 
 def specialize(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
     """Has Dynamo trace again with the floats that are attributes of objects, such as a norm's eps, as constants that it guards: as
-    arguments, each becomes a tensor at every call. Does nothing where Dynamo compiles a frame again: an attribute may have changed,
+    arguments, each becomes a tensor at every call. Does nothing if Dynamo compiles a frame again: an attribute may have changed,
     and would again."""
     compiled = CompileContext.current_compile_id()
     if compiled is None or compiled.frame_compile_id:
@@ -181,7 +181,7 @@ def symbolic(graph: fx.Graph, args: Sequence[Any]) -> Iterator[list[Any]]:
 
 
 def writes_to_arguments() -> bool:
-    """Returns whether the graph that AOTAutograd has just traced writes to an argument; True where that is not known."""
+    """Returns whether the graph that AOTAutograd has just traced writes to an argument; True if that is not known."""
     context = TracingContext.try_get()
     found = None if context is None else context.fw_metadata
     return found is None or any(info.mutates_data or info.mutates_metadata for info in found.input_info)

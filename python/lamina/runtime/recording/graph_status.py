@@ -19,7 +19,7 @@ class Status:
     state     "watching" (runs are watched and measured), "trying" (a graph is replayed and measured), "recorded", "given up", or
               "off" (not asked for, or impossible)
     why       why it was given up, or is off
-    steps     times of a run step by step; replays: of a run as a graph; None where that was not measured
+    steps     times of a run step by step; replays: of a run as a graph; None if that was not measured
     recorded  how often a graph has been recorded
     copied_in, copied_out  arguments and results of library calls that each replay copies, with their bytes in *_bytes
     aligned   arguments that the last run copied because they do not start at a multiple of 16 bytes

@@ -69,7 +69,7 @@ def _forget_workspaces() -> None:
 
 
 def recorder_for(options: Options) -> Recorder | None:
-    """Returns the recorder for these options. None where they (`graph_limit=0` too) or CUDA_LAUNCH_BLOCKING=1 turn graphs off."""
+    """Returns the recorder for these options. None if they (`graph_limit=0` too) or CUDA_LAUNCH_BLOCKING=1 turn graphs off."""
     if options.cuda_graphs is False or not options.graph_limit or os.environ.get("CUDA_LAUNCH_BLOCKING", "") == "1":
         return None
     return Recorder(options.cuda_graphs == "auto", options.graph_limit)

@@ -51,7 +51,7 @@ def _named(step: Call | Launch) -> set[int]:
 
 
 def why_not_recorded(program: Program, tensors: str = "cuda") -> str:
-    """Returns why a program with its draws first cannot be recorded, "" where it can. `tensors` is the device of its tensors."""
+    """Returns why a program with its draws first cannot be recorded, "" if it can. `tensors` is the device of its tensors."""
     if len(program.steps) - draws(program) < 2:
         return "a single step gains nothing by it"
     for step in program.steps[draws(program) :]:

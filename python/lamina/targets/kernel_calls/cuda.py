@@ -78,7 +78,7 @@ class _Given:
         self.typed = f" ({self.written.type})" if self.written.type else ""
 
     def bound(self, names: list[str], kernel: "UserKernel") -> int | bytes:
-        """Returns the index of a pointer, or the bytes of a constant. Raises CompileError where the value does not fit the
+        """Returns the index of a pointer, or the bytes of a constant. Raises CompileError if the value does not fit the
         parameter."""
         if isinstance(self.value, str):
             self._check_pointer()

@@ -54,7 +54,7 @@ class _Nvrtc:
     """The loaded library.
 
     calls  its functions
-    path   its file, "" where the dynamic linker found it by name
+    path   its file, "" if the dynamic linker found it by name
     """
 
     def __init__(self, calls: ctypes.CDLL, path: str) -> None:
@@ -80,7 +80,7 @@ class _Nvrtc:
         return str(self.calls.nvrtcGetErrorString(code).decode())
 
     def check(self, function: str, *arguments: object) -> None:
-        """Calls a function. Raises CompileError where it returns an error code."""
+        """Calls a function. Raises CompileError if it returns an error code."""
         if code := getattr(self.calls, function)(*arguments):
             raise CompileError(f"{function} failed: {self.said(code)}")
 
@@ -97,7 +97,7 @@ def _library(source: CudaSource) -> tuple[ctypes.CDLL, str]:
 
 
 def found_library() -> tuple[ctypes.CDLL, str] | None:
-    """Returns the NVRTC library and its path; None where there is none."""
+    """Returns the NVRTC library and its path; None if there is none."""
     return _opened(os.environ.get(OVERRIDE, ""))
 
 
@@ -123,7 +123,7 @@ def _opened(override: str) -> tuple[ctypes.CDLL, str] | None:
 
 
 def _loaded(path: str) -> ctypes.CDLL:
-    """Loads a library, after the builtins library next to it, which it opens by its bare name. Raises OSError where that fails."""
+    """Loads a library, after the builtins library next to it, which it opens by its bare name. Raises OSError if that fails."""
     for other in Path(path).parent.glob("libnvrtc-builtins.so*") if "/" in path else ():
         ctypes.CDLL(str(other), mode=ctypes.RTLD_GLOBAL)
     return ctypes.CDLL(path)

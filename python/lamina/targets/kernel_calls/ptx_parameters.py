@@ -28,7 +28,7 @@ class PtxParameter:
 
 
 def parameters(ptx: str, entry: str) -> list[PtxParameter]:
-    """Returns the parameters of a kernel. Raises KeyError where no kernel has that name."""
+    """Returns the parameters of a kernel. Raises KeyError if no kernel has that name."""
     found = _PARAMETER.findall(_head(ptx, entry)[2])
     return [PtxParameter(type_, int(count or 1) * int(type_[1:]) // 8) for type_, count in found]
 

@@ -43,7 +43,7 @@ class UserKernel:
     call       the arguments of that function, as text
     arguments  dtype and alignment of each pointer: inputs, then outputs
     outputs    how many of them are outputs
-    hook       names of the parameters that receive the epilogue function and its operands; "" where it has none
+    hook       names of the parameters that receive the epilogue function and its operands; "" if it has none
     epilogue   the epilogue, as lamina-select-kernels has written it
     gluon      the function is in Gluon, Triton's lower-level language
     divisors   of the symbolic sizes that it computes with, n0, n1, ...: each is a multiple of its divisor

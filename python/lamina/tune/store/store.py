@@ -76,7 +76,7 @@ class Store:
         return replace(answer, dropped=answer.dropped + more) if found or more else None
 
     def state(self, identity: Identity) -> str:
-        """Returns a digest of all answers under this identity, "" where there are none: compilations with equal states choose
+        """Returns a digest of all answers under this identity, "" if there are none: compilations with equal states choose
         alike."""
         known = {
             r.question.key: (r.answer.winner, sorted(dict(r.answer.dropped))) for r in self.records() if r.identity == identity
@@ -84,7 +84,7 @@ class Store:
         return hashlib.sha256(json.dumps(sorted(known.items())).encode()).hexdigest() if known else ""
 
     def put(self, question: Question, identity: Identity, answer: Answer) -> bool:
-        """Stores what was measured; a pin stays. Returns False where the file cannot be written."""
+        """Stores what was measured; a pin stays. Returns False if the file cannot be written."""
 
         def change(held: _Held) -> None:
             """Stores the new answer, with the pin of the old one."""
@@ -124,7 +124,7 @@ class Store:
         exist."""
 
         def pinned(record: Record) -> Record:
-            """Pins the candidate. Raises CompileError where the question has no such candidate."""
+            """Pins the candidate. Raises CompileError if the question has no such candidate."""
             why = dict(record.answer.dropped).get(candidate)
             if why is not None:
                 raise CompileError(f"{candidate!r} was dropped: {why}", remedy=f"lamina tune clear {record.id} forgets that")

@@ -24,7 +24,7 @@ def empty_permuted(size: Sequence[int], physical: Sequence[int], **kwargs: Any) 
 
 
 def empty_strided(size: Sequence[int], strides: Sequence[int], **kwargs: Any) -> Any:
-    """Returns zeros with these strides; NotImplemented where they leave gaps."""
+    """Returns zeros with these strides; NotImplemented if they leave gaps."""
     physical = sorted(range(len(size)), key=lambda d: (-guess(strides[d]), d))
     step = 1
     for d in reversed(physical):

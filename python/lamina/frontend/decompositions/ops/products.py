@@ -73,7 +73,7 @@ def _batch(x: Tensor, y: Tensor) -> Sequence[int]:
 
 @in_f32
 def cdist_backward(grad: Tensor, x: Tensor, y: Tensor, p: float, distances: Tensor) -> Any:
-    """Sums over the rows of `y` the gradients of the distances with respect to a row of `x`; 0 where a distance is 0."""
+    """Sums over the rows of `y` the gradients of the distances with respect to a row of `x`; 0 if a distance is 0."""
     if p == 0 or any(surely(n == 0) for n in (*x.shape, *y.shape)):
         return torch.zeros_like(x)
     return _slopes(x.unsqueeze(-2) - y.unsqueeze(-3), p, distances.unsqueeze(-1), grad.unsqueeze(-1)).sum(-2)

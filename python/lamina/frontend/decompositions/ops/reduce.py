@@ -27,7 +27,7 @@ def _dims(x: Tensor, dim: Any) -> list[int]:
 
 
 def sum_dims(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
-    """Sums over dimensions, half types in f32; NotImplemented where input and result have one dtype that is not a half type."""
+    """Sums over dimensions, half types in f32; NotImplemented if input and result have one dtype that is not a half type."""
     dtype = sum_dtype(x, dtype)
     if x.dtype == dtype and dtype not in HALF:
         return NotImplemented

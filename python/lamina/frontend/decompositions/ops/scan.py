@@ -53,7 +53,7 @@ class _Running:
 
 
 def _part(x: Tensor, dim: int) -> int:
-    """Returns the number of elements in one part of a scan; 0 where the scan is left whole."""
+    """Returns the number of elements in one part of a scan; 0 if the scan is left whole."""
     n = x.shape[dim]
     if moments.on_cpu(x):
         return 0

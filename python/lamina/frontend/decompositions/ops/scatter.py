@@ -38,7 +38,7 @@ def scatter_reduce(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str,
 
 
 def _reduced(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, scatter: Callable[..., Tensor]) -> Any:
-    """Calls a scatter on tensors that kernels can combine; NotImplemented where these are the given ones."""
+    """Calls a scatter on tensors that kernels can combine; NotImplemented if these are the given ones."""
     if not x.dim():
         return scatter(x.reshape(1), 0, index.reshape(-1), src.reshape(-1)).reshape(())
     if _is_empty(index):
@@ -123,7 +123,7 @@ def index_reduce(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *
 
 def index_put(x: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
     """Selects by a mask where each of its elements takes the same values. Adds in f32 to half types, and counts truth values that
-    are set; adds nothing where there are no indices."""
+    are set; adds nothing if there are no indices."""
     if (selected := where_masked(x, indices, values, accumulate)) is not None:
         return selected
     if accumulate and any(_is_empty(i) for i in indices if i is not None):
@@ -139,7 +139,7 @@ def index_put(x: Tensor, indices: list[Tensor | None], values: Tensor, accumulat
 
 
 def where_masked(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> Tensor | None:
-    """Returns x[:, mask] = values as a selection; None where there is no mask, other indices, or a value for each element of it."""
+    """Returns x[:, mask] = values as a selection; None if there is no mask, other indices, or a value for each element of it."""
     mask = indices[-1]
     if mask is None or mask.dtype is not torch.bool or any(i is not None for i in indices[:-1]) or not x.dim():
         return None
@@ -225,7 +225,7 @@ def as_strided_scatter(x: Tensor, src: Tensor, size: Sequence[int], stride: Sequ
 
 
 def _scattered(row: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], offset: int) -> Any:
-    """Stores each value at its place in a row; NotImplemented where two may have one place, or sizes are symbolic."""
+    """Stores each value at its place in a row; NotImplemented if two may have one place, or sizes are symbolic."""
     if not all(isinstance(n, int) for n in (*size, *stride, offset)):
         return NotImplemented
     reach = 0

@@ -8,7 +8,7 @@ from torch import Tensor
 
 @torch.library.custom_op("lamina::check", mutates_args=())
 def check(ok: Tensor, message: str) -> Tensor:
-    """Returns truth values. Kernels check the elements that they compute. Raises RuntimeError where one is false.
+    """Returns truth values. Kernels check the elements that they compute. Raises RuntimeError if one is false.
 
     What kernels compute, in torch's ops: for graphs that run without being compiled.
     """

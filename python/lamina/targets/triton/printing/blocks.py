@@ -121,14 +121,14 @@ class TritonBlocks(Expressions):
         return self.groups[n]
 
     def _past(self, v: ir.Value) -> str:
-        """Returns the mask of the lanes that the tile program has, "" where these are all."""
+        """Returns the mask of the lanes that the tile program has, "" if these are all."""
         if not isinstance(v.type, ir.VectorType):
             return ""
         shape = tuple(v.type.shape)
         return "" if shape == _shape(v) else f"({self._all(self._width(v))} < {shape[0]})"
 
     def _masked(self, v: ir.Value, *masks: ir.Value) -> str:
-        """Returns the mask of an access to the lanes of v, "" where nothing is masked."""
+        """Returns the mask of an access to the lanes of v, "" if nothing is masked."""
         texts = [self._value(m) for m in masks if self.literals.get(m) != "True"]
         return " & ".join(text for text in [*texts, self._past(v)] if text)
 

@@ -52,7 +52,7 @@ class Descriptors(TritonBlocks):
         self.made: dict[str, str] = {}
 
     def _by_descriptor(self, read: ir.Operation) -> str | None:
-        """Returns a load of a block in a loop by the tensor memory accelerator; None where memory does not allow it."""
+        """Returns a load of a block in a loop by the tensor memory accelerator; None if memory does not allow it."""
         found = self._tile_of(read) if read.operation.block.owner.operation.name == "scf.for" else None
         if found is None:
             return None
@@ -98,7 +98,7 @@ class Descriptors(TritonBlocks):
         return self._tile(read.operands[0], list(read.operands)[1:-1], ir.VectorType(read.result.type))
 
     def _tile(self, view: ir.Value, at: Sequence[ir.Value], type_: ir.VectorType) -> TritonTile | None:
-        """Returns a block as a descriptor sees it; None where memory does not allow it."""
+        """Returns a block as a descriptor sees it; None if memory does not allow it."""
         sizes, strides = self._layout(view)
         _, offset = ir.MemRefType(view.type).get_strides_and_offset()
         item = type_.element_type.width // 8

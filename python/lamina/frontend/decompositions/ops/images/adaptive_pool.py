@@ -210,7 +210,7 @@ def _adaptive_max_pool_backward(dims: int) -> Callable[..., Any]:
 
 
 def _equal_blocks(before: Sequence[int], after: Sequence[int]) -> list[int] | None:
-    """Returns the sizes of equal blocks; None where some are not equal, or there are more elements in one than a window takes."""
+    """Returns the sizes of equal blocks; None if some are not equal, or there are more elements in one than a window takes."""
     kernel = [n // out for n, out in zip(before, after, strict=True)]
     whole = all(n == k * out for n, k, out in zip(before, kernel, after, strict=True))
     return kernel if whole and math.prod(kernel) <= _MAX_TAPS else None

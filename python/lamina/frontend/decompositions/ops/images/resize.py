@@ -137,7 +137,7 @@ def _backward(dims: int, kind: str) -> Callable[..., Any]:
 
 
 def scales_of(dims: int, scales: Sequence[float | None], named: dict[str, float | None]) -> list[float | None]:
-    """Returns the scale factors that an op of so many dimensions is given, None where it is given none."""
+    """Returns the scale factors that an op of so many dimensions is given, None if it is given none."""
     names = [f"scales_{c}" for c in "dhw"[-dims:]] if dims > 1 else ["scales"]
     given = dict(zip(names, scales, strict=False)) | named
     return [given.get(name) for name in names]
@@ -204,7 +204,7 @@ def _reduced_windows(grad: Tensor, axis: ResizedAxis, window: _Window) -> Tensor
 
 def _readers(axis: ResizedAxis, start: Tensor, first: int, count: int) -> tuple[Tensor, Tensor, Tensor | None]:
     """Returns `count` results of each element's window, from number `first` on; whether they read the element; and the weights by
-    which they do, None where all are 1. The shape of each is (count, axis.size)."""
+    which they do, None if all are 1. The shape of each is (count, axis.size)."""
     results = start + torch.arange(first, first + count, dtype=start.dtype, device=start.device).unsqueeze(1)
     element = torch.arange(axis.size, dtype=start.dtype, device=start.device)
     taps = [(places == element, weights) for places, weights in axis.taps(results)]
