@@ -83,20 +83,20 @@ def section(cls: type[Pass]) -> str:
     summary, options = describe(cls)
     _, *rest = inspect.cleandoc(cls.__doc__ or "").split("\n")
     names = "|".join(f.name for f in fields(cls)) or "$^"
-    said: dict[str, str] = {}  # options by name, from lines such as "rows, elements  when to split"
+    texts: dict[str, str] = {}  # options by name, from lines such as "rows, elements  when to split"
     body: list[str] = []
     last: list[str] = []  # the options that the line before is about
     for line in rest:
         if last and re.match(r" {4,}\S", line):
-            said.update((name, f"{said[name]} {line.strip()}") for name in last)
+            texts.update((name, f"{texts[name]} {line.strip()}") for name in last)
             continue
         last = []
         if found := re.match(rf"((?:{names})(?:, (?:{names}))*) {{2,}}(\S.*)", line):
             last = [name.replace("_", "-") for name in found[1].split(", ")]
-            said.update(dict.fromkeys(last, found[2]))
+            texts.update(dict.fromkeys(last, found[2]))
         else:
             body.append(line)
-    listed = [f"- `{option}` {said.get(option.partition('=')[0], '')}".rstrip() for option, _ in options]
+    listed = [f"- `{option}` {texts.get(option.partition('=')[0], '')}".rstrip() for option, _ in options]
     file = PASSES[cls.name].partition(":")[0].removeprefix("lamina.").replace(".", "/")
     head = f"### {cls.name}\n\n{escaped(summary)} (`{file}.py`)\n"
     text = fenced(body)

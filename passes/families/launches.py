@@ -55,8 +55,8 @@ def launch(
     arguments = {**tensors, **{name: shown(x) for name, x in constants.items()}}
     for size in reached:
         shown(size)
-    said = {"of": dict(call.kwargs)["of"], "arguments": arguments, "grid": (programs, 1, 1), "sizes": tuple(given)}
-    return {**said, "warps": warps, "stages": stages, "flops": flops}
+    fields = {"of": dict(call.kwargs)["of"], "arguments": arguments, "grid": (programs, 1, 1), "sizes": tuple(given)}
+    return {**fields, "warps": warps, "stages": stages, "flops": flops}
 
 
 def tensors(call: Call) -> tuple[Ref, ...]:

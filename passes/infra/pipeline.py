@@ -176,13 +176,13 @@ def _failure(
     error: Exception, steps: Sequence[Step], index: int, original: ir.Module | None, watch: Instrumentation
 ) -> PassFailure:
     """Wraps the error of one pass in a PassFailure; recovers its input by running the passes before it again."""
-    step, said = steps[index], tuple[Diagnostic, ...]()
+    step, diagnostics = steps[index], tuple[Diagnostic, ...]()
     if isinstance(error, ir.MLIRError):
         error = InvalidIR(of_error(error) or (Diagnostic("error", "the pass failed"),))
     if isinstance(error, InvalidIR):
         prefix = f"{step.call.name} left wrong IR: " if step.own else f"{step.call.name}: "
-        said = tuple(replace(d, message=prefix + d.message) for d in error.diagnostics)
-        error = InvalidIR(said)
+        diagnostics = tuple(replace(d, message=prefix + d.message) for d in error.diagnostics)
+        error = InvalidIR(diagnostics)
     if isinstance(error, KeyError | ValueError) and any(text in str(error) for text in _UNREADABLE):
         said_so = " ".join(str(error).split()).strip("'")
         error = CompileError(f"{step.call.name} cannot read the module, which is not what it takes: {said_so}")
@@ -199,4 +199,4 @@ def _failure(
             note = f"repeat with: {command}"
         except (CompileError, ir.MLIRError) as lost:
             note = f"its input is lost: {lost}"
-    return PassFailure(error, step.call.name, said, reproducer, note)
+    return PassFailure(error, step.call.name, diagnostics, reproducer, note)

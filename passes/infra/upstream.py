@@ -51,17 +51,17 @@ def _instead_of(name: str) -> str:
     return suggestion(name, [*PASSES, *upstream_passes()], _LISTED)
 
 
-def explain_rejection(said: str, anchor: str, call: PassCall) -> CompileError:
+def explain_rejection(message: str, anchor: str, call: PassCall) -> CompileError:
     """Turns MLIR's refusal of an upstream pass inside `anchor(...)` into a one-line error with a remedy."""
     known = upstream_passes()
-    if "does not refer to a registered pass" in said:
+    if "does not refer to a registered pass" in message:
         return error_at(call.column, f"unknown pass {call.name!r}", _instead_of(call.name))
-    if option := re.search(r"no such option (\S+)", said):
+    if option := re.search(r"no such option (\S+)", message):
         has = known.get(call.name, ())
         return error_at(call.column, f"unknown option {option[1]!r} of {call.name}", suggestion(option[1], has))
-    if wanted := re.search(r"restricted to '([^']+)'", said):
+    if wanted := re.search(r"restricted to '([^']+)'", message):
         return error_at(call.column, f"{call.name} runs on {wanted[1]}, not on {anchor}", f"write {wanted[1]}({call.name})")
-    text = " ".join(line for line in said.splitlines() if line and not line.startswith("failed to add"))
+    text = " ".join(line for line in message.splitlines() if line and not line.startswith("failed to add"))
     return error_at(call.column, f"{call.name}: {text or 'an option has a wrong value'}", f"given {call}")
 
 

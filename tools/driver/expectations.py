@@ -31,15 +31,15 @@ class Expectation:
     is_pattern: bool
     written: int
 
-    def matches(self, said: Diagnostic, line: int) -> bool:
-        """Returns whether the diagnostic `said`, which is at `line`, meets the expectation."""
-        if said.severity != self.severity or line != self.line:
+    def matches(self, given: Diagnostic, line: int) -> bool:
+        """Returns whether the diagnostic `given`, which is at `line`, meets the expectation."""
+        if given.severity != self.severity or line != self.line:
             return False
         if not self.is_pattern:
-            return self.text in said.message
+            return self.text in given.message
         parts = re.split(r"\{\{(.*?)\}\}", self.text)
         pattern = "".join(f"(?:{p})" if i % 2 else re.escape(p) for i, p in enumerate(parts))
-        return re.search(pattern, said.message) is not None
+        return re.search(pattern, given.message) is not None
 
 
 def expectations(lines: list[str], first: int) -> list[Expectation]:
@@ -63,10 +63,10 @@ def expectations(lines: list[str], first: int) -> list[Expectation]:
     return found
 
 
-def compare(wanted: list[Expectation], said: list[Diagnostic], file: str) -> list[str]:
+def compare(wanted: list[Expectation], diagnostics: list[Diagnostic], file: str) -> list[str]:
     """Returns an error line for each unexpected diagnostic, notes excepted, and for each expectation that was not met."""
     left, wrong = list(wanted), []
-    for diagnostic in [*said, *(note for d in said for note in d.notes)]:
+    for diagnostic in [*diagnostics, *(note for d in diagnostics for note in d.notes)]:
         line = diagnostic.line if diagnostic.file in ("-", file) else 0
         hit = next((w for w in left if w.matches(diagnostic, line)), None)
         if hit:

@@ -70,8 +70,8 @@ class DriverSession:
             with quiet() as printed:
                 return prepare(self.arguments.pass_pipeline, self.context)
         except CompileError as error:
-            said = " ".join(line.strip(" :") for line in printed if line.strip())
-            raise CompileError(error.message, where=error.where, remedy=said or error.remedy) from error
+            details = " ".join(line.strip(" :") for line in printed if line.strip())
+            raise CompileError(error.message, where=error.where, remedy=details or error.remedy) from error
 
     def parse(self, first: int, text: bytes) -> ir.Module:
         """Parses and verifies a piece of the input. Blank lines put it at its lines; a whole file is read by name, which its
@@ -89,13 +89,13 @@ class DriverSession:
 
     def piece(self, number: int, first: int, text: bytes) -> str | None:
         """Runs the pipeline on one piece and returns the text to print; None after an error, or if there is nothing to print."""
-        said: list[Diagnostic] = []
+        diagnostics: list[Diagnostic] = []
         failure = None
         output = None
 
         def hear(diagnostic: ir.Diagnostic) -> bool:
             """Collects a diagnostic."""
-            said.append(Diagnostic.of(diagnostic))
+            diagnostics.append(Diagnostic.of(diagnostic))
             return True
 
         handler = self.context.attach_diagnostic_handler(hear)
@@ -108,26 +108,26 @@ class DriverSession:
         except PassFailure as error:
             failure = error
             self.timings += error.timings
-            said += error.diagnostics or [_as_diagnostic(error.cause)]
+            diagnostics += error.diagnostics or [_as_diagnostic(error.cause)]
         except InvalidIR as error:
-            said += error.diagnostics
+            diagnostics += error.diagnostics
         except ir.MLIRError as error:
-            said += of_error(error)
+            diagnostics += of_error(error)
         finally:
             handler.detach()
         if self.arguments.verify_diagnostics:
             lines = text.decode("utf-8", "replace").split("\n")
-            wrong = compare(expectations(lines, first), said, self.arguments.shown)
+            wrong = compare(expectations(lines, first), diagnostics, self.arguments.shown)
             sys.stderr.write("".join(f"{line}\n" for line in wrong))
             self.failed |= bool(wrong)
             return output
-        for diagnostic in said:
+        for diagnostic in diagnostics:
             self._show(diagnostic)
         if failure:
             sys.stderr.write(f"{self.arguments.shown}:1:1: note: {failure.pass_name} failed; {failure.note}\n")
             if self.arguments.traceback:
                 traceback.print_exception(failure)
-        self.failed |= any(d.severity == "error" for d in said)
+        self.failed |= any(d.severity == "error" for d in diagnostics)
         return output
 
     def save(self, piece: tuple[int, bytes], index: int) -> None:

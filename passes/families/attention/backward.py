@@ -77,14 +77,14 @@ class Gradients:
         if of.mask is not None and config.blocks:
             by_query["blocks"] = masks.blocks(of.mask, of.scores, of.meaning, config.m, config.n)
             by_key["blocks"] = masks.blocks(of.mask, of.scores, of.meaning, config.queries, config.keys, turned=True)
-        taken, said = of.given(config, by_query, GRADIENTS)
-        said["causal"] = of.causal
+        taken, arguments = of.given(config, by_query, GRADIENTS)
+        arguments["causal"] = of.causal
         deltas = tensor_type(of.scores[:3], ir.F32Type.get())
         first = kernel_call(
             BACKWARD_QUERIES,
             [*taken, of.result, self.sums, self.grad],
             [of.query.type, deltas],
-            said,
+            arguments,
             [_strides(query, of.query, strides), row_major(of.scores[:3])],
         )
         made = {} if query is None else {query: first.results[0]}
@@ -94,7 +94,7 @@ class Gradients:
             BACKWARD_KEYS,
             [*of.given(config, by_key)[0], self.sums, self.grad, first.results[1]],
             [of.key.type, of.value.type],
-            said,
+            arguments,
             [_strides(key, of.key, strides), _strides(value, of.value, strides)],
         )
         return made | {v: new for v, new in zip((key, value), second.results, strict=True) if v is not None}

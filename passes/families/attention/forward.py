@@ -147,18 +147,18 @@ class Attention:
         read = self.extras(masks)
         if self.mask is not None and isinstance(config, Forward) and config.blocks:
             read["blocks"] = masks.blocks(self.mask, scores, of, config.m, config.n)
-        taken, said = self.given(config, read)
+        taken, arguments = self.given(config, read)
         if isinstance(config, Split):
             f32, values = ir.F32Type.get(), shape_of(self.value)[3]
             sizes = [*scores[:3], config.parts, values]
             parts = [tensor_type(sizes, f32), tensor_type(sizes[:-1], f32)]
-            made = kernel_call(SPLIT, taken, parts, said)
-            joined = kernel_call(JOIN, list(made.results), [self.result.type], {"of": said["of"]}, [strides[self.result]])
+            made = kernel_call(SPLIT, taken, parts, arguments)
+            joined = kernel_call(JOIN, list(made.results), [self.result.type], {"of": arguments["of"]}, [strides[self.result]])
             return {self.result: joined.result}
-        said |= {"offset": of.offset, "window": of.window, "causal": of.causal, "sums": self.sums is not None}
+        arguments |= {"offset": of.offset, "window": of.window, "causal": of.causal, "sums": self.sums is not None}
         results = [v for v in self.results if v is not None]
         kernel = SPECIALIZED if isinstance(config, Specialized) else FORWARD
-        call = kernel_call(kernel, taken, [v.type for v in results], said, [strides[v] for v in results])
+        call = kernel_call(kernel, taken, [v.type for v in results], arguments, [strides[v] for v in results])
         return dict(zip(results, call.results, strict=True))
 
     def extras(self, masks: Masks) -> dict[str, ir.Value]:
@@ -169,12 +169,12 @@ class Attention:
     def given(self, config: Config, read: Mapping[str, ir.Value], callee: str = ATTENTION) -> tuple[list[ir.Value], dict[str, Any]]:
         """Returns the first operands of the kernels' calls, and the arguments that all of them have."""
         names = [name for name in EXTRAS if name in read]
-        said: dict[str, Any] = {"of": callee, "schedule": str(config), "scale": self.scale, "reads": " ".join(names)}
+        arguments: dict[str, Any] = {"of": callee, "schedule": str(config), "scale": self.scale, "reads": " ".join(names)}
         if self.seed is not None:
-            said["dropout"] = self.dropout
+            arguments["dropout"] = self.dropout
         if self.cap:
-            said["cap"] = self.cap
-        return [self.query, self.key, self.value, *(read[name] for name in names)], said
+            arguments["cap"] = self.cap
+        return [self.query, self.key, self.value, *(read[name] for name in names)], arguments
 
 
 def strides_of_results(op: ir.Operation) -> dict[ir.Value, list[int]]:

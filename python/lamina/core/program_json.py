@@ -61,8 +61,8 @@ def codec(hint: Any) -> Codec:
     if get_origin(hint) is Literal:
         return Codec(_same, partial(_one_of, get_args(hint)))
     if get_origin(hint) is Annotated:
-        (told,) = hint.__metadata__  # a codec, or the texts that it may be
-        return told if isinstance(told, Codec) else Codec(_same, partial(_one_of, told))
+        (metadata,) = hint.__metadata__  # a codec, or the texts that it may be
+        return metadata if isinstance(metadata, Codec) else Codec(_same, partial(_one_of, metadata))
     if get_origin(hint) is tuple:
         return _tuple(get_args(hint))
     return _union(get_args(hint)) if get_args(hint) else Codec(_same, partial(_exactly, hint))

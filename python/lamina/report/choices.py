@@ -56,9 +56,9 @@ def default(program: Program, tune: Tune) -> str:
     parts = []
     for kind in known:
         left = calls[kind.noun]
-        said = f"{counted(len(left) + ours[kind.noun], kind.noun)}, {len(left)} by the library"
+        text = f"{counted(len(left) + ours[kind.noun], kind.noun)}, {len(left)} by the library"
         stay = sum(map(kind.stays, left))
-        parts.append(f"{said} ({stay} {kind.why})" if stay else said)
+        parts.append(f"{text} ({stay} {kind.why})" if stay else text)
     head = ", ".join(parts)
     if program.device == "cpu":
         return f"{head}: on a CPU there is no other choice; on NVIDIA GPUs tuning chooses for f16 and bf16"

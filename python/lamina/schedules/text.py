@@ -24,8 +24,8 @@ class KernelSchedule:
     def text(self) -> str:
         """The text that `read` parses: the first two fields, and others that differ from their defaults."""
         values: list[tuple[Any, int | str]] = [(f, getattr(self, f.name)) for f in fields(self)]
-        said = (f"{f.name}={value}" for i, (f, value) in enumerate(values) if i < _SHOWN or value != f.default)
-        return f"{self.kind}{{{' '.join(said)}}}"
+        shown = (f"{f.name}={value}" for i, (f, value) in enumerate(values) if i < _SHOWN or value != f.default)
+        return f"{self.kind}{{{' '.join(shown)}}}"
 
     def __str__(self) -> str:
         """Returns the text for people, which is also the name of a candidate."""
@@ -103,8 +103,8 @@ def read(text: str, kinds: Sequence[type[AnySchedule]]) -> AnySchedule:
         raise CompileError(f"{text!r} is not a schedule", remedy=f"write one like {examples}")
     known, values = {f.name: type(f.default) for f in fields(kind)}, {}
     for part in [whole[2]] if str in known.values() else whole[2].split():  # a field that is text, the only one, may have spaces
-        key, _, said = part.partition("=")
-        values[key] = int(said) if known.get(key) is int and said.isdigit() else said
+        key, _, value = part.partition("=")
+        values[key] = int(value) if known.get(key) is int and value.isdigit() else value
         if type(values[key]) is not known.get(key):
             each = "a number" if int in known.values() else "a text"
             raise CompileError(f"'{part}' is not part of {kind.kind}{{...}}", remedy=f"it has {', '.join(known)}, each {each}")

@@ -145,8 +145,8 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 def _said(done: subprocess.CompletedProcess[str], file: str) -> str:
     """Returns a program's errors in one line, without the name of a temporary file."""
-    said = re.sub(r"^ptxas\s*,?\s*", "", (done.stderr + done.stdout).replace(file, ""), flags=re.M)
-    lines = [re.sub(r"\s+:", ":", line) for line in said.splitlines()]
+    output = re.sub(r"^ptxas\s*,?\s*", "", (done.stderr + done.stdout).replace(file, ""), flags=re.M)
+    lines = [re.sub(r"\s+:", ":", line) for line in output.splitlines()]
     errors = [line for line in lines if "error" in line or "fatal" in line] or lines
     return "; ".join(line.strip() for line in errors if line.strip()) or f"exit status {done.returncode}"
 

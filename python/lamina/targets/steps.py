@@ -29,5 +29,5 @@ class Steps:
 
 def options(**given: object) -> str:
     """Writes options of a pass: "{rows=32 parts=1024}", "" for none. False and None are left out."""
-    said = [f"{name.replace('_', '-')}={str(value).lower() if value is True else value}" for name, value in given.items() if value]
-    return f"{{{' '.join(said)}}}" if said else ""
+    parts = [f"{name.replace('_', '-')}={str(value).lower() if value is True else value}" for name, value in given.items() if value]
+    return f"{{{' '.join(parts)}}}" if parts else ""

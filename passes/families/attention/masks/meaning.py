@@ -64,7 +64,7 @@ class Meaning:
     @property
     def what(self) -> str:
         """A description for messages, such as ": causal, window 8, keys"; "" if nothing was recognized."""
-        said = [
+        phrases = [
             f"causal{f' from {self.offset:+d}' if self.offset else ''}" if self.causal else "",
             f"window {self.window}" if self.window else "",
             f"keys {self.span[0]} to {self.span[1]}" if self.span else "",
@@ -72,7 +72,7 @@ class Meaning:
             "slopes" if self.slopes is not None else "",
             "and more" if self.rest else "",
         ]
-        known = [words for words in said if words]
+        known = [words for words in phrases if words]
         return "" if known in ([], ["and more"]) else f": {', '.join(known)}"
 
     @property

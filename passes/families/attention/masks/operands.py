@@ -79,14 +79,16 @@ class Masks:
         """Returns the lists of visible blocks of a mask that kernels still read (kernels/attention/blocks.py): i32 of shape
         (batch or 1, heads or 1, blocks of m queries, blocks of n keys + 2). turned: (..., blocks of n keys, blocks of m queries
         + 2). Call `operands` for the mask first."""
-        read, said = self.narrow[mask], {"m": m, "n": n, "queries": scores[QUERY], "keys": scores[KEY]}
-        said |= {"offset": of.offset, "window": of.window}
-        key = (read, of.causal, turned, *said.values())
+        read, arguments = self.narrow[mask], {"m": m, "n": n, "queries": scores[QUERY], "keys": scores[KEY]}
+        arguments |= {"offset": of.offset, "window": of.window}
+        key = (read, of.causal, turned, *arguments.values())
         if key not in self.listed:
             counts = -(-scores[QUERY] // m), -(-scores[KEY] // n)
             shape = [*shape_of(read)[:QUERY], counts[turned], counts[not turned] + 2]
             type_ = tensor_type(shape, ir.IntegerType.get_signless(32))
-            made = kernel_call(BLOCKS, [read], [type_], {"of": "attention's mask", **said, "causal": of.causal, "turned": turned})
+            made = kernel_call(
+                BLOCKS, [read], [type_], {"of": "attention's mask", **arguments, "causal": of.causal, "turned": turned}
+            )
             self.listed[key] = made.results[0]
         return self.listed[key]
 

@@ -73,10 +73,10 @@ class _FlexCall:
 
 def _number_in(arg: object) -> float | None:
     """Returns a number that is written into the graph, or that a node has for all sizes; None for others."""
-    told = arg.meta.get("example_value", arg.meta.get("val")) if isinstance(arg, fx.Node) else arg
-    if isinstance(told, torch.SymFloat):
-        told = float(told) if told.node.expr.is_number else None
-    return number(told)
+    val = arg.meta.get("example_value", arg.meta.get("val")) if isinstance(arg, fx.Node) else arg
+    if isinstance(val, torch.SymFloat):
+        val = float(val) if val.node.expr.is_number else None
+    return number(val)
 
 
 @dataclass(frozen=True)
@@ -116,10 +116,10 @@ class _FlexRewrite:
 
     def _positions(self) -> list[fx.Node]:
         query, key = self.of.operands[:2]
-        told = value(query)
-        assert told is not None
+        val = value(query)
+        assert val is not None
         numbers = (*shape(query)[:3], shape(key)[2])
-        return [self.graft.call(aten.arange.default, n, dtype=torch.int32, device=told.device) for n in numbers]
+        return [self.graft.call(aten.arange.default, n, dtype=torch.int32, device=val.device) for n in numbers]
 
     @property
     def _like(self) -> Tensor:
@@ -168,10 +168,10 @@ class _FlexRewrite:
         """Emits the mask of four dimensions, with an element for each key: bool, or what is added."""
         mask = seen
         if added is not None:
-            told, query = value(added), value(self.of.operands[0])
-            assert told is not None and query is not None
-            dtype = told.dtype if told.dtype is query.dtype else like.dtype
-            mask = added if told.dtype is dtype else self.graft.call(aten._to_copy.default, added, dtype=dtype)
+            val, query = value(added), value(self.of.operands[0])
+            assert val is not None and query is not None
+            dtype = val.dtype if val.dtype is query.dtype else like.dtype
+            mask = added if val.dtype is dtype else self.graft.call(aten._to_copy.default, added, dtype=dtype)
             if seen is not None:
                 hidden = self.graft.call(aten.full.default, [], -math.inf, dtype=dtype, device=like.device)
                 mask = self.graft.call(aten.where.self, seen, as_four(self.graft, mask), hidden)
@@ -193,10 +193,10 @@ class _FlexRewrite:
 
     def _as_item(self, item: int, natural: fx.Node) -> fx.Node:
         """Emits logarithms of base 2 in the dtype that an item of the call has."""
-        scaled, told = self.graft.call(aten.div.Tensor, natural, math.log(2)), value(item_of(self.of.node, item))
-        if told is None or told.dtype is value(scaled).dtype:  # type: ignore[union-attr]
+        scaled, val = self.graft.call(aten.div.Tensor, natural, math.log(2)), value(item_of(self.of.node, item))
+        if val is None or val.dtype is value(scaled).dtype:  # type: ignore[union-attr]
             return scaled
-        return self.graft.call(aten._to_copy.default, scaled, dtype=told.dtype)
+        return self.graft.call(aten._to_copy.default, scaled, dtype=val.dtype)
 
     def _written_out(self) -> tuple[fx.Node | None, ...] | None:
         """Emits products, with the function and the softmax between them; returns the result, log-sum-exps and maxima. None if
@@ -219,10 +219,10 @@ class _FlexRewrite:
         lost = graft.call(aten.all.dim, graft.call(aten.eq.Scalar, scores, -math.inf), -1, True)
         kept = graft.call(aten.masked_fill.Scalar, scores, lost, 0.0)  # with finite gradients, which then are zero
         weights = graft.call(aten.masked_fill.Scalar, graft.call(aten.softmax.int, kept, -1), lost, 0.0)
-        told = value(query)
-        assert told is not None
-        if value(weights).dtype is not told.dtype:  # type: ignore[union-attr]
-            weights = graft.call(aten._to_copy.default, weights, dtype=told.dtype)
+        val = value(query)
+        assert val is not None
+        if value(weights).dtype is not val.dtype:  # type: ignore[union-attr]
+            weights = graft.call(aten._to_copy.default, weights, dtype=val.dtype)
         more: list[fx.Node | None] = [None, None]
         if item_of(self.of.node, 1) is not None:
             flat = graft.call(aten.squeeze.dim, lost, -1)

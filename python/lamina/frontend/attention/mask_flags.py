@@ -50,12 +50,12 @@ def flag_masks(gm: fx.GraphModule) -> int:
 
 def _anew(mask: fx.Node, gm: fx.GraphModule, graft: Graft) -> fx.Node | None:
     """Computes a mask of two dimensions that has the same values; None if these depend on more than positions."""
-    found, told = place(mask, gm), value(mask)
-    if not isinstance(found, TwoValued) or not found.region.bounds or told is None or told.dim() < 2:
+    found, val = place(mask, gm), value(mask)
+    if not isinstance(found, TwoValued) or not found.region.bounds or val is None or val.dim() < 2:
         return None
     if any(form not in _FORMS or not isinstance(b.constant, int) for b in found.region.bounds for form in [(b.query, b.key)]):
         return None
-    rows, columns = (graft.call(aten.arange.default, n, device=told.device) for n in shape(mask)[-2:])
+    rows, columns = (graft.call(aten.arange.default, n, device=val.device) for n in shape(mask)[-2:])
     rows = graft.call(aten.unsqueeze.default, rows, 1)
     inside = None
     for b in found.region.bounds:
@@ -64,10 +64,10 @@ def _anew(mask: fx.Node, gm: fx.GraphModule, graft: Graft) -> fx.Node | None:
         target = {(-1, True): aten.le.Tensor, (1, True): aten.ge.Tensor, (-1, False): aten.le.Scalar, (1, False): aten.ge.Scalar}
         part = graft.call(target[sign, relative], columns, edge)
         inside = part if inside is None else graft.call(aten.bitwise_and.Tensor, inside, part)
-    if told.dtype is torch.bool:
+    if val.dtype is torch.bool:
         return inside if found.inside else graft.call(aten.bitwise_not.default, inside)
     chosen = graft.call(aten.where.Scalar, inside, float(found.inside), float(found.outside))
-    return chosen if told.dtype is torch.float32 else graft.call(aten._to_copy.default, chosen, dtype=told.dtype)
+    return chosen if val.dtype is torch.float32 else graft.call(aten._to_copy.default, chosen, dtype=val.dtype)
 
 
 def kind_of_mask(node: fx.Node, gm: fx.GraphModule) -> str:

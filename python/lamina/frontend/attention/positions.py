@@ -77,9 +77,9 @@ class _Reader:
             return _number(arg)
         if not isinstance(arg, fx.Node):
             return None
-        told = arg.meta.get("example_value", arg.meta.get("val"))
-        if isinstance(told, torch.SymInt):
-            (size,) = sizes([told])
+        val = arg.meta.get("example_value", arg.meta.get("val"))
+        if isinstance(val, torch.SymInt):
+            (size,) = sizes([val])
             return Linear(0, 0, size) if isinstance(size, Size | int) else None
         if arg not in self.seen:
             self.seen[arg] = None
@@ -159,7 +159,7 @@ class _Reader:
         """Reads a tensor that is indexed by tensors of positions, one for each of its dimensions."""
         source, index = node.args[0], node.args[1]
         parts = parts_of(index)
-        found, dtypes = self.of(source), [told.dtype for part in parts if (told := value(part)) is not None]
+        found, dtypes = self.of(source), [val.dtype for part in parts if (val := value(part)) is not None]
         if found is None or len(parts) != len(shape(source)) or len(dtypes) < len(parts) or torch.bool in dtypes:
             return None
         rows, columns = (_linear(self.of(part)) if part is not None else None for part in [None, *parts][-2:])

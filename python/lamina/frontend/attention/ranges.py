@@ -26,8 +26,8 @@ def constant(arg: object, gm: fx.GraphModule) -> float | None:
         return None
     if isinstance(arg, int | float):
         return float(arg)
-    told = value(arg)
-    if not isinstance(arg, fx.Node) or told is None or told.numel() != 1:
+    val = value(arg)
+    if not isinstance(arg, fx.Node) or val is None or val.numel() != 1:
         return None
     found = concrete(arg, gm)
     return None if found is None else float(found)
@@ -53,8 +53,8 @@ def _of(arg: Any, known: dict[fx.Node, Range | None], gm: fx.GraphModule) -> Ran
 
 def _sources(node: fx.Node) -> tuple[Any, ...]:
     """Returns the operands whose ranges give the range of a node."""
-    told, kind = value(node), name(node)
-    if told is None or told.dtype is torch.bool or kind in _LIKE:
+    val, kind = value(node), name(node)
+    if val is None or val.dtype is torch.bool or kind in _LIKE:
         return ()
     if kind in _VIEWS:
         return node.args[:1]
@@ -68,10 +68,10 @@ def _sources(node: fx.Node) -> tuple[Any, ...]:
 
 
 def _of_node(node: fx.Node, known: dict[fx.Node, Range | None], gm: fx.GraphModule) -> Range | None:
-    told, kind = value(node), name(node)
-    if told is None:
+    val, kind = value(node), name(node)
+    if val is None:
         return None
-    if told.dtype is torch.bool:
+    if val.dtype is torch.bool:
         return 0.0, 1.0
     if kind in _LIKE:
         return _LIKE[kind], _LIKE[kind]
@@ -99,6 +99,6 @@ def _hull(one: Range | None, two: Range | None) -> Range | None:
 
 
 def _finite(found: Range, arg: object) -> Range | None:
-    told = value(arg)
-    largest = torch.finfo(told.dtype if told is not None and told.dtype.is_floating_point else torch.float32).max
+    val = value(arg)
+    largest = torch.finfo(val.dtype if val is not None and val.dtype.is_floating_point else torch.float32).max
     return found if -largest <= found[0] and found[1] <= largest else None

@@ -155,8 +155,8 @@ class _Rewrite:
         return kind.is_floating_point and {v.dtype for v in real[:4]} == {kind} and {v.dtype for v in real[4:]} <= scores
 
     def _is_worth_it(self) -> bool:
-        told = value(self.of.node)
-        wide = told is not None and told.dtype.itemsize >= 4
+        val = value(self.of.node)
+        wide = val is not None and val.dtype.itemsize >= 4
         return self.gpu or not wide or prod(map(typical, self.of.shape)) >= SMALL[bool(self.trained)]
 
     def _operand(self, of: Operand, lead: tuple[int, ...]) -> fx.Node | None:

@@ -178,8 +178,8 @@ class _Inliner:
         target, one = node.target, args[0]
         two = args[1] if len(args) > 1 else None
         if target in _SAME:
-            told = node.meta["val"]
-            if isinstance(one, ChangedScores) and sizes(told.shape) == sizes(self.like.shape) and told.dtype is self.like.dtype:
+            val = node.meta["val"]
+            if isinstance(one, ChangedScores) and sizes(val.shape) == sizes(self.like.shape) and val.dtype is self.like.dtype:
                 return one
         elif target in (aten.add.Tensor, aten.sub.Tensor) and node.kwargs.get("alpha", 1) == 1:
             if target is aten.add.Tensor and not isinstance(one, ChangedScores):
@@ -238,16 +238,16 @@ class _Inliner:
 
     def _wide(self, node: fx.Node) -> fx.Node:
         """Returns a tensor in the scores' dtype, in which eager adds it."""
-        told = value(node)
-        if told is None or told.dtype is self.like.dtype:
+        val = value(node)
+        if val is None or val.dtype is self.like.dtype:
             return node
         return self.graft.call(aten._to_copy.default, node, dtype=self.like.dtype)
 
 
 def _number_of(node: fx.Node, args: Sequence[Any]) -> _Number | None:
     """Returns the tensor of no dimensions that a call makes of a number; None for other calls."""
-    told = node.meta.get("val")
-    if not isinstance(told, Tensor) or told.dim():
+    val = node.meta.get("val")
+    if not isinstance(val, Tensor) or val.dim():
         return None
     found: Any = None
     if node.target in (aten.full.default, aten.new_full.default):
@@ -256,7 +256,7 @@ def _number_of(node: fx.Node, args: Sequence[Any]) -> _Number | None:
         found = float(node.target in (aten.new_ones.default, aten.ones.default))
     elif node.target in (aten.scalar_tensor.default, aten._to_copy.default):
         found = args[0].value if isinstance(args[0], _Number) else args[0]
-    return _Number(found, told.dtype) if isinstance(found, bool | int | float) else None
+    return _Number(found, val.dtype) if isinstance(found, bool | int | float) else None
 
 
 def _held(tensor: Any) -> Any:

@@ -70,8 +70,8 @@ def terms(node: fx.Node, gm: fx.GraphModule) -> Iterator[tuple[fx.Node, Term]]:
 
 
 def _filled(scores: object, mask: object, fill: object, where: bool, gm: fx.GraphModule) -> list[tuple[object, Term]]:
-    told, number = value(mask), constant(fill, gm)
-    usable = isinstance(mask, fx.Node) and told is not None and told.dtype is torch.bool
+    val, number = value(mask), constant(fill, gm)
+    usable = isinstance(mask, fx.Node) and val is not None and val.dtype is torch.bool
     return [(scores, Term(mask, number, where))] if usable and number is not None and number <= HIDES else []  # type: ignore[arg-type]
 
 

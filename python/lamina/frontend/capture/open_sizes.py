@@ -61,8 +61,8 @@ class OpenSizes:
         except (UserError, AssertionError, ValueError) as error:
             if isinstance(error, CompileError):
                 raise
-            said = " ".join(str(error).split("\n\n")[0].split())
-            raise CompileError(f"dynamic_shapes: {said}", remedy="see dynamic_shapes of torch.export.export") from error
+            message = " ".join(str(error).split("\n\n")[0].split())
+            raise CompileError(f"dynamic_shapes: {message}", remedy="see dynamic_shapes of torch.export.export") from error
         return OpenSizes(found)
 
     def shape_text(self, name: str, shape: Sequence[int]) -> str:

@@ -82,8 +82,8 @@ class SizeRelations:
                 expression = self._env.replace(guard.expr)
                 given = ", ".join(f"{place} is {values[symbol]}" for symbol, place in named.items())
                 raise ValueError(f"the model was compiled for {_shown(expression, named)}{_told(_line(guard.sloc))}; {given}")
-        if told := self._broken(values, named):
-            raise ValueError(told)
+        if broken := self._broken(values, named):
+            raise ValueError(broken)
         return True
 
     def symbols(self, names: Mapping[int, str], called: Callable[[str, int], tuple[str, ...]]) -> list[SizeFacts]:
@@ -107,7 +107,7 @@ class SizeRelations:
 
     def check(self, values: Mapping[str, int], symbols: Sequence[SizeFacts]) -> None:
         """Raises ValueError for values of symbols, by name, that the graph does not serve."""
-        told = {symbol.name: symbol.written for symbol in symbols}
+        written = {symbol.name: symbol.written for symbol in symbols}
         for symbol in symbols:
             value = values.get(symbol.name, symbol.least)
             if value < symbol.least or (symbol.most is not None and value > symbol.most):
@@ -115,7 +115,7 @@ class SizeRelations:
         found = {symbol: values[str(symbol)] for symbol in (self._env.var_to_range if values else ()) if str(symbol) in values}
         for guard in self.guards:
             if self._evaluated(guard.expr, found) == sympy.false:
-                named = {symbol: told[str(symbol)] for symbol in found}
+                named = {symbol: written[str(symbol)] for symbol in found}
                 raise ValueError(f"the model is compiled for {_shown(guard.expr, named)}{_told(_line(guard.sloc))}")
 
     def check_unguarded(self, values: Mapping[str, int], symbols: Sequence[SizeFacts]) -> None:
@@ -126,8 +126,8 @@ class SizeRelations:
             return
         known = {symbol.name: symbol for symbol in symbols}
         found = {symbol: values[str(symbol)] for symbol in self._env.var_to_range if str(symbol) in values}
-        if told := self._broken(found, {symbol: _place(known[str(symbol)]) for symbol in found}):
-            raise RuntimeError(told)
+        if broken := self._broken(found, {symbol: _place(known[str(symbol)]) for symbol in found}):
+            raise RuntimeError(broken)
 
     @property
     def unguarded(self) -> set[str]:

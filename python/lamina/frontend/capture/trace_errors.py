@@ -28,9 +28,9 @@ def explain(error: BaseException, line: str = "") -> CompileError:
     if isinstance(error, CompileError):
         return error
     if is_of_sizes(error):
-        told, _, fixes = str(error).partition("\n\nThe error above")[0].partition("Suggested fixes:")
+        message, _, fixes = str(error).partition("\n\nThe error above")[0].partition("Suggested fixes:")
         return CompileError(
-            f"dynamic_shapes: {_joined(told.replace(_LOGS, ''))}", where=line, remedy=_joined(fixes, "; ") or "use Dim.AUTO"
+            f"dynamic_shapes: {_joined(message.replace(_LOGS, ''))}", where=line, remedy=_joined(fixes, "; ") or "use Dim.AUTO"
         )
     chain = _chain(error)
     named = next((e for e in chain if type(e).__name__ in _DATA_DEPENDENT), None)
@@ -70,8 +70,8 @@ def _told_lines(error: BaseException) -> list[str]:
 
     torch's graph interpreter appends the failed op's traceback to its message.
     """
-    told = "\n".join([str(error), *getattr(error, "__notes__", ())])
-    return [f"{file}:{line}" for file, line in re.findall(r'File "([^"]+)", line (\d+)', told) if is_users(file)]
+    message = "\n".join([str(error), *getattr(error, "__notes__", ())])
+    return [f"{file}:{line}" for file, line in re.findall(r'File "([^"]+)", line (\d+)', message) if is_users(file)]
 
 
 def is_users(file: str) -> bool:

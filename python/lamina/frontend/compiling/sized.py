@@ -52,7 +52,7 @@ def sources_of(gm: fx.GraphModule) -> dict[str, SizeSource]:
     """Returns for each symbol of a graph's arguments where its value is found. Raises CompileError for a symbol that no argument
     shows by itself."""
     found: dict[str, SizeSource] = {}
-    told: dict[str, SizeFacts] = {}
+    symbols: dict[str, SizeFacts] = {}
     needed: set[str] = set()
     for i, node in enumerate(gm.graph.find_nodes(op="placeholder")):
         sizes = _sizes(node)
@@ -61,13 +61,13 @@ def sources_of(gm: fx.GraphModule) -> dict[str, SizeSource]:
             needed |= symbols_of(size)
             if (name := symbol_name(size)) is None:
                 continue
-            told.setdefault(name, symbol_of(value if not isinstance(value, Tensor) else (*value.shape, *value.stride())[d]))
+            symbols.setdefault(name, symbol_of(value if not isinstance(value, Tensor) else (*value.shape, *value.stride())[d]))
             source = SizeSource(i, d % value.dim(), d >= value.dim()) if isinstance(value, Tensor) else SizeSource(i, None)
             if name not in found or _rank(source) < _rank(found[name]):
                 found[name] = source
     if missing := sorted(needed - found.keys()):
         raise CompileError(f"no argument of the graph has the size {missing[0]} by itself", remedy="compile per concrete size")
-    return {name: replace(source, symbol=told[name]) for name, source in found.items()}
+    return {name: replace(source, symbol=symbols[name]) for name, source in found.items()}
 
 
 def _sizes(argument: fx.Node) -> tuple[SizeLike, ...]:

@@ -67,8 +67,8 @@ def _warned(sizes: Iterable[tuple[str, int]]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        told = ", ".join(f"{name} = {size}" for name, size in sizes)
-        warnings.warn(f"lamina compiled no program for {told}: {error}", stacklevel=1)
+        text = ", ".join(f"{name} = {size}" for name, size in sizes)
+        warnings.warn(f"lamina compiled no program for {text}: {error}", stacklevel=1)
 
 
 def at_sizes(gm: fx.GraphModule, sizes: Mapping[str, int]) -> fx.GraphModule:

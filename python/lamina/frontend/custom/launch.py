@@ -29,29 +29,29 @@ def serves(kernel: CustomKernel, named: Mapping[str, Any]) -> bool:
 
 
 def launched(
-    kernel: CustomKernel, named: Mapping[str, Any], told: Sequence[Tensor], listed: bool
+    kernel: CustomKernel, named: Mapping[str, Any], examples: Sequence[Tensor], listed: bool
 ) -> tuple[list[Tensor], dict[str, Any]]:
     """Returns the tensors that the kernel takes, and the other arguments of `lamina.kernel`.
 
-    named   the arguments of the op or pattern that it computes
-    told    tensors like the results
-    listed  whether rules get the results as one list
+    named     the arguments of the op or pattern that it computes
+    examples  tensors like the results
+    listed    whether rules get the results as one list
     """
     variants = {text: _settled(variant, named) for text, variant in kernel.variants().items()}
     first = next(iter(variants.values()))
-    outputs = _outputs(first, named, told)
+    outputs = _outputs(first, named, examples)
     by_name = dict(zip(result_names(len(outputs), listed), [outputs] if listed else outputs, strict=True))
     everything = {**named, **by_name}
     inputs = _inputs(first, named, _values(first, everything))
-    said = {text: _said(variant, everything, inputs, outputs) for text, variant in variants.items()}
+    launches = {text: _said(variant, everything, inputs, outputs) for text, variant in variants.items()}
     return inputs, {
         "name": kernel.name,
         "of": kernel.what,
         "key": kernel.kernel.cache_key,
-        **next(iter(said.values())),
+        **next(iter(launches.values())),
         "hook": " ".join(kernel.epilogue),
         "outputs": described(outputs),
-        "alternatives": json.dumps(said) if kernel.configs else "",
+        "alternatives": json.dumps(launches) if kernel.configs else "",
     }
 
 
@@ -59,9 +59,9 @@ def _settled(kernel: CustomKernel, named: Mapping[str, Any]) -> CustomKernel:
     """Returns the kernel with the constants and threads that its rules give for these arguments."""
     if not kernel.is_cuda:
         return kernel
-    said = {k: follow(kernel, f"constants[{k!r}]", v, named) if callable(v) else v for k, v in kernel.constants.items()}
-    threads = follow(kernel, "threads", kernel.threads, {**named, **said}) if callable(kernel.threads) else kernel.threads
-    found = replace(kernel, constants=said, threads=threads)
+    constants = {k: follow(kernel, f"constants[{k!r}]", v, named) if callable(v) else v for k, v in kernel.constants.items()}
+    threads = follow(kernel, "threads", kernel.threads, {**named, **constants}) if callable(kernel.threads) else kernel.threads
+    found = replace(kernel, constants=constants, threads=threads)
     cuda.block(found)
     return found
 
@@ -80,11 +80,11 @@ def _said(
     """Returns the data that a launch of one variant depends on."""
     values, given = _values(kernel, everything), {**everything, **kernel.settings}
     text = cuda.call(kernel, values, inputs, outputs) if kernel.is_cuda else call(kernel, values, inputs, outputs)
-    said = {"call": text, "grid": _grid(kernel, follow(kernel, "grid", kernel.grid, given))}
+    launch = {"call": text, "grid": _grid(kernel, follow(kernel, "grid", kernel.grid, given))}
     if not kernel.is_cuda:
-        return {**said, "warps": kernel.num_warps, "stages": kernel.num_stages, "threads": [], "shared": 0}
+        return {**launch, "warps": kernel.num_warps, "stages": kernel.num_stages, "threads": [], "shared": 0}
     shared = follow(kernel, "shared", kernel.shared, given) if callable(kernel.shared) else kernel.shared
-    return {**said, "warps": 0, "stages": 0, "threads": cuda.block(kernel), "shared": cuda.shared(kernel, shared)}
+    return {**launch, "warps": 0, "stages": 0, "threads": cuda.block(kernel), "shared": cuda.shared(kernel, shared)}
 
 
 def _inputs(kernel: CustomKernel, named: Mapping[str, Any], values: Mapping[str, Any]) -> list[Tensor]:
@@ -106,18 +106,18 @@ def _inputs(kernel: CustomKernel, named: Mapping[str, Any], values: Mapping[str,
     return found
 
 
-def _outputs(kernel: CustomKernel, named: Mapping[str, Any], told: Sequence[Tensor]) -> list[Tensor]:
+def _outputs(kernel: CustomKernel, named: Mapping[str, Any], examples: Sequence[Tensor]) -> list[Tensor]:
     """Returns tensors like those that the kernel writes, which must match what the op promises."""
     if kernel.outputs is None:
-        return list(told)
+        return list(examples)
     given = follow(kernel, "outputs", kernel.outputs, {**named, **kernel.settings})
     made = [given] if isinstance(given, Tensor) else given
     where = place(kernel.outputs)
     if not isinstance(made, list | tuple) or not all(isinstance(t, Tensor) for t in made):
         raise CompileError(f"kernel {kernel.name}: outputs must give tensors, {made!r} given", where=where)
-    if len(made) != len(told):
-        raise CompileError(f"kernel {kernel.name}: outputs gives {len(made)} tensors, {kernel.what} {len(told)}", where=where)
-    for i, (mine, theirs) in enumerate(zip(made, told, strict=True)):
+    if len(made) != len(examples):
+        raise CompileError(f"kernel {kernel.name}: outputs gives {len(made)} tensors, {kernel.what} {len(examples)}", where=where)
+    for i, (mine, theirs) in enumerate(zip(made, examples, strict=True)):
         for what, a, b in (
             ("shape", tuple(mine.shape), tuple(theirs.shape)),
             ("dtype", mine.dtype, theirs.dtype),

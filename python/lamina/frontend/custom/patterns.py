@@ -183,12 +183,12 @@ def _launch(kernel: CustomKernel, inputs: list[fx.Node], results: list[fx.Node],
     try:
         if not serves(kernel, named):
             return False
-        taken, said = launched(kernel, named, [node.meta["val"] for node in results], listed=False)
+        taken, kwargs = launched(kernel, named, [node.meta["val"] for node in results], listed=False)
     except CompileError as error:
         raise CompileError(f"{error.message}, at {where(first)}", where=error.where, remedy=error.remedy) from error
     with graph.inserting_before(first):
         nodes = [_copied(node, values[node], graph) for value in taken for node in inputs if values[node] is value][: len(taken)]
-        made = graph.call_function(KERNEL, (nodes,), said)
+        made = graph.call_function(KERNEL, (nodes,), kwargs)
         made.meta = {**first.meta, "val": [node.meta["val"] for node in results]}
         for i, result in enumerate(results):
             item = graph.call_function(operator.getitem, (made, i))

@@ -98,11 +98,11 @@ def _spread(named: dict[str, Any], given: Given) -> tuple[dict[str, Any], Given]
 def _launch(kernel: CustomKernel, named: dict[str, Any], given: Given) -> Any:
     """Adds a launch to the graph being traced and returns its results."""
     with disable_proxy_modes_tracing():
-        told = kernel.op(*given[0], **given[1])
-        results = [told] if isinstance(told, Tensor) else list(told)
-        inputs, said = launched(kernel, named, results, isinstance(told, list))
-    made = KERNEL(inputs, **said)
-    return made[0] if isinstance(told, Tensor) else type(told)(made)
+        example = kernel.op(*given[0], **given[1])
+        results = [example] if isinstance(example, Tensor) else list(example)
+        inputs, kwargs = launched(kernel, named, results, isinstance(example, list))
+    made = KERNEL(inputs, **kwargs)
+    return made[0] if isinstance(example, Tensor) else type(example)(made)
 
 
 def with_users_patterns(gm: fx.GraphModule, options: Options, goal: Destination) -> fx.GraphModule:

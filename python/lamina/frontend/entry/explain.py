@@ -144,8 +144,8 @@ def _call(
 def _copied(tensor: Tensor) -> Tensor:
     """Returns a copy of an input, with what Dynamo is told of its sizes (`mark_dynamic`, `mark_unbacked`)."""
     made = tensor.detach().clone().requires_grad_(tensor.requires_grad)
-    told = {name: value for name, value in vars(tensor).items() if name.startswith("_dynamo_") or name in _TOLD}
-    vars(made).update(copy.deepcopy(told))
+    marks = {name: value for name, value in vars(tensor).items() if name.startswith("_dynamo_") or name in _TOLD}
+    vars(made).update(copy.deepcopy(marks))
     return made
 
 

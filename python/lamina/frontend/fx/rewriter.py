@@ -51,10 +51,10 @@ class Graft:
         for node in self.at.graph.nodes:
             if node is self.at:
                 break
-            told = node.meta.get(_key(node))
-            if isinstance(told, torch.SymInt) and sizes([told]) == (wanted,):
+            val = node.meta.get(_key(node))
+            if isinstance(val, torch.SymInt) and sizes([val]) == (wanted,):
                 return node
-            if isinstance(told, Tensor) and wanted in (of := sizes(told.shape)):
+            if isinstance(val, Tensor) and wanted in (of := sizes(val.shape)):
                 return self.call(aten.sym_size.int, node, of.index(wanted))
         raise CompileError(f"no tensor has the size {wanted}", remedy="compile per concrete size")
 

@@ -41,17 +41,17 @@ def expression_of(size: SizeLike, env: Any) -> sympy.Expr:
 class _Reading:
     """The state of a ShapeEnv as far as it has been read.
 
-    guards, demands  how many guards and demands (`torch._check`) of it
-    fixed, open      what they say, and the equations among them that say more than that
-    told             how many typical values of symbols its user or a call has told
-    sizes            the sizes that expressions are, for all of this
+    guards, demands  how many of its guards and demands (`torch._check`) have been read
+    fixed, open      the values that these give factors, and the equations among them that are not solved
+    hints            how many typical values of symbols its user or a call has given
+    sizes            the sizes of expressions, given all of this
     """
 
     guards: int = 0
     demands: int = 0
     fixed: Solved = field(default_factory=dict)
     open: list[Equation] = field(default_factory=list)
-    told: int = 0
+    hints: int = 0
     sizes: dict[sympy.Expr, SizeLike] = field(default_factory=dict)
 
 
@@ -61,10 +61,10 @@ _READ: WeakKeyDictionary[Any, _Reading] = WeakKeyDictionary()
 def sizes_read(env: Any) -> dict[sympy.Expr, SizeLike]:
     """Returns the sizes that expressions of a ShapeEnv are, as far as any have been read since it last learned something: reading
     one, with sympy, takes a millisecond, and a graph has the same ones in every node."""
-    demands, told = sum(map(len, env.deferred_runtime_asserts.values())), len(getattr(env, "var_to_hint_override", ()))
+    demands, hints = sum(map(len, env.deferred_runtime_asserts.values())), len(getattr(env, "var_to_hint_override", ()))
     read = _READ.setdefault(env, _Reading())
-    if (read.guards, read.demands, read.told) != (len(env.guards), demands, told):
-        _READ[env] = _Reading(len(env.guards), demands, *_fixed(env, read), told)
+    if (read.guards, read.demands, read.hints) != (len(env.guards), demands, hints):
+        _READ[env] = _Reading(len(env.guards), demands, *_fixed(env, read), hints)
     return _READ[env].sizes
 
 

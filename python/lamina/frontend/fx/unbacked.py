@@ -28,10 +28,10 @@ def note_sizes(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
     """Notes for a graph that Dynamo has captured which sizes its unbacked symbols have, as typical ones, where they are found, and
     which lines demand something of them."""
     for node, given in zip(gm.graph.find_nodes(op="placeholder"), example_inputs, strict=True):
-        told, source = node.meta.get("example_value"), getattr(node.meta.get("grapharg"), "source", None)
-        if not isinstance(told, Tensor) or not isinstance(given, Tensor):
+        val, source = node.meta.get("example_value"), getattr(node.meta.get("grapharg"), "source", None)
+        if not isinstance(val, Tensor) or not isinstance(given, Tensor):
             continue
-        for d, (size, n) in enumerate(zip(told.shape, given.shape, strict=True)):
+        for d, (size, n) in enumerate(zip(val.shape, given.shape, strict=True)):
             if isinstance(size, torch.SymInt) and size.node._expr in size.node.shape_env.unbacked_inputs:
                 _note(size.node, n, None if source is None else TensorPropertySource(source, TensorProperty.SIZE, d))
     for node in gm.graph.find_nodes(op="call_function", target=torch.ops.aten._assert_scalar.default):

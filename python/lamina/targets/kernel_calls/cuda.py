@@ -29,19 +29,19 @@ _BFLOAT = ("__nv_bfloat16", "nv_bfloat16")
 def compile_cuda(kernel: "UserKernel", source: CudaSource, gpu: Gpu) -> CompiledKernel:
     """Compiles a user kernel to PTX. Raises CompileError with the user's line where NVRTC refuses it or a parameter does not
     fit."""
-    said = json.loads(kernel.call)
-    ptx, entry = compile_source(source, said["macros"], gpu)
+    launch = json.loads(kernel.call)
+    ptx, entry = compile_source(source, launch["macros"], gpu)
     taken = parameters(ptx, entry)
-    if len(taken) != len(said["arguments"]):
-        raise _misfit(source, f"takes {len(taken)} parameters, arguments gives {len(said['arguments'])}")
+    if len(taken) != len(launch["arguments"]):
+        raise _misfit(source, f"takes {len(taken)} parameters, arguments gives {len(launch['arguments'])}")
     most = most_threads(ptx, entry)
     if most and kernel.block > most:
         raise _misfit(source, f"is for blocks of at most {most} threads, threads gives {kernel.block}")
     n_in = len(kernel.arguments) - kernel.outputs
     names = [*(f"x{i}" for i in range(n_in)), *(f"y{i}" for i in range(kernel.outputs))]
     given = [
-        _Given(source, i, value, parameter, said["macros"]).bound(names, kernel)
-        for i, (value, parameter) in enumerate(zip(said["arguments"], taken, strict=True))
+        _Given(source, i, value, parameter, launch["macros"]).bound(names, kernel)
+        for i, (value, parameter) in enumerate(zip(launch["arguments"], taken, strict=True))
     ]
     text, left = bind(ptx, entry, kernel.symbol, given, len(names), kernel.threads)
     if left:

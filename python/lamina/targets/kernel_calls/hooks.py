@@ -40,20 +40,20 @@ def function_of(name: str, epilogue: str) -> tuple[str, tuple[str, ...]]:
 class _Function(Expressions):
     """The text of an epilogue as it is printed. Values are numbers of lines."""
 
-    def __init__(self, said: dict[str, Any]) -> None:
+    def __init__(self, description: dict[str, Any]) -> None:
         super().__init__()
-        self.dims: list[tuple[int, int]] = [(n, stride) for n, stride in said["dims"]]
-        self.said, self.results = said["lines"], said["results"]
+        self.dims: list[tuple[int, int]] = [(n, stride) for n, stride in description["dims"]]
+        self.steps, self.results = description["lines"], description["results"]
         self.operands: list[str] = []
 
     def body(self) -> list[str]:
         """Returns the function's lines."""
-        for line, (kind, *said) in enumerate(self.said):
+        for line, (kind, *details) in enumerate(self.steps):
             if kind == "const":
-                self.literals[line] = literal(said[0])
+                self.literals[line] = literal(details[0])
             else:
                 self.names[line] = f"v{line}"
-                self._set(line, self._text(line, kind, *said))
+                self._set(line, self._text(line, kind, *details))
         texts = [f"({self._value(line)}).to({TYPES[dtype]})" for line, dtype in self.results]
         for i, text in enumerate(texts[1:], 1):
             spread = f"tl.broadcast_to({text}, at.shape)" if self.results[i][0] in self.literals else text
@@ -65,26 +65,26 @@ class _Function(Expressions):
     def _full(self, line: int, dtype: str) -> str:
         return f"tl.full(at.shape, {self.literals[line]}, {TYPES[dtype]})"
 
-    def _text(self, line: int, kind: str, *said: Any) -> str:
+    def _text(self, line: int, kind: str, *details: Any) -> str:
         if kind == "value":
-            return f"(value).to({TYPES[said[0]]})"
+            return f"(value).to({TYPES[details[0]]})"
         if kind == "load":
-            number, constant, coefficients, dtype = said
+            number, constant, coefficients, dtype = details
             text = f"tl.load({self._operand(f'x{number}')}{self._place(constant, coefficients)}, mask=mask)"
             return f"({text}).to({TYPES[dtype]})"
-        op, operands, predicate, dtype = said
+        op, operands, predicate, dtype = details
         if op in CASTS and operands[0] in self.literals:
             return self._full(operands[0], dtype)
-        source = str(self.said[operands[0]][-1])
+        source = str(self.steps[operands[0]][-1])
         found = self._expression(op, operands, dtype, predicate, op in BESIDE_ONE and self._meets_one(line), source)
         assert found is not None, f"lamina-select-kernels takes no {op}"
         return found
 
     def _meets_one(self, line: int) -> bool:
         """Returns whether a value is used in sums with 1 only."""
-        users = [user for user in self.said if user[0] == "apply" and line in user[2]]
+        users = [user for user in self.steps if user[0] == "apply" and line in user[2]]
         stored = any(number == line for number, _ in self.results)
-        return not stored and all(u[1] == "arith.addf" and any(self.said[i][:2] == ["const", 1.0] for i in u[2]) for u in users)
+        return not stored and all(u[1] == "arith.addf" and any(self.steps[i][:2] == ["const", 1.0] for i in u[2]) for u in users)
 
     def _operand(self, name: str) -> str:
         if name not in self.operands:

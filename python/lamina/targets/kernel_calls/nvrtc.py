@@ -33,7 +33,7 @@ def compile_source(source: CudaSource, macros: Mapping[str, str], gpu: Gpu) -> t
         given = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
         code = library.calls.nvrtcCompileProgram(program, len(options), given)
         if code:
-            raise _refusal(source, library.text("ProgramLog", program) or library.said(code))
+            raise _refusal(source, library.text("ProgramLog", program) or library.error_text(code))
         lowered = ctypes.c_char_p()
         library.check("nvrtcGetLoweredName", program, expression, ctypes.byref(lowered))
         return library.text("PTX", program), (lowered.value or b"").decode()
@@ -74,7 +74,7 @@ class _Nvrtc:
         self.check(f"nvrtcGet{what}", program, found)
         return found.value.decode(errors="replace")
 
-    def said(self, code: int) -> str:
+    def error_text(self, code: int) -> str:
         """Returns the text of an error code."""
         self.calls.nvrtcGetErrorString.restype = ctypes.c_char_p
         return str(self.calls.nvrtcGetErrorString(code).decode())
@@ -82,7 +82,7 @@ class _Nvrtc:
     def check(self, function: str, *arguments: object) -> None:
         """Calls a function. Raises CompileError if it returns an error code."""
         if code := getattr(self.calls, function)(*arguments):
-            raise CompileError(f"{function} failed: {self.said(code)}")
+            raise CompileError(f"{function} failed: {self.error_text(code)}")
 
 
 def _library(source: CudaSource) -> tuple[ctypes.CDLL, str]:
@@ -149,11 +149,11 @@ def _includes(library: str) -> Iterator[Path]:
 
 def _refusal(source: CudaSource, log: str) -> CompileError:
     errors = _ERROR.findall(log)
-    said = [message.strip() for _, _, message in errors] or [line for line in log.strip().splitlines() if line][:1]
-    more = f" (and {len(said) - _SHOWN} more)" if len(said) > _SHOWN else ""
+    messages = [message.strip() for _, _, message in errors] or [line for line in log.strip().splitlines() if line][:1]
+    more = f" (and {len(messages) - _SHOWN} more)" if len(messages) > _SHOWN else ""
     header = next((a or b for a, b in _MISSING.findall(log)), "")
     return CompileError(
-        f"NVRTC refuses kernel {source.function}: {'; '.join(said[:_SHOWN])}{more}",
+        f"NVRTC refuses kernel {source.function}: {'; '.join(messages[:_SHOWN])}{more}",
         where=f"{errors[0][0]}:{errors[0][1]}" if errors else source.place,
         remedy=_remedy(header) if header else "",
     )

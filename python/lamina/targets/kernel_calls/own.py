@@ -26,10 +26,10 @@ def placed(program: Program, gpu: Gpu) -> tuple[Program, Mapping[str, Any]]:
         module, _, name = source.function.partition(":")
         function = getattr(import_module(module), name)
         functions[function.cache_key] = function
-        said = source.launch(call)
-        given = said.pop("arguments")
-        said["call"] = ", ".join(f"{parameter}={given[parameter]}" for parameter in function.arg_names if parameter in given)
-        said |= {"name": call.callee.partition(".")[2], "key": function.cache_key, "gluon": function.is_gluon()}
-        return replace(call, kwargs=tuple(said.items()))
+        launch = source.launch(call)
+        given = launch.pop("arguments")
+        launch["call"] = ", ".join(f"{parameter}={given[parameter]}" for parameter in function.arg_names if parameter in given)
+        launch |= {"name": call.callee.partition(".")[2], "key": function.cache_key, "gluon": function.is_gluon()}
+        return replace(call, kwargs=tuple(launch.items()))
 
     return replace(program, steps=tuple(map(step, program.steps))), functions

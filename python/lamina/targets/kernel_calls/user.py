@@ -130,22 +130,22 @@ def launched_with(call: Call) -> tuple[Ref, ...]:
 
 
 def _kernel(call: Call) -> UserKernel:
-    said: dict[str, Any] = dict(call.kwargs)
+    kwargs: dict[str, Any] = dict(call.kwargs)
     arguments = tuple((_checked(ref, call), alignment(ref)) for ref in launched_with(call))
     return UserKernel(
-        symbol=said["name"],
+        symbol=kwargs["name"],
         arguments=arguments,
         outputs=len(call.outs),
         divisors=tuple(map(divisor, _sizes(call))),
-        **{name: said[name] for name in ("key", "call", "warps", "stages")},
-        **{name: said[name] for name in ("threads", "shared", "hook", "epilogue", "gluon") if name in said},
+        **{name: kwargs[name] for name in ("key", "call", "warps", "stages")},
+        **{name: kwargs[name] for name in ("threads", "shared", "hook", "epilogue", "gluon") if name in kwargs},
     )
 
 
 def _sizes(call: Call) -> tuple[SizeLike, ...]:
     """Returns the symbolic sizes that a kernel computes with."""
-    said: dict[str, Any] = dict(call.kwargs)
-    return said.get("sizes", ())
+    kwargs: dict[str, Any] = dict(call.kwargs)
+    return kwargs.get("sizes", ())
 
 
 def _checked(ref: Ref, call: Call) -> str:
@@ -161,9 +161,9 @@ def alignment(ref: Ref) -> int:
 
 
 def _launch(call: Call, kernel: UserKernel, symbol: str) -> Launch:
-    said: dict[str, Any] = dict(call.kwargs)
+    kwargs: dict[str, Any] = dict(call.kwargs)
     refs = launched_with(call)
-    x, y, z = said["grid"] if math.prod(said["grid"]) else (0, 1, 1)
+    x, y, z = kwargs["grid"] if math.prod(kwargs["grid"]) else (0, 1, 1)
     moved = sum(_elements(ref) * ITEM_BYTES[ref.dtype] for ref in dict.fromkeys(refs))
     return Launch(
         kernel=symbol,
@@ -172,10 +172,10 @@ def _launch(call: Call, kernel: UserKernel, symbol: str) -> Launch:
         grid=x,
         grid_yz=(y, z),
         bytes=moved,
-        flops=said.get("flops", 0),
-        name=said["name"],
+        flops=kwargs.get("flops", 0),
+        name=kwargs["name"],
         where=call.where,
-        ops=(said["of"], *said.get("fused", ())),
+        ops=(kwargs["of"], *kwargs.get("fused", ())),
         threads=kernel.threads[0] if kernel.threads else 32 * kernel.warps,
         threads_yz=(kernel.threads[1], kernel.threads[2]) if kernel.threads else (1, 1),
     )
@@ -210,13 +210,13 @@ def _refusal(error: BaseException, kernel: UserKernel, function: Any) -> Compile
     chain = [error]
     while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None and cause not in chain:
         chain.append(cause)
-    told = [e for e in chain if getattr(e, "node", None) is not None]
-    last = told[-1] if told else error
-    message = getattr(last, "error_message", None) or _said(chain[-1] if told else error)
+    located = [e for e in chain if getattr(e, "node", None) is not None]
+    last = located[-1] if located else error
+    message = getattr(last, "error_message", None) or _said(chain[-1] if located else error)
     name = function.fn.__name__
     return CompileError(
         f"Triton refuses kernel {name}({kernel.call}): {message}",
-        where=next((line for e in reversed(told) if (line := _line(e, function))), _start(function)),
+        where=next((line for e in reversed(located) if (line := _line(e, function))), _start(function)),
     )
 
 

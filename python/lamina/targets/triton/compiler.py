@@ -90,8 +90,8 @@ def _compiled(kernel: Printed, gpu: Gpu) -> CompiledKernel:
         config, checks = kernel.config, "tl.device_assert(" in kernel.kernel
         made = to_ptx(defined(kernel), pointers, gpu, warps=config.warps, stages=config.stages, checks=checks)
     except Exception as error:  # Triton raises what its stages raise
-        said = str(error).strip().splitlines() or [type(error).__name__]
-        refusal = f"Triton refuses kernel @{kernel.name} ({kernel.config}): {said[-1]}"
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        refusal = f"Triton refuses kernel @{kernel.name} ({kernel.config}): {lines[-1]}"
         raise CompileError(refusal, remedy="see its text by --emit=triton") from error
     if made.needs.shared > gpu.shared_bytes:
         asks = f"kernel @{kernel.name} ({kernel.config}) asks for {made.needs.shared} bytes of shared memory"
