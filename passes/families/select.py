@@ -35,7 +35,7 @@ _SCHEDULES = tuple(dict.fromkeys([*(kind for family in FAMILIES for kind in fami
 
 @dataclass(frozen=True)
 class SelectKernels(Pass):
-    """Turn calls of hot ops into Lamina's kernels where `graph.choice` on the call, or else the cost model, says so.
+    """Turn calls of hot ops into Lamina's kernels if `graph.choice` on the call or, without it, the cost model selects one.
 
     Before: @main holds groups and externs. After: every product whose choice is a schedule (schedules/contraction.py) is a group,
     together with its only reader if that is a group: the epilogue is computed in registers. Two products with the same left operand

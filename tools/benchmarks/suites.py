@@ -34,7 +34,7 @@ class Suite:
     machine      describes what the figures were measured on
     file         name of the stored files, without suffix
     command      the command that makes them
-    draw         writes a plot next to them, and returns a line that says so
+    draw         writes a plot next to them, and returns a line for the terminal
     """
 
     workloads: Mapping[str, Workload]
@@ -136,7 +136,7 @@ def store(folder: Path, found: Found, suite: Suite) -> tuple[Path, Path]:
 
 
 def plot(folder: Path, suite: Suite) -> str:
-    """Draws what store() has written, if the suite has a plot; returns a line that says so, or why not."""
+    """Draws what store() has written, if the suite has a plot; returns a line with the path, or with what is missing."""
     if suite.draw is None:
         return ""
     stored = json.loads((folder / f"{suite.file}.json").read_text())["workloads"]

@@ -248,7 +248,7 @@ def contiguous(b: "Blocks", at: Affine) -> bool:
 
 def _start(b: "Blocks", flat: ir.Value, at: Affine) -> ir.Value:
     """Returns the index of the first lane's element. In rows that start in the middle of an access, blocks start where accesses do;
-    the division and multiplication say so, which nothing else shows (Divisors)."""
+    the division and multiplication show this to Divisors."""
     first, window = b.index(at), b.window
     if window is None or b.vector is None:
         return first

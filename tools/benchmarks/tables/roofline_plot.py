@@ -43,7 +43,7 @@ def roofs(found: Mapping[str, Any]) -> tuple[float, float | None]:
 
 
 def draw(found: Mapping[str, Any], file: Path) -> str:
-    """Writes the plot as PNG; returns a line that says so, or why not."""
+    """Writes the plot as PNG; returns a line with the path, or with the reason if there is no plot."""
     drawn = points(found)
     if not drawn:
         return "no picture: nothing to draw"
