@@ -26,6 +26,7 @@ ROUNDED: dict[str, Callable[[Tensor], Any]] = {
     "a capacity": lambda a: a.reshape(-1).topk(int(1.25 * a.numel() / 4)).values,
     "positions": lambda a: a + torch.arange(0, a.shape[1] / 2, 0.5),
     "parts": lambda a: torch.arange(0, 1, 1 / a.shape[1]).sum() + a,
+    "whole numbers up to a share": lambda a: torch.linspace(0.5, a.shape[1] * 0.7, 5, dtype=torch.int64).sum() + a,
     "around 0": lambda a: torch.arange(-a.shape[1] / 2, a.shape[1] / 2) + a,
     "an image": lambda a: F.interpolate(a[None, None], scale_factor=0.7, mode="bilinear") * 2,
     "a larger image": lambda a: F.interpolate(a[None, None], scale_factor=(1.3, 0.9), mode="nearest").exp(),

@@ -178,7 +178,7 @@ def linspace(start: Any, end: Any, steps: int, **named: Any) -> Any:
     """Counts between whole numbers, where those are asked for: eager cuts both ends first, which torch's decomposition does not."""
     dtype = named.get("dtype")
     cut = dtype is not None and not dtype.is_floating_point and not dtype.is_complex
-    ends = [int(end) if cut and isinstance(end, float | torch.SymFloat) else end for end in (start, end)]
+    ends = [torch.sym_int(end) if cut and isinstance(end, float | torch.SymFloat) else end for end in (start, end)]
     return decomposition_table[aten.linspace.default](*ends, steps, **named)
 
 
