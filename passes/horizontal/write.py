@@ -34,9 +34,14 @@ class _Launch:
     kernel: SmallKernel
 
     @property
-    def outputs(self) -> int:
-        """The number of its results."""
-        return integer(self.op, "n_out")
+    def read(self) -> list[ir.Value]:
+        """The memory of its arguments."""
+        return list(self.op.operands)[: -integer(self.op, "n_out")]
+
+    @property
+    def written(self) -> list[ir.Value]:
+        """The memory of its results, which one computed in place shares with an argument."""
+        return list(self.op.operands)[-integer(self.op, "n_out") :]
 
 
 class Writer:
@@ -52,13 +57,14 @@ class Writer:
         launches = [_Launch(step.op, kernel) for step, kernel in zip(steps, kernels, strict=True)]
         # kernels whose CTAs take longest come first, to start first; those with a symbolic number of programs come last
         launches.sort(key=lambda x: (x.kernel.symbolic, -x.kernel.seconds / x.kernel.shape.ctas(x.kernel.grid)))
-        ins = dict.fromkeys(v for x in launches for v in list(x.op.operands)[: len(x.op.operands) - x.outputs])
-        outs = [v for x in launches for v in list(x.op.operands)[len(x.op.operands) - x.outputs :]]
+        ins = dict.fromkeys(v for x in launches for v in x.read)
+        outs = [v for x in launches for v in x.written]
         buffers = [*ins, *outs]
-        at = {v: i for i, v in enumerate(buffers)}
+        read, written = {v: i for i, v in enumerate(ins)}, {v: i for i, v in enumerate(outs, start=len(ins))}
+        at = {x.op: [read[v] for v in x.read] + [written[v] for v in x.written] for x in launches}
         parts: _Parts = {}
         for x in launches:
-            parts.setdefault(x.kernel, []).append([at[v] for v in x.op.operands])
+            parts.setdefault(x.kernel, []).append(at[x.op])
         location = fused(x.op.location for x in launches)
         label = _label([ir.StringAttr(x.op.attributes["label"]).value for x in launches])
         key = tuple((k.name, *map(tuple, uses)) for k, uses in parts.items())
@@ -69,7 +75,7 @@ class Writer:
         attributes: dict[str, ir.Attribute] = {
             "kernel": ir.FlatSymbolRefAttr.get(self.made[key]), "n_out": i64(len(outs)), "label": ir.StringAttr.get(label),
         }  # fmt: skip
-        inplace = [(at[x.op.operands[i]], at[x.op.operands[o]]) for x in launches for i, o in x.op.attributes.get("inplace", ())]
+        inplace = [(at[x.op][i], at[x.op][o]) for x in launches for i, o in x.op.attributes.get("inplace", ())]
         if inplace:
             attributes["inplace"] = pairs_attribute(inplace)
         ip = ir.InsertionPoint(launches[0].op)
