@@ -89,11 +89,11 @@ class Grouped:
 class GroupedProblem(CallProblem):
     """The choice for one call of a grouped GEMM. The library is the default, as there is no cost model yet."""
 
-    found: Grouped
+    product: Grouped
 
     def candidates(self, gpu: Gpu) -> Sequence[Choice]:
         """Returns the schedules whose tiles are not too tall for the average group."""
-        return [Choice(config) for config in self.found.candidates]
+        return [Choice(config) for config in self.product.candidates]
 
     def take(self, choice: Choice, target: Target | None) -> None:
         """Replaces the call by a launch of Lamina's kernel. Raises Unfit for the schedule of another family, and if the target is
@@ -102,33 +102,33 @@ class GroupedProblem(CallProblem):
             raise Unfit("no schedule of a grouped GEMM")
         if target is None or not target.is_gpu:
             raise Unfit("kernels of grouped GEMMs are for a GPU: give the pass a target such as nvvm:sm_90a")
-        self.found.take(self.op, choice.kernel, target.gpu)
+        self.product.take(self.op, choice.kernel, target.gpu)
 
     def settle(self, inputs: "Sequence[Tensor]") -> None:
         """Sets `ends`, among the inputs of a measurement, to groups of about the same number of rows."""
         import torch
 
-        ends = inputs[list(dict.fromkeys(self.op.operands)).index(self.found.ends)]
-        ends.copy_(torch.arange(1, len(ends) + 1, device=ends.device) * shape_of(self.found.x)[0] // len(ends))
+        ends = inputs[list(dict.fromkeys(self.op.operands)).index(self.product.ends)]
+        ends.copy_(torch.arange(1, len(ends) + 1, device=ends.device) * shape_of(self.product.x)[0] // len(ends))
 
 
 def _launch(call: Call) -> dict[str, Any]:
     """Describes the launch for a call. The kernel is persistent (kernels/products/grouped.py): it gets a program per block, but no
     more than `programs`."""
-    (x, w, *_), given = tensors(call), dict(call.kwargs)
-    config = GemmConfig.read(str(given["schedule"]))
+    (x, w, *_), kwargs = tensors(call), dict(call.kwargs)
+    config = GemmConfig.read(str(kwargs["schedule"]))
     (rows, inner), (groups, _, columns) = sizes(x), sizes(w)
     blocks = (-(-rows // config.m) + groups) * -(-columns // config.n)  # an upper bound: each group may end in a partial block
-    most = given["programs"]
-    assert isinstance(most, int)
-    programs = max(1, min(blocks, most))
+    limit = kwargs["programs"]
+    assert isinstance(limit, int)
+    programs = max(1, min(blocks, limit))
     constants = {
         "X": strides(x), "W": strides(w), "OUT": strides(call.outs[0]), "ROWS": rows, "COLUMNS": columns, "INNER": inner,
         "GROUPS": groups, "PROGRAMS": programs, "M": config.m, "N": config.n, "K": config.k,
     }  # fmt: skip
     names = {"x": "x0", "w": "x1", "ends": "x2", "out": "y0"}
-    made = launch(call, names, constants, programs, config.warps, config.stages, 2 * rows * columns * inner)
-    return made | {key: given[key] for key in ("hook", "epilogue", "fused") if key in given}
+    fields = launch(call, names, constants, programs, config.warps, config.stages, 2 * rows * columns * inner)
+    return fields | {key: kwargs[key] for key in ("hook", "epilogue", "fused") if key in kwargs}
 
 
 class GroupedFamily(Family):

@@ -44,18 +44,18 @@ def launch(
     constants  other parameters: numbers, names, sizes and tuples of these; those that the kernel does not have are left out
     reached    products of sizes that the kernel computes in 32 bits: they are among the sizes, as binding checks these
     """
-    given: dict[SizeLike, str] = {}
+    size_names: dict[SizeLike, str] = {}
 
     def shown(x: Any) -> str:
         """Returns a value as Python text, in which symbolic sizes are parameters."""
         if isinstance(x, tuple):
             return f"({''.join(f'{shown(part)}, ' for part in x).rstrip()})"
-        return given.setdefault(x, f"n{len(given)}") if isinstance(x, Size) else repr(x)
+        return size_names.setdefault(x, f"n{len(size_names)}") if isinstance(x, Size) else repr(x)
 
     arguments = {**tensors, **{name: shown(x) for name, x in constants.items()}}
     for size in reached:
         shown(size)
-    fields = {"of": dict(call.kwargs)["of"], "arguments": arguments, "grid": (programs, 1, 1), "sizes": tuple(given)}
+    fields = {"of": dict(call.kwargs)["of"], "arguments": arguments, "grid": (programs, 1, 1), "sizes": tuple(size_names)}
     return {**fields, "warps": warps, "stages": stages, "flops": flops}
 
 

@@ -44,7 +44,7 @@ class Problem(Protocol):
         return () if self.group is None else (self.group,)
 
     @property
-    def kept(self) -> Sequence[ir.Value]:
+    def results(self) -> Sequence[ir.Value]:
         """The results that are compared when candidates are measured: those of the group, or of the calls without one."""
         return list(self.group.results) if self.group is not None else [op.results[0] for op in self.ops]
 

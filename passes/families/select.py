@@ -83,15 +83,15 @@ class SelectKernels(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Rewrites the calls; raises CompileError if a `graph.choice` cannot compute its call."""
-        given = Choice.parse(self.schedule, _SCHEDULES) if self.schedule else None
+        requested = Choice.parse(self.schedule, _SCHEDULES) if self.schedule else None
         for op in (*calls(module), *kernels(module)):
             _check(op)
         for family in FAMILIES:
             for problem in family.problems(module):
-                self._select(problem, given)
+                self._select(problem, requested)
         fuse_epilogues(module, self.round_intermediates)
 
-    def _select(self, problem: Problem, given: Choice | None) -> None:
+    def _select(self, problem: Problem, requested: Choice | None) -> None:
         """Rewrites a problem's calls by the choice on them, else by the given choice if it can compute them, else by the
         default."""
         op, place = problem.ops[0], where(problem.ops[0].location)
@@ -103,7 +103,7 @@ class SelectKernels(Pass):
             return
         wide = self.wide_sizes and any(map(is_open, problem.ops))
         usual = default(problem, self.target, self.round_intermediates, library=wide)
-        for choice in (usual,) if given is None or wide else (given, usual):
+        for choice in (usual,) if requested is None or wide else (requested, usual):
             with suppress(Unfit):
                 self._take(problem, choice)
                 return
@@ -114,8 +114,8 @@ class SelectKernels(Pass):
             if choice != LIBRARY:
                 problem.take(choice, self.target)
             return
-        found = _vendors(problem, self.target, self.round_intermediates)
-        take_vendor(next((call for routine, call in found if routine.name == choice.kernel.routine), None), problem)
+        candidates = _vendors(problem, self.target, self.round_intermediates)
+        take_vendor(next((call for routine, call in candidates if routine.name == choice.kernel.routine), None), problem)
 
 
 def candidates(problem: Problem, target: Target, rounds: bool = False) -> list[Choice]:

@@ -56,9 +56,9 @@ def copy_body(group: ir.Operation, values: ValueMap) -> list[ir.Value]:
     """Clones a group's ops at the insertion point, on `values` for its operands; returns its results."""
     inner = group.regions[0].blocks[0]
     *ops, end = inner.operations
-    made = {a: values[v] for a, v in zip(inner.arguments, group.operands, strict=True)}
-    copy_ops(ops, made)
-    return [made[v] for v in end.operands]
+    copies = {a: values[v] for a, v in zip(inner.arguments, group.operands, strict=True)}
+    copy_ops(ops, copies)
+    return [copies[v] for v in end.operands]
 
 
 def group_before(

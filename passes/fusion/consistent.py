@@ -20,11 +20,11 @@ _EXTREMES = ("arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf
 def compared(real: Materialized) -> set[ir.Operation]:
     """Returns the ops that compute values compared for equality, back to what is in memory, which reads the same for all; through
     maxima and minima, back to what these are of."""
-    found: set[ir.Operation] = set()
+    ops: set[ir.Operation] = set()
     for op in real.ops:
         if op.name == "linalg.generic" and any(map(_is_equality, nested(op, "arith.cmpf"))):
-            found.update(reached([op], lambda o: _inlined(o, real)))
-    return found
+            ops.update(reached([op], lambda o: _inlined(o, real)))
+    return ops
 
 
 def _is_equality(op: ir.Operation) -> bool:
@@ -36,8 +36,8 @@ def _is_equality(op: ir.Operation) -> bool:
 
 def _inlined(op: ir.Operation, real: Materialized) -> list[ir.Operation]:
     """Returns the ops whose results an op computes from, unless these are read from memory."""
-    makers = [(v, made) for v in op.operands if (made := producer(v)) is not None and made.name not in OUTSIDE]
-    return [made for v, made in makers if not real.is_memory(v) or _is_extreme(made)]
+    makers = [(v, defining) for v in op.operands if (defining := producer(v)) is not None and defining.name not in OUTSIDE]
+    return [defining for v, defining in makers if not real.is_memory(v) or _is_extreme(defining)]
 
 
 def _is_extreme(op: ir.Operation) -> bool:

@@ -24,11 +24,11 @@ from ..simplify.matching.rule import PATTERN
 from ..space.space import find_space
 from ..trace.gathered import copy_gathered
 from ..trace.grouping import Group
+from ..trace.pooled_images import store_pooled
 from ..trace.uses import OUTSIDE
-from ..trace.windows_apart import store_pooled
-from .bias_apart import add_apart
 from .consistent import CONSISTENT, compared
 from .groups import Limits, find_groups
+from .split_bias import split_bias
 
 _NOTHING = ("arith.constant", "tensor.empty", "linalg.fill")  # ops that compute nothing, so they are left out of a group's location
 
@@ -67,7 +67,7 @@ class Fuse(Pass):
         """Fuses every function of the module that has a body."""
         for block in bodies(module):
             if self.balance:
-                add_apart(block)
+                split_bias(block)
                 copy_gathered(block, Generic.read_affine)
             _Rewrite(block, self, {} if self.balance else store_pooled(block, Generic.read_affine)).run()
 
@@ -90,7 +90,7 @@ class _Rewrite:
         self.block = block
         self.real, self.groups = find_groups(block, Limits(options.max_ops, options.max_cost, options.balance), stored)
         self.old = list(self.real.ops)
-        self.kept, self.compared = self.real.kept(), compared(self.real)
+        self.needed_outside, self.compared = self.real.needed_outside(), compared(self.real)
         self.readers: dict[ir.Value, list[ir.Value]] = {}
         for node in (n for g in self.groups for n in g.nodes):
             for v in node.reads:
@@ -213,23 +213,23 @@ class _Rewrite:
         def sources(op: ir.Operation) -> tuple[list[ir.Operation], list[ir.Value]]:
             """Returns the ops of the group that produce operands of an op, and its operands from outside."""
             used = [(v, producer(v)) for v in (*op.operands, *_captured(op))]
-            outside = [v for v, made in used if made is None or self._is_given(v, inside)]
+            outside = [v for v, made in used if made is None or self._is_operand(v, inside)]
             return [made for v, made in used if made is not None and v not in outside], outside
 
         ends = [op for n in group.nodes if (op := producer(n.value)) is not None]
         body = list(operands_first(ends, lambda op: sources(op)[0]))
         for op in body:
             for v in sources(op)[1][1 if op.name == SCATTER else 0 :]:
-                (ins if v in read or not self._is_given(v, inside) else unread)[v] = None
+                (ins if v in read or not self._is_operand(v, inside) else unread)[v] = None
         return body, list(ins), list(unread)
 
-    def _is_given(self, v: ir.Value, inside: set[ir.Value]) -> bool:
+    def _is_operand(self, v: ir.Value, inside: set[ir.Value]) -> bool:
         """Returns whether `v` is a tensor in memory that the group does not compute."""
         return isinstance(v.type, ir.RankedTensorType) and v not in inside and self.real.is_memory(v)
 
     def _escapes(self, value: ir.Value, inside: set[ir.Value]) -> bool:
         """Returns whether something outside the group reads the memory of `value`."""
-        return value in self.kept or any(reader not in inside for reader in self.readers.get(value, ()))
+        return value in self.needed_outside or any(reader not in inside for reader in self.readers.get(value, ()))
 
     def _name(self, group: Group, body: list[ir.Operation]) -> str:
         """Returns a unique name made of the first ops of the group."""

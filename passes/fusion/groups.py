@@ -25,32 +25,32 @@ class Limits:
     balance: int
 
 
-def find_groups(block: ir.Block, limits: Limits, apart: dict[ir.Value, int]) -> tuple[Materialized, list[Group]]:
+def find_groups(block: ir.Block, limits: Limits, must_store: dict[ir.Value, int]) -> tuple[Materialized, list[Group]]:
     """Finds the groups of a function's body. Where an expression needs a value in memory, that is materialized, and tracing is
     repeated; so it is without values that kernels should rather compute again (see Repeated). Raises CompileError if a value
     cannot become a kernel.
 
-    apart  values that must be stored, see store_pooled
+    must_store  values that must be stored, see store_pooled
     """
     generics: dict[ir.Operation, Generic] = {}
-    real = Materialized(block, generics, limits.balance, apart)
-    nodes = _trace(real, {}, list(real.values))
-    groups = _grouped(real, nodes, limits)
+    materialized = Materialized(block, generics, limits.balance, must_store)
+    nodes = _trace(materialized, {}, list(materialized.values))
+    groups = _grouped(materialized, nodes, limits)
     for _ in range(_ROUNDS if limits.balance else 0):
-        judged = Repeated(real, groups)
+        judged = Repeated(materialized, groups)
         dropped = judged.values()
         if not dropped:
             break
-        before = dict(real.values)
-        real.values = {v: None for v in before if v not in dropped}
+        before = dict(materialized.values)
+        materialized.values = {v: None for v in before if v not in dropped}
         stale = [v for v, n in nodes.items() if v not in dropped and not dropped.isdisjoint(n.reads)]
-        left = _trace(real, {v: n for v, n in nodes.items() if v not in dropped}, stale)
-        fewer = _grouped(real, left, limits)
-        if Repeated(real, fewer).traffic() >= judged.traffic():
-            real.values = before
+        remaining = _trace(materialized, {v: n for v, n in nodes.items() if v not in dropped}, stale)
+        fewer = _grouped(materialized, remaining, limits)
+        if Repeated(materialized, fewer).traffic() >= judged.traffic():
+            materialized.values = before
             break
-        nodes, groups = left, fewer
-    return real, groups
+        nodes, groups = remaining, fewer
+    return materialized, groups
 
 
 def _grouped(real: Materialized, nodes: dict[ir.Value, GroupNode], limits: Limits) -> list[Group]:
@@ -79,7 +79,7 @@ def _trace(real: Materialized, nodes: dict[ir.Value, GroupNode], pending: list[i
 def _needed(real: Materialized, nodes: dict[ir.Value, GroupNode]) -> list[GroupNode]:
     """Returns the nodes without those that nothing reads, once views are traced: a slice may leave out all that a pad puts in."""
     needed: dict[ir.Value, GroupNode] = {}
-    pending = [v for v in real.kept() if v in nodes]
+    pending = [v for v in real.needed_outside() if v in nodes]
     while pending:
         value = pending.pop()
         if value not in needed:

@@ -127,13 +127,13 @@ class _Flat:
             maps.append([renumbered(e, numbers) for d, e in enumerate(m) if d not in walked[1:]])
         rank = len(shape) - len(dims) + 1
         whole = [ir.AffineDimExpr.get(i) for i in range(rank)]
-        made = generic(type_, [*inputs, empty(type_)], [*maps, whole], rank, [False] * rank)
-        clone_body(g.op, made)
-        for o in made.regions[0].blocks[0].operations:
+        copy = generic(type_, [*inputs, empty(type_)], [*maps, whole], rank, [False] * rank)
+        clone_body(g.op, copy)
+        for o in copy.regions[0].blocks[0].operations:
             if o.operation.name == "linalg.index":
                 dim = ir.IntegerAttr(o.attributes["dim"])
                 o.attributes["dim"] = ir.IntegerAttr.get(dim.type, numbers[dim.value])
-        return made.results[0]
+        return copy.results[0]
 
 
 def _groups(rank: int, dims: range) -> list[list[int]]:

@@ -66,18 +66,20 @@ def starts_neutral(g: Generic, combine: str) -> bool:
 def _loops(inner: Generic, outer: Generic) -> list[Entry] | None:
     """Returns the index that replaces each loop of the inner reduction: an index over the loops of the outer one, then those that
     only the inner one has. None if the inner results are not read one by one."""
-    found: dict[int, Entry] = {}
+    index_of: dict[int, Entry] = {}
     read: set[int] = set()
-    for n, made, (constant, terms) in zip(shape_of(outer.op.operands[0]), inner.maps[inner.inputs], outer.maps[0], strict=True):
+    for n, result_index, (constant, terms) in zip(
+        shape_of(outer.op.operands[0]), inner.maps[inner.inputs], outer.maps[0], strict=True
+    ):
         single = len(terms) == 1 and terms[0][1] == 1 and constant == 0 and terms[0][0] not in read
         if not single and (not at_most(n, 1) or terms or constant):
             return None
         read.update(loop for loop, _ in terms)
-        if made[1]:
-            found[made[1][0][0]] = (constant, terms)
+        if result_index[1]:
+            index_of[result_index[1][0][0]] = (constant, terms)
     own = [i for i, reduced in enumerate(inner.reduced) if reduced]
-    found.update({i: (0, ((len(outer.extents) + at, 1),)) for at, i in enumerate(own)})
-    return [found[i] for i in range(len(inner.extents))] if len(found) == len(inner.extents) else None
+    index_of.update({i: (0, ((len(outer.extents) + j, 1),)) for j, i in enumerate(own)})
+    return [index_of[i] for i in range(len(inner.extents))] if len(index_of) == len(inner.extents) else None
 
 
 def _replace(inner: Generic, outer: Generic, loops: list[Entry]) -> ir.Operation:

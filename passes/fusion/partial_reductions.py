@@ -15,8 +15,8 @@ from ..ir.rewriting import copy_ops, replace_op
 from ..ir.sizes import number_attribute, tensor_type
 
 
-def cut(g: Generic, loop: int, at: SizeLike, rest: SizeLike, combine: str) -> Generic:
-    """Reduces the first `at` iterations of a loop and the remaining `rest` by separate ops, and combines their results.
+def cut(g: Generic, loop: int, first: SizeLike, rest: SizeLike, combine: str) -> Generic:
+    """Reduces the first `first` iterations of a loop and the remaining `rest` by separate ops, and combines their results.
 
     combine  the op that combines two results, such as "arith.addf"
 
@@ -27,7 +27,7 @@ def cut(g: Generic, loop: int, at: SizeLike, rest: SizeLike, combine: str) -> Ge
     maps = [[shifted(entry, 0) for entry in m] for m in g.maps]
     halves = []
     with op.location, ir.InsertionPoint(op):
-        for start, length in ((0, at), (at, rest)):
+        for start, length in ((0, first), (first, rest)):
             ins = [slice_of_loop(v, m, loop, start, length) for v, m in zip(list(op.operands)[: g.inputs], g.maps, strict=False)]
             init = op.operands[g.inputs] if start == 0 else neutral_fill(type_, combine)
             half = generic(type_, [*ins, init], maps, len(g.extents), list(g.reduced))
@@ -51,35 +51,37 @@ def slice_of_loop(v: ir.Value, m: tuple, loop: int, start: SizeLike, length: Siz
     return sliced(v, offsets, sizes, [1] * len(shape))
 
 
-def split(g: Generic, parts: dict[int, SizeLike], apart: Sequence[int], order: Sequence[int], combine: str) -> None:
+def split(g: Generic, parts: dict[int, SizeLike], deferred: Sequence[int], order: Sequence[int], combine: str) -> None:
     """Splits each loop of `parts` in two, reduces only the inner ones, and reduces the partial results by a second op.
 
     parts    for each loop to split, the iterations of the outer of the two: how many partial results there are
-    apart    reduced loops to leave to the second op, so that each of their iterations has a partial result
+    deferred reduced loops to leave to the second op, so that each of their iterations has a partial result
     order    all loops, in the order in which the partial results lie in memory
     combine  the op that combines two results, such as "arith.addf"
     """
     op, out = g.op, g.op.operands[g.inputs]
     element = ir.RankedTensorType(op.results[0].type).element_type
-    cuts = parts | {loop: g.extents[loop] for loop in apart}
+    cuts = parts | {loop: g.extents[loop] for loop in deferred}
     # A loop of `cuts` becomes two: the outer one, which is not reduced, and the inner one, which is.
     reduced = [r for i in order for r in ([False, True] if i in cuts else [g.reduced[i]])]
-    outer = {i: at + sum(j in cuts for j in order[:at]) for at, i in enumerate(order)}
-    inner = {i: at + (i in cuts) for i, at in outer.items()}
-    kept = [i for i in order if i in cuts or not g.reduced[i]]
+    outer = {i: position + sum(j in cuts for j in order[:position]) for position, i in enumerate(order)}
+    inner = {i: position + (i in cuts) for i, position in outer.items()}
+    partial_loops = [i for i in order if i in cuts or not g.reduced[i]]
     with op.location, ir.InsertionPoint(op):
         ins, maps = [], []
         for v, m in zip(list(op.operands)[: g.inputs], g.maps, strict=False):
             expanded, results = _expand(v, m, cuts, outer, inner)
             ins.append(expanded)
             maps.append(results)
-        type_ = tensor_type([cuts.get(i, g.extents[i]) for i in kept], element)
-        maps.append([ir.AffineDimExpr.get(outer[i]) for i in kept])
+        type_ = tensor_type([cuts.get(i, g.extents[i]) for i in partial_loops], element)
+        maps.append([ir.AffineDimExpr.get(outer[i]) for i in partial_loops])
         partial = generic(type_, [*ins, neutral_fill(type_, combine)], maps, len(reduced), reduced)
         clone_body(op, partial)
-        whole = [ir.AffineDimExpr.get(at) for at in range(len(kept))]
-        result = [renumbered(entry, {i: at for at, i in enumerate(kept)}) for entry in g.maps[g.inputs]]
-        total = generic(op.results[0].type, [partial.results[0], out], [whole, result], len(kept), [i in cuts for i in kept])
+        whole = [ir.AffineDimExpr.get(position) for position in range(len(partial_loops))]
+        result = [renumbered(entry, {i: position for position, i in enumerate(partial_loops)}) for entry in g.maps[g.inputs]]
+        total = generic(
+            op.results[0].type, [partial.results[0], out], [whole, result], len(partial_loops), [i in cuts for i in partial_loops]
+        )
         replace_op(op, with_body(total, lambda a, b: applied(combine, a, b)))
 
 

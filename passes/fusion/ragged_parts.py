@@ -23,10 +23,10 @@ def ragged(n: SizeLike, wanted: SizeLike, multiple: int = 1) -> tuple[SizeLike, 
 
 
 def split_ragged(
-    g: Generic, loop: int, parts: SizeLike, length: SizeLike, apart: Sequence[int], order: Sequence[int], combine: str
+    g: Generic, loop: int, parts: SizeLike, length: SizeLike, deferred: Sequence[int], order: Sequence[int], combine: str
 ) -> None:
     """Splits a reduced loop into `parts` of `length` iterations, which together are at least its own: what the others add is
-    `combine`'s neutral element. A second op reduces the partial results. apart, order: see `partial_reductions.split`."""
+    `combine`'s neutral element. A second op reduces the partial results. deferred, order: see `partial_reductions.split`."""
     op = g.op
     element = ir.RankedTensorType(op.results[0].type).element_type
     with op.location, ir.InsertionPoint(op):
@@ -37,7 +37,7 @@ def split_ragged(
         maps = [[ir.AffineDimExpr.get(i) for i in range(len(extra))], [shifted(e, 0) for e in g.maps[g.inputs]]]
         total = generic(op.results[0].type, [whole, op.operands[g.inputs]], maps, len(extra), list(g.reduced))
         replace_op(op, with_body(total, partial(applied, combine)))
-    split(Generic.read(total), {loop: parts}, apart, order, combine)
+    split(Generic.read(total), {loop: parts}, deferred, order, combine)
 
 
 def terms_of(g: Generic) -> ir.Value:
@@ -51,7 +51,7 @@ def terms_of(g: Generic) -> ir.Value:
             return operand
     type_ = tensor_type(g.extents, term.type)
     maps = [*([shifted(e, 0) for e in m] for m in g.maps[: g.inputs]), [shifted(e, 0) for e in everything]]
-    made = generic(type_, [*list(g.op.operands)[: g.inputs], empty(type_)], maps, len(g.extents), [False] * len(g.extents))
+    terms = generic(type_, [*list(g.op.operands)[: g.inputs], empty(type_)], maps, len(g.extents), [False] * len(g.extents))
 
     def body(*elements: ir.Value) -> ir.Value:
         """Copies the ops that make the term."""
@@ -59,7 +59,7 @@ def terms_of(g: Generic) -> ir.Value:
         copy_ops([o for o in list(block.operations)[:-1] if o.operation != combined], values)
         return values.get(term, term)
 
-    return with_body(made, body)
+    return with_body(terms, body)
 
 
 def _everything(loops: int) -> tuple:

@@ -62,14 +62,14 @@ class ReducedMemory:
             reduced = [_is_reduced(g, terms) for _, terms in m]
             if not self._alternates(v, reduced):
                 continue
-            found: list[int] = []
+            loops: list[int] = []
             bits = min(width(s) for s in self._order.sources(v))
             for d in reversed(self._order.inwards(v)):
                 if not reduced[d]:
-                    return found
+                    return loops
                 if len(m[d][1]) != 1 or (bits := bits * typical(shape_of(v)[d])) >= LINE:
                     break
-                found.append(m[d][1][0][0])
+                loops.append(m[d][1][0][0])
         return []
 
     def overread(self, g: Generic) -> int:

@@ -31,7 +31,7 @@ class Repeated:
         self._real, self._groups = real, groups
         self._nodes = {n.value: n for g in groups for n in g.nodes}
         self._group = {n.value: g for g in groups for n in g.nodes}
-        kept, changed = real.kept(), _changed(real)
+        kept, changed = real.needed_outside(), _changed(real)
         kept |= {v for n in self._nodes.values() for v, places in n.reads.items() if not places}  # changed by a scatter
         candidates = {v for v, n in self._nodes.items() if v not in kept and _is_elementwise(n) and v not in real.mixed}
         self._readers: dict[Group, dict[ir.Value, int]] = {}  # how often each group evaluates the values of others that it reads
@@ -42,13 +42,13 @@ class Repeated:
 
     def values(self) -> set[ir.Value]:
         """Returns the values that no kernel should store, so that their readers compute them."""
-        found: set[ir.Value] = set()
+        dropped: set[ir.Value] = set()
         for together in self._connected():
             if self._is_worth(together):
-                found |= together
+                dropped |= together
             else:
-                found.update(v for v in together if len(together) > 1 and self._is_worth({v}))
-        return found
+                dropped.update(v for v in together if len(together) > 1 and self._is_worth({v}))
+        return dropped
 
     def _is_worth(self, dropped: set[ir.Value]) -> bool:
         """Returns whether it is clearly better to store none of `dropped`."""
@@ -56,13 +56,13 @@ class Repeated:
 
     def traffic(self) -> float:
         """Returns the bytes that all kernels read and write, plus the bytes that could be moved in the time of their operations."""
-        kept, total = self._real.kept(), 0.0
+        stored, total = self._real.needed_outside(), 0.0
         for g in self._groups:
             inside = {n.value for n in g.nodes}
             total += sum(map(bytes_of, {v for n in g.nodes for v in n.reads} - inside))
             total += sum(n.cost * _size(n) for n in g.nodes) / self._real.balance
         read = {v for g in self._groups for n in g.nodes for v in n.reads if self._group.get(v) is not g}
-        return total + sum(bytes_of(v) for v in self._nodes if v in kept or v in read)
+        return total + sum(bytes_of(v) for v in self._nodes if v in stored or v in read)
 
     def _connected(self) -> list[set[ir.Value]]:
         """Returns the candidates in sets to be decided together: values that one kernel reads, or that are computed from each
@@ -76,12 +76,12 @@ class Repeated:
                 if w in beside:
                     beside[v].add(w)
                     beside[w].add(v)
-        left, found = dict.fromkeys(beside), []
+        left, sets = dict.fromkeys(beside), []
         while left:
             together = set(reached([next(iter(left))], lambda v: list(beside[v])))
             left = {v: None for v in left if v not in together}
-            found.append(together)
-        return found
+            sets.append(together)
+        return sets
 
     def _gain(self, dropped: set[ir.Value]) -> float:
         """Returns the bytes saved if no kernel stores `dropped`: those no longer moved, less those read instead, less the bytes
@@ -131,12 +131,12 @@ def _size(n: GroupNode) -> int:
 
 def _evaluations(g: Group, of: set[ir.Value]) -> Mapping[ir.Value, int]:
     """Returns how many elements a group reads of each value in `of`; an element that is read twice counts twice."""
-    found: dict[ir.Value, int] = defaultdict(int)
+    reads: dict[ir.Value, int] = defaultdict(int)
     for n in g.nodes:
         for v, places in n.reads.items():
             if v in of:
-                found[v] += len(places) * _size(n)
-    return found
+                reads[v] += len(places) * _size(n)
+    return reads
 
 
 def _changed(real: Materialized) -> set[ir.Value]:

@@ -110,13 +110,13 @@ def _reads_positions(op: ir.Operation) -> bool:
 
 def _without(g: Generic, repeats: list[int]) -> ir.Value:
     """Emits the reduction over the other loops alone; what is reduced itself, where none of them is a reduction."""
-    at = {old: new for new, old in enumerate(i for i in range(len(g.extents)) if i not in repeats)}
+    new_loop = {old: new for new, old in enumerate(i for i in range(len(g.extents)) if i not in repeats)}
     ins = [_first(v, m, repeats) for v, m in zip(list(g.op.operands)[: g.inputs], g.maps, strict=False)]
-    maps = [[shifted((c, tuple((at[i], k) for i, k in terms if i in at)), 0) for c, terms in m] for m in g.maps]
-    reduced = [g.reduced[i] for i in at]
+    maps = [[shifted((c, tuple((new_loop[i], k) for i, k in terms if i in new_loop)), 0) for c, terms in m] for m in g.maps]
+    reduced = [g.reduced[i] for i in new_loop]
     type_ = ir.RankedTensorType(g.op.results[0].type)
     init = g.op.operands[g.inputs] if any(reduced) else empty(type_)
-    new = generic(type_, [*ins, init], maps, len(at), reduced)
+    new = generic(type_, [*ins, init], maps, len(new_loop), reduced)
     if any(reduced):
         clone_body(g.op, new)
     else:

@@ -57,18 +57,18 @@ class ScatterPass(Pass):
 def _put(op: ir.Operation) -> ir.Value:
     """Converts index_put: the indices are broadcast, and stand in the place of the dimensions that they index."""
     into, *rest = op.operands
-    given = iter(rest)
-    at = {d: next(given) for d, a in enumerate(op.attributes["args"][1]) if isinstance(a, ir.UnitAttr)}
-    values, shape = next(given), shape_of(into)
-    wide = _broadcast([shape_of(i) for i in at.values()])
-    together = list(at) == list(range(min(at), max(at) + 1))
-    first = min(at) if together else 0
-    others = [d for d in range(len(shape)) if d not in at]
+    operands = iter(rest)
+    index_of = {d: next(operands) for d, a in enumerate(op.attributes["args"][1]) if isinstance(a, ir.UnitAttr)}
+    values, shape = next(operands), shape_of(into)
+    wide = _broadcast([shape_of(i) for i in index_of.values()])
+    together = list(index_of) == list(range(min(index_of), max(index_of) + 1))
+    first = min(index_of) if together else 0
+    others = [d for d in range(len(shape)) if d not in index_of]
     before, after = ([d for d in others if d < first], [d for d in others if d > first]) if together else ([], others)
     loops = (*(shape[d] for d in before), *wide, *(shape[d] for d in after))
     places = dict(zip((*before, *after), (*range(len(before)), *range(len(before) + len(wide), len(loops))), strict=True))
     end = len(before) + len(wide)
-    indices = [_index(at[d], loops, end, n) if d in at else _position(loops, places[d]) for d, n in enumerate(shape)]
+    indices = [_index(index_of[d], loops, end, n) if d in index_of else _position(loops, places[d]) for d, n in enumerate(shape)]
     return _scatter(op, into, _spread(values, loops, len(loops), into.type.element_type), indices)
 
 
@@ -140,11 +140,11 @@ def _index(source: ir.Value, loops: Sequence[SizeLike], end: int, size: SizeLike
 
     def counted(x: ir.Value, _: ir.Value) -> ir.Value:
         """Counts a negative index from the end."""
-        at = x if x.type == i64 else arith.extsi(i64, x)
+        index = x if x.type == i64 else arith.extsi(i64, x)
         if size is None:
-            return at
-        from_end = arith.addi(at, arith.index_cast(i64, size_value(size)))
-        return arith.select(arith.cmpi(arith.CmpIPredicate.slt, at, arith.constant(i64, 0)), from_end, at)
+            return index
+        from_end = arith.addi(index, arith.index_cast(i64, size_value(size)))
+        return arith.select(arith.cmpi(arith.CmpIPredicate.slt, index, arith.constant(i64, 0)), from_end, index)
 
     return with_body(generic(type_, [source, empty(type_)], maps, rank, [False] * rank), counted)
 

@@ -72,16 +72,18 @@ class SplitReductions(Pass):
             for op in ops:
                 self._split(op, memory, kept)
 
-    def _split(self, op: ir.Operation, memory: ReducedMemory, kept: set[tuple[tuple[SizeLike, ...], tuple[bool, ...]]]) -> None:
+    def _split(
+        self, op: ir.Operation, memory: ReducedMemory, reductions: set[tuple[tuple[SizeLike, ...], tuple[bool, ...]]]
+    ) -> None:
         g = memory.generic(op)
-        found = self._reduction(g, memory) if g is not None and any(g.reduced) and len(op.results) == 1 else None
-        if found is None:
+        reduction = self._reduction(g, memory) if g is not None and any(g.reduced) and len(op.results) == 1 else None
+        if reduction is None:
             return
         memory.forget(op)
-        if self._is_ragged(found.g):
-            self._split_ragged(found)
+        if self._is_ragged(reduction.g):
+            self._split_ragged(reduction)
         else:
-            self._split_evenly(found, [reduced for extents, reduced in kept if extents == found.g.extents])
+            self._split_evenly(reduction, [reduced for extents, reduced in reductions if extents == reduction.g.extents])
 
     def _is_ragged(self, g: Generic) -> bool:
         return bool(self.ragged) and is_symbolic(g.extents)
@@ -101,21 +103,21 @@ class SplitReductions(Pass):
             return None
         plain = [i for i, r in enumerate(g.reduced) if r and _splittable(g, i)]
         short = memory.short_pieces(g) if long and self.columns else []
-        apart = short if set(short) <= set(plain) else []
-        together = 1 if memory.along(g) and not apart else BLOCK * max(1, 32 // min(map(width, g.op.operands)))
+        deferred = short if set(short) <= set(plain) else []
+        together = 1 if memory.along(g) and not deferred else BLOCK * max(1, 32 // min(map(width, g.op.operands)))
         at_once = self.ragged * 8 // memory.narrowest(g)
-        loops = [i for i in plain if i not in apart]
-        return _Reduction(g, combine.name, loops, apart, memory.order(g), memory.inner_loops(g), together, at_once)
+        loops = [i for i in plain if i not in deferred]
+        return _Reduction(g, combine.name, loops, deferred, memory.order(g), memory.inner_loops(g), together, at_once)
 
     def _split_evenly(self, of: "_Reduction", others: Sequence[tuple[bool, ...]]) -> None:
         """Splits loops into equal parts. others: which loops other reductions of as many iterations reduce."""
         g, results = of.g, max(typical(of.results), 1)
-        most = min(self.parts, self.programs * of.together // results)
-        most = most if of.along else min(most, typical(math.prod(g.extents)) // results // BLOCK)
+        max_parts = min(self.parts, self.programs * of.together // results)
+        max_parts = max_parts if of.along else min(max_parts, typical(math.prod(g.extents)) // results // BLOCK)
         known = not is_symbolic(g.extents)
-        parts = (_rows_of(others, of, most) or _outer(of, most) if of.along else _several(of, most)) if known else {}
+        parts = (_rows_of(others, of, max_parts) or _outer(of, max_parts) if of.along else _several(of, max_parts)) if known else {}
         if math.prod(parts.values()) < LEAST:
-            even = _even(of, most)
+            even = _even(of, max_parts)
             if even is None:
                 return
             loop, count, length = even
@@ -123,7 +125,7 @@ class SplitReductions(Pass):
             whole, rest = (count * length, n - count * length) if known else (n // count * count, n % count)
             if rest != 0:
                 g = cut(g, loop, whole, rest, of.combine)
-        split(g, parts, of.apart, of.order, of.combine)
+        split(g, parts, of.deferred, of.order, of.combine)
 
     def _split_ragged(self, of: "_Reduction") -> None:
         """Splits the outermost loops in memory, of which all but the last that it takes a whole: a part for each iteration."""
@@ -142,7 +144,7 @@ class SplitReductions(Pass):
         n, multiple = g.extents[loop], of.at_once if loop in of.inner else 1
         left = wanted // math.prod(g.extents[i] for i in whole) if whole else wanted
         left = least(left, n // multiple) if multiple > 1 else left  # others would be empty
-        split_ragged(g, loop, *ragged(n, left, multiple), [*of.apart, *whole], of.order, of.combine)
+        split_ragged(g, loop, *ragged(n, left, multiple), [*of.deferred, *whole], of.order, of.combine)
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,7 @@ class _Reduction:
     g         its op
     combine   the op that combines two elements, such as "arith.addf"
     loops     reduced loops that may have parts
-    apart     other reduced loops, whose iterations have a partial result each
+    deferred  other reduced loops, whose iterations have a partial result each
     order     all loops, in the order of the partial results in memory
     inner     loops along neighbors in memory
     together  results of one program: 1 where it walks along neighbors
@@ -162,7 +164,7 @@ class _Reduction:
     g: Generic
     combine: str
     loops: list[int]
-    apart: list[int]
+    deferred: list[int]
     order: list[int]
     inner: set[int]
     together: int
@@ -176,56 +178,56 @@ class _Reduction:
     @property
     def results(self) -> SizeLike:
         """The number of partial results of each part."""
-        return math.prod(n for i, n in enumerate(self.g.extents) if not self.g.reduced[i] or i in self.apart)
+        return math.prod(n for i, n in enumerate(self.g.extents) if not self.g.reduced[i] or i in self.deferred)
 
     @property
     def reduced(self) -> SizeLike:
         """The number of elements that are reduced to each result, without parts."""
-        return math.prod(n for i, n in enumerate(self.g.extents) if self.g.reduced[i] and i not in self.apart)
+        return math.prod(n for i, n in enumerate(self.g.extents) if self.g.reduced[i] and i not in self.deferred)
 
     def joined(self) -> "_Reduction":
         """Reduces adjacent loops as one, where every operand's elements are in their order."""
         g, numbers = joined(self.g, self.loops)
-        loops, apart, order = ([*dict.fromkeys(numbers[i] for i in part)] for part in (self.loops, self.apart, self.order))
-        return replace(self, g=g, loops=loops, apart=apart, order=order, inner={numbers[i] for i in self.inner})
+        loops, deferred, order = ([*dict.fromkeys(numbers[i] for i in part)] for part in (self.loops, self.deferred, self.order))
+        return replace(self, g=g, loops=loops, deferred=deferred, order=order, inner={numbers[i] for i in self.inner})
 
 
-def _rows_of(others: Sequence[tuple[bool, ...]], of: _Reduction, most: int) -> dict[int, int]:
+def _rows_of(others: Sequence[tuple[bool, ...]], of: _Reduction, max_parts: int) -> dict[int, int]:
     """Returns a part for each row of another reduction, so that one kernel computes both; none where there are too few or too many
     rows."""
     fitting: list[dict[int, int]] = []
     for reduced in sorted(others):
         rows = {i: of.g.extents[i] for i in of.loops if not reduced[i]}
         reduces_less = all(mine or not other for mine, other in zip(of.g.reduced, reduced, strict=True))
-        if reduces_less and ENOUGH <= math.prod(rows.values()) <= most:
+        if reduces_less and ENOUGH <= math.prod(rows.values()) <= max_parts:
             fitting.append(rows)
     return max(fitting, key=lambda rows: math.prod(rows.values()), default={})
 
 
-def _outer(of: _Reduction, most: int) -> dict[int, int]:
+def _outer(of: _Reduction, max_parts: int) -> dict[int, int]:
     """Returns the parts of the first loop that makes enough, and, where these are few, of the loops behind it. A loop along
     neighbors in memory is taken only where no other does, in pieces that are worth a part."""
     loops = sorted(of.loops, key=lambda i: i in of.inner)
-    for at, loop in enumerate(loops):
+    for position, loop in enumerate(loops):
         n = of.g.extents[loop]
-        if (parts := _divisor(n, min(most, n // BLOCK) if loop in of.inner else most)) < LEAST:
+        if (parts := _divisor(n, min(max_parts, n // BLOCK) if loop in of.inner else max_parts)) < LEAST:
             continue
-        found = {loop: parts}
-        for behind in loops[at + 1 :]:
-            few = min(most // parts, typical(of.reduced) // (parts * LONG))
-            if parts >= ENOUGH or found[loop] < of.g.extents[loop] or behind in of.inner or few < 2:
+        parts_of = {loop: parts}
+        for behind in loops[position + 1 :]:
+            few = min(max_parts // parts, typical(of.reduced) // (parts * LONG))
+            if parts >= ENOUGH or parts_of[loop] < of.g.extents[loop] or behind in of.inner or few < 2:
                 break
-            loop, found[behind] = behind, _divisor(of.g.extents[behind], few)
-            parts *= found[behind]
-        return found
+            loop, parts_of[behind] = behind, _divisor(of.g.extents[behind], few)
+            parts *= parts_of[behind]
+        return parts_of
     return {}
 
 
-def _several(of: _Reduction, most: int) -> dict[int, int]:
-    """Returns the parts of adjacent loops, up to `most` in all, from the outermost loops that make enough, as an extent may be
+def _several(of: _Reduction, max_parts: int) -> dict[int, int]:
+    """Returns the parts of adjacent loops, up to `max_parts` in all, from the outermost loops that make enough, as an extent may be
     prime."""
     for first in range(len(of.loops)):
-        parts, left = {}, most
+        parts, left = {}, max_parts
         for loop in of.loops[first:]:
             parts[loop] = _divisor(of.g.extents[loop], left)
             left //= parts[loop]
@@ -236,7 +238,7 @@ def _several(of: _Reduction, most: int) -> dict[int, int]:
     return {}
 
 
-def _even(of: _Reduction, most: int) -> tuple[int, int, int] | None:
+def _even(of: _Reduction, max_parts: int) -> tuple[int, int, int] | None:
     """Returns the longest loop, and how many equal parts of which length to split it into, where no extent has a divisor that
     would do, or some are symbolic. Along neighbors in memory, parts are rows of whole accesses. None if there would be too few
     parts."""
@@ -245,21 +247,21 @@ def _even(of: _Reduction, most: int) -> tuple[int, int, int] | None:
     if symbolic:  # of an outer loop, parts are contiguous where the whole is
         loops = [i for i in loops if i not in inner and extents[i] >= LEAST] or loops
     loop = max(loops, key=lambda i: (i not in inner or extents[i] >= LEAST * BLOCK, extents[i]), default=None)
-    if loop is None or most < LEAST:
+    if loop is None or max_parts < LEAST:
         return None
     n = extents[loop]
     if symbolic:  # what is left, of fewer iterations than there are parts, takes no longer than a part
-        most = min(most, max(LEAST, math.isqrt(n)))
-    length = -(-n // (most * BLOCK)) * BLOCK if loop in inner else max(1, n // most)
-    parts = min(most, n // length)
+        max_parts = min(max_parts, max(LEAST, math.isqrt(n)))
+    length = -(-n // (max_parts * BLOCK)) * BLOCK if loop in inner else max(1, n // max_parts)
+    parts = min(max_parts, n // length)
     if symbolic and parts > LEAST:  # the schedule of the rest goes by what the traced call leaves: as much as may be
         parts = max(range(max(LEAST, 3 * parts // 4), parts + 1), key=lambda p: n % p)
     return (loop, parts, length) if parts >= LEAST else None
 
 
-def _divisor(n: int, most: int) -> int:
-    """Returns the largest divisor of `n` up to `most`."""
-    return max((p for p in range(1, min(most, n) + 1) if n % p == 0), default=1)
+def _divisor(n: int, limit: int) -> int:
+    """Returns the largest divisor of `n` up to `limit`."""
+    return max((p for p in range(1, min(limit, n) + 1) if n % p == 0), default=1)
 
 
 def _uses_index(g: Generic) -> bool:

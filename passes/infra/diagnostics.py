@@ -30,17 +30,17 @@ class Diagnostic:
         return f"{self.file}:{self.line}:{self.column}" if self.file else ""
 
     @staticmethod
-    def of(given: Any) -> "Diagnostic":
+    def of(diagnostic: Any) -> "Diagnostic":
         """Converts an `ir.Diagnostic` (valid only inside its handler) or an `ir.DiagnosticInfo`."""
-        file, line, column = place(given.location)
-        notes = tuple(Diagnostic.of(note) for note in given.notes)
-        return Diagnostic(given.severity.name.lower(), given.message.strip(), file, line, column, notes)
+        file, line, column = place(diagnostic.location)
+        notes = tuple(Diagnostic.of(note) for note in diagnostic.notes)
+        return Diagnostic(diagnostic.severity.name.lower(), diagnostic.message.strip(), file, line, column, notes)
 
 
 def place(location: ir.Location) -> tuple[str, int, int]:
     """Returns (file, line, column) of a location, the innermost of a call or fusion; ("", 0, 0) without one."""
-    found = _PLACE.search(str(location))
-    return (found[1], int(found[2]), int(found[3])) if found else ("", 0, 0)
+    match = _PLACE.search(str(location))
+    return (match[1], int(match[2]), int(match[3])) if match else ("", 0, 0)
 
 
 def of_error(error: ir.MLIRError) -> tuple[Diagnostic, ...]:
@@ -95,14 +95,14 @@ def verify_input(module: ir.Module) -> None:
 
 def unknown_ops(module: ir.Module) -> tuple[Diagnostic, ...]:
     """Returns an error for every op that no dialect declares: Lamina's contexts parse these, for the sake of graph and plan."""
-    context, found = module.context, []
+    context, errors = module.context, []
 
     def look(op: ir.Operation) -> ir.WalkResult:
         """Finds ops that no dialect declares."""
         if not context.is_registered_operation(op.name) and not op.name.startswith(("graph.", "plan.")):
             text = f"no dialect declares the op {op.name!r} (--allow-unregistered-dialect accepts it)"
-            found.append(Diagnostic("error", text, *place(op.location)))
+            errors.append(Diagnostic("error", text, *place(op.location)))
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(look)
-    return tuple(found)
+    return tuple(errors)

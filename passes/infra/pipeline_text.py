@@ -92,14 +92,14 @@ class _Parser:
 
     def items(self, end: str) -> tuple[PassCall | PipelineNest, ...]:
         """Parses items up to `end`, which is not consumed. There may be none: an empty pipeline."""
-        found: list[PassCall | PipelineNest] = []
+        items: list[PassCall | PipelineNest] = []
         if self.peek() == end:
             return ()
         while True:
-            found.append(self.item())
+            items.append(self.item())
             token = self.peek()
             if token == end:
-                return tuple(found)
+                return tuple(items)
             if token != ",":
                 expected = f"',' or {end!r}" if end else "',' or the end"
                 raise self.fail(f"expected {expected}, not {token!r}" if token else "the text ends inside '(...)'")
@@ -127,7 +127,7 @@ class _Parser:
     def options(self) -> tuple[tuple[str, str | None], ...]:
         """Parses options in braces, starting at the opening brace."""
         self.at += 1
-        found: list[tuple[str, str | None]] = []
+        options: list[tuple[str, str | None]] = []
         while self.peek() != "}":
             key = _NAME.match(self.text, self.at)
             if not key:
@@ -137,9 +137,9 @@ class _Parser:
             if self.text[self.at : self.at + 1] == "=":
                 self.at += 1
                 value = self.value()
-            found.append((key[0], value))
+            options.append((key[0], value))
         self.at += 1
-        return tuple(found)
+        return tuple(options)
 
     def value(self) -> str:
         """Returns the raw text of a value: up to a space or the closing brace, except inside quotes and brackets."""

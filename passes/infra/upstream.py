@@ -70,18 +70,18 @@ def refuse_if_fatal(name: str, module: ir.Module) -> None:
     if name not in _FATAL_ON_OURS:
         return
 
-    found: list[ir.Operation] = []
+    ops: list[ir.Operation] = []
 
     def look(op: ir.Operation) -> ir.WalkResult:
         """Finds the first of Lamina's ops."""
         if op.name.startswith(("graph.", "plan.")):
-            found.append(op)
+            ops.append(op)
             return ir.WalkResult.INTERRUPT
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(look, ir.WalkOrder.PRE_ORDER)
-    if found:
-        file, line, column = place(found[0].location)
+    if ops:
+        file, line, column = place(ops[0].location)
         where = f"{file}:{line}:{column}" if file else ""
-        text = f"{name} cannot run on a module with {found[0].name}: it would end the process"
+        text = f"{name} cannot run on a module with {ops[0].name}: it would end the process"
         raise CompileError(text, where=where, remedy="run it at an earlier level")

@@ -26,9 +26,9 @@ class IndexTerm:
 
     def __new__(cls, *_: object, **__: object) -> Self:
         """Creates a term with the next serial number."""
-        made = super().__new__(cls)
-        made.serial = next(_SERIALS)
-        return made
+        term = super().__new__(cls)
+        term.serial = next(_SERIALS)
+        return term
 
 
 @dataclass(eq=False)
@@ -130,7 +130,7 @@ class Affine:
                 raise SplitAxis(axis, k // c)
         raise NotAffine
 
-    def told_apart(self) -> tuple[Axis, ...]:
+    def injective_axes(self) -> tuple[Axis, ...]:
         """Returns the axes of an index that is another one for any other iteration of them; none where that is not known."""
         if self.opaque:
             return ()

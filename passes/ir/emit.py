@@ -135,10 +135,10 @@ def _integer(element: ir.Type, value: int) -> ir.Attribute:
 class Num:
     """An SSA value and its emitter. Comparisons give i1; those of floats are ordered and those of integers signed by default."""
 
-    __slots__ = ("at", "value")
+    __slots__ = ("emitter", "value")
 
-    def __init__(self, at: Emit, value: ir.Value) -> None:
-        self.at, self.value = at, value
+    def __init__(self, emitter: Emit, value: ir.Value) -> None:
+        self.emitter, self.value = emitter, value
 
     @property
     def element(self) -> ir.Type:
@@ -153,11 +153,11 @@ class Num:
 
     def like(self, other: Scalar) -> Num:
         """Returns `other`; a Python number becomes a constant of this element type."""
-        return other if isinstance(other, Num) else self.at.constant(other, self.element)
+        return other if isinstance(other, Num) else self.emitter.constant(other, self.element)
 
     def _binary(self, name: str, other: Scalar, *, swap: bool = False) -> Num:
         b = self.like(other)
-        return self.at.make(name, self.value.type, *((b, self) if swap else (self, b)))
+        return self.emitter.make(name, self.value.type, *((b, self) if swap else (self, b)))
 
     def __add__(self, other: Scalar) -> Num:
         return self._binary("arith.addf" if self.is_float else "arith.addi", other)
@@ -178,7 +178,7 @@ class Num:
         return self._binary("arith.divf", other, swap=True)
 
     def __neg__(self) -> Num:
-        return self.at.make("arith.negf", self.value.type, self)
+        return self.emitter.make("arith.negf", self.value.type, self)
 
     def __and__(self, other: Scalar) -> Num:
         return self._binary("arith.andi", other)
@@ -202,9 +202,9 @@ class Num:
 
     def compare(self, predicate: str, other: Scalar) -> Num:
         """Returns `self <predicate> other` as i1; predicates are the keys of CMPF for floats and of CMPI for integers."""
-        i1 = self.at.type(ir.IntegerType.get_signless(1))
+        i1 = self.emitter.type(ir.IntegerType.get_signless(1))
         table, name = (CMPF, "arith.cmpf") if self.is_float else (CMPI, "arith.cmpi")
-        return self.at.make(name, i1, self, self.like(other), predicate=i64(table[predicate]))
+        return self.emitter.make(name, i1, self, self.like(other), predicate=i64(table[predicate]))
 
     def __lt__(self, other: Scalar) -> Num:
         return self.compare("olt" if self.is_float else "slt", other)
@@ -224,7 +224,7 @@ class Num:
 
     def where(self, condition: Num, otherwise: Scalar) -> Num:
         """Selects this where `condition` holds, else `otherwise`."""
-        return self.at.make("arith.select", self.value.type, condition, self, self.like(otherwise))
+        return self.emitter.make("arith.select", self.value.type, condition, self, self.like(otherwise))
 
     def bits(self) -> Num:
         """Bitcasts to an integer of the same width."""
@@ -236,7 +236,7 @@ class Num:
 
     def cast(self, name: str, element: ir.Type) -> Num:
         """Emits the conversion op `name`, such as arith.extf, to another element type."""
-        return self.at.make(name, self.at.type(element), self)
+        return self.emitter.make(name, self.emitter.type(element), self)
 
     def to(self, element: ir.Type) -> Num:
         """Converts a float to another float type; returns itself where it is of that type."""
@@ -250,12 +250,12 @@ class Num:
 
     def abs(self) -> Num:
         """Absolute value of a float."""
-        return self.at.make("math.absf", self.value.type, self)
+        return self.emitter.make("math.absf", self.value.type, self)
 
     def sqrt(self) -> Num:
         """Square root."""
-        return self.at.make("math.sqrt", self.value.type, self)
+        return self.emitter.make("math.sqrt", self.value.type, self)
 
     def copysign(self, sign: Num) -> Num:
         """This magnitude with the sign of `sign`."""
-        return self.at.make("math.copysign", self.value.type, self, sign)
+        return self.emitter.make("math.copysign", self.value.type, self, sign)

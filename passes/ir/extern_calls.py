@@ -154,8 +154,8 @@ def group(
     fill   emits the body, given the block arguments that stand for the operands, and returns the values to yield
     """
     named = {"sym_name": ir.StringAttr.get(name)}
-    made = ir.Operation.create(GroupOp.OPERATION_NAME, results=list(types), operands=list(operands), attributes=named, regions=1)
-    block = made.regions[0].blocks.append(*[v.type for v in operands])
+    new = ir.Operation.create(GroupOp.OPERATION_NAME, results=list(types), operands=list(operands), attributes=named, regions=1)
+    block = new.regions[0].blocks.append(*[v.type for v in operands])
     with ir.InsertionPoint(block):
         ir.Operation.create(YieldOp.OPERATION_NAME, operands=list(fill(*block.arguments)))
-    return made
+    return new

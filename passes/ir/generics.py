@@ -136,9 +136,9 @@ def transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
 def padded(value: ir.Value, low: Sequence[SizeLike], high: Sequence[SizeLike], filler: float | ir.Value = 0.0) -> ir.Value:
     """Pads each dimension of a tensor with `low` elements before and `high` after: a scalar, or a number of a float tensor."""
     type_ = ir.RankedTensorType(value.type)
-    made = tensor_type([b + n + a for b, n, a in zip(low, shape_of(value), high, strict=True)], type_.element_type)
+    result_type = tensor_type([b + n + a for b, n, a in zip(low, shape_of(value), high, strict=True)], type_.element_type)
     scalar = filler if isinstance(filler, ir.Value) else arith.constant(type_.element_type, filler)
-    pad = tensor.PadOp(made, value, size_operands(low), size_operands(high), static(low), static(high))
+    pad = tensor.PadOp(result_type, value, size_operands(low), size_operands(high), static(low), static(high))
     with ir.InsertionPoint(pad.regions[0].blocks.append(*[ir.IndexType.get()] * type_.rank)):
         tensor.YieldOp(scalar)
     return pad.result

@@ -38,17 +38,17 @@ def producer(value: ir.Value) -> ir.Operation | None:
 
 def nested(op: ir.Operation, *names: str) -> list[ir.Operation]:
     """Returns the ops in the regions of `op`, inner ones first, and `op` itself: all, or those with one of these names."""
-    found: list[ir.Operation] = []
+    ops: list[ir.Operation] = []
     wanted = frozenset(names)
 
     def visit(inner: ir.Operation) -> ir.WalkResult:
         """Collects the wanted ops."""
         if not wanted or inner.name in wanted:
-            found.append(inner)
+            ops.append(inner)
         return ir.WalkResult.ADVANCE
 
     op.walk(visit)
-    return found
+    return ops
 
 
 def ops_in(block: ir.Block, *names: str) -> list[ir.Operation]:
@@ -200,10 +200,10 @@ def place(m: tuple[tuple[int, tuple[tuple[int, int], ...]], ...], loops: Index) 
     """Returns the operand index that a map gives for loop values."""
     out = []
     for constant, terms in m:
-        at = Affine(constant)
+        entry = Affine(constant)
         for loop, k in terms:
-            at = at + loops[loop] * k
-        out.append(at)
+            entry = entry + loops[loop] * k
+        out.append(entry)
     return tuple(out)
 
 
@@ -241,12 +241,12 @@ def source_index(op: ir.Operation, index: Index) -> Index:
 def _sliced(op: ir.Operation, index: Index) -> Index:
     starts, steps = slice_of(op, "offsets"), slice_of(op, "strides")
     sizes, small = slice_of(op, "sizes"), shape_of(op.results[0])
-    kept, d = [], 0
+    source_index, d = [], 0
     for n in sizes:  # a rank-reducing slice drops dimensions of size 1
         keep = d < len(small) and small[d] == n
-        kept.append(index[d] if keep else Affine())
+        source_index.append(index[d] if keep else Affine())
         d += keep
-    return tuple(at * step + start for at, start, step in zip(kept, starts, steps, strict=True))
+    return tuple(position * step + start for position, start, step in zip(source_index, starts, steps, strict=True))
 
 
 def neutral(op: str, dtype: str) -> int | float | bool:

@@ -31,14 +31,14 @@ def reshaped(v: ir.Value, shape: Sequence[SizeLike]) -> ir.Value | None:
 
 def _common(one: Sequence[SizeLike], other: Sequence[SizeLike]) -> list[SizeLike] | None:
     """Returns the finest shape that both shapes, which have no ones, are merged to; None if they differ in their elements."""
-    found: list[SizeLike] = []
-    ends = {end: at for at, end in enumerate(accumulate(other, mul), 1)}
-    at = done = 0
+    merged: list[SizeLike] = []
+    ends = {end: start for start, end in enumerate(accumulate(other, mul), 1)}
+    start = done = 0
     for i, end in enumerate(accumulate(one, mul), 1):
         if ends.get(end, 0) > done:
-            found.append(math.prod(one[at:i]))
-            at, done = i, ends[end]
-    return found if (at, done) == (len(one), len(other)) else None
+            merged.append(math.prod(one[start:i]))
+            start, done = i, ends[end]
+    return merged if (start, done) == (len(one), len(other)) else None
 
 
 def collapsed(v: ir.Value, shape: Sequence[SizeLike]) -> ir.Value:
@@ -81,14 +81,14 @@ def sliced(
 
 def _reassociation(fine: Sequence[SizeLike], coarse: Sequence[SizeLike]) -> list[list[int]]:
     """Groups the dimensions of `fine` by those of `coarse`, which has no ones. Ones join the group before them."""
-    found: list[list[int]] = []
-    at = 0
+    groups: list[list[int]] = []
+    next_dim = 0
     for n in coarse:
         group: list[int] = []
         while math.prod(fine[d] for d in group) != n:
-            group.append(at)
-            at += 1
-        found.append(group)
-    if found:
-        found[-1] += range(at, len(fine))
-    return found
+            group.append(next_dim)
+            next_dim += 1
+        groups.append(group)
+    if groups:
+        groups[-1] += range(next_dim, len(fine))
+    return groups

@@ -101,11 +101,11 @@ class LoopGeneric:
     @cached_property
     def extents(self) -> dict[int, SizeLike]:
         """Loop -> number of iterations, for the loops that are a plain result of some operand's map."""
-        found: dict[int, SizeLike] = {}
+        extents: dict[int, SizeLike] = {}
         for value, map_ in zip(self.ins + self.outs, self.maps, strict=True):
             if map_ is not None:
-                found.update((d, n) for d, n in zip(map_, sizes_of(value.type), strict=True) if d != ZERO)
-        return found
+                extents.update((d, n) for d, n in zip(map_, sizes_of(value.type), strict=True) if d != ZERO)
+        return extents
 
 
 @dataclass
@@ -190,33 +190,35 @@ def rebuild(
     loc      the new op's location (default: the old op's)
     """
     old, block, n_in = generic.op, generic.block, len(generic.ins)
-    kept = list(range(len(generic.outs))) if results is None else list(results)
+    numbers = list(range(len(generic.outs))) if results is None else list(results)
     with old.context:
-        if len(kept) < len(generic.outs):
-            _yield_only(block, kept)
+        if len(numbers) < len(generic.outs):
+            _yield_only(block, numbers)
             erase_dead(block)
-        _move_outs_last(block, generic.args[n_in:], set(kept), drop=set(range(n_in)) - set(inputs), n_in=n_in)
+        _move_outs_last(block, generic.args[n_in:], set(numbers), drop=set(range(n_in)) - set(inputs), n_in=n_in)
         maps, loops = list(old.attributes["indexing_maps"]), len(generic.reduction)
-        outs = [(inits or {}).get(i, generic.outs[i]) for i in kept]
+        outs = [(inits or {}).get(i, generic.outs[i]) for i in numbers]
         operands = [generic.ins[i] for i in inputs] + [tensor for tensor, _, _ in added] + outs
         attributes = attributes_of(old)
         attributes["indexing_maps"] = ir.ArrayAttr.get(
-            [maps[i] for i in inputs] + [map_attribute(m, loops, old.context) for _, m, _ in added] + [maps[n_in + i] for i in kept]
+            [maps[i] for i in inputs]
+            + [map_attribute(m, loops, old.context) for _, m, _ in added]
+            + [maps[n_in + i] for i in numbers]
         )
         attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([len(operands) - len(outs), len(outs)])
-        types, ip = [old.results[i].type for i in kept], ir.InsertionPoint(old)
+        types, ip = [old.results[i].type for i in numbers], ir.InsertionPoint(old)
         new = ir.Operation.create("linalg.generic", types, operands, attributes, regions=1, loc=loc or old.location, ip=ip)
     block.append_to(new.regions[0])
-    for i, after in zip(kept, new.results, strict=True):
+    for i, after in zip(numbers, new.results, strict=True):
         old.results[i].replace_all_uses_with(after)
     reader.forget(old)
     old.erase()
     return new
 
 
-def _move_outs_last(block: ir.Block, outs: Sequence[ir.Value], kept: set[int], drop: set[int], n_in: int) -> None:
+def _move_outs_last(block: ir.Block, outs: Sequence[ir.Value], numbers: set[int], drop: set[int], n_in: int) -> None:
     for i, arg in enumerate(outs):
-        if i in kept:
+        if i in numbers:
             arg.replace_all_uses_with(block.add_argument(arg.type, arg.location))
     for position in range(n_in + len(outs) - 1, -1, -1):
         if position >= n_in or position in drop:
@@ -244,11 +246,11 @@ def trim(
         if not used(arg):
             generic.block.erase_argument(arg.arg_number)
     generic.added = []
-    kept = [i for i in range(n_in) if used(generic.args[i])]
-    if not covers([*(generic.maps[i] for i in kept), *generic.maps[n_in:], *(map_ for _, map_, _ in added)], loops):
-        kept = list(range(n_in))
-    if len(kept) < n_in or added or inits or loc is not None:
-        return rebuild(reader, generic, kept, added, inits=inits, loc=loc)
+    read_inputs = [i for i in range(n_in) if used(generic.args[i])]
+    if not covers([*(generic.maps[i] for i in read_inputs), *generic.maps[n_in:], *(map_ for _, map_, _ in added)], loops):
+        read_inputs = list(range(n_in))
+    if len(read_inputs) < n_in or added or inits or loc is not None:
+        return rebuild(reader, generic, read_inputs, added, inits=inits, loc=loc)
     reader.forget(generic.op)
     return generic.op
 

@@ -36,14 +36,14 @@ class Distribute(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Replaces every function with `tile.threads` by a gpu.func in one gpu.module."""
-        found = [o.operation for o in module.body.operations if "tile.threads" in o.operation.attributes]
-        if not found:
+        functions = [o.operation for o in module.body.operations if "tile.threads" in o.operation.attributes]
+        if not functions:
             return
         module.operation.attributes["gpu.container_module"] = ir.UnitAttr.get()
         with ir.InsertionPoint(module.body):
             target = ir.Operation.create("gpu.module", regions=1, attributes={"sym_name": ir.StringAttr.get(MODULE)})
         body = target.regions[0].blocks.append()
-        for tile in found:
+        for tile in functions:
             with tile.location, ir.InsertionPoint(body):
                 _kernel(tile, self.lanes)
             tile.erase()
@@ -55,7 +55,7 @@ def _kernel(tile: ir.Operation, lanes: int) -> None:
     type_ = ir.TypeAttr(tile.attributes["function_type"])
     arguments = ir.FunctionType(type_.value).inputs
     grid = read_size(tile.attributes["tile.grid"])
-    kept = {
+    copied = {
         a: tile.attributes[a]
         for a in ("tile.align", "tile.alias", "tile.dependent", "tile.consistent", "tile.outputs", KERNEL_SIZES)
         if a in tile.attributes
@@ -68,7 +68,7 @@ def _kernel(tile: ir.Operation, lanes: int) -> None:
             "function_type": type_, "sym_name": tile.attributes["sym_name"], "kernel": ir.UnitAttr.get(),
             "known_block_size": ir.DenseI32ArrayAttr.get([shape.cta, 1, 1]),
             **VENDOR.attributes(shape.cluster, resident),
-            "gpu.grid": size_attribute(shape.ctas(grid)), **kept,
+            "gpu.grid": size_attribute(shape.ctas(grid)), **copied,
         },
     )  # fmt: skip
     entry = new.regions[0].blocks.append(*arguments)

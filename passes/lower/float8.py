@@ -71,12 +71,12 @@ def _narrowed(x: Num, to: Format, name: str) -> Num:
     sign = bits.shr(24) & 0x80
     size = bits & 0x7FFFFFFF
     magic = (to.least + to.shift) << 23  # a number whose last digit is that of denormals
-    denormal = (size.as_float() + x.at.i32(magic).as_float()).bits() - magic
+    denormal = (size.as_float() + x.emitter.i32(magic).as_float()).bits() - magic
     odd = size.shr(to.shift) & 1
     normal = (size - ((to.least - 1) << 23) + ((1 << (to.shift - 1)) - 1) + odd).shr(to.shift)
     out = denormal.where(size.compare("ult", to.least << 23), normal)
-    out = x.at.i32(to.most).where(size.compare("uge", to.large), out)
-    out = x.at.i32(_NAN).where(size.compare("ugt", _F32_INFINITE), out)
+    out = x.emitter.i32(to.most).where(size.compare("uge", to.large), out)
+    out = x.emitter.i32(_NAN).where(size.compare("ugt", _F32_INFINITE), out)
     return (out | sign).cast("arith.trunci", i8).cast("arith.bitcast", ir.Type.parse(name))
 
 
@@ -86,10 +86,10 @@ def _widened(x: Num, of: Format) -> Num:
     size = bits & 0x7F
     digits = size << of.shift
     normal = digits + ((of.least - 1) << 23)
-    least = x.at.i32(of.least << 23)
+    least = x.emitter.i32(of.least << 23)
     denormal = ((digits + least).as_float() - least.as_float()).bits()
     out = denormal.where(size.compare("ult", 1 << of.mantissa), normal)
     if of.infinite:
-        out = x.at.i32(_F32_INFINITE).where(size.compare("eq", of.most), out)
-    out = x.at.i32(_F32_NAN).where(size.compare("ugt", of.most), out)
+        out = x.emitter.i32(_F32_INFINITE).where(size.compare("eq", of.most), out)
+    out = x.emitter.i32(_F32_NAN).where(size.compare("ugt", of.most), out)
     return (out | ((bits & 0x80) << 24)).as_float()

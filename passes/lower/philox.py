@@ -38,13 +38,13 @@ def _product(x: Num, factor: int) -> tuple[Num, Num]:
         whole = (x & LOWER) * factor
         return whole, whole.shr(32)
     of = x.value.type
-    low, high = x.at.op("arith.mului_extended", [of, of], [x.value, x.like(factor).value]).results
-    return x.at.wrap(low), x.at.wrap(high)
+    low, high = x.emitter.op("arith.mului_extended", [of, of], [x.value, x.like(factor).value]).results
+    return x.emitter.wrap(low), x.emitter.wrap(high)
 
 
 def block(seed: Num, number: Num) -> tuple[Num, ...]:
     """Returns the four words, as i32, of block `number` of the stream that `seed` names; both are i64."""
-    zero = seed.at.i32(0)
+    zero = seed.emitter.i32(0)
     return philox((*map(_word, _halves(number)), zero, zero), [*map(_word, _halves(seed))])
 
 

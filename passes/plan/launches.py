@@ -39,17 +39,17 @@ class Argument:
 
 def layouts(module: ir.Module) -> dict[str, list[Argument]]:
     """Returns the memory that each kernel is launched with."""
-    found: dict[str, list[Argument]] = {}
+    arguments: dict[str, list[Argument]] = {}
     for op in nested(module.operation, "plan.launch"):
         name = ir.FlatSymbolRefAttr(op.attributes["kernel"]).value
-        found.setdefault(name, [Argument(ir.MemRefType(v.type).element_type, layout_of(v)) for v in op.operands])
-    return found
+        arguments.setdefault(name, [Argument(ir.MemRefType(v.type).element_type, layout_of(v)) for v in op.operands])
+    return arguments
 
 
 def alignments(module: ir.Module) -> dict[str, list[int]]:
     """Returns the bytes that each argument of a kernel is aligned to in every launch. Buffers are aligned to ALIGNED, except for
     inputs that declare less; views add their offset."""
-    found: dict[str, list[int]] = {}
+    divisors: dict[str, list[int]] = {}
 
     def start(v: ir.Value) -> int:
         """Returns the bytes that a buffer's start is a multiple of."""
@@ -62,8 +62,8 @@ def alignments(module: ir.Module) -> dict[str, list[int]]:
     for op in nested(module.operation, "plan.launch"):
         name = ir.FlatSymbolRefAttr(op.attributes["kernel"]).value
         here = [start(v) for v in op.operands]
-        found[name] = [math.gcd(a, b) for a, b in zip(found.get(name, here), here, strict=True)]
-    return found
+        divisors[name] = [math.gcd(a, b) for a, b in zip(divisors.get(name, here), here, strict=True)]
+    return divisors
 
 
 def launched_alone(launch: ir.Operation, function: ir.Operation, aligned: list[int]) -> ir.Module:

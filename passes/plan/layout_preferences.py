@@ -71,35 +71,35 @@ class Wants:
 
 def wants(ops: Sequence[ir.Operation], results: Iterable[tuple[ir.Value, Strides | None]]) -> Wants:
     """Returns the wanted strides of all values in `ops`. results: the values returned, with the strides asked for."""
-    found = Wants()
+    wanted = Wants()
     for value, strides in results:
         if strides is not None:
-            found.bound.setdefault(value, strides)
+            wanted.bound.setdefault(value, strides)
     for op in reversed(ops):
         if op.name in CALLS:
             for operand, wish in _library_wishes(op):
-                found.wished.setdefault(operand, Counter())[wish] += 1
+                wanted.wished.setdefault(operand, Counter())[wish] += 1
         if op.name == "graph.group":
-            for operand, wish in _kernel_wishes(op, found):
-                found.wished.setdefault(operand, Counter())[wish] += 1
-            found.rows.update(_read_as_rows(op, found))
+            for operand, wish in _kernel_wishes(op, wanted):
+                wanted.wished.setdefault(operand, Counter())[wish] += 1
+            wanted.rows.update(_read_as_rows(op, wanted))
         if len(op.results) != 1 or not is_view(op):
             continue
         out, source = op.results[0], op.operands[0]
         # a library's wish serves the collapse, too
-        if op.name == "tensor.collapse_shape" and not found.wished.get(out):
+        if op.name == "tensor.collapse_shape" and not wanted.wished.get(out):
             if _is_free(out):
-                found.rows.add(out)
+                wanted.rows.add(out)
             else:
-                found.wished.setdefault(out, Counter())[Layout.row_major(shape_of(out)).strides] += 1
-        if out in found.rows and op.name in RESHAPES:
-            found.rows.add(source)
-        if out in found.bound and (strides := source_strides(op, found.bound[out])) is not None:
-            found.bound.setdefault(source, strides)
-        for wish, count in found.wished.get(out, Counter()).items():
+                wanted.wished.setdefault(out, Counter())[Layout.row_major(shape_of(out)).strides] += 1
+        if out in wanted.rows and op.name in RESHAPES:
+            wanted.rows.add(source)
+        if out in wanted.bound and (strides := source_strides(op, wanted.bound[out])) is not None:
+            wanted.bound.setdefault(source, strides)
+        for wish, count in wanted.wished.get(out, Counter()).items():
             if (strides := source_strides(op, wish)) is not None:
-                found.wished.setdefault(source, Counter())[strides] += count
-    return found
+                wanted.wished.setdefault(source, Counter())[strides] += count
+    return wanted
 
 
 def _images(op: ir.Operation) -> list[ir.Value]:
@@ -136,35 +136,35 @@ def _with_rows(value: ir.Value) -> ir.Value:
     return value
 
 
-def _kernel_wishes(op: ir.Operation, found: Wants) -> list[tuple[ir.Value, Strides]]:
+def _kernel_wishes(op: ir.Operation, wants: Wants) -> list[tuple[ir.Value, Strides]]:
     """Returns the strides that a kernel wants of its operands: in the order of its largest result with wanted strides, where
     that is transposed and the kernel itself does not transpose. A convolution's group (`graph.window`) wants channels last."""
     if _only_copies(op):
         return []
     if WINDOW in op.attributes:
         return [(v, channels_last(shape_of(v)) if len(shape_of(v)) == 4 else row_major(shape_of(v))) for v in op.operands]
-    result = max((v for v in op.results if found.has(v)), key=bytes_of, default=op.results[0])
-    order = order_of(found.layout(result).strides)
+    result = max((v for v in op.results if wants.has(v)), key=bytes_of, default=op.results[0])
+    order = order_of(wants.layout(result).strides)
     if order == tuple(range(len(order))) or not keeps_order(op, len(order)) or _reduces_rows(op, order):
         return []
     like = [v for v in op.operands if len(shape_of(v)) == len(order)]
     return [(v, in_order(shape_of(v), order)) for v in like]
 
 
-def _read_as_rows(op: ir.Operation, found: Wants) -> list[ir.Value]:
+def _read_as_rows(op: ir.Operation, wants: Wants) -> list[ir.Value]:
     """Returns the operands that a kernel should find row-major: it would write with gaps, or read with gaps, otherwise.
 
     Its result is wanted so, and it keeps the order of dimensions. Not operands of more than SECTOR times as many elements, which
     cost more to transpose. Or its result is larger than all that it reads, and so row-major where nobody wants anything else.
     """
     largest = max(op.results, key=elements_of)
-    if not found.has(largest) and elements_of(largest) > max(map(elements_of, op.operands), default=0):
+    if not wants.has(largest) and elements_of(largest) > max(map(elements_of, op.operands), default=0):
         return [v for v in op.operands if _spans(v) > 1]
-    rows = [v for v in op.results if v in found.rows or (found.has(v) and found.layout(v) == Layout.row_major(shape_of(v)))]
+    rows = [v for v in op.results if v in wants.rows or (wants.has(v) and wants.layout(v) == Layout.row_major(shape_of(v)))]
     if not rows or not all(keeps_order(op, rank) for rank in {len(shape_of(v)) for v in rows}):
         return []
-    spans, most = {_spans(v) for v in rows}, SECTOR * max(map(elements_of, rows))
-    return [v for v in op.operands if _spans(v) in spans and elements_of(v) <= most]
+    spans, limit = {_spans(v) for v in rows}, SECTOR * max(map(elements_of, rows))
+    return [v for v in op.operands if _spans(v) in spans and elements_of(v) <= limit]
 
 
 def _spans(value: ir.Value) -> int:

@@ -33,8 +33,8 @@ def _uses(model: Model) -> list[Root]:
             roots.setdefault(root)
             root.last = max(root.last, number)
     for root in reversed(list(roots)):
-        for kept in root.keeps:
-            kept.kept, kept.last = True, max(kept.last, root.last)
+        for aliased in root.aliases:
+            aliased.is_aliased, aliased.last = True, max(aliased.last, root.last)
     return list(roots)
 
 
@@ -45,21 +45,21 @@ def _in_place(root: Root, step: GroupStep, number: int, pairs: Pairs) -> ArenaSl
     out = step.outs.index(root)
     candidates = [
         i
-        for i, place in enumerate(step.ins)
-        if place.root.kind == "arena"
-        and place.root.last == number
-        and not place.root.kept
-        and place.root.slot is not None
-        and place.root.slot.last == number
-        and place.layout == place.root.layout == root.layout
-        and place.root.dtype == root.dtype
-        and sum(other.root is place.root for other in step.ins) == 1
+        for i, operand in enumerate(step.ins)
+        if operand.root.kind == "arena"
+        and operand.root.last == number
+        and not operand.root.is_aliased
+        and operand.root.slot is not None
+        and operand.root.slot.last == number
+        and operand.layout == operand.root.layout == root.layout
+        and operand.root.dtype == root.dtype
+        and sum(other.root is operand.root for other in step.ins) == 1
     ]
     if not candidates:
         return None
     safe = pairs(step)
     for i in candidates:
-        if (i, out) in safe and all(i != taken for taken, _ in step.inplace):
+        if (i, out) in safe and all(i != used for used, _ in step.inplace):
             step.inplace.append((i, len(step.ins) + out))
             return step.ins[i].root.slot
     return None

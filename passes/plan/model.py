@@ -26,7 +26,7 @@ class Root:
     align    bytes that it is known to be aligned to
     first    the step that makes it, -1 for what exists before
     last     the last step that uses it
-    keeps    roots whose memory this one may share (an external view), so that they live as long; `kept` is set on those
+    aliases  roots whose memory this one may share (an external view), so that they live as long; `is_aliased` is set on those
     data     a constant's value
     complex  its last dimension holds the parts of complex numbers: an input that is complex for the caller
     slot     filled in by `lifetimes`
@@ -41,8 +41,8 @@ class Root:
     align: int = ALIGNED
     first: int = -1
     last: int = -1
-    keeps: list["Root"] = field(default_factory=list)
-    kept: bool = False
+    aliases: list["Root"] = field(default_factory=list)
+    is_aliased: bool = False
     data: ir.Attribute | None = None
     complex: bool = False
     slot: "ArenaSlot | None" = None

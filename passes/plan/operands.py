@@ -17,7 +17,7 @@ from ..ir.sizes import layout_of, read_size
 _COMPLEX = {"f32": "c64", "f64": "c128"}
 
 
-def told_complex(op: ir.Operation, refs: Sequence[Ref], first: int = 0) -> tuple[Ref, ...]:
+def marked_complex(op: ir.Operation, refs: Sequence[Ref], first: int = 0) -> tuple[Ref, ...]:
     """Returns tensors that an op takes or returns, with those as complex ones that its attribute `complex` names. first: the number
     of the first of them there."""
     flags = list(op.attributes["complex"]) if "complex" in op.attributes else []
@@ -29,7 +29,7 @@ def as_complex(ref: Ref) -> Ref:
     return Ref(ref.buffer, ref.offset, _COMPLEX[ref.dtype], ref.shape[:-1], tuple(n // 2 for n in ref.strides[:-1]))
 
 
-def as_taken(call: ir.Operation, refs: Sequence[Ref]) -> Sequence[Ref]:
+def with_call_dtypes(call: ir.Operation, refs: Sequence[Ref]) -> Sequence[Ref]:
     """Returns a call's operands with the dtypes that it takes them for."""
     if "takes" not in call.attributes:
         return refs

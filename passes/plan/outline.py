@@ -45,8 +45,8 @@ def outline(module: ir.Module, steps: Sequence[GroupStep], types: dict[GroupStep
 
     Groups share a function when their bodies are equal up to locations and so are the memrefs `types` they are launched on.
     """
-    taken = {name_of(op) for op in module.body.operations if "sym_name" in op.attributes}
-    taken |= _C_LIBRARY | _TRITON
+    used_names = {name_of(op) for op in module.body.operations if "sym_name" in op.attributes}
+    used_names |= _C_LIBRARY | _TRITON
     kernels: dict[tuple[str, ...], ir.Operation] = {}
     outlined: dict[GroupStep, Outlined] = {}
     for step in steps:
@@ -57,7 +57,7 @@ def outline(module: ir.Module, steps: Sequence[GroupStep], types: dict[GroupStep
         if key in kernels:
             function.erase()
         else:
-            function.attributes["sym_name"] = ir.StringAttr.get(unique(label, taken))
+            function.attributes["sym_name"] = ir.StringAttr.get(unique(label, used_names))
             kernels[key] = function
         outlined[step] = Outlined(kernels[key], label, location)
     return outlined
@@ -94,15 +94,15 @@ def _label(group: ir.Operation, location: ir.Location) -> str:
     return "_".join(list(found)[:4]) or "kernel"
 
 
-def unique(label: str, taken: set[str]) -> str:
-    """Returns an unused symbol that C and LLVM accept, named after `label`, and adds it to `taken`."""
+def unique(label: str, used_names: set[str]) -> str:
+    """Returns an unused symbol that C and LLVM accept, named after `label`, and adds it to `used_names`."""
     base = re.sub(r"\W+", "_", label, flags=re.ASCII).strip("_") or "kernel"
     if base[0].isdigit():
         base = f"k_{base}"
     name, number = base, 1
-    while name in taken:
+    while name in used_names:
         name, number = f"{base}_{number}", number + 1
-    taken.add(name)
+    used_names.add(name)
     return name
 
 

@@ -29,7 +29,7 @@ from ..ir.dense_bytes import dense_bytes
 from ..ir.locations import model_ops, sources, where
 from ..ir.reading import name_of, ops_in
 from ..ir.sizes import KERNEL_SIZES, layout_of, read_size, read_sizes
-from .operands import argument, as_complex, as_recognized, as_taken, told_complex
+from .operands import argument, as_complex, as_recognized, marked_complex, with_call_dtypes
 
 
 def program_from(module: ir.Module, device: Device = "cpu", later: Collection[str] = ()) -> Program:
@@ -76,7 +76,7 @@ class _Program:
         for op in self.program.regions[0].blocks[0].operations:
             operation = op.operation
             if operation.name == "plan.return":
-                returned = told_complex(operation, [self.refs[value] for value in operation.operands])
+                returned = marked_complex(operation, [self.refs[value] for value in operation.operands])
             else:
                 self._op(operation)
         for ref in returned:
@@ -203,8 +203,8 @@ class _Program:
     def _call(self, op: ir.Operation) -> None:
         refs = self._used(op.operands)
         n_out = _int(op, "n_out")
-        taken = len(refs) - n_out
-        ins = iter(told_complex(op, as_taken(op, as_recognized(op, refs[:taken]))))
+        n_in = len(refs) - n_out
+        ins = iter(marked_complex(op, with_call_dtypes(op, as_recognized(op, refs[:n_in]))))
         callee = op.attributes["callee"].value.removeprefix(ON_COMPLEX)
         args = tuple(argument(a, ins) for a in op.attributes["args"])
         kwargs = tuple((named.name, argument(named.attr, ins)) for named in op.attributes["kwargs"])
@@ -217,8 +217,8 @@ class _Program:
                 owned.append(None)
                 continue
             value, dtype = next(results)
-            made = self._buffer("owned", value, dtype, index=self.owned)
-            owned.append(*told_complex(op, [made], taken + sum(r is not None for r in owned)))
+            buffer = self._buffer("owned", value, dtype, index=self.owned)
+            owned.append(*marked_complex(op, [buffer], n_in + sum(r is not None for r in owned)))
             self.owned += 1
         self.steps.append(
             Call(
@@ -235,7 +235,7 @@ class _Program:
 
     def _kernel(self, op: ir.Operation) -> None:
         refs, n_out = self._used(op.operands), _int(op, "n_out")
-        ins, outs = tuple(as_taken(op, refs[: len(refs) - n_out])), refs[len(refs) - n_out :]
+        ins, outs = tuple(with_call_dtypes(op, refs[: len(refs) - n_out])), refs[len(refs) - n_out :]
         kwargs = tuple((named.name, argument(named.attr, iter(()))) for named in op.attributes["kwargs"])
         callee = op.attributes["callee"].value
         self.steps.append(Call(callee, "kernel", ins, kwargs, outs, (), callee.split(".")[1], tuple(sources(op.location))))

@@ -28,9 +28,9 @@ from ..space.direct_convolution import WINDOW
 from .copies import copy_group, once, repeated, sink
 from .layout_preferences import Strides, Wants, wants
 from .model import CallStep, GroupStep, Kind, Model, Root, Step, ValuePlace
-from .orders_apart import split_by_order
 from .scatters import changed_operand, may_change
 from .sibling_layouts import like_siblings
+from .split_by_order import split_by_order
 
 
 def read(main: ir.Operation) -> Model:
@@ -207,7 +207,7 @@ class _Reader:
         ins = [free(v, op) if s is None else self._with_strides(v, s, op) for v, s in zip(op.operands, needs, strict=True)]
         if layouts is None and may_alias(callee.removeprefix(ON_COMPLEX)):
             for root in outs:
-                root.keeps = [place.root for place in ins]
+                root.aliases = [place.root for place in ins]
         self._step(CallStep(op, ins, outs, layouts is not None))
 
     def _with_strides(self, value: ir.Value, strides: Sequence[SizeLike], user: ir.Operation) -> ValuePlace:
@@ -263,8 +263,8 @@ class _Reader:
                 foreign = "graph.fresh" in wishes
             else:  # each result is a tensor with a storage of its own
                 others = zip(returned, groups, strict=False)
-                taken = any(other.root is place.root and group != groups[-1] for other, group in others)
-                foreign = taken or place.root.kind == "constant" or bool(place.root.keeps)
+                in_other_result = any(other.root is place.root and group != groups[-1] for other, group in others)
+                foreign = in_other_result or place.root.kind == "constant" or bool(place.root.aliases)
             if foreign or layout.strides != place.layout.strides:
                 place = self._copy(value, op, self._fresh(layout, wishes, op))
             if place.root.kind == "arena":

@@ -12,8 +12,8 @@ from .model import ValuePlace
 def changed_operand(result: ir.Value) -> int | None:
     """Returns the number of the group's operand that a result is, with other elements; None for a tensor of its own."""
     group = result.owner
-    made = producer(terminator(group.regions[0].blocks[0]).operands[ir.OpResult(result).result_number])
-    return ir.BlockArgument(made.operands[0]).arg_number if made is not None and made.name == SCATTER else None
+    defining = producer(terminator(group.regions[0].blocks[0]).operands[ir.OpResult(result).result_number])
+    return ir.BlockArgument(defining.operands[0]).arg_number if defining is not None and defining.name == SCATTER else None
 
 
 def may_change(group: ir.Operation, number: int, place: ValuePlace) -> bool:
@@ -21,6 +21,6 @@ def may_change(group: ir.Operation, number: int, place: ValuePlace) -> bool:
     value, inside = group.operands[number], group.regions[0].blocks[0].arguments[number]
     if any(IN_PLACE in use.owner.attributes for use in inside.uses):
         return True
-    if place.root.kind not in ("arena", "owned") or place.root.keeps or place.layout != place.root.layout:
+    if place.root.kind not in ("arena", "owned") or place.root.aliases or place.layout != place.root.layout:
         return False
     return len(list(value.uses)) == 1 and len(list(inside.uses)) == 1 and not is_view(value.owner)

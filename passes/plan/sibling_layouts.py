@@ -71,19 +71,18 @@ def _inherited(op: ir.Operation, operands: Sequence[Layout]) -> dict[ir.Value, S
     source has size 1 or stride 0, as its order among the other dimensions is then undecided.
     """
     body = op.regions[0].blocks[0]
-    found = {v: layout.strides for v, layout in zip(body.arguments, operands, strict=True)}
+    strides_of = {v: layout.strides for v, layout in zip(body.arguments, operands, strict=True)}
     for inner in ops_in(body):
         if len(inner.results) == 1 and isinstance(inner.results[0].type, ir.RankedTensorType):
-            strides = _passed_on(inner, found)
-            found.update({} if strides is None else {inner.results[0]: strides})
-    return found
+            strides = _passed_on(inner, strides_of)
+            strides_of.update({} if strides is None else {inner.results[0]: strides})
+    return strides_of
 
 
-def _passed_on(inner: ir.Operation, found: Mapping[ir.Value, Strides]) -> Strides | None:
-    """Returns the strides that an op's result inherits from operands, given the strides `found` so far; None if it inherits
-    none."""
+def _passed_on(inner: ir.Operation, strides_of: Mapping[ir.Value, Strides]) -> Strides | None:
+    """Returns the strides that an op's result inherits from operands; None if it inherits none. strides_of: those known so far."""
     shape = shape_of(inner.results[0])
-    strides = found.get(inner.operands[0]) if len(inner.operands) else None
+    strides = strides_of.get(inner.operands[0]) if len(inner.operands) else None
     if is_view(inner) and strides is not None:
         layout = view_layout(inner, Layout.of(shape_of(inner.operands[0]), strides))
         return None if layout is None else tuple(layout.strides)
@@ -95,8 +94,8 @@ def _passed_on(inner: ir.Operation, found: Mapping[ir.Value, Strides]) -> Stride
         return None
     steps: dict[int, int] = {}
     sources = zip(inner.operands, g.maps[: g.inputs], strict=False)
-    for v, m in sorted(((v, m) for v, m in sources if v in found), key=lambda x: -bytes_of(x[0])):
-        for stride, (_, terms) in zip(found[v], m, strict=True):
+    for v, m in sorted(((v, m) for v, m in sources if v in strides_of), key=lambda x: -bytes_of(x[0])):
+        for stride, (_, terms) in zip(strides_of[v], m, strict=True):
             if len(terms) == 1 and terms[0][0] not in steps:
                 steps[terms[0][0]] = stride * terms[0][1]
     loops = [terms[0][0] if len(terms) == 1 else -1 for _, terms in g.maps[g.inputs]]

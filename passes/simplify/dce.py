@@ -100,8 +100,8 @@ def _needed_results(generic: LoopGeneric) -> list[int]:
     """Returns the positions of used results, and of results whose accumulator a used one reads."""
     accumulators = {arg: i for i, arg in enumerate(generic.args[len(generic.ins) :])}
     wanted = [i for i, result in enumerate(generic.op.results) if used(result)]
-    kept, seen = set(wanted), set()
-    if len(kept) == len(accumulators) or _checks(generic.op):
+    needed, seen = set(wanted), set()
+    if len(needed) == len(accumulators) or _checks(generic.op):
         return list(accumulators.values())
     values = [generic.yielded[i] for i in wanted]
     while values:
@@ -111,9 +111,9 @@ def _needed_results(generic: LoopGeneric) -> list[int]:
         seen.add(value)
         if value in accumulators:
             i = accumulators[value]
-            if i not in kept:
-                kept.add(i)
+            if i not in needed:
+                needed.add(i)
                 values.append(generic.yielded[i])
         elif (op := producer(value)) is not None and op.block == generic.block:
             values += op.operands
-    return sorted(kept)
+    return sorted(needed)

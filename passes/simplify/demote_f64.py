@@ -128,19 +128,19 @@ class _Flow:
             self._generic(op, nested)
         elif operands or results:
             free = [(i, v) for i, v in operands if _is_free(v)]
-            held = [v for i, v in operands if not _is_free(v)] + results
+            values = [v for i, v in operands if not _is_free(v)] + results
             if name.startswith("linalg.") and nested:  # a named op's region follows its operands
-                held += [a for a in op.regions[0].blocks[0].arguments if self.is_f64(a)]
-            self._hold(op, held, free)
-            if not held:
+                values += [a for a in op.regions[0].blocks[0].arguments if self.is_f64(a)]
+            self._hold(op, values, free)
+            if not values:
                 if name == "arith.truncf":
                     self.rounded.append(op)
             elif not name.startswith(_KNOWN) or (nested and not name.startswith("linalg.")):
-                self.pinned.add(self.find(held[0]))
+                self.pinned.add(self.find(values[0]))
             elif name in _FROM_INT and _bits(op.operands[0].type) > 1:
-                self.from_int.append(held[0])
+                self.from_int.append(values[0])
             elif name in _TO_INT:
-                self.to_int.append(held[0])
+                self.to_int.append(values[0])
         if name.startswith("linalg."):
             for inner in nested:
                 if inner.name != "linalg.yield":
@@ -164,8 +164,8 @@ class _Flow:
                 ends.append(tensor)
             self._hold(op, ends, free)
 
-    def _hold(self, op: ir.Operation, held: list[ir.Value], free: list[tuple[int, ir.Value]]) -> None:
-        root = self.join(held)
+    def _hold(self, op: ir.Operation, values: list[ir.Value], free: list[tuple[int, ir.Value]]) -> None:
+        root = self.join(values)
         if root is None:
             return
         self.ops.append((op, root))

@@ -53,15 +53,15 @@ def _replace(call: ir.Operation, externs: dict[str, ir.Operation]) -> None:
             where=where(call.location),
             remedy="give the private function the attributes " + ", ".join(f"graph.{field}" for field in _FIELDS),
         )
-    given = externs[name].attributes
-    if missing := [field for field in _FIELDS if f"graph.{field}" not in given]:
+    declared = externs[name].attributes
+    if missing := [field for field in _FIELDS if f"graph.{field}" not in declared]:
         raise CompileError(f"@{name} lacks graph.{missing[0]}", where=where(call.location), remedy="see dialects/graph.py, Extern")
-    graph = (key for key in given if key.startswith("graph."))
-    attributes = {key if key == "graph.effect" else key.removeprefix("graph."): given[key] for key in graph}
+    graph = (key for key in declared if key.startswith("graph."))
+    attributes = {key if key == "graph.effect" else key.removeprefix("graph."): declared[key] for key in graph}
     is_kernel = ir.StringAttr(attributes["reason"]).value == "kernel"
     if is_kernel:
         del attributes["reason"], attributes["args"]
     op, types = KernelOp if is_kernel else ExternOp, [r.type for r in call.results]
     with call.location, ir.InsertionPoint(call):
-        made = ir.Operation.create(op.OPERATION_NAME, types, list(call.operands), attributes)
-    replace_op(call, *made.results)
+        new = ir.Operation.create(op.OPERATION_NAME, types, list(call.operands), attributes)
+    replace_op(call, *new.results)

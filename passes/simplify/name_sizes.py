@@ -95,17 +95,17 @@ class _Names:
     def run(self, main: ir.Operation) -> None:
         """Names the sizes in @main, and in the functions that it calls."""
         block = main.regions[0].blocks[0]
-        given = (
+        arg_attrs = (
             list(main.attributes["arg_attrs"]) if "arg_attrs" in main.attributes else [ir.DictAttr.get({})] * len(block.arguments)
         )
-        for argument, named in zip(block.arguments, given, strict=True):
+        for argument, named in zip(block.arguments, arg_attrs, strict=True):
             if SIZES in named:
                 _name(argument, read_sizes(named[SIZES]))
         for op in ops_in(block):
             with op.location, ir.InsertionPoint(op):
                 self.visit(op)
-        kept = [{n.name: n.attr for n in named if n.name != SIZES} for named in given]
-        main.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(named) for named in kept])
+        without_sizes = [{n.name: n.attr for n in named if n.name != SIZES} for named in arg_attrs]
+        main.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(named) for named in without_sizes])
         ends = [v.type for v in terminator(block).operands]
         main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([a.type for a in block.arguments], ends))
         for op in reversed(nested(main)):
@@ -162,10 +162,10 @@ class _Names:
         args = [_argument(a, tensors) for a in function.attributes["graph.args"]]
         kwargs = {named.name: _argument(named.attr, tensors) for named in function.attributes["graph.kwargs"]}
         try:
-            made = MOVES[function.attributes[MOVE].value](type_, *args, **kwargs)
+            moved = MOVES[function.attributes[MOVE].value](type_, *args, **kwargs)
         except CompileError as error:
             raise CompileError(error.message, where=where(op.location), remedy=error.remedy) from None
-        replace_op(op, made)
+        replace_op(op, moved)
 
     def _shapes(self, op: ir.Operation, results: list[ir.Value]) -> list[Shape]:
         """Returns the shapes of an op's results, as far as its operands name them."""

@@ -65,8 +65,8 @@ def _generic(seed: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
 def _position(shape: tuple[SizeLike, ...]) -> ir.Value:
     """Builds the row-major position of the current element of a generic's body."""
     index = ir.IndexType.get()
-    at = None
+    position = None
     for d, size in enumerate(shape):
         here = linalg.IndexOp(d).result
-        at = here if at is None else arith.addi(arith.muli(at, size_value(size)), here)
-    return arith.constant(index, 0) if at is None else at
+        position = here if position is None else arith.addi(arith.muli(position, size_value(size)), here)
+    return arith.constant(index, 0) if position is None else position

@@ -94,12 +94,12 @@ def _through_generic(scalars: Scalars, op: ir.Operation, ref: ScalarRef) -> Scal
     number = ref.value.result_number
     map_ = generic.maps[len(generic.ins) + number]
     loops: list[int | None] = [None] * len(generic.reduction)
-    for d, at in zip(map_ or (), ref.index, strict=False):
+    for d, loop in zip(map_ or (), ref.index, strict=False):
         if d != ZERO:
-            loops[d] = at
+            loops[d] = loop
     if map_ is None or None in loops:
         return None
-    return ScalarRef(generic.yielded[number], tuple(at for at in loops if at is not None))
+    return ScalarRef(generic.yielded[number], tuple(loop for loop in loops if loop is not None))
 
 
 def _through_walk(scalars: Scalars, op: ir.Operation, ref: ScalarRef) -> ScalarRef:

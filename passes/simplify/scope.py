@@ -47,8 +47,8 @@ class RewriteScope:
         """Returns whether two refs are the same scalar."""
         return self.scalars.same(a, b)
 
-    def use(self, ref: ScalarRef, at: ir.Operation, budget: int = 3) -> ir.Value | None:
-        """Returns `ref` as a value in front of `at`: as it is, read from a tensor, or recomputed when that is cheap.
+    def use(self, ref: ScalarRef, before: ir.Operation, budget: int = 3) -> ir.Value | None:
+        """Returns `ref` as a value in front of `before`: as it is, read from a tensor, or recomputed when that is cheap.
 
         None when it would take more than `budget` cheap ops.
         """
@@ -61,13 +61,13 @@ class RewriteScope:
         if op.block == self.generic.block and ref.index == self.loops:
             return ref.value
         if (number := self.number(ref)) is not None and not isinstance(ref.value.type, ir.RankedTensorType):
-            return self.constant(number, ref.value.type, at)
+            return self.constant(number, ref.value.type, before)
         if isinstance(ref.value.type, ir.RankedTensorType):
             return self.read(ref)
         if op.parent.name != "linalg.generic":
             return ref.value  # a scalar of the function
-        held = self.yielded(ref)
-        return self.read(held) if held is not None else self._again(op, ref.index, at, budget)
+        stored = self.yielded(ref)
+        return self.read(stored) if stored is not None else self._again(op, ref.index, before, budget)
 
     def yielded(self, ref: ScalarRef) -> ScalarRef | None:
         """Returns the tensor that holds `ref`, a value of a parallel generic's body, when the generic yields it."""
@@ -83,25 +83,25 @@ class RewriteScope:
                     return ScalarRef(op.results[use.operand_number], tuple(ZERO if d == ZERO else ref.index[d] for d in map_))
         return None
 
-    def _again(self, op: ir.Operation, index: Map, at: ir.Operation, budget: int) -> ir.Value | None:
+    def _again(self, op: ir.Operation, index: Map, before: ir.Operation, budget: int) -> ir.Value | None:
         if budget == 0 or not op.name.startswith(_CHEAP) or op.name.startswith(_DEAR):
             return None
         if op.name == "linalg.index":
             loop = index[op.attributes["dim"].value]
-            return self.constant(0, op.results[0].type, at) if loop < 0 else self.position(loop, at)
-        values = [self.use(ScalarRef(v, index), at, budget - 1) for v in op.operands]
+            return self.constant(0, op.results[0].type, before) if loop < 0 else self.position(loop, before)
+        values = [self.use(ScalarRef(v, index), before, budget - 1) for v in op.operands]
         if any(v is None for v in values):
             return None
-        new = op.clone(ip=ir.InsertionPoint(at)).operation
+        new = op.clone(ip=ir.InsertionPoint(before)).operation
         for i, value in enumerate(values):
             new.operands[i] = value
         return new.results[0]
 
-    def position(self, loop: int, at: ir.Operation) -> ir.Value:
+    def position(self, loop: int, before: ir.Operation) -> ir.Value:
         """Emits a linalg.index."""
         index = ir.IndexType.get(self.context)
         dim = ir.IntegerAttr.get(ir.IntegerType.get_signless(64, self.context), loop)
-        return self.build("linalg.index", index, [], at, dim=dim)
+        return self.build("linalg.index", index, [], before, dim=dim)
 
     def read(self, ref: ScalarRef | None) -> ir.Value | None:
         """Returns the block argument that reads a tensor at these loops, an existing one or a new input."""
@@ -115,19 +115,19 @@ class RewriteScope:
         generic.added.append((ref.value, ref.index, arg))
         return arg
 
-    def constant(self, number: float | int, type_: ir.Type, at: ir.Operation) -> ir.Value:
+    def constant(self, number: float | int, type_: ir.Type, before: ir.Operation) -> ir.Value:
         """Emits a scalar constant in front of the generic, where canonical bodies keep them."""
-        return constant(number_attribute(number, type_), ir.InsertionPoint(self.generic.op), at.location)
+        return constant(number_attribute(number, type_), ir.InsertionPoint(self.generic.op), before.location)
 
     def build(
-        self, name: str, type_: ir.Type, operands: Sequence[ir.Value | None], at: ir.Operation, **attributes: ir.Attribute
+        self, name: str, type_: ir.Type, operands: Sequence[ir.Value | None], before: ir.Operation, **attributes: ir.Attribute
     ) -> ir.Value | None:
-        """Emits an op in front of `at`, with its source location; None when an operand is None."""
+        """Emits an op in front of `before`, with its source location; None when an operand is None."""
         if any(v is None for v in operands):
             return None
         self.present.add(name)
-        ip = ir.InsertionPoint(at)
-        return ir.Operation.create(name, [type_], list(operands), attributes, loc=at.location, ip=ip).results[0]
+        ip = ir.InsertionPoint(before)
+        return ir.Operation.create(name, [type_], list(operands), attributes, loc=before.location, ip=ip).results[0]
 
     def close(self, loc: ir.Location | None = None) -> ir.Operation:
         """Erases dead body ops, and rebuilds the generic when its inputs changed or `loc` is given."""

@@ -181,21 +181,21 @@ def _is_position(s: RewriteScope, ref: ScalarRef) -> bool:
 
 def _behind_views(s: RewriteScope, ref: ScalarRef) -> ScalarRef:
     """Returns the tensor, behind views and copies, that `ref` (a block argument) reads."""
-    found = s.scalars.step(ref)
-    assert found is not None
+    source = s.scalars.step(ref)
+    assert source is not None
     while True:
-        op = producer(found.value)
+        op = producer(source.value)
         if op is None or (op.name not in _VIEWS and op.name != "linalg.generic"):
-            return found
-        further = s.scalars.step(found)
+            return source
+        further = s.scalars.step(source)
         if further is None:
-            return found
+            return source
         if op.name == "linalg.generic":
             copied = s.scalars.step(further) if isinstance(further.value.owner, ir.Block) else None
             if copied is None:
-                return found
+                return source
             further = copied
-        found = further
+        source = further
 
 
 def _copies(s: RewriteScope, op: ir.Operation) -> bool:

@@ -100,7 +100,7 @@ def _ramp(type_: ir.RankedTensorType, start: Any, step: Any) -> ir.Value:
     whole = not any(isinstance(x, float) for x in (start, step))
     wide = i64 if whole else ir.F64Type.get()
 
-    def at(_: ir.Value) -> ir.Value:
+    def element_at(_: ir.Value) -> ir.Value:
         """Computes start + step * position."""
         here = arith.index_cast(i64, linalg.IndexOp(0).result)
         if not whole:
@@ -108,7 +108,7 @@ def _ramp(type_: ir.RankedTensorType, start: Any, step: Any) -> ir.Value:
         times, plus = (arith.muli, arith.addi) if whole else (arith.mulf, arith.addf)
         return _converted(plus(times(here, _scalar(step, wide)), _scalar(start, wide)), element)
 
-    return with_body(op, at)
+    return with_body(op, element_at)
 
 
 def _scalar(value: Any, type_: ir.Type) -> ir.Value:
@@ -149,7 +149,7 @@ def flip(type_: ir.RankedTensorType, x: ir.Value, dims: Sequence[int]) -> ir.Val
     shape = sizes_of(type_)
     turned = {d % type_.rank for d in dims}
     ends = {d: size_value(shape[d] - 1) for d in turned}
-    return _taken(type_, x, lambda at: [arith.subi(ends[d], v) if d in turned else v for d, v in enumerate(at)])
+    return _extracted(type_, x, lambda index: [arith.subi(ends[d], v) if d in turned else v for d, v in enumerate(index)])
 
 
 def repeat(type_: ir.RankedTensorType, x: ir.Value, counts: Sequence[SizeLike]) -> ir.Value:
@@ -167,14 +167,14 @@ def diagonal(type_: ir.RankedTensorType, x: ir.Value, offset: int = 0, dim1: int
     starts = {dim1 % rank: max(-offset, 0), dim2 % rank: max(offset, 0)}
     rest = iter(range(rank - 2))
     whence = [(rank - 2, starts[d]) if d in starts else (next(rest), 0) for d in range(rank)]
-    return _taken(type_, x, lambda at: [_shifted(at[d], start) for d, start in whence])
+    return _extracted(type_, x, lambda index: [_shifted(index[d], start) for d, start in whence])
 
 
-def _shifted(at: ir.Value, by: int) -> ir.Value:
-    return arith.addi(at, size_value(by)) if by else at
+def _shifted(index: ir.Value, by: int) -> ir.Value:
+    return arith.addi(index, size_value(by)) if by else index
 
 
-def _taken(type_: ir.RankedTensorType, x: ir.Value, whence: Callable[[Sequence[ir.Value]], Sequence[ir.Value]]) -> ir.Value:
+def _extracted(type_: ir.RankedTensorType, x: ir.Value, whence: Callable[[Sequence[ir.Value]], Sequence[ir.Value]]) -> ir.Value:
     """Emits a tensor of the elements of another one at computed indices, which are within it."""
     identity = [ir.AffineDimExpr.get(d) for d in range(type_.rank)]
     op = generic(type_, [empty(type_)], [identity], type_.rank, [False] * type_.rank)

@@ -28,19 +28,19 @@ class DeepMemo(Generic[T]):
 
     def get(self, key: tuple, compute: Callable[[], T]) -> T:
         """Returns the result of `compute`, which is called once for each key, unless it is unwound."""
-        found = self._known.get(key)
-        if found is not None:
-            return found
+        result = self._known.get(key)
+        if result is not None:
+            return result
         if self._depth == _DEEPEST:
             raise _TooDeep(key, compute)
         if self._depth == 0:
             return self._from_the_top(key, compute)
         self._depth += 1
         try:
-            found = self._known[key] = compute()
+            result = self._known[key] = compute()
         finally:
             self._depth -= 1
-        return found
+        return result
 
     def _from_the_top(self, key: tuple, compute: Callable[[], T]) -> T:
         pending = [(key, compute)]

@@ -14,7 +14,7 @@ from lamina.core.walks import reached
 from ..ir.extern_calls import memory_strides
 from ..ir.generics import copied
 from ..ir.reading import bytes_of, elements_of, ops_in, producer, shape_of, width
-from .orders import Read, chain_of, innermost_of, is_given, map_of, strides_through_views, viewed, wanted_images
+from .orders import Read, chain_of, innermost_of, is_external, map_of, strides_through_views, viewed, wanted_images
 
 _SECTOR = 256  # bits: the unit in which memory is read
 
@@ -28,7 +28,7 @@ def copy_gathered(block: ir.Block, read: Read) -> None:
         chain = chain_of(v, read)
         sources = list(map_of(chain[-1].owner, read) or ()) if chain else [v]
         source = sources[0]
-        if len(sources) > 1 or not is_given(viewed(source)) or shape_of(source) != shape_of(v):
+        if len(sources) > 1 or not is_external(viewed(source)) or shape_of(source) != shape_of(v):
             continue
         strides = strides_through_views(source, memory_strides)
         if strides is None or innermost_of(shape_of(source), strides) in (None, dim):
@@ -47,25 +47,25 @@ def gathered(ops: Sequence[ir.Operation], read: Read) -> dict[ir.Value, int]:
     that the library call behind them wants innermost. That dimension fills a sector at least. Elementwise ops and other gathers may
     stand between."""
     wanted: dict[ir.Value, int] = {}
-    found: dict[ir.Value, int] = {}
+    sources: dict[ir.Value, int] = {}
     for op in reversed(ops):
         for v, innermost in wanted_images(op).items():
             wanted.setdefault(v, innermost)
         dim = next((wanted[v] for v in op.results if v in wanted), None)
         if dim is None:
             continue
-        if (taken := extracted(op)) is not None:
-            source, at = taken
-            if dim in at and elements_of(source) <= elements_of(op.results[0]):
-                found[source] = wanted.setdefault(source, at.index(dim))
+        if (gather := extracted(op)) is not None:
+            source, dims = gather
+            if dim in dims and elements_of(source) <= elements_of(op.results[0]):
+                sources[source] = wanted.setdefault(source, dims.index(dim))
             continue
         if op.name == "tensor.concat":
-            found.update({v: wanted.setdefault(v, dim) for v in op.operands})
+            sources.update({v: wanted.setdefault(v, dim) for v in op.operands})
             continue
         for v, loops in (map_of(op, read) or {}).items():
             if dim in loops:
                 wanted.setdefault(v, loops.index(dim))
-    return {v: dim for v, dim in found.items() if typical(shape_of(v)[dim]) * width(v) >= _SECTOR}
+    return {v: dim for v, dim in sources.items() if typical(shape_of(v)[dim]) * width(v) >= _SECTOR}
 
 
 def gathered_source(v: ir.Value, is_memory: Callable[[ir.Value], bool], read: Read) -> ir.Value | None:
@@ -75,11 +75,11 @@ def gathered_source(v: ir.Value, is_memory: Callable[[ir.Value], bool], read: Re
 
     def used(w: ir.Value) -> list[ir.Value]:
         """Returns the values that a value is computed from, and notes the sources that it gathers from."""
-        taken = extracted(w.owner)
-        if taken and not is_memory(taken[0]) and not _gathers(taken[0], read):
-            sources[taken[0]] = None
+        gather = extracted(w.owner)
+        if gather and not is_memory(gather[0]) and not _gathers(gather[0], read):
+            sources[gather[0]] = None
             return []
-        return [x for x in ([taken[0]] if taken else map_of(w.owner, read) or ()) if not is_memory(x)]
+        return [x for x in ([gather[0]] if gather else map_of(w.owner, read) or ()) if not is_memory(x)]
 
     for _ in reached([v], used):
         pass
@@ -100,8 +100,8 @@ def _gathers(v: ir.Value, read: Read) -> bool:
         op = producer(w)
         return map_of(op, read) or () if op is not None else ()
 
-    made = (producer(w) for w in reached([v], sources))
-    return any(op is not None and extracted(op) is not None for op in made)
+    defining = (producer(w) for w in reached([v], sources))
+    return any(op is not None and extracted(op) is not None for op in defining)
 
 
 def extracted(op: ir.Operation) -> tuple[ir.Value, list[int | None]] | None:
@@ -110,12 +110,12 @@ def extracted(op: ir.Operation) -> tuple[ir.Value, list[int | None]] | None:
     if op.name != "linalg.generic" or len(op.results) != 1:
         return None
     inner = ops_in(op.regions[0].blocks[0])
-    taken = [o for o in inner if o.name == "tensor.extract"]
-    if len(taken) != 1:
+    extracts = [o for o in inner if o.name == "tensor.extract"]
+    if len(extracts) != 1:
         return None
     loops = {o.results[0]: ir.IntegerAttr(o.attributes["dim"]).value for o in inner if o.name == "linalg.index"}
-    source, *at = taken[0].operands
-    return source, [loops.get(i) for i in at]
+    source, *indices = extracts[0].operands
+    return source, [loops.get(i) for i in indices]
 
 
 def _moves(op: ir.Operation, v: ir.Value) -> bool:

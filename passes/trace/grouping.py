@@ -205,17 +205,17 @@ def _row_axes(n: GroupNode, runs: Runs) -> list[Axis] | None:
     return out
 
 
-def _at_hand(reader: GroupNode, made: GroupNode, at: Affine, runs: Runs | None) -> bool:
-    """Returns whether the element of `made` that `reader` loads is the one computed in the same iteration (or row)."""
-    if isinstance(made.expr, Scatter):
+def _at_hand(reader: GroupNode, producer: GroupNode, offset: Affine, runs: Runs | None) -> bool:
+    """Returns whether the element of `producer` that `reader` loads is the one computed in the same iteration (or row)."""
+    if isinstance(producer.expr, Scatter):
         return False
     if runs is None:
-        return at == linear(reader.axes)
-    made_is_row = made.runs is not None or _role(made, runs) == "row"
+        return offset == linear(reader.axes)
+    made_is_row = producer.runs is not None or _role(producer, runs) == "row"
     reader_is_row = reader.runs is None and _role(reader, runs) == "row"
     if not made_is_row:
-        return not reader_is_row and at == linear(reader.axes)
+        return not reader_is_row and offset == linear(reader.axes)
     if reader_is_row:
-        return at == linear(reader.axes)
+        return offset == linear(reader.axes)
     rows = _row_axes(reader, runs)
-    return rows is not None and at == linear(rows)
+    return rows is not None and offset == linear(rows)

@@ -30,9 +30,9 @@ from .trace import Tracer
 from .uses import OUTSIDE, Uses, reads
 
 
-def _one_stride(at: Affine, index: Affine) -> bool:
+def _one_stride(offset: Affine, index: Affine) -> bool:
     """Returns whether a dimension that was split into the axes of `index` has a single stride in memory."""
-    steps = [(at.coefficient(axis), place) for axis, place in index.terms]
+    steps = [(offset.coefficient(axis), place) for axis, place in index.terms]
     return all(c * steps[0][1] == steps[0][0] * place for c, place in steps)
 
 
@@ -41,7 +41,9 @@ class Materialized:
     operations that the machine does while it moves a byte (0: see Fuse). `mixed`: those of the values that are stored in another
     order than their sources, and the dimension that is innermost then (see mixed_orders)."""
 
-    def __init__(self, block: ir.Block, generics: dict[ir.Operation, Generic], balance: int, apart: dict[ir.Value, int]) -> None:
+    def __init__(
+        self, block: ir.Block, generics: dict[ir.Operation, Generic], balance: int, must_store: dict[ir.Value, int]
+    ) -> None:
         self.balance = balance
         self.ops = ops_in(block)
         self.position = {op: i for i, op in enumerate(self.ops)}
@@ -51,7 +53,7 @@ class Materialized:
         self.bases: dict[ir.Value, ir.Value] = {}
         self._inlined: dict[ir.Value, tuple[int, int]] = {}
         self._order = MemoryOrder(self.ops, self.generic) if balance else None
-        self.mixed = self._order.stored if self._order is not None else apart
+        self.mixed = self._order.stored if self._order is not None else must_store
         self._outside()
         self._inside()
 
@@ -62,7 +64,7 @@ class Materialized:
             return True
         return op.name == "arith.constant" and not _is_splat(op)
 
-    def kept(self) -> set[ir.Value]:
+    def needed_outside(self) -> set[ir.Value]:
         """Returns the memory that calls and results read, or that the caller sees change."""
         changed = {op.results[0] for op in self.ops if op.name == SCATTER and IN_PLACE in op.attributes}
         return {*self.bases.values(), *changed}
@@ -105,8 +107,8 @@ class Materialized:
                 if not isinstance(v.type, ir.RankedTensorType):
                     continue
                 source = self.bases[v] = self.base(v)
-                made = producer(source)
-                if made is not None and made.name not in OUTSIDE and made.name != "arith.constant":
+                defining = producer(source)
+                if defining is not None and defining.name not in OUTSIDE and defining.name != "arith.constant":
                     self.add(source)
 
     def _inside(self) -> None:
@@ -239,8 +241,8 @@ class Materialized:
         """Returns whether `v` is computed from one element each of reductions' results, and of values stored with them."""
 
         sources = self._sources([v])
-        made = [self.generic(w.owner) for w in sources if w in self.values and w.owner.name == "linalg.generic"]
-        of_reductions = any(g is not None and any(g.reduced) for g in made) and len(made) == len(sources)
+        generics = [self.generic(w.owner) for w in sources if w in self.values and w.owner.name == "linalg.generic"]
+        of_reductions = any(g is not None and any(g.reduced) for g in generics) and len(generics) == len(sources)
         return of_reductions and all(elements_of(w) == elements_of(v) for w in sources)
 
     def _sources(self, values: Sequence[ir.Value]) -> list[ir.Value]:

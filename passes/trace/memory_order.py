@@ -11,7 +11,7 @@ from ..ir.extern_calls import memory_strides
 from ..ir.reading import producer, shape_of
 from ..ir.views import SINGLE_VIEWS
 from .mixed_orders import orders_of
-from .orders import PLACES, Read, is_given, strides_through_views, tensors
+from .orders import PLACES, Read, is_external, strides_through_views, tensors
 
 
 class MemoryOrder:
@@ -66,21 +66,21 @@ class MemoryOrder:
         """Returns the strides of the first elementwise source of `v` that is not broadcast along a dimension; None if no source is
         in memory."""
         shape = shape_of(v)
-        found: tuple[int, ...] | None
+        strides: tuple[int, ...] | None
         for source in self.sources(v):
-            if is_given(source):
-                found = memory_strides(source)
+            if is_external(source):
+                strides = memory_strides(source)
             elif source.owner.name in SINGLE_VIEWS:
-                found = strides_through_views(source, self._strides)
+                strides = strides_through_views(source, self._strides)
             elif source.owner.name in PLACES:
                 parts = [self.inwards(v) for v in tensors(source.owner.operands) if len(shape_of(v)) == len(shape)]
                 order = next((order for order in parts if order != sorted(order)), [])
-                found = in_order(shape, (*(d for d in range(len(shape)) if d not in order), *order))
+                strides = in_order(shape, (*(d for d in range(len(shape)) if d not in order), *order))
             else:
                 inner = self._innermost.get(source)
-                found = (
+                strides = (
                     row_major(shape) if inner is None else in_order(shape, (*(d for d in range(len(shape)) if d != inner), inner))
                 )
-            if found is not None and all(s for s, n in zip(found, shape, strict=True) if typical(n) > 1):
-                return found
+            if strides is not None and all(s for s, n in zip(strides, shape, strict=True) if typical(n) > 1):
+                return strides
         return None

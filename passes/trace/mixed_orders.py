@@ -22,7 +22,7 @@ from .orders import (
     Read,
     chain_of,
     innermost_of,
-    is_given,
+    is_external,
     map_of,
     strides_through_views,
     tensors,
@@ -57,20 +57,20 @@ def orders_of(ops: Sequence[ir.Operation], read: Read) -> Orders:
     ops         in program order
     """
     reduced, normed, sources = _reduced(ops, read), _normed(ops, read), gathered(ops, read)
-    found = _Reader(read)
+    orders = _Reader(read)
     for op in ops:
-        found.store_wanted(op, normed)
+        orders.store_wanted(op, normed)
         mapped = map_of(op, read)
         if mapped is None:
             continue
-        if not mapped and (taken := extracted(op)) is not None:
-            found.gather(op.results[0], *taken, sources)
+        if not mapped and (gather := extracted(op)) is not None:
+            orders.gather(op.results[0], *gather, sources)
         else:
-            found.map(op.results[0], mapped, reduced)
+            orders.map(op.results[0], mapped, reduced)
     for v, dim in sources.items():
-        if found.order(v) not in (None, dim) and (chain := chain_of(v, read)):
-            found.stored[min(chain, key=width)] = dim
-    return Orders(found.innermost, found.stored)
+        if orders.order(v) not in (None, dim) and (chain := chain_of(v, read)):
+            orders.stored[min(chain, key=width)] = dim
+    return Orders(orders.innermost, orders.stored)
 
 
 class _Reader:
@@ -88,13 +88,13 @@ class _Reader:
             strides = strides_through_views(v, self._base_strides)
             self.innermost[v] = innermost_of(shape_of(v), strides) if strides is not None else None
             base = viewed(v)
-            given = innermost_of(shape_of(base), memory_strides(base)) if is_given(base) else None
+            given = innermost_of(shape_of(base), memory_strides(base)) if is_external(base) else None
             if base in self._firm or given not in (None, last_of(base)):
                 self._firm.add(v)
         return self.innermost[v]
 
     def _base_strides(self, v: ir.Value) -> tuple[int, ...] | None:
-        if is_given(v):
+        if is_external(v):
             return memory_strides(v)
         inner, shape = self.innermost.get(v), shape_of(v)
         return None if inner is None else in_order(shape, (*(d for d in range(len(shape)) if d != inner), inner))
@@ -106,14 +106,14 @@ class _Reader:
             if self.order(v) not in (None, dim) and producer(v) is not None and map_of(v.owner, self.read):
                 self.stored[v] = self.innermost[v] = dim
 
-    def gather(self, result: ir.Value, source: ir.Value, at: Sequence[int | None], sources: Mapping[ir.Value, int]) -> None:
+    def gather(self, result: ir.Value, source: ir.Value, dims: Sequence[int | None], sources: Mapping[ir.Value, int]) -> None:
         """Gives a gather's result the order of its source, or that in which the source will be stored.
 
-        at       dimensions of the result, by those of the source
+        dims     dimensions of the result, by those of the source
         sources  of the gathers whose source is stored in another order, with the innermost dimension there
         """
         inner = sources.get(source, self.order(source))
-        self.innermost[result] = at[inner] if inner is not None else None
+        self.innermost[result] = dims[inner] if inner is not None else None
         if source in self._firm:
             self._firm.add(result)
 
@@ -123,14 +123,14 @@ class _Reader:
         mapped   the dimension of the result for each dimension of these operands
         reduced  values that a reduction reads
         """
-        found = {v: dims[i] for v, dims in mapped.items() if (i := self.order(v)) is not None}
-        firm = [i for v, i in found.items() if v in self._firm]
-        best = self.innermost[result] = min(firm) if firm else max(found.values(), default=None)
+        innermost_of = {v: dims[i] for v, dims in mapped.items() if (i := self.order(v)) is not None}
+        firm = [i for v, i in innermost_of.items() if v in self._firm]
+        best = self.innermost[result] = min(firm) if firm else max(innermost_of.values(), default=None)
         if firm:
             self._firm.add(result)
-        if best is None or len(set(found.values())) < 2 or elements_of(result) < LARGE:
+        if best is None or len(set(innermost_of.values())) < 2 or elements_of(result) < LARGE:
             return
-        for v in [v for v, i in found.items() if i != best]:
+        for v in [v for v, i in innermost_of.items() if i != best]:
             chain = chain_of(v, self.read) if shape_of(v) == shape_of(result) else []
             chain = chain or [result]
             if any(x in reduced for x in chain):
@@ -145,21 +145,21 @@ def last_of(v: ir.Value) -> int:
 
 def _normed(ops: Sequence[ir.Operation], read: Read) -> set[ir.Value]:
     """Returns the values computed element by element from the results of reductions, without memory in between."""
-    found: set[ir.Value] = set()
+    normed: set[ir.Value] = set()
     for op in ops:
         g = read(op) if op.name == "linalg.generic" else None
-        if op.name not in CALLS and ((g is not None and any(g.reduced)) or any(v in found for v in op.operands)):
-            found.update(op.results)
-    return found
+        if op.name not in CALLS and ((g is not None and any(g.reduced)) or any(v in normed for v in op.operands)):
+            normed.update(op.results)
+    return normed
 
 
 def _reduced(ops: Sequence[ir.Operation], read: Read) -> set[ir.Value]:
     """Returns the values that a reduction reads, and those that these are computed from element by element."""
-    found: set[ir.Value] = set()
+    reduced: set[ir.Value] = set()
     for op in reversed(ops):
         g = read(op) if op.name == "linalg.generic" else None
         if g is not None and any(g.reduced):
-            found.update(tensors(op.operands))
-        elif any(v in found for v in op.results):
-            found.update(map_of(op, read) or (tensors(op.operands)[:1] if op.name in SINGLE_VIEWS else ()))
-    return found
+            reduced.update(tensors(op.operands))
+        elif any(v in reduced for v in op.results):
+            reduced.update(map_of(op, read) or (tensors(op.operands)[:1] if op.name in SINGLE_VIEWS else ()))
+    return reduced

@@ -61,11 +61,11 @@ def inserted(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
         raise Untraceable(op.results[0], "tensor.insert_slice with steps")
     starts, sizes = slice_of(op, "offsets"), slice_of(op, "sizes")
     small, local, d = shape_of(op.operands[0]), [], 0
-    for at, start, n in zip(index, starts, sizes, strict=True):
+    for position, start, n in zip(index, starts, sizes, strict=True):
         if d < len(small) and small[d] == n:
-            local.append(at + -start)
+            local.append(position + -start)
             d += 1
-    inside = tuple(Bound(at, s, s + n) for at, s, n in zip(index, starts, sizes, strict=True))
+    inside = tuple(Bound(position, s, s + n) for position, s, n in zip(index, starts, sizes, strict=True))
     return where(
         t,
         guard,
@@ -88,13 +88,15 @@ def scanned(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
 def padded(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> Expr:
     """Traces an element of a tensor.pad: the source inside its bounds, the padding value elsewhere."""
     low, shape = slice_of(op, "low"), shape_of(op.operands[0])
-    inside = tuple(Bound(at, lo, lo + n) for at, lo, n in zip(index, low, shape, strict=True))
+    inside = tuple(Bound(position, lo, lo + n) for position, lo, n in zip(index, low, shape, strict=True))
     filler = list(op.regions[0].blocks[0].operations)[-1].operands[0]
     return where(
         t,
         guard,
         inside,
-        lambda: t.element(op.operands[0], tuple(at + -lo for at, lo in zip(index, low, strict=True)), narrowed(guard, inside)),
+        lambda: t.element(
+            op.operands[0], tuple(position + -lo for position, lo in zip(index, low, strict=True)), narrowed(guard, inside)
+        ),
         lambda: t.scalar(filler, {}, (), guard),
     )
 
@@ -114,7 +116,7 @@ def concatenated(t: "Tracer", op: ir.Operation, index: Index, guard: Guard) -> E
     inside, local, part = wanted.pop()
     out = t.element(part, local, narrowed(guard, (inside,)))
     for inside, local, part in reversed(wanted):
-        out = where(t, guard, (inside,), partial(t.element, part, local, narrowed(guard, (inside,))), partial(_given, out))
+        out = where(t, guard, (inside,), partial(t.element, part, local, narrowed(guard, (inside,))), partial(_unchanged, out))
     return out
 
 
@@ -129,11 +131,11 @@ def stored(t: "Tracer", op: ir.Operation, index: Index, strides: tuple[int, ...]
     if is_pair(op):
         first, second = (t.element(part, (*index, Affine())) for part in op.operands)
         return Pair(first, second, strides[-1], first.dtype), offset(index, strides[:-1])
-    return (made := scattered(t, op, index, strides)), made.at
+    return (scatter := scattered(t, op, index, strides)), scatter.at
 
 
-def _given(e: Expr) -> Expr:
-    return e
+def _unchanged(expr: Expr) -> Expr:
+    return expr
 
 
 def scattered(t: "Tracer", op: ir.Operation, index: Index, strides: tuple[int, ...]) -> Scatter:
@@ -141,10 +143,10 @@ def scattered(t: "Tracer", op: ir.Operation, index: Index, strides: tuple[int, .
     to."""
     into, values, *indices = op.operands
     elements = [t.element(i, index) for i in indices]
-    at = tuple(index_of(t.make.apply("arith.index_cast", (e,), None, "index")) for e in elements)
+    positions = tuple(index_of(t.make.apply("arith.index_cast", (e,), None, "index")) for e in elements)
     guard: Guard = ()
-    for i, size in zip(at, shape_of(into), strict=True):
+    for i, size in zip(positions, shape_of(into), strict=True):
         guard = checked(guard, i, size)
     combine = op.attributes[COMBINE].value if COMBINE in op.attributes else ""
-    own = frozenset(axis for i in at for axis in i.told_apart())
-    return t.make.scatter(t.element(values, index), offset(at, strides), guard, combine, own)
+    own = frozenset(axis for i in positions for axis in i.injective_axes())
+    return t.make.scatter(t.element(values, index), offset(positions, strides), guard, combine, own)

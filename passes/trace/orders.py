@@ -36,16 +36,16 @@ def wanted_images(op: ir.Operation) -> dict[ir.Value, int]:
 def wanted_rows(op: ir.Operation) -> dict[ir.Value, int]:
     """Maps each large value behind the views that a function returns, or that a library call takes after dimensions were collapsed,
     to its innermost dimension in the memory that is asked for there."""
-    found: dict[ir.Value, int] = {}
+    innermost: dict[ir.Value, int] = {}
     for v, strides in _asked(op):
         collapsed = False
-        while strides is not None and (made := producer(v)) is not None and is_view(made):
-            collapsed |= made.name == "tensor.collapse_shape"
-            strides, v = source_strides(made, strides), made.operands[0]
+        while strides is not None and (view := producer(v)) is not None and is_view(view):
+            collapsed |= view.name == "tensor.collapse_shape"
+            strides, v = source_strides(view, strides), view.operands[0]
         inner = innermost_of(shape_of(v), strides) if strides is not None else None
         if inner is not None and elements_of(v) >= LARGE and (collapsed or op.name == "func.return"):
-            found[v] = inner
-    return found
+            innermost[v] = inner
+    return innermost
 
 
 def _asked(op: ir.Operation) -> list[tuple[ir.Value, tuple[int, ...] | None]]:
@@ -59,7 +59,7 @@ def _asked(op: ir.Operation) -> list[tuple[ir.Value, tuple[int, ...] | None]]:
     return [(v, read_sizes(a["graph.strides"]) if "graph.strides" in a else None) for v, a in pairs]
 
 
-def is_given(v: ir.Value) -> bool:
+def is_external(v: ir.Value) -> bool:
     """Returns whether a value is an argument, or an external call's result."""
     op = producer(v)
     return op is None or op.name in CALLS
@@ -82,14 +82,14 @@ def narrowest(v: ir.Value) -> ir.Value:
 
 def chain_of(v: ir.Value, read: Read) -> list[ir.Value]:
     """Returns `v` and the computed values that it is mapped from, as long as each has a single source of the same shape."""
-    found: list[ir.Value] = []
+    chain: list[ir.Value] = []
     while (op := producer(v)) is not None and (mapped := map_of(op, read)):
-        found.append(v)
+        chain.append(v)
         source = next(iter(mapped))
         if len(mapped) > 1 or shape_of(source) != shape_of(v):
             break
         v = source
-    return found
+    return chain
 
 
 def map_of(op: ir.Operation, read: Read) -> dict[ir.Value, list[int]] | None:

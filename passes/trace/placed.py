@@ -42,24 +42,24 @@ def placed_parts(v: ir.Value, users: OpsOf, read: Read) -> PlacedParts:
         """Returns the values computed from `x` that ops of MOVES read; None if any other op reads one of these values."""
         if x not in known:
             known[x] = None
-            found: set[ir.Value] = set()
+            moved: set[ir.Value] = set()
             readers = set(users(x)) if len(known) < MOST else set()
             for op in readers:
                 if op.name in MOVES:
-                    found.add(x)
+                    moved.add(x)
                 elif not _maps_in_place(op, x, read) or (further := ends(op.results[0])) is None:
                     return None
                 else:
-                    found |= further
-            known[x] = found if readers else None
+                    moved |= further
+            known[x] = moved if readers else None
         return known[x]
 
     parts = PlacedParts()
     for op in dict.fromkeys(users(v)):
         if op.name in MOVES:
             parts.placed.add(v)
-        elif _maps_in_place(op, v, read) and (found := ends(op.results[0])) is not None:
-            parts.placed |= found
+        elif _maps_in_place(op, v, read) and (moved := ends(op.results[0])) is not None:
+            parts.placed |= moved
         else:
             parts.others.append(op)
     return parts

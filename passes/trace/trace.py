@@ -92,23 +92,23 @@ class Tracer:
         if 0 in shape_of(value):  # no element is ever read
             return self.make.const(0, compute_type(element_type(value)))
         in_memory = op is None or (not root and self.is_memory(value))
-        found = (value, self.strides_of(value)) if in_memory else reshaped_memory(value, self._in_memory, self.strides_of)
-        if found is not None:
-            source, strides = found
+        memory = (value, self.strides_of(value)) if in_memory else reshaped_memory(value, self._in_memory, self.strides_of)
+        if memory is not None:
+            source, strides = memory
             at = offset(index, strides)
             checked = any(b.message for b in guard)  # the user's index is checked only where all other bounds hold
             needed = tuple(b for b in guard if not b.always and (checked or _concerns(b, at)))
             return self.make.load(source, at, needed, compute_type(element_type(value)))
         assert op is not None
-        made = op
+        traced = op
 
         def compute() -> Expr:
             """Traces the element. Raises Untraceable for an index that is not affine."""
             try:
-                return self._element(made, value, index, guard)
+                return self._element(traced, value, index, guard)
             except NotAffine:
-                culprit = value if self._in_memory(made.operands[0]) else made.operands[0]
-                raise Untraceable(culprit, f"{made.name} whose index is not affine") from None
+                culprit = value if self._in_memory(traced.operands[0]) else traced.operands[0]
+                raise Untraceable(culprit, f"{traced.name} whose index is not affine") from None
 
         return self._memo.get((value, index, guard), compute)
 
@@ -168,12 +168,12 @@ class Tracer:
     def _generic_element(self, g: Generic, k: int, index: Index, guard: Guard) -> Expr:
         loops: list[Affine | None] = [None] * len(g.extents)
         out = g.inputs + k
-        for at, (constant, terms) in zip(index, g.maps[out], strict=True):
+        for position, (constant, terms) in zip(index, g.maps[out], strict=True):
             if not terms and not constant:  # a kept dimension of size 1
                 continue
             if len(terms) != 1 or terms[0][1] != 1 or constant:
                 raise Untraceable(g.op.results[k], "a generic whose output map is not a permutation")
-            loops[terms[0][0]] = at
+            loops[terms[0][0]] = position
         if not any(g.reduced):
             return self.scalar(g.yields[k], g.body, tuple(x if x is not None else Affine() for x in loops), guard, g)
         where, axes = self.columns(g)
@@ -184,7 +184,7 @@ class Tracer:
         if combine is None or combine.name not in REDUCERS or accumulator not in list(combine.operands):
             raise Untraceable(g.op.results[k], "a reduction by something else than one associative operation")
         arg = next(x for x in combine.operands if x != accumulator)
-        if any(mentions(at, axes) for at in index):
+        if any(mentions(position, axes) for position in index):
             raise Untraceable(g.op.results[k], "a reduction that has to be computed again for every column")
         # A bound on an outer column says which columns need the result, not which ones the reduction runs over.
         rows = tuple(b for b in guard if not mentions(b.at, axes))

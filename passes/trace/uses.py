@@ -60,17 +60,17 @@ class Uses:
         def before(step: tuple[ir.Operation, bool]) -> list[tuple[ir.Operation, bool]]:
             """Returns the steps before a step, and whether a call lies between."""
             op, called = step
-            made = [m for m in map(producer, reads(op)) if m is not None and self._position[m] >= start]
-            return [(m, called or m.name in OUTSIDE) for m in made]
+            producers = [m for m in map(producer, reads(op)) if m is not None and self._position[m] >= start]
+            return [(m, called or m.name in OUTSIDE) for m in producers]
 
         return any(op == first and called for op, called in reached([(user, False)], before))
 
 
 def reads(op: ir.Operation) -> list[ir.Value]:
     """Returns the tensors that an op reads: its operands, and those that its body extracts elements of."""
-    found = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]
+    tensors = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]
     if op.name == "linalg.generic":
         for o in op.regions[0].blocks[0].operations:
             if o.operation.name == "tensor.extract":
-                found.append(o.operation.operands[0])
-    return found
+                tensors.append(o.operation.operands[0])
+    return tensors

@@ -82,7 +82,7 @@ def test_gradients_are_measured_on_what_a_forward_pass_finds() -> None:
     (op,) = [op for op in calls(module) if Gradients.read(op) is not None]
     gradients = Gradients.read(op)
     assert gradients is not None
-    (problem,) = [p for p in attentions(module) if isinstance(p.found, Gradients)]
+    (problem,) = [p for p in attentions(module) if isinstance(p.call, Gradients)]
     cut = Subgraph(problem)
     grad, q, k, out, sums = random_inputs(cut, torch.device("cpu"))
     assert not torch.equal(grad, out)

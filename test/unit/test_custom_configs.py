@@ -136,7 +136,7 @@ def test_memory_of_what_is_measured() -> None:
     module = graph_level(lambda y: (v := scaled_add(y, y), torch.relu(v.flatten() + y.flatten())), y, kernel=hook)
     (problem,) = problems(module)
     part = Subgraph(problem)
-    assert part.what == "hooked_kernel f32 8x6, f32 8x6 and add_relu" and len(problem.kept) == 2
+    assert part.what == "hooked_kernel f32 8x6, f32 8x6 and add_relu" and len(problem.results) == 2
     with module.context, ir.Location.unknown():
         alone = ir.Module.parse(part.text)
         part.mark(alone, problem.candidates(Gpu.named("sm_90a"))[1])

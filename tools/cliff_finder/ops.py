@@ -148,10 +148,10 @@ def squeezed(rng: Random, shape: Shape) -> Drawn:
     """Draws squeeze and excitation."""
     c = shape[1]
     inner = max(1, c // 4)
-    made = (
+    gate = (
         f"nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d({c}, {inner}, 1), nn.ReLU(), nn.Conv2d({inner}, {c}, 1), nn.Sigmoid())"
     )
-    return "{0} * {m}({0})", made
+    return "{0} * {m}({0})", gate
 
 
 def reduced(rng: Random, shape: Shape) -> Drawn:

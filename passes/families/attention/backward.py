@@ -39,13 +39,13 @@ class Gradients:
     @staticmethod
     def read(op: ir.Operation, masks: Masks | None = None) -> "Gradients | None":
         """Reads the gradients that a graph.extern computes; None for other calls."""
-        given = arguments(op, GRADIENTS, _NAMES)
-        if given is None:
+        args = arguments(op, GRADIENTS, _NAMES)
+        if args is None:
             return None
-        grad, out, sums = (given.pop(name) for name in ("grad", "out", "sums"))
-        given.pop("trains_mask")
+        grad, out, sums = (args.pop(name) for name in ("grad", "out", "sums"))
+        args.pop("trains_mask")
         results = tuple(r if used(r) else None for r in op.results)
-        return Gradients(Attention(**given, result=out), grad, sums, results, masks)
+        return Gradients(Attention(**args, result=out), grad, sums, results, masks)
 
     def fits(self) -> bool:
         """Returns whether Lamina's kernels can compute them. They compute none of a mask."""
@@ -77,27 +77,27 @@ class Gradients:
         if of.mask is not None and config.blocks:
             by_query["blocks"] = masks.blocks(of.mask, of.scores, of.meaning, config.m, config.n)
             by_key["blocks"] = masks.blocks(of.mask, of.scores, of.meaning, config.queries, config.keys, turned=True)
-        taken, arguments = of.given(config, by_query, GRADIENTS)
+        operands, arguments = of.kernel_operands(config, by_query, GRADIENTS)
         arguments["causal"] = of.causal
         deltas = tensor_type(of.scores[:3], ir.F32Type.get())
         first = kernel_call(
             BACKWARD_QUERIES,
-            [*taken, of.result, self.sums, self.grad],
+            [*operands, of.result, self.sums, self.grad],
             [of.query.type, deltas],
             arguments,
             [_strides(query, of.query, strides), row_major(of.scores[:3])],
         )
-        made = {} if query is None else {query: first.results[0]}
+        replacements = {} if query is None else {query: first.results[0]}
         if key is None and value is None:
-            return made
+            return replacements
         second = kernel_call(
             BACKWARD_KEYS,
-            [*of.given(config, by_key)[0], self.sums, self.grad, first.results[1]],
+            [*of.kernel_operands(config, by_key)[0], self.sums, self.grad, first.results[1]],
             [of.key.type, of.value.type],
             arguments,
             [_strides(key, of.key, strides), _strides(value, of.value, strides)],
         )
-        return made | {v: new for v, new in zip((key, value), second.results, strict=True) if v is not None}
+        return replacements | {v: new for v, new in zip((key, value), second.results, strict=True) if v is not None}
 
 
 def _strides(result: ir.Value | None, like: ir.Value, strides: Mapping[ir.Value, Sequence[int]]) -> Sequence[int]:

@@ -35,7 +35,7 @@ class AttentionProblem(Problem):
     """A call of attention, or of its gradients, which has no epilogue. masks: the analyzed masks of the module."""
 
     op: ir.Operation
-    found: Attention | Gradients
+    call: Attention | Gradients
     masks: Masks
 
     @property
@@ -46,39 +46,39 @@ class AttentionProblem(Problem):
     @property
     def before(self) -> Sequence[ir.Operation]:
         """Ops that Lamina's kernels do not need: those that make a known mask."""
-        return self.found.of.before
+        return self.call.of.before
 
     @property
-    def kept(self) -> Sequence[ir.Value]:
+    def results(self) -> Sequence[ir.Value]:
         """The result and the log-sum-exp, or the gradients, as far as they have users."""
-        return [v for v in self.found.results if v is not None]
+        return [v for v in self.call.results if v is not None]
 
     @property
     def what(self) -> str:
         """The sizes and the mask's meaning."""
-        return self.found.what
+        return self.call.what
 
     def default(self, gpu: Gpu | None) -> Choice:
         """Returns the cost model's choice."""
         if gpu is None:
             return LIBRARY
-        config = unmeasured(self.found.work, gpu)
+        config = unmeasured(self.call.work, gpu)
         return LIBRARY if config is None else Choice(config)
 
     def candidates(self, gpu: Gpu) -> Sequence[Choice]:
         """Returns the schedules that suit, the most promising first; none for symbolic sizes, at which nothing can be measured."""
-        return [] if self.found.of.is_symbolic else [Choice(config) for config in candidates(self.found.work, gpu)]
+        return [] if self.call.of.is_symbolic else [Choice(config) for config in candidates(self.call.work, gpu)]
 
     def take(self, choice: Choice, target: Target | None) -> None:
         """Replaces the call by calls of Lamina's kernels. Raises Unfit if the schedule does not suit."""
         if not isinstance(choice.kernel, Config) or choice.cover:
             raise Unfit("no schedule of attention")
-        if why := _unfit(choice.kernel, self.found):
-            raise Unfit(f"it is {why}: {self.found.what}")
+        if why := _unfit(choice.kernel, self.call):
+            raise Unfit(f"it is {why}: {self.call.what}")
         op, strides = self.op, strides_of_results(self.op)
         with op.location, ir.InsertionPoint(op):
-            made = self.found.emit(choice.kernel, strides, self.masks)
-        for old, new in made.items():
+            replacements = self.call.emit(choice.kernel, strides, self.masks)
+        for old, new in replacements.items():
             old.replace_all_uses_with(new)
         sources = [producer(v) for v in op.operands]
         op.erase()
@@ -90,10 +90,10 @@ class AttentionProblem(Problem):
         results gradients read."""
         from .inputs import run_forward, settle_mask
 
-        if isinstance(self.found, Gradients):
-            run_forward(self.op, self.found, inputs)
-        elif self.found.mask is not None and self.found.meaning.rest:
-            settle_mask(self.op, self.found, inputs)
+        if isinstance(self.call, Gradients):
+            run_forward(self.op, self.call, inputs)
+        elif self.call.mask is not None and self.call.meaning.rest:
+            settle_mask(self.op, self.call, inputs)
 
 
 class AttentionFamily(Family):
@@ -115,12 +115,12 @@ class AttentionFamily(Family):
         """Yields a problem for each call. All masks are analyzed before the module changes."""
         masks, ops = Masks(), calls(module, symbolic=True)
         for op in ops:
-            if (found := _read(op, masks)) is not None:
-                _ = found.work
+            if (call := _read(op, masks)) is not None:
+                _ = call.work
         masks.values = Values()
         for op in ops:
-            if (found := _read(op, masks)) is not None:
-                yield AttentionProblem(op, found, masks)
+            if (call := _read(op, masks)) is not None:
+                yield AttentionProblem(op, call, masks)
 
     def hand_over(self, module: ir.Module, target: Target | None) -> None:
         """Replaces the calls that are left by calls of torch's fused kernels."""
@@ -133,14 +133,14 @@ def _read(op: ir.Operation, masks: Masks) -> Attention | Gradients | None:
     return found if found is not None and found.fits() else None
 
 
-def _unfit(config: Config, found: Attention | Gradients) -> str:
+def _unfit(config: Config, call: Attention | Gradients) -> str:
     """Returns why a schedule does not suit a call; "" if it does."""
-    if isinstance(config, Backward) != isinstance(found, Gradients):
+    if isinstance(config, Backward) != isinstance(call, Gradients):
         return "for gradients alone" if isinstance(config, Backward) else "not for gradients"
-    if isinstance(config, Forward | Backward) and config.blocks and not found.of.meaning.rest:
+    if isinstance(config, Forward | Backward) and config.blocks and not call.of.meaning.rest:
         return "for masks that are read for each score alone"
-    if found.of.is_symbolic and (isinstance(config, Specialized) or getattr(config, "blocks", 0) == 1):
+    if call.of.is_symbolic and (isinstance(config, Specialized) or getattr(config, "blocks", 0) == 1):
         return "of symbolic sizes, which kernels with specialized warps or lists of blocks are not for"
-    if isinstance(config, Specialized) and (found.work.masked or found.work.slopes or found.work.drops or found.work.caps):
+    if isinstance(config, Specialized) and (call.work.masked or call.work.slopes or call.work.drops or call.work.caps):
         return "for attention without dropout or soft cap and with nothing that is read or added for each score"
-    return "for few queries, without causal and training" if isinstance(config, Split) and not found.work.is_few else ""
+    return "for few queries, without causal and training" if isinstance(config, Split) and not call.work.is_few else ""

@@ -15,7 +15,7 @@ from ...ir.reading import element_type, shape_of
 from ...ir.rewriting import used
 from ...ir.sizes import tensor_type
 from .cost import MOST, AttentionWork
-from .masks.dropped import made_of
+from .masks.dropped import defining_ops
 from .masks.meaning import Meaning
 from .masks.operands import Masks
 from .schedules import Config, Forward, Specialized, Split
@@ -60,11 +60,11 @@ class Attention:
     @staticmethod
     def read(op: ir.Operation, masks: Masks | None = None) -> "Attention | None":
         """Reads the attention that a graph.extern calls; None for other calls."""
-        given = arguments(op, ATTENTION, NAMES)
-        if given is None:
+        args = arguments(op, ATTENTION, NAMES)
+        if args is None:
             return None
         result, sums = op.results
-        return Attention(**given, result=result, sums=sums if used(sums) else None, masks=masks)
+        return Attention(**args, result=result, sums=sums if used(sums) else None, masks=masks)
 
     @property
     def of(self) -> "Attention":
@@ -103,7 +103,7 @@ class Attention:
     def before(self) -> tuple[ir.Operation, ...]:
         """Ops that Lamina's kernels do not need, in order: those that make a mask that depends on no argument."""
         known = self.mask is not None and not self.meaning.rest and self.meaning.keys is None
-        return made_of(self.mask) if known else ()
+        return defining_ops(self.mask) if known else ()
 
     @property
     def scores(self) -> tuple[int, int, int, int]:
@@ -147,18 +147,18 @@ class Attention:
         read = self.extras(masks)
         if self.mask is not None and isinstance(config, Forward) and config.blocks:
             read["blocks"] = masks.blocks(self.mask, scores, of, config.m, config.n)
-        taken, arguments = self.given(config, read)
+        operands, arguments = self.kernel_operands(config, read)
         if isinstance(config, Split):
             f32, values = ir.F32Type.get(), shape_of(self.value)[3]
             sizes = [*scores[:3], config.parts, values]
             parts = [tensor_type(sizes, f32), tensor_type(sizes[:-1], f32)]
-            made = kernel_call(SPLIT, taken, parts, arguments)
-            joined = kernel_call(JOIN, list(made.results), [self.result.type], {"of": arguments["of"]}, [strides[self.result]])
+            partial = kernel_call(SPLIT, operands, parts, arguments)
+            joined = kernel_call(JOIN, list(partial.results), [self.result.type], {"of": arguments["of"]}, [strides[self.result]])
             return {self.result: joined.result}
         arguments |= {"offset": of.offset, "window": of.window, "causal": of.causal, "sums": self.sums is not None}
         results = [v for v in self.results if v is not None]
         kernel = SPECIALIZED if isinstance(config, Specialized) else FORWARD
-        call = kernel_call(kernel, taken, [v.type for v in results], arguments, [strides[v] for v in results])
+        call = kernel_call(kernel, operands, [v.type for v in results], arguments, [strides[v] for v in results])
         return dict(zip(results, call.results, strict=True))
 
     def extras(self, masks: Masks) -> dict[str, ir.Value]:
@@ -166,7 +166,9 @@ class Attention:
         read = {} if self.mask is None else dict(masks.operands(self.mask, self.scores, self.meaning))
         return read if self.seed is None else {**read, "seed": self.seed}
 
-    def given(self, config: Config, read: Mapping[str, ir.Value], callee: str = ATTENTION) -> tuple[list[ir.Value], dict[str, Any]]:
+    def kernel_operands(
+        self, config: Config, read: Mapping[str, ir.Value], callee: str = ATTENTION
+    ) -> tuple[list[ir.Value], dict[str, Any]]:
         """Returns the first operands of the kernels' calls, and the arguments that all of them have."""
         names = [name for name in EXTRAS if name in read]
         arguments: dict[str, Any] = {"of": callee, "schedule": str(config), "scale": self.scale, "reads": " ".join(names)}

@@ -18,8 +18,8 @@ _BLOCK = 256  # queries and keys: a few blocks of each of Lamina's kernels
 
 def settle_mask(op: ir.Operation, attention: Attention, inputs: Sequence[Tensor]) -> None:
     """Hides half of the blocks of a call's mask. inputs: those of the ops before the call and of the call, each once."""
-    made = [v for other in attention.before for v in other.results]
-    read = dict.fromkeys(v for other in (*attention.before, op) for v in other.operands if v not in made)
+    mask_values = [v for other in attention.before for v in other.results]
+    read = dict.fromkeys(v for other in (*attention.before, op) for v in other.operands if v not in mask_values)
     hide_blocks(inputs[next(i for i, v in enumerate(read) if v == attention.mask)])
 
 

@@ -23,7 +23,7 @@ class Operands:
     query, key, value  the first tensors
     extras             those of `EXTRAS` that it has, by the kernels' parameter names
     rest               tensors after these
-    given              its other arguments
+    kwargs             its other arguments
     """
 
     query: Ref
@@ -31,7 +31,7 @@ class Operands:
     value: Ref
     extras: Mapping[str, Ref]
     rest: tuple[Ref, ...]
-    given: Mapping[str, Any]
+    kwargs: Mapping[str, Any]
 
     @staticmethod
     def of(call: Call) -> "Operands":
@@ -67,18 +67,18 @@ class Operands:
         return {
             "Q": strides(self.query), "K": strides(self.key), "V": strides(self.value),
             "MASK": (0, 0, 0, 0) if mask is None else strides(mask), "HEADS": heads, "GROUP": heads // self.kv_heads,
-            "QUERIES": queries, "KEYS": keys, "SIZE": size, "VALUES": values, "SCALE": self.given["scale"], "HOW": how,
+            "QUERIES": queries, "KEYS": keys, "SIZE": size, "VALUES": values, "SCALE": self.kwargs["scale"], "HOW": how,
             "BOUNDS": () if bounds is None else strides(bounds), "ALIBI": "slopes" in self.extras,
-            "BATCH": batch, "D": power(size), "E": power(values), "CAUSAL": bool(self.given.get("causal")),
+            "BATCH": batch, "D": power(size), "E": power(values), "CAUSAL": bool(self.kwargs.get("causal")),
             "BLOCKS": () if blocks is None else strides(blocks)[:3], "DROPS": self._drops,
-            "CAP": float(self.given.get("cap", 0.0)),
+            "CAP": float(self.kwargs.get("cap", 0.0)),
         }  # fmt: skip
 
     @property
     def _drops(self) -> tuple[int, float, float] | tuple[()]:
         """Dropout's bound on 16-bit numbers below which a weight is kept, the factor of kept weights, and their share; () without
         dropout."""
-        dropout = float(self.given.get("dropout", 0.0))
+        dropout = float(self.kwargs.get("dropout", 0.0))
         below = bound(dropout)
         return (below, factor(dropout), below / NUMBERS) if below < NUMBERS else ()
 

@@ -31,7 +31,7 @@ def _forward(call: Call) -> dict[str, Any]:
 def _specialized(call: Call) -> dict[str, Any]:
     config, of = Specialized.read(_schedule(call)), Operands.of(call)
     batch, heads, queries, _ = of.scores
-    programs = min(of.given["multiprocessors"], batch * heads * -(-queries // (config.groups * config.queries)))
+    programs = min(of.kwargs["multiprocessors"], batch * heads * -(-queries // (config.groups * config.queries)))
     described = {name: _described(ref) for name, ref in (("Q", of.query), ("K", of.key), ("V", of.value))}
     own = {"N": config.n, "GROUPS": config.groups, "STAGES": config.stages, "PROGRAMS": programs, **described}
     return _many(call, of, own, programs, 4, config.stages)
@@ -49,14 +49,14 @@ def _specialized_on(call: Call, gpu: Gpu) -> Call:
 
 def _many(call: Call, of: Operands, own: dict[str, Any], programs: SizeLike, warps: int, stages: int) -> dict[str, Any]:
     """Describes a launch for many queries. own: constants of this kernel alone."""
-    (batch, heads, queries, keys), given = of.scores, of.given
-    window, asked = given["window"], given["sums"]
+    (batch, heads, queries, keys), kwargs = of.scores, of.kwargs
+    window, asked = kwargs["window"], kwargs["sums"]
     constants = {
-        **of.constants, "OUT": strides(call.outs[0]), "SUMS": strides(call.outs[1]) if asked else (), "OFFSET": given["offset"],
+        **of.constants, "OUT": strides(call.outs[0]), "SUMS": strides(call.outs[1]) if asked else (), "OFFSET": kwargs["offset"],
         "WINDOW": window, "TOGETHER": of.together(), **own,
     }  # fmt: skip
     seen = least(keys, window or keys)
-    flops = 2 * batch * heads * queries * seen * sum(of.elements) // (2 if given["causal"] and not window else 1)
+    flops = 2 * batch * heads * queries * seen * sum(of.elements) // (2 if kwargs["causal"] and not window else 1)
     names = {**of.names(), "out": "y0", "sums": "y1" if asked else "x0"}
     return launch(call, names, constants, programs, warps, stages, flops, _reached(constants))
 
@@ -113,7 +113,7 @@ def _gradients(
 ) -> dict[str, Any]:
     """Describes a launch of the backward pass. products: multiplications for each score."""
     config, (batch, heads, queries, keys) = Backward.read(_schedule(call)), of.scores
-    flops = 2 * batch * heads * queries * keys * products // (2 if of.given["causal"] else 1)
+    flops = 2 * batch * heads * queries * keys * products // (2 if of.kwargs["causal"] else 1)
     constants = of.constants | constants
     return launch(call, names, constants, programs, config.warps, config.stages, flops, _reached(constants))
 
@@ -125,25 +125,25 @@ def _reached(constants: dict[str, Any]) -> list[SizeLike]:
 
 
 def _bounds(call: Call) -> dict[str, Any]:
-    (there,), given = tensors(call), dict(call.kwargs)
+    (there,), kwargs = tensors(call), dict(call.kwargs)
     batch, heads, _, keys = there.shape
     at_batch, at_head, _, at_key = strides(there)
     constants = {
-        "AT": (at_batch, at_head, at_key), "OUT": strides(call.outs[0]), "HEADS": heads, "KEYS": keys, "LOW": given["low"],
-        "HIGH": given["high"], "N": min(1024, power(typical(keys))),
+        "AT": (at_batch, at_head, at_key), "OUT": strides(call.outs[0]), "HEADS": heads, "KEYS": keys, "LOW": kwargs["low"],
+        "HIGH": kwargs["high"], "N": min(1024, power(typical(keys))),
     }  # fmt: skip
     return launch(call, {"there": "x0", "out": "y0"}, constants, batch * heads)
 
 
 def _blocks(call: Call) -> dict[str, Any]:
-    (mask,), out, given = tensors(call), call.outs[0], dict(call.kwargs)
+    (mask,), out, kwargs = tensors(call), call.outs[0], dict(call.kwargs)
     batch, heads, count, _ = out.shape
     constants = {
-        "MASK": strides(mask), "OUT": strides(out)[:3], "HEADS": heads, "QUERIES": given["queries"], "KEYS": given["keys"],
-        "HOW": "bool" if mask.dtype == "bool" else "bias", "CAUSAL": bool(given["causal"]), "OFFSET": given["offset"],
-        "WINDOW": given["window"], "TURNED": bool(given["turned"]), "M": given["m"], "N": given["n"],
+        "MASK": strides(mask), "OUT": strides(out)[:3], "HEADS": heads, "QUERIES": kwargs["queries"], "KEYS": kwargs["keys"],
+        "HOW": "bool" if mask.dtype == "bool" else "bias", "CAUSAL": bool(kwargs["causal"]), "OFFSET": kwargs["offset"],
+        "WINDOW": kwargs["window"], "TURNED": bool(kwargs["turned"]), "M": kwargs["m"], "N": kwargs["n"],
     }  # fmt: skip
-    if given["turned"]:
+    if kwargs["turned"]:
         other = {"QUERIES": "KEYS", "KEYS": "QUERIES", "M": "N", "N": "M"}
         at_batch, at_head, at_query, at_key = strides(mask)
         constants |= {name: constants[of] for name, of in other.items()} | {"MASK": (at_batch, at_head, at_key, at_query)}

@@ -58,9 +58,9 @@ class ConvolutionForms(Pass):
             if callee not in (CONVOLUTION, CONVOLUTION_BACKWARD):
                 continue
             with op.location, ir.InsertionPoint(op):
-                made = _forward(op, self.target.gpu) if callee == CONVOLUTION else _backward(op)
-            if made is not None:
-                replace_op(op, *made)
+                replacements = _forward(op, self.target.gpu) if callee == CONVOLUTION else _backward(op)
+            if replacements is not None:
+                replace_op(op, *replacements)
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def _forward(op: ir.Operation, gpu: Gpu) -> list[ir.Value] | None:
         return [
             expand(_product(call, collapse(image, [[0], [1, 2, 3]]), _columns(weight), bias), sizes_of(type_), [[0], [1, 2, 3]])
         ]
-    if plain and half and call.window.is_apart(shape_of(weight)[2:]):
+    if plain and half and call.window.covers_image(shape_of(weight)[2:]):
         return [_of_patches(call, bias)]
     if call.is_of_rows:
         row = with_row(type_)
@@ -135,27 +135,30 @@ def _backward(op: ir.Operation) -> list[ir.Value] | None:
     if _is_empty(grad, image, weight) or not (mask[2] or call.is_of_rows or len(shape_of(image)) == 4):
         return None
     bias = [sum_of_channels(grad, op.results[len(op.results) - 1].type)] if mask[2] else []
-    given = [
+    result_types = [
         (r.type, s)
         for r, s in zip(op.results, (s for s in op.attributes["strides"] if not isinstance(s, ir.TypeAttr)), strict=True)
     ]
-    given = given[: sum(mask[:2])]
-    if not given:
+    result_types = result_types[: sum(mask[:2])]
+    if not result_types:
         return bias
     rows = call.is_of_rows
     if rows:
         call, grad = call.as_image(), row_added(grad)
-        given = [(row := with_row(type_), sizes_attribute(row_major(sizes_of(row)))) for type_, _ in given]
-    made = [_of_image(call, grad, *given[0]) if mask[0] else None, _of_weight(call, grad, given[-1][0]) if mask[1] else None]
-    if not (any(made) or bias or rows):
+        result_types = [(row := with_row(type_), sizes_attribute(row_major(sizes_of(row)))) for type_, _ in result_types]
+    emitted = [
+        _of_image(call, grad, *result_types[0]) if mask[0] else None,
+        _of_weight(call, grad, result_types[-1][0]) if mask[1] else None,
+    ]
+    if not (any(emitted) or bias or rows):
         return None
-    left = [is_wanted and value is None for is_wanted, value in zip(mask, made, strict=False)]
+    left = [is_wanted and value is None for is_wanted, value in zip(mask, emitted, strict=False)]
     if any(left):
         args = [*[ir.UnitAttr.get()] * 3, None, *call.how, [*left, False]]
-        results = [given[sum(mask[:i])] if is_left else None for i, is_left in enumerate(left)]
-        found = iter(call_like(op, [grad, call.image, call.weight], args, [*results, None]).results)
-        made = [next(found) if is_left else value for is_left, value in zip(left, made, strict=True)]
-    gradients = [value for value in made if value is not None]
+        results = [result_types[sum(mask[:i])] if is_left else None for i, is_left in enumerate(left)]
+        remaining = iter(call_like(op, [grad, call.image, call.weight], args, [*results, None]).results)
+        emitted = [next(remaining) if is_left else value for is_left, value in zip(left, emitted, strict=True)]
+    gradients = [value for value in emitted if value is not None]
     return [*(map(row_dropped, gradients) if rows else gradients), *bias]
 
 
@@ -177,14 +180,14 @@ def _of_image(call: _Call, grad: ir.Value, type_: ir.Type, strides: ir.Attribute
     if window.stride != (1, 1) or min(around) < 0 or ir.BoolAttr(call.how[3]).value or element_type(grad) not in HALF:
         return None
     args = [ir.UnitAttr.get(), ir.UnitAttr.get(), None, *map(encoded, window._replace(padding=tuple(around))), *call.how[3:]]
-    made = call_like(call.op, [grad, call.weight], args, [(type_, strides)], CONVOLUTION)
-    found = Convolution.read(made)
-    if found is None or not (found.is_plain and found.is_direct_by_default):
-        made.erase()
+    call_op = call_like(call.op, [grad, call.weight], args, [(type_, strides)], CONVOLUTION)
+    convolution = Convolution.read(call_op)
+    if convolution is None or not (convolution.is_plain and convolution.is_direct_by_default):
+        call_op.erase()
         return None
-    with ir.InsertionPoint(made):
-        made.operands[1] = reversed_windows(call.weight)
-    return made.results[0]
+    with ir.InsertionPoint(call_op):
+        call_op.operands[1] = reversed_windows(call.weight)
+    return call_op.results[0]
 
 
 def _is_empty(*values: ir.Value) -> bool:

@@ -73,7 +73,7 @@ def fits_direct(op: ir.Operation) -> bool:
         return False
     with op.context:
         weight = _weight(op, convolution.weight)
-        new = _made(op, None, convolution, weight.results[0])
+        new = _group_of(op, None, convolution, weight.results[0])
         fits = _fits(new)
         new.erase()
         weight.erase()
@@ -90,7 +90,7 @@ def replace_by_direct(op: ir.Operation) -> bool:
     with op.context:
         weight = _weight(op, convolution.weight)
         for after in [group, None] if group is not None else [None]:
-            new = _made(op, after, convolution, weight.results[0])
+            new = _group_of(op, after, convolution, weight.results[0])
             if _fits(new):
                 _put(new, op, after)
                 return True
@@ -129,7 +129,7 @@ def _weight(op: ir.Operation, weight: ir.Value) -> ir.Operation:
     return group_before(op, (), {weight: weight}, [flat], transposed, "weight")
 
 
-def _made(op: ir.Operation, group: ir.Operation | None, convolution: GroupedConvolution, weight: ir.Value) -> ir.Operation:
+def _group_of(op: ir.Operation, group: ir.Operation | None, convolution: GroupedConvolution, weight: ir.Value) -> ir.Operation:
     """Builds the group that would replace a call and its reader, in front of them.
 
     The group computes images even where the reader does not: results that are rows of channels become images, and where the reader
@@ -139,15 +139,15 @@ def _made(op: ir.Operation, group: ir.Operation | None, convolution: GroupedConv
     flat = without_row(image)
     after = [] if group is None else [v for v in group.operands if v != op.results[0]]
     bias = convolution.after
-    given = list(dict.fromkeys([convolution.image, weight, *bias, *after]))
+    operands_of_group = list(dict.fromkeys([convolution.image, weight, *bias, *after]))
 
     def body(values: ValueMap) -> list[ir.Value]:
         """Computes the convolution and the epilogue."""
         inner = {v: row_dropped(x) if v.type != x.type else x for v, x in values.items()}
-        made = convolution.emit(inner[convolution.image], inner[weight], *(inner[v] for v in bias))
+        image_result = convolution.emit(inner[convolution.image], inner[weight], *(inner[v] for v in bias))
         if group is None:
-            return [made]
-        return [imaged(v) for v in copy_body(group, {**inner, op.results[0]: made})]
+            return [image_result]
+        return [imaged(v) for v in copy_body(group, {**inner, op.results[0]: image_result})]
 
     def imaged(v: ir.Value) -> ir.Value:
         """Reshapes a result of the reader to an image, unless it is one already."""
@@ -166,7 +166,7 @@ def _made(op: ir.Operation, group: ir.Operation | None, convolution: GroupedConv
         return image_type(image, v.type) if rows(v) else v.type
 
     with op.location, ir.InsertionPoint(group or op):
-        operands = {v: row_added(v) if v in after and shape_of(v) == flat else v for v in given}
+        operands = {v: row_added(v) if v in after and shape_of(v) == flat else v for v in operands_of_group}
     types = [type_of(v) for v in (group or op).results]
     new = group_before(group or op, [op, group] if group else [op], operands, types, body, "convolution")
     new.attributes[WINDOW] = ir.UnitAttr.get()

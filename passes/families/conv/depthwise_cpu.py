@@ -64,7 +64,7 @@ def _replace(call: _PlaneConvolution) -> None:
     op, after = call.op, reader(call.op)
     with op.context:
         for group in [after, None] if after is not None else [None]:
-            new = _made(call, group)
+            new = _group_of(call, group)
             if not _fits(new):
                 new.erase()
                 continue
@@ -72,11 +72,11 @@ def _replace(call: _PlaneConvolution) -> None:
             return
 
 
-def _made(call: _PlaneConvolution, group: ir.Operation | None) -> ir.Operation:
+def _group_of(call: _PlaneConvolution, group: ir.Operation | None) -> ir.Operation:
     """Builds the group that would replace a call and its reader, in front of them."""
     op = call.op
     after = [] if group is None else [v for v in group.operands if v != op.results[0]]
-    given = list(dict.fromkeys([*op.operands, *after]))
+    operands = list(dict.fromkeys([*op.operands, *after]))
 
     def body(values: ValueMap) -> list[ir.Value]:
         """Computes the convolution and the epilogue."""
@@ -84,7 +84,7 @@ def _made(call: _PlaneConvolution, group: ir.Operation | None) -> ir.Operation:
         return [sums] if group is None else copy_body(group, {**values, op.results[0]: sums})
 
     types = [v.type for v in (group or op).results]
-    new = group_before(group or op, [op, group] if group else [op], {v: v for v in given}, types, body, "convolution")
+    new = group_before(group or op, [op, group] if group else [op], {v: v for v in operands}, types, body, "convolution")
     new.attributes[PLANES] = PlaneWindow(call.stride, call.padding, call.dilation).attribute()
     return new
 

@@ -38,17 +38,17 @@ class DepthwiseGradients(Convolution):
     def replace(self) -> None:
         """Replaces the call by kernels, and by a narrower call of the library for what none of them computes."""
         op = self.op
-        made: list[ir.Value | None] = [
+        gradients: list[ir.Value | None] = [
             emit() if is_wanted else None
             for is_wanted, emit in zip(self.wanted, (self._of_image, self._of_weight, self._of_bias), strict=True)
         ]
-        left = [is_wanted and value is None for is_wanted, value in zip(self.wanted, made, strict=True)]
+        left = [is_wanted and value is None for is_wanted, value in zip(self.wanted, gradients, strict=True)]
         if left == self.wanted or left[1]:  # the weight's is what takes long
-            for value in filter(None, made):
+            for value in filter(None, gradients):
                 value.owner.erase()
             return
-        found = iter(self._called(left) if any(left) else ())
-        results = [value or next(found) for is_wanted, value in zip(self.wanted, made, strict=True) if is_wanted]
+        remaining = iter(self._called(left) if any(left) else ())
+        results = [value or next(remaining) for is_wanted, value in zip(self.wanted, gradients, strict=True) if is_wanted]
         for old, new in zip(op.results, results, strict=True):
             old.replace_all_uses_with(new)
         op.erase()
@@ -74,17 +74,17 @@ class DepthwiseGradients(Convolution):
     ) -> ir.Value | None:
         """Emits a group for one gradient; None if its schedule cannot compute it. name: of the attribute of its window."""
         type_ = self._result(position).type
-        made = group_before(
+        new = group_before(
             self.op, [self.op], {v: v for v in operands}, [type_], lambda values: [fill(values)], "convolution_backward"
         )
         if window is not None and fits is not None:
-            made.attributes[name] = window.attribute()
+            new.attributes[name] = window.attribute()
             try:
-                fits(made)
+                fits(new)
             except (Unfit, Untraceable):
-                made.erase()
+                new.erase()
                 return None
-        return made.results[0]
+        return new.results[0]
 
     def _of_image(self) -> ir.Value | None:
         """Emits the convolution of the result's gradient, padded, with the reversed window."""

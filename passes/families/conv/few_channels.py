@@ -31,7 +31,7 @@ class Window(NamedTuple):
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
 
-    def is_apart(self, size: Sequence[SizeLike]) -> bool:
+    def covers_image(self, size: Sequence[SizeLike]) -> bool:
         """Returns whether windows of this size, of more than a pixel, lie side by side, and none in the padding."""
         return tuple(size) != (1, 1) and self == (tuple(size), (0, 0), (1, 1))
 

@@ -90,11 +90,11 @@ def _pin(call: Convolution) -> None:
 
 def _set_strides(call: Convolution, layout: StridesOf) -> None:
     results = iter(call.op.results)  # gradients that are not requested are not among the results
-    given = [
+    strides = [
         strides if isinstance(strides, ir.TypeAttr) else _changed(next(results), strides, layout)
         for strides in call.op.attributes["strides"]
     ]
-    call.op.attributes["strides"] = ir.ArrayAttr.get(given)
+    call.op.attributes["strides"] = ir.ArrayAttr.get(strides)
 
 
 def _changed(result: ir.Value, strides: ir.Attribute, layout: StridesOf) -> ir.Attribute:

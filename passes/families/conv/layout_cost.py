@@ -52,11 +52,11 @@ def cheapest(function: ir.Operation, calls: Sequence[Convolution], gpu: Gpu) -> 
     """Returns the calls that should have their channels last."""
     costs = [_seconds(call, gpu) for call in calls]
     edges = list(_edges(function, calls, gpu))
-    at: list[list[Edge]] = [[] for _ in calls]
+    edges_of: list[list[Edge]] = [[] for _ in calls]
     for edge in edges:
-        at[edge.a].append(edge)
+        edges_of[edge.a].append(edge)
         if edge.b is not None:
-            at[edge.b].append(edge)
+            edges_of[edge.b].append(edge)
 
     def total(chosen: Sequence[bool]) -> float:
         """Returns the seconds of all calls and of the copies between layouts."""
@@ -66,7 +66,7 @@ def cheapest(function: ir.Operation, calls: Sequence[Convolution], gpu: Gpu) -> 
         """Returns the seconds saved by flipping the layout of call `i`."""
         flipped = [*chosen]
         flipped[i] = not chosen[i]
-        before, after = (costs[i][c[i]] + sum(e.seconds(c) for e in at[i]) for c in (chosen, flipped))
+        before, after = (costs[i][c[i]] + sum(e.seconds(c) for e in edges_of[i]) for c in (chosen, flipped))
         return before - after
 
     def improved(start: bool) -> list[bool]:

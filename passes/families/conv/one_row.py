@@ -53,13 +53,13 @@ def call_with_row(op: ir.Operation) -> ir.Operation:
         operands = [row_added(v) if len(shape_of(v)) == 3 else v for v in op.operands]
         images = [len(shape_of(v)) == 3 for v in op.results]
         types = [with_row(v.type) if image else v.type for v, image in zip(op.results, images, strict=True)]
-        given = iter(
+        types_and_strides = iter(
             (type_, sizes_attribute(row_major(sizes_of(type_)) if image else declared_strides(v)))
             for v, type_, image in zip(op.results, types, images, strict=True)
         )
-        results = [None if isinstance(s, ir.TypeAttr) else next(given) for s in ir.ArrayAttr(op.attributes["strides"])]
-        made = call_like(op, operands, args, results)
-        for old, new, image in zip(op.results, made.results, images, strict=True):
+        results = [None if isinstance(s, ir.TypeAttr) else next(types_and_strides) for s in ir.ArrayAttr(op.attributes["strides"])]
+        call = call_like(op, operands, args, results)
+        for old, new, image in zip(op.results, call.results, images, strict=True):
             old.replace_all_uses_with(row_dropped(new) if image else new)
     op.erase()
-    return made
+    return call

@@ -90,10 +90,10 @@ def _fuse(op: ir.Operation, value: ir.Value, group: ir.Operation, round_half: bo
     others = dict.fromkeys(v for v in group.operands if v != value and v not in op.operands)
     operands = [*op.operands, *others]
     needs = [*(tuple(ir.DenseI64ArrayAttr(a)) for a in op.attributes["needs"]), *map(_order_of, others)]
-    given = dict(reversed(list(zip(operands, needs, strict=True))))  # for operands that occur twice, the first place
-    kept = any(use.owner.operation != group for use in value.uses)
-    text = _Epilogue(group, value, strides, given, operands, round_half).text(kept)
-    results = [*group.results, *([value] if kept else [])]
+    needs_of = dict(reversed(list(zip(operands, needs, strict=True))))  # for operands that occur twice, the first place
+    is_read_elsewhere = any(use.owner.operation != group for use in value.uses)
+    text = _Epilogue(group, value, strides, needs_of, operands, round_half).text(is_read_elsewhere)
+    results = [*group.results, *([value] if is_read_elsewhere else [])]
     orders = [strides] * len(group.results) + [row_major(shape_of(value)) if reshaped else strides]
     location = fused([op.location, group.location])
     kwargs = {named.name: named.attr for named in op.attributes["kwargs"]}
@@ -107,12 +107,12 @@ def _fuse(op: ir.Operation, value: ir.Value, group: ir.Operation, round_half: bo
             "strides": ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(list(s)) for s in orders[: len(results)]]),
         }
         types = [result.type for result in results]
-        made = ir.Operation.create("graph.kernel", results=types, operands=operands, attributes=attributes)
-    for old, new in zip(group.results, made.results, strict=False):
+        kernel = ir.Operation.create("graph.kernel", results=types, operands=operands, attributes=attributes)
+    for old, new in zip(group.results, kernel.results, strict=False):
         old.replace_all_uses_with(new)
     group.erase()
-    if kept:
-        value.replace_all_uses_with(made.results[len(results) - 1])
+    if is_read_elsewhere:
+        value.replace_all_uses_with(kernel.results[len(results) - 1])
     while value != op.results[0]:
         reshape = value.owner.operation
         value = reshape.operands[0]
@@ -140,7 +140,7 @@ class _Epilogue:
         group: ir.Operation,
         value: ir.Value,
         strides: tuple[int, ...],
-        given: dict[ir.Value, tuple[int, ...]],
+        strides_of: dict[ir.Value, tuple[int, ...]],
         operands: Sequence[ir.Value],
         round_half: bool,
     ) -> None:
@@ -153,23 +153,23 @@ class _Epilogue:
         self.own = [a for a, v in arguments.items() if v == value]
         self.numbers = {a: operands.index(v) for a, v in arguments.items() if v != value}
         own = strides if shape_of(value) == self.shape else row_major(shape_of(value))
-        self.places = {a: own if v == value else given[v] for a, v in arguments.items()}
+        self.places = {a: own if v == value else strides_of[v] for a, v in arguments.items()}
         self.axes = [(Axis(n), s) for n, s in zip(self.shape, strides, strict=True)]
         self.index = tuple(Affine.of(axis) for axis, _ in self.axes)
         self.strides, self.round_half = strides, round_half
         self.lines: list[list[Any]] = []
         self.known: dict[Expr, int] = {}
 
-    def text(self, kept: bool) -> str:
-        """Returns the epilogue as JSON. kept: the kernel's own result is the last result, too."""
+    def text(self, with_own: bool) -> str:
+        """Returns the epilogue as JSON. with_own: the kernel's own result is the last result, too."""
         expressions = self._traced()
         self.axes = [(axis, stride) for axis, stride in self.axes if axis.extent > 1]
         stored = [element_type(v) for v in self.results]
         if unknown := [dtype for dtype in stored if dtype not in _STORED]:
             raise Unfit(f"a result of {unknown[0]}")
         results = [[self._line(e), dtype] for e, dtype in zip(expressions, stored, strict=True)]
-        if kept:
-            results.append([self._kept(), element_type(self.own[0])])
+        if with_own:
+            results.append([self._own_line(), element_type(self.own[0])])
         dims = [[axis.extent, stride] for axis, stride in self.axes]
         return json.dumps({"dims": dims, "lines": self.lines, "results": results})
 
@@ -197,9 +197,9 @@ class _Epilogue:
             self.known[x] = self._add(self._written(x))
         return self.known[e]
 
-    def _kept(self) -> int:
-        found = next((i for i, line in enumerate(self.lines) if line[0] == "value"), None)
-        return self._add(["value", compute_type(element_type(self.own[0]))]) if found is None else found
+    def _own_line(self) -> int:
+        number = next((i for i, line in enumerate(self.lines) if line[0] == "value"), None)
+        return self._add(["value", compute_type(element_type(self.own[0]))]) if number is None else number
 
     def _add(self, line: list[Any]) -> int:
         self.lines.append(line)

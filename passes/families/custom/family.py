@@ -73,7 +73,7 @@ class CustomProblem(CallProblem):
         return (*reversed(reshapes), group)
 
     @property
-    def kept(self) -> Sequence[ir.Value]:
+    def results(self) -> Sequence[ir.Value]:
         """The results of the group, and the kernel's own where others read that; without a group, all of the kernel's."""
         if self.read is None:
             return list(self.op.results)
@@ -127,14 +127,14 @@ class CustomFamily(Family):
 
     def problems(self, module: ir.Module) -> Iterator[CustomProblem]:
         """Yields a problem for each call. A group is the epilogue of the last of the kernels that it reads."""
-        found, taken = [], list[ir.Operation]()
+        problems, covered = [], list[ir.Operation]()
         for op in reversed(kernels(module)):
             read = epilogue_of(op)
-            read = None if read is None or read[1] in taken else read
-            taken += () if read is None else read[1:]
+            read = None if read is None or read[1] in covered else read
+            covered += () if read is None else read[1:]
             if configs := _configs(op):
-                found.append(CustomProblem(op, configs, read))
-        yield from reversed(found)
+                problems.append(CustomProblem(op, configs, read))
+        yield from reversed(problems)
 
 
 def _configs(op: ir.Operation) -> Mapping[str, Mapping[str, Any]]:

@@ -104,8 +104,8 @@ def blocks_type(shape: Sequence[int], along: int, size: int) -> ir.RankedTensorT
 def added(value: ir.Value, init: ir.Value, reduced: Sequence[bool], out: Sequence[ir.AffineExpr]) -> ir.Value:
     """Emits the sum of a tensor over its reduced dimensions, from `init`. out: the indexing map of the result."""
     dims = [ir.AffineDimExpr.get(d) for d in range(len(reduced))]
-    made = generic(init.type, [value, init], [dims, out], len(reduced), reduced)
-    return with_body(made, lambda x, s: arith.addf(s, x))
+    sums = generic(init.type, [value, init], [dims, out], len(reduced), reduced)
+    return with_body(sums, lambda x, s: arith.addf(s, x))
 
 
 def f32(shape: Iterable[int]) -> ir.RankedTensorType:
@@ -144,7 +144,7 @@ def terms(g: Generic, value: ir.Value) -> ir.Value:
         return value
     shape, rank = shape_of(value), len(shape_of(value))
     dims = [ir.AffineDimExpr.get(d) for d in range(rank)]
-    made = generic(f32(shape), [value, empty(f32(shape))], [dims, dims], rank, [False] * rank)
+    terms_op = generic(f32(shape), [value, empty(f32(shape))], [dims, dims], rank, [False] * rank)
 
     def body(x: ir.Value, _: ir.Value) -> ir.Value:
         """Computes the term that is summed."""
@@ -153,7 +153,7 @@ def terms(g: Generic, value: ir.Value) -> ir.Value:
         copy_ops(ops, values)
         return values[term(g)]
 
-    return with_body(made, body)
+    return with_body(terms_op, body)
 
 
 def _number(n: int) -> ir.Value:

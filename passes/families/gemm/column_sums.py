@@ -17,11 +17,11 @@ from .row_sums import depending
 class ColumnSum(SumReduction):
     """A sum over the rows of a product, or over equal parts of the rows.
 
-    kept    number of its first loops that are not reduced, which count such parts; the last loop is over columns
-    summed  what it sums: the value of shape [rows, columns] that its operand reshapes, if any, else the operand
+    part_loops  number of its first loops that are not reduced, which count such parts; the last loop is over columns
+    summed      what it sums: the value of shape [rows, columns] that its operand reshapes, if any, else the operand
     """
 
-    kept: int
+    part_loops: int
     summed: ir.Value
 
     @staticmethod
@@ -29,14 +29,14 @@ class ColumnSum(SumReduction):
         """Reads a sum over the rows of a product of this size; raises Unfit for other ops."""
         g = sum_of_f32(op)
         *outer, last = g.reduced
-        kept = outer.index(True) if True in outer else 0
-        if last or not all(outer[kept:]) or not outer or g.extents[-1] != columns or math.prod(g.extents[:-1]) != rows:
+        part_loops = outer.index(True) if True in outer else 0
+        if last or not all(outer[part_loops:]) or not outer or g.extents[-1] != columns or math.prod(g.extents[:-1]) != rows:
             raise Unfit("a reduction that is not over the rows of the product")
         value = g.op.operands[0]
         before = producer(value)
         if before is not None and before.name == "tensor.expand_shape" and shape_of(before.operands[0]) == (rows, columns):
             value = before.operands[0]
-        return ColumnSum(g, kept, value)
+        return ColumnSum(g, part_loops, value)
 
     @property
     def _shape(self) -> tuple[int, int]:
@@ -45,7 +45,7 @@ class ColumnSum(SumReduction):
     @property
     def part(self) -> int:
         """Number of rows that are summed to one."""
-        return math.prod(self.of.extents[self.kept : -1])
+        return math.prod(self.of.extents[self.part_loops : -1])
 
     def blocks_type(self, rows: int) -> ir.RankedTensorType:
         """Returns the type of what `blocks` makes."""
@@ -63,27 +63,31 @@ class ColumnSum(SumReduction):
         self, sums: ir.Value, init: ir.Value, parts: Mapping[ir.Value, ir.Value], totals: Mapping[ir.Value, ir.Value], rows: int
     ) -> ir.Value:
         """Emits the reduction's result from the sums of its blocks; see RowSum.total."""
-        kept, n = list(self.of.extents[: self.kept]), self.of.extents[-1]
-        split = [*kept, shape_of(sums)[0] // math.prod(kept), n]
-        if kept:
-            sums = tensor.expand_shape(f32(split), sums, [list(range(self.kept + 1)), [self.kept + 1]], [], split)
+        part_sizes, n = list(self.of.extents[: self.part_loops]), self.of.extents[-1]
+        split = [*part_sizes, shape_of(sums)[0] // math.prod(part_sizes), n]
+        if part_sizes:
+            sums = tensor.expand_shape(f32(split), sums, [list(range(self.part_loops + 1)), [self.part_loops + 1]], [], split)
         last = len(self.of.reduced) - 1
-        places = [self.kept + 1 if i == last else i for _, found in self.of.maps[1] for i in [found[0][0] if found else -1]]
-        return added(sums, init, [*[False] * self.kept, True, False], _dims(*places))
+        places = [
+            self.part_loops + 1 if i == last else i
+            for _, loop_terms in self.of.maps[1]
+            for i in [loop_terms[0][0] if loop_terms else -1]
+        ]
+        return added(sums, init, [*[False] * self.part_loops, True, False], _dims(*places))
 
 
 def column_sums(body: Sequence[ir.Operation], rows: int, columns: int, block: int) -> list[ColumnSum]:
     """Returns the column sums of a group's body. Raises Unfit if there are none, or other reductions, or one that depends on
     another, or if a block of `block` rows would lie in two parts."""
-    found = [ColumnSum.read(op, rows, columns) for op in body if is_reduction(op)]
-    if not found:
+    sums = [ColumnSum.read(op, rows, columns) for op in body if is_reduction(op)]
+    if not sums:
         raise Unfit("no sum over the rows of the product")
-    if any(s.part % block for s in found if s.kept):
+    if any(s.part % block for s in sums if s.part_loops):
         raise Unfit(f"sums over parts of the rows, which blocks of {block} do not fill")
-    late = depending(body, [s.result for s in found])
-    if any(s.summed in late for s in found):
+    late = depending(body, [s.result for s in sums])
+    if any(s.summed in late for s in sums):
         raise Unfit("a sum over rows of what depends on another")
-    return found
+    return sums
 
 
 def _dims(*loops: int) -> list[ir.AffineExpr]:

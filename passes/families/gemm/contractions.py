@@ -51,12 +51,12 @@ def product_of(
     space = find_space(block, strides_in, places, outs=whole, divide=True, round_half=round_half or any(centered))
     if WINDOW in block.owner.attributes and not any(sums):
         return windows_of(space, _factors_in(block))
-    found = contraction_of(space, _factors_in(block), [s.size if s is not None and s.is_along_rows else 0 for s in sums])
+    contraction = contraction_of(space, _factors_in(block), [s.size if s is not None and s.is_along_rows else 0 for s in sums])
     stacked = tuple(0 if s is None or s.is_along_rows else s.size for s in sums)
-    for result, rows in zip(found.results, stacked, strict=True):
-        if rows and not found.is_whole(result.at):
+    for result, rows in zip(contraction.results, stacked, strict=True):
+        if rows and not contraction.is_whole(result.at):
             raise Unfit("sums over rows of what is not a row of the product for each")
-    return replace(found, centered=tuple(centered), stacked=stacked)
+    return replace(contraction, centered=tuple(centered), stacked=stacked)
 
 
 def _factors_in(block: ir.Block) -> str:

@@ -63,8 +63,8 @@ class ProductProblem(Problem):
     def strides(self, operand: ir.Value) -> Sequence[int]:
         """Returns the strides that an operand will have: Lamina's kernels write channels-last images where convolutions are
         near."""
-        made = producer(operand)
-        images = made is not None and made.name == "graph.group" and len(shape_of(operand)) == 4
+        defining = producer(operand)
+        images = defining is not None and defining.name == "graph.group" and len(shape_of(operand)) == 4
         near = images and ImplicitGemm.read(self.ops[0]) is not None
         return channels_last(shape_of(operand)) if near else strides_of(operand)
 
@@ -172,11 +172,11 @@ def _for_fewer(problem: GemmProblem, config: GemmConfig, target: Target | None) 
         return None
     _, rows, columns, _ = product.sizes
     of_rows = is_symbolic(rows)
-    found = product_classes.for_fewer(work, target.gpu, config, rows=of_rows)
-    if not found or (of_rows and is_symbolic(columns)):
+    configs = product_classes.for_fewer(work, target.gpu, config, rows=of_rows)
+    if not configs or (of_rows and is_symbolic(columns)):
         return None
-    most = [i64(most) for most, _ in found]
-    choices = [ir.StringAttr.get(str(smaller)) for _, smaller in found]
+    most = [i64(most) for most, _ in configs]
+    choices = [ir.StringAttr.get(str(smaller)) for _, smaller in configs]
     size = size_attribute(rows if of_rows else columns)
     return ir.DictAttr.get({"size": size, "most": ir.ArrayAttr.get(most), "choices": ir.ArrayAttr.get(choices)})
 

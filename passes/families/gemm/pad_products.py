@@ -95,14 +95,14 @@ def _pays(product: Product, short: Sequence[int], gpu: Gpu) -> bool:
 def _padded(op: ir.Operation, product: Product, rows: int, last: int, inner: int) -> ir.Value:
     """Emits the first rows and columns of a product with as many more rows, columns and terms."""
     _, m, n, _ = product.sizes
-    given = [_in_memory(product.a, rows, inner), _in_memory(product.b, inner, last)]
+    operands = [_in_memory(product.a, rows, inner), _in_memory(product.b, inner, last)]
     if (bias := product.added) is not None:
         more = [rows if size == m != 1 else 0 for size in shape_of(bias)[:-1]]
         more += [last if size == n else 0 for size in shape_of(bias)[-1:]]
-        given.insert(0, padded(bias, [0] * len(more), more) if any(more) else bias)
+        operands.insert(0, padded(bias, [0] * len(more), more) if any(more) else bias)
     sizes = (m + rows, n + last)
     result = tensor_type(sizes, product.result.element_type), sizes_attribute(row_major(sizes))
-    wide = call_like(op, given, list(ir.ArrayAttr(op.attributes["args"])), [result])
+    wide = call_like(op, operands, list(ir.ArrayAttr(op.attributes["args"])), [result])
     return sliced(wide.result, [0, 0], [m, n], [1, 1])
 
 
@@ -121,9 +121,9 @@ def _space_rows(main: ir.Operation, slices: list[ir.Value]) -> None:
     results = [{named.name: named.attr for named in each} for each in ir.ArrayAttr(main.attributes["res_attrs"])]
     for value, wishes in zip(list(main.regions[0].blocks[0].operations)[-1].operands, results, strict=True):
         chain: list[ir.Operation] = []
-        while value not in slices and (made := producer(value)) is not None and made.name in RESHAPES:
-            chain.append(made)
-            value = made.operands[0]
+        while value not in slices and (defining := producer(value)) is not None and defining.name in RESHAPES:
+            chain.append(defining)
+            value = defining.operands[0]
         if ROOM not in wishes or value not in slices:
             continue
         chain.append(value.owner)

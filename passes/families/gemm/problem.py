@@ -63,11 +63,11 @@ def gemm_problems(module: ir.Module) -> Iterator[GemmProblem]:
     it is asked for, since rewriting earlier ones changes what reads the calls."""
     ops = calls(module, symbolic=True)
     number = {op.results[0]: i for i, op in enumerate(ops) if len(op.results)}  # an op's hash changes with its operands
-    taken: set[int] = set()
+    covered: set[int] = set()
     for i, op in enumerate(ops):
-        if i not in taken and computed(op) is not None:
+        if i not in covered and computed(op) is not None:
             problem = problem_of(op)
-            taken.update(number[o.results[0]] for o in problem.ops)
+            covered.update(number[o.results[0]] for o in problem.ops)
             yield problem
 
 
@@ -78,7 +78,7 @@ def problem_of(op: ir.Operation) -> GemmProblem:
         together = GemmProblem(tuple(o for v in group.operands if (o := producer(v)) is not None and _beside(o, op, group)), group)
         if 1 < len(together.ops) <= MOST:
             with suppress(Unfit), op.context:
-                _made(together, BLOCK).erase()
+                _build(together, BLOCK).erase()
                 return together
     return GemmProblem((op,), group)
 
@@ -96,7 +96,7 @@ def _beside(op: ir.Operation, other: ir.Operation, group: ir.Operation) -> bool:
 
 
 @dataclass(frozen=True)
-class MadeProgram:
+class GemmProgram:
     """A candidate group, which stands in front of the calls that it would replace, and its contraction.
 
     pieces  the split epilogue, where the candidate holds only the first piece
@@ -129,23 +129,23 @@ def joined(problem: GemmProblem, config: GemmConfig = BLOCK) -> ir.Operation:
     """Replaces a problem by one group, and returns it; only its first call where one kernel cannot compute the whole problem. If
     the epilogue has row sums, the group yields sums over blocks of columns, and another group computes the rest. Raises Unfit, with
     nothing changed, where a kernel cannot compute the first call either."""
-    part, made = best_of(problem, config)
-    made.replace(part)
-    return made.group
+    part, program = best_of(problem, config)
+    program.replace(part)
+    return program.group
 
 
-def best_of(problem: GemmProblem, config: GemmConfig) -> tuple[GemmProblem, MadeProgram]:
+def best_of(problem: GemmProblem, config: GemmConfig) -> tuple[GemmProblem, GemmProgram]:
     """Builds the candidate for a problem, or for its first call alone where one kernel cannot compute the whole problem. Returns
     what the candidate is for, and the candidate. Raises Unfit if a kernel cannot compute the first call either."""
     if problem.group is not None:
-        for make in (_made, _made_first, _made_of_halves):
+        for make in (_build, _build_with_sums, _build_halves):
             with suppress(Unfit):
                 return problem, make(problem, config)
-    return problem.alone(), _made(problem.alone(), config)
+    return problem.alone(), _build(problem.alone(), config)
 
 
-def _made_first(problem: GemmProblem, config: GemmConfig) -> MadeProgram:
-    """Builds the candidate with an epilogue split at its row or column sums. Raises Unfit without such sums, or as _made does."""
+def _build_with_sums(problem: GemmProblem, config: GemmConfig) -> GemmProgram:
+    """Builds the candidate with an epilogue split at its row or column sums. Raises Unfit without such sums, or as _build does."""
     assert problem.group is not None
     if Product.read(problem.ops[0]) is None:
         raise Unfit("sums of what follows a convolution")
@@ -153,30 +153,30 @@ def _made_first(problem: GemmProblem, config: GemmConfig) -> MadeProgram:
         raise Unfit("sums over blocks of a symbolic size")
     pieces = split_at_sums(problem.group, [op.results[0] for op in problem.ops], config)
     try:
-        return replace(_made(replace(problem, group=pieces.first), config), pieces=pieces)
+        return replace(_build(replace(problem, group=pieces.first), config), pieces=pieces)
     except Unfit:
         pieces.erase()
         raise
 
 
-def _made_of_halves(problem: GemmProblem, config: GemmConfig) -> MadeProgram:
-    """Builds the candidate for gate and up as column halves of one product. Raises Unfit without such halves, or as _made does."""
+def _build_halves(problem: GemmProblem, config: GemmConfig) -> GemmProgram:
+    """Builds the candidate for gate and up as column halves of one product. Raises Unfit without such halves, or as _build does."""
     products = [Product.read(op) for op in problem.ops]
     if len(products) > 1 or products[0] is None or problem.group is None or not may_meet(products[0], problem.group):
         raise Unfit("no halves of the columns of a product")
-    return _made(problem, config, in_halves)
+    return _build(problem, config, in_halves)
 
 
-def _made(
+def _build(
     problem: GemmProblem, config: GemmConfig, emit: Callable[..., ir.Value] = lambda product, operands: product.emit(operands)
-) -> MadeProgram:
+) -> GemmProgram:
     """Builds the candidate for a problem, in front of it. emit: emits a product on the block's arguments. Raises Unfit if a
     kernel with these tiles cannot compute it."""
     products = [p for op in problem.ops if (p := computed(op)) is not None]
     group, sums = problem.group, [op.results[0] for op in problem.ops]
     after = [] if group is None else [v for v in group.operands if v not in sums]
-    given = {r for op in problem.before for r in op.results}
-    factors = [v for p in products for v in p.operands if v not in given]
+    prologue_results = {r for op in problem.before for r in op.results}
+    factors = [v for p in products for v in p.operands if v not in prologue_results]
     operands = list(dict.fromkeys([*read_before(problem.before), *factors, *after]))
     results = [v.type for v in problem.last.results]
     replaced = [o for o in (*problem.before, *problem.ops, group) if o is not None]
@@ -184,8 +184,8 @@ def _made(
     def fill(values: ValueMap) -> list[ir.Value]:
         """Computes the products and the groups around them."""
         compute_before(problem.before, values)
-        made = [emit(p, [values[v] for v in p.operands]) for p in products]
-        return made if group is None else copy_body(group, {**values, **dict(zip(sums, made, strict=True))})
+        emitted = [emit(p, [values[v] for v in p.operands]) for p in products]
+        return emitted if group is None else copy_body(group, {**values, **dict(zip(sums, emitted, strict=True))})
 
     new = group_before(problem.last, replaced, {v: v for v in operands}, results, fill, "product")
     if any(isinstance(p, ImplicitGemm) for p in products):
@@ -199,7 +199,7 @@ def _made(
     except (Unfit, Untraceable) as e:
         new.erase()
         raise Unfit(str(e)) from None
-    return MadeProgram(new, product)
+    return GemmProgram(new, product)
 
 
 def _check_open(product: Contraction, windows: bool) -> None:

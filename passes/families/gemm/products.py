@@ -123,8 +123,8 @@ def computed(op: ir.Operation) -> Product | ImplicitGemm | None:
 
 def _scaled_product(op: ir.Operation) -> Product | None:
     """Reads aten._scaled_mm on e4m3, with a scale per matrix, or per row of the left and column of the right; None for others."""
-    operands, given = list(op.operands), list(op.attributes["args"])
-    tensors: list[ir.Value | None] = [operands.pop(0) if isinstance(x, ir.UnitAttr) else None for x in given[:6]]
+    operands, args = list(op.operands), list(op.attributes["args"])
+    tensors: list[ir.Value | None] = [operands.pop(0) if isinstance(x, ir.UnitAttr) else None for x in args[:6]]
     a, b, one, other, bias, scale_result = tensors + [None] * (6 - len(tensors))
     if a is None or b is None or one is None or other is None or scale_result is not None or operands or op.attributes["kwargs"]:
         return None
@@ -134,7 +134,7 @@ def _scaled_product(op: ir.Operation) -> Product | None:
     known = all(s in ((), (1,), (1, 1)) for s in shapes) or shapes == [(result.shape[0], 1), (1, result.shape[1])]
     if not known or types != [_FLOAT8, _FLOAT8, "f32", "f32"]:
         return None
-    fast = len(given) > _FAST and isinstance(given[_FAST], ir.BoolAttr) and given[_FAST].value
+    fast = len(args) > _FAST and isinstance(args[_FAST], ir.BoolAttr) and args[_FAST].value
     return Product(bias, a, b, 1.0, 1.0, result, (one, other), fast)
 
 

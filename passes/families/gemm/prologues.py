@@ -16,21 +16,21 @@ from .products import Product
 def feeding(ops: Sequence[ir.Operation]) -> tuple[ir.Operation, ...]:
     """Returns the prologue of some products, in program order: the pointwise groups with one result that only these products read,
     as operands, and the views in between. A group that is the only user of another product is left to that one, as its epilogue."""
-    found: dict[ir.Operation, None] = {}
+    prologue: dict[ir.Operation, None] = {}
     for op in ops:
         product = Product.read(op)
         for factor in (product.a, product.b) if product is not None else ():
             chain = _chain(factor)
             if chain and _is_all_for(chain[0].results[0], ops):
-                found.update(dict.fromkeys(chain))
-    place = {op: i for i, op in enumerate(ops_in(ops[0].block))} if found else {}
-    return tuple(sorted(found, key=lambda op: place[op]))
+                prologue.update(dict.fromkeys(chain))
+    position = {op: i for i, op in enumerate(ops_in(ops[0].block))} if prologue else {}
+    return tuple(sorted(prologue, key=lambda op: position[op]))
 
 
 def read_before(before: Sequence[ir.Operation]) -> list[ir.Value]:
     """Returns the values that a prologue reads."""
-    made = {r for op in before for r in op.results}
-    return list(dict.fromkeys(v for op in before for v in op.operands if v not in made))
+    computed = {r for op in before for r in op.results}
+    return list(dict.fromkeys(v for op in before for v in op.operands if v not in computed))
 
 
 def compute_before(before: Sequence[ir.Operation], values: ValueMap) -> None:
@@ -63,8 +63,8 @@ def _chain(factor: ir.Value) -> list[ir.Operation]:
 def _is_pointwise(op: ir.Operation) -> bool:
     if op.name != "graph.group" or CHOICE in op.attributes or len(op.results) != 1:
         return False
-    made = [m for v in op.operands if (m := producer(v)) is not None and Product.read(m) is not None]
-    follows = any(len({use.owner for use in m.results[0].uses}) == 1 for m in made)
+    products = [m for v in op.operands if (m := producer(v)) is not None and Product.read(m) is not None]
+    follows = any(len({use.owner for use in m.results[0].uses}) == 1 for m in products)
     return not follows and not any(is_reduction(o.operation) for o in op.regions[0].blocks[0].operations)
 
 

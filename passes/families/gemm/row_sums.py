@@ -117,7 +117,7 @@ class RowSum(SumReduction):
         if self.about is None:
             return added(sums, init, kinds, out)
         n, of = math.prod(g.extents[self.outer :]), self.about.result
-        made = generic(
+        reduction = generic(
             g.op.results[0].type, [sums, parts[of], totals[of], init], [here, here, self.about._places(here), out], rank, kinds
         )
 
@@ -129,23 +129,23 @@ class RowSum(SumReduction):
                 return arith.addf(s, arith.mulf(count, away))
             return arith.addf(s, arith.addf(squares, arith.mulf(count, arith.mulf(away, away))))
 
-        return with_body(made, joined)
+        return with_body(reduction, joined)
 
 
 def row_sums(body: Sequence[ir.Operation], columns: int) -> list[RowSum]:
     """Returns the row sums of a group's body. Raises Unfit if there are none, or other reductions, or one that depends on
     another and is not a sum of distances from its mean."""
-    found: list[RowSum] = []
+    sums: list[RowSum] = []
     for op in filter(is_reduction, body):
         one = RowSum.read(op, columns)
-        before = [s for s in found if one.operand in depending(body, [s.result])]
-        about = next((made for s in before if s.about is None and (made := one.about_mean(s))), None)
+        before = [s for s in sums if one.operand in depending(body, [s.result])]
+        about = next((centered for s in before if s.about is None and (centered := one.about_mean(s))), None)
         if before and about is None:
             raise Unfit("a sum along rows of what depends on another")
-        found.append(about or one)
-    if not found:
+        sums.append(about or one)
+    if not sums:
         raise Unfit("no sum along the rows of the product")
-    return found
+    return sums
 
 
 def depending(ops: Iterable[ir.Operation], on: Iterable[ir.Value]) -> set[ir.Value]:

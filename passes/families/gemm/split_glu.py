@@ -23,11 +23,11 @@ def in_halves(product: Product, operands: Sequence[ir.Value]) -> ir.Value:
     *outer, n = sizes_of(product.result)
     half = replace(product, result=tensor_type([*outer, n // 2], product.result.element_type))
     factor = product.operands.index(product.a)
-    made = []
+    halves = []
     for first in (0, n // 2):
         parts = [v if i == factor or shape_of(v)[-1:] != (n,) else _columns(v, first, n // 2) for i, v in enumerate(operands)]
-        made.append(half.emit(parts))
-    return tensor.ConcatOp(product.result, len(outer), made).result
+        halves.append(half.emit(parts))
+    return tensor.ConcatOp(product.result, len(outer), halves).result
 
 
 def _columns(v: ir.Value, first: int, count: int) -> ir.Value:

@@ -95,7 +95,7 @@ def _reduction(
     partial  the sums of blocks, by their total
     """
     block = group.regions[0].blocks[0]
-    rest, given = _slice(block, of_rows, [*known, *partial])
+    rest, read = _slice(block, of_rows, [*known, *partial])
     inits, _ = _slice(block, [s.init for s in sums], [])
 
     def fill(values: ValueMap) -> list[ir.Value]:
@@ -107,7 +107,7 @@ def _reduction(
         copy_ops([o for o in rest if o.results[0] not in values], values)
         return [values[v] for v in of_rows]
 
-    operands = {v: known[v] for v in given if v not in partial} | partial
+    operands = {v: known[v] for v in read if v not in partial} | partial
     return group_before(group, [*(s.of.op for s in sums), *rest], operands, [v.type for v in of_rows], fill)
 
 
@@ -136,12 +136,12 @@ def _sums(body: Sequence[ir.Operation], shape: Sequence[int], config: GemmConfig
 
 def _of_rows(ops: Iterable[ir.Operation], totals: Sequence[ir.Value], late: set[ir.Value]) -> set[ir.Value]:
     """Returns the sums, and values computed from them that are no larger. late: all values that depend on sums."""
-    few, found = max(math.prod(shape_of(v)) for v in totals), set(totals)
+    few, of_rows = max(math.prod(shape_of(v)) for v in totals), set(totals)
     for op in ops:
         of_sums = [v for v in read_by(op) if v in late]
-        if of_sums and found.issuperset(of_sums) and math.prod(shape_of(op.results[0])) <= few:
-            found.update(op.results)
-    return found
+        if of_sums and of_rows.issuperset(of_sums) and math.prod(shape_of(op.results[0])) <= few:
+            of_rows.update(op.results)
+    return of_rows
 
 
 def _narrow(v: ir.Value) -> ir.Value:
@@ -158,8 +158,8 @@ def _narrow(v: ir.Value) -> ir.Value:
 def _slice(block: ir.Block, roots: Sequence[ir.Value], leaves: Sequence[ir.Value]) -> tuple[list[ir.Operation], list[ir.Value]]:
     """Returns the backward slice of `roots` in a block, in order, and the `leaves` it reads. Raises Unfit if it reads other
     arguments of the block."""
-    made = {r: o.operation for o in block.operations for r in o.operation.results}
-    found: set[ir.Value] = set()
+    producer_of = {r: o.operation for o in block.operations for r in o.operation.results}
+    computed: set[ir.Value] = set()
     used: dict[ir.Value, None] = {}
     stack = list(roots)
     while stack:
@@ -168,7 +168,7 @@ def _slice(block: ir.Block, roots: Sequence[ir.Value], leaves: Sequence[ir.Value
             used[v] = None
         elif v in set(block.arguments):
             raise Unfit("what follows a sum along rows reads the product itself")
-        elif v in made and v not in found:
-            found.update(made[v].results)
-            stack.extend(read_by(made[v]))
-    return [o.operation for o in block.operations if not found.isdisjoint(o.operation.results)], list(used)
+        elif v in producer_of and v not in computed:
+            computed.update(producer_of[v].results)
+            stack.extend(read_by(producer_of[v]))
+    return [o.operation for o in block.operations if not computed.isdisjoint(o.operation.results)], list(used)

@@ -48,8 +48,8 @@ def _sums(problem: GemmProblem, products: Sequence[Computed], parts: int) -> ir.
         return [p.sums(values[p.a], values[p.b], parts) for p in products]
 
     types = [_sums_type(p, parts) for p in products]
-    made = {r for op in problem.before for r in op.results}
-    factors = [v for p in products for v in (p.a, p.b) if v not in made]
+    prologue_results = {r for op in problem.before for r in op.results}
+    factors = [v for p in products for v in (p.a, p.b) if v not in prologue_results]
     operands = {v: v for v in (*read_before(problem.before), *factors)}
     group = group_before(problem.last, [*problem.before, *problem.ops], operands, types, fill)
     if isinstance(products[0], ImplicitGemm):
@@ -71,12 +71,12 @@ def _finish(problem: GemmProblem, products: Sequence[Computed], sums: Sequence[i
 
     def fill(values: ValueMap) -> list[ir.Value]:
         """Adds up the parts and computes the epilogue."""
-        made = []
+        finished = []
         for product, total in zip(products, sums, strict=True):
-            made.append(product.finish(values[total], [values[v] for v in product.after], parts))
+            finished.append(product.finish(values[total], [values[v] for v in product.after], parts))
         if problem.group is None:
-            return made
-        return copy_body(problem.group, {**values, **dict(zip(results, made, strict=True))})
+            return finished
+        return copy_body(problem.group, {**values, **dict(zip(results, finished, strict=True))})
 
     types = [v.type for v in problem.last.results]
     new = group_before(before, [o for o in (*problem.ops, problem.group) if o is not None], operands, types, fill)

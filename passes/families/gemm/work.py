@@ -17,7 +17,7 @@ from ...ir.reading import bytes_of, width
 from ...space.contraction import FLOAT8, Contraction, Unfit, outside
 from ...space.schedule import bits
 from ...trace.costs import COST
-from .problem import BLOCK, GemmProblem, MadeProgram, best_of
+from .problem import BLOCK, GemmProgram, GemmProblem, best_of
 from .products import Product
 
 
@@ -32,16 +32,16 @@ def work_of(problem: GemmProblem) -> GemmWork | None:
     return None
 
 
-def _work(made: MadeProgram, of: GemmProblem) -> GemmWork:
-    product = made.product
+def _work(program: GemmProgram, of: GemmProblem) -> GemmWork:
+    product = program.product
     batch, m, n, k = map(typical, (product.batches, *product.sizes))
     after = _computed(*(outside(r.expr, product.products) for r in product.results))
-    writes = sum(bytes_of(v) for v in made.group.results)
+    writes = sum(bytes_of(v) for v in program.group.results)
     item, count = 4 if product.factors == "tf32" else bits(product.factors) // 8, len(product.products)
     fed, follows = _fed(product, of.before) if of.before else None, of.group is not None
     doubled = product.factors == FLOAT8 and not all(p.fast for op in of.ops if (p := Product.read(op)))
-    goes_on = made.pieces is not None or any(product.stacked)
-    return GemmWork(batch, m, n, k, *after, writes, follows, count, item, goes_on, fed, doubled, _waste(made))
+    goes_on = program.pieces is not None or any(product.stacked)
+    return GemmWork(batch, m, n, k, *after, writes, follows, count, item, goes_on, fed, doubled, _waste(program))
 
 
 def _fed(product: Contraction, before: Sequence[ir.Operation]) -> Fed:
@@ -53,10 +53,10 @@ def _fed(product: Contraction, before: Sequence[ir.Operation]) -> Fed:
     return Fed(batch * m * k * left[0], batch * n * k * right[0], reads, stored, len(groups))
 
 
-def _waste(made: MadeProgram) -> int:
+def _waste(program: GemmProgram) -> int:
     """Returns the bytes that the epilogue's accesses move besides their elements: whole sectors of memory where these are neighbors
     along neither side of a tile."""
-    of = made.product
+    of = program.product
 
     def waste(at: Affine, v: ir.Value) -> int:
         """Returns the bytes of one access of all tiles."""
@@ -66,7 +66,9 @@ def _waste(made: MadeProgram) -> int:
 
     loads = {e for r in of.results for e in outside(r.expr, of.products) if isinstance(e, Load)}
     sums = list(zip_longest(of.summed, of.stacked, fillvalue=0))
-    stores = [(r.at, v) for v, r, (rows, columns) in zip(made.group.results, of.results, sums, strict=True) if not rows | columns]
+    stores = [
+        (r.at, v) for v, r, (rows, columns) in zip(program.group.results, of.results, sums, strict=True) if not rows | columns
+    ]
     return sum(waste(e.at, e.tensor) for e in loads) + sum(waste(at, v) for at, v in stores)
 
 

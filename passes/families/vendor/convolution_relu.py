@@ -54,12 +54,12 @@ class ConvolutionRelu(Routine):
     def pays(self, problem: Problem, target: Target) -> bool:
         """Returns whether the pass that is saved takes longer than the epilogue and the scaling of the weight, at typical sizes.
         Where only kernels read the result, there may be no pass: they compute what they read."""
-        found = _Fused.read(problem)
-        if found is None or not _is_stored(found.group.results[0]):
+        fusion = _Fused.read(problem)
+        if fusion is None or not _is_stored(fusion.group.results[0]):
             return False
-        gpu, weight = target.gpu, found.convolution.weight
-        passed = 2 * bytes_of(found.group.results[0]) / gpu.bandwidth
-        scaling = 2 * bytes_of(weight) / gpu.bandwidth if found.is_scaled and found.weight_kernel is None else 0.0
+        gpu, weight = target.gpu, fusion.convolution.weight
+        passed = 2 * bytes_of(fusion.group.results[0]) / gpu.bandwidth
+        scaling = 2 * bytes_of(weight) / gpu.bandwidth if fusion.is_scaled and fusion.weight_kernel is None else 0.0
         return passed + gpu.launch > _EPILOGUE * passed + scaling
 
 
@@ -79,21 +79,25 @@ class _Fused:
     def read(problem: Problem) -> "_Fused | None":
         """Reads a problem; None if cuDNN has no such call, or it would be less exact than eager: scaled weights in f16 may leave
         its range."""
-        found, after = Convolution.read(problem.ops[0]), epilogue(problem)
-        if found is None or after is None or problem.group is None or len(problem.ops) > 1 or not _suits(found):
+        convolution, after = Convolution.read(problem.ops[0]), epilogue(problem)
+        if convolution is None or after is None or problem.group is None or len(problem.ops) > 1 or not _suits(convolution):
             return None
-        result, relu = found.op.results[0], after.element
-        if element_type(problem.group.results[0]) != found.element or not isinstance(relu, Apply) or relu.op != "arith.maximumf":
+        result, relu = convolution.op.results[0], after.element
+        if (
+            element_type(problem.group.results[0]) != convolution.element
+            or not isinstance(relu, Apply)
+            or relu.op != "arith.maximumf"
+        ):
             return None
         inner, zero = relu.operands
-        steps = _steps(inner, next(e for e in walk(inner) if isinstance(e, Load) and after.given[e.tensor] == result))
+        steps = _steps(inner, next(e for e in walk(inner) if isinstance(e, Load) and after.operand_of[e.tensor] == result))
         if not isinstance(zero, Const) or zero.value != 0 or steps is None:
             return None
         each = after.index[1], shape_of(result)[1]
         if not all(_is_per_channel(e, *each) for _, other in steps for e in walk(other)):
             return None
-        made = _Fused(found, problem.group, after, steps)
-        return made if found.element == "bf16" or not made.is_scaled else None
+        fusion = _Fused(convolution, problem.group, after, steps)
+        return fusion if convolution.element == "bf16" or not fusion.is_scaled else None
 
     @property
     def is_scaled(self) -> bool:
@@ -103,29 +107,29 @@ class _Fused:
     @property
     def weight_kernel(self) -> ir.Operation | None:
         """The group that computes the weight for this call alone, as lamina-layout adds one; None without one."""
-        made = producer(self.convolution.weight)
-        plain = made is not None and made.name == "graph.group" and len(made.results) == 1
-        return made if plain and len(list(self.convolution.weight.uses)) == 1 else None
+        group = producer(self.convolution.weight)
+        plain = group is not None and group.name == "graph.group" and len(group.results) == 1
+        return group if plain and len(list(self.convolution.weight.uses)) == 1 else None
 
     def call(self) -> VendorCall:
         """Returns the call."""
         bias, make = self._parameter(), Interner()
         scale, shift = (None, None) if bias is not None else _folded(self.steps, make)
-        made, type_ = self.convolution.op.results[0], self.convolution.result
-        channels = tensor_type([shape_of(made)[1]], type_.element_type)
+        result, type_ = self.convolution.op.results[0], self.convolution.result
+        channels = tensor_type([shape_of(result)[1]], type_.element_type)
         weight = self.convolution.weight if scale is None else partial(self._scaled, scale)
         added = bias if shift is None else partial(self._computed, shift, channels)
         how = list(self.convolution.op.attributes["args"])[3:6]
         args = [self.convolution.image, weight, added, *how, self.convolution.groups]
-        return VendorCall(CONVOLUTION_RELU, args, self.group.results, made=[(type_, declared_strides(made))])
+        return VendorCall(CONVOLUTION_RELU, args, self.group.results, result_types=[(type_, declared_strides(result))])
 
     def _parameter(self) -> ir.Value | None:
         """Returns the bias as the model holds it, where the group does nothing else but add it."""
         if len(self.steps) != 1 or self.steps[0][0] != _ADD or not isinstance(load := self.steps[0][1], Load):
             return None
-        value = self.after.given[load.tensor]
-        while (made := producer(value)) is not None and made.name in ("tensor.expand_shape", "tensor.collapse_shape"):
-            value = made.operands[0]
+        value = self.after.operand_of[load.tensor]
+        while (reshape := producer(value)) is not None and reshape.name in ("tensor.expand_shape", "tensor.collapse_shape"):
+            value = reshape.operands[0]
         same = ir.RankedTensorType(value.type).element_type == self.convolution.result.element_type
         return value if same and len(shape_of(value)) == 1 and strides_of(value) == (1,) else None
 
@@ -148,7 +152,7 @@ class _Fused:
         factor  emits a tensor of this type to multiply by
         """
         loads = [e for e in walk(each) if isinstance(e, Load)]
-        sources = [self.after.given[e.tensor] for e in loads]
+        sources = [self.after.operand_of[e.tensor] for e in loads]
         of = ir.RankedTensorType(type_)
 
         def fill(values: ValueMap) -> list[ir.Value]:
@@ -181,7 +185,7 @@ def _suits(convolution: Convolution) -> bool:
 
 def _steps(e: Expr, result: Load) -> list[Step] | None:
     """Returns the ops on a convolution's result that an expression is; None for another expression."""
-    found: list[Step] = []
+    steps: list[Step] = []
     while e is not result:
         if not isinstance(e, Apply) or e.op not in _STEPS:
             return None
@@ -189,9 +193,9 @@ def _steps(e: Expr, result: Load) -> list[Step] | None:
         of_first, of_second = (result in walk(x) for x in e.operands)
         if of_first == of_second or (of_second and e.op == _SUBTRACT):
             return None
-        found.append((e.op, second if of_first else first))
+        steps.append((e.op, second if of_first else first))
         e = first if of_first else second
-    return found[::-1]
+    return steps[::-1]
 
 
 def _is_per_channel(e: Expr, channel: Affine, channels: int) -> bool:

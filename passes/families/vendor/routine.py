@@ -38,7 +38,7 @@ class VendorCall:
     args, kwargs  values of the module, functions that emit one, numbers, text, None and lists of these
     results       the values that its results are, in order: those of the problem's group, or of its calls if the group stays
     in_place      the overload has an `out` variant that writes into given memory, without a copy inside
-    made          types and strides of the call's own results, of images where `results` may be their rows; (): those of `results`
+    result_types  types and strides of the call's own results, of images where `results` may be their rows; (): those of `results`
     """
 
     callee: str
@@ -46,22 +46,22 @@ class VendorCall:
     results: Sequence[ir.Value]
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     in_place: bool = False
-    made: Sequence[tuple[ir.Type, Sequence[SizeLike]]] = ()
+    result_types: Sequence[tuple[ir.Type, Sequence[SizeLike]]] = ()
 
 
 @dataclass(frozen=True)
 class Epilogue:
     """The function that a problem's group with one result applies to each element of the calls' results.
 
-    element  the result's element as an expression, which loads the calls' results at the same place only; of the rows of an image,
-             that for the same pixel and channel
-    index    that place in the calls' results
-    given    values of the module, by the values that are loaded
+    element     the result's element as an expression, which loads the calls' results at the same index only (for a result that
+                holds an image as rows: at the same pixel and channel)
+    index       that place in the calls' results
+    operand_of  values of the module, by the values that are loaded
     """
 
     element: Expr
     index: Sequence[Affine]
-    given: Mapping[ir.Value, ir.Value]
+    operand_of: Mapping[ir.Value, ir.Value]
 
 
 class Routine(Protocol):
@@ -89,22 +89,22 @@ def take(call: VendorCall | None, problem: Problem) -> None:
         raise Unfit("the routine is for other calls")
     group = problem.group if covers(call, problem) else None
     covered = [*problem.ops, *([group] if group is not None else [])]
-    types = call.made or [(v.type, strides_of(v)) for v in call.results]
-    feeding = [made for op in problem.ops for v in op.operands if (made := producer(v)) is not None]
+    types = call.result_types or [(v.type, strides_of(v)) for v in call.results]
+    feeding = [feeder for op in problem.ops for v in op.operands if (feeder := producer(v)) is not None]
     with fused([op.location for op in covered]), ir.InsertionPoint(covered[-1]):
         args, kwargs = [_value(a) for a in call.args], {name: _value(a) for name, a in call.kwargs.items()}
-        made = extern_call(call.callee, args, kwargs, types)
-        results = [v if v.type == old.type else as_rows(v, old.type) for v, old in zip(made.results, call.results, strict=True)]
+        extern = extern_call(call.callee, args, kwargs, types)
+        results = [v if v.type == old.type else as_rows(v, old.type) for v, old in zip(extern.results, call.results, strict=True)]
     if call.in_place:
-        made.attributes[IN_PLACE] = ir.UnitAttr.get(made.context)
+        extern.attributes[IN_PLACE] = ir.UnitAttr.get(extern.context)
     replace_by(results, group, problem.ops)
     for op in feeding:
         if op.name == "graph.group" and not any(list(v.uses) for v in op.results):
             op.erase()
 
 
-def _value(given: Any) -> Any:
-    return given() if callable(given) else given
+def _value(argument: Any) -> Any:
+    return argument() if callable(argument) else argument
 
 
 def epilogue(problem: Problem) -> Epilogue | None:
@@ -113,16 +113,16 @@ def epilogue(problem: Problem) -> Epilogue | None:
     if group is None or len(group.results) != 1:
         return None
     block = group.regions[0].blocks[0]
-    made = [op.results[0] for op in problem.ops]
-    given = dict(zip(block.arguments, group.operands, strict=True))
-    image, shape = shape_of(made[0]), shape_of(group.results[0])
+    results = [op.results[0] for op in problem.ops]
+    operand_of = dict(zip(block.arguments, group.operands, strict=True))
+    image, shape = shape_of(results[0]), shape_of(group.results[0])
     index = tuple(Affine.of(Axis(n)) for n in image)
     here, rows = offset(index, row_major(image)), shape != image and len(image) == 4
     if (shape != image and not rows) or (rows and not is_rows(image, shape)):
         return None
     try:
-        found = Tracer().element(terminator(block).operands[0], rows_index(image, shape, index) if rows else index)
+        element = Tracer().element(terminator(block).operands[0], rows_index(image, shape, index) if rows else index)
     except (Untraceable, SplitAxis):
         return None
-    own = [e for e in walk(found) if isinstance(e, Load) and given[e.tensor] in made]
-    return Epilogue(found, index, given) if own and all(e.at == here for e in own) else None
+    own = [e for e in walk(element) if isinstance(e, Load) and operand_of[e.tensor] in results]
+    return Epilogue(element, index, operand_of) if own and all(e.at == here for e in own) else None

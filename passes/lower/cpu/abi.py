@@ -99,8 +99,8 @@ def _entry(body: ir.Operation, name: str, types: list[ir.Type]) -> None:
         struct = ir.Type.parse(f"!llvm.struct<(ptr, ptr, i64{fields})>")
         empty = e.op("llvm.mlir.poison", [struct], []).result
         # the bare-pointer convention of the call reads the aligned pointer (field 1) only
-        made = e.op("llvm.insertvalue", [struct], [empty, address], position=ir.DenseI64ArrayAttr.get([1])).result
-        operands.append(e.op("builtin.unrealized_conversion_cast", [of], [made]).result)
+        descriptor = e.op("llvm.insertvalue", [struct], [empty, address], position=ir.DenseI64ArrayAttr.get([1])).result
+        operands.append(e.op("builtin.unrealized_conversion_cast", [of], [descriptor]).result)
     bounds = [e.op("arith.index_cast", [index], [v]).result for v in (lo, hi)]
     e.op("func.call", [], [*operands, *bounds], callee=ir.FlatSymbolRefAttr.get(name + BODY_SUFFIX))
     e.op("func.return", [], [])

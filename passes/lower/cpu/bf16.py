@@ -29,8 +29,8 @@ def store_as_integers(function: ir.Operation) -> None:
         concerned = any(_is_bf16(v.type) for v in (*op.operands, *op.results))
         if concerned and op.name.startswith(("arith.", "math.")) and op.name not in MOVES:
             compute_in_f32(op)
-    found = nested(function)
-    for op in found:
+    ops = nested(function)
+    for op in ops:
         if op.name in ("vector.reduction", "vector.multi_reduction", "vector.contract") and _is_bf16(op.operands[0].type):
             raise CompileError(f"{op.name} of bf16", where=where(op.location), remedy="extend to f32 first")
         for region in op.regions:
@@ -42,7 +42,7 @@ def store_as_integers(function: ir.Operation) -> None:
         for result in op.results:
             if _is_bf16(result.type):
                 result.set_type(_as_integer(result.type))
-    for op in found:
+    for op in ops:
         if op.name == "arith.bitcast" and op.operands[0].type == op.results[0].type:
             replace_op(op, op.operands[0])
 

@@ -25,8 +25,8 @@ def narrow(op: ir.Operation, ranges: Ranges) -> None:
     reads = op.name == "vector.transfer_read"
     mask_at = len(operands) - (1 if reads else 2)
     mask = operands[mask_at]
-    made = producer(mask)
-    if of.rank != 1 or made is None or made.name != "arith.andi" or not isinstance(mask.type, ir.VectorType):
+    defining = producer(mask)
+    if of.rank != 1 or defining is None or defining.name != "arith.andi" or not isinstance(mask.type, ir.VectorType):
         return
     (lanes,), register = of.shape, REGISTER // width(op.results[0])
     first, end = reach(mask, ranges)

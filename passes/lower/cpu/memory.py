@@ -34,15 +34,15 @@ def lower_gather(op: ir.Operation) -> None:
     scalar = Emit(e.ip, e.loc)
     memory, step = flat_of(e, memory)
     result = op.results[0].type
-    found = lane_stride(index)
-    if found is None:
+    linear = lane_stride(index)
+    if linear is None:
         positions = e.wrap(index) * step if step != 1 else e.wrap(index)
         if 0 <= ir.MemRefType(memory.type).shape[0] < 1 << 31:
             positions = positions.cast("arith.index_cast", ir.IntegerType.get_signless(32))
         start, offsets = scalar.constant(0, ir.IndexType.get()).value, positions.value
         value = e.op("vector.gather", [result], [memory, start, offsets, mask, otherwise]).result
     else:
-        terms, lane = found
+        terms, lane = linear
         start = scalar.constant(0, ir.IndexType.get())
         for term, factor in terms:
             start = start + scalar.wrap(term) * (factor * step)
@@ -57,15 +57,15 @@ def strided_load(
     lanes = result.shape[0]
     if step == 1:
         return e.op("vector.maskedload", [result], [memory, start, mask, otherwise]).result
-    apart, upwards = abs(step), mask if step > 0 else _reversed(e, mask)
-    if 0 < apart <= FEW and upwards is not None and (between := _widened_mask(e, upwards, apart)) is not None:
-        first = start if step > 0 else (Emit(e.ip, e.loc).wrap(start) - apart * (lanes - 1)).value
-        wide = ir.VectorType.get([lanes * apart], result.element_type)
-        zeros = Emit(e.ip, e.loc, [lanes * apart]).constant(0, result.element_type)
+    distance, upwards = abs(step), mask if step > 0 else _reversed(e, mask)
+    if 0 < distance <= FEW and upwards is not None and (between := _widened_mask(e, upwards, distance)) is not None:
+        first = start if step > 0 else (Emit(e.ip, e.loc).wrap(start) - distance * (lanes - 1)).value
+        wide = ir.VectorType.get([lanes * distance], result.element_type)
+        zeros = Emit(e.ip, e.loc, [lanes * distance]).constant(0, result.element_type)
         everything = e.op("vector.maskedload", [wide], [memory, first, between, zeros.value]).result
-        picked = ir.DenseI64ArrayAttr.get([i * apart for i in range(lanes)][:: 1 if step > 0 else -1])
-        taken = e.op("vector.shuffle", [result], [everything, everything], mask=picked).result
-        return e.op("arith.select", [result], [mask, taken, otherwise]).result
+        picked = ir.DenseI64ArrayAttr.get([i * distance for i in range(lanes)][:: 1 if step > 0 else -1])
+        lanes_read = e.op("vector.shuffle", [result], [everything, everything], mask=picked).result
+        return e.op("arith.select", [result], [mask, lanes_read, otherwise]).result
     i32 = ir.IntegerType.get_signless(32)
     offsets = ir.DenseIntElementsAttr.get(
         np.arange(lanes, dtype=np.int32) * step, type=ir.VectorType.get([lanes], i32), context=result.context

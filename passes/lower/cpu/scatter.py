@@ -34,34 +34,34 @@ def _combine(op: ir.Operation, memory: ir.Value, step: int) -> None:
     value, _, index, mask = op.operands
     of, name = ir.VectorType(value.type), ir.StringAttr(op.attributes[COMBINE]).value
     e, scalar = Emit.before(op, value), Emit(ir.InsertionPoint(op), op.location)
-    found = lane_stride(index)
-    if found is not None and found[1] * step == 1:
+    stride = lane_stride(index)
+    if stride is not None and stride[1] * step == 1:
         start = scalar.constant(0, ir.IndexType.get())
-        for term, factor in found[0]:
+        for term, factor in stride[0]:
             start = start + scalar.wrap(term) * factor
         if number_of(mask):
-            held = e.op("vector.load", [of], [memory, start.value]).result
-            e.op("vector.store", [], [_combined(e, name, held, value), memory, start.value])
+            old = e.op("vector.load", [of], [memory, start.value]).result
+            e.op("vector.store", [], [_combined(e, name, old, value), memory, start.value])
         else:
-            held = e.op("vector.maskedload", [of], [memory, start.value, mask, value]).result
-            e.op("vector.maskedstore", [], [memory, start.value, mask, _combined(e, name, held, value)])
+            old = e.op("vector.maskedload", [of], [memory, start.value, mask, value]).result
+            e.op("vector.maskedstore", [], [memory, start.value, mask, _combined(e, name, old, value)])
         return
 
     def lane(v: ir.Value, i: int, at: Emit) -> ir.Value:
         """Extracts lane `i`."""
-        place = ir.DenseI64ArrayAttr.get([i])
-        return at.op("vector.extract", [v.type.element_type], [v], static_position=place).result
+        address = ir.DenseI64ArrayAttr.get([i])
+        return at.op("vector.extract", [v.type.element_type], [v], static_position=address).result
 
     def store(i: int, at: Emit) -> None:
         """Combines lane `i` with its element in memory."""
-        place = [memory, (at.wrap(lane(index, i, at)) * step).value]
-        held = at.op("memref.load", [of.element_type], place).result
-        at.op("memref.store", [], [_combined(at, name, held, lane(value, i, at)), *place])
+        address = [memory, (at.wrap(lane(index, i, at)) * step).value]
+        old = at.op("memref.load", [of.element_type], address).result
+        at.op("memref.store", [], [_combined(at, name, old, lane(value, i, at)), *address])
 
     def branch(condition: ir.Value, at: Emit, *bodies: Callable[[Emit], None]) -> None:
         """Emits an scf.if with these bodies."""
-        made = ir.Operation.create("scf.if", [], [condition], regions=2, loc=op.location, ip=at.ip)
-        for region, body in zip(made.regions, bodies, strict=False):
+        branch_op = ir.Operation.create("scf.if", [], [condition], regions=2, loc=op.location, ip=at.ip)
+        for region, body in zip(branch_op.regions, bodies, strict=False):
             inner = Emit(ir.InsertionPoint(region.blocks.append()), op.location)
             body(inner)
             inner.op("scf.yield", [], [])
@@ -82,8 +82,8 @@ def _combine(op: ir.Operation, memory: ir.Value, step: int) -> None:
         branch(e.all(e.wrap(mask)).value, scalar, every, some)
 
 
-def _combined(e: Emit, name: str, held: ir.Value, value: ir.Value) -> ir.Value:
+def _combined(e: Emit, name: str, old: ir.Value, value: ir.Value) -> ir.Value:
     """Combines two values by an arith op."""
     if name in ("arith.maximumf", "arith.minimumf"):
-        return extremum(e.wrap(held), e.wrap(value), name.removeprefix("arith.")).value
-    return e.op(name, [value.type], [held, value]).result
+        return extremum(e.wrap(old), e.wrap(value), name.removeprefix("arith.")).value
+    return e.op(name, [value.type], [old, value]).result

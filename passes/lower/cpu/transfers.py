@@ -71,26 +71,26 @@ class Transfers:
         t.op.erase()
 
     def _read(self, t: "Transfer", e: Emit, of: ir.Type, outer: int, inner: int, k: int) -> ir.Value:
-        at = t.indices_of(outer, k)
+        indices = t.indices_of(outer, k)
         mask = t.row_mask(outer, inner, k, e.shape[0])
         if mask is None:
-            return e.op("vector.load", [of], [t.memory, *at]).result
+            return e.op("vector.load", [of], [t.memory, *indices]).result
         pad = e.op("vector.broadcast", [of], [t.value]).result
-        return e.op("vector.maskedload", [of], [t.memory, *at, mask, pad]).result
+        return e.op("vector.maskedload", [of], [t.memory, *indices, mask, pad]).result
 
     def _write(self, t: "Transfer", e: Emit, row: ir.Value, outer: int, inner: int, k: int) -> None:
-        at = t.indices_of(outer, k)
+        indices = t.indices_of(outer, k)
         mask = t.row_mask(outer, inner, k, e.shape[0])
         if mask is None:
-            e.op("vector.store", [], [row, t.memory, *at])
+            e.op("vector.store", [], [row, t.memory, *indices])
         else:
-            e.op("vector.maskedstore", [], [t.memory, *at, mask, row])
+            e.op("vector.maskedstore", [], [t.memory, *indices, mask, row])
 
     def _assemble(self, t: "Transfer", rows: list[ir.Value]) -> None:
-        made = _stack(t.emit, rows)
-        self.blocks += made
-        self.rows[made[-1].result] = rows
-        t.replace(made[-1].result)
+        stacked = _stack(t.emit, rows)
+        self.blocks += stacked
+        self.rows[stacked[-1].result] = rows
+        t.replace(stacked[-1].result)
 
 
 class Transfer:
@@ -204,11 +204,11 @@ def _stack(e: Emit, rows: list[ir.Value]) -> list[ir.Operation]:
     """Puts rows together to a block of rank 2; returns the ops, of which the last one makes the block."""
     of = ir.VectorType(rows[0].type)
     whole = ir.VectorType.get([len(rows), of.shape[0]], of.element_type)
-    made: list[ir.Operation] = [Emit(e.ip, e.loc, list(whole.shape)).constant(0, of.element_type).value.owner]
+    ops: list[ir.Operation] = [Emit(e.ip, e.loc, list(whole.shape)).constant(0, of.element_type).value.owner]
     for k, row in enumerate(rows):
-        at = ir.DenseI64ArrayAttr.get([k])
-        made.append(e.op("vector.insert", [whole], [row, made[-1].result], static_position=at))
-    return made
+        position = ir.DenseI64ArrayAttr.get([k])
+        ops.append(e.op("vector.insert", [whole], [row, ops[-1].result], static_position=position))
+    return ops
 
 
 def _transpose_block(e: Emit, rows: list[ir.Value]) -> list[ir.Value]:

@@ -24,12 +24,12 @@ _DECIDING = {"math.floor", "math.ceil", "math.trunc", "math.round", "math.rounde
 
 def ex2(x: Num) -> Num:
     """2**x, flushing denormals."""
-    return x.at.make("math.exp2", x.value.type, x, fastmath=flags("afn"))
+    return x.emitter.make("math.exp2", x.value.type, x, fastmath=flags("afn"))
 
 
 def over(x: Scalar, y: Num) -> Num:
     """x / y for a y of moderate size."""
-    return y.at.make("arith.divf", y.value.type, y.like(x), y, fastmath=flags("arcp,afn"))
+    return y.emitter.make("arith.divf", y.value.type, y.like(x), y, fastmath=flags("arcp,afn"))
 
 
 def mark(op: ir.Operation) -> None:

@@ -20,7 +20,7 @@ def exp(x: Num) -> Num:
     n is found from (n + 126)/253, which is clamped to [0, 1] in the instruction that computes it, with NaN taken to 0. Outside of
     that range r takes what is left, and its power of two, or the product, becomes 0, denormal or infinite.
     """
-    e = x.at
+    e = x.emitter
     whole = e.fma(_saturated(e.fma(x, LOG2_E[0] / STEPS, -LOWEST / STEPS)), STEPS, ROUND + LOWEST)
     n = whole - ROUND
     r = e.fma(x, LOG2_E[1], e.fma(x, LOG2_E[0], -n))
@@ -37,7 +37,7 @@ def exp2(x: Num) -> Num:
 def _saturated(x: Num) -> Num:
     """Clamps x to [0, 1], NaN to 0: ptxas folds both into the instruction before."""
     of = x.value.type
-    return x.at.make("arith.minnumf", of, x.at.make("arith.maxnumf", of, x, x.like(0.0)), x.like(1.0))
+    return x.emitter.make("arith.minnumf", of, x.emitter.make("arith.maxnumf", of, x, x.like(0.0)), x.like(1.0))
 
 
 def erf(x: Num) -> Num:
@@ -46,7 +46,7 @@ def erf(x: Num) -> Num:
 
     The second polynomial, made for a <= 4.05, grows beyond it too, so that its exponential vanishes as it should.
     """
-    e = x.at
+    e = x.emitter
     a = x.abs()
     large = 1.0 - hardware.ex2(e.horner(a, [c * MINUS_LOG2_E for c in LARGE]) * a)
     small = e.fma(e.horner(x * x, SMALL), x, x)
@@ -58,7 +58,7 @@ def tanh(x: Num) -> Num:
 
     The exponential may overflow: 2/inf is what it should be.
     """
-    e = x.at
+    e = x.emitter
     a = x.abs()
     square = x * x
     small = e.fma(e.horner(square, TANH) * square, x, x)
@@ -73,6 +73,6 @@ def powf(x: Num, y: Num) -> Num:
 
 def _quotient(x: Num, y: Num) -> Num:
     """x / y in f64 for a y near 2, to 2**-45: the hardware's f32 reciprocal and one Newton step."""
-    e = x.at
+    e = x.emitter
     start = hardware.over(1.0, y.cast("arith.truncf", ir.F32Type.get())).cast("arith.extf", ir.F64Type.get())
     return x * e.fma(start, e.fma(-y, start, 1.0), start)

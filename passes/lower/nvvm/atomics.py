@@ -73,5 +73,7 @@ def _address(e: Emit, memory: ir.Value, place: ir.Value, element: ir.Type, index
     start = e.op("llvm.extractvalue", [pointer], [whole], position=_at(1)).result
     index = e.op("arith.index_cast", [ir.IntegerType.get_signless(index_bits)], [place]).result
     dynamic = ir.DenseI32ArrayAttr.get([-(2**31)])
-    found = e.op("llvm.getelementptr", [pointer], [start, index], rawConstantIndices=dynamic, elem_type=ir.TypeAttr.get(element))
-    return e.op("llvm.addrspacecast", [ir.Type.parse(f"!llvm.ptr<{_GLOBAL}>")], [found.result]).result
+    pointer_op = e.op(
+        "llvm.getelementptr", [pointer], [start, index], rawConstantIndices=dynamic, elem_type=ir.TypeAttr.get(element)
+    )
+    return e.op("llvm.addrspacecast", [ir.Type.parse(f"!llvm.ptr<{_GLOBAL}>")], [pointer_op.result]).result

@@ -4,7 +4,7 @@ dependent launch, both of sm_90 and newer."""
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref, nvvm
 
-from ..simt.threads import Indices
+from ..simt.threads import IndexBuilder
 
 
 class Nvidia:
@@ -12,12 +12,12 @@ class Nvidia:
 
     def attributes(self, cluster: int, resident: int) -> dict[str, ir.Attribute]:
         """Returns the cluster's size, and the bound on registers with which a multiprocessor holds `resident` CTAs."""
-        found: dict[str, ir.Attribute] = {}
+        attributes: dict[str, ir.Attribute] = {}
         if cluster > 1:
-            found["nvvm.cluster_dim"] = ir.DenseI32ArrayAttr.get([cluster, 1, 1])
+            attributes["nvvm.cluster_dim"] = ir.DenseI32ArrayAttr.get([cluster, 1, 1])
         if resident:
-            found["nvvm.minctasm"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), resident)
-        return found
+            attributes["nvvm.minctasm"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), resident)
+        return attributes
 
     def start(self) -> None:
         """Arrives at the first cluster barrier."""
@@ -32,10 +32,10 @@ class Nvidia:
         ir.Operation.create("nvvm.cluster.arrive")
         self.wait()
 
-    def send(self, value: ir.Value, slot: ir.Value, place: ir.Value, to: ir.Value, at: Indices) -> None:
+    def send(self, value: ir.Value, slot: ir.Value, place: ir.Value, to: ir.Value, index_ops: IndexBuilder) -> None:
         """Stores into distributed shared memory."""
         i64, i32 = ir.IntegerType.get_signless(64), ir.IntegerType.get_signless(32)
-        address = at.add(memref.extract_aligned_pointer_as_index(slot), at.times(place, value.type.width // 8))
+        address = index_ops.add(memref.extract_aligned_pointer_as_index(slot), index_ops.times(place, value.type.width // 8))
         pointer = _make("llvm.inttoptr", "!llvm.ptr<3>", arith.index_cast(i64, address))
         remote = _make("nvvm.mapa", "!llvm.ptr<7>", pointer, arith.index_cast(i32, to))
         ir.Operation.create("llvm.store", operands=[value, remote])

@@ -24,7 +24,7 @@ def per_lane(op: ir.Operation, make: Callable[..., Num]) -> Num:
 
 
 def _intrinsic(name: str) -> Callable[..., Num]:
-    return lambda *operands: operands[0].at.intrinsic(name, *operands)
+    return lambda *operands: operands[0].emitter.intrinsic(name, *operands)
 
 
 def lower_marked(op: ir.Operation) -> None:
@@ -96,11 +96,11 @@ def _halves(e: Emit, x: ir.Value, y: ir.Value) -> tuple[ir.Value, ir.Value]:
     text = "{ .reg .b64 p; mul.wide.u32 p, $2, $3; mov.b64 {$0, $1}, p; }"
     both = ir.Type.parse("!llvm.struct<(i32, i32)>")
     attributes = {"asm_string": ir.StringAttr.get(text), "constraints": ir.StringAttr.get("=r,=r,r,r")}
-    made = e.op("llvm.inline_asm", [both], [x, y], **attributes)
+    pair = e.op("llvm.inline_asm", [both], [x, y], **attributes)
 
     def half(i: int) -> ir.Value:
         """Extracts half `i` of the result."""
-        return e.op("llvm.extractvalue", [x.type], [made.result], position=ir.DenseI64ArrayAttr.get([i])).result
+        return e.op("llvm.extractvalue", [x.type], [pair.result], position=ir.DenseI64ArrayAttr.get([i])).result
 
     return half(0), half(1)
 

@@ -18,7 +18,7 @@ def lower_remainder(op: ir.Operation) -> None:
 
 
 def _remainder(x: Num, y: Num) -> Num:
-    e, own = x.at, x.element
+    e, own = x.emitter, x.element
     a, b = (v.to(ir.F64Type.get()).abs() for v in (x, y))
     r = e.wrap(_while(e, a, b).results[0])
     r = r.where((a < float("inf")) & (b > 0.0), r.like(float("nan")))
@@ -39,7 +39,7 @@ def _while(e: Emit, a: Num, b: Num) -> ir.Operation:
 
 
 def _turn(r: Num, b: Num) -> Num:
-    e = r.at
+    e = r.emitter
     excess = (r.bits() >> 52) - (b.bits() >> 52) - BITS
     t = (b.bits() + (excess.where(excess > 0, 0) << 52)).as_float()
     n = e.make("math.trunc", r.value.type, r / t)

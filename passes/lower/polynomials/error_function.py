@@ -24,7 +24,7 @@ LARGE_DOUBLE = (
 
 def erf(x: Num) -> Num:
     """The error function, at most 1.5 ulp, of f64 2. Above 4, of f64 above 6, it rounds to 1."""
-    e = x.at
+    e = x.emitter
     a = x.abs()
     if is_double(x):
         a = a.like(6.0).where(a > 6.0, a)

@@ -88,7 +88,7 @@ def exp2(x: Num) -> Num:
     x = clamp(x, *of.range_exp2)
     whole = x + of.round
     r = x - (whole - of.round)
-    return scale(tail(r * LN2, of.exp) if is_double(x) else x.at.fma(x.at.horner(r, EXP2), r, 1.0), whole)
+    return scale(tail(r * LN2, of.exp) if is_double(x) else x.emitter.fma(x.emitter.horner(r, EXP2), r, 1.0), whole)
 
 
 def expm1(x: Num) -> Num:
@@ -104,7 +104,7 @@ def expm1(x: Num) -> Num:
 
 def quarter_expm1(x: Num, parts: int = 2) -> Num:
     """Emits (e**x - 1) / 2**parts for a clamped x."""
-    e, of = x.at, format_of(x)
+    e, of = x.emitter, format_of(x)
     whole, r = reduce(x)
     power = power_of_two(whole, -parts)
     if is_double(x):
@@ -133,7 +133,7 @@ def clamp(x: Num, low: float, high: float) -> Num:
 def reduce(x: Num) -> tuple[Num, Num]:
     """Reduces x = n ln 2 + r with |r| <= ln(2)/2; returns n + `round`, and r. The products with the first part of ln 2 are exact,
     in f32 for |n| < 2**8."""
-    e, of = x.at, format_of(x)
+    e, of = x.emitter, format_of(x)
     whole = e.fma(x, LOG2_E, of.round)
     n = whole - of.round
     return whole, e.fma(n, -of.ln2[1], e.fma(n, -of.ln2[0], x))
@@ -141,14 +141,14 @@ def reduce(x: Num) -> tuple[Num, Num]:
 
 def tail(r: Num, coefficients: tuple[float, ...]) -> Num:
     """Emits e**r for a reduced r."""
-    e = r.at
+    e = r.emitter
     return e.fma(e.fma(e.horner(r, coefficients), r, 1.0), r, 1.0)
 
 
 def short_exp(x: Num) -> Num:
     """Emits e**x in f32 for -60 < x < 60, with a relative error below 2**-22: by the first part of ln 2 and the short
     polynomial."""
-    e = x.at
+    e = x.emitter
     whole = e.fma(x, LOG2_E, SINGLE.round)
     r = e.fma(whole - SINGLE.round, -SINGLE.ln2[0], x)
     return ((whole.bits() << 23) + tail(r, EXP_SHORT).bits()).as_float()
@@ -162,7 +162,7 @@ def power_of_two(whole: Num, shift: int = 0) -> Num:
 
 def scale(x: Num, whole: Num) -> Num:
     """Emits x * 2**n for whole = n + `round`, rounded once if the result is a denormal."""
-    e, of = x.at, format_of(x)
+    e, of = x.emitter, format_of(x)
     count = whole.bits() - of.round_bits
     if is_double(x):  # in 32 bits, whose vectors every target can shift
         count = count.cast("arith.trunci", ir.IntegerType.get_signless(32))

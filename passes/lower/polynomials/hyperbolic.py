@@ -15,7 +15,7 @@ OVERFLOW_EXP = 709.0  # above it e**a of f64 overflows before e**a / 2 does
 def tanh(x: Num) -> Num:
     """Hyperbolic tangent, at most 1.5 ulp: an odd polynomial below BEND, 1 - 2/(exp(2|x|) + 1) above; 1 from 9.02 on. Of f64 at
     most 3 ulp: t/(t + 2) with t = expm1(2|x|)."""
-    e = x.at
+    e = x.emitter
     a = x.abs()
     if is_double(x):
         t = expm1((a + a).like(50.0).where((a + a) > 50.0, a + a))
@@ -48,14 +48,14 @@ def cosh(x: Num) -> Num:
     if is_double(x):
         a = x.abs()
         t = exp(a)
-        return _half_exp(a).where(a > OVERFLOW_EXP, x.at.fma(t, 0.5, 0.5 / t))
+        return _half_exp(a).where(a > OVERFLOW_EXP, x.emitter.fma(t, 0.5, 0.5 / t))
     quarter = quarter_exp(clamp(x.abs(), 0.0, OVERFLOW))
-    return x.at.fma(quarter, 2.0, 0.125 / quarter)
+    return x.emitter.fma(quarter, 2.0, 0.125 / quarter)
 
 
 def asinh(x: Num) -> Num:
     """Inverse hyperbolic sine, at most 3 ulp, of f64 4: log1p(a + a*a/(1 + sqrt(a*a + 1))), log(2a) where the square overflows."""
-    e = x.at
+    e = x.emitter
     a = x.abs()
     square = a * a
     near = log1p(a + square / (e.fma(a, a, 1.0).sqrt() + 1.0))
@@ -65,7 +65,7 @@ def asinh(x: Num) -> Num:
 
 def acosh(x: Num) -> Num:
     """Inverse hyperbolic cosine, at most 3 ulp, of f64 4; NaN below 1: log1p(t + sqrt(2t + t*t)) with t = x - 1."""
-    e = x.at
+    e = x.emitter
     t = x - 1.0
     near = log1p(t + e.fma(t, t, t + t).sqrt())
     far = log(x) + LN2

@@ -12,13 +12,13 @@ def isinf(x: Num) -> Num:
 
 def fpowi_by_library(x: Num, n: Num) -> Num:
     """x**n with an integer n, as math.powf of the rounded n, which the C library computes."""
-    return x.at.make("math.powf", x.value.type, x, n.cast("arith.sitofp", x.element))
+    return x.emitter.make("math.powf", x.value.type, x, n.cast("arith.sitofp", x.element))
 
 
 def ipowi(x: Num, n: Num) -> Num:
     """x**n of integers, wrapping, by squaring: one step for every bit of n. For a negative n it is the fraction rounded to zero:
     1 for x = 1, 1 or -1 for x = -1, else 0."""
-    e = x.at
+    e = x.emitter
     index = ir.IndexType.get()
     outside = Emit(e.ip, e.loc)
     low, high, step = (outside.constant(v, index).value for v in (0, x.element.width, 1))

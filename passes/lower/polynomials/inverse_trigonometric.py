@@ -41,11 +41,11 @@ def atan2(y: Num, x: Num) -> Num:
     quotient = a.like(0.0).where(a.compare("oeq", 0.0) & b.compare("oeq", 0.0), quotient)
     infinite = a.like(float("inf"))
     quotient = a.like(1.0).where(a.compare("oeq", infinite) & b.compare("oeq", infinite), quotient)
-    found = _atan(quotient)
-    found = (half_pi[0] - (found - half_pi[1])).where(steep, found)
-    found = (pi[0] - (found - pi[1])).where(x.bits() < 0, found)
-    found = (x + y).where(x.is_nan() | y.is_nan(), found)
-    return found.where(found.is_nan(), found.copysign(y))
+    angle = _atan(quotient)
+    angle = (half_pi[0] - (angle - half_pi[1])).where(steep, angle)
+    angle = (pi[0] - (angle - pi[1])).where(x.bits() < 0, angle)
+    angle = (x + y).where(x.is_nan() | y.is_nan(), angle)
+    return angle.where(angle.is_nan(), angle.copysign(y))
 
 
 def asin(x: Num) -> Num:
@@ -73,7 +73,7 @@ def acos(x: Num) -> Num:
 
 def _atan(x: Num) -> Num:
     """Arc tangent of x in [0, 1]."""
-    e = x.at
+    e = x.emitter
     if is_double(x):
         outer = x > BEND_DOUBLE
         t = ((x - 1.0) / (x + 1.0)).where(outer, x)
@@ -92,7 +92,7 @@ def _leg(x: Num) -> Num:
 
 def _asin(a: Num) -> tuple[Num, Num]:
     """Returns whether a > 1/2, and the arc sine of a, or there of sqrt((1 - a)/2)."""
-    e = a.at
+    e = a.emitter
     outside = a > 0.5
     square = e.fma(a, -0.5, 0.5).where(outside, a * a)
     base = square.sqrt().where(outside, a)

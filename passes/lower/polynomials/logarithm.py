@@ -36,21 +36,21 @@ def log2(x: Num) -> Num:
     if not is_double(x):
         return edges(x, k + _scaled(f, *LOG2_E["f32"]))
     curve, (high, low) = _sum(k.like(0.0), f, LOG), LOG2_E["f64"]
-    return edges(x, x.at.fma(curve, high, k) + curve * low)
+    return edges(x, x.emitter.fma(curve, high, k) + curve * low)
 
 
 def log10(x: Num) -> Num:
     """Logarithm to base 10, at most 1.5 ulp, of f64 2.5."""
     if is_double(x):
         return log(x) * LOG10_E_DOUBLE
-    e = x.at
+    e = x.emitter
     k, f = split(x)
     return edges(x, e.fma(k, LOG10_2[0], e.fma(k, LOG10_2[1], _scaled(f, *LOG10_E))))
 
 
 def log1p(x: Num) -> Num:
     """log(1 + x), at most 1.5 ulp. The exponent is that of 1 + x; f = x * 2**-k + (2**-k - 1) takes x itself, unrounded."""
-    e, of = x.at, format_of(x)
+    e, of = x.emitter, format_of(x)
     u = x + 1.0
     exponent = (u.bits() - THREE_QUARTERS[str(x.element)]) & -(1 << of.mantissa)
     down = (exponent.like((of.bias + 2) << of.mantissa) - exponent).as_float()  # 4 * 2**-k, which stays normal for every k
@@ -62,7 +62,7 @@ def log1p(x: Num) -> Num:
 
 def split(x: Num) -> tuple[Num, Num]:
     """Returns k and f with x = 2**k * (1 + f), for positive finite x; denormals are scaled up first."""
-    e, of = x.at, format_of(x)
+    e, of = x.emitter, format_of(x)
     up = 54 if is_double(x) else 23
     small = x < 2.0 ** (1 - of.bias)
     normal = (x * 2.0**up).where(small, x)
@@ -80,7 +80,7 @@ def _count(exponent: Num) -> Num:
 
 def _sum(k: Num, f: Num, coefficients: tuple[float, ...]) -> Num:
     """k ln 2 + log(1 + f). Of f32 by `coefficients`; of f64 summed from the small parts up as in FreeBSD's e_log.c."""
-    e = f.at
+    e = f.emitter
     if not is_double(f):
         return e.fma(k, LN2, e.fma(series(f, coefficients), f * f, f))
     s = f / (f + 2.0)
@@ -92,7 +92,7 @@ def _sum(k: Num, f: Num, coefficients: tuple[float, ...]) -> Num:
 
 def series(f: Num, coefficients: tuple[float, ...]) -> Num:
     """q with log(1 + f) = f + f*f*q(f): even and odd powers separately, which halves the chain of dependent operations."""
-    e = f.at
+    e = f.emitter
     square = f * f
     even, odd = e.horner(square, coefficients[0::2]), e.horner(square, coefficients[1::2])
     return e.fma(odd, f, even)
@@ -100,7 +100,7 @@ def series(f: Num, coefficients: tuple[float, ...]) -> Num:
 
 def _scaled(f: Num, high: float, low: float) -> Num:
     """log(1 + f) * (high + low)."""
-    e = f.at
+    e = f.emitter
     curve = series(f, LOG) * (f * f)
     return e.fma(f, high, e.fma(curve, high, f * low))
 

@@ -32,7 +32,7 @@ def powf(x: Num, y: Num, quotient: Callable[[Num, Num], Num] = operator.truediv)
     """
     a = x.abs()
     if is_double(x):
-        e, (high, low) = x.at, _log(a)
+        e, (high, low) = x.emitter, _log(a)
         product = y * high
         rest = e.fma(y, high, -product) + y * low
         rest = rest.where(product.abs() < 800.0, 0.0)  # beyond, the result is 0 or infinite, and the rest large or NaN
@@ -62,12 +62,12 @@ def _with_special_values(x: Num, a: Num, y: Num, value: Num) -> Num:
 
 
 def _truncated(x: Num) -> Num:
-    return x.at.make("math.trunc", x.value.type, x)
+    return x.emitter.make("math.trunc", x.value.type, x)
 
 
 def _log2(x: Num, quotient: Callable[[Num, Num], Num]) -> Num:
     """log2 of a non-negative f64 that is not a denormal; 0 and infinity give -inf and inf."""
-    e = x.at
+    e = x.emitter
     exponent = (x.bits() - 0x3FE5555555555555) & -(1 << 52)
     m = (x.bits() - exponent).as_float()
     s = quotient(m - 1.0, m + 1.0)
@@ -81,7 +81,7 @@ def _log2(x: Num, quotient: Callable[[Num, Num], Num]) -> Num:
 
 def _exp2(x: Num) -> Num:
     """2**x of any f64, for a result that is then rounded to f32."""
-    e = x.at
+    e = x.emitter
     x = clamp(x, -200.0, 200.0)
     whole = x + DOUBLE.round
     r = x - (whole - DOUBLE.round)
@@ -91,7 +91,7 @@ def _exp2(x: Num) -> Num:
 def _log(x: Num) -> tuple[Num, Num]:
     """Logarithm of a non-negative f64 as a sum of two values; that of 0 and infinity is in the first one. It is k ln 2 + 2s + s**3
     q(s*s) with s = f/(2 + f)."""
-    e = x.at
+    e = x.emitter
     k, f = split(x)
     bottom = f + 2.0
     s = f / bottom

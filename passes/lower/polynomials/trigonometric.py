@@ -48,7 +48,7 @@ def _wave(quadrant: Num, sine: Num, cosine: Num) -> Num:
 
 def _curves(x: Num) -> tuple[Num, Num, Num]:
     """Returns q, sin(r) and cos(r) with x = q*pi/2 + r (the two lowest bits of q count), |r| <= pi/4."""
-    e, of = x.at, ANGLES[str(x.element)]
+    e, of = x.emitter, ANGLES[str(x.element)]
     quadrant, r = _reduce(x, of)
     square = r * r
     sine = e.fma(e.horner(square, of.sine) * square, r, r).copysign(r)
@@ -61,7 +61,7 @@ def _curves(x: Num) -> tuple[Num, Num, Num]:
 
 def _reduce(x: Num, of: "Angles") -> tuple[Num, Num]:
     """Returns q and r (see `_curves`): by parts of pi/2, and by `of.exact` in a branch taken where any |x| > `of.largest`."""
-    e, rounding = x.at, format_of(x).round
+    e, rounding = x.emitter, format_of(x).round
     whole = e.fma(x, TWO_OVER_PI, rounding)
     n = whole - rounding
     r = x
@@ -84,7 +84,7 @@ def _exact(x: Num) -> tuple[Num, Num]:
     x = m * 2**s with m < 1 of 24 bits. Of 1/(2 pi) * 2**s, the words that m turns into whole turns are left out; the next 96 bits
     times m, to 64 bits of fraction, are the angle in turns: two bits of quadrant, 62 within it.
     """
-    e = x.at
+    e = x.emitter
     i64 = ir.IntegerType.get_signless(64)
     bits = x.bits()
     exponent = (bits.shr(23) & 0xFF) - 126
@@ -107,7 +107,7 @@ def _exact(x: Num) -> tuple[Num, Num]:
 def _exact_double(x: Num) -> tuple[Num, Num]:
     """Reduces |x| >= 1 as Payne and Hanek do: x = m * 2**s with m < 1 of 53 bits. Of 1/(2 pi) * 2**s, the words that m turns into
     whole turns are left out; the next 192 bits times m, to 128 bits of fraction, are the angle in turns."""
-    e = x.at
+    e = x.emitter
     bits = x.bits()
     exponent = (bits.shr(52) & 0x7FF) - 1022
     word, shift = exponent.shr(6), exponent & 63

@@ -33,29 +33,29 @@ def literal(k: "ThreadKernel", op: ir.Operation) -> None:
         type_ = vector_type(vec, element_of(op.results[0].type))
         value = ir.DenseElementsAttr.get_splat(type_, ir.DenseElementsAttr(value).get_splat_value())
         part = ir.Operation.create("arith.constant", results=[type_], attributes={"value": value}).results[0]
-        k.held[op.results[0]] = Spread((part,) * parts)
+        k.values[op.results[0]] = Spread((part,) * parts)
     else:
         k.scalar(op)
 
 
 def program_id(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.program_id to the number computed from the CTA's."""
-    k.held[op.results[0]] = k.program
+    k.values[op.results[0]] = k.program
 
 
 def broadcast(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers vector.broadcast of a scalar to one vector for all accesses."""
     parts, vec = k.parts_of(op.results[0].type)
     part = vector.broadcast(vector_type(vec, element_of(op.results[0].type)), k.uniform(op.operands[0]))
-    k.held[op.results[0]] = Spread((part,) * parts)
-    k.groups.visit(op, k.held)
+    k.values[op.results[0]] = Spread((part,) * parts)
+    k.groups.visit(op, k.values)
 
 
 def step(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers vector.step to the numbers of the thread's lanes."""
     steps = k.shape.vec
-    parts = [together([k.at.add(o, i) for i in range(steps)]) for o in k.offsets]
-    k.held[op.results[0]] = Spread(tuple(parts))
+    parts = [together([k.index_ops.add(o, i) for i in range(steps)]) for o in k.offsets]
+    k.values[op.results[0]] = Spread(tuple(parts))
 
 
 def create_mask(k: "ThreadKernel", op: ir.Operation) -> None:
@@ -64,26 +64,26 @@ def create_mask(k: "ThreadKernel", op: ir.Operation) -> None:
     known = int(number) if number is not None else kernel_size(op.operands[0])
     count = k.uniform(op.operands[0])
     if k.divisors.of(op.operands[0]) % shape.vec:
-        k.held[op.results[0]] = windows.ending(k, count)
+        k.values[op.results[0]] = windows.ending(k, count)
         return
     inside: list[ir.Value | None] = []
     for c, o in enumerate(k.offsets):
         last = (shape.cluster - 1) * shape.chunks + c + 1
         whole = known is not None and at_most(last * shape.threads * shape.vec, known)
-        inside.append(None if whole else k.at.below(o, count))
-    k.groups.found[op.results[0]] = k.held[op.results[0]] = WholeMask(tuple(inside))
+        inside.append(None if whole else k.index_ops.below(o, count))
+    k.groups.masks[op.results[0]] = k.values[op.results[0]] = WholeMask(tuple(inside))
 
 
 def select(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers arith.select; a mask that never cuts an access selects whole vectors."""
-    held = k.compact(op.operands[0])
-    if not isinstance(held, WholeMask | WindowMask) or not has_blocks(op):
+    condition = k.compact(op.operands[0])
+    if not isinstance(condition, WholeMask | WindowMask) or not has_blocks(op):
         k.elementwise(op)
         return
     yes, no = k.spread(op.operands[1]), k.spread(op.operands[2])
-    conditions = held.inside if isinstance(held, WholeMask) else [cut.lanes if cut else None for cut in held.parts]
+    conditions = condition.inside if isinstance(condition, WholeMask) else [cut.lanes if cut else None for cut in condition.parts]
     parts = [a if p is None else arith.select(p, a, b) for p, a, b in zip(conditions, yes.parts, no.parts, strict=True)]
-    k.held[op.results[0]] = Spread(tuple(parts))
+    k.values[op.results[0]] = Spread(tuple(parts))
 
 
 def read(k: "ThreadKernel", op: ir.Operation) -> None:
@@ -95,12 +95,12 @@ def read(k: "ThreadKernel", op: ir.Operation) -> None:
     buffer = k.uniform(source)
     if len(index) == 2:  # a row of a transpose tile, whose rows are padded: single elements
         row = k.uniform(index[0])
-        parts = [together([memref.load(buffer, [row, k.at.add(o, i)]) for i in range(k.shape.vec)]) for o in k.offsets]
-        k.held[op.results[0]] = Spread(tuple(parts))
+        parts = [together([memref.load(buffer, [row, k.index_ops.add(o, i)]) for i in range(k.shape.vec)]) for o in k.offsets]
+        k.values[op.results[0]] = Spread(tuple(parts))
         return
     first = k.uniform(index[0])
     padded = mask is not None and _pads(rest[segments[1] + 1])
-    k.held[op.results[0]] = k.memory.read(buffer, k.memory.places(first), k.divisors.of(index[0]), mask, k.uniform(pad), padded)
+    k.values[op.results[0]] = k.memory.read(buffer, k.memory.starts(first), k.divisors.of(index[0]), mask, k.uniform(pad), padded)
 
 
 def _pads(mask: ir.Value) -> bool:
@@ -113,7 +113,7 @@ def write(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers vector.transfer_write to the thread's accesses."""
     value, target, index, *mask = op.operands
     k.memory.write(
-        k.spread(value), k.uniform(target), k.memory.places(k.uniform(index)), k.divisors.of(index),
+        k.spread(value), k.uniform(target), k.memory.starts(k.uniform(index)), k.divisors.of(index),
         k.mask(mask[0]) if mask else None,
     )  # fmt: skip
 
@@ -127,7 +127,7 @@ def store(k: "ThreadKernel", op: ir.Operation) -> None:
 def gather(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.gather to loads of single elements."""
     source, index, mask, other = op.operands
-    k.held[op.results[0]] = k.memory.gather(k.uniform(source), k.spread(index), k.mask(mask), k.spread(other))
+    k.values[op.results[0]] = k.memory.gather(k.uniform(source), k.spread(index), k.mask(mask), k.spread(other))
 
 
 def scatter(k: "ThreadKernel", op: ir.Operation) -> None:
@@ -140,9 +140,9 @@ def scatter(k: "ThreadKernel", op: ir.Operation) -> None:
     stores = combining(op.attributes[COMBINE].value)
     match lane_stride(index):
         case terms, 1:
-            first = reduce(k.at.add, [k.at.times(k.uniform(term), factor) for term, factor in terms])
+            first = reduce(k.index_ops.add, [k.index_ops.times(k.uniform(term), factor) for term, factor in terms])
             divisor = math.gcd(*(k.divisors.of(term) * factor for term, factor in terms))
-            k.memory.write(k.spread(value), k.uniform(target), k.memory.places(first), divisor, k.mask(mask), stores)
+            k.memory.write(k.spread(value), k.uniform(target), k.memory.starts(first), divisor, k.mask(mask), stores)
         case _:
             k.memory.scatter(k.spread(value), k.uniform(target), k.spread(index), k.mask(mask), stores.single)
 
@@ -150,17 +150,17 @@ def scatter(k: "ThreadKernel", op: ir.Operation) -> None:
 def check(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.check to an assertion of the device, as in eager, which prints its message and ends the launch, and the context
     with it. It is one for all lanes of a thread; the text names the model's line and the kernel."""
-    held = k.compact(op.operands[0])
-    wanted: list[ir.Value] = [held] if isinstance(held, ir.Value) else []
-    if isinstance(held, WholeMask):
-        wanted = [p for p in dict.fromkeys(held.inside) if p is not None]
-    elif isinstance(held, Spread):
-        wanted = [e for part in dict.fromkeys(held.parts) for e in elements(part)]
+    condition = k.compact(op.operands[0])
+    wanted: list[ir.Value] = [condition] if isinstance(condition, ir.Value) else []
+    if isinstance(condition, WholeMask):
+        wanted = [p for p in dict.fromkeys(condition.inside) if p is not None]
+    elif isinstance(condition, Spread):
+        wanted = [e for part in dict.fromkeys(condition.parts) for e in elements(part)]
     if not wanted:
         return
     fine = reduce(arith.andi, wanted)
     if k.memory.active is not None:
-        fine = arith.ori(fine, arith.xori(k.memory.active, k.at.number(1, ir.IntegerType.get_signless(1))))
+        fine = arith.ori(fine, arith.xori(k.memory.active, k.index_ops.number(1, ir.IntegerType.get_signless(1))))
     line = next((leaf for leaf in leaves(op.location) if isinstance(leaf, ir.FileLineColLoc)), op.location)
     with ir.Location.name(k.name, line):
         ir.Operation.create("cf.assert", operands=[fine], attributes={"msg": op.attributes["message"]})

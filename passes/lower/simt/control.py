@@ -34,13 +34,13 @@ def loop(k: "ThreadKernel", op: ir.Operation) -> None:
         loop = scf.ForOp(*map(k.uniform, (low, high, step)), flat)
         body = op.regions[0].blocks[0]
         with ir.InsertionPoint(loop.body):
-            k.held[body.arguments[0]] = loop.induction_variable
-            k.hold(list(body.arguments)[1:], list(loop.inner_iter_args))
+            k.values[body.arguments[0]] = loop.induction_variable
+            k.bind(list(body.arguments)[1:], list(loop.inner_iter_args))
             k.block(body)
             scf.YieldOp(k.flatten(list(terminator(body).operands)))
         out = list(loop.results)
     k.exchange.depth -= 1
-    k.hold(list(op.results), out)
+    k.bind(list(op.results), out)
 
 
 def combine(k: "ThreadKernel", op: ir.Operation) -> None:
@@ -48,18 +48,18 @@ def combine(k: "ThreadKernel", op: ir.Operation) -> None:
     every thread reads."""
     name = ir.StringAttr(op.attributes["combine"]).value
     mine = k.operand(op.operands[0]).parts if has_blocks(op) else (k.uniform(op.operands[0]),)
-    found = [e for p in mine for e in (elements(p) if has_blocks(op) else [p])]
+    values = [e for p in mine for e in (elements(p) if has_blocks(op) else [p])]
     join = joining(name)
     groups = k.shape.teams
     if (together_in_warp := _teams_of_warp(k.shape)) > 1:
         groups //= together_in_warp
-        found = [k.exchange.among_lanes(e, join, k.shape.warp, k.shape.threads) for e in found]
-    totals = found if groups == 1 else _among_groups(k, found, groups, join)
+        values = [k.exchange.among_lanes(e, join, k.shape.warp, k.shape.threads) for e in values]
+    totals = values if groups == 1 else _among_groups(k, values, groups, join)
     if not has_blocks(op):
-        k.held[op.results[0]] = totals[0]
+        k.values[op.results[0]] = totals[0]
         return
     n = k.shape.vec
-    k.held[op.results[0]] = Spread(tuple(together(totals[i : i + n]) for i in range(0, len(totals), n)))
+    k.values[op.results[0]] = Spread(tuple(together(totals[i : i + n]) for i in range(0, len(totals), n)))
 
 
 def _teams_of_warp(shape: Shape) -> int:
@@ -68,33 +68,33 @@ def _teams_of_warp(shape: Shape) -> int:
     return inside if shape.teams % inside == 0 else 1
 
 
-def _among_groups(k: "ThreadKernel", found: list[ir.Value], groups: int, join: Join) -> list[ir.Value]:
+def _among_groups(k: "ThreadKernel", values: list[ir.Value], groups: int, join: Join) -> list[ir.Value]:
     """Joins values over groups of threads in order, in every thread. A group is a team, or the teams of a warp, which all know
     their common value."""
-    shape, at = k.shape, k.at
+    shape, index_ops = k.shape, k.index_ops
     width = shape.cta // groups
-    lane, group = at.modulo(k.thread, shape.threads), at.over(k.thread, width)
+    lane, group = index_ops.modulo(k.thread, shape.threads), index_ops.over(k.thread, width)
     each = groups * shape.threads
-    slot = k.shared(each * len(found), found[0].type)
+    slot = k.shared(each * len(values), values[0].type)
 
     def share() -> None:
         """Stores this group's values where the others read them."""
-        place = at.add(at.times(group, shape.threads), lane)
+        place = index_ops.add(index_ops.times(group, shape.threads), lane)
 
         def store() -> None:
             """Stores the values of one thread."""
-            for i, e in enumerate(found):
-                memref.store(e, slot, [at.add(place, i * each)])
+            for i, e in enumerate(values):
+                memref.store(e, slot, [index_ops.add(place, i * each)])
 
         if width == shape.threads:
             store()
         else:
-            when(at.below(at.modulo(k.thread, width), shape.threads), store)
+            when(index_ops.below(index_ops.modulo(k.thread, width), shape.threads), store)
 
     k.exchange.share(share)
     totals = []
-    for i in range(len(found)):
-        total, *rest = (memref.load(slot, [at.add(lane, i * each + g * shape.threads)]) for g in range(groups))
+    for i in range(len(values)):
+        total, *rest = (memref.load(slot, [index_ops.add(lane, i * each + g * shape.threads)]) for g in range(groups))
         for part in rest:
             total = join(total, part)
         totals.append(total)
@@ -111,21 +111,21 @@ def branch(k: "ThreadKernel", op: ir.Operation) -> None:
 
     types = [t for r in op.results for t in k.types_of(r.type)]
     makes = [partial(make, region.blocks[0]) for region in op.regions if region.blocks]
-    k.hold(list(op.results), either(k.uniform(op.operands[0]), types, *makes))
+    k.bind(list(op.results), either(k.uniform(op.operands[0]), types, *makes))
 
 
 def choose(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers scf.index_switch, a choice among buffers; the result is aligned as all of them are."""
     which = k.uniform(op.operands[0])
     types, cases = [r.type for r in op.results], {"cases": op.attributes["cases"]}
-    choice = ir.Operation.create(op.name, results=types, operands=[which], attributes=cases, regions=len(op.regions))
-    for old, new in zip(op.regions, choice.regions, strict=True):
+    switch = ir.Operation.create(op.name, results=types, operands=[which], attributes=cases, regions=len(op.regions))
+    for old, new in zip(op.regions, switch.regions, strict=True):
         chosen = [k.uniform(v) for v in terminator(old.blocks[0]).operands]
         with ir.InsertionPoint(new.blocks.append()):
             ir.Operation.create("scf.yield", operands=chosen)
-        for result, buffer in zip(choice.results, chosen, strict=True):
+        for result, buffer in zip(switch.results, chosen, strict=True):
             k.aligned[result] = math.gcd(k.aligned.get(result, 0), k.aligned[buffer])
-    k.held.update(zip(op.results, choice.results, strict=True))
+    k.values.update(zip(op.results, switch.results, strict=True))
 
 
 def end(k: "ThreadKernel", op: ir.Operation) -> None:

@@ -10,7 +10,7 @@ from torch_mlir.dialects import arith
 from ...ir.reading import number_of
 from ..lane_indices import ramp_base
 from .divisors import Divisors
-from .threads import Indices
+from .threads import IndexBuilder
 from .values import WholeMask
 
 _DECIDED = (arith.CmpIPredicate.slt, arith.CmpIPredicate.sge, arith.CmpIPredicate.ult)
@@ -19,22 +19,22 @@ _DECIDED = (arith.CmpIPredicate.slt, arith.CmpIPredicate.sge, arith.CmpIPredicat
 class Groups:
     """Records such masks in `found` as ops are visited."""
 
-    def __init__(self, vec: int, offsets: list[ir.Value], divisors: Divisors, at: Indices) -> None:
-        self.vec, self.offsets, self.divisors, self.at = vec, offsets, divisors, at
-        self.found: dict[ir.Value, WholeMask] = {}
+    def __init__(self, vec: int, offsets: list[ir.Value], divisors: Divisors, index_ops: IndexBuilder) -> None:
+        self.vec, self.offsets, self.divisors, self.index_ops = vec, offsets, divisors, index_ops
+        self.masks: dict[ir.Value, WholeMask] = {}
 
-    def visit(self, op: ir.Operation, held: dict[ir.Value, object]) -> None:
+    def visit(self, op: ir.Operation, values: dict[ir.Value, object]) -> None:
         """Analyzes an op that makes a vector. held: the thread's values."""
         if op.name == "vector.broadcast" and _is_truth(op.results[0]):
-            value = held[op.operands[0]]
+            value = values[op.operands[0]]
             assert isinstance(value, ir.Value)
-            self.found[op.results[0]] = WholeMask((value,) * len(self.offsets))
-        elif op.name == "arith.andi" and all(v in self.found or number_of(v) for v in op.operands):
-            self.found[op.results[0]] = self._both(*op.operands)
+            self.masks[op.results[0]] = WholeMask((value,) * len(self.offsets))
+        elif op.name == "arith.andi" and all(v in self.masks or number_of(v) for v in op.operands):
+            self.masks[op.results[0]] = self._both(*op.operands)
         elif op.name == "arith.cmpi":
-            self._compare(op, held)
+            self._compare(op, values)
 
-    def _compare(self, op: ir.Operation, held: dict[ir.Value, object]) -> None:
+    def _compare(self, op: ir.Operation, values: dict[ir.Value, object]) -> None:
         predicate = arith.CmpIPredicate(ir.IntegerAttr(op.attributes["predicate"]).value)
         ramp, bound = ramp_base(op.operands[0]), number_of(op.operands[1])
         if (
@@ -45,16 +45,16 @@ class Groups:
             or self.divisors.of(ramp) % self.vec
         ):
             return
-        base = held[ramp]
+        base = values[ramp]
         assert isinstance(base, ir.Value)
-        limit = self.at.number(bound)
+        limit = self.index_ops.number(bound)
         inside = tuple(arith.cmpi(predicate, arith.addi(base, o), limit) for o in self.offsets)
-        self.found[op.results[0]] = WholeMask(inside)
+        self.masks[op.results[0]] = WholeMask(inside)
 
     def _both(self, a: ir.Value, b: ir.Value) -> WholeMask:
-        if a not in self.found or b not in self.found:
-            return self.found[a if a in self.found else b]
-        pairs = zip(self.found[a].inside, self.found[b].inside, strict=True)
+        if a not in self.masks or b not in self.masks:
+            return self.masks[a if a in self.masks else b]
+        pairs = zip(self.masks[a].inside, self.masks[b].inside, strict=True)
         return WholeMask(tuple(x if y is None else y if x is None else arith.andi(x, y) for x, y in pairs))
 
 

@@ -19,9 +19,9 @@ from .collective.workgroup import WORKGROUP, Workgroup
 from .divisors import Divisors
 from .groups import Groups
 from .memory import Mask, Span, ThreadMemory
-from .threads import Indices, Shape, block_id, thread_id
+from .threads import IndexBuilder, Shape, block_id, thread_id
 from .tile_ops import TILE_OPS
-from .values import Held, Spread, WholeMask, WindowMask, as_spread, has_blocks, joining, per_part, vector_type
+from .values import Spread, ThreadValue, WholeMask, WindowMask, as_spread, has_blocks, joining, per_part, vector_type
 from .vendor import Vendor
 
 REDUCES = ("vector.reduction", "tile.exp_total", "tile.scan", "tile.recurrence", "tile.sort")
@@ -47,9 +47,9 @@ class ThreadKernel:
         self.tile, source = tile, part or tile
         self.shape, self.entry, self.vendor, self.first = Shape.of(source, warp), entry, vendor, first
         self.name = name_of(tile)
-        self.held: dict[ir.Value, Held] = {}
+        self.values: dict[ir.Value, ThreadValue] = {}
         self.divisors = Divisors()
-        self.at = Indices(entry)
+        self.index_ops = IndexBuilder(entry)
         self.attribution = workgroup.buffer
         self.source = source.regions[0].blocks[0]
         self.grid = size_on(source, "tile.grid")
@@ -58,7 +58,7 @@ class ThreadKernel:
         olds = tile.regions[0].blocks[0].arguments
         news = list(entry.arguments)[: len(olds)]  # without shared memory buffers of the parts before
         for old, new, align in zip(olds, news, tile.attributes["tile.align"], strict=True):
-            self.held[old] = new
+            self.values[old] = new
             self.aligned[new] = align
 
     def emit(self) -> None:
@@ -69,33 +69,35 @@ class ThreadKernel:
 
     def _stand(self) -> None:
         """Computes which program, team and lanes are this thread's."""
-        shape, at = self.shape, self.at
+        shape, index_ops = self.shape, self.index_ops
         self.thread = thread_id()
-        lane = at.modulo(self.thread, shape.threads) if shape.cta > shape.threads else self.thread
-        program, active, self.rank = at.minus(block_id(), self.first), None, None
+        lane = index_ops.modulo(self.thread, shape.threads) if shape.cta > shape.threads else self.thread
+        program, active, self.rank = index_ops.minus(block_id(), self.first), None, None
         if shape.cluster > 1:
-            program, self.rank = at.over(program, shape.cluster), at.modulo(program, shape.cluster)
+            program, self.rank = index_ops.over(program, shape.cluster), index_ops.modulo(program, shape.cluster)
             self.vendor.start()
         if shape.pack > 1:
-            program = at.add(at.times(program, shape.pack), at.over(self.thread, shape.threads))
+            program = index_ops.add(index_ops.times(program, shape.pack), index_ops.over(self.thread, shape.threads))
             if isinstance(self.grid, Size):
                 *_, sizes = self.tile.regions[0].blocks[0].arguments
-                grid = load_size(self.tile, self.grid, self.held[sizes])
-                active, program = at.below(program, grid), arith.minui(program, at.minus(grid, 1))
+                grid = load_size(self.tile, self.grid, self.values[sizes])
+                active, program = index_ops.below(program, grid), arith.minui(program, index_ops.minus(grid, 1))
             elif self.grid % shape.pack:
-                active = at.below(program, self.grid)
-                program = arith.minui(program, at.number(self.grid - 1))
-        self.program, self.team = program, at.over(self.thread, shape.threads) if shape.teams > 1 else None
-        first = arith.cmpi(arith.CmpIPredicate.eq, self.team, at.number(0)) if self.team is not None else None
-        own = at.times(lane, shape.vec)
+                active = index_ops.below(program, self.grid)
+                program = arith.minui(program, index_ops.number(self.grid - 1))
+        self.program, self.team = program, index_ops.over(self.thread, shape.threads) if shape.teams > 1 else None
+        first = arith.cmpi(arith.CmpIPredicate.eq, self.team, index_ops.number(0)) if self.team is not None else None
+        own = index_ops.times(lane, shape.vec)
         if self.rank is not None:
-            own = at.add(own, at.times(self.rank, shape.chunks * shape.threads * shape.vec))
-        self.offsets = [at.add(own, c * shape.threads * shape.vec) for c in range(shape.chunks)]
-        self.leader = at.below(own, 1) if shape.threads > 1 else None
-        self.groups = Groups(shape.vec, self.offsets, self.divisors, at)
-        held = any(op.operation.name in REDUCES for op in self.source.operations)  # then all is loaded before anything is stored
-        self.memory = ThreadMemory(shape, at, self.offsets, active if first is None else first, self.aligned, self.spans, not held)
-        self.exchange = Exchange(shape, at, self.thread, self.rank, self.shared, self.vendor)
+            own = index_ops.add(own, index_ops.times(self.rank, shape.chunks * shape.threads * shape.vec))
+        self.offsets = [index_ops.add(own, c * shape.threads * shape.vec) for c in range(shape.chunks)]
+        self.leader = index_ops.below(own, 1) if shape.threads > 1 else None
+        self.groups = Groups(shape.vec, self.offsets, self.divisors, index_ops)
+        reduces = any(op.operation.name in REDUCES for op in self.source.operations)  # then all is loaded before anything is stored
+        self.memory = ThreadMemory(
+            shape, index_ops, self.offsets, active if first is None else first, self.aligned, self.spans, not reduces
+        )
+        self.exchange = Exchange(shape, index_ops, self.thread, self.rank, self.shared, self.vendor)
 
     def shared(self, count: int, element: ir.Type) -> ir.Value:
         """Returns a buffer of `count` elements in shared memory."""
@@ -125,7 +127,7 @@ class ThreadKernel:
         run = list(takewhile(lambda op: op.name == "vector.reduction", ops))
         wanted = [Reduction(self.spread(op.operands[0]), joining(combining_op(op))) for op in run]
         for op, value in zip(run, reduce(wanted, self.exchange), strict=True):
-            self.held[op.results[0]] = value
+            self.values[op.results[0]] = value
         return len(run)
 
     def _op(self, op: ir.Operation) -> None:
@@ -151,7 +153,7 @@ class ThreadKernel:
             op.name, results=[r.type for r in op.results], operands=[self.uniform(v) for v in op.operands],
             attributes=attributes_of(op),
         )  # fmt: skip
-        self.held.update(zip(op.results, new.results, strict=True))
+        self.values.update(zip(op.results, new.results, strict=True))
         if op.name == "memref.reinterpret_cast":
             self.aligned[new.results[0]] = self.aligned[new.operands[0]]
             if (size := kernel_size(op.operands[-1])) is not None:
@@ -162,7 +164,7 @@ class ThreadKernel:
         if not has_blocks(op):
             self.scalar(op)
             return
-        self.groups.visit(op, self.held)
+        self.groups.visit(op, self.values)
         attributes = attributes_of(op)
         result = vector_type(self.parts_of(op.results[0].type)[1], element_of(op.results[0].type))
         operands = [self.operand(v) for v in op.operands]
@@ -171,7 +173,7 @@ class ThreadKernel:
             """Emits the op on a part of each operand."""
             return ir.Operation.create(op.name, results=[result], operands=list(parts), attributes=attributes).results[0]
 
-        self.held[op.results[0]] = per_part(make, *operands)
+        self.values[op.results[0]] = per_part(make, *operands)
 
     def parts_of(self, type_: ir.VectorType) -> tuple[int, int]:
         """Returns how many vectors, of how many elements, a thread holds of a block, or of a vector with one element for each
@@ -192,44 +194,44 @@ class ThreadKernel:
             flat += self.spread(v).parts if isinstance(v.type, ir.VectorType) else [self.uniform(v)]
         return flat
 
-    def hold(self, olds: list[ir.Value], news: list[ir.Value]) -> None:
+    def bind(self, olds: list[ir.Value], news: list[ir.Value]) -> None:
         """Records new values, flattened as by `flatten`, in place of `olds`."""
         for old in olds:
             block = isinstance(old.type, ir.VectorType)
             n = self.parts_of(old.type)[0] if block else 1
             mine, news = news[:n], news[n:]
-            self.held[old] = Spread(tuple(mine)) if block else mine[0]
+            self.values[old] = Spread(tuple(mine)) if block else mine[0]
 
     def operand(self, v: ir.Value) -> Spread:
         """Returns a value as the thread's vectors; a scalar stands for each of them."""
-        held = self.held[v]
-        if isinstance(held, ir.Value):
-            return Spread((held,) * self.shape.chunks)
-        return as_spread(held, self.shape.vec) if isinstance(held, WholeMask | WindowMask) else held
+        value = self.values[v]
+        if isinstance(value, ir.Value):
+            return Spread((value,) * self.shape.chunks)
+        return as_spread(value, self.shape.vec) if isinstance(value, WholeMask | WindowMask) else value
 
     def spread(self, v: ir.Value) -> Spread:
         """Returns the thread's vectors of a block, masks as vectors of i1."""
-        held = self.operand(v)
-        assert isinstance(held, Spread)
-        return held
+        value = self.operand(v)
+        assert isinstance(value, Spread)
+        return value
 
     def uniform(self, v: ir.Value) -> ir.Value:
         """Returns the thread's value of a scalar."""
-        held = self.held[v]
-        assert isinstance(held, ir.Value), f"a block where one number is meant: {v}"
-        return held
+        value = self.values[v]
+        assert isinstance(value, ir.Value), f"a block where one number is meant: {v}"
+        return value
 
     def mask(self, v: ir.Value) -> Mask:
         """Returns the thread's form of a mask; None if it is always true."""
         if number_of(v):
             return None
-        held = self.compact(v)
-        assert not isinstance(held, ir.Value)
-        return held
+        value = self.compact(v)
+        assert not isinstance(value, ir.Value)
+        return value
 
-    def compact(self, v: ir.Value) -> Held:
-        """Returns a value as held, a mask with one predicate per access where it has one."""
-        return self.groups.found.get(v) or self.held[v]
+    def compact(self, v: ir.Value) -> ThreadValue:
+        """Returns a value as it was recorded, a mask with one predicate per access where it has one."""
+        return self.groups.masks.get(v) or self.values[v]
 
 
 _HANDLERS = {**blocks.HANDLERS, **control.HANDLERS, **handlers(TILE_OPS)}

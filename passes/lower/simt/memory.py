@@ -16,7 +16,7 @@ from lamina.core.sizes import divisor as known_divisor
 
 from ...ir.reading import element_of
 from ...ir.sizes import i64
-from .threads import Indices, Shape, either, when
+from .threads import IndexBuilder, Shape, either, when
 from .values import PartialMask, Spread, WholeMask, WindowMask, as_spread, elements, together, vector_type
 
 WIDEST = 16  # bytes of one access
@@ -40,12 +40,12 @@ class Stores:
     """
 
     single: Callable[[ir.Value, ir.Value, list[ir.Value]], object]
-    neighbors: Callable[[Indices, ir.Value, ir.Value, ir.Value, int], object]
+    neighbors: Callable[[IndexBuilder, ir.Value, ir.Value, ir.Value, int], object]
 
 
-def _side_by_side(_: Indices, piece: ir.Value, target: ir.Value, place: ir.Value, alignment: int) -> None:
+def _side_by_side(_: IndexBuilder, piece: ir.Value, target: ir.Value, start: ir.Value, alignment: int) -> None:
     """Stores neighbors by one access."""
-    vector.store(piece, target, [place], alignment=alignment)
+    vector.store(piece, target, [start], alignment=alignment)
 
 
 PLAIN = Stores(memref.store, _side_by_side)
@@ -57,24 +57,24 @@ def combining(name: str) -> Stores:
     return Stores(partial(_combine, name), partial(_combine_neighbors, name))
 
 
-def _combine_neighbors(name: str, at: Indices, piece: ir.Value, memory: ir.Value, place: ir.Value, _: int) -> None:
+def _combine_neighbors(name: str, index_ops: IndexBuilder, piece: ir.Value, memory: ir.Value, start: ir.Value, _: int) -> None:
     """Combines neighbors one by one; NEIGHBORS marks them for targets that have an instruction for all."""
     values = elements(piece)
     for i, value in enumerate(values):
-        _combine(name, value, memory, [at.add(place, i)]).attributes[NEIGHBORS] = i64(len(values))
+        _combine(name, value, memory, [index_ops.add(start, i)]).attributes[NEIGHBORS] = i64(len(values))
 
 
-def _combine(name: str, value: ir.Value, memory: ir.Value, at: list[ir.Value]) -> ir.Operation:
+def _combine(name: str, value: ir.Value, memory: ir.Value, indices: list[ir.Value]) -> ir.Operation:
     """Combines an element by an instruction, or by exchanging the old value for the new one until no other thread has come
     between."""
     if name in ATOMIC:
-        return ir.Operation.create("memref.atomic_rmw", [value.type], [value, memory, *at], {"kind": i64(ATOMIC[name].value)})
-    made = ir.Operation.create("memref.generic_atomic_rmw", [value.type], [memory, *at], regions=1)
-    block = made.regions[0].blocks.append(value.type)
+        return ir.Operation.create("memref.atomic_rmw", [value.type], [value, memory, *indices], {"kind": i64(ATOMIC[name].value)})
+    atomic = ir.Operation.create("memref.generic_atomic_rmw", [value.type], [memory, *indices], regions=1)
+    block = atomic.regions[0].blocks.append(value.type)
     with ir.InsertionPoint(block):
         new = ir.Operation.create(name, [value.type], [block.arguments[0], value]).results[0]
         ir.Operation.create("memref.atomic_yield", operands=[new])
-    return made
+    return atomic
 
 
 class ThreadMemory:
@@ -89,59 +89,66 @@ class ThreadMemory:
     """
 
     def __init__(
-        self, shape: Shape, at: Indices, offsets: list[ir.Value], active: ir.Value | None, aligned: dict[ir.Value, int],
+        self, shape: Shape, index_ops: IndexBuilder, offsets: list[ir.Value], active: ir.Value | None, aligned: dict[ir.Value, int],
         spans: dict[ir.Value, Span], ends_first: bool,
     ) -> None:  # fmt: skip
-        self.shape, self.at, self.offsets, self.active, self.aligned, self.spans = shape, at, offsets, active, aligned, spans
+        self.shape, self.index_ops, self.offsets, self.active, self.aligned, self.spans = (
+            shape,
+            index_ops,
+            offsets,
+            active,
+            aligned,
+            spans,
+        )
         self.ends_first = ends_first
 
     # -- loads
 
-    def read(self, source: ir.Value, places: list[ir.Value], divisor: int, mask: Mask, pad: ir.Value, padded: bool) -> Spread:
-        """Loads the accesses of `source` at `places`, which are multiples of `divisor` or of an access. padded: masked lanes must
+    def read(self, source: ir.Value, starts: list[ir.Value], divisor: int, mask: Mask, pad: ir.Value, padded: bool) -> Spread:
+        """Loads the accesses of `source` at `starts`, which are multiples of `divisor` or of an access. padded: masked lanes must
         read `pad`; otherwise they are never looked at."""
         if isinstance(mask, WindowMask):
-            cuts = zip(places, mask.parts, strict=True)
-            read = [self._read_cut(source, place, divisor, cut, pad) for place, cut in cuts]
+            cuts = zip(starts, mask.parts, strict=True)
+            read = [self._read_cut(source, start, divisor, cut, pad) for start, cut in cuts]
             return Spread(tuple(_padded(part, cut, pad) if padded else part for part, cut in zip(read, mask.parts, strict=True)))
         if isinstance(mask, WholeMask) and not at_most(self.shape.vec, self._span(source)):
             mask = as_spread(mask, self.shape.vec)
         if isinstance(mask, Spread):
-            wanted = zip(places, mask.parts, strict=True)
-            return Spread(tuple(self._single_loads(source, place, lanes, pad) for place, lanes in wanted))
+            wanted = zip(starts, mask.parts, strict=True)
+            return Spread(tuple(self._single_loads(source, start, lanes, pad) for start, lanes in wanted))
         inside = mask.inside if mask else (None,) * self.shape.chunks
         parts = []
-        for place, predicate in zip(places, inside, strict=True):
+        for start, predicate in zip(starts, inside, strict=True):
             if predicate is not None:
-                place = arith.select(predicate, place, self.at.number(0))
-            part = self.load(source, place, self.shape.vec, divisor)
+                start = arith.select(predicate, start, self.index_ops.number(0))
+            part = self.load(source, start, self.shape.vec, divisor)
             if predicate is not None and padded:
                 part = arith.select(predicate, part, vector.broadcast(part.type, pad))
             parts.append(part)
         return Spread(tuple(parts))
 
-    def _read_cut(self, source: ir.Value, place: ir.Value, divisor: int, cut: PartialMask | None, pad: ir.Value) -> ir.Value:
+    def _read_cut(self, source: ir.Value, start: ir.Value, divisor: int, cut: PartialMask | None, pad: ir.Value) -> ir.Value:
         """Loads an access that starts before a row or ends after it, where it reads the neighboring row, or no memory at all."""
         count, type_ = self.shape.vec, ir.MemRefType(source.type)
         if cut is None:
-            return self.load(source, place, count, divisor)
+            return self.load(source, start, count, divisor)
         item = type_.element_type.width // 8
         if self._step(source, count, divisor) * item < min(WIDEST, count * item):
-            return self._single_loads(source, place, cut.lanes, pad)
+            return self._single_loads(source, start, cut.lanes, pad)
         size = self._span(source)
         if below(size, count):
-            return self._single_loads(source, place, cut.lanes, pad)
+            return self._single_loads(source, start, cut.lanes, pad)
         if cut.inside is not None:
-            place = arith.select(cut.inside, place, self.at.number(0))
+            start = arith.select(cut.inside, start, self.index_ops.number(0))
         if divisor % count == 0 and (cut.inside is None or known_divisor(size) % count == 0):
-            return self.load(source, place, count, divisor)
+            return self.load(source, start, count, divisor)
         # Unsigned, so that what starts before the memory is not within it either.
-        within = self._starts_whole(source, place, count)
+        within = self._starts_whole(source, start, count)
         (part,) = either(
             within,
             [vector_type(count, type_.element_type)],
-            lambda: [self.load(source, place, count, divisor)],
-            lambda: [self._single_loads(source, place, cut.lanes, pad)],
+            lambda: [self.load(source, start, count, divisor)],
+            lambda: [self._single_loads(source, start, cut.lanes, pad)],
         )
         return part
 
@@ -149,19 +156,21 @@ class ThreadMemory:
         """Returns the elements of a memref."""
         return self.spans[source][0] if source in self.spans else int(ir.MemRefType(source.type).shape[0])
 
-    def _starts_whole(self, source: ir.Value, place: ir.Value, count: int) -> ir.Value:
-        """Emits whether memory holds `count` elements from `place` on; a place before its start is a large number."""
+    def _starts_whole(self, source: ir.Value, start: ir.Value, count: int) -> ir.Value:
+        """Emits whether memory holds `count` elements from `start` on; a start before the memory is a large number."""
         if source not in self.spans:
-            return arith.cmpi(arith.CmpIPredicate.ule, place, self.at.number(self._span(source) - count))
+            return arith.cmpi(arith.CmpIPredicate.ule, start, self.index_ops.number(self._span(source) - count))
         size, length = self.spans[source]
-        last = arith.subi(length, self.at.number(count))
-        fits = arith.cmpi(arith.CmpIPredicate.ule, place, last)
-        return fits if at_most(count, size) else arith.andi(fits, arith.cmpi(arith.CmpIPredicate.sge, last, self.at.number(0)))
+        last = arith.subi(length, self.index_ops.number(count))
+        fits = arith.cmpi(arith.CmpIPredicate.ule, start, last)
+        return (
+            fits if at_most(count, size) else arith.andi(fits, arith.cmpi(arith.CmpIPredicate.sge, last, self.index_ops.number(0)))
+        )
 
-    def _single_loads(self, source: ir.Value, place: ir.Value, lanes: ir.Value, pad: ir.Value) -> ir.Value:
-        """Loads the elements from `place` on one by one; `pad` where `lanes` is false."""
+    def _single_loads(self, source: ir.Value, start: ir.Value, lanes: ir.Value, pad: ir.Value) -> ir.Value:
+        """Loads the elements from `start` on one by one; `pad` where `lanes` is false."""
         wanted = enumerate(elements(lanes))
-        return together([self._element(source, self.at.add(place, i), lane, pad) for i, lane in wanted])
+        return together([self._element(source, self.index_ops.add(start, i), lane, pad) for i, lane in wanted])
 
     def gather(self, source: ir.Value, index: Spread, mask: Mask, other: Spread) -> Spread:
         """Loads single elements at their own indices; `other` where the mask is false."""
@@ -172,10 +181,10 @@ class ThreadMemory:
         return Spread(tuple(parts))
 
     def scatter(self, value: Spread, target: ir.Value, index: Spread, mask: Mask, store: Callable[..., object]) -> None:
-        """Stores single elements at their own indices, where the mask holds. store: takes an element, the memory and a place."""
-        for part, places, wanted in zip(value.parts, index.parts, self._wanted(mask), strict=True):
-            for x, place, lane in zip(elements(part), elements(places), wanted, strict=True):
-                self.when(lane, partial(store, x, target, [place]))
+        """Stores single elements at their own indices, where the mask holds. store: takes an element, the memory and an index."""
+        for part, positions, wanted in zip(value.parts, index.parts, self._wanted(mask), strict=True):
+            for x, position, lane in zip(elements(part), elements(positions), wanted, strict=True):
+                self.when(lane, partial(store, x, target, [position]))
 
     def _wanted(self, mask: Mask) -> Iterator[list[ir.Value | None]]:
         """Yields, for each access, the mask of each lane; None if it always holds."""
@@ -187,73 +196,73 @@ class ThreadMemory:
             else:
                 yield [mask.inside[c] if mask else None] * self.shape.vec
 
-    def places(self, first: ir.Value) -> list[ir.Value]:
+    def starts(self, first: ir.Value) -> list[ir.Value]:
         """Returns the indices of the thread's accesses to a block whose first lane is element `first`."""
-        return [self.at.add(first, o) for o in self.offsets]
+        return [self.index_ops.add(first, o) for o in self.offsets]
 
-    def _element(self, source: ir.Value, place: ir.Value, wanted: ir.Value | None, pad: ir.Value) -> ir.Value:
+    def _element(self, source: ir.Value, start: ir.Value, wanted: ir.Value | None, pad: ir.Value) -> ir.Value:
         if wanted is None:
-            return memref.load(source, [place])
-        value = memref.load(source, [arith.select(wanted, place, self.at.number(0))])
+            return memref.load(source, [start])
+        value = memref.load(source, [arith.select(wanted, start, self.index_ops.number(0))])
         return arith.select(wanted, value, pad)
 
-    def load(self, source: ir.Value, place: ir.Value, count: int, divisor: int) -> ir.Value:
-        """Loads `count` elements from `place` on, which is a multiple of `divisor` or of `count`."""
+    def load(self, source: ir.Value, start: ir.Value, count: int, divisor: int) -> ir.Value:
+        """Loads `count` elements from `start` on, which is a multiple of `divisor` or of `count`."""
         stored = ir.MemRefType(source.type).element_type
         step = self._step(source, count, divisor)
         if step == 1:
-            return together([memref.load(source, [self.at.add(place, i)]) for i in range(count)])
+            return together([memref.load(source, [self.index_ops.add(start, i)]) for i in range(count)])
         pieces = [
-            vector.load(vector_type(step, stored), source, [self.at.add(place, i)], alignment=step * stored.width // 8)
+            vector.load(vector_type(step, stored), source, [self.index_ops.add(start, i)], alignment=step * stored.width // 8)
             for i in range(0, count, step)
         ]
         return pieces[0] if len(pieces) == 1 else together([e for p in pieces for e in elements(p)])
 
     # -- stores
 
-    def write(self, value: Spread, target: ir.Value, places: list[ir.Value], divisor: int, mask: Mask, how: Stores = PLAIN) -> None:
-        """Stores a block's accesses to `target` at `places`, where the mask holds."""
-        order = list(enumerate(zip(value.parts, places, strict=True)))
+    def write(self, value: Spread, target: ir.Value, starts: list[ir.Value], divisor: int, mask: Mask, how: Stores = PLAIN) -> None:
+        """Stores a block's accesses to `target` at `starts`, where the mask holds."""
+        order = list(enumerate(zip(value.parts, starts, strict=True)))
         if isinstance(mask, WholeMask) and self.ends_first:
             order.reverse()
-        for c, (part, place) in order:
+        for c, (part, start) in order:
             if isinstance(mask, WindowMask):
-                self._write_cut(part, target, place, divisor, mask.parts[c], how)
+                self._write_cut(part, target, start, divisor, mask.parts[c], how)
             elif isinstance(mask, Spread):
-                self._single_stores(part, target, place, mask.parts[c], how)
+                self._single_stores(part, target, start, mask.parts[c], how)
             else:
-                self.when(mask.inside[c] if mask else None, partial(self.store, part, target, place, divisor, how))
+                self.when(mask.inside[c] if mask else None, partial(self.store, part, target, start, divisor, how))
 
     def _write_cut(
-        self, part: ir.Value, target: ir.Value, place: ir.Value, divisor: int, cut: PartialMask | None, how: Stores
+        self, part: ir.Value, target: ir.Value, start: ir.Value, divisor: int, cut: PartialMask | None, how: Stores
     ) -> None:  # fmt: skip
-        self.when(cut.whole if cut else None, partial(self.store, part, target, place, divisor, how))
+        self.when(cut.whole if cut else None, partial(self.store, part, target, start, divisor, how))
         if cut is None:
             return
-        true = self.at.number(1, ir.IntegerType.get_signless(1))
+        true = self.index_ops.number(1, ir.IntegerType.get_signless(1))
         some = arith.xori(cut.whole, true) if cut.inside is None else arith.andi(cut.inside, arith.xori(cut.whole, true))
-        self.when(some, partial(self._single_stores, part, target, place, cut.lanes, how))
+        self.when(some, partial(self._single_stores, part, target, start, cut.lanes, how))
 
-    def _single_stores(self, part: ir.Value, target: ir.Value, place: ir.Value, lanes: ir.Value, how: Stores) -> None:
+    def _single_stores(self, part: ir.Value, target: ir.Value, start: ir.Value, lanes: ir.Value, how: Stores) -> None:
         """Stores the elements for which `lanes` holds one by one."""
         for i, (m, e) in enumerate(zip(elements(lanes), elements(part), strict=True)):
-            self.when(m, partial(how.single, e, target, [self.at.add(place, i)]))
+            self.when(m, partial(how.single, e, target, [self.index_ops.add(start, i)]))
 
-    def store(self, part: ir.Value, target: ir.Value, place: ir.Value, divisor: int, how: Stores = PLAIN) -> None:
+    def store(self, part: ir.Value, target: ir.Value, start: ir.Value, divisor: int, how: Stores = PLAIN) -> None:
         """Stores one access, in pieces as wide as alignment allows."""
         count, stored = self.shape.vec, element_of(part.type)
         step = self._step(target, count, divisor)
         for i in range(0, count, step):
-            at = self.at.add(place, i)
+            piece_start = self.index_ops.add(start, i)
             if step == 1:
-                how.single(vector.extract(part, dynamic_position=[], static_position=[i]), target, [at])
+                how.single(vector.extract(part, dynamic_position=[], static_position=[i]), target, [piece_start])
                 continue
             piece = part if step == count else vector.extract_strided_slice(vector_type(step, stored), part, [i], [step], [1])
-            how.neighbors(self.at, piece, target, at, step * stored.width // 8)
+            how.neighbors(self.index_ops, piece, target, piece_start, step * stored.width // 8)
 
-    def store_scalar(self, value: ir.Value, target: ir.Value, place: list[ir.Value], leader: ir.Value | None) -> None:
+    def store_scalar(self, value: ir.Value, target: ir.Value, index: list[ir.Value], leader: ir.Value | None) -> None:
         """Stores a scalar that all threads know, from the one for which `leader` holds (None: there is only one)."""
-        self.when(leader, lambda: memref.store(value, target, place))
+        self.when(leader, lambda: memref.store(value, target, index))
 
     def when(self, condition: ir.Value | None, make: Callable[[], object]) -> None:
         """Emits `make` where the condition holds and the program exists."""

@@ -11,7 +11,7 @@ from ...ir.reading import ops_in
 from ...ir.sizes import load_size, size_on
 from .collective.workgroup import Workgroup
 from .kernel import ThreadKernel
-from .threads import Indices, Shape, block_id, either
+from .threads import IndexBuilder, Shape, block_id, either
 from .vendor import Vendor
 
 PART = "tile.part"
@@ -33,15 +33,15 @@ def fill(tile: ir.Operation, entry: ir.Block, warp: int, vendor: Vendor) -> int:
     with ir.InsertionPoint(entry):
         if "tile.dependent" in tile.attributes:
             vendor.wait_for_previous_kernel()
-        at = Indices(entry)
-        if parts := _parts(tile, entry, warp, at):
-            _choose(parts, emit, at, block_id())
+        index_ops = IndexBuilder(entry)
+        if parts := _parts(tile, entry, warp, index_ops):
+            _choose(parts, emit, index_ops, block_id())
         else:
             kernel().emit()
     return len(workgroup.buffers)
 
 
-def _parts(tile: ir.Operation, entry: ir.Block, warp: int, at: Indices) -> list[Part]:
+def _parts(tile: ir.Operation, entry: ir.Block, warp: int, index_ops: IndexBuilder) -> list[Part]:
     block = tile.regions[0].blocks[0]
     parts: list[Part] = []
     for op in ops_in(block, PART):
@@ -51,15 +51,15 @@ def _parts(tile: ir.Operation, entry: ir.Block, warp: int, at: Indices) -> list[
             shape, grid = Shape.of(before, warp), size_on(before, "tile.grid")
             if isinstance(grid, Size):
                 programs = load_size(tile, grid, entry.arguments[len(block.arguments) - 1])
-                first = at.add(at.over(at.add(programs, shape.pack - 1), shape.pack), first)
+                first = index_ops.add(index_ops.over(index_ops.add(programs, shape.pack - 1), shape.pack), first)
             else:
-                first = first + shape.ctas(grid) if isinstance(first, int) else at.add(first, shape.ctas(grid))
+                first = first + shape.ctas(grid) if isinstance(first, int) else index_ops.add(first, shape.ctas(grid))
         parts.append((op, first))
     return parts
 
 
 def _choose(
-    parts: Sequence[Part], emit: Callable[[ir.Operation, int | ir.Value], None], at: Indices, cta: ir.Value
+    parts: Sequence[Part], emit: Callable[[ir.Operation, int | ir.Value], None], index_ops: IndexBuilder, cta: ir.Value
 ) -> Sequence[ir.Value]:
     """Emits the part that a CTA belongs to, found by bisection. All threads of a CTA take the same branch, so that barriers may
     stand in it."""
@@ -67,5 +67,5 @@ def _choose(
         emit(*parts[0])
         return ()
     half = len(parts) // 2
-    makes = [partial(_choose, some, emit, at, cta) for some in (parts[:half], parts[half:])]
-    return either(at.below(cta, parts[half][1]), (), *makes)
+    makes = [partial(_choose, some, emit, index_ops, cta) for some in (parts[:half], parts[half:])]
+    return either(index_ops.below(cta, parts[half][1]), (), *makes)

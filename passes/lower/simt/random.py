@@ -18,13 +18,13 @@ def bits(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers one random.bits."""
     neighbors = philox.neighbors(op) if has_blocks(op) else None
     if neighbors is None:
-        k.held[op.results[0]] = _one_by_one(k, op)
+        k.values[op.results[0]] = _one_by_one(k, op)
         return
     e = Emit(ir.InsertionPoint.current, ir.Location.current)
     seed, base = (e.wrap(k.uniform(v)) for v in neighbors)
     divisor = gcd(k.divisors.of(neighbors[1]), k.shape.vec, WORDS)
     parts = [_window(seed, base + e.wrap(offset), k.shape.vec, divisor) for offset in k.offsets]
-    k.held[op.results[0]] = Spread(tuple(together([word.value for word in words]) for words in parts))
+    k.values[op.results[0]] = Spread(tuple(together([word.value for word in words]) for words in parts))
 
 
 def _window(seed: Num, first: Num, count: int, divisor: int) -> list[Num]:

@@ -27,24 +27,24 @@ _WHOLE = "give the function a tile.vec that divides the runs' lengths and starts
 def read(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.read_runs."""
     source, first, start, mask = op.operands
-    buffer, held = k.uniform(source), k.mask(mask)
+    buffer, mask_value = k.uniform(source), k.mask(mask)
     along = ir.IntegerAttr(op.attributes["along"]).value
     whole = _whole(k, op, start)
-    if not whole and not along and not isinstance(held, Spread) and all(n >= k.shape.vec for n, _ in _runs(op)):
-        k.held[op.results[0]] = _of_two(k, op, held)
+    if not whole and not along and not isinstance(mask_value, Spread) and all(n >= k.shape.vec for n, _ in _runs(op)):
+        k.values[op.results[0]] = _of_two(k, op, mask_value)
         return
-    if not whole or isinstance(held, Spread | WindowMask):
-        k.held[op.results[0]] = _elements(k, op, along, held)
+    if not whole or isinstance(mask_value, Spread | WindowMask):
+        k.values[op.results[0]] = _elements(k, op, along, mask_value)
         return
     if along:
         places = [_place(k, op, along, own) for own in k.offsets]
-        k.held[op.results[0]] = k.memory.read(buffer, places, _divisor(k, op, first), held, _zero(buffer), padded=False)
+        k.values[op.results[0]] = k.memory.read(buffer, places, _divisor(k, op, first), mask_value, _zero(buffer), padded=False)
         return
     parts = []
-    for own, wanted in zip(k.offsets, _wanted(k, held), strict=True):
+    for own, wanted in zip(k.offsets, _wanted(k, mask_value), strict=True):
         one = _element(k, op, own, wanted)
         parts.append(vector.broadcast(vector_type(k.shape.vec, one.type), one))
-    k.held[op.results[0]] = Spread(tuple(parts))
+    k.values[op.results[0]] = Spread(tuple(parts))
 
 
 def _wanted(k: "ThreadKernel", mask: WholeMask | None) -> tuple[ir.Value | None, ...]:
@@ -56,7 +56,7 @@ def _element(k: "ThreadKernel", op: ir.Operation, own: ir.Value, wanted: ir.Valu
     place, buffer = _place(k, op, 0, own), k.uniform(op.operands[0])
     if wanted is None:
         return memref.load(buffer, [place])
-    return arith.select(wanted, memref.load(buffer, [arith.select(wanted, place, k.at.number(0))]), _zero(buffer))
+    return arith.select(wanted, memref.load(buffer, [arith.select(wanted, place, k.index_ops.number(0))]), _zero(buffer))
 
 
 def _of_two(k: "ThreadKernel", op: ir.Operation, mask: WholeMask | WindowMask | None) -> Spread:
@@ -65,13 +65,13 @@ def _of_two(k: "ThreadKernel", op: ir.Operation, mask: WholeMask | WindowMask | 
     parts = []
     wanted = (None,) * k.shape.chunks if isinstance(mask, WindowMask) else _wanted(k, mask)
     for c, own in enumerate(k.offsets):
-        first, last = own, k.at.add(own, k.shape.vec - 1)
+        first, last = own, k.index_ops.add(own, k.shape.vec - 1)
         if isinstance(mask, WindowMask) and mask.parts[c] is not None:
-            top = arith.subi(mask.high, k.at.number(1))
+            top = arith.subi(mask.high, k.index_ops.number(1))
             first, last = arith.minsi(arith.maxsi(first, mask.low), top), arith.minsi(last, top)
-        end = k.at.times(k.at.add(k.at.over(arith.addi(first, start), shortest), 1), shortest)
+        end = k.index_ops.times(k.index_ops.add(k.index_ops.over(arith.addi(first, start), shortest), 1), shortest)
         here, there = _element(k, op, first, wanted[c]), _element(k, op, last, wanted[c])
-        lanes = [arith.addi(k.at.add(own, i), start) for i in range(k.shape.vec)]
+        lanes = [arith.addi(k.index_ops.add(own, i), start) for i in range(k.shape.vec)]
         before = [arith.cmpi(arith.CmpIPredicate.slt, lane, end) for lane in lanes]
         parts.append(together([arith.select(p, here, there) for p in before]))
     return Spread(tuple(parts))
@@ -87,16 +87,16 @@ def read_shared(k: "ThreadKernel", op: ir.Operation) -> None:
     buffer, count, wanted = k.uniform(source), len(op.results), None if number_of(inside) else k.uniform(inside)
     shared: list[list[ir.Value]] = []
     for own in k.offsets:
-        run = k.at.over(arith.addi(k.uniform(start), own), length)
-        place = arith.addi(k.uniform(first), arith.muli(run, k.at.number(jump)))
-        at = place if wanted is None else arith.select(wanted, place, k.at.number(0))
-        read = k.memory.load(buffer, at, count, math.gcd(k.divisors.of(first), jump))
+        run = k.index_ops.over(arith.addi(k.uniform(start), own), length)
+        place = arith.addi(k.uniform(first), arith.muli(run, k.index_ops.number(jump)))
+        start = place if wanted is None else arith.select(wanted, place, k.index_ops.number(0))
+        read = k.memory.load(buffer, start, count, math.gcd(k.divisors.of(first), jump))
         if wanted is not None:
             read = arith.select(wanted, read, vector.broadcast(read.type, _zero(buffer)))
         wide = vector_type(count, element_of(op.results[0].type))
         read = read if read.type == wide else arith.extf(wide, read)
         shared.append([vector.broadcast(vector_type(k.shape.vec, e.type), e) for e in elements(read)])
-    k.held.update((result, Spread(parts)) for result, parts in zip(op.results, zip(*shared, strict=True), strict=True))
+    k.values.update((result, Spread(parts)) for result, parts in zip(op.results, zip(*shared, strict=True), strict=True))
 
 
 def write(k: "ThreadKernel", op: ir.Operation) -> None:
@@ -114,7 +114,7 @@ def _elements(k: "ThreadKernel", op: ir.Operation, along: int, mask: Mask) -> Sp
     if isinstance(mask, WholeMask | WindowMask):
         mask = as_spread(mask, k.shape.vec)
     vec = k.shape.vec
-    places = Spread(tuple(together([_place(k, op, along, k.at.add(own, i)) for i in range(vec)]) for own in k.offsets))
+    places = Spread(tuple(together([_place(k, op, along, k.index_ops.add(own, i)) for i in range(vec)]) for own in k.offsets))
     none = vector.broadcast(vector_type(vec, element_of(op.results[0].type)), _zero(buffer))
     return k.memory.gather(buffer, places, mask, Spread((none,) * k.shape.chunks))
 
@@ -125,8 +125,8 @@ def _place(k: "ThreadKernel", op: ir.Operation, along: int, own: ir.Value) -> ir
     first, start = k.uniform(first), k.uniform(start)
     place = arith.addi(first, own) if along else first
     for length, jump in _runs(op):
-        run = k.at.over(arith.addi(own, start), length)
-        place = arith.addi(place, arith.muli(run, k.at.number(jump)))
+        run = k.index_ops.over(arith.addi(own, start), length)
+        place = arith.addi(place, arith.muli(run, k.index_ops.number(jump)))
     return place
 
 

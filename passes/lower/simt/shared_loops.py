@@ -37,35 +37,35 @@ def shared_loop(k: "ThreadKernel", op: ir.Operation, inits: list[ir.Value]) -> l
 
     def turns(values: list[ir.Value], first: ir.Value, numbers: range) -> list[ir.Value]:
         """Emits iterations of a team, which are `teams` apart, by their numbers within the team."""
-        return _turns(k, body, [k.at.add(first, i * teams) for i in numbers], values)
+        return _turns(k, body, [k.index_ops.add(first, i * teams) for i in numbers], values)
 
     values, done = inits, even // each * each if even >= 2 * each else 0
     if done:
-        loop = scf.ForOp(k.at.number(0), k.at.number(done), k.at.number(each), values)
+        loop = scf.ForOp(k.index_ops.number(0), k.index_ops.number(done), k.index_ops.number(each), values)
         with ir.InsertionPoint(loop.body):
-            first = k.at.add(k.at.times(loop.induction_variable, teams), k.team)
+            first = k.index_ops.add(k.index_ops.times(loop.induction_variable, teams), k.team)
             scf.YieldOp(turns(list(loop.inner_iter_args), first, range(each)))
         values = list(loop.results)
     values = turns(values, k.team, range(done, even))
     if rows % teams == 0:
         return values
-    iteration = k.at.add(k.team, even * teams)
+    iteration = k.index_ops.add(k.team, even * teams)
     if even == 0 or _branches(body):
-        return _guarded(k, k.at.below(iteration, rows), body, iteration, values)
+        return _guarded(k, k.index_ops.below(iteration, rows), body, iteration, values)
     return _turns(k, body, [iteration], values, rows)
 
 
 def ordered_loop(k: "ThreadKernel", op: ir.Operation, inits: list[ir.Value]) -> list[ir.Value]:
     """Lowers an scf.for marked tile.ordered; returns the carried values. Several iterations are one turn, which has their loads in
     flight at once; those that are left over run one by one."""
-    body, rows, number = op.regions[0].blocks[0], k.uniform(op.operands[1]), k.at.number
+    body, rows, number = op.regions[0].blocks[0], k.uniform(op.operands[1]), k.index_ops.number
     ahead = [] if any(list(o.regions) for o in ops_in(body)) else _loads_of(body)
     each = _in_flight(k, body, ORDERED_TURNS) if ahead else 1
-    whole = k.at.times(k.at.over(rows, each), each) if each > 1 else number(0)
+    whole = k.index_ops.times(k.index_ops.over(rows, each), each) if each > 1 else number(0)
     if each > 1:
         loop = scf.ForOp(number(0), whole, number(each), inits)
         with ir.InsertionPoint(loop.body):
-            iterations = [k.at.add(loop.induction_variable, i) for i in range(each)]
+            iterations = [k.index_ops.add(loop.induction_variable, i) for i in range(each)]
             scf.YieldOp(_turns(k, body, iterations, list(loop.inner_iter_args), ahead=ahead))
         inits = list(loop.results)
     loop = scf.ForOp(whole, rows, number(1), inits)
@@ -79,23 +79,23 @@ def _counted(k: "ThreadKernel", body: ir.Block, rows: ir.Value, inits: list[ir.V
     and one over the rest, in which teams without a turn repeat the last iteration and drop its results."""
     assert k.team is not None
     teams, each = k.shape.teams, _unrolled(k, body)
-    number, at = k.at.number, k.at
+    number, index_ops = k.index_ops.number, k.index_ops
     whole = number(0)
     if not _branches(body):
-        whole = at.times(at.over(rows, teams * each), each)
+        whole = index_ops.times(index_ops.over(rows, teams * each), each)
         loop = scf.ForOp(number(0), whole, number(each), inits)
         with ir.InsertionPoint(loop.body):
-            first = at.add(at.times(loop.induction_variable, teams), k.team)
-            iterations = [at.add(first, i * teams) for i in range(each)]
+            first = index_ops.add(index_ops.times(loop.induction_variable, teams), k.team)
+            iterations = [index_ops.add(first, i * teams) for i in range(each)]
             scf.YieldOp(_turns(k, body, iterations, list(loop.inner_iter_args)))
         inits = list(loop.results)
-    loop = scf.ForOp(whole, at.over(at.add(rows, teams - 1), teams), number(each), inits)
+    loop = scf.ForOp(whole, index_ops.over(index_ops.add(rows, teams - 1), teams), number(each), inits)
     with ir.InsertionPoint(loop.body):
-        first, carried = at.add(at.times(loop.induction_variable, teams), k.team), list(loop.inner_iter_args)
+        first, carried = index_ops.add(index_ops.times(loop.induction_variable, teams), k.team), list(loop.inner_iter_args)
         if _branches(body):
-            scf.YieldOp(_guarded(k, at.below(first, rows), body, first, carried))
+            scf.YieldOp(_guarded(k, index_ops.below(first, rows), body, first, carried))
         else:
-            iterations = [at.add(first, i * teams) for i in range(each)]
+            iterations = [index_ops.add(first, i * teams) for i in range(each)]
             scf.YieldOp(_turns(k, body, iterations, carried, rows))
     return list(loop.results)
 
@@ -114,27 +114,27 @@ def _turns(
     rows    iterations that there are: the last one runs in the place of those after it, and its results are dropped
     ahead   what loads, and what that is computed from; found where it is left out
     """
-    inside = [k.at.below(i, rows) for i in iterations] if rows is not None else []
+    inside = [k.index_ops.below(i, rows) for i in iterations] if rows is not None else []
     if rows is not None:
-        last = k.at.number(rows - 1) if isinstance(rows, int) else k.at.minus(rows, 1)
+        last = k.index_ops.number(rows - 1) if isinstance(rows, int) else k.index_ops.minus(rows, 1)
         iterations = [arith.minui(i, last) for i in iterations]
     ops = ops_in(body)
     ahead = ahead or (_loads(body) if len(iterations) > 1 else [])
     rest = [op for op in ops if op not in ahead]
     loaded = []
     for iteration in iterations:
-        k.held[body.arguments[0]] = iteration
+        k.values[body.arguments[0]] = iteration
         k.ops(ahead)
         read = [v for op in ahead for v in op.results]
-        masks = {v: k.groups.found[v] for v in read if v in k.groups.found}
-        loaded.append(({v: k.held[v] for v in (body.arguments[0], *read)}, masks))
-    for number, (held, masks) in enumerate(loaded):
-        k.held.update(held)
-        k.groups.found.update(masks)
-        k.hold(list(body.arguments)[1:], values)
+        masks = {v: k.groups.masks[v] for v in read if v in k.groups.masks}
+        loaded.append(({v: k.values[v] for v in (body.arguments[0], *read)}, masks))
+    for number, (first_values, masks) in enumerate(loaded):
+        k.values.update(first_values)
+        k.groups.masks.update(masks)
+        k.bind(list(body.arguments)[1:], values)
         k.ops(rest)
-        made = k.flatten(list(ops[-1].operands))
-        values = [arith.select(inside[number], *both) for both in zip(made, values, strict=True)] if inside else made
+        results = k.flatten(list(ops[-1].operands))
+        values = [arith.select(inside[number], *both) for both in zip(results, values, strict=True)] if inside else results
     return values
 
 
@@ -178,9 +178,9 @@ def _unrolled(k: "ThreadKernel", body: ir.Block) -> int:
     return 1 if _branches(body) else _in_flight(k, body, MOST_TURNS)
 
 
-def _in_flight(k: "ThreadKernel", body: ir.Block, most: int) -> int:
+def _in_flight(k: "ThreadKernel", body: ir.Block, limit: int) -> int:
     ops, each = ops_in(body), k.shape.vec * k.shape.chunks
     reads = [op for op in ops if has_blocks(op) and _reads(op)]
     loaded = sum(each * max(element_of(op.results[0].type).width // 8, 1) for op in reads)
     length = sum(each if has_blocks(op) else 1 for op in ops)
-    return max(min(IN_FLIGHT // loaded, most, LONGEST // length), 1) if loaded else 1
+    return max(min(IN_FLIGHT // loaded, limit, LONGEST // length), 1) if loaded else 1

@@ -81,7 +81,7 @@ class Shape:
         return -(-grid // self.pack) * self.cluster
 
 
-class Indices:
+class IndexBuilder:
     """Emits index arithmetic at the current insertion point, with constants at the start of the kernel.
 
     Sums, differences and products are marked nsw, and nuw only if no operand or result can be negative. Indices in front of a

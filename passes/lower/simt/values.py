@@ -52,7 +52,7 @@ class WindowMask:
     high: ir.Value
 
 
-Held = ir.Value | Spread | WholeMask | WindowMask
+ThreadValue = ir.Value | Spread | WholeMask | WindowMask
 
 
 Join = Callable[[ir.Value, ir.Value], ir.Value]

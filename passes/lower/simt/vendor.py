@@ -4,7 +4,7 @@ from typing import Protocol
 
 from torch_mlir import ir
 
-from .threads import Indices
+from .threads import IndexBuilder
 
 
 class Vendor(Protocol):
@@ -22,7 +22,7 @@ class Vendor(Protocol):
     def synchronize(self) -> None:
         """Emits a cluster barrier: all CTAs see afterwards what any stored before."""
 
-    def send(self, value: ir.Value, slot: ir.Value, place: ir.Value, to: ir.Value, at: Indices) -> None:
+    def send(self, value: ir.Value, slot: ir.Value, place: ir.Value, to: ir.Value, index_ops: IndexBuilder) -> None:
         """Stores `value` into element `place` of the buffer `slot`, in the shared memory of the CTA of rank `to`."""
 
     def wait_for_previous_kernel(self) -> None:

@@ -89,9 +89,9 @@ def _body(op: ir.Operation) -> list[ir.Operation]:
 
 
 def _run(
-    space: _Space, body: Sequence[ir.Operation], known: dict[ir.Value, Array | None], captured: Captured, at: dict[int, int]
+    space: _Space, body: Sequence[ir.Operation], known: dict[ir.Value, Array | None], captured: Captured, fixed: dict[int, int]
 ) -> None:
-    """Evaluates the body's ops into `known`. `at` fixes loops to one iteration. Raises NotEvaluable."""
+    """Evaluates the body's ops into `known`. `fixed`: loops that are held at one iteration. Raises NotEvaluable."""
 
     def value(v: ir.Value) -> Array:
         """Returns the array that a value of the body is."""
@@ -101,7 +101,7 @@ def _run(
         name = op.name
         if name == "linalg.index":
             loop = op.attributes["dim"].value
-            known[op.results[0]] = np.full([1] * len(space.extents), at[loop]) if loop in at else space.axis(loop)
+            known[op.results[0]] = np.full([1] * len(space.extents), fixed[loop]) if loop in fixed else space.axis(loop)
         elif name == "tensor.extract":
             tensor, *index = [value(v) for v in op.operands]
             if any(np.any((i < 0) | (i >= n)) for i, n in zip(index, tensor.shape, strict=True)):
@@ -191,11 +191,11 @@ def _reduce(
     return state
 
 
-def _slice(x: Array | None, at: dict[int, int]) -> Array | None:
+def _slice(x: Array | None, fixed: dict[int, int]) -> Array | None:
     if x is None:
         return None
     index: list[slice] = [slice(None)] * x.ndim
-    for d, i in at.items():
+    for d, i in fixed.items():
         if x.shape[d] != 1:
             index[d] = slice(i, i + 1)
     return x[tuple(index)]

@@ -19,7 +19,7 @@ def _shape(value: ir.Value) -> tuple[int, ...]:
     return tuple(ir.ShapedType(value.type).shape)
 
 
-def _given(xs: Arrays) -> list[Array]:
+def _defined_arrays(xs: Arrays) -> list[Array]:
     if any(x is None for x in xs):
         raise NotEvaluable("an operand is undefined")
     return [x for x in xs if x is not None]
@@ -38,28 +38,28 @@ def _window(op: ir.Operation) -> tuple[slice, ...]:
 
 
 def _fill(op: ir.Operation, xs: Arrays) -> Array:
-    return np.broadcast_to(_given(xs[:1])[0], _shape(op.results[0]))
+    return np.broadcast_to(_defined_arrays(xs[:1])[0], _shape(op.results[0]))
 
 
 def _transpose(op: ir.Operation, xs: Arrays) -> Array:
-    return np.transpose(_given(xs[:1])[0], list(op.attributes["permutation"]))
+    return np.transpose(_defined_arrays(xs[:1])[0], list(op.attributes["permutation"]))
 
 
 def _broadcast(op: ir.Operation, xs: Arrays) -> Array:
-    x = np.expand_dims(_given(xs[:1])[0], tuple(op.attributes["dimensions"]))
+    x = np.expand_dims(_defined_arrays(xs[:1])[0], tuple(op.attributes["dimensions"]))
     return np.broadcast_to(x, _shape(op.results[0]))
 
 
 def _reshape(op: ir.Operation, xs: Arrays) -> Array:
-    return np.reshape(_given(xs[:1])[0], _shape(op.results[0]))
+    return np.reshape(_defined_arrays(xs[:1])[0], _shape(op.results[0]))
 
 
 def _extract_slice(op: ir.Operation, xs: Arrays) -> Array:
-    return np.reshape(_given(xs[:1])[0][_window(op)], _shape(op.results[0]))
+    return np.reshape(_defined_arrays(xs[:1])[0][_window(op)], _shape(op.results[0]))
 
 
 def _insert_slice(op: ir.Operation, xs: Arrays) -> Array:
-    source, into = _given(xs[:2])
+    source, into = _defined_arrays(xs[:2])
     out = into.copy()
     window = _window(op)
     out[window] = np.reshape(source, out[window].shape)
@@ -67,7 +67,7 @@ def _insert_slice(op: ir.Operation, xs: Arrays) -> Array:
 
 
 def _concat(op: ir.Operation, xs: Arrays) -> Array:
-    return np.concatenate(_given(xs), op.attributes["dim"].value)
+    return np.concatenate(_defined_arrays(xs), op.attributes["dim"].value)
 
 
 def _pad(op: ir.Operation, xs: Arrays) -> Array:
@@ -80,22 +80,22 @@ def _pad(op: ir.Operation, xs: Arrays) -> Array:
     value = array_of(maker.attributes["value"])
     if value is None:
         raise NotEvaluable("tensor.pad with a constant that numpy cannot hold")
-    return np.pad(_given(xs[:1])[0], list(zip(low, high, strict=True)), constant_values=value)
+    return np.pad(_defined_arrays(xs[:1])[0], list(zip(low, high, strict=True)), constant_values=value)
 
 
 def _extract(op: ir.Operation, xs: Arrays) -> Array:
-    tensor, *index = _given(xs)
+    tensor, *index = _defined_arrays(xs)
     if any(i < 0 or i >= n for i, n in zip(index, tensor.shape, strict=True)):
         raise NotEvaluable("tensor.extract outside the tensor")
     return tensor[tuple(int(i) for i in index)]
 
 
 def _from_elements(op: ir.Operation, xs: Arrays) -> Array:
-    return np.array(_given(xs)).reshape(_shape(op.results[0]))
+    return np.array(_defined_arrays(xs)).reshape(_shape(op.results[0]))
 
 
 def _matmul(op: ir.Operation, xs: Arrays) -> Array:
-    a, b, c = _given(xs)
+    a, b, c = _defined_arrays(xs)
     return (np.matmul(a, b, dtype=np.float64) + c).astype(c.dtype)
 
 
@@ -125,7 +125,7 @@ def evaluate_op(op: ir.Operation, xs: Arrays, captured: Callable[[ir.Value], Arr
     if name in _OPS:
         return [_OPS[name](op, xs)]
     if len(op.results) == 1 and name.startswith(("arith.", "math.")):
-        computed = evaluate_scalar(op, _given(xs))
+        computed = evaluate_scalar(op, _defined_arrays(xs))
         if computed is not None:
             return [computed]
     raise NotEvaluable(f"{name} is not known to the evaluator")

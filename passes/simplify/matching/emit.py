@@ -42,36 +42,36 @@ class PatternEmitter:
         value = self._write(top, _InBody(self, frozenset(self.function.root.index)))
         return _cast(value, self.root.results[0].type, ir.InsertionPoint(self.root), self.loc)
 
-    def free(self, at: ScalarRef) -> frozenset[int]:
+    def free(self, ref: ScalarRef) -> frozenset[int]:
         """Returns the replacement's loops that a scalar depends on."""
-        at = self.forms.strip(at)
-        if at not in self._free:
-            if self.function.position(at) is not None:
-                self._free[at] = frozenset(d for d in at.index if d != ZERO)
-            elif (found := self.forms.reduction(at)) is not None:
-                self._free[at] = self.free(found.inner) - set(found.loops)
+        ref = self.forms.strip(ref)
+        if ref not in self._free:
+            if self.function.position(ref) is not None:
+                self._free[ref] = frozenset(d for d in ref.index if d != ZERO)
+            elif (found := self.forms.reduction(ref)) is not None:
+                self._free[ref] = self.free(found.inner) - set(found.loops)
             else:
-                node = self.forms.look(at)[1]
-                self._free[at] = frozenset(d for a in node.args for d in self.free(a)) if node else frozenset()
-        return self._free[at]
+                node = self.forms.look(ref)[1]
+                self._free[ref] = frozenset(d for a in node.args for d in self.free(a)) if node else frozenset()
+        return self._free[ref]
 
-    def _write(self, at: ScalarRef, body: "_Body") -> ir.Value:
+    def _write(self, ref: ScalarRef, body: "_Body") -> ir.Value:
         """Returns a scalar of the replacement as a value of `body`."""
-        at = self.forms.strip(at)
-        if at in body.known:
-            return body.known[at]
-        body.known[at] = value = self._new(at, body)
+        ref = self.forms.strip(ref)
+        if ref in body.known:
+            return body.known[ref]
+        body.known[ref] = value = self._new(ref, body)
         return value
 
-    def _new(self, at: ScalarRef, body: "_Body") -> ir.Value:
-        if (position := self.function.position(at)) is not None:
-            return self._parameter(position, at.index, body)
-        if (number := self.forms.number(at)) is not None:
+    def _new(self, ref: ScalarRef, body: "_Body") -> ir.Value:
+        if (position := self.function.position(ref)) is not None:
+            return self._parameter(position, ref.index, body)
+        if (number := self.forms.number(ref)) is not None:
             return body.constant(float(self.env.size or number) if number == COLUMNS else number)
-        node = self.forms.look(at)[1]
-        inside = at in body.own  # the value this body was made to compute
-        if not inside and (node is None or (self.free(at) and self.free(at) < body.space)):
-            return body.read(self._tensor(at))
+        node = self.forms.look(ref)[1]
+        inside = ref in body.own  # the value this body was made to compute
+        if not inside and (node is None or (self.free(ref) and self.free(ref) < body.space)):
+            return body.read(self._tensor(ref))
         if node is None:
             raise CannotPlace
         return body.op(node, [self._write(a, body) for a in node.args])
@@ -84,15 +84,15 @@ class PatternEmitter:
             return body.constant(bound.number)
         return body.parameter(bound, index)
 
-    def _tensor(self, at: ScalarRef) -> ScalarRef:
-        """Returns a tensor that holds `at`, at the root's loops: a generic in front of the root's computes it."""
-        if at not in self.tensors:
-            found = self.forms.reduction(at)
-            space = tuple(sorted(self.free(at)))
-            if found is not None:
-                self.loops[found.loops[0]] = self._columns()
-            self.tensors[at] = self._generic(at, space, found)
-        return self.tensors[at]
+    def _tensor(self, ref: ScalarRef) -> ScalarRef:
+        """Returns a tensor that holds `ref`, at the root's loops: a generic in front of the root's computes it."""
+        if ref not in self.tensors:
+            reduction = self.forms.reduction(ref)
+            space = tuple(sorted(self.free(ref)))
+            if reduction is not None:
+                self.loops[reduction.loops[0]] = self._columns()
+            self.tensors[ref] = self._generic(ref, space, reduction)
+        return self.tensors[ref]
 
     def _columns(self) -> Map:
         """Returns loop numbers for a reduction of the replacement: it runs over as many as the rows have columns."""
@@ -100,15 +100,15 @@ class PatternEmitter:
         self._fresh += len(last)
         return tuple(range(self._fresh - len(last), self._fresh))
 
-    def _generic(self, at: ScalarRef, space: Map, found: ReductionForm | None) -> ScalarRef:
-        order = [*space, *(found.loops if found else ())]
+    def _generic(self, ref: ScalarRef, space: Map, reduction: ReductionForm | None) -> ScalarRef:
+        order = [*space, *(reduction.loops if reduction else ())]
         loops = [i for d in order for i in self.loops[d]]
         rows = [i for d in space for i in self.loops[d]]
         body = _InGeneric(self, frozenset(order), loops)
-        target = self.forms.strip(found.inner) if found else at
+        target = self.forms.strip(reduction.inner) if reduction else ref
         body.own = {target}
         last = self._write(target, body)
-        return ScalarRef(body.close(last, rows, found), tuple(rows))
+        return ScalarRef(body.close(last, rows, reduction), tuple(rows))
 
     def at_loops(self, ref: ScalarRef, index: Map) -> ScalarRef:
         """Rereads a tensor, matched at some loops, at those where the replacement reads it. Raises CannotPlace."""
@@ -175,7 +175,7 @@ class _InBody(_Body):
         e = self.emitter
         if e.env.loops:
             return self.read(e.at_loops(tensor_of(e.s, bound), index))
-        for ref in (narrow(e.s, bound), bound.given):
+        for ref in (narrow(e.s, bound), bound.with_casts):
             value = e.s.use(ref, e.root) if ref is not None else None
             if value is not None:
                 return _cast(value, e.type, self.ip(), e.loc)
@@ -216,19 +216,19 @@ class _InGeneric(_Body):
         e = self.emitter
         return self.read(e.at_loops(tensor_of(e.s, bound), index))
 
-    def close(self, value: ir.Value, rows: Sequence[int], found: ReductionForm | None) -> ir.Value:
+    def close(self, value: ir.Value, rows: Sequence[int], reduction: ReductionForm | None) -> ir.Value:
         """Creates the generic; returns its result over `rows`."""
-        e, at, loops = self.emitter, self.emitter.s.generic.op, len(self.number)
+        e, before, loops = self.emitter, self.emitter.s.generic.op, len(self.number)
         out_map = tuple(self.number[loop] for loop in rows)
         type_ = tensor_type([self.extents[d] for d in out_map], e.type)
         arg = self.block.add_argument(e.type, e.loc)
-        if found is not None:
-            value = ir.Operation.create(found.name, [e.type], [value, arg], loc=e.loc, ip=self.ip()).results[0]
+        if reduction is not None:
+            value = ir.Operation.create(reduction.name, [e.type], [value, arg], loc=e.loc, ip=self.ip()).results[0]
         ir.Operation.create("linalg.yield", operands=[value], loc=e.loc, ip=self.ip())
-        with e.loc, ir.InsertionPoint(at):
-            into = empty(type_) if found is None else filled(type_, float(neutral(found.name, str(e.type))))
+        with e.loc, ir.InsertionPoint(before):
+            into = empty(type_) if reduction is None else filled(type_, float(neutral(reduction.name, str(e.type))))
             operands = [*(tensor for tensor, _ in self.inputs), into]
-            maps = [map_attribute(m, loops, at.context).value.results for m in (*(m for _, m in self.inputs), out_map)]
+            maps = [map_attribute(m, loops, before.context).value.results for m in (*(m for _, m in self.inputs), out_map)]
             op = generic(type_, operands, maps, loops, [d >= len(rows) for d in range(loops)])
         op.attributes[PATTERN] = ir.StringAttr.get(e.name)
         self.block.append_to(op.regions[0])
@@ -241,7 +241,7 @@ def _cast(value: ir.Value, to: ir.Type, ip: ir.InsertionPoint, loc: ir.Location)
 
 def narrow(s: RewriteScope, bound: PatternBinding) -> ScalarRef | None:
     """Returns the scalar bound to a parameter before widening casts, so that an f16 or bf16 tensor is read as it is."""
-    ref = bound.given
+    ref = bound.with_casts
     while ref is not None:
         at = s.scalars.resolve(ref)
         node = s.scalars.node(at)
@@ -253,7 +253,7 @@ def narrow(s: RewriteScope, bound: PatternBinding) -> ScalarRef | None:
 
 def tensor_of(s: RewriteScope, bound: PatternBinding) -> ScalarRef:
     """Returns a tensor that holds the scalar bound to a parameter. Raises CannotPlace."""
-    for ref in (narrow(s, bound), bound.given):
+    for ref in (narrow(s, bound), bound.with_casts):
         found = ref and _held(s, ref)
         if found:
             return found

@@ -71,29 +71,29 @@ class Forms:
         """Returns the scalar behind block arguments, views and casts, and the op that computes it."""
         known = self._stripped.get(ref)
         if known is None:
-            at = self.scalars.resolve(ref)
-            node = self.scalars.node(at)
+            resolved = self.scalars.resolve(ref)
+            node = self.scalars.node(resolved)
             while node is not None and node.name in _CASTS:
-                at = self.scalars.resolve(node.args[0])
-                node = self.scalars.node(at)
-            at = self._without_units(at)
+                resolved = self.scalars.resolve(node.args[0])
+                node = self.scalars.node(resolved)
+            resolved = self._without_units(resolved)
             if node is not None:
-                node = ScalarNode(node.op, node.name, tuple(ScalarRef(a.value, at.index) for a in node.args))
-            known = self._stripped[ref] = (at, node)
+                node = ScalarNode(node.op, node.name, tuple(ScalarRef(a.value, resolved.index) for a in node.args))
+            known = self._stripped[ref] = (resolved, node)
         return known
 
-    def _without_units(self, at: ScalarRef) -> ScalarRef:
+    def _without_units(self, ref: ScalarRef) -> ScalarRef:
         """Puts loops and dimensions of extent 1 at ZERO, so that all paths to the same scalar end in equal Refs."""
-        if isinstance(at.value.type, ir.RankedTensorType):
-            index = tuple(ZERO if n == 1 else i for i, n in zip(at.index, sizes_of(at.value.type), strict=True))
-            return at if index == at.index else ScalarRef(at.value, index)
-        owner = at.value.owner
+        if isinstance(ref.value.type, ir.RankedTensorType):
+            index = tuple(ZERO if n == 1 else i for i, n in zip(ref.index, sizes_of(ref.value.type), strict=True))
+            return ref if index == ref.index else ScalarRef(ref.value, index)
+        owner = ref.value.owner
         op = (owner if isinstance(owner, ir.Block) else owner.operation.block).owner.operation
-        if not at.index or op.name != "linalg.generic":
-            return at
+        if not ref.index or op.name != "linalg.generic":
+            return ref
         extents = self.scalars.reader.generic(op).extents
-        index = tuple(ZERO if extents.get(d) == 1 else i for d, i in enumerate(at.index))
-        return at if index == at.index else ScalarRef(at.value, index)
+        index = tuple(ZERO if extents.get(d) == 1 else i for d, i in enumerate(ref.index))
+        return ref if index == ref.index else ScalarRef(ref.value, index)
 
     def strip(self, ref: ScalarRef) -> ScalarRef:
         """Returns the scalar behind block arguments, views and casts."""
@@ -130,16 +130,16 @@ class Forms:
         coefficient, sizes, factors, seen = 1.0, 0, dict[ScalarRef, float](), []
         waiting = [(ref, 1.0)]
         while waiting:
-            given, e = waiting.pop()
-            at, node = self.look(given)
-            seen.append(at)
-            number = None if node is not None or at.value in opaque else self.scalars.number(at)
+            factor, e = waiting.pop()
+            resolved, node = self.look(factor)
+            seen.append(resolved)
+            number = None if node is not None or resolved.value in opaque else self.scalars.number(resolved)
             if number is not None and number == self.size and e == int(e):
                 sizes += int(e)
             elif number is not None and (number > 0 or (number < 0 and e == int(e))):
                 coefficient *= number**e
-            elif len(seen) > MOST or at.value in opaque or node is None or e != int(e) or node.name not in _PRODUCT:
-                factors[at] = factors.get(at, 0.0) + e
+            elif len(seen) > MOST or resolved.value in opaque or node is None or e != int(e) or node.name not in _PRODUCT:
+                factors[resolved] = factors.get(resolved, 0.0) + e
             elif node.name == "arith.mulf":
                 waiting += [(node.args[1], e), (node.args[0], e)]
             elif node.name == "arith.divf":
@@ -152,21 +152,21 @@ class Forms:
             elif (power := self.number(node.args[1])) is not None:
                 waiting.append((node.args[0], power * e))
             else:
-                factors[at] = factors.get(at, 0.0) + e
+                factors[resolved] = factors.get(resolved, 0.0) + e
         return ProductForm(coefficient, sizes, {f: e for f, e in factors.items() if e}, tuple(seen))
 
     def _sum(self, ref: ScalarRef, opaque: frozenset[ir.Value]) -> SumForm:
         constant, terms, seen = 0.0, [], []
         waiting = [(ref, 1.0)]
         while waiting:
-            given, sign = waiting.pop()
-            at, node = self.look(given)
-            seen.append(at)
-            number = None if node is not None or at.value in opaque else self.scalars.number(at)
+            term, sign = waiting.pop()
+            resolved, node = self.look(term)
+            seen.append(resolved)
+            number = None if node is not None or resolved.value in opaque else self.scalars.number(resolved)
             if number is not None:
                 constant += sign * number
-            elif len(seen) > MOST or at.value in opaque or node is None or node.name not in (*_SUM, "arith.negf"):
-                terms.append((at, sign))
+            elif len(seen) > MOST or resolved.value in opaque or node is None or node.name not in (*_SUM, "arith.negf"):
+                terms.append((resolved, sign))
             elif node.name == "arith.negf":
                 waiting.append((node.args[0], -sign))
             else:
@@ -175,25 +175,27 @@ class Forms:
 
     def reduction(self, ref: ScalarRef) -> ReductionForm | None:
         """Returns `ref` as a reduction by one commutative op from its neutral element; None for anything else."""
-        at = self.strip(ref)
-        op = producer(at.value)
+        result = self.strip(ref)
+        op = producer(result.value)
         if op is None or op.name != "linalg.generic":
             return None
         generic = self.scalars.reader.generic(op)
-        number, n_in = at.value.result_number, len(generic.ins)
+        number, n_in = result.value.result_number, len(generic.ins)
         combine, map_ = producer(generic.yielded[number]), generic.maps[n_in + number]
         accumulator = generic.args[n_in + number]
         if combine is None or combine.name not in _REDUCERS or map_ is None or len(list(accumulator.uses)) != 1:
             return None
         operands = list(combine.operands)
-        if accumulator not in operands or self.number(ScalarRef(generic.outs[number], at.index)) != neutral(combine.name, "f32"):
+        if accumulator not in operands or self.number(ScalarRef(generic.outs[number], result.index)) != neutral(
+            combine.name, "f32"
+        ):
             return None
         term = operands[1] if operands[0] == accumulator else operands[0]
-        loops = dict(zip(map_, at.index, strict=True))
-        fresh = self._numbers((op, at.index), sum(generic.reduction))
-        inner, taken = [], iter(fresh)
+        loops = dict(zip(map_, result.index, strict=True))
+        fresh = self._numbers((op, result.index), sum(generic.reduction))
+        inner, fresh_loops = [], iter(fresh)
         for d, reduced in enumerate(generic.reduction):
-            inner.append(next(taken) if reduced else loops.get(d))
+            inner.append(next(fresh_loops) if reduced else loops.get(d))
         extents = generic.extents
         if None in inner or any(d not in extents for d in range(len(inner))):
             return None

@@ -18,10 +18,10 @@ _COMMUTATIVE = {"arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minn
 
 @dataclass(frozen=True)
 class PatternBinding:
-    """The binding of a parameter: a scalar (`at` behind casts, `given` as found) or a number."""
+    """The binding of a parameter: a scalar (`stripped`: behind its casts, `with_casts`: before them) or a number."""
 
-    at: ScalarRef | None
-    given: ScalarRef | None
+    stripped: ScalarRef | None
+    with_casts: ScalarRef | None
     number: float | None = None
 
 
@@ -35,7 +35,7 @@ class Env:
 
     def opaque(self) -> frozenset[ir.Value]:
         """Returns the values bound to parameters, which normal forms must not decompose."""
-        return frozenset(b.at.value for b in self.vars.values() if b.at is not None)
+        return frozenset(b.stripped.value for b in self.vars.values() if b.stripped is not None)
 
 
 class Matcher:
@@ -77,18 +77,18 @@ class Matcher:
             yield from self._reduce(p, ref, env)
 
     def _bind(self, p: Var, ref: ScalarRef, env: Env) -> Iterator[Env]:
-        bound, at = env.vars.get(p.position), self.forms.strip(ref)
+        bound, stripped = env.vars.get(p.position), self.forms.strip(ref)
         if p.position in self.scalars and (number := self.forms.number(ref)) is not None:
             yield from self._bind_number(p, number, env)
             return
         if self.rows:
-            loops = _unify(p.index, at.index, env.loops)
-            if loops is None or (bound is not None and (bound.at is None or bound.at.value != at.value)):
+            loops = _unify(p.index, stripped.index, env.loops)
+            if loops is None or (bound is not None and (bound.stripped is None or bound.stripped.value != stripped.value)):
                 return
-            yield replace(env, loops=loops, vars=env.vars if bound else env.vars | {p.position: PatternBinding(at, ref)})
+            yield replace(env, loops=loops, vars=env.vars if bound else env.vars | {p.position: PatternBinding(stripped, ref)})
         elif bound is None:
-            yield replace(env, vars=env.vars | {p.position: PatternBinding(at, ref)})
-        elif bound.at == at:
+            yield replace(env, vars=env.vars | {p.position: PatternBinding(stripped, ref)})
+        elif bound.stripped == stripped:
             yield env
 
     def _bind_number(self, p: Var, number: float, env: Env) -> Iterator[Env]:
@@ -115,11 +115,11 @@ class Matcher:
             yield from self._all(rest, found)
 
     def _reduce(self, p: ReducePattern, ref: ScalarRef, env: Env) -> Iterator[Env]:
-        found = self.forms.reduction(ref)
-        if found is None or found.name != p.name or len(p.loops) != 1 or env.size not in (None, found.size):
+        reduction = self.forms.reduction(ref)
+        if reduction is None or reduction.name != p.name or len(p.loops) != 1 or env.size not in (None, reduction.size):
             return
-        inside = replace(env, size=found.size, loops=env.loops | {p.loops[0]: found.loops})
-        yield from self.match(p.inner, found.inner, 1.0, inside)
+        inside = replace(env, size=reduction.size, loops=env.loops | {p.loops[0]: reduction.loops})
+        yield from self.match(p.inner, reduction.inner, 1.0, inside)
 
     def _product(self, p: Prod, ref: ScalarRef, scale: float, env: Env) -> Iterator[Env]:
         """Matches factors that are not parameters first: they bind parameters, which then are opaque."""
@@ -131,16 +131,16 @@ class Matcher:
                     yield self._numbers(variables, p, ref, scale, bound)
 
     def _factors(
-        self, parts: Sequence[tuple[Term, float]], ref: ScalarRef, env: Env, taken: tuple[ScalarRef, ...]
+        self, parts: Sequence[tuple[Term, float]], ref: ScalarRef, env: Env, matched: tuple[ScalarRef, ...]
     ) -> Iterator[tuple[Env, tuple[ScalarRef, ...]]]:
         if not parts:
-            yield env, taken
+            yield env, matched
             return
         (p, e), *rest = parts
         for factor, exponent in self.forms.product(ref, env.opaque()).factors.items():
-            if exponent == e and factor not in taken:
-                for found in self.match(p, factor, 1.0, env):
-                    yield from self._factors(rest, ref, found, (*taken, factor))
+            if exponent == e and factor not in matched:
+                for extended in self.match(p, factor, 1.0, env):
+                    yield from self._factors(rest, ref, extended, (*matched, factor))
 
     def _unbound(self, variables: Sequence[tuple[Term, float]], ref: ScalarRef, env: Env) -> Iterator[Env]:
         """Binds the parameters that are still unbound, each to one of the scalars of the product.
@@ -163,7 +163,13 @@ class Matcher:
                     yield from self._unbound(rest, ref, found)
 
     def _adds_up(
-        self, p: Prod, ref: ScalarRef, scale: float, taken: tuple[ScalarRef, ...], variables: Sequence[tuple[Term, float]], env: Env
+        self,
+        p: Prod,
+        ref: ScalarRef,
+        scale: float,
+        matched: tuple[ScalarRef, ...],
+        variables: Sequence[tuple[Term, float]],
+        env: Env,
     ) -> bool:
         product = self.forms.product(ref, env.opaque())
         left = dict(product.factors)
@@ -173,10 +179,10 @@ class Matcher:
             bound = env.vars.get(f.position)
             if bound is None or bound.number is not None:
                 continue
-            at = self._here(f, bound, env)
-            if at is None or left.pop(at, None) != e:
+            scalar = self._here(f, bound, env)
+            if scalar is None or left.pop(scalar, None) != e:
                 return False
-        for factor in taken:
+        for factor in matched:
             if left.pop(factor, None) is None:
                 return False
         if left or (p.sizes and (env.size is None or is_symbolic(env.size))):
@@ -187,15 +193,15 @@ class Matcher:
 
     def _here(self, f: Var, bound: PatternBinding, env: Env) -> ScalarRef | None:
         """Returns the scalar bound to parameter `f`, at the loops where the pattern reads it."""
-        assert bound.at is not None
+        assert bound.stripped is not None
         if not self.rows:
-            return bound.at
-        loops = [at for d in f.index for at in env.loops.get(d, ())]
-        taken = iter(loops)
-        count = sum(1 for at in bound.at.index if at != ZERO)
+            return bound.stripped
+        loops = [loop for d in f.index for loop in env.loops.get(d, ())]
+        remaining = iter(loops)
+        count = sum(1 for loop in bound.stripped.index if loop != ZERO)
         if len(loops) != count:
             return None
-        return ScalarRef(bound.at.value, tuple(ZERO if at == ZERO else next(taken) for at in bound.at.index))
+        return ScalarRef(bound.stripped.value, tuple(ZERO if loop == ZERO else next(remaining) for loop in bound.stripped.index))
 
     def _numbers(self, variables: Sequence[tuple[Term, float]], p: Prod, ref: ScalarRef, scale: float, env: Env) -> Env:
         """Binds the remaining coefficient to the parameter that may be a number."""
@@ -212,39 +218,39 @@ class Matcher:
         numbers = [t for t in p.terms if isinstance(t, Var) and t.position in self.scalars]
         parts = [t for t in p.terms if t not in numbers]
         parts.sort(key=lambda t: isinstance(t, Var))
-        for found in self._terms(parts, ref, env, ()):
-            constant = self.forms.sum(ref, found.opaque()).constant
+        for extended in self._terms(parts, ref, env, ()):
+            constant = self.forms.sum(ref, extended.opaque()).constant
             if numbers:
                 assert isinstance(numbers[0], Var)
-                yield from self._bind_number(numbers[0], constant - p.constant, found)
+                yield from self._bind_number(numbers[0], constant - p.constant, extended)
             elif self.near(constant, p.constant):
-                yield found
+                yield extended
 
-    def _terms(self, parts: list[Term], ref: ScalarRef, env: Env, taken: tuple[ScalarRef, ...]) -> Iterator[Env]:
+    def _terms(self, parts: list[Term], ref: ScalarRef, env: Env, matched: tuple[ScalarRef, ...]) -> Iterator[Env]:
         total = self.forms.sum(ref, env.opaque())
         if not parts:
-            if {at for at, _ in total.terms} == set(taken) and len(total.terms) == len(taken):
+            if {term_ref for term_ref, _ in total.terms} == set(matched) and len(total.terms) == len(matched):
                 yield env
             return
         p, *rest = parts
         candidates = list(total.terms)
         if isinstance(p, Var) and p.position not in env.vars:
-            candidates += [(at, 1.0) for at in total.seen[1:] if (at, 1.0) not in candidates]
+            candidates += [(term_ref, 1.0) for term_ref in total.seen[1:] if (term_ref, 1.0) not in candidates]
         for term, sign in candidates:
-            if term not in taken:
-                for found in self.match(p, term, sign, env):
-                    yield from self._terms(rest, ref, found, (*taken, term))
+            if term not in matched:
+                for extended in self.match(p, term, sign, env):
+                    yield from self._terms(rest, ref, extended, (*matched, term))
 
 
 def _unify(pattern: Map, index: Map, loops: dict[int, Map]) -> dict[int, Map] | None:
     """Extends `loops` so that the pattern's index maps to the program's; its first dimension may stand for several."""
-    at = tuple(i for i in index if i != ZERO)
+    loops_read = tuple(i for i in index if i != ZERO)
     if not pattern:
-        return loops if not at else None
-    split = len(at) - len(pattern) + 1
+        return loops if not loops_read else None
+    split = len(loops_read) - len(pattern) + 1
     if split < 0:
         return None
-    parts = [at[:split], *((i,) for i in at[split:])]
+    parts = [loops_read[:split], *((i,) for i in loops_read[split:])]
     for d, part in zip(pattern, parts, strict=True):
         known = loops.get(d)
         if known is None:

@@ -98,25 +98,25 @@ class Function:
             known[at] = self._make(at, known)
         return known[at]
 
-    def _make(self, at: ScalarRef, known: dict[ScalarRef, Term]) -> Term:
+    def _make(self, ref: ScalarRef, known: dict[ScalarRef, Term]) -> Term:
         forms = self.forms
-        if (position := self.position(at)) is not None:
-            return Var(position, at.index)
-        if (number := forms.number(at)) is not None:
+        if (position := self.position(ref)) is not None:
+            return Var(position, ref.index)
+        if (number := forms.number(ref)) is not None:
             return NumPattern(number)
-        if (found := forms.reduction(at)) is not None:
-            return ReducePattern(found.name, self._read(found.inner, known), found.loops)
-        kind = forms.kind(at)
+        if (reduction := forms.reduction(ref)) is not None:
+            return ReducePattern(reduction.name, self._read(reduction.inner, known), reduction.loops)
+        kind = forms.kind(ref)
         if kind == "product":
-            product = forms.product(at)
+            product = forms.product(ref)
             factors = tuple((self._read(f, known), e) for f, e in product.factors.items())
             return Prod(product.coefficient, product.sizes, factors)
         if kind == "sum":
-            total = forms.sum(at)
+            total = forms.sum(ref)
             return Add(total.constant, tuple(_signed(self._read(t, known), sign) for t, sign in total.terms))
-        node = forms.look(at)[1]
+        node = forms.look(ref)[1]
         if node is None:
-            raise ValueError(f"{at.value} is neither an argument, a constant, a sum over rows nor made of scalar ops")
+            raise ValueError(f"{ref.value} is neither an argument, a constant, a sum over rows nor made of scalar ops")
         return CallPattern(node.name, detail_of(node.op), tuple(self._read(a, known) for a in node.args))
 
 

@@ -217,22 +217,22 @@ def _users(value: ir.Value) -> Iterator[ir.Operation]:
 def _matched(forms: Forms, root: ScalarRef, env: Env) -> list[ir.Operation]:
     """Returns the ops between the root and the scalars bound to parameters, root first."""
     stops = env.opaque()
-    found: dict[ir.Operation, None] = {}
+    ops: dict[ir.Operation, None] = {}
     waiting = [root]
     while waiting:
-        at = forms.scalars.resolve(waiting.pop(0))
-        node = forms.scalars.node(at)
-        if at.value in stops:
+        ref = forms.scalars.resolve(waiting.pop(0))
+        node = forms.scalars.node(ref)
+        if ref.value in stops:
             continue
         if node is not None:
-            found[node.op] = None
+            ops[node.op] = None
             waiting += node.args
-        elif (reduction := forms.reduction(at)) is not None:
-            combine = producer(forms.scalars.reader.generic(reduction.op).yielded[at.value.result_number])
+        elif (reduction := forms.reduction(ref)) is not None:
+            combine = producer(forms.scalars.reader.generic(reduction.op).yielded[ref.value.result_number])
             assert combine is not None
-            found[combine] = None
+            ops[combine] = None
             waiting.append(reduction.inner)
-    return list(found)
+    return list(ops)
 
 
 def _escapes(matched: list[ir.Operation], root: ir.Operation) -> bool:

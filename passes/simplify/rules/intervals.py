@@ -27,20 +27,20 @@ _NARROW = 32
 
 def interval(s: RewriteScope, ref: ScalarRef, depth: int = _DEEPEST) -> Range:
     """Returns the range of an integer: of its type where no more is known, UNKNOWN for a bool."""
-    found = s.scalars.resolve(ref)
-    of = element_of(found.value.type)
+    resolved = s.scalars.resolve(ref)
+    of = element_of(resolved.value.type)
     if is_bool(of):
         return UNKNOWN
     number = s.number(ref)
     if number is not None:
         return number, number
-    if isinstance(found.value.type, ir.RankedTensorType):
-        return _of_table(s, found.value) or _all(of)
-    node = s.node(found) if depth else None
+    if isinstance(resolved.value.type, ir.RankedTensorType):
+        return _of_table(s, resolved.value) or _all(of)
+    node = s.node(resolved) if depth else None
     if node is None:
         return _all(of)
     if node.name == "linalg.index":
-        loop = found.index[ir.IntegerAttr(node.op.attributes["dim"]).value]
+        loop = resolved.index[ir.IntegerAttr(node.op.attributes["dim"]).value]
         extent = 1 if loop < 0 else s.generic.extents.get(loop)
         if isinstance(extent, Size):
             return 0, _all(of)[1]
@@ -50,8 +50,8 @@ def interval(s: RewriteScope, ref: ScalarRef, depth: int = _DEEPEST) -> Range:
     if node.name not in _ARITHMETIC:
         return _all(of)
     args = node.args[1:] if node.name == "arith.select" else node.args
-    made = _ARITHMETIC[node.name](*(interval(s, arg, depth - 1) for arg in args))
-    return made if _holds(of, made) else _all(of)
+    result = _ARITHMETIC[node.name](*(interval(s, arg, depth - 1) for arg in args))
+    return result if _holds(of, result) else _all(of)
 
 
 def compare(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
@@ -75,26 +75,26 @@ def mark_checked(s: RewriteScope, op: ir.Operation) -> None:
 
 def narrow_table(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     """Casts an element of a constant i64 table to index: reads an i32 copy of the table where its numbers fit."""
-    found = s.scalars.resolve(s.args(op)[0])
-    type_ = found.value.type
+    element = s.scalars.resolve(s.args(op)[0])
+    type_ = element.value.type
     if not isinstance(type_, ir.RankedTensorType) or not isinstance(op.results[0].type, ir.IndexType):
         return None
     narrow = ir.IntegerType.get_signless(_NARROW, op.context)
     if element_of(type_) != ir.IntegerType.get_signless(64, op.context):
         return None
-    known = _of_table(s, found.value)
+    known = _of_table(s, element.value)
     if known is None or not _holds(narrow, known):
         return None
-    table = _twin(s, found.value, narrow)
-    return s.build("arith.index_cast", op.results[0].type, [s.read(ScalarRef(table, found.index))], op)
+    table = _twin(s, element.value, narrow)
+    return s.build("arith.index_cast", op.results[0].type, [s.read(ScalarRef(table, element.index))], op)
 
 
 def _of_table(s: RewriteScope, value: ir.Value) -> Range | None:
     """Returns the range of a constant integer tensor's elements, cached."""
     known = s.scalars.intervals
     if value not in known:
-        made = producer(value)
-        x = array_of(made.attributes["value"]) if made is not None and made.name == "arith.constant" else None
+        defining = producer(value)
+        x = array_of(defining.attributes["value"]) if defining is not None and defining.name == "arith.constant" else None
         fits = x is not None and x.size > 0 and np.issubdtype(x.dtype, np.integer)
         known[value] = (int(x.min()), int(x.max())) if x is not None and fits else None
     return known[value]
@@ -103,12 +103,12 @@ def _of_table(s: RewriteScope, value: ir.Value) -> Range | None:
 def _twin(s: RewriteScope, value: ir.Value, element: ir.Type) -> ir.Value:
     """Returns a copy of a constant tensor with another element type, created once, next to it."""
     if value not in s.scalars.twins:
-        made = producer(value)
-        assert made is not None
-        x = array_of(made.attributes["value"])
+        definition = producer(value)
+        assert definition is not None
+        x = array_of(definition.attributes["value"])
         assert x is not None
         narrow = attribute_of(x.astype(np.int32), element, tuple(x.shape))
-        s.scalars.twins[value] = constant(narrow, ir.InsertionPoint(made), made.location)
+        s.scalars.twins[value] = constant(narrow, ir.InsertionPoint(definition), definition.location)
     return s.scalars.twins[value]
 
 

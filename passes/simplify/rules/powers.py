@@ -88,9 +88,9 @@ def _reciprocal_root(s: RewriteScope, ref: ScalarRef, root: ir.Operation) -> Sca
     twin = owner.clone(ip=ir.InsertionPoint.after(owner)).operation
     for inner in twin.regions[0].blocks[0].operations:
         last = inner.operation
-    made = last.operands[0].owner.operation
-    made_twin = ir.Operation.create(
-        "math.rsqrt", [made.results[0].type], list(made.operands), loc=made.location, ip=ir.InsertionPoint(made)
+    sqrt = last.operands[0].owner.operation
+    rsqrt = ir.Operation.create(
+        "math.rsqrt", [sqrt.results[0].type], list(sqrt.operands), loc=sqrt.location, ip=ir.InsertionPoint(sqrt)
     )
-    replace_op(made, made_twin.results[0])
+    replace_op(sqrt, rsqrt.results[0])
     return ScalarRef(twin.results[0], ref.index)

@@ -246,11 +246,11 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the explanation as dicts and lists that JSON can hold."""
-        made = dataclasses.asdict(dataclasses.replace(self, forecast=None))
-        del made["forecast"]
-        for written, graph in zip(made["graphs"], self.graphs, strict=True):
+        fields = dataclasses.asdict(dataclasses.replace(self, forecast=None))
+        del fields["forecast"]
+        for written, graph in zip(fields["graphs"], self.graphs, strict=True):
             written["choices"] = [choice.to_json() for choice in graph.choices]
-        return made
+        return fields
 
     def __str__(self) -> str:
         from .tables import render, text

@@ -31,19 +31,19 @@ class Code:
 
     def __init__(self, code: bytes, kernels: tuple[str, ...]) -> None:
         try:
-            made = read(code)
+            code_object = read(code)
         except Malformed as error:
             raise CompileError(f"not a whole object file for this machine: {error}", remedy="clear the cache") from error
         if platform.machine() != "x86_64":
             raise CompileError(f"compiled code is for x86-64; this machine is {platform.machine()}", remedy="compile on it")
-        outside = {name: _address(name) for name in made.undefined}
+        outside = {name: _address(name) for name in code_object.undefined}
         if unknown := [name for name, address in outside.items() if not address]:
             raise CompileError(
                 f"compiled code calls {', '.join(unknown)}, which no loaded library has",
                 remedy="load the library first, or compile the kernels that call it for another target",
             )
-        self._image = Image(made, outside)
-        own = {s.name: s for s in made.symbols if s.section is not None}
+        self._image = Image(code_object, outside)
+        own = {s.name: s for s in code_object.symbols if s.section is not None}
         if absent := [name for name in kernels if name not in own]:
             raise CompileError(f"the object file has no kernel {', '.join(absent)}", remedy="clear the cache")
         self.addresses: dict[str, int] = {name: self._image.address(own[name]) for name in kernels}

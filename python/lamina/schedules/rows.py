@@ -109,8 +109,8 @@ def candidates(work: RowWork, gpu: Gpu) -> tuple[Rows, ...]:
     ours: dict[Rows, None] = {}
     in_pieces = work.walks or work.config.lanes < work.lanes
     for rows in _walking(work, gpu) if in_pieces else _holding(work, gpu):
-        made = rows.config(work.lanes, work.config.vec)
-        if _fits(rows, made, work, gpu) and any(getattr(made, key) != number for key, number in kept.items()):
+        config = rows.config(work.lanes, work.config.vec)
+        if _fits(rows, config, work, gpu) and any(getattr(config, key) != number for key, number in kept.items()):
             ours[rows] = None
     triton, mine = list(dict.fromkeys(_by_triton(work)))[:_TRITON], list(ours)[: _SIMT - 1]
     return (*mine[:1], *triton[:1], *mine[1:], *triton[1:])

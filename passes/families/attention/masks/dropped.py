@@ -20,25 +20,25 @@ def narrowed(mask: ir.Value) -> ir.Value:
         return mask
     shape = [n if d is not None else 1 for n, d in zip(shape_of(mask), walked_dims(inner), strict=True)]
     type_ = tensor_type(shape, ir.RankedTensorType(mask.type).element_type)
-    made = group.clone()
-    made.attributes["sym_name"] = ir.StringAttr.get(f"{ir.StringAttr(group.attributes['sym_name']).value}_mask")
-    copied = _yielded(made)
+    narrow = group.clone()
+    narrow.attributes["sym_name"] = ir.StringAttr.get(f"{ir.StringAttr(group.attributes['sym_name']).value}_mask")
+    copied = _yielded(narrow)
     assert copied is not None
     with ir.InsertionPoint(copied):
         copied.operands[1] = empty(type_)
     copied.results[0].set_type(type_)
-    made.results[0].set_type(type_)
-    return made.results[0]
+    narrow.results[0].set_type(type_)
+    return narrow.results[0]
 
 
-def made_of(value: ir.Value) -> tuple[ir.Operation, ...]:
+def defining_ops(value: ir.Value) -> tuple[ir.Operation, ...]:
     """Returns the ops of @main that make a value, in order; () if it depends on an argument or on a call."""
-    found = dict.fromkeys(map(producer, operands_first([value], lambda v: () if _is_given(v) else v.owner.operands)))
-    made = tuple(op for op in found if op is not None and op.name not in CALLS)
-    return made if len(made) == len(found) else ()
+    visited = dict.fromkeys(map(producer, operands_first([value], lambda v: () if _is_external(v) else v.owner.operands)))
+    ops = tuple(op for op in visited if op is not None and op.name not in CALLS)
+    return ops if len(ops) == len(visited) else ()
 
 
-def _is_given(v: ir.Value) -> bool:
+def _is_external(v: ir.Value) -> bool:
     op = producer(v)
     return op is None or op.name in CALLS
 
@@ -50,7 +50,7 @@ def drop(op: ir.Operation | None) -> None:
         _, last = unread.popitem()
         if not unused(last) or not (last.name == "graph.group" or is_view(last)):
             continue
-        unread.update({made.results[0]: made for made in map(producer, last.operands) if made is not None})
+        unread.update({defining.results[0]: defining for defining in map(producer, last.operands) if defining is not None})
         last.erase()
 
 

@@ -194,15 +194,15 @@ def _shaped(low: np.ndarray, high: np.ndarray, count: int) -> Meaning | None:
     high = np.maximum(high, low)
     if np.all(low == low[0]) and np.all(high == high[0]):
         return Meaning(span=None if (low[0], high[0]) == (0, count) else (int(low[0]), int(high[0])))
-    at = np.arange(len(low))
+    query = np.arange(len(low))
     ends = np.flatnonzero((high < count) & (high > low))
     starts = np.flatnonzero((low > 0) & (high > low))
     causal, offset = bool(ends.size), int(high[ends[0]] - 1 - ends[0]) if ends.size else 0
     window = int(starts[0] + offset + 1 - low[starts[0]]) if starts.size else 0
     if starts.size and window <= 0:
         return None
-    end = np.clip(at + offset + 1, 0, count) if causal else np.full(len(at), count)
-    begin = np.clip(at + offset + 1 - window, 0, count) if window else np.zeros_like(at)
+    end = np.clip(query + offset + 1, 0, count) if causal else np.full(len(query), count)
+    begin = np.clip(query + offset + 1 - window, 0, count) if window else np.zeros_like(query)
     empty = high == low
     same = np.where(empty, end <= begin, (low == begin) & (high == end))
     return Meaning(causal, offset, window) if np.all(same) else None
@@ -226,8 +226,8 @@ def _slopes(known: np.ndarray, seen: np.ndarray, dtype: str) -> np.ndarray | Non
     heads = np.arange(len(rows))
     widest = (last - first).argmax(1)
     one, other = first[heads, widest], last[heads, widest]
-    found = (rows[heads, widest, other] - rows[heads, widest, one]) / np.maximum(other - one, 1)
+    slopes = (rows[heads, widest, other] - rows[heads, widest, one]) / np.maximum(other - one, 1)
     start = np.take_along_axis(rows, first[:, :, None], 2)
-    off = np.abs(rows - start - found[:, None, None] * (np.arange(rows.shape[2]) - first[:, :, None]))
+    off = np.abs(rows - start - slopes[:, None, None] * (np.arange(rows.shape[2]) - first[:, :, None]))
     bound = 2 * _ROUNDING.get(dtype, 0.0) * np.maximum(np.abs(rows), np.abs(start))
-    return found if np.all(off[there] <= bound[there]) else None
+    return slopes if np.all(off[there] <= bound[there]) else None

@@ -44,14 +44,14 @@ class Masks:
     values    cache of evaluated values
     meanings  by mask, shape of the scores and causal flag
     narrow    for each mask that kernels still read: the mask before it is broadcast over heads and queries
-    made      operands of earlier calls, by name
+    emitted   operands of earlier calls, by name
     listed    lists of visible blocks
     """
 
     values: Values = field(default_factory=Values)
     meanings: dict[tuple[ir.Value, tuple[int, ...], bool], Meaning] = field(default_factory=dict)
     narrow: dict[ir.Value, ir.Value] = field(default_factory=dict)
-    made: dict[Known, dict[str, ir.Value]] = field(default_factory=dict)
+    emitted: dict[Known, dict[str, ir.Value]] = field(default_factory=dict)
     listed: dict[tuple[object, ...], ir.Value] = field(default_factory=dict)
 
     def meaning(self, mask: ir.Value | None, scores: Sequence[int], causal: bool) -> Meaning:
@@ -71,9 +71,9 @@ class Masks:
                 self.narrow[mask] = narrowed(mask)
             return {"mask": self.narrow[mask]}
         known = Known(of.keys, of.span, of.slopes, (scores[BATCH], scores[HEAD], scores[KEY]))
-        if known not in self.made:
-            self.made[known] = _made(of, scores, len(self.made) + 1)
-        return self.made[known]
+        if known not in self.emitted:
+            self.emitted[known] = _operands_of(of, scores, len(self.emitted) + 1)
+        return self.emitted[known]
 
     def blocks(self, mask: ir.Value, scores: Sequence[int], of: Meaning, m: int, n: int, turned: bool = False) -> ir.Value:
         """Returns the lists of visible blocks of a mask that kernels still read (kernels/attention/blocks.py): i32 of shape
@@ -86,25 +86,25 @@ class Masks:
             counts = -(-scores[QUERY] // m), -(-scores[KEY] // n)
             shape = [*shape_of(read)[:QUERY], counts[turned], counts[not turned] + 2]
             type_ = tensor_type(shape, ir.IntegerType.get_signless(32))
-            made = kernel_call(
+            call = kernel_call(
                 BLOCKS, [read], [type_], {"of": "attention's mask", **arguments, "causal": of.causal, "turned": turned}
             )
-            self.listed[key] = made.results[0]
+            self.listed[key] = call.results[0]
         return self.listed[key]
 
 
-def _made(of: Meaning, scores: Sequence[int], number: int) -> dict[str, ir.Value]:
+def _operands_of(of: Meaning, scores: Sequence[int], number: int) -> dict[str, ir.Value]:
     """Emits the operands that replace a mask. number: of the mask, to name a new group."""
-    found: dict[str, ir.Value] = {}
+    operands: dict[str, ir.Value] = {}
     if of.keys is not None:
         there = _there(of.keys, scores, number)
-        found = {} if of.keys.exact else {"mask": there}
-        found["bounds"] = _bounds(there, of.span or (0, scores[KEY]))
+        operands = {} if of.keys.exact else {"mask": there}
+        operands["bounds"] = _bounds(there, of.span or (0, scores[KEY]))
     elif of.span is not None:
-        found["bounds"] = _constant(np.array(of.span, np.int32).reshape(1, 1, 2))
+        operands["bounds"] = _constant(np.array(of.span, np.int32).reshape(1, 1, 2))
     if of.slopes is not None:
-        found["slopes"] = _constant(np.array(of.slopes, np.float32))
-    return found
+        operands["slopes"] = _constant(np.array(of.slopes, np.float32))
+    return operands
 
 
 def _constant(value: np.ndarray) -> ir.Value:
@@ -164,8 +164,10 @@ def _behind(value: ir.Value) -> list[ir.Operation]:
     op = producer(value)
     if op is None or op.parent is None or op.parent.operation.name != "graph.group":
         return []
-    made = set(reached([op], lambda user: [o for o in map(producer, read_by(user)) if o is not None and o.block == op.block]))
-    return [o.operation for o in op.block.operations if o.operation in made]
+    depended_on = set(
+        reached([op], lambda user: [o for o in map(producer, read_by(user)) if o is not None and o.block == op.block])
+    )
+    return [o.operation for o in op.block.operations if o.operation in depended_on]
 
 
 def _argument(value: ir.Value) -> ir.Value:

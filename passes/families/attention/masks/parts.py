@@ -71,57 +71,57 @@ class Values:
 
     def of(self, part: ScalarRef) -> np.ndarray | None:
         """Returns the values of a scalar by batch, head, query and key, of size 1 where broadcast."""
-        at = self.scalars.resolve(part)
-        if at not in self.parts:
-            self.parts[at] = None
-            self.parts[at] = self._tensor(at) if is_tensor(at) else self._number(at)
-        return self.parts[at]
+        resolved = self.scalars.resolve(part)
+        if resolved not in self.parts:
+            self.parts[resolved] = None
+            self.parts[resolved] = self._tensor(resolved) if is_tensor(resolved) else self._number(resolved)
+        return self.parts[resolved]
 
     def depends_on(self, part: ScalarRef) -> set[int]:
         """Returns along which of batch, head, query and key the elements may differ."""
-        found = set[int]()
+        dims = set[int]()
 
         def computed_from(ref: ScalarRef) -> list[ScalarRef]:
             """Returns the values that a scalar is computed from, and notes the dimensions that tensors are read along."""
-            at, op = self.scalars.resolve(ref), producer(self.scalars.resolve(ref).value)
-            if is_tensor(at) or op is None:
-                sizes = shape_of(at.value) if is_tensor(at) else [2] * len(at.index)
-                found.update(d for d, n in zip(at.index, sizes, strict=True) if d != ZERO and n != 1)
+            resolved, op = self.scalars.resolve(ref), producer(self.scalars.resolve(ref).value)
+            if is_tensor(resolved) or op is None:
+                sizes = shape_of(resolved.value) if is_tensor(resolved) else [2] * len(resolved.index)
+                dims.update(d for d, n in zip(resolved.index, sizes, strict=True) if d != ZERO and n != 1)
                 return []
             if op.name == "linalg.index":
-                found.update({at.index[op.attributes["dim"].value]} - {ZERO})
+                dims.update({resolved.index[op.attributes["dim"].value]} - {ZERO})
             first = 1 if op.name == "tensor.extract" else 0
-            return [ScalarRef(v, at.index) for v in list(op.operands)[first:]]
+            return [ScalarRef(v, resolved.index) for v in list(op.operands)[first:]]
 
         for _ in reached([part], computed_from):
             pass
-        return found
+        return dims
 
-    def _tensor(self, at: ScalarRef) -> np.ndarray | None:
-        found, walked = self.whole(at.value), [d for d in at.index if d != ZERO]
-        if found is None or len(set(walked)) < len(walked):
+    def _tensor(self, ref: ScalarRef) -> np.ndarray | None:
+        array, walked = self.whole(ref.value), [d for d in ref.index if d != ZERO]
+        if array is None or len(set(walked)) < len(walked):
             return None
-        found = found[tuple(0 if d == ZERO else slice(None) for d in at.index)]
-        sizes = dict(zip(walked, found.shape, strict=True))
-        return np.transpose(found, np.argsort(walked)).reshape([sizes.get(d, 1) for d in range(4)])
+        array = array[tuple(0 if d == ZERO else slice(None) for d in ref.index)]
+        sizes = dict(zip(walked, array.shape, strict=True))
+        return np.transpose(array, np.argsort(walked)).reshape([sizes.get(d, 1) for d in range(4)])
 
-    def _number(self, at: ScalarRef) -> np.ndarray | None:
-        op = producer(at.value)
+    def _number(self, ref: ScalarRef) -> np.ndarray | None:
+        op = producer(ref.value)
         if op is None:
             return None
         if op.name == "arith.constant":
-            found = array_of(op.attributes["value"])
-            return None if found is None else np.reshape(found, (1, 1, 1, 1))
+            array = array_of(op.attributes["value"])
+            return None if array is None else np.reshape(array, (1, 1, 1, 1))
         if op.name == "linalg.index":
             loop = op.attributes["dim"].value
-            size = self.scalars.reader.generic(op.block.owner.operation).extents.get(loop) if at.index[loop] != ZERO else 1
+            size = self.scalars.reader.generic(op.block.owner.operation).extents.get(loop) if ref.index[loop] != ZERO else 1
             count = size if isinstance(size, int) else 0
-            return np.arange(count).reshape([count if d == at.index[loop] else 1 for d in range(4)]) if count else None
-        given = [self.of(ScalarRef(v, at.index)) for v in list(op.operands)[1 if op.name == "tensor.extract" else 0 :]]
-        known = [x for x in given if x is not None]
-        if not given:
+            return np.arange(count).reshape([count if d == ref.index[loop] else 1 for d in range(4)]) if count else None
+        operands = [self.of(ScalarRef(v, ref.index)) for v in list(op.operands)[1 if op.name == "tensor.extract" else 0 :]]
+        known = [x for x in operands if x is not None]
+        if not operands:
             return None
-        if len(known) < len(given) or np.prod(np.broadcast_shapes(*(x.shape for x in known)), dtype=np.int64) > _MOST:
+        if len(known) < len(operands) or np.prod(np.broadcast_shapes(*(x.shape for x in known)), dtype=np.int64) > _MOST:
             return None
         return self._extracted(op, known) if op.name == "tensor.extract" else evaluate_scalar(op, known)
 
@@ -144,14 +144,14 @@ class Values:
         op = producer(value)
         if op is None or op.name in CALLS or is_symbolic(shape_of(value)) or np.prod(shape_of(value), dtype=np.int64) > _MOST:
             return None
-        given = {v: self.whole(v) for v in op.operands if isinstance(v.type, ir.RankedTensorType)}
-        if any(x is None and not _is_empty(v) for v, x in given.items()):
+        arrays = {v: self.whole(v) for v in op.operands if isinstance(v.type, ir.RankedTensorType)}
+        if any(x is None and not _is_empty(v) for v, x in arrays.items()):
             return None
         try:
-            found = evaluate_op(op, [given[v] if v in given else self._scalar(v) for v in op.operands], self._scalar)
+            results = evaluate_op(op, [arrays[v] if v in arrays else self._scalar(v) for v in op.operands], self._scalar)
         except NotEvaluable:
             return None
-        return found[list(op.results).index(value)]
+        return results[list(op.results).index(value)]
 
     def _scalar(self, value: ir.Value) -> np.ndarray | None:
         if isinstance(value.type, ir.RankedTensorType):

@@ -12,8 +12,8 @@ from lamina.core.sizes import is_symbolic
 from ....simplify.scalars import ScalarNode, ScalarRef
 from .meaning import HEAD, HIDES, KEY, QUERY, Keys, MaskTerms, Meaning, is_finite
 from .parts import Values, whole
-from .places import place
 from .positions import Linear, Region, SymbolicTerms
+from .read_positions import linear_or_region
 
 _MONOTONE = {"arith.cmpi": range(2, 10), "arith.cmpf": (2, 3, 4, 5)}  # predicates <, <=, > and >=
 
@@ -21,48 +21,48 @@ _MONOTONE = {"arith.cmpi": range(2, 10), "arith.cmpf": (2, 3, 4, 5)}  # predicat
 def meaning(mask: ir.Value, scores: Sequence[int], causal: bool, values: Values) -> Meaning:
     """Returns the meaning of a mask together with the causal flag. scores: batch, heads, queries, keys; values: a cache of
     evaluated values."""
-    found = (SymbolicTerms if is_symbolic(tuple(scores[HEAD:])) else MaskTerms)(scores[HEAD], scores[QUERY], scores[KEY])
+    terms = (SymbolicTerms if is_symbolic(tuple(scores[HEAD:])) else MaskTerms)(scores[HEAD], scores[QUERY], scores[KEY])
     if causal:
-        found.show_causal()
-    part, dtype, reader = whole(mask), str(ir.RankedTensorType(mask.type).element_type), _Reader(found, values)
+        terms.show_causal()
+    part, dtype, reader = whole(mask), str(ir.RankedTensorType(mask.type).element_type), _Reader(terms, values)
     if dtype == "i1":
         reader.hides(part, True, False)
     else:
         reader.adds(part, (dtype,))
-    return found.result(causal)
+    return terms.result(causal)
 
 
 @dataclass(frozen=True)
 class _Reader:
-    """Reads the terms of a mask into `found`. values: a cache of evaluated values."""
+    """Reads the terms of a mask into `terms`. values: a cache of evaluated values."""
 
-    found: MaskTerms
+    terms: MaskTerms
     values: Values
 
     def hides(self, part: ScalarRef, wanted: bool, soft: bool) -> None:
         """Reads a bool term: keys are visible where it equals `wanted`. soft: the other keys only get a finite bias."""
-        known, found = self.values.of(part), self.found
+        known, terms = self.values.of(part), self.terms
         node = self.values.scalars.node(part)
-        region = place(part, self.values) if known is None and isinstance(found, SymbolicTerms) else None
-        if isinstance(found, SymbolicTerms) and isinstance(region, Region):
-            found.soft |= soft
-            found.narrow(region if wanted else region.outside())
+        region = linear_or_region(part, self.values) if known is None and isinstance(terms, SymbolicTerms) else None
+        if isinstance(terms, SymbolicTerms) and isinstance(region, Region):
+            terms.soft |= soft
+            terms.narrow(region if wanted else region.outside())
         elif known is not None:
-            found.soft |= soft
-            found.show(known, wanted)
+            terms.soft |= soft
+            terms.show(known, wanted)
         elif QUERY not in self.values.depends_on(part):
-            found.soft_keys |= soft
+            terms.soft_keys |= soft
             tensor = self.values.scalars.tensor_of(part)
-            found.unread |= found.keys is not None or tensor is None
-            found.keys = None if tensor is None else Keys(tensor, wanted, _is_interval(part, wanted, self.values))
+            terms.unread |= terms.keys is not None or tensor is None
+            terms.keys = None if tensor is None else Keys(tensor, wanted, _is_interval(part, wanted, self.values))
         elif node is not None and node.name == ("arith.andi" if wanted else "arith.ori"):
             for arg in node.args:
                 self.hides(arg, wanted, soft)
         elif (negated := _negated(node, self.values)) is not None:
             self.hides(negated, not wanted, soft)
         else:
-            found.soft |= soft
-            found.unread = True
+            terms.soft |= soft
+            terms.unread = True
 
     def adds(self, part: ScalarRef, types: tuple[str, ...]) -> None:
         """Reads a term that is added to the scores. types: the types that it is rounded to on the way."""
@@ -74,8 +74,8 @@ class _Reader:
             self.adds(node.args[0], (str(node.op.operands[0].type), *types))
         elif node is None or node.name != "arith.select" or not self._chosen(node, types):
             known = self.values.of(part)
-            if known is None or not self.found.add(known, types):
-                self.found.unread = self.found.adds_more = True
+            if known is None or not self.terms.add(known, types):
+                self.terms.unread = self.terms.adds_more = True
 
     def _chosen(self, node: ScalarNode, types: tuple[str, ...]) -> bool:
         """Reads a select between a constant that hides and another term; returns False for other selects."""
@@ -103,13 +103,13 @@ def _is_interval(part: ScalarRef, wanted: bool, values: Values) -> bool:
         return all(_is_interval(arg, wanted, values) for arg in node.args)
     if node.name not in _MONOTONE or node.op.attributes["predicate"].value not in _MONOTONE[node.name]:
         return False
-    for at, other in (node.args, node.args[::-1]):
+    for side, other in (node.args, node.args[::-1]):
         if KEY in values.depends_on(other):
             continue
-        if (places := values.of(at)) is not None:
+        if (places := values.of(side)) is not None:
             steps = np.diff(places, axis=KEY)
             return bool(np.all(steps >= 0) or np.all(steps <= 0))
-        if isinstance(place(at, values), Linear):
+        if isinstance(linear_or_region(side, values), Linear):
             return True
     return False
 

@@ -30,16 +30,16 @@ def hand_over(module: ir.Module, target: Target | None) -> None:
     """Replaces the calls of a module that are left by calls of the kernel that torch prefers, on operands in its form."""
     rows: dict[ir.Value, ir.Value] = {}
     for op in calls(module, symbolic=True):
-        found = Attention.read(op) or Gradients.read(op)
-        if found is None:
+        attention = Attention.read(op) or Gradients.read(op)
+        if attention is None:
             continue
-        kernel = _kernel(found, target)
+        kernel = _kernel(attention, target)
         if kernel is None:
             op.attributes["reason"] = ir.StringAttr.get("fallback", op.context)
             continue
         with op.location, ir.InsertionPoint(op):
-            made = _Call(found.of, kernel, rows, isinstance(found, Gradients)).emit(found)
-        for old, new in made.items():
+            replacements = _Call(attention.of, kernel, rows, isinstance(attention, Gradients)).emit(attention)
+        for old, new in replacements.items():
             old.replace_all_uses_with(new)
         op.erase()
 
@@ -50,11 +50,11 @@ def drops(call: Call) -> bool:
     return bool(given.get("dropout_p", given.get("dropout")))
 
 
-def _kernel(found: Attention | Gradients, target: Target | None) -> VendorKernel | None:
+def _kernel(attention: Attention | Gradients, target: Target | None) -> VendorKernel | None:
     """Returns the kernel that computes a call; None without one."""
-    of, trains = found.of, len(found.results) > 3
+    of, trains = attention.of, len(attention.results) > 3
     size, values = shape_of(of.query)[3], shape_of(of.value)[3]
-    backward = isinstance(found, Gradients)
+    backward = isinstance(attention, Gradients)
     case = Case(element_type(of.query), of.scores, size, values, of.mask is not None, trains, of.causal, backward)
     if of.seed is not None or of.cap or (of.mask is not None and not _is_added(of.mask, of.scores)):
         return None
@@ -70,9 +70,9 @@ class _Call:
     rows: dict[ir.Value, ir.Value]
     backward: bool
 
-    def emit(self, found: Attention | Gradients) -> dict[ir.Value, ir.Value]:
+    def emit(self, attention: Attention | Gradients) -> dict[ir.Value, ir.Value]:
         """Emits the call; returns the replacements of the results that have users."""
-        return self._gradients(found) if isinstance(found, Gradients) else self._forward()
+        return self._gradients(attention) if isinstance(attention, Gradients) else self._forward()
 
     def _forward(self) -> dict[ir.Value, ir.Value]:
         of, kernel = self.of, self.kernel
@@ -80,30 +80,32 @@ class _Call:
         out = self._result(of.result, (*shape_of(query)[:3], shape_of(value)[3]))
         operands = VendorOperands(of.causal, self._mask(), of.sums is not None)
         args = [query, key, value, *kernel.arguments(operands)]
-        made = self._call(args, kernel.named(operands), [out, self._sums(), *[None] * (kernel.results - 2)])
-        found = {of.result: sliced(made[0], shape_of(of.result))}
+        results = self._call(args, kernel.named(operands), [out, self._sums(), *[None] * (kernel.results - 2)])
+        found = {of.result: sliced(results[0], shape_of(of.result))}
         if of.sums is not None:
-            found[of.sums] = sliced(without_one(made[1]) if kernel.sums_as_column else made[1], shape_of(of.sums))
+            found[of.sums] = sliced(without_one(results[1]) if kernel.sums_as_column else results[1], shape_of(of.sums))
         return found
 
-    def _gradients(self, found: Gradients) -> dict[ir.Value, ir.Value]:
+    def _gradients(self, gradients: Gradients) -> dict[ir.Value, ir.Value]:
         of, kernel, (queries, keys) = self.of, self.kernel, self.of.scores[2:]
-        grad, query, key, value, out = (self._operand(v) for v in (found.grad, of.query, of.key, of.value, of.result))
-        given, seeds = [grad, query, key, value], [unread(shape) for shape in kernel.seeds]
-        wanted = [None if v is None else self._result(v, shape_of(like)) for v, like in zip(found.results, given[1:], strict=False)]
-        sums = padded(found.sums, 2, -queries % kernel.sums_multiple, float("inf"))
-        trained = found.results[3] if len(found.results) > 3 else None
+        grad, query, key, value, out = (self._operand(v) for v in (gradients.grad, of.query, of.key, of.value, of.result))
+        tensors, seeds = [grad, query, key, value], [unread(shape) for shape in kernel.seeds]
+        wanted = [
+            None if v is None else self._result(v, shape_of(like)) for v, like in zip(gradients.results, tensors[1:], strict=False)
+        ]
+        sums = padded(gradients.sums, 2, -queries % kernel.sums_multiple, float("inf"))
+        trained = gradients.results[3] if len(gradients.results) > 3 else None
         if kernel.expands_mask:
             rows = row_major((*of.scores[:3], -(-keys // 16) * 16))
             wanted.append(None if trained is None else (trained.type, rows))
         sums = with_one(sums) if kernel.sums_as_column else sums
         operands = VendorOperands(of.causal, self._mask(), sums, out, seeds, (queries, keys), trained is not None)
-        results = self._call([*given, *kernel.gradient_arguments(operands)], kernel.named(operands), wanted)
+        results = self._call([*tensors, *kernel.gradient_arguments(operands)], kernel.named(operands), wanted)
         if kernel.result_side_by_side:
             call, needed = results[0].owner, sizes_attribute(in_order(shape_of(out), _SIDE_BY_SIDE))
             call.attributes["needs"] = ir.ArrayAttr.get([needed if v == out else encoded(None) for v in call.operands])
-        made = iter(results)
-        return {v: sliced(next(made), shape_of(v)) for v in found.results if v is not None}
+        remaining = iter(results)
+        return {v: sliced(next(remaining), shape_of(v)) for v in gradients.results if v is not None}
 
     def _sums(self) -> Result:
         """Returns type and strides of the log-sum-exps."""
@@ -138,11 +140,11 @@ class _Call:
 
     def _call(self, args: Sequence[Any], named: dict[str, Any], results: Sequence[Result]) -> list[ir.Value]:
         """Emits the graph.extern."""
-        made = extern_call(self.kernel.overloads[self.backward], args, named | {"scale": self.of.scale}, results)
+        call = extern_call(self.kernel.overloads[self.backward], args, named | {"scale": self.of.scale}, results)
         if self.kernel.like_query and not self.backward and results[0] is not None:  # a query in the declared order saves a copy
-            wished = [in_order(shape_of(v), order_of(results[0][1])) for v in list(made.operands)[:3]]
-            made.attributes["prefers"] = encoded(list(map(sizes_attribute, wished)))
-        return list(made.results)
+            wished = [in_order(shape_of(v), order_of(results[0][1])) for v in list(call.operands)[:3]]
+            call.attributes["prefers"] = encoded(list(map(sizes_attribute, wished)))
+        return list(call.results)
 
 
 def _is_added(mask: ir.Value, scores: Sequence[int]) -> bool:

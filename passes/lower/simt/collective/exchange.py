@@ -5,7 +5,7 @@ from collections.abc import Callable
 from torch_mlir import ir
 from torch_mlir.dialects import arith, memref
 
-from ..threads import Indices, Shape, barrier, when
+from ..threads import IndexBuilder, Shape, barrier, when
 from ..vendor import Vendor
 
 
@@ -22,13 +22,20 @@ class Exchange:
     def __init__(
         self,
         shape: Shape,
-        at: Indices,
+        index_ops: IndexBuilder,
         thread: ir.Value,
         rank: ir.Value | None,
         shared: Callable[[int, ir.Type], ir.Value],
         vendor: Vendor,
     ) -> None:
-        self.shape, self.at, self.thread, self.rank, self.shared, self.vendor = shape, at, thread, rank, shared, vendor
+        self.shape, self.index_ops, self.thread, self.rank, self.shared, self.vendor = (
+            shape,
+            index_ops,
+            thread,
+            rank,
+            shared,
+            vendor,
+        )
         self.met, self.depth = False, 0
 
     def among_lanes(self, value: ir.Value, join: Callable[[ir.Value, ir.Value], ir.Value], lanes: int, stride: int = 1) -> ir.Value:
@@ -43,16 +50,16 @@ class Exchange:
     def among_warps(self, values: list[ir.Value]) -> list[ir.Value]:
         """Exchanges values that each warp's threads have in common: lane l gets those of warp l % warps. Teams have joined what
         they know: all have the same values."""
-        at, warps = self.at, self.shape.threads // self.shape.warp
-        lane, warp = at.modulo(self.thread, self.shape.warp), at.over(self.thread, self.shape.warp)
-        first = at.below(lane, 1)
+        index_ops, warps = self.index_ops, self.shape.threads // self.shape.warp
+        lane, warp = index_ops.modulo(self.thread, self.shape.warp), index_ops.over(self.thread, self.shape.warp)
+        first = index_ops.below(lane, 1)
         if self.shape.teams > 1:
-            first = arith.andi(first, at.below(warp, warps))
+            first = arith.andi(first, index_ops.below(warp, warps))
         stored = [_as_stored(v) for v in values]
         slots = [self.shared(warps, v.type) for v in stored]
         pairs = list(zip(slots, stored, strict=True))
         self.share(lambda: when(first, lambda: [memref.store(v, s, [warp]) for s, v in pairs]))
-        place = at.modulo(lane, warps)
+        place = index_ops.modulo(lane, warps)
         return [_as_computed(memref.load(slot, [place]), v.type) for slot, v in zip(slots, values, strict=True)]
 
     def share(self, store: Callable[[], object]) -> None:
@@ -70,7 +77,7 @@ class Exchange:
 
     def among_ctas(self, values: list[ir.Value]) -> list[list[ir.Value]]:
         """Returns, for each value, a list of what each CTA of the cluster has, in the order of their ranks."""
-        at, ctas, rank = self.at, self.shape.cluster, self.rank
+        index_ops, ctas, rank = self.index_ops, self.shape.cluster, self.rank
         assert rank is not None
         self.meet()
         stored = [_as_stored(v) for v in values]
@@ -81,12 +88,12 @@ class Exchange:
         def share() -> None:
             """Sends the values to the CTA of this rank."""
             for slot, v in zip(slots, stored, strict=True):
-                self.vendor.send(v, slot, rank, self.thread, at)
+                self.vendor.send(v, slot, rank, self.thread, index_ops)
 
-        when(at.below(self.thread, ctas), share)
+        when(index_ops.below(self.thread, ctas), share)
         self.vendor.synchronize()
         return [
-            [_as_computed(memref.load(slot, [at.number(i)]), v.type) for i in range(ctas)]
+            [_as_computed(memref.load(slot, [index_ops.number(i)]), v.type) for i in range(ctas)]
             for slot, v in zip(slots, values, strict=True)
         ]
 
@@ -103,16 +110,16 @@ class Exchange:
             return moved if not isinstance(type_, ir.FloatType) else arith.bitcast(type_, moved)
         yes = ir.IntegerType.get_signless(1)
         return ir.Operation.create(
-            "gpu.shuffle", results=[type_, yes], operands=[value, self.at.i32(step), self.at.i32(self.shape.warp)],
+            "gpu.shuffle", results=[type_, yes], operands=[value, self.index_ops.i32(step), self.index_ops.i32(self.shape.warp)],
             attributes={"mode": ir.Attribute.parse("#gpu<shuffle_mode xor>")},
         ).results[0]  # fmt: skip
 
     def _from_lane_wide(self, value: ir.Value, step: int) -> ir.Value:
         i64, i32 = ir.IntegerType.get_signless(64), ir.IntegerType.get_signless(32)
         whole = value if value.type == i64 else arith.bitcast(i64, value)
-        high = arith.trunci(i32, arith.shrui(whole, self.at.number(32, i64)))
+        high = arith.trunci(i32, arith.shrui(whole, self.index_ops.number(32, i64)))
         low = arith.extui(i64, self.from_lane(arith.trunci(i32, whole), step))
-        high = arith.shli(arith.extui(i64, self.from_lane(high, step)), self.at.number(32, i64))
+        high = arith.shli(arith.extui(i64, self.from_lane(high, step)), self.index_ops.number(32, i64))
         both = arith.ori(high, low)
         return both if value.type == i64 else arith.bitcast(value.type, both)
 

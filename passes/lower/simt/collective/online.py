@@ -29,8 +29,8 @@ def accumulate(k: "ThreadKernel", op: ir.Operation) -> None:
     base = vector.broadcast(x.parts[0].type, zero)
     powers = per_part(lambda part: exp(arith.subf(part, base)), x)
     after = arith.addf(arith.mulf(before, exp(arith.subf(old, zero))), own(powers, _add))
-    k.held[op.results[0]] = powers
-    k.held[op.results[1]], k.held[op.results[2]] = Spread((together([new]),)), Spread((together([after]),))
+    k.values[op.results[0]] = powers
+    k.values[op.results[1]], k.values[op.results[2]] = Spread((together([new]),)), Spread((together([after]),))
 
 
 def finish(k: "ThreadKernel", op: ir.Operation) -> None:
@@ -49,7 +49,7 @@ def finish(k: "ThreadKernel", op: ir.Operation) -> None:
         scaled = [arith.mulf(t, exp(arith.subf(m, zero))) for m, t in zip(every_largest, every_total, strict=True)]
         total = tree(scaled, _add)
     scale = exp(arith.subf(own_largest, _finite(largest)))
-    k.held[op.results[0]], k.held[op.results[1]], k.held[op.results[2]] = largest, total, Spread((together([scale]),))
+    k.values[op.results[0]], k.values[op.results[1]], k.values[op.results[2]] = largest, total, Spread((together([scale]),))
 
 
 def lanes(k: "ThreadKernel", op: ir.Operation) -> None:
@@ -57,7 +57,7 @@ def lanes(k: "ThreadKernel", op: ir.Operation) -> None:
     (part,) = k.spread(op.operands[0]).parts
     (value,) = elements(part)
     wide = vector.broadcast(vector_type(k.shape.vec, value.type), value)
-    k.held[op.results[0]] = Spread((wide,) * k.shape.chunks)
+    k.values[op.results[0]] = Spread((wide,) * k.shape.chunks)
 
 
 def _of_lanes(exchange: Exchange, largest: ir.Value, total: ir.Value, lanes: int) -> tuple[ir.Value, ir.Value]:

@@ -98,7 +98,7 @@ def _scan(k: "ThreadKernel", op: ir.Operation, accesses: list[list[Run]], by: Ru
     for prefixes, (before, _), start in zip(own, lanes, starts, strict=True):
         first = by.join(start, before)
         parts.append(together([by.value(by.join(first, p)) for p in prefixes]))
-    k.held[op.results[0]], k.held[op.results[1]] = Spread(tuple(parts)), by.value(following)
+    k.values[op.results[0]], k.values[op.results[1]] = Spread(tuple(parts)), by.value(following)
 
 
 def _elements(k: "ThreadKernel", blocks: Sequence[ir.Value]) -> list[list[Run]]:
@@ -123,7 +123,7 @@ def _among_lanes(k: "ThreadKernel", own: Run, by: Runs) -> tuple[Run, Run]:
     before, total, step = by.none, own, 1
     while step < min(k.shape.threads, k.shape.warp):
         other = tuple(k.exchange.from_lane(t, step) for t in total)
-        upper = arith.cmpi(arith.CmpIPredicate.ne, arith.andi(k.thread, k.at.number(step)), k.at.number(0))
+        upper = arith.cmpi(arith.CmpIPredicate.ne, arith.andi(k.thread, k.index_ops.number(step)), k.index_ops.number(0))
         before = _select(upper, by.join(other, before), before)
         joined = by.join(other, total)
         total = joined if by.commutes else _select(upper, joined, by.join(total, other))
@@ -133,13 +133,13 @@ def _among_lanes(k: "ThreadKernel", own: Run, by: Runs) -> tuple[Run, Run]:
 
 def _among_warps(k: "ThreadKernel", totals: list[Run], carry: Run, join: JoinRuns) -> tuple[list[Run], Run]:
     """Returns the result of everything before this warp's part of each access, and the carry after all accesses."""
-    at, warps, starts = k.at, max(k.shape.threads // k.shape.warp, 1), []
+    index_ops, warps, starts = k.index_ops, max(k.shape.threads // k.shape.warp, 1), []
     if warps == 1:
         for total in totals:
             starts.append(carry)
             carry = join(carry, total)
         return starts, carry
-    lane, warp = at.modulo(k.thread, k.shape.warp), at.over(k.thread, k.shape.warp)
+    lane, warp = index_ops.modulo(k.thread, k.shape.warp), index_ops.over(k.thread, k.shape.warp)
     slots = [k.shared(warps * len(totals), v.type) for v in carry]
     numbered = list(enumerate(totals))
 
@@ -147,13 +147,13 @@ def _among_warps(k: "ThreadKernel", totals: list[Run], carry: Run, join: JoinRun
         """Stores the totals of this warp."""
         for c, total in numbered:
             for v, slot in zip(total, slots, strict=True):
-                memref.store(v, slot, [at.add(warp, c * warps)])
+                memref.store(v, slot, [index_ops.add(warp, c * warps)])
 
-    k.exchange.share(lambda: when(at.below(lane, 1), store))
+    k.exchange.share(lambda: when(index_ops.below(lane, 1), store))
     for c in range(len(totals)):
         start = carry
         for w in range(warps):
-            start = carry if w == 0 else _select(at.below(warp, w), start, carry)
-            carry = join(carry, tuple(memref.load(slot, [at.number(c * warps + w)]) for slot in slots))
+            start = carry if w == 0 else _select(index_ops.below(warp, w), start, carry)
+            carry = join(carry, tuple(memref.load(slot, [index_ops.number(c * warps + w)]) for slot in slots))
         starts.append(start)
     return starts, carry

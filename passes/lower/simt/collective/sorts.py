@@ -35,7 +35,7 @@ def sort(k: "ThreadKernel", op: ir.Operation) -> None:
         others = [others[r ^ own] for r in range(len(values))]
         values = _with_others(k, values, others, mask)
     parts = [together(values[c * shape.vec : (c + 1) * shape.vec]) for c in range(shape.chunks)]
-    k.held[op.results[0]] = Spread(tuple(parts))
+    k.values[op.results[0]] = Spread(tuple(parts))
 
 
 def _within_thread(values: list[ir.Value], mask: int) -> list[ir.Value]:
@@ -53,8 +53,8 @@ def _with_others(k: "ThreadKernel", values: list[ir.Value], others: list[ir.Valu
     if top >= shape.vec * shape.threads:  # the access says which is less
         bit = top // shape.threads
         return [arith.maxsi(a, b) if r & bit else arith.minsi(a, b) for r, (a, b) in enumerate(zip(values, others, strict=True))]
-    bit = k.at.number(top // shape.vec)
-    upper = arith.cmpi(arith.CmpIPredicate.ne, arith.andi(k.thread, bit), k.at.number(0))
+    bit = k.index_ops.number(top // shape.vec)
+    upper = arith.cmpi(arith.CmpIPredicate.ne, arith.andi(k.thread, bit), k.index_ops.number(0))
     out = []
     for a, b in zip(values, others, strict=True):
         less = arith.cmpi(arith.CmpIPredicate.slt, a, b)
@@ -65,9 +65,9 @@ def _with_others(k: "ThreadKernel", values: list[ir.Value], others: list[ir.Valu
 def _through_memory(k: "ThreadKernel", slots: ir.Value, values: list[ir.Value], threads: int) -> list[ir.Value]:
     """Returns the registers of the thread whose number differs in the bits `threads`. Neighboring threads have neighboring
     slots."""
-    other = arith.xori(k.thread, k.at.number(threads))
+    other = arith.xori(k.thread, k.index_ops.number(threads))
     barrier()  # what was read of the slots before
     for r, v in enumerate(values):
-        memref.store(v, slots, [k.at.add(k.thread, r * k.shape.threads)])
+        memref.store(v, slots, [k.index_ops.add(k.thread, r * k.shape.threads)])
     barrier()
-    return [memref.load(slots, [k.at.add(other, r * k.shape.threads)]) for r in range(len(values))]
+    return [memref.load(slots, [k.index_ops.add(other, r * k.shape.threads)]) for r in range(len(values))]

@@ -25,14 +25,14 @@ def alloca(k: "ThreadKernel", op: ir.Operation) -> None:
     type_ = ir.MemRefType(op.results[0].type)
     rows, columns = type_.shape
     padded = [rows, columns + padding(type_.element_type.width // 8)]
-    k.held[op.results[0]] = k.attribution(ir.MemRefType.get(padded, type_.element_type, None, ir.Attribute.parse(WORKGROUP)))
+    k.values[op.results[0]] = k.attribution(ir.MemRefType.get(padded, type_.element_type, None, ir.Attribute.parse(WORKGROUP)))
 
 
 def transpose(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.transpose, by accesses as wide as the alignment of its rows allows."""
     source, scratch, stride = (k.uniform(op.operands[i]) for i in (0, 4, 5))
     first, rows, columns = (k.uniform(v) for v in list(op.operands)[1:4])
-    at = k.at
+    index_ops = k.index_ops
     tall, lines = ir.MemRefType(op.operands[4].type).shape
     bits = ir.MemRefType(source.type).element_type.width
     divisor = 64
@@ -43,17 +43,17 @@ def transpose(k: "ThreadKernel", op: ir.Operation) -> None:
     width = next(w for w in accesses if w == 1 or tall * lines >= k.shape.cta * w)  # no thread is without an access
     across = min(tall // width, k.shape.cta)  # threads of one row
     high = k.shape.cta // across  # rows at a time
-    row, place_in_row = at.over(k.thread, across), at.times(at.modulo(k.thread, across), width)
+    row, place_in_row = index_ops.over(k.thread, across), index_ops.times(index_ops.modulo(k.thread, across), width)
     loaded = []
     for left in range(0, tall, across * width):
-        column = at.add(place_in_row, left)
-        within = at.below(column, columns)
+        column = index_ops.add(place_in_row, left)
+        within = index_ops.below(column, columns)
         for start in range(0, lines, high):
-            i = at.add(row, start)
-            inside = arith.andi(within, at.below(i, rows))
-            place = at.add(at.add(first, at.times(i, stride)), column)
+            i = index_ops.add(row, start)
+            inside = arith.andi(within, index_ops.below(i, rows))
+            place = index_ops.add(index_ops.add(first, index_ops.times(i, stride)), column)
             loaded.append((column, i, k.memory.load(source, arith.select(inside, place, first), width, divisor)))
     for column, i, part in loaded:
         for e, value in enumerate(elements(part)):
-            memref.store(value, scratch, [at.add(column, e), i])
+            memref.store(value, scratch, [index_ops.add(column, e), i])
     barrier()

@@ -38,11 +38,11 @@ def generic_lines(op: ir.Operation, names: Names) -> list[str]:
     def operand(value: ir.Value) -> Text:
         """Returns the text of a value in the body, and names one that is used twice."""
         if value not in texts:
-            made = _body_expression(value.owner.operation, operand, names)
-            if len(list(value.uses)) > 1 and len(made.text) > 6:
-                inside.append(f"  where t{len(inside)} = {made.text}")
-                made = Text(f"t{len(inside) - 1}")
-            texts[value] = made
+            text = _body_expression(value.owner.operation, operand, names)
+            if len(list(value.uses)) > 1 and len(text.text) > 6:
+                inside.append(f"  where t{len(inside)} = {text.text}")
+                text = Text(f"t{len(inside) - 1}")
+            texts[value] = text
         return texts[value]
 
     lines: list[str] = []

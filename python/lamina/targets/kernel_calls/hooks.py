@@ -31,10 +31,10 @@ def function_of(name: str, epilogue: str) -> tuple[str, tuple[str, ...]]:
     """
     if not epilogue:
         return PLAIN.format(name=name), ()
-    made = _Function(json.loads(epilogue))
-    lines = "\n".join(made.body())
-    called = [FUNCTIONS[f] for f in made.calls]
-    return "\n\n\n".join((*called, f"@triton.jit\ndef {name}(value, at, mask, operands):\n{lines}")), tuple(made.operands)
+    printed = _Function(json.loads(epilogue))
+    lines = "\n".join(printed.body())
+    called = [FUNCTIONS[f] for f in printed.calls]
+    return "\n\n\n".join((*called, f"@triton.jit\ndef {name}(value, at, mask, operands):\n{lines}")), tuple(printed.operands)
 
 
 class _Function(Expressions):

@@ -62,9 +62,9 @@ class _Nvrtc:
 
     def program(self, text: str, name: str) -> ctypes.c_void_p:
         """Makes an NVRTC program from a source text and its file name."""
-        made = ctypes.c_void_p()
-        self.check("nvrtcCreateProgram", ctypes.byref(made), text.encode(), name.encode(), 0, None, None)
-        return made
+        handle = ctypes.c_void_p()
+        self.check("nvrtcCreateProgram", ctypes.byref(handle), text.encode(), name.encode(), 0, None, None)
+        return handle
 
     def text(self, what: str, program: ctypes.c_void_p) -> str:
         """Returns an output of a program, such as "PTX" or "ProgramLog"."""

@@ -191,12 +191,12 @@ def compile_user(kernel: UserKernel, function: Any, gpu: Gpu) -> CompiledKernel:
     if isinstance(function, CudaSource):
         return compile_cuda(kernel, function, gpu)
     try:
-        made = to_ptx(defined(kernel, function), kernel.pointers, gpu, warps=kernel.warps, stages=kernel.stages)
+        compiled = to_ptx(defined(kernel, function), kernel.pointers, gpu, warps=kernel.warps, stages=kernel.stages)
     except Exception as error:  # Triton raises what its stages raise
         raise _refusal(error, kernel, function) from error
     jit = "gluon.jit" if kernel.gluon else "triton.jit"
     text = f"# {_start(function)}\n@{jit}\n{function.src.rstrip()}\n\n\n{kernel.text.removeprefix(HEADER).strip()}"
-    return CompiledKernel(kernel.symbol, renamed(made.text, made.name, kernel.symbol), made.needs, text)
+    return CompiledKernel(kernel.symbol, renamed(compiled.text, compiled.name, kernel.symbol), compiled.needs, text)
 
 
 def defined(kernel: UserKernel, function: Any) -> Any:

@@ -69,8 +69,8 @@ def compile_kernel(kernel: Printed, gpu: Gpu) -> CompiledKernel:
         except CompileError as why:
             _log.warning("lamina: %s: no ping-pong", why.message)
             kernel = kernel.otherwise.instead(why.message)
-    made = _compiled(kernel, gpu)
-    return replace(made, needs=replace(made.needs, note=kernel.note))
+    compiled = _compiled(kernel, gpu)
+    return replace(compiled, needs=replace(compiled.needs, note=kernel.note))
 
 
 def for_gpu(kernel: Printed, gpu: Gpu) -> Printed:
@@ -88,15 +88,15 @@ def _compiled(kernel: Printed, gpu: Gpu) -> CompiledKernel:
     pointers = tuple((str(type_), align) for type_, (_, align) in zip(types, kernel.arguments, strict=True))
     try:
         config, checks = kernel.config, "tl.device_assert(" in kernel.kernel
-        made = to_ptx(defined(kernel), pointers, gpu, warps=config.warps, stages=config.stages, checks=checks)
+        compiled = to_ptx(defined(kernel), pointers, gpu, warps=config.warps, stages=config.stages, checks=checks)
     except Exception as error:  # Triton raises what its stages raise
         lines = str(error).strip().splitlines() or [type(error).__name__]
         refusal = f"Triton refuses kernel @{kernel.name} ({kernel.config}): {lines[-1]}"
         raise CompileError(refusal, remedy="see its text by --emit=triton") from error
-    if made.needs.shared > gpu.shared_bytes:
-        asks = f"kernel @{kernel.name} ({kernel.config}) asks for {made.needs.shared} bytes of shared memory"
+    if compiled.needs.shared > gpu.shared_bytes:
+        asks = f"kernel @{kernel.name} ({kernel.config}) asks for {compiled.needs.shared} bytes of shared memory"
         raise CompileError(asks, remedy=f"{gpu.arch} has {gpu.shared_bytes} for a CTA: smaller blocks, or fewer stages")
-    return CompiledKernel(kernel.name, renamed(made.text, made.name, kernel.name), made.needs)
+    return CompiledKernel(kernel.name, renamed(compiled.text, compiled.name, kernel.name), compiled.needs)
 
 
 def defined(kernel: Printed) -> Any:

@@ -60,17 +60,17 @@ def to_ptx(function: Any, pointers: tuple[tuple[str, int], ...], gpu: Gpu, *, wa
     ir.load_dialects(context)
     backend.load_dialects(context)
     with _READING:
-        made = source.make_ir(target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context)
+        module = source.make_ir(target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context)
     below: dict[str, Any] = {}
     backend.add_stages(below, options, source.language)
     meta: dict[str, Any] = {"target": target, **options.__dict__}
     for name, stage in below.items():
-        made = stage(made, meta)
+        module = stage(module, meta)
         if name == "ptx":
             break
     scratch, align = meta.get("global_scratch_size") or 0, meta.get("global_scratch_align") or 1
-    made = made if function.is_gluon() else waited(made)
-    return Ptx(made, meta["name"], Needs(meta["shared"], scratch, align, EXTRA_POINTERS, threads_of(made)))
+    module = module if function.is_gluon() else waited(module)
+    return Ptx(module, meta["name"], Needs(meta["shared"], scratch, align, EXTRA_POINTERS, threads_of(module)))
 
 
 def threads_of(ptx: str) -> int:

@@ -30,12 +30,12 @@ class RowPart(ModulePart):
         dtypes = [', dtype = "bool"' if element_type(v) == "i1" else "" for v in (*given, *results)]
         names = [f"%m{i}" for i in range(len(types))]
         kinds = [("input", i) for i in range(len(given))] + [("output", i) for i in range(len(results))]
-        made = [
+        buffers = [
             f'{name} = "plan.{kind}"() {{index = {i} : i64{dtype}}} : () -> {type_}'
             for name, (kind, i), dtype, type_ in zip(names, kinds, dtypes, types, strict=True)
         ]
         with kernel.context, ir.Location.unknown():
-            module = ir.Module.parse(_program(made, names, types, len(given)))
+            module = ir.Module.parse(_program(buffers, names, types, len(given)))
             function = kernel.clone(ip=ir.InsertionPoint(module.body))
             function.attributes["sym_name"] = ir.StringAttr.get(_KERNEL)
             if "graph.inplace" in function.attributes:

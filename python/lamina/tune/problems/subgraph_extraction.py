@@ -27,9 +27,9 @@ class Subgraph(ModulePart):
 
     def __init__(self, problem: Problem, rounds: bool = False) -> None:
         parts = [*problem.before, *problem.ops, *problem.after]
-        made = [v for op in parts for v in op.results]
-        operands = list(dict.fromkeys(v for op in parts for v in op.operands if v not in made))
-        results = problem.kept
+        computed = [v for op in parts for v in op.results]
+        operands = list(dict.fromkeys(v for op in parts for v in op.operands if v not in computed))
+        results = problem.results
         dtypes = [named_dtype(v) for v in operands]
         memory = [
             (dtype or element_type(v), v.type.shape, list(problem.strides(v))) for v, dtype in zip(operands, dtypes, strict=True)

@@ -68,13 +68,13 @@ class Descriptors(TritonBlocks):
 
     def _described(self, name: str, source: str, sizes: Sequence[object], steps: Sequence[object], blocks: Sequence[int]) -> str:
         """Returns the name of a descriptor, made before the loops. The name begins with `name`."""
-        made = self._make(name, source, *(f"[{', '.join(map(str, numbers))}]" for numbers in (sizes, steps, blocks)))
-        if made not in self.made:
-            self.made[made] = f"{name}_blocks"
-            if list(self.made.values()).count(self.made[made]) > 1:
-                self.made[made] += str(len(self.made))
-            self.head.append(f"{INDENT}{self.made[made]} = {made}")
-        return self.made[made]
+        text = self._make(name, source, *(f"[{', '.join(map(str, numbers))}]" for numbers in (sizes, steps, blocks)))
+        if text not in self.made:
+            self.made[text] = f"{name}_blocks"
+            if list(self.made.values()).count(self.made[text]) > 1:
+                self.made[text] += str(len(self.made))
+            self.head.append(f"{INDENT}{self.made[text]} = {text}")
+        return self.made[text]
 
     def _make(self, name: str, source: str, sizes: str, steps: str, blocks: str) -> str:
         """Returns the text that makes a descriptor."""

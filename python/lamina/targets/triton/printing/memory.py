@@ -104,8 +104,8 @@ class TritonMemory(Descriptors):
     def _crossed(self, op: ir.Operation, row: str, lane: str) -> None:
         """Loads a row of a transpose tile directly from the memory that tile.transpose reads: each lane is in another row of
         memory."""
-        made = self.transposed[op.operands[0]]
-        memory, first, rows, _, _, stride = made.operands
+        transposed = self.transposed[op.operands[0]]
+        memory, first, rows, _, _, stride = transposed.operands
         lanes = f"({lane} + {self._all(self._width(op.result))})"
         place = f"{self._at(memory, self._value(first))} + {row} + {lanes} * {self._value(stride)}"
         self._load(op.result, place, f"{lanes} < {self._value(rows)}")

@@ -188,9 +188,9 @@ class PingPongPrinter(Printer):
         self.names[body.arguments[0]] = "k"
         ops = [o.operation for o in body.operations if o.operation.name != "arith.constant"]
         dots = [o for o in ops if o.name == "vector.contract"]
-        made = list(ops[-1].operands)
+        yielded = list(ops[-1].operands)
         known = all(text.isdigit() for text in (low, high, step)) and all(float(init or 1) == 0 for init in inits)
-        if self.loop or not known or [dot.result for dot in dots] != made or len(ops) != len(made) * 2 + 2:
+        if self.loop or not known or [dot.result for dot in dots] != yielded or len(ops) != len(yielded) * 2 + 2:
             raise NoPingPong("its loop does more than multiply blocks that it reads")
         pairs = zip(dots, list(body.arguments)[1:], strict=True)
         if any(dot.operands[0] != dots[0].operands[0] or dot.operands[2] != acc for dot, acc in pairs):

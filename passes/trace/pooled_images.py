@@ -9,13 +9,13 @@ from torch_mlir import ir
 from ..ir.extern_calls import memory_strides
 from ..ir.reading import ops_in, producer, shape_of
 from .gathered import copy_of, reread
-from .orders import Read, innermost_of, is_given, map_of, narrowest, strides_through_views, viewed, wanted_images
+from .orders import Read, innermost_of, is_external, map_of, narrowest, strides_through_views, viewed, wanted_images
 
 
 def store_pooled(block: ir.Block, read: Read) -> dict[ir.Value, int]:
     """Inserts a copy behind each value that is computed from windows of an image whose channels are not innermost, where a library
     call takes it with channels last. Returns the values, and for each the dimension that is contiguous in memory."""
-    found: dict[ir.Value, int] = {}
+    innermost_of: dict[ir.Value, int] = {}
     copies: dict[ir.Value, ir.Value] = {}
     for op in ops_in(block):
         for v, dim in wanted_images(op).items():
@@ -24,9 +24,9 @@ def store_pooled(block: ir.Block, read: Read) -> dict[ir.Value, int]:
                 continue
             if v not in copies:
                 copies[v] = copy_of(v, block, op.location)
-                found[narrowest(v)] = innermost
+                innermost_of[narrowest(v)] = innermost
             reread(op, v, copies[v])
-    return found
+    return innermost_of
 
 
 def _pooled_along(v: ir.Value, read: Read) -> int | None:
@@ -36,11 +36,11 @@ def _pooled_along(v: ir.Value, read: Read) -> int | None:
     while stack:
         x = stack.pop()
         op = producer(x)
-        if op is None or is_given(x):
+        if op is None or is_external(x):
             continue
         if op.name == "tensor.extract_slice" and len(shape_of(x)) == 4:
             source = viewed(op.operands[0])
-            strides = strides_through_views(source, memory_strides) if is_given(source) else None
+            strides = strides_through_views(source, memory_strides) if is_external(source) else None
             steps = steps or any(n > 1 for n in ir.DenseI64ArrayAttr(op.attributes["static_strides"]))
             if strides is not None:
                 innermost = innermost_of(shape_of(source), strides)

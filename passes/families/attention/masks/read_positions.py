@@ -12,7 +12,7 @@ from .positions import PREDICATES, Linear, Region
 _WIDE = 32  # bits of an integer that holds every position
 
 
-def place(part: ScalarRef, values: Values) -> Linear | Region | None:
+def linear_or_region(part: ScalarRef, values: Values) -> Linear | Region | None:
     """Returns a number that is linear in the positions of query and key, or the region where a comparison of such numbers holds;
     None for others. For symbolic sizes, which have no values."""
     known = values.of(part)
@@ -21,16 +21,16 @@ def place(part: ScalarRef, values: Values) -> Linear | Region | None:
         if known.dtype == bool:
             return Region() if constant else None
         return Linear(0, 0, int(constant)) if np.issubdtype(known.dtype, np.integer) else None
-    at = values.scalars.resolve(part)
-    if not is_tensor(at) and (size := size_of(at.value)) is not None:
+    resolved = values.scalars.resolve(part)
+    if not is_tensor(resolved) and (size := size_of(resolved.value)) is not None:
         return Linear(0, 0, size)
     node = values.scalars.node(part)
     if node is None:
         return None
     if node.name == "linalg.index":
-        axis = at.index[node.op.attributes["dim"].value]
+        axis = resolved.index[node.op.attributes["dim"].value]
         return Linear(int(axis == QUERY), int(axis == KEY), 0) if axis in (QUERY, KEY) else None
-    match node.name.removeprefix("arith."), [place(arg, values) for arg in node.args]:
+    match node.name.removeprefix("arith."), [linear_or_region(arg, values) for arg in node.args]:
         case "index_cast" | "extsi", [found]:
             return found
         case "trunci", [found] if ir.IntegerType(node.op.results[0].type).width >= _WIDE:

@@ -16,7 +16,7 @@ _TILE, _MULTIPROCESSORS = 64, 128  # assumed side of a library's output tile, an
 _LONG = 256  # split-K pays from this inner dimension on
 
 
-def add_apart(block: ir.Block) -> None:
+def split_bias(block: ir.Block) -> None:
     """Splits products of f32 with a bias, which take cuBLASLt twice as long with few rows as cuBLAS without one, into a product and
     an addition, in either of two cases. Only ops that become Lamina's kernels read the product: there the addition is free. Or the
     result has so few tiles that the library would use split-K, which it does only without a bias."""

@@ -22,18 +22,18 @@ def split_by_order(ops: Sequence[ir.Operation], wants: Wants) -> list[ir.Operati
     Each reads the operands again, which costs less than writing one result across its memory. Where several parts would reduce
     something, they stay one: its smaller results lose what their users wish, and are copied for them.
     """
-    found: list[ir.Operation] = []
+    kernels: list[ir.Operation] = []
     for op in ops:
         parts = _parts(op, wants) if op.name == "graph.group" and len(op.results) > 1 else []
         if len(parts) < 2:
-            found.append(op)
+            kernels.append(op)
         elif sum(not _is_pointwise(op, part) for part in parts) < 2:
-            found += [_part(op, part, wants) for part in parts]
+            kernels += [_part(op, part, wants) for part in parts]
         else:
             for value in (v for part in parts[1:] for v in part):
                 wants.drop(value)
-            found.append(op)
-    return found
+            kernels.append(op)
+    return kernels
 
 
 def _parts(op: ir.Operation, wants: Wants) -> list[list[ir.Value]]:
@@ -85,17 +85,17 @@ def _part(op: ir.Operation, results: Sequence[ir.Value], wants: Wants) -> ir.Ope
     yields = [terminator(block).operands[i] for i in numbers]
     ops = _computing(op, results)
     read = {v for o in ops for v in read_by(o)} | set(yields)
-    given = [(v, argument) for v, argument in zip(op.operands, block.arguments, strict=True) if argument in read]
+    read_operands = [(v, argument) for v, argument in zip(op.operands, block.arguments, strict=True) if argument in read]
 
     def fill(*arguments: ir.Value) -> list[ir.Value]:
         """Copies the ops of this part."""
-        values = dict(zip((argument for _, argument in given), arguments, strict=True))
+        values = dict(zip((argument for _, argument in read_operands), arguments, strict=True))
         copy_ops(ops, values)
         return [values[v] for v in yields]
 
     name = "_".join([name_of(op), *map(str, numbers)])
     with op.location, ir.InsertionPoint(op):
-        part = group(name, [v for v, _ in given], [v.type for v in results], fill)
+        part = group(name, [v for v, _ in read_operands], [v.type for v in results], fill)
     for key in op.attributes:
         if key not in part.attributes:
             part.attributes[key] = op.attributes[key]
