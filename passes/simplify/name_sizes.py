@@ -47,7 +47,7 @@ class NameSizes(Pass):
     name: ClassVar[str] = "lamina-name-sizes"
 
     def run(self, module: ir.Module) -> None:
-        """Names the sizes of @main. Raises CompileError for a size that nothing names, and for a move that depends on the call."""
+        """Names the sizes of @main. Raises CompileError for a size that nothing names."""
         functions = {name_of(f): f.operation for f in module.body.operations if f.operation.name == "func.func"}
         main = functions.get("main")
         if main is None or not any(SIZES in f.attributes or _has_sizes(f) for f in functions.values()):
@@ -161,11 +161,7 @@ class _Names:
         tensors = iter(op.operands)
         args = [_argument(a, tensors) for a in function.attributes["graph.args"]]
         kwargs = {named.name: _argument(named.attr, tensors) for named in function.attributes["graph.kwargs"]}
-        try:
-            moved = MOVES[function.attributes[MOVE].value](type_, *args, **kwargs)
-        except CompileError as error:
-            raise CompileError(error.message, where=where(op.location), remedy=error.remedy) from None
-        replace_op(op, moved)
+        replace_op(op, MOVES[function.attributes[MOVE].value](type_, *args, **kwargs))
 
     def _shapes(self, op: ir.Operation, results: list[ir.Value]) -> list[Shape]:
         """Returns the shapes of an op's results, as far as its operands name them."""

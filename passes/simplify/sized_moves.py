@@ -4,13 +4,13 @@ Each function takes the call's arguments (tensors as values, sizes as ints or Si
 result, built at the current insertion point. The arguments are those of the overload in ATen.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch_mlir import ir
 from torch_mlir.dialects import arith, linalg, tensor
 
-from lamina.core.errors import CompileError
 from lamina.core.sizes import Size, SizeLike, most, typical
 
 from ..ir.generics import empty, fill, generic, padded, spread, with_body
@@ -23,14 +23,16 @@ _OPEN = 2**63 - 1
 
 
 def view(type_: ir.RankedTensorType, x: ir.Value, *_: Any) -> ir.Value:
-    """Expands view and _unsafe_view."""
+    """Expands view and _unsafe_view. Where the sizes do not show that both shapes hold as many elements, as torch has made sure of,
+    the result is made of the first elements of a row: of all of them."""
     shape = sizes_of(type_)
     out = reshaped(x, shape)
-    if out is None:
-        raise CompileError(
-            f"a view of {list(shape_of(x))} as {list(shape)} depends on the call", remedy="compile per concrete size"
-        )
-    return out
+    if out is not None:
+        return out
+    row = reshaped(x, [math.prod(shape_of(x))])
+    found = reshaped(sliced(row, [0], [math.prod(shape)], [1]), shape)
+    assert found is not None
+    return found
 
 
 def expand(type_: ir.RankedTensorType, x: ir.Value, *_: Any, **__: Any) -> ir.Value:

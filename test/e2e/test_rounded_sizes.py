@@ -65,6 +65,14 @@ SUMS: dict[str, tuple[Callable[..., Tensor], Callable[[int, int], tuple[Tensor, 
         lambda b, n: (x(3 * b, n), x(3, n), x(6 * b, n)),
     ),
     "halves": (lambda a, b: torch.cat([a, b]).view(2, -1, a.shape[1]).exp().sum(0), lambda b, n: (x(b, n), x(b + 2, n))),
+    "of products of sizes": (
+        lambda a, b: torch.cat([a, b]).view(4, (a.shape[0] + b.shape[0]) * a.shape[1] // 4).softmax(1),
+        lambda b, n: (x(2 * b, 2 * n), x(2 * b + 4, 2 * n)),
+    ),
+    "by columns and rows": (
+        lambda a, b: torch.cat([a, b]).view(-1, 4, (a.shape[0] + b.shape[0]) * a.shape[1] // 4).cumsum(2),
+        lambda b, n: (x(2 * b, 2 * n), x(2 * b + 4, 2 * n)),
+    ),
     "with one more": (
         lambda a, b: F.pad(torch.cat([a, b], 1), (1, 0)).view(a.shape[0], -1, 4).amax(2),
         lambda b, n: (x(b, n + 2), x(b, 3 * n + 1)),

@@ -211,6 +211,22 @@ def test_a_slice_beyond_its_tensor_is_refused() -> None:
         compiled(x(2, 1201, 16))
 
 
+def loss_of_tokens(a: Tensor, target: Tensor) -> Tensor:
+    return F.cross_entropy(a.view(-1, a.shape[-1]), target.view(-1))
+
+
+@pytest.mark.filterwarnings("error:lamina")
+def test_a_view_holds_as_many_elements_as_what_it_views(compilations: list[int]) -> None:
+    """Torch demands that products of the arguments' sizes are equal, which relates no two of these."""
+    compiled = unbacked(loss_of_tokens, [[0, 1], [0, 1]])
+    for b, n in ((3, 5), (1, 7), (6, 4)):
+        a, target = x(b, n, 9), torch.randint(0, 9, (b, n))
+        same(compiled(a, target), loss_of_tokens(a, target))
+    assert len(compilations) == 1
+    with pytest.raises((lamina.CompileError, RuntimeError), match="argument 'target'"):
+        compiled(x(3, 5, 9), torch.randint(0, 9, (3, 6)))
+
+
 def test_sizes_that_must_be_equal_are_named() -> None:
     torch._dynamo.reset()
     compiled = unbacked(lambda a, b: a + b, [[0], [0]])

@@ -224,6 +224,21 @@ func.func private @diagonal(tensor<?x?x?xf32>) -> tensor<?x?xf32> attributes {
 
 // -----
 
+// A view whose sizes do not show that it has as many elements is made of the first elements of a row.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[ROW:.*]] = tensor.collapse_shape %arg0 {{\[\[}}0, 1]{{\]}} : {{.*}} into tensor<?xf32, ["6*s0~8"]>
+// CHECK: %[[SIZE:.*]] = "graph.size"() {size = "4*((3*s0~8)//(2))"}
+// CHECK: %[[FIRST:.*]] = tensor.extract_slice %[[ROW]][0] [%[[SIZE]]] [1]
+// CHECK: tensor.expand_shape %[[FIRST]] {{\[\[}}0, 1]{{\]}} {{.*}} into tensor<4x?xf32, [4, "((3*s0~8)//(2))"]>
+func.func @main(%x: tensor<6x?xf32> {graph.sizes = [6, "s0~8"]}) -> tensor<4x?xf32> {
+  %0 = call @view(%x) : (tensor<6x?xf32>) -> tensor<4x?xf32>
+  return %0 : tensor<4x?xf32>
+}
+func.func private @view(tensor<6x?xf32>) -> tensor<4x?xf32> attributes {
+  graph.move = "aten.view.default", graph.args = [unit, [4, -1]], graph.kwargs = {}, graph.sizes = [[4, "(6*s0~8)//4"]]}
+
+// -----
+
 // A view in another dtype, of fixed sizes too: torch-mlir has no lowering.
 // CHECK-LABEL: func.func @main
 // CHECK: arith.bitcast %{{.*}} : f32 to i32
