@@ -1,8 +1,10 @@
 """Coalesces loops: adjacent axes become one where every access has a single stride over both."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from lamina.core.sizes import Size, SizeLike, with_symbol
 
 from ..ir.affine import ZERO, Affine, Axis
 from ..ir.expressions import Expr
@@ -13,8 +15,9 @@ class Merged:
     """Axes after merging.
 
     rows, columns  the merged axes
-    rename         turns an index over the old axes into one over the new
+    rename         what replaces the old axes in an index
     axis_of        the new axis of each old one that was merged
+    lengths        products of symbols, such as the pixels of an image, and the symbols that stand for them in extents and strides
     quotients      terms of indices that are an axis divided by a number (see flatten.py), and that number
     """
 
@@ -22,7 +25,15 @@ class Merged:
     columns: tuple[Axis, ...]
     rename: dict[Axis, Affine]
     axis_of: dict[Axis, Axis]
+    lengths: Mapping[Size, Size] = field(default_factory=dict)
     quotients: dict[Expr, int] = field(default_factory=dict)
+
+    def index(self, at: Affine) -> Affine:
+        """Returns an index over the old axes as one over the new."""
+        at = at.rename(self.rename)
+        if not self.lengths:
+            return at
+        return Affine(shortened(at.constant, self.lengths), tuple((t, shortened(c, self.lengths)) for t, c in at.terms))
 
     def merged(self, axes: Iterable[Axis]) -> set[Axis]:
         """Returns the merged axes that contain the given ones."""
@@ -44,8 +55,18 @@ class Merged:
         return True
 
 
-def coalesce(rows: tuple[Axis, ...], columns: tuple[Axis, ...], places: list[Affine]) -> Merged:
-    """Merges adjacent axes within rows and within columns. Axes of one iteration are dropped."""
+def shortened(size: SizeLike, lengths: Mapping[Size, Size]) -> SizeLike:
+    """Returns a size with symbols in place of the products that they stand for."""
+    for product, symbol in lengths.items():
+        size = with_symbol(size, product, symbol)
+    return size
+
+
+def coalesce(
+    rows: tuple[Axis, ...], columns: tuple[Axis, ...], places: list[Affine], lengths: Mapping[Size, Size] | None = None
+) -> Merged:
+    """Merges adjacent axes within rows and within columns. Axes of one iteration are dropped. lengths: see Merged."""
+    lengths = lengths or {}
     rename: dict[Axis, Affine] = {}
     axis_of: dict[Axis, Axis] = {}
 
@@ -59,17 +80,20 @@ def coalesce(rows: tuple[Axis, ...], columns: tuple[Axis, ...], places: list[Aff
                 runs[-1].append(a)
             else:
                 runs.append([a])
-        return tuple(as_one(run, rename, axis_of) for run in runs)
+        return tuple(as_one(run, rename, axis_of, lengths) for run in runs)
 
-    return Merged(merge(rows), merge(columns), rename, axis_of)
+    return Merged(merge(rows), merge(columns), rename, axis_of, lengths)
 
 
-def as_one(axes: Sequence[Axis], rename: dict[Axis, Affine], axis_of: dict[Axis, Axis]) -> Axis:
+def as_one(
+    axes: Sequence[Axis], rename: dict[Axis, Affine], axis_of: dict[Axis, Axis], lengths: Mapping[Size, Size] | None = None
+) -> Axis:
     """Returns one axis that runs over several, the last the fastest. Adds to `rename` what replaces them in indices that are even
-    along it, and to `axis_of` that it does."""
-    if len(axes) == 1:
+    along it, and to `axis_of` that it does. lengths: see Merged."""
+    extent = shortened(math.prod(a.extent for a in axes), lengths or {})
+    if len(axes) == 1 and extent == axes[0].extent:
         return axes[0]
-    whole = Axis(math.prod(a.extent for a in axes), "".join(a.name for a in axes))
+    whole = Axis(extent, "".join(a.name for a in axes))
     rename.update(dict.fromkeys(axes[:-1], ZERO))
     rename[axes[-1]] = Affine.of(whole)
     axis_of.update(dict.fromkeys(axes, whole))

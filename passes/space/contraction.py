@@ -65,7 +65,7 @@ class Contraction:
         """Returns whether an index of the space is that of a row-major m x n matrix."""
         if self.batch or self.m is None or self.n is None:
             return False
-        at = at.rename(self.merged.rename)
+        at = self.merged.index(at)
         return not at.constant and at.coefficient(self.m) == self.n.extent and at.coefficient(self.n) == 1
 
 

@@ -118,7 +118,7 @@ def _check(space: Space, merged: Merged, channel: Axis) -> None:
 
     def along(at: Affine) -> int:
         """Returns the coefficient of the channel. Raises Unfit if other values decide the place."""
-        at = at.rename(merged.rename)
+        at = merged.index(at)
         if any(not isinstance(t, Axis) and t not in merged.quotients for t, _ in at.terms):
             raise Unfit("a load whose place other values say")
         return at.coefficient(channel)
@@ -136,7 +136,7 @@ def _check(space: Space, merged: Merged, channel: Axis) -> None:
 
 def _by_group(at: Affine, merged: Merged) -> bool:
     """Returns whether an index differs from group to group."""
-    return any(t in merged.quotients for t, _ in at.rename(merged.rename).terms)
+    return any(t in merged.quotients for t, _ in merged.index(at).terms)
 
 
 def _width(space: Space, merged: Merged, channel: Axis, aligned: Aligned, results: list[int], width: int) -> int:

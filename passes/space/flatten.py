@@ -36,7 +36,7 @@ def flatten(merged: Merged, axes: tuple[Axis, ...]) -> tuple[Merged, Axis]:
         at = old.index(axes[0])
         return (*old[:at], whole, *old[at + len(axes) :])
 
-    return Merged(replaced(merged.rows), replaced(merged.columns), rename, axis_of, quotients), whole
+    return Merged(replaced(merged.rows), replaced(merged.columns), rename, axis_of, merged.lengths, quotients), whole
 
 
 def _quotient(axis: Axis, by: int) -> Expr:

@@ -47,7 +47,7 @@ class Form:
 
 def form_of(space: Space, config: type[BlockConfig]) -> Form:
     """Returns the form of a space's loops on the target of this Config."""
-    merged = coalesce(*_by_stride(space), space.places())
+    merged = coalesce(*_by_stride(space), space.places(), space.lengths)
     if config.short and space.columns and not has_scans(space) and len(beside := side_by_side(space, merged)) > 1:
         merged, _ = flattened(space, merged, beside) or (merged, None)
     if len(merged.columns) > 1 and has_sorts(space):
@@ -69,7 +69,7 @@ def form_of(space: Space, config: type[BlockConfig]) -> Form:
 def flattened(space: Space, merged: Merged, axes: tuple[Axis, ...]) -> tuple[Merged, Axis] | None:
     """Returns `merged` with `axes` flattened into one axis, and that axis; None if an index would jump by a symbolic stride."""
     flat, axis = flatten(merged, axes)
-    places = [at.rename(flat.rename) for at in space.places()]
+    places = [flat.index(at) for at in space.places()]
     jumps = [(c, flat.quotients[t]) for at in places for t, c in at.terms if t in flat.quotients]
     return None if any(map(is_symbolic, jumps)) else (flat, axis)
 
@@ -81,11 +81,11 @@ def side_by_side(space: Space, merged: Merged) -> tuple[Axis, ...]:
     It must be contiguous in the results, and in all tensors that are read down the columns or, without columns, along the innermost
     row axis. Other tensors, such as a value for each group of channels, may be read in jumps.
     """
-    loads = [e.at.rename(merged.rename) for e in space.loads]
+    loads = [merged.index(e.at) for e in space.loads]
     read = [at for at in loads if any(at.coefficient(a) for a in merged.columns or merged.rows[-1:])]
     if not read or any(at.opaque or 1 in (at.coefficient(c) for c in merged.columns) for at in read):
         return ()
-    varying = [*read, *(r.at.rename(merged.rename) for r in space.results)]
+    varying = [*read, *(merged.index(r.at) for r in space.results)]
     found: list[Axis] = []
     step: SizeLike = 1
     for a in reversed(merged.rows):
@@ -99,7 +99,7 @@ def _with_outer(space: Space, merged: Merged, axis: Axis) -> tuple[Axis, ...]:
     """Returns a row axis with the one outside of it, if every access that varies along the axis has a single stride over both; else
     ()."""
     at = merged.rows.index(axis)
-    varying = [p for place in space.places() if (p := place.rename(merged.rename)).coefficient(axis)]
+    varying = [p for place in space.places() if (p := merged.index(place)).coefficient(axis)]
     outer = merged.rows[at - 1] if at else None
     if outer is None or any(p.opaque or p.coefficient(outer) != p.coefficient(axis) * axis.extent for p in varying):
         return ()
@@ -126,8 +126,8 @@ def _vector_axis(space: Space, merged: Merged, config: type[BlockConfig]) -> Axi
     Stores count twice. If possible, it is an axis along which all stores have stride 0 or 1, since others are scattered. On targets
     that gather lanes one by one, a strided load counts as often as it is executed, even if it reads the same memory again.
     """
-    loads = [e.at.rename(merged.rename) for e in space.loads]
-    stores = [r.at.rename(merged.rename) for r in space.results]
+    loads = [merged.index(e.at) for e in space.loads]
+    stores = [merged.index(r.at) for r in space.results]
     columns = () if has_scans(space) else merged.columns  # steps along a scanned column depend on each other
     candidates = [*reversed(columns), *reversed(merged.rows)]
 
@@ -177,7 +177,7 @@ def _crossed_axis(space: Space, merged: Merged, vector: Axis | None, apart: bool
         return None
     along: Counter[Axis] = Counter()
     for e in space.loads:
-        at = e.at.rename(merged.rename)
+        at = merged.index(e.at)
         inner = (a for a in merged.rows if a is not vector and not below(a.extent, FEW) and _is_contiguous(at, merged, a))
         if crosses(e, at, merged, vector, apart) and (axis := next(inner, None)) is not None:
             along[axis] += typical(math.prod(t.extent for t, _ in at.terms if isinstance(t, Axis)))
@@ -188,7 +188,7 @@ def crossing_loads(space: Space, schedule: Schedule) -> list[Load]:
     """Returns the loads that a program with a crossed axis transposes through tiles."""
     found, merged = [], schedule.merged
     for e in space.loads:
-        at = e.at.rename(merged.rename)
+        at = merged.index(e.at)
         vector, crossed = schedule.vector, schedule.crossed
         if vector is None or crossed is None:
             continue
@@ -219,7 +219,7 @@ def guarded_range(e: Load, merged: Merged, axis: Axis) -> tuple[SizeLike, SizeLi
     """Returns the range (first, end) of an axis in which a load's guard holds; None if the guard depends on anything else."""
     first, end = 0, axis.extent
     for bound in e.guard:
-        at = bound.at.rename(merged.rename)
+        at = merged.index(bound.at)
         if bound.message or at.terms != ((axis, 1),):
             return None
         low, high = bound.low - at.constant, bound.high - at.constant

@@ -152,7 +152,7 @@ def choice_of(e: Expr) -> tuple[Bound, Expr, Expr] | None:
 
 def ends_along(bound: Bound, merged: Merged, vector: Axis) -> tuple[int, int] | None:
     """Returns where the part begins and ends along `vector`; None if another axis decides it."""
-    at = bound.at.rename(merged.rename)
+    at = merged.index(bound.at)
     if at.coefficient(vector) != 1 or len(at.terms) != 1:
         return None
     return bound.low - at.constant, bound.high - at.constant

@@ -5,10 +5,13 @@ vary over). Without reductions every axis is a row axis.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from torch_mlir import ir
+
+from lamina.core.sizes import Size
 
 from ..ir.affine import Affine, Axis, SplitAxis, refine
 from ..ir.expressions import Expr, InBounds, Load, Position, Reduce, Scatter, walk
@@ -33,12 +36,13 @@ class Result:
 
 @dataclass(frozen=True)
 class Space:
-    """The iteration space of a kernel: its axes, the stored results, and the reductions that these need."""
+    """The iteration space of a kernel: its axes, the stored results, and the reductions that these need. lengths: see Merged."""
 
     rows: tuple[Axis, ...]
     columns: tuple[Axis, ...]
     results: tuple[Result, ...]
     reductions: tuple[Reduce, ...]  # operands first
+    lengths: Mapping[Size, Size] = field(default_factory=dict)
 
     @cached_property
     def expressions(self) -> list[Expr]:

@@ -48,7 +48,7 @@ class Access:
     def of(at: Affine, bits: int, aligned: int, merged: Merged) -> "Access":
         """Returns the access at `at`, an index over the axes before they were merged."""
         touched = typical(math.prod(t.extent for t, _ in at.terms if isinstance(t, Axis)))
-        return Access(at.rename(merged.rename), bits, aligned, touched)
+        return Access(merged.index(at), bits, aligned, touched)
 
 
 def accesses_of(
@@ -64,7 +64,7 @@ def bounded_across(e: Load, merged: Merged, vector: Axis) -> bool:
     """Returns whether accesses along `vector` are whole or left out, except for the last one: no bound of the load varies along it,
     or just one at a symbolic end."""
     for bound in e.guard:
-        at = bound.at.rename(merged.rename)
+        at = merged.index(bound.at)
         if at.opaque or (at.coefficient(vector) != 0 and not _ends(bound, at, vector)):
             return False
     return True
@@ -107,7 +107,7 @@ class Flat:
 def flat_width(space: Space, accesses: list[Access], axis: Axis, flat: Merged) -> Flat:
     """Returns the accesses along `axis`, which is several rows of `flat` as one axis."""
     results, quotients = accesses[len(accesses) - len(space.results) :], flat.quotients
-    guards = [b.at.rename(flat.rename) for e in space.loads for b in e.guard]
+    guards = [flat.index(b.at) for e in space.loads for b in e.guard]
     if has_scans(space) or any(t in quotients for at in guards for t, _ in at.terms) or any(_runs(a, quotients) for a in results):
         return Flat(0)
     for a in accesses:
@@ -179,14 +179,14 @@ def _crossing(space: Space, merged: Merged, aligned: Aligned, vector: Axis, widt
     """Returns whether something is read element by element: with a stride, backwards, at computed indices, across the bounds of a
     guard, or within them at indices that are not aligned."""
     for e in space.loads:
-        at = e.at.rename(merged.rename)
+        at = merged.index(e.at)
         own = merged.merged(a for t, _ in at.terms if not isinstance(t, Axis) and t not in merged.quotients for a in t.free)
         if at.coefficient(vector) not in (0, 1) or vector in own:
             return True
         access = Access.of(e.at, bits(element_type(e.tensor)), aligned[e.tensor], merged)
         if e.guard and at.coefficient(vector) == 1 and not _starts(access, width, vector):
             return True
-        guarded = [(b.at.rename(merged.rename), b) for b in e.guard]
+        guarded = [(merged.index(b.at), b) for b in e.guard]
         for place, b in guarded:
             if place.coefficient(vector) == 0:
                 continue

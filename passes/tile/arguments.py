@@ -5,6 +5,7 @@ where no tensor has more than 2**30 elements (core/binding sees to that). Its at
 symbolic shape arrives as a bare memref of its first element.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from torch_mlir import ir
@@ -76,8 +77,8 @@ class KernelSizes:
     def _type(self, count: int) -> ir.Type:
         return ir.MemRefType.get([count], ir.IntegerType.get_signless(self.bits))
 
-    def finish(self, function: ir.Operation) -> None:
-        """Gives a function the type and the attribute of its sizes."""
+    def finish(self, function: ir.Operation, outside: Callable[[SizeLike], SizeLike]) -> None:
+        """Gives a function the type and the attribute of its sizes. outside: writes a size in the symbols of launches."""
         unknown = [n for n in self.reached if not any(at_most(n, known) for known in (0, *self.values))]
         largest = [n for n in unknown if not any(n is not other and at_most(n, other) for other in unknown)]
         sizes = [*self.values, *largest]  # no one reads the last ones, but binding checks all of them
@@ -88,4 +89,4 @@ class KernelSizes:
         self._memory.set_type(self._type(len(sizes)))
         kind = ir.FunctionType.get([a.type for a in self.entry.arguments], [])
         function.attributes["function_type"] = ir.TypeAttr.get(kind)
-        function.attributes[KERNEL_SIZES] = ir.ArrayAttr.get(list(map(size_attribute, sizes)))
+        function.attributes[KERNEL_SIZES] = ir.ArrayAttr.get([size_attribute(outside(n)) for n in sizes])

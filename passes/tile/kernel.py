@@ -1,13 +1,13 @@
 """Describes the kernel functions of a planned module: their bodies, and the memory that they are launched with."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
-from lamina.core.sizes import SizeLike
+from lamina.core.sizes import Size, SizeLike, all_symbols, most, substituted
 
 from ..families.choice import CHOICE, ROWS
 from ..families.gemm.block_sums import is_reduction
@@ -25,11 +25,13 @@ class Kernel:
 
     arguments  memory that it is launched with, inputs then outputs
     aligned    bytes that this is aligned to
+    lengths    products of symbols, and the symbols that stand for them in extents and strides
     """
 
     function: ir.Operation
     arguments: list[Argument]
     aligned: list[int]
+    lengths: Mapping[Size, Size] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -75,7 +77,13 @@ class Kernel:
         """Returns its iteration space. Raises Untraceable if it has none. pairs: see find_space."""
         count, strides = len(self.inputs), self.strides
         given = dict(zip(self.inputs, strides, strict=False))
-        return find_space(self.block, given, strides[count:], divide=True, round_half=round_half, pairs=pairs)
+        space = find_space(self.block, given, strides[count:], divide=True, round_half=round_half, pairs=pairs)
+        return replace(space, lengths=self.lengths)
+
+    def outside(self, size: SizeLike) -> SizeLike:
+        """Returns a size of the kernel in its launches' symbols: a product comes back as the maximum of it and its least value."""
+        products = {s.name: most(product, s.least) for product, length in self.lengths.items() for s in all_symbols(length)}
+        return substituted(size, products)
 
     def row_space(self, round_half: bool, scans: bool = False) -> Space | None:
         """Returns its iteration space if it reduces along rows, or, with `scans`, scans them, and no schedule is set; None for any

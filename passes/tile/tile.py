@@ -46,7 +46,8 @@ class TilePass(Pass):
     CTAs of one program, and `tile.align`, the alignment of each argument in bytes. `tile.consistent` is that of the function
     (`graph.consistent`): each element has the same bits wherever it is computed.
 
-    In a function with `graph.symbols` other sizes stand for symbols (see lamina-size-ranges); `graph.later` becomes `tile.later`.
+    In a function with `graph.symbols` or `graph.lengths` other sizes stand for symbols or for products of them (see
+    lamina-size-ranges); `graph.later` becomes `tile.later`.
     A function that reduces rows takes the schedule in its `graph.rows` (schedules/rows.py) instead of the cost model's:
     "simt{threads=256 cluster=2}", or "triton{n=4096 warps=8}", as lamina-route-to-triton marks it.
 
@@ -100,14 +101,14 @@ def _function(kernel: Kernel, program: TileProgram | None, size_bits: int) -> ir
                 inputs = {a: (m, element_type(a)) for a, m in zip(kernel.inputs, memory, strict=False)}
                 program.body(Frame(body, inputs, memory[len(inputs) :], sizes), program.space, program.schedule).emit(number)
             func.ReturnOp([])
-        sizes.finish(new.operation)
+        sizes.finish(new.operation, kernel.outside)
     return new.operation
 
 
 def _describe(new: ir.Operation, kernel: Kernel, spread: dict[str, Any], **numbers: SizeLike) -> ir.Operation:
     old = kernel.function
     for key, n in (numbers | {"outputs": len(kernel.outs)}).items():
-        new.attributes[f"tile.{key}"] = size_attribute(n)
+        new.attributes[f"tile.{key}"] = size_attribute(kernel.outside(n))
     for key in SPREAD & spread.keys():
         new.attributes[f"tile.{key}"] = size_attribute(spread[key])
     if spread:

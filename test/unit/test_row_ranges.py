@@ -66,6 +66,29 @@ def test_halves(name: str, kernels: list[str]) -> None:
         assert kernels[-1].removesuffix("_early").endswith(kernel)
 
 
+IMAGES = {
+    "deviation": lambda x: x.std((2, 3)),
+    "group norm": lambda x: F.group_norm(x, 4),
+    "scaled channels": lambda x: x * x.mean((2, 3), keepdim=True).sigmoid(),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", IMAGES)
+def test_rows_of_pixels(name: str, kernels: list[str]) -> None:
+    """The length of a row is a product of symbols."""
+    run = compiled(IMAGES[name])
+    for height, width, kernel in ((9, 17, "to_253"), (4, 7, "to_61"), (6, 20, "to_128_by_4")):
+        x = torch.randn(34, 4, height, width)
+        torch._dynamo.mark_static(x, 1)
+        want = IMAGES[name](x.double())
+        for _ in range(2):
+            got = run(x)
+            assert (got - want).abs().max() <= 3e-6 * max(1, want.abs().max())
+            finish()
+        assert kernels[-1].removesuffix("_early").endswith(kernel)
+
+
 def test_a_length_that_a_symbol_decides_with_others(kernels: list[str]) -> None:
     """A sum, whose multiples of four the symbol itself does not show, and a product with a number."""
     for kernel, lengths in (

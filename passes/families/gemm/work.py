@@ -60,7 +60,7 @@ def _waste(program: GemmProgram) -> int:
 
     def waste(at: Affine, v: ir.Value) -> int:
         """Returns the bytes of one access of all tiles."""
-        at = at.rename(of.merged.rename)
+        at = of.merged.index(at)
         steps = [abs(typical(at.coefficient(axis))) for axis in (of.m, of.n) if axis is not None and at.coefficient(axis)]
         return bytes_of(v) * (min(min(steps, default=1), max(8 * SECTOR // width(v), 1)) - 1)
 

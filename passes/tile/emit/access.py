@@ -58,7 +58,7 @@ def load(b: "Blocks", e: Load) -> ir.Value:
 
 def _block(b: "Blocks", e: Load, flat: ir.Value) -> ir.Value:
     """Loads a block of rank 1 as memory holds it."""
-    at = e.at.rename(b.merged.rename)
+    at = b.merged.index(e.at)
     if e in b.transposed:
         tile, row = b.transposed[e]
         stored = ir.MemRefType(flat.type).element_type
@@ -97,7 +97,7 @@ def store(b: "Blocks", value: ir.Value, memory: ir.Value, at: Affine) -> None:
     if len(b.sides) > 1:
         tiles.write(b, value, memory, at)
         return
-    at = at.rename(b.merged.rename)
+    at = b.merged.index(at)
     if not isinstance(value.type, ir.VectorType):
         memref.store(value, memory, [b.index(at)])
     elif streams(b, memory, at):
@@ -108,7 +108,7 @@ def store(b: "Blocks", value: ir.Value, memory: ir.Value, at: Affine) -> None:
 
 def store_pair(b: "Blocks", values: Sequence[ir.Value], memory: ir.Value, at: Affine) -> None:
     """Stores blocks of two values side by side, in the type that memory holds. at: the index of neighbors, in pairs."""
-    pairs = at.rename(b.merged.rename)
+    pairs = b.merged.index(at)
     order = [i + part for i in range(b.lanes) for part in (0, b.lanes)]
     both = vector.shuffle(*values, order)
     where, mask = b.index(pairs * 2), interleaved.of_pairs(b, b.stack[-1].mask)
@@ -136,7 +136,7 @@ def scatter(b: "Blocks", value: ir.Value, memory: ir.Value, e: Scatter) -> None:
     if e.guard:
         inside = b.condition(e.guard, True)
         mask = inside if mask is None else arith.andi(mask, inside)
-    at = e.at.rename(b.merged.rename)
+    at = b.merged.index(e.at)
     if contiguous(b, at):
         where = [_start(b, memory, at)]
         vector.transfer_write(None, value, memory, where, ir.AffineMap.get_identity(1), mask=mask, in_bounds=flags([True]))
@@ -147,7 +147,7 @@ def scatter(b: "Blocks", value: ir.Value, memory: ir.Value, e: Scatter) -> None:
 def _combine(b: "Blocks", value: ir.Value, memory: ir.Value, e: Scatter) -> None:
     """Combines a value with what memory holds, where its index is within bounds: a block lane by lane, a scalar as the only one."""
     wide = isinstance(value.type, ir.VectorType)
-    at = e.at.rename(b.merged.rename)
+    at = b.merged.index(e.at)
     apart = [bound for bound in e.guard if wide and b.varies(bound.at)]
     bounds.check(b, e, bool(apart))
 

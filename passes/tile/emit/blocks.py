@@ -98,7 +98,7 @@ class Blocks(Scopes):
     def index(self, at: Affine) -> ir.Value:
         """Returns the scalar value of an index; for the vector axis, that of the block's first lane. Terms known in outer scopes
         are added there."""
-        at = at.rename(self.merged.rename)
+        at = self.merged.index(at)
         self.sizes.reach(at)
         terms = []
         for t, c in at.terms:
@@ -119,7 +119,7 @@ class Blocks(Scopes):
 
     def lane_index(self, at: Affine) -> ir.Value:
         """Returns the index of every lane, as a vector."""
-        at = at.rename(self.merged.rename)
+        at = self.merged.index(at)
         type_ = ir.VectorType.get([self.lanes], ir.IndexType.get())
         out = vector.broadcast(type_, self.index(at))
         assert self.vector is not None
@@ -230,7 +230,7 @@ class Blocks(Scopes):
             with self.point():
                 access.scatter(self, self.to_memory(value, dtype), memory, e)
             return
-        if isinstance(e, Pair) and paired and self.sides and access.contiguous(self, at.rename(self.merged.rename)):
+        if isinstance(e, Pair) and paired and self.sides and access.contiguous(self, self.merged.index(at)):
             values = [self.block(part) for part in (e.first, e.second)]
             with self.point():
                 access.store_pair(self, [self.to_memory(value, dtype) for value in values], memory, at)
@@ -239,7 +239,7 @@ class Blocks(Scopes):
             for part, step in ((e.first, 0), (e.second, e.step)):
                 self.store(part, memory, dtype, (at * 2 if paired else at) + step)
             return
-        along = any(at.rename(self.merged.rename).coefficient(side.axis) for side in self.sides)
+        along = any(self.merged.index(at).coefficient(side.axis) for side in self.sides)
         value = self.block(e) if along or len(self.sides) > 1 else self.value(e)
         with self.point():
             access.store(self, self.to_memory(value, dtype), memory, at)
@@ -249,9 +249,9 @@ class Blocks(Scopes):
     def _save(self, e: Expr, value: ir.Value) -> None:
         flat, at = self.saving.pop(e)
         with self.point():
-            access.keep(self, self.to_memory(self.widen(value), e.dtype), flat, at.rename(self.merged.rename))
+            access.keep(self, self.to_memory(self.widen(value), e.dtype), flat, self.merged.index(at))
 
     def _read_kept(self, e: Expr) -> ir.Value:
         flat, at = self.kept[e]
         with self.point():
-            return self.from_memory(access.kept(self, flat, at.rename(self.merged.rename)), e.dtype)
+            return self.from_memory(access.kept(self, flat, self.merged.index(at)), e.dtype)

@@ -64,7 +64,7 @@ def left(b: "Blocks", guard: Guard) -> Guard:
 
 def _holds(b: "Blocks", bound: Bound) -> bool:
     """Returns whether a bound holds for all values that the axes in `b.ranges` have at this point."""
-    at = bound.at.rename(b.merged.rename)
+    at = b.merged.index(bound.at)
     if at.opaque or not any(a in b.ranges for a, _ in at.terms):
         return False
     low, high = extremes(at, b.ranges)
@@ -93,7 +93,7 @@ def extremes(at: Affine, ranges: dict[Axis, Range]) -> Range:
 
 def _compared(b: "Blocks", bound: Bound, wide: bool) -> ir.Value:
     """Emits a bound as comparisons of its index."""
-    at = bound.at.rename(b.merged.rename)
+    at = b.merged.index(bound.at)
     lanes = wide and (at.coefficient(b.vector) != 0 or any(not isinstance(t, Axis) and b.is_block(t) for t, _ in at.terms))
     index = b.lane_index(bound.at) if lanes else b.index(bound.at)
 
@@ -117,7 +117,7 @@ def guard_before(b: "Blocks", count: ir.Value) -> ir.Value:
 def _first_lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
     """Emits the mask of the lanes before a symbolic end, which may be in the middle of an access. Returns None for other bounds,
     and if the lanes are not neighbors in memory."""
-    at = bound.at.rename(b.merged.rename)
+    at = b.merged.index(bound.at)
     if b.apart or len(b.sides) > 1 or at.opaque or at.coefficient(b.vector) != 1 or not is_symbolic(bound.high):
         return None
     if not at_most(bound.low, extremes(at, b.ranges)[0]):
@@ -137,7 +137,7 @@ def _lanes(b: "Blocks", bound: Bound) -> ir.Value | None:
     Returns None unless `apart` is set, the index changes by a known step from lane to lane, and, if its range is known, it fits in
     32 bits.
     """
-    at = bound.at.rename(b.merged.rename)
+    at = b.merged.index(bound.at)
     step = at.coefficient(b.vector)
     if not b.apart or at.opaque or is_symbolic(step) or step == 0:
         return None
@@ -211,7 +211,7 @@ def ended(b: "Blocks", nest: Nest, axis: Axis) -> Iterator[tuple[ir.Value, SizeL
     count = b.number(axis.extent)
     with b.point():
         for bound in bounds:
-            rest = bound.at.rename(b.merged.rename) + Affine(0, ((axis, -1),))
+            rest = b.merged.index(bound.at) + Affine(0, ((axis, -1),))
             left = arith.subi(b.number(bound.high), b.index(rest))
             count = arith.minsi(count, arith.maxsi(left, b.number(0)))
     b.known = narrowed(known, bounds)
@@ -225,7 +225,7 @@ def _ends(b: "Blocks", nest: Nest, axis: Axis) -> Iterator[Bound]:
     if not is_symbolic(axis.extent) or short or nest.scans or nest.online or nest.results:
         return
     for bound in _bounds(r.arg for r in nest.reductions):
-        at = bound.at.rename(b.merged.rename)
+        at = b.merged.index(bound.at)
         if at.opaque or at.coefficient(axis) != 1 or any(t is not axis and t not in b.bound for t, _ in at.terms):
             continue
         if at_most(bound.low, extremes(at, b.ranges)[0]) and all(

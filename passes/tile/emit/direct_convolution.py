@@ -34,7 +34,7 @@ class WindowBlocks(Blocks):
 
     def index(self, at: Affine) -> ir.Value:
         """Emits the scalar value of an index; the addition of its constant is marked `nsw`."""
-        at = at.rename(self.merged.rename)
+        at = self.merged.index(at)
         number = known_part(at.constant)
         first = super().index(Affine(at.constant - number, at.terms))
         if not number:
@@ -178,7 +178,7 @@ class DirectConvolutionProgram:
         if len(pixel) == 1 or not isinstance(first, Load):
             return
         b, flat = self.b, self.b.memory[first.tensor][0]
-        (jump,) = (c for t, c in first.at.rename(b.merged.rename).terms if t in b.merged.quotients)
+        (jump,) = (c for t, c in b.merged.index(first.at).terms if t in b.merged.quotients)
         at, depth = b.index(first.at), b.depth(first)
         with b.point(depth):
             inside = b.inside(first.guard)

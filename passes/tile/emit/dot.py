@@ -96,7 +96,7 @@ class Dot:
         product's rows."""
         b, p, (m, n) = self.b, self.product, self.b.sides
         blocks = -(-n.extent // n.step)
-        at = result.at.rename(p.merged.rename)
+        at = p.merged.index(result.at)
         axes = (*(x for x in p.batch if at.coefficient(x)), p.m)
         strides = [*(at.coefficient(x) // n.extent * blocks if x is not None else 0 for x in axes), 1]
         sums = view(b, memory, 0, [*map(extent, axes), blocks], strides)

@@ -69,5 +69,5 @@ def _pays(b: "Blocks", plan: Schedule, e: Expr) -> bool:
         return False
     if isinstance(e, Load):
         several = typical(math.prod(a.extent for a in merged.columns)) > plan.config.lanes
-        return several and not e.at.opaque and e.at.rename(merged.rename).coefficient(plan.vector) not in (0, 1)
+        return several and not e.at.opaque and merged.index(e.at).coefficient(plan.vector) not in (0, 1)
     return isinstance(e, Apply) and cost(e) >= plan.config.reuse

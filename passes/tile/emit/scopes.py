@@ -212,7 +212,7 @@ class Scopes:
 
     def varies(self, at: Affine) -> bool:
         """Returns whether an index varies along the blocks."""
-        at = at.rename(self.merged.rename)
+        at = self.merged.index(at)
         return any(at.coefficient(side.axis) for side in self.sides) or any(
             not isinstance(t, Axis) and self.is_block(t) for t, _ in at.terms
         )

@@ -61,7 +61,7 @@ def _view(
 ) -> tuple[ir.Value, list[ir.Value], ir.AffineMap, ir.ArrayAttr]:
     """Returns memory as a view along the outer axes and the sides, the tile's indices in it, the map from its dimensions to the
     tile's, and whether the tile is in bounds along each side."""
-    at = at.rename(b.merged.rename)
+    at = b.merged.index(at)
     along = [side.axis for side in b.sides]
     axes = [*(x for x in b.merged.rows if at.coefficient(x) and x not in along), *(side.axis for side in sides)]
     sizes = [1 if x is None else x.extent for x in axes]

@@ -1,4 +1,7 @@
-"""Replaces symbols by other sizes in a kernel function: by symbols with a smaller range, or by multiples of a number."""
+"""Replaces symbols by other sizes in a kernel function: by symbols with a smaller range, or by multiples of a number. What replaces
+products of symbols is set on the Kernel, as it takes effect where axes are merged."""
+
+from dataclasses import replace
 
 from torch_mlir import ir
 
@@ -9,12 +12,14 @@ from ...ir.reading import nested
 from ...ir.sizes import SIZE, read_size, size_attribute, sizes_of, tensor_type
 from ...plan.launches import Argument
 from ..kernel import Kernel
-from .size_range import read_symbols
+from .size_range import read_lengths, read_symbols
 
 
 def narrowed(kernel: Kernel) -> Kernel:
-    """Returns a kernel with the sizes in its `graph.symbols` in place of symbols, in its function and in its arguments' layouts."""
+    """Returns a kernel with the sizes in its `graph.symbols` in place of symbols, in its function and in its arguments' layouts;
+    and with its `graph.lengths`."""
     function, values = kernel.function, read_symbols(kernel.function)
+    kernel = replace(kernel, lengths=read_lengths(function))
     if not values:
         return kernel
 
@@ -41,4 +46,4 @@ def narrowed(kernel: Kernel) -> Kernel:
         Argument(a.element, Layout(tuple(map(of, a.layout.shape)), tuple(map(of, a.layout.strides)), of(a.layout.offset)))
         for a in kernel.arguments
     ]
-    return Kernel(function, arguments, kernel.aligned)
+    return replace(kernel, arguments=arguments)

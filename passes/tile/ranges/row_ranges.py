@@ -7,12 +7,11 @@ typical one. Kernels for multiples of an access have such sizes in their types.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from torch_mlir import ir
 
-from lamina.core.sizes import Size, SizeLike, SizeSymbol, exactly, known_part, substituted, symbol_name, symbols_of, typical
+from lamina.core.sizes import Size, SizeLike, SizeSymbol, all_symbols, substituted, symbols_of, typical
 from lamina.schedules import nvvm
 from lamina.schedules.rows import ADDED_RANGES, COLUMN_RANGES, FULL_COLUMNS, RANGES, SHORTEST, WALK_RANGES
 
@@ -22,6 +21,7 @@ from ...space.schedule import ACCESS_BITS, bits
 from ...space.vector_width import MOST as WIDEST
 from ..kernel import Kernel
 from .joins import joins
+from .linear_length import LinearLength
 from .size_range import Condition, SizeRange
 
 
@@ -30,14 +30,21 @@ class RowRange:
     """Rows of more than `above` elements and at most `most` (None: any number), a multiple of `step`.
 
     length  of a row
-    symbol  what stands for the symbol that decides it
+    form    how a symbol, or a product of symbols, decides it
+    symbol  what stands for that
     """
 
     length: Size
     above: int
     most: int | None
     step: int
+    form: LinearLength
     symbol: Size
+
+    @property
+    def size_range(self) -> SizeRange:
+        """The range for the kernel's copy."""
+        return SizeRange(self.word, tuple(self.when), *self.form.replaced(self.symbol))
 
     @property
     def word(self) -> str:
@@ -53,15 +60,15 @@ class RowRange:
 
 
 def row_ranges(module: ir.Module, kernel: Kernel, round_half: bool) -> list[SizeRange]:
-    """Returns the ranges of its rows' length that a kernel is made for, the last one for any; [] if it reduces nothing, or the
-    length of its rows does not depend on one symbol."""
+    """Returns the ranges of its rows' length that a kernel is made for, the last one for any; [] if it reduces nothing, or neither
+    a symbol nor a product of symbols decides the length of its rows."""
     rows = _rows(module, kernel, round_half)
     form = LinearLength.of(rows.length) if rows is not None else None
     if rows is None or form is None:
         return []
     found: list[SizeRange] = []
     for r in _ranges(kernel, rows, form):
-        one = SizeRange(r.word, tuple(r.when), {form.symbol.name: r.symbol})
+        one = r.size_range
         if rows.added is not None and (r.most is None or r.above >= FULL_COLUMNS):
             few = {substituted(rows.sums, {rows.added.name: n}): n for most in ADDED_RANGES if (n := _narrow(rows.added, most))}
             found += [_of_few(one, rows.added, n) for n in few.values()]  # parts of a sum are as many for several ranges
@@ -78,7 +85,8 @@ def _of_few(one: SizeRange, symbol: SizeSymbol, few: Size) -> SizeRange:
     """Returns the part of a range in which a symbol has the range of `few`."""
     most = typical(few)
     word = "_".join([*([one.word] if one.word else []), f"of_{most}"])
-    return SizeRange(word, (*one.when, (Size((((symbol,), 1),)), most)), {**one.symbols, symbol.name: few})
+    when = (*one.when, (Size((((symbol,), 1),)), most))
+    return replace(one, word=word, when=when, symbols={**one.symbols, symbol.name: few})
 
 
 @dataclass(frozen=True)
@@ -100,12 +108,12 @@ class _Rows:
 
 
 def _rows(module: ir.Module, kernel: Kernel, round_half: bool) -> _Rows | None:
-    """Returns the rows of a kernel; None if it reduces nothing, or too little, or several symbols decide their length."""
+    """Returns the rows of a kernel; None if it reduces nothing, or too little, or rows of a known length."""
     if not any(argument.symbolic for argument in kernel.arguments) or (space := kernel.row_space(round_half, scans=True)) is None:
         return None
     form = form_of(space, nvvm.NvvmConfig)
     extent = form.vector.extent if form.vector is not None else 0
-    if not isinstance(extent, Size) or len(symbols_of(extent)) != 1:
+    if not isinstance(extent, Size):
         return None
     if form.column_vector:
         held = len(form.merged.columns) == 1 and not has_scans(space)
@@ -120,58 +128,6 @@ def _added(form: Form, length: Size) -> tuple[SizeLike, SizeSymbol | None]:
     sums = math.prod(a.extent for a in form.merged.columns)
     symbols = {s for s in all_symbols(sums) if s.name not in symbols_of(length)}
     return sums, symbols.pop() if len(symbols) == 1 else None
-
-
-@dataclass(frozen=True)
-class LinearLength:
-    """A length `factor` * symbol + `plus`."""
-
-    symbol: SizeSymbol
-    factor: int
-    plus: int
-
-    @staticmethod
-    def of(length: Size) -> "LinearLength | None":
-        """Reads a length; None for one of another form."""
-        plus = known_part(length)
-        product = length - plus
-        symbol = next(all_symbols(product), None)
-        if symbol is None or not isinstance(product, Size):
-            return None
-        if symbol_name(product) == symbol.name:
-            return LinearLength(symbol, 1, plus)
-        quotient, rest = divmod(product, Size((((symbol,), 1),)))
-        return LinearLength(symbol, quotient, plus) if isinstance(quotient, int) and rest == 0 and quotient > 0 else None
-
-    def within(self, above: int, most: int | None, step: int, long: int) -> Size | None:
-        """Returns the replacement of the symbol if the length is more than `above` and at most `most` (None: any, typically `long`
-        at least), and `step` divides it. None if no length is like this, or none that the symbol shows."""
-        s = self.symbol
-        high = s.most if most is None else (most - self.plus) // self.factor
-        low = max(s.least, (above - self.plus) // self.factor + 1)
-        if high is not None and high < low:
-            return None
-        typical = max(s.hint, long // self.factor) if high is None else high
-        return self.multiple(Size.of(s.name, typical, low, high), step)
-
-    def multiple(self, symbol: Size, step: int) -> Size | None:
-        """Returns the replacement of the symbol if `step` divides the length; None if the symbol cannot express that."""
-        d = step // math.gcd(self.factor, step)
-        if d == 1:
-            return symbol
-        if self.plus and self.factor > 1:
-            return None
-        plus = self.plus if self.factor == 1 else 0
-        return exactly(symbol + plus, d) * d - plus  # type: ignore[return-value]
-
-
-def all_symbols(size: Any) -> Iterator[SizeSymbol]:
-    """Yields the symbols in a size."""
-    for factor in (f for product, _ in size.terms for f in product) if isinstance(size, Size) else ():
-        if isinstance(factor, SizeSymbol):
-            yield factor
-        else:
-            yield from (*all_symbols(factor.left), *all_symbols(factor.right))
 
 
 def whole_access(kernel: Kernel) -> int:
@@ -195,5 +151,5 @@ def _ranges(kernel: Kernel, rows: _Rows, form: LinearLength) -> Iterator[RowRang
             low = above[by] if most is not None else 0
             symbol = form.within(low, most, by, 2 * rows.ends[-1])
             if symbol is not None:
-                yield RowRange(rows.length, low, most, 1 if whole else by, symbol)
+                yield RowRange(rows.length, low, most, 1 if whole else by, form, symbol)
                 above[by] = most or 0

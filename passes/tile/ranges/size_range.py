@@ -5,13 +5,16 @@ from dataclasses import dataclass, field
 
 from torch_mlir import ir
 
-from lamina.core.sizes import SizeLike, typical
+from lamina.core.sizes import Size, SizeLike, typical
 
 from ...ir.reading import name_of, ops_in
 from ...ir.sizes import read_size, size_attribute
 
 SYMBOLS = "graph.symbols"
 """Pairs on a kernel function: the name of a symbol, and the size that stands for it in this function."""
+LENGTHS = "graph.lengths"
+"""Pairs on a kernel function: a product of symbols, such as the pixels of an image, and the size that stands for it along axes that
+run over all of them."""
 LATER = "graph.later"
 """On a kernel function that the call that was traced can do without."""
 
@@ -26,12 +29,14 @@ class SizeRange:
     word     what the kernel's name ends in; "" for the last range, which the kernel itself serves
     when     the conditions on the sizes of a call; the last range has none
     symbols  what stands for symbols in the kernel
+    lengths  what stands for products of symbols along its axes
     choice   the schedule of a matrix product; None if it keeps the function's
     """
 
     word: str = ""
     when: tuple[Condition, ...] = ()
     symbols: Mapping[str, SizeLike] = field(default_factory=dict)
+    lengths: Mapping[Size, Size] = field(default_factory=dict)
     choice: ir.Attribute | None = None
 
     @property
@@ -68,6 +73,17 @@ def stands_in(module: ir.Module, kernel: ir.Operation) -> bool:
 def symbols_attribute(symbols: Mapping[str, SizeLike]) -> ir.Attribute:
     """Returns the replacements of symbols as an attribute."""
     return ir.ArrayAttr.get([ir.ArrayAttr.get([ir.StringAttr.get(name), size_attribute(n)]) for name, n in symbols.items()])
+
+
+def lengths_attribute(lengths: Mapping[Size, Size]) -> ir.Attribute:
+    """Returns the replacements of products as an attribute."""
+    return ir.ArrayAttr.get([ir.ArrayAttr.get([size_attribute(product), size_attribute(n)]) for product, n in lengths.items()])
+
+
+def read_lengths(function: ir.Operation) -> dict[Size, Size]:
+    """Returns the replacements of products of symbols in a kernel function."""
+    pairs = function.attributes.get(LENGTHS, ())
+    return {read_size(product): read_size(n) for product, n in pairs}  # type: ignore[misc]
 
 
 def read_symbols(function: ir.Operation) -> dict[str, SizeLike]:

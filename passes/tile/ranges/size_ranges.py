@@ -11,7 +11,7 @@ from ...families.choice import CHOICE
 from ...infra.base import Pass
 from ..kernel import Kernel, kernels_of
 from .row_ranges import row_ranges
-from .size_range import LATER, SYMBOLS, SizeRange, copied, symbols_attribute
+from .size_range import LATER, LENGTHS, SYMBOLS, SizeRange, copied, lengths_attribute, symbols_attribute
 from .variants import variants
 from .whole_rows import whole_rows
 
@@ -25,9 +25,10 @@ class SizeRanges(Pass):
     both for multiples of a thread's access too; those that reduce nothing, for such multiples. Small functions that
     lamina-horizontal may join with others are not copied for the latter two.
 
-    Before: planned kernel functions. After: each copy has `graph.symbols`, the sizes that stand for symbols in it: lamina-tile
-    reads them. Each launch becomes one for each range (`when`), of which a call makes the first whose conditions hold. Copies that
-    the call that was traced can do without are marked `graph.later`: they are compiled when a call first needs them.
+    Before: planned kernel functions. After: each copy has `graph.symbols` or `graph.lengths`, the sizes that stand in it for
+    symbols or for products of them along merged axes: lamina-tile reads them. Each launch becomes one for each range (`when`), of which a
+    call makes the first whose conditions hold. Copies that the call that was traced can do without are marked `graph.later`: they
+    are compiled when a call first needs them.
 
         func.func private @softmax(tensor<?x?xf32, ["s0~64", "s1~4000"]>) attributes {graph.kernel}
      -> func.func private @softmax_to_61(...) attributes {graph.kernel, graph.later, graph.symbols = [["s1", "s1~61<=61"]]}
@@ -64,6 +65,8 @@ def _copy(module: ir.Module, function: ir.Operation, ranges: list[SizeRange]) ->
         for i, (copy, one) in enumerate(zip(functions, ranges, strict=True)):
             if one.symbols:
                 copy.attributes[SYMBOLS] = symbols_attribute(one.symbols)
+            if one.lengths:
+                copy.attributes[LENGTHS] = lengths_attribute(one.lengths)
             if one.choice is not None:
                 copy.attributes[CHOICE] = one.choice
             if i != needed:

@@ -5,24 +5,25 @@ multiples of an access the symbols are products, so that its accesses are as wid
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch_mlir import ir
 
-from lamina.core.sizes import Size, SizeLike, SizeSymbol, exactly, substituted, symbols_of
+from lamina.core.sizes import Size, SizeLike, all_symbols, exactly, substituted, symbols_of
 from lamina.schedules import nvvm
 
 from ...families.choice import CHOICE
 from ...ir.affine import Axis
 from ...ir.reading import Untraceable
-from ...space.coalesce import Merged
+from ...space.coalesce import Merged, shortened
 from ...space.direct_convolution import WINDOW
 from ...space.forms import form_of
 from ...space.scans import has_scans
 from ...space.space import Space
 from ..kernel import Kernel
 from .joins import joins
-from .row_ranges import LinearLength, all_symbols, whole_access
+from .linear_length import LinearLength
+from .row_ranges import whole_access
 from .size_range import Condition, SizeRange
 
 _DOUBLED = 3  # times that an access is doubled to divide a symbol whose quotient by 2, 4 or 8 is the length of a row
@@ -33,32 +34,34 @@ def whole_rows(module: ir.Module, kernel: Kernel, round_half: bool) -> list[Size
     whose accesses are whole at any length."""
     sizes = _sizes(kernel, round_half) if not joins(module, kernel) else []
     step = whole_access(kernel) if sizes else 1
-    values: dict[str, SizeLike] = {}
+    symbols: dict[str, SizeLike] = {}
+    lengths: dict[Size, Size] = {}
     when: list[Condition] = []
     for part in (part for size in sizes for part in _parts(size)):
-        if substituted(part, values) % step == 0:
+        if shortened(substituted(part, symbols), lengths) % step == 0:
             continue
         found = _multiple(part, step)
-        if found is not None and not found.values.keys() & values.keys():
-            values |= found.values
+        if found is not None and not found.symbols.keys() & symbols.keys():
+            symbols |= found.symbols
+            lengths |= found.lengths
             when.append((found.divided, 0))
-    return [SizeRange(f"by_{step}", tuple(when), values), SizeRange()] if when else []
+    return [SizeRange(f"by_{step}", tuple(when), symbols, lengths), SizeRange()] if when else []
 
 
 @dataclass(frozen=True)
 class _Multiple:
-    """The condition under which a size is a multiple: `divided`, a remainder, is 0. values: the symbols rewritten accordingly."""
+    """The condition under which a size is a multiple: `divided`, a remainder, is 0. symbols, lengths: see SizeRange."""
 
     divided: SizeLike
-    values: dict[str, SizeLike]
+    symbols: dict[str, SizeLike]
+    lengths: dict[Size, Size] = field(default_factory=dict)
 
 
 def _multiple(size: SizeLike, step: int) -> _Multiple | None:
     """Returns the condition under which a size is a multiple of `step`; None if no symbol can express it."""
-    if (form := _form(size, step)) is not None:
-        symbol = Size((((form.symbol,), 1),))
-        multiple = form.multiple(symbol, step)
-        return None if multiple is None else _Multiple((symbol * form.factor + form.plus) % step, {form.symbol.name: multiple})
+    if (form := LinearLength.of(size) if isinstance(size, Size) else None) is not None:
+        multiple = form.multiple(Size((((form.symbol,), 1),)), step)
+        return None if multiple is None else _Multiple(size % step, *form.replaced(multiple))
     symbols = list(dict.fromkeys(all_symbols(size)))
     if len(symbols) != 1:
         return None
@@ -91,11 +94,11 @@ def _sizes(kernel: Kernel, round_half: bool) -> list[Size]:
 def _offsets(space: Space, merged: Merged, vector: Axis) -> Iterator[SizeLike]:
     """Yields the offsets that are added to positions along an axis, and the bounds of these positions."""
     guards = [bound for load in space.loads for bound in load.guard]
-    for at in (at.rename(merged.rename) for at in space.places()):
+    for at in (merged.index(at) for at in space.places()):
         if at.coefficient(vector) == 1:
             yield from (at.constant, *(c for t, c in at.terms if t is not vector))
     for bound in guards:
-        if bound.at.rename(merged.rename).coefficient(vector):
+        if merged.index(bound.at).coefficient(vector):
             yield from (bound.low, bound.high)
 
 
@@ -108,15 +111,3 @@ def _parts(size: Size) -> list[SizeLike]:
     if len(symbols_of(size)) == 1:
         return [size]
     return [Size((term,)) if term[0] else term[1] for term in size.terms]
-
-
-def _form(size: SizeLike, step: int) -> LinearLength | None:
-    """Returns a size in terms of one symbol. Of a product, such as the pixels of an image, one factor's multiples are also the
-    product's: one that is a multiple in the call that was traced, if there is."""
-    if (form := LinearLength.of(size) if isinstance(size, Size) else None) is not None or isinstance(size, int):
-        return form
-    (factors, k), *more = size.terms
-    symbols = [factor for factor in factors if isinstance(factor, SizeSymbol)]
-    if more or not symbols:
-        return None
-    return LinearLength(max(symbols, key=lambda symbol: k * symbol.hint % step == 0), k, 0)

@@ -14,11 +14,11 @@ from .factors import LEAST, LOWEST, SizeSymbol, Undecided, at_least, is_bounded,
 from .size import Size, SizeLike, at_most, below, divisor, exactly, known_part, least, most
 from .strides import where_elements
 from .text import parse, shown, size_from_json, size_to_json, without_hints
-from .values import computed, evaluate, is_symbolic, substituted, symbol_name, symbols_of, typical
+from .values import all_symbols, computed, evaluate, is_symbolic, substituted, symbol_name, symbols_of, typical, with_symbol
 
 __all__ = [
-    "LEAST", "LOWEST", "Size", "SizeLike", "SizeSymbol", "Undecided", "at_least", "at_most", "below", "computed", "divisor",
-    "evaluate", "exactly", "is_bounded", "is_symbolic", "known_part", "least", "most", "parse", "shown",
+    "LEAST", "LOWEST", "Size", "SizeLike", "SizeSymbol", "Undecided", "all_symbols", "at_least", "at_most", "below", "computed",
+    "divisor", "evaluate", "exactly", "is_bounded", "is_symbolic", "known_part", "least", "most", "parse", "shown",
     "size_from_json", "size_to_json", "substituted", "symbol_name", "symbols_of", "typical", "upper_end", "where_elements",
-    "without_hints",
+    "with_symbol", "without_hints",
 ]  # fmt: skip

@@ -245,7 +245,7 @@ def _divmod(whole: "SizeLike", by: "SizeLike") -> "tuple[SizeLike, SizeLike]":
     (factors, k), *more = _terms(by)
     if not more:
         for f, n in _terms(whole):
-            left = _without(f, factors)
+            left = without(f, factors)
             if left is not None and (n % k == 0 or not f):  # of a number, what is left is from 0 to k - 1
                 quotient = quotient + _normal([(left, n // k)])
         rest = whole - quotient * by
@@ -254,7 +254,7 @@ def _divmod(whole: "SizeLike", by: "SizeLike") -> "tuple[SizeLike, SizeLike]":
     else:  # a divisor of several terms: long division by its leading term
         while isinstance(rest, Size):
             f, n = rest.terms[0]
-            left = _without(f, factors)
+            left = without(f, factors)
             if left is None or n % k or len(quotient.terms if isinstance(quotient, Size) else ()) > 8:
                 break
             step = _normal([(left, n // k)])
@@ -284,7 +284,8 @@ def _opaque_quotient(whole: "SizeLike", by: "SizeLike") -> Opaque:
     return Opaque("//", whole, by)
 
 
-def _without(f: tuple[Factor, ...], taken: tuple[Factor, ...]) -> tuple[Factor, ...] | None:
+def without(f: tuple[Factor, ...], taken: tuple[Factor, ...]) -> tuple[Factor, ...] | None:
+    """Returns the factors that are left of a product without those of another; None if it lacks one of these."""
     left = list(f)
     for x in taken:
         if x not in left:

@@ -1,14 +1,14 @@
 """Evaluates sizes for a call, and finds the symbols that they depend on."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from .factors import Factor, Opaque, SizeSymbol
 from .floats import FLOAT_OPS, ROUNDED
 from .roots import root
-from .size import Size, SizeLike, exactly, factor_of, least, most
+from .size import Size, SizeLike, exactly, factor_of, least, most, without
 
 
 def typical(size: SizeLike) -> int:
@@ -24,6 +24,25 @@ def evaluate(size: SizeLike, symbols: Mapping[str, int]) -> int:
 def substituted(size: SizeLike, values: Mapping[str, SizeLike]) -> SizeLike:
     """Returns a size with other sizes in place of the symbols named in `values`."""
     return size if isinstance(size, int) else _value(size, lambda symbol: values.get(symbol.name, factor_of(symbol)), _SIZE_OPS)
+
+
+def with_symbol(size: SizeLike, product: Size, symbol: Size) -> SizeLike:
+    """Returns a size with a symbol in place of a product of symbols, such as the pixels of an image, wherever this is a factor."""
+    if isinstance(size, int):
+        return size
+    ((wanted, _),) = product.terms
+    out: SizeLike = 0
+    for factors, k in size.terms:
+        whole: SizeLike = k
+        while (left := without(factors, wanted)) is not None:
+            factors, whole = left, whole * symbol
+        for f in factors:
+            if isinstance(f, Opaque):
+                whole = whole * applied(f.op, with_symbol(f.left, product, symbol), with_symbol(f.right, product, symbol))
+            else:
+                whole = whole * factor_of(f)
+        out = out + whole
+    return out
 
 
 def float_of(op: str, left: SizeLike, right: SizeLike) -> Size:
@@ -58,13 +77,16 @@ def is_symbolic(sizes: Any) -> bool:
 
 def symbols_of(size: SizeLike) -> set[str]:
     """Returns the names of the symbols that a size depends on."""
-    if isinstance(size, int):
-        return set()
-    found: set[str] = set()
-    for factors, _ in size.terms:
-        for f in factors:
-            found |= {f.name} if isinstance(f, SizeSymbol) else symbols_of(f.left) | symbols_of(f.right)
-    return found
+    return {symbol.name for symbol in all_symbols(size)}
+
+
+def all_symbols(size: Any) -> Iterator[SizeSymbol]:
+    """Yields the symbols in a size, each as often as it is there."""
+    for factor in (f for product, _ in size.terms for f in product) if isinstance(size, Size) else ():
+        if isinstance(factor, SizeSymbol):
+            yield factor
+        else:
+            yield from (*all_symbols(factor.left), *all_symbols(factor.right))
 
 
 def symbol_name(size: SizeLike) -> str | None:
