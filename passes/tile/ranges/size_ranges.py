@@ -26,9 +26,9 @@ class SizeRanges(Pass):
     lamina-horizontal may join with others are not copied for the latter two.
 
     Before: planned kernel functions. After: each copy has `graph.symbols` or `graph.lengths`, the sizes that stand in it for
-    symbols or for products of them along merged axes: lamina-tile reads them. Each launch becomes one for each range (`when`), of which a
-    call makes the first whose conditions hold. Copies that the call that was traced can do without are marked `graph.later`: they
-    are compiled when a call first needs them.
+    symbols or for products of them along merged axes: lamina-tile reads them. Each launch becomes one for each range (`when`), of
+    which a call makes the first whose conditions hold. Copies that the call that was traced can do without are marked
+    `graph.later`: they are compiled when a call first needs them.
 
         func.func private @softmax(tensor<?x?xf32, ["s0~64", "s1~4000"]>) attributes {graph.kernel}
      -> func.func private @softmax_to_61(...) attributes {graph.kernel, graph.later, graph.symbols = [["s1", "s1~61<=61"]]}
