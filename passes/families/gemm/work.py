@@ -17,7 +17,7 @@ from ...ir.reading import bytes_of, width
 from ...space.contraction import FLOAT8, Contraction, Unfit, outside
 from ...space.schedule import bits
 from ...trace.costs import COST
-from .problem import BLOCK, GemmProgram, GemmProblem, best_of
+from .problem import BLOCK, GemmProblem, GemmProgram, best_of
 from .products import Product
 
 
