@@ -54,10 +54,10 @@ def slice_of_loop(v: ir.Value, m: tuple, loop: int, start: SizeLike, length: Siz
 def split(g: Generic, parts: dict[int, SizeLike], deferred: Sequence[int], order: Sequence[int], combine: str) -> None:
     """Splits each loop of `parts` in two, reduces only the inner ones, and reduces the partial results by a second op.
 
-    parts    for each loop to split, the iterations of the outer of the two: how many partial results there are
-    deferred reduced loops to leave to the second op, so that each of their iterations has a partial result
-    order    all loops, in the order in which the partial results lie in memory
-    combine  the op that combines two results, such as "arith.addf"
+    parts     for each loop to split, the iterations of the outer of the two: how many partial results there are
+    deferred  reduced loops to leave to the second op, so that each of their iterations has a partial result
+    order     all loops, in the order in which the partial results lie in memory
+    combine   the op that combines two results, such as "arith.addf"
     """
     op, out = g.op, g.op.operands[g.inputs]
     element = ir.RankedTensorType(op.results[0].type).element_type

@@ -90,7 +90,7 @@ def test_the_program_for_all_sizes_serves_until_the_static_one_is_ready(compiled
             continue
         sizes = dict(zip((s.read[0] for s in program.symbols), program.sources, strict=True))
         names = [sizes["x, dimension 0"], sizes["x, dimension 1"]]
-        served = [program.made_of(program.at(dict(zip(names, of, strict=True)))) for of in ((8, 12), (8, 13), (9, 12))]
+        served = [program.variant_of(program.at(dict(zip(names, of, strict=True)))) for of in ((8, 12), (8, 13), (9, 12))]
         assert len({id(built.code) for built in served}) == 3 and served[2] is program.built
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, fx
 from torch._export.utils import _collect_all_valid_cia_ops, _is_preservable_cia_op
 
 import lamina
-from lamina.frontend.capture.whole import DECOMPOSED, RESIZING, kept_whole
+from lamina.frontend.capture.whole import DECOMPOSED, RESIZING, kept_composite
 from lamina.frontend.decompositions.table import table
 from lamina.frontend.fx import support
 
@@ -48,7 +48,7 @@ def trained(fn: Fn, a: Tensor) -> tuple[Tensor, list[fx.GraphModule]]:
         found.append(gm)
         return make_boxed_func(gm.forward)
 
-    with kept_whole(*RESIZING):
+    with kept_composite(*RESIZING):
         return aot_function(fn, fw_compiler=keep, bw_compiler=keep, decompositions=table())(a), found
 
 
@@ -137,7 +137,7 @@ def test_places_are_those_of_eager_at_many_sizes() -> None:
 
 def test_torch_is_left_as_it_was() -> None:
     before = {op: dict(op.py_kernels) for op in (*RESIZING, *DECOMPOSED)}
-    with kept_whole(*before), kept_whole(*before):
+    with kept_composite(*before), kept_composite(*before):
         pass
     assert {op: dict(op.py_kernels) for op in before} == before
     assert any(torch._C.DispatchKey.Autograd in kernels for kernels in before.values())

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, fx
 
 from lamina.frontend.attention.mask_flags import flag_masks
-from lamina.frontend.attention.positions import TwoValued, place
+from lamina.frontend.attention.positions import TwoValued, read_positions
 
 SIZES = (2, 3, 7, 31)
 INF = float("inf")
@@ -84,7 +84,7 @@ def read(function: Callable[[Tensor], Tensor]) -> Any:
 
     def backend(gm: fx.GraphModule, _: object) -> Any:
         (result,) = gm.graph.output_node().args[0]
-        found.append(place(result, gm))
+        found.append(read_positions(result, gm))
         return gm.forward
 
     torch._dynamo.reset()

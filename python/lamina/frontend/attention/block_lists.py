@@ -22,7 +22,7 @@ _BLOCKS = 4
 
 def drop_block_lists(gm: fx.GraphModule) -> int:
     """Puts one empty list in their place, which torch asks for before gradients. Returns how many calls had some."""
-    found = 0
+    changed = 0
     for node in gm.graph.find_nodes(op="call_function", target=flex_attention):
         query, blocks = value(node.args[0]), node.args[_BLOCKS]
         lists = [i for i, b in enumerate(blocks[:-1]) if value(b) is not None]
@@ -30,38 +30,38 @@ def drop_block_lists(gm: fx.GraphModule) -> int:
             continue
         empty = Graft(node, (), query.fake_mode).call(aten.full.default, [1, 1, 1, 1], 0, dtype=torch.int32, device=query.device)
         node.update_arg(_BLOCKS, tuple(empty if i in lists else b for i, b in enumerate(blocks)))
-        found += 1
-    if found:
+        changed += 1
+    if changed:
         _erase_unread(gm.graph)
         gm.recompile()
-    return found
+    return changed
 
 
 def _regions(graph: fx.Graph) -> dict[fx.Node, list[fx.Node]]:
     """Returns for each node within a transform of torch.func all nodes of the outermost one, with those that enter and leave it."""
-    found, depth, region = dict[fx.Node, list[fx.Node]](), 0, list[fx.Node]()
+    region_of, depth, region = dict[fx.Node, list[fx.Node]](), 0, list[fx.Node]()
     for node in graph.nodes:
         if "increment_nesting" in str(node.target):
             region = region if depth else []
             depth += 1
         if depth:
             region.append(node)
-            found[node] = region
+            region_of[node] = region
         depth -= "decrement_nesting" in str(node.target)
-    return found
+    return region_of
 
 
 def _erase_unread(graph: fx.Graph) -> None:
     """Erases what nothing reads. A transform stays or goes as a whole; it goes if it only writes to tensors of its own."""
     regions = _regions(graph)
-    kept = [node for node in graph.nodes if _is_kept(node, regions.get(node, []))]
+    kept = [node for node in graph.nodes if _has_effect(node, regions.get(node, []))]
     live = set(reached(kept, lambda node: [*node.all_input_nodes, *regions.get(node, ())]))
     for node in reversed(list(graph.nodes)):
         if node not in live:
             graph.erase_node(node)
 
 
-def _is_kept(node: fx.Node, region: list[fx.Node]) -> bool:
+def _has_effect(node: fx.Node, region: list[fx.Node]) -> bool:
     """Returns whether a node does more than its result says. region: the nodes of the transform that it is in, if there is one."""
     if not region:
         return node.op in ("placeholder", "output") or is_in_place(node) or (node.is_impure() and not is_check(node))

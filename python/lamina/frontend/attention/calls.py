@@ -47,16 +47,16 @@ def make_whole(gm: fx.GraphModule, trained: Collection[fx.Node] = (), gpu: bool 
     gpu      the graph is compiled for a GPU
     """
     nodes = list(gm.graph.nodes)
-    found = sum(_in_checkpoint(node, gm, bool(trained), gpu) for node in nodes)
+    replaced = sum(_in_checkpoint(node, gm, bool(trained), gpu) for node in nodes)
     calls = [node for node in nodes if node.op == "call_function" and node.target in FUNCTIONS]
     fake = fake_mode(gm) if calls else None
     if fake is None or any(node.target is torch.nn.attention._sdpa_kernel for node in nodes):  # the graph changes torch's settings
-        return found
+        return replaced
     written = written_memory(gm.graph)
     here = sum(_is_replaced(node, Graft(node, (), fake), written, trained, gpu) for node in calls)
     if here:
         gm.recompile()
-    return found + here
+    return replaced + here
 
 
 def _in_checkpoint(node: fx.Node, gm: fx.GraphModule, trains: bool, gpu: bool) -> int:
@@ -70,13 +70,13 @@ def _is_replaced(node: fx.Node, graft: Graft, written: set[int] | None, trained:
     """Replaces one call where a kernel computes it, and returns whether it did."""
     *operands, mask, probability, causal = positional(node.args, node.kwargs)
     dropout, scale = number(probability), node.kwargs.get("scale")
-    query, made = value(operands[0]), None
+    query, attention = value(operands[0]), None
     if query is not None and dropout is not None and isinstance(causal, bool) and (mask is None or not causal):
         scale = _default_scale(query) if scale is None else number(scale)
         if (result := value(node)) is not None and result.dtype is not query.dtype:  # by autocast
             operands = [graft.call(aten._to_copy.default, n, dtype=result.dtype) for n in operands]
-        made = emitted(graft, operands, mask, Wanted(causal, scale, dropout, by_torch=True), trained, gpu)
-    changed = None if made is None else placed(made, graft, written)
+        attention = emitted(graft, operands, mask, Wanted(causal, scale, dropout, by_torch=True), trained, gpu)
+    changed = None if attention is None else placed(attention, graft, written)
     if changed is None:
         graft.undo()
         return False
@@ -124,12 +124,12 @@ def emitted(
     query, key, values = map(value, operands)
     if query is None or key is None or values is None or wanted.scale is None:
         return None
-    given = None if mask is None else value(mask)
-    if not is_attention(query, key, values) or not suits(query, key, given):
+    mask_value = None if mask is None else value(mask)
+    if not is_attention(query, key, values) or not suits(query, key, mask_value):
         return None
-    trains_mask = mask is not None and given is not None and given.is_floating_point() and depends_on(mask, trained)
+    trains_mask = mask is not None and mask_value is not None and mask_value.is_floating_point() and depends_on(mask, trained)
     case = case_of(query, key, values, mask is not None, trains_mask, wanted.causal)
-    rounded = gpu and given is not None and given.dtype is torch.float32 is not query.dtype
+    rounded = gpu and mask_value is not None and mask_value.dtype is torch.float32 is not query.dtype
     allowed = _allowed(case, wanted, (query, key, values), bool(trained), gpu, rounded)
     if allowed is None:
         return None
@@ -231,28 +231,28 @@ def is_fast(query: Tensor, values: Tensor) -> bool:
     return longest <= (MOST if query.dtype in _HALF else _IN_REGISTERS)
 
 
-def placed(made: fx.Node, graft: Graft, written: set[int] | None) -> dict[fx.Node, Tensor] | None:
-    """Fits `made` to the place of the graft's node, or a copy of it in eager's layout where its own cannot be used.
+def placed(attention: fx.Node, graft: Graft, written: set[int] | None) -> dict[fx.Node, Tensor] | None:
+    """Fits `attention` to the place of the graft's node, or a copy of it in eager's layout where its own cannot be used.
 
     Returns the fake values that change with it; None if neither can replace the node.
     """
-    for fit in (lambda: made, lambda: _in_layout_of(graft, made)):
-        found = value(fit())
-        changed = None if found is None else takes_layout(graft.at, found, graft.fake, written)
+    for fit in (lambda: attention, lambda: _in_layout_of(graft, attention)):
+        fitted = value(fit())
+        changed = None if fitted is None else takes_layout(graft.node, fitted, graft.fake, written)
         if changed is not None:
             return changed
     return None
 
 
-def _in_layout_of(graft: Graft, made: fx.Node) -> fx.Node:
-    """Emits a copy of `made` whose dimensions have the order in memory that they have in the graft's node."""
-    eager = value(graft.at)
+def _in_layout_of(graft: Graft, attention: fx.Node) -> fx.Node:
+    """Emits a copy of `attention` whose dimensions have the order in memory that they have in the graft's node."""
+    eager = value(graft.node)
     assert eager is not None
     order = sorted(range(eager.dim()), key=[*map(typical, sizes(eager.stride()))].__getitem__, reverse=True)
-    kept = order == sorted(order)
-    outermost_first = made if kept else graft.call(aten.permute.default, made, order)
+    in_order = order == sorted(order)
+    outermost_first = attention if in_order else graft.call(aten.permute.default, attention, order)
     copy = graft.call(aten.clone.default, outermost_first, memory_format=torch.contiguous_format)
-    return copy if kept else graft.call(aten.permute.default, copy, [order.index(i) for i in range(len(order))])
+    return copy if in_order else graft.call(aten.permute.default, copy, [order.index(i) for i in range(len(order))])
 
 
 def depends_on(node: fx.Node, trained: Collection[fx.Node]) -> bool:

@@ -38,7 +38,7 @@ def order_of(node: fx.Node) -> Sequence[int | None] | None:
         order.insert(dim % (rank + 1), None)
         return order
     if kind == "getitem":
-        taken = _taken(node.args[1], rank)
+        taken = _sliced_dims(node.args[1], rank)
         return None if taken is None else [d for d, _ in taken]
     mine, other = shape(node), shape(source)  # a view or reshape
     long = [d for d, n in enumerate(other) if n != 1]
@@ -50,7 +50,7 @@ def order_of(node: fx.Node) -> Sequence[int | None] | None:
 
 def starts_of(node: fx.Node) -> dict[int, int]:
     """Returns at which position of dimensions of its source a moved tensor begins, where that is not their first."""
-    taken = _taken(node.args[1], len(shape(node.args[0]))) if name(node) == "getitem" else None
+    taken = _sliced_dims(node.args[1], len(shape(node.args[0]))) if name(node) == "getitem" else None
     return {d: start for d, start in taken or () if d is not None and start}
 
 
@@ -59,25 +59,25 @@ def parts_of(index: object) -> tuple[Any, ...]:
     return index if isinstance(index, tuple) else (index,)
 
 
-def _taken(index: object, rank: int) -> list[tuple[int | None, int]] | None:
+def _sliced_dims(index: object, rank: int) -> list[tuple[int | None, int]] | None:
     """Returns for each dimension of `x[index]` the one of x that it is, None for a new one, and where in it it begins; None if
     something but slices without steps is taken."""
     parts = parts_of(index)
     if any(part is not None and part is not Ellipsis and _start(part) is None for part in parts):
         return None
     named = sum(isinstance(part, slice) for part in parts)
-    found: list[tuple[int | None, int]] = []
-    at = 0
+    dims: list[tuple[int | None, int]] = []
+    next_dim = 0
     for part in parts:
         if part is None:
-            found.append((None, 0))
+            dims.append((None, 0))
         elif part is Ellipsis:
-            found += [(d, 0) for d in range(at, at + rank - named)]
-            at += rank - named
+            dims += [(d, 0) for d in range(next_dim, next_dim + rank - named)]
+            next_dim += rank - named
         else:
-            found.append((at, _start(part) or 0))
-            at += 1
-    return [*found, *((d, 0) for d in range(at, rank))]
+            dims.append((next_dim, _start(part) or 0))
+            next_dim += 1
+    return [*dims, *((d, 0) for d in range(next_dim, rank))]
 
 
 def _start(part: object) -> int | None:

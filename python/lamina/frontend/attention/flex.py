@@ -36,17 +36,17 @@ def open_flex(gm: fx.GraphModule, trained: Collection[fx.Node], gpu: bool) -> in
     fake = fake_mode(gm) if calls else None
     if fake is None or any("autocast" in str(node.target) for node in gm.graph.nodes):  # products would be computed in half types
         return 0
-    found = 0
+    replaced = 0
     for node in calls:
         of = _FlexCall.read(node, gm)
         if of is None or (item := item_of(node, 0)) is None:
             continue
         node.append(item)
-        found += _FlexRewrite(of, gm, Graft(item, (), fake), trained, gpu).run()
-    if found:
+        replaced += _FlexRewrite(of, gm, Graft(item, (), fake), trained, gpu).run()
+    if replaced:
         gm.graph.eliminate_dead_code()
         gm.recompile()
-    return found
+    return replaced
 
 
 @dataclass(frozen=True)
@@ -91,21 +91,21 @@ class _FlexRewrite:
 
     def run(self) -> bool:
         """Replaces the call and returns True, or leaves the graph as it was and returns False."""
-        result, (query, *_) = value(self.graft.at), map(value, self.of.operands)
+        result, (query, *_) = value(self.graft.node), map(value, self.of.operands)
         if result is None or query is None or result.dtype is not query.dtype or torch.is_autocast_enabled(query.device.type):
             return False
-        logs, most = (item_of(self.of.node, i) for i in (1, 2))
+        logs, maxima = (item_of(self.of.node, i) for i in (1, 2))
         trains = any(depends_on(n, self.trained) for n in self.of.node.all_input_nodes)
         written = written_memory(self.gm.graph)
-        plain = not (logs is not None and trains) and most is None
+        plain = not (logs is not None and trains) and maxima is None
         for fit in (self._fused, self._written_out) if plain else (self._written_out,):
-            made = fit()
-            attention = None if made is None else made[0]
+            emitted = fit()
+            attention = None if emitted is None else emitted[0]
             changed = None if attention is None else placed(attention, self.graft, written)
-            if made is None or changed is None:
+            if emitted is None or changed is None:
                 self.graft.undo()
                 continue
-            for item, more in ((logs, made[1]), (most, made[2])):
+            for item, more in ((logs, emitted[1]), (maxima, emitted[2])):
                 if item is not None and more is not None:
                     item.replace_all_uses_with(more)
             self.graft.replace()
@@ -146,7 +146,7 @@ class _FlexRewrite:
             return None
         if not isinstance(changed, ChangedScores):
             return None
-        kind = known_form(seen, self.gm, graft.at)
+        kind = known_form(seen, self.gm, graft.node)
         if kind == "nothing" or (kind == "causal" and changed.added is None and changed.seen is None):
             seen = None
         if changed.seen is not None:
@@ -156,13 +156,13 @@ class _FlexRewrite:
         scale = self.of.scale * changed.scale
         causal = kind == "causal" and seen is None
         wanted = Wanted(causal, scale, exact=True, cap=changed.cap)
-        made = emitted(graft, self._operands(), mask, wanted, self.trained, self.gpu)
-        if made is None:
+        result = emitted(graft, self._operands(), mask, wanted, self.trained, self.gpu)
+        if result is None:
             return None
-        logs = self._logs(made, mask) if item_of(self.of.node, 1) is not None else None
-        graft.made.remove(made)
-        graft.made.append(made)  # takes the place of the graft's node, as the last one
-        return made, logs, None
+        logs = self._logs(result, mask) if item_of(self.of.node, 1) is not None else None
+        graft.calls.remove(result)
+        graft.calls.append(result)  # takes the place of the graft's node, as the last one
+        return result, logs, None
 
     def _mask(self, seen: fx.Node | None, added: fx.Node | None, like: Tensor) -> fx.Node | None:
         """Emits the mask of four dimensions, with an element for each key: bool, or what is added."""
@@ -181,9 +181,9 @@ class _FlexRewrite:
         keys = sizes(like.shape)[3]
         return mask if shape(mask)[3] == keys else self.graft.call(aten.expand.default, mask, [*shape(mask)[:3], keys])
 
-    def _logs(self, made: fx.Node, mask: fx.Node | None) -> fx.Node:
+    def _logs(self, result: fx.Node, mask: fx.Node | None) -> fx.Node:
         """Emits the log-sum-exps of base 2: -inf for rows that see nothing, for which libraries store other numbers."""
-        graft, (attention, _) = self.graft, made.args
+        graft, (attention, _) = self.graft, result.args
         sums = graft.call(operator.getitem, attention, 1)
         if mask is not None:
             hides = value(mask).dtype is not torch.bool  # type: ignore[union-attr]
@@ -213,12 +213,12 @@ class _FlexRewrite:
             seen = as_four(graft, unexpanded(self.of.shows.inlined(graft, (), positions, like)))
         except NotLinear:
             return None
-        if known_form(seen, self.gm, graft.at) != "nothing":
+        if known_form(seen, self.gm, graft.node) != "nothing":
             hidden = graft.call(aten.full.default, [], -math.inf, dtype=value(scores).dtype, device=like.device)  # type: ignore[union-attr]
             scores = graft.call(aten.where.self, seen, scores, hidden)
         lost = graft.call(aten.all.dim, graft.call(aten.eq.Scalar, scores, -math.inf), -1, True)
-        kept = graft.call(aten.masked_fill.Scalar, scores, lost, 0.0)  # with finite gradients, which then are zero
-        weights = graft.call(aten.masked_fill.Scalar, graft.call(aten.softmax.int, kept, -1), lost, 0.0)
+        finite = graft.call(aten.masked_fill.Scalar, scores, lost, 0.0)  # with finite gradients, which then are zero
+        weights = graft.call(aten.masked_fill.Scalar, graft.call(aten.softmax.int, finite, -1), lost, 0.0)
         val = value(query)
         assert val is not None
         if value(weights).dtype is not val.dtype:  # type: ignore[union-attr]
@@ -226,7 +226,7 @@ class _FlexRewrite:
         more: list[fx.Node | None] = [None, None]
         if item_of(self.of.node, 1) is not None:
             flat = graft.call(aten.squeeze.dim, lost, -1)
-            sums = graft.call(aten.logsumexp.default, kept, [-1])
+            sums = graft.call(aten.logsumexp.default, finite, [-1])
             more[0] = self._as_item(1, graft.call(aten.masked_fill.Scalar, sums, flat, -math.inf))
         if item_of(self.of.node, 2) is not None:
             more[1] = self._as_item(2, graft.call(aten.amax.default, scores, [-1]))

@@ -16,21 +16,21 @@ def before_repetition(node: fx.Node) -> fx.Node | None:
     """Returns the tensor whose heads `node`, of shape (batch, heads, length, size), repeats: by repeat_interleave, or by a
     dimension that is added, expanded and merged. None if it does neither."""
     if name(node) == "repeat_interleave":
-        given = dict(zip(("source", "repeats", "dim"), node.args, strict=False)) | node.kwargs
-        source = given.get("source")
-        plain = isinstance(source, fx.Node) and len(shape(source)) == 4 and isinstance(given.get("repeats"), int)
-        return source if plain and given.get("dim") in (1, -3) else None
-    at = node
-    while name(at) in _RESHAPES and isinstance(at.args[0], fx.Node):
-        at = at.args[0]
-    added = _unsliced(at.args[0]) if at is not node and name(at) == "expand" else None
+        named = dict(zip(("source", "repeats", "dim"), node.args, strict=False)) | node.kwargs
+        source = named.get("source")
+        plain = isinstance(source, fx.Node) and len(shape(source)) == 4 and isinstance(named.get("repeats"), int)
+        return source if plain and named.get("dim") in (1, -3) else None
+    reshaped = node
+    while name(reshaped) in _RESHAPES and isinstance(reshaped.args[0], fx.Node):
+        reshaped = reshaped.args[0]
+    added = _unsliced(reshaped.args[0]) if reshaped is not node and name(reshaped) == "expand" else None
     source = _unsliced(added.args[0]) if isinstance(added, fx.Node) and _adds_a_dimension(added) else None
-    if not isinstance(source, fx.Node) or len(shape(source)) != 4 or len(shape(at)) != 5:
+    if not isinstance(source, fx.Node) or len(shape(source)) != 4 or len(shape(reshaped)) != 5:
         return None
     batch, heads, length, size = shape(source)
-    times = shape(at)[2]
+    times = shape(reshaped)[2]
     whole = (batch, heads, times, length, size), (batch, heads * times, length, size)
-    return source if (shape(at), shape(node)) == whole else None
+    return source if (shape(reshaped), shape(node)) == whole else None
 
 
 def _unsliced(node: object) -> object:

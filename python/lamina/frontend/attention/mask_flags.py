@@ -17,7 +17,7 @@ from ..fx.known import concrete
 from ..fx.reading import shape, value
 from ..fx.rewriter import Graft, fake_mode
 from .calls import FUNCTIONS, positional
-from .positions import TwoValued, place
+from .positions import TwoValued, read_positions
 
 aten = torch.ops.aten
 _HALF = (torch.float16, torch.bfloat16)
@@ -29,7 +29,7 @@ one."""
 def flag_masks(gm: fx.GraphModule) -> int:
     """Replaces, in place, known masks of attention that hide nothing, or just later positions, by the causal flag, and other
     regions of positions by masks of two dimensions. Returns how many."""
-    found, fake, made = 0, fake_mode(gm), dict[fx.Node, fx.Node | None]()
+    changed, fake, small_masks = 0, fake_mode(gm), dict[fx.Node, fx.Node | None]()
     for node in gm.graph.nodes:
         if node.op != "call_function" or node.target not in FUNCTIONS:
             continue
@@ -38,35 +38,35 @@ def flag_masks(gm: fx.GraphModule) -> int:
         if kind != "bias":
             rest = {name: arg for name, arg in node.kwargs.items() if name in ("scale", "enable_gqa")}
             node.args, node.kwargs = (*tensors, None, dropout, kind == "causal"), rest
-            found += 1
+            changed += 1
         elif isinstance(mask, fx.Node) and fake is not None and is_symbolic(shape(mask)):
-            if mask not in made:
-                made[mask] = _anew(mask, gm, Graft(node, (), fake))
-            if (other := made[mask]) is not None:
+            if mask not in small_masks:
+                small_masks[mask] = _anew(mask, gm, Graft(node, (), fake))
+            if (other := small_masks[mask]) is not None:
                 node.replace_input_with(mask, other)
-                found += 1
-    return found
+                changed += 1
+    return changed
 
 
 def _anew(mask: fx.Node, gm: fx.GraphModule, graft: Graft) -> fx.Node | None:
     """Computes a mask of two dimensions that has the same values; None if these depend on more than positions."""
-    found, val = place(mask, gm), value(mask)
-    if not isinstance(found, TwoValued) or not found.region.bounds or val is None or val.dim() < 2:
+    two_valued, val = read_positions(mask, gm), value(mask)
+    if not isinstance(two_valued, TwoValued) or not two_valued.region.bounds or val is None or val.dim() < 2:
         return None
-    if any(form not in _FORMS or not isinstance(b.constant, int) for b in found.region.bounds for form in [(b.query, b.key)]):
+    if any(form not in _FORMS or not isinstance(b.constant, int) for b in two_valued.region.bounds for form in [(b.query, b.key)]):
         return None
     rows, columns = (graft.call(aten.arange.default, n, device=val.device) for n in shape(mask)[-2:])
     rows = graft.call(aten.unsqueeze.default, rows, 1)
     inside = None
-    for b in found.region.bounds:
+    for b in two_valued.region.bounds:
         sign, relative = b.key, b.query != 0
         edge = graft.call(aten.add.Tensor, rows, -sign * b.constant) if relative else -sign * b.constant
         target = {(-1, True): aten.le.Tensor, (1, True): aten.ge.Tensor, (-1, False): aten.le.Scalar, (1, False): aten.ge.Scalar}
         part = graft.call(target[sign, relative], columns, edge)
         inside = part if inside is None else graft.call(aten.bitwise_and.Tensor, inside, part)
     if val.dtype is torch.bool:
-        return inside if found.inside else graft.call(aten.bitwise_not.default, inside)
-    chosen = graft.call(aten.where.Scalar, inside, float(found.inside), float(found.outside))
+        return inside if two_valued.inside else graft.call(aten.bitwise_not.default, inside)
+    chosen = graft.call(aten.where.Scalar, inside, float(two_valued.inside), float(two_valued.outside))
     return chosen if val.dtype is torch.float32 else graft.call(aten._to_copy.default, chosen, dtype=val.dtype)
 
 
@@ -79,19 +79,19 @@ def kind_of_mask(node: fx.Node, gm: fx.GraphModule) -> str:
 def known_form(mask: fx.Node, gm: fx.GraphModule, before: fx.Node) -> str:
     """Returns the `meaning` of a mask as it is before a node."""
     if is_symbolic(shape(mask)):
-        found = place(mask, gm)
+        found = read_positions(mask, gm)
         hides = isinstance(found, TwoValued) and _shows(found, value(mask))
         return form_of(hides, shape(mask)[-2:]) if isinstance(hides, Region) and len(shape(mask)) > 1 else "bias"
     with _disable_current_modes(), torch.no_grad():  # the graph may be run for a trace, in which tensors have no values
         return meaning(concrete(mask, gm, before))
 
 
-def _shows(found: TwoValued, mask: Tensor | None) -> Region | None:
+def _shows(two_valued: TwoValued, mask: Tensor | None) -> Region | None:
     """Returns where a mask shows keys; None if that is not a region, or it does more."""
     if mask is not None and mask.dtype is torch.bool:
-        return found.where(bool)
-    plain = all(x == 0 or x <= HIDES for x in (found.inside, found.outside))
-    return found.where(lambda x: x == 0) if plain else None
+        return two_valued.where(bool)
+    plain = all(x == 0 or x <= HIDES for x in (two_valued.inside, two_valued.outside))
+    return two_valued.where(lambda x: x == 0) if plain else None
 
 
 def form_of(region: Region, sizes: Sequence[SizeLike]) -> str:

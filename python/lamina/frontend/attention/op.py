@@ -54,22 +54,22 @@ def attention_backward(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, out: Tensor, sums: Tensor, seed: Tensor | None,
     dropout: float, causal: bool, scale: float, allowed: str, trains_mask: bool, cap: float = 0.0,
 ) -> list[Tensor]:  # fmt: skip
-    """Returns the gradients of query, key and value, and of the mask where `trains_mask`. out, sums: what forward has found."""
-    given = _scores(query, key, scale, cap)
-    scores = _masked(given, mask, causal)
+    """Returns the gradients of query, key and value, and of the mask where `trains_mask`. out, sums: results of forward."""
+    scores_unmasked = _scores(query, key, scale, cap)
+    scores = _masked(scores_unmasked, mask, causal)
     grads = grad.to(scores.dtype)
     weights, factors = (scores - sums[..., None]).exp(), _factors(seed, scores, dropout)
     delta = (grads * out.to(scores.dtype)).sum(-1, keepdim=True)
     d_masked = weights * (factors * (grads @ _wide(value, query).mT) - delta)
-    d_scores = d_masked * (1 - (given / cap) ** 2) if cap else d_masked
+    d_scores = d_masked * (1 - (scores_unmasked / cap) ** 2) if cap else d_masked
     shared = (query.shape[1] // key.shape[1], -1)
     d_key = (d_scores.mT @ query.to(scores.dtype)).unflatten(1, shared[::-1]).sum(2) * scale
     d_value = ((weights * factors).mT @ grads).unflatten(1, shared[::-1]).sum(2)
     exact = [d_scores @ _wide(key, query) * scale, d_key, d_value]
-    found = _gradients(query, key, value, mask if trains_mask else None)
+    gradients = _gradients(query, key, value, mask if trains_mask else None)
     if mask is not None and trains_mask:
         exact.append(d_masked.sum_to_size(mask.shape))
-    return [made.copy_(true) for made, true in zip(found, exact, strict=True)]
+    return [made.copy_(true) for made, true in zip(gradients, exact, strict=True)]
 
 
 @attention_backward.register_fake

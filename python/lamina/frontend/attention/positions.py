@@ -17,7 +17,7 @@ from lamina.core.sizes import Size
 from lamina.passes.families.attention.masks.positions import Linear, Region
 
 from ..fx.aliases import storage
-from ..fx.reading import given, is_in_place, name, shape, sizes, value
+from ..fx.reading import arguments_by_name, is_in_place, name, shape, sizes, value
 from ..fx.rewriter import written_memory
 from .dimensions import SAME, order_of, parts_of, starts_of
 
@@ -56,13 +56,13 @@ class TwoValued:
 Place = Linear | TwoValued
 
 
-def place(node: fx.Node, gm: fx.GraphModule) -> Place | None:
+def read_positions(node: fx.Node, gm: fx.GraphModule) -> Place | None:
     """Reads a tensor of a graph; None if it depends on more than positions, or memory of it is written to."""
     reader = _Reader({})
-    found = reader.of(node)
+    form = reader.of(node)
     written = written_memory(gm.graph)
-    kept = written is not None and written.isdisjoint(storage(v) for v in map(value, reader.seen) if v is not None)
-    return found if kept else None
+    unwritten = written is not None and written.isdisjoint(storage(v) for v in map(value, reader.seen) if v is not None)
+    return form if unwritten else None
 
 
 @dataclass(frozen=True)
@@ -102,11 +102,11 @@ class _Reader:
         if kind == "diff":
             return self._difference(node)
         if kind == "cumsum":
-            found = self.of(args[0])
-            return _number(0) if isinstance(found, TwoValued) and not found.region.bounds and found.inside == 0 else None
+            operand = self.of(args[0])
+            return _number(0) if isinstance(operand, TwoValued) and not operand.region.bounds and operand.inside == 0 else None
         if kind in _NEGATIONS:
-            found = self.of(args[0])
-            return found.mapped(lambda x: not x) if isinstance(found, TwoValued) else None
+            operand = self.of(args[0])
+            return operand.mapped(lambda x: not x) if isinstance(operand, TwoValued) else None
         if kind in ("where", "masked_fill"):
             return self._chosen(node, kind)
         if len(args) == 2 and not node.kwargs:
@@ -122,7 +122,7 @@ class _Reader:
         return start if shape(node) == (1,) else start + Linear(0, step, 0)
 
     def _triangle(self, node: fx.Node, kind: str) -> TwoValued | None:
-        asked = given(node, "input", "diagonal")
+        asked = arguments_by_name(node, "input", "diagonal")
         of, diagonal = self.of(asked.get("input")), asked.get("diagonal", 0)
         if not isinstance(of, TwoValued) or of.region.bounds or not isinstance(diagonal, int):
             return None
@@ -132,16 +132,16 @@ class _Reader:
     def _chosen(self, node: fx.Node, kind: str) -> TwoValued | None:
         names = ("condition", "input", "other") if kind == "where" else ("other", "condition", "input")
         asked = dict(zip(names, node.args, strict=False))
-        where, taken, left = (self.of(asked.get(key)) for key in ("condition", "input", "other"))
-        if not (isinstance(where, TwoValued) and isinstance(taken, TwoValued) and isinstance(left, TwoValued)):
+        where, chosen, left = (self.of(asked.get(key)) for key in ("condition", "input", "other"))
+        if not (isinstance(where, TwoValued) and isinstance(chosen, TwoValued) and isinstance(left, TwoValued)):
             return None
-        if taken.region.bounds or left.region.bounds:
+        if chosen.region.bounds or left.region.bounds:
             return None
-        return where.mapped(lambda x: taken.inside if x else left.inside)
+        return where.mapped(lambda x: chosen.inside if x else left.inside)
 
     def _difference(self, node: fx.Node) -> Place | None:
         """Reads the differences of neighbors along the last dimension, where all are the same number."""
-        asked = given(node, "input", "n", "dim", "prepend", "append")
+        asked = arguments_by_name(node, "input", "n", "dim", "prepend", "append")
         of, before = _linear(self.of(asked.get("input"))), asked.get("prepend")
         rank = len(shape(node.args[0]))
         if of is None or asked.get("n", 1) != 1 or asked.get("dim", -1) not in (-1, rank - 1) or asked.get("append") is not None:
@@ -159,8 +159,8 @@ class _Reader:
         """Reads a tensor that is indexed by tensors of positions, one for each of its dimensions."""
         source, index = node.args[0], node.args[1]
         parts = parts_of(index)
-        found, dtypes = self.of(source), [val.dtype for part in parts if (val := value(part)) is not None]
-        if found is None or len(parts) != len(shape(source)) or len(dtypes) < len(parts) or torch.bool in dtypes:
+        form, dtypes = self.of(source), [val.dtype for part in parts if (val := value(part)) is not None]
+        if form is None or len(parts) != len(shape(source)) or len(dtypes) < len(parts) or torch.bool in dtypes:
             return None
         rows, columns = (_linear(self.of(part)) if part is not None else None for part in [None, *parts][-2:])
 
@@ -173,15 +173,15 @@ class _Reader:
                 total += position.times(factor) if factor and position is not None else Linear(0, 0, 0)
             return total
 
-        return _mapped(found, at)
+        return _mapped(form, at)
 
     def _moved(self, node: fx.Node) -> Place | None:
         """Reads an op that moves, adds or drops dimensions of size 1, repeats a tensor along others, or takes a slice of it."""
         source = node.args[0]
         if name(node) == "getitem" and any(isinstance(part, fx.Node) for part in parts_of(node.args[1])):
             return self._indexed(node)
-        found, order = self.of(source), order_of(node)
-        if found is None or order is None:
+        form, order = self.of(source), order_of(node)
+        if form is None or order is None:
             return None
         rank, old, starts = len(order), len(shape(source)), starts_of(node)
 
@@ -195,22 +195,22 @@ class _Reader:
                 constant += factor * starts.get(dim, 0)
                 if shape(source)[dim] == 1 or (dim in order and shape(node)[order.index(dim)] == 1):
                     continue  # there is one position, which may be repeated
-                at = order.index(dim) - rank if dim in order else None
-                if at not in where:
+                dim_now = order.index(dim) - rank if dim in order else None
+                if dim_now not in where:
                     return None
-                where[at] = factor
+                where[dim_now] = factor
             return Linear(where[-2], where[-1], constant)
 
-        return _mapped(found, moved)
+        return _mapped(form, moved)
 
 
-def _mapped(found: Place, change: Callable[[Linear], Linear | None]) -> Place | None:
+def _mapped(form: Place, change: Callable[[Linear], Linear | None]) -> Place | None:
     """Returns a place whose linear functions of positions are changed; None if one cannot be."""
-    if isinstance(found, Linear):
-        return change(found)
-    bounds = [change(b) for b in found.region.bounds]
-    kept = tuple(b for b in bounds if b is not None)
-    return TwoValued(Region(kept), found.inside, found.outside) if len(kept) == len(bounds) else None
+    if isinstance(form, Linear):
+        return change(form)
+    bounds = [change(b) for b in form.region.bounds]
+    changed = tuple(b for b in bounds if b is not None)
+    return TwoValued(Region(changed), form.inside, form.outside) if len(changed) == len(bounds) else None
 
 
 def _number(x: float) -> Place:

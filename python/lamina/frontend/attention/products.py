@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import fx
 
-from ..fx.reading import dtype, given, is_in_place, name, number, same_elements, scaled, shape, transposed
+from ..fx.reading import arguments_by_name, dtype, is_in_place, name, number, same_elements, scaled, shape, transposed
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def product(node: fx.Node) -> FxProduct | None:
     if kind == "einsum":
         return _einsum(node)
     if kind == "baddbmm":
-        args = given(node, "input", "batch1", "batch2")
+        args = arguments_by_name(node, "input", "batch1", "batch2")
         alpha, beta = (number(args.get(key, 1)) for key in ("alpha", "beta"))
         one, two, added = (args.get(key) for key in ("batch1", "batch2", "input"))
         if alpha is None or alpha <= 0 or beta not in (0, 1) or is_in_place(node):
@@ -64,7 +64,7 @@ def product(node: fx.Node) -> FxProduct | None:
         return None if found is None else FxProduct(found.left, found.right, (), kept, alpha)
     if kind not in ("matmul", "bmm"):
         return None
-    args = given(node, "input", "other")
+    args = arguments_by_name(node, "input", "other")
     return _plain(args.get("input"), args.get("other")) if len(args) == 2 else None
 
 
@@ -112,13 +112,13 @@ def _order(new: Sequence[str], old: Sequence[str]) -> tuple[int, ...]:
 def traced_back(of: Operand) -> Operand:
     """Returns the operand behind transposes of its last two dimensions, copies and products by positive numbers."""
     while not is_in_place(of.node):
-        at, times, swap, copied = of.node, scaled(of.node), transposed(of.node), same_elements(of.node)
+        node, times, swap, copied = of.node, scaled(of.node), transposed(of.node), same_elements(of.node)
         if times is not None and times[1] > 0:
-            of = Operand(times[0], of.order, of.scale * times[1], (*of.seen, at))
+            of = Operand(times[0], of.order, of.scale * times[1], (*of.seen, node))
         elif swap is not None:
-            of = Operand(swap, _through_swap(of.order, len(shape(at))), of.scale, (*of.seen, at))
-        elif copied is not None and shape(copied) == shape(at) and dtype(copied) is dtype(at):
-            of = Operand(copied, of.order, of.scale, (*of.seen, at))
+            of = Operand(swap, _through_swap(of.order, len(shape(node))), of.scale, (*of.seen, node))
+        elif copied is not None and shape(copied) == shape(node) and dtype(copied) is dtype(node):
+            of = Operand(copied, of.order, of.scale, (*of.seen, node))
         else:
             break
     return of

@@ -8,7 +8,7 @@ from torch import fx
 from lamina.core.walks import operands_first
 
 from ..fx.known import concrete
-from ..fx.reading import given, name, value
+from ..fx.reading import arguments_by_name, name, value
 
 _VIEWS = (
     "to", "float", "half", "bfloat16", "double", "type", "type_as", "contiguous", "clone", "alias", "view", "reshape", "unsqueeze",
@@ -44,11 +44,11 @@ def bounds(arg: Any, gm: fx.GraphModule) -> Range | None:
 
 def _of(arg: Any, known: dict[fx.Node, Range | None], gm: fx.GraphModule) -> Range | None:
     if isinstance(arg, fx.Node):
-        found = known[arg] if arg in known else _of_node(arg, known, gm)
+        interval = known[arg] if arg in known else _of_node(arg, known, gm)
     else:
         number = constant(arg, gm)
-        found = None if number is None else (number, number)
-    return None if found is None else _finite(found, arg)
+        interval = None if number is None else (number, number)
+    return None if interval is None else _finite(interval, arg)
 
 
 def _sources(node: fx.Node) -> tuple[Any, ...]:
@@ -59,10 +59,10 @@ def _sources(node: fx.Node) -> tuple[Any, ...]:
     if kind in _VIEWS:
         return node.args[:1]
     if kind == "where":
-        args = given(node, "condition", "input", "other")
+        args = arguments_by_name(node, "condition", "input", "other")
         return args.get("input"), args.get("other")
     if kind == "masked_fill":
-        args = given(node, "input", "mask", "value")
+        args = arguments_by_name(node, "input", "mask", "value")
         return args.get("input"), args.get("value")
     return node.args if kind in ("add", "sub", "rsub", "mul") and len(node.args) == 2 and not node.kwargs else ()
 
@@ -98,7 +98,7 @@ def _hull(one: Range | None, two: Range | None) -> Range | None:
     return None if one is None or two is None else (min(one[0], two[0]), max(one[1], two[1]))
 
 
-def _finite(found: Range, arg: object) -> Range | None:
+def _finite(interval: Range, arg: object) -> Range | None:
     val = value(arg)
     largest = torch.finfo(val.dtype if val is not None and val.dtype.is_floating_point else torch.float32).max
-    return found if -largest <= found[0] and found[1] <= largest else None
+    return interval if -largest <= interval[0] and interval[1] <= largest else None

@@ -50,12 +50,12 @@ def recognize(gm: fx.GraphModule, trained: Collection[fx.Node] = (), target: str
         return 0
     _skip_idle_dropout(gm)
     open_layers(gm)
-    found = flag_masks(gm)
-    if found:
+    changed = flag_masks(gm)
+    if changed:
         gm.recompile()
     gpu = for_gpu(target, gm)
-    found += open_flex(gm, trained, gpu)
-    return found + make_whole(gm, trained, gpu) + _joined(gm, trained, gpu)
+    changed += open_flex(gm, trained, gpu)
+    return changed + make_whole(gm, trained, gpu) + _joined(gm, trained, gpu)
 
 
 def _skip_idle_dropout(gm: fx.GraphModule) -> None:
@@ -75,14 +75,14 @@ def _joined(gm: fx.GraphModule, trained: Collection[fx.Node], gpu: bool) -> int:
     if fake is None:
         return 0
     written = written_memory(gm.graph)
-    found = 0
+    replaced = 0
     for node in list(gm.graph.nodes):
         of = read(node, gm)
         if of is not None:
-            found += _Rewrite(of, gm, Graft(*_end(of), fake), written, trained, gpu).run()
-    if found:
+            replaced += _Rewrite(of, gm, Graft(*_end(of), fake), written, trained, gpu).run()
+    if replaced:
         gm.recompile()
-    return found
+    return replaced
 
 
 def _four(lead: Sequence[int]) -> tuple[int, ...]:
@@ -95,14 +95,14 @@ def _end(of: Written) -> tuple[fx.Node, tuple[fx.Node, ...]]:
     are merged only to be split again, attention skips both."""
     whole = (*_four(of.shape[:-2]), of.shape[-2], shape(of.node)[-1])
     gone: list[fx.Node] = []
-    at = of.node
-    while not of.last.order and shape(at) != whole and len(users(at)) == 1:
-        gone.append(at)
-        (at,) = users(at)
-        if same_elements(at) is not gone[-1] or dtype(at) is not dtype(of.node):
+    node = of.node
+    while not of.last.order and shape(node) != whole and len(users(node)) == 1:
+        gone.append(node)
+        (node,) = users(node)
+        if same_elements(node) is not gone[-1] or dtype(node) is not dtype(of.node):
             break
-    fits = gone and shape(at) == whole and same_elements(at) is gone[-1] and dtype(at) is dtype(of.node)
-    return (at, tuple(gone)) if fits else (of.node, ())
+    fits = gone and shape(node) == whole and same_elements(node) is gone[-1] and dtype(node) is dtype(of.node)
+    return (node, tuple(gone)) if fits else (of.node, ())
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class _Rewrite:
         """Replaces the attention by one op and returns True, or leaves the graph as it was and returns False."""
         query, key = traced_back(self.of.first.left), traced_back(self.of.first.right.swapped())
         operands = (query, key, self.of.last.right)
-        self.seen.update(self.of.chain, self.graft.gone, query.seen, key.seen)
+        self.seen.update(self.of.chain, self.graft.dead, query.seen, key.seen)
         changed = None
         if self._is_plain(operands) and self._is_worth_it():
             scores = shape(self.of.chain[-1])[:-2], shape(self.of.chain[0])[:-2]
@@ -179,37 +179,37 @@ class _Rewrite:
 
     def _unmerged(self, node: fx.Node, whole: tuple[int, ...]) -> fx.Node:
         """Returns the source of `node` that has its elements in the shape `whole`, if there is one; else `node`."""
-        at: fx.Node | None = node
+        source: fx.Node | None = node
         passed: list[fx.Node] = []
-        while at is not None and dtype(at) is dtype(node):
-            if shape(at) == whole:
+        while source is not None and dtype(source) is dtype(node):
+            if shape(source) == whole:
                 self.seen.update(passed)
-                return at
-            passed.append(at)
-            at = same_elements(at)
+                return source
+            passed.append(source)
+            source = same_elements(source)
         return node
 
     def _attention(self, operands: Sequence[fx.Node], scale: float) -> fx.Node | None:
         """Emits attention by a fused kernel as (batch, heads, length, size); None if there is no exact one."""
         q = operands[0].meta.get("example_value", operands[0].meta.get("val"))
         *_, rows, columns = self.of.shape
-        found = known(self.of.steps, self.gm, self.of.node, rows, columns) if self.of.steps else None
-        kind = form_of(found.region, (rows, columns)) if isinstance(found, Shown) else meaning(found)
+        mask = known(self.of.steps, self.gm, self.of.node, rows, columns) if self.of.steps else None
+        kind = form_of(mask.region, (rows, columns)) if isinstance(mask, Shown) else meaning(mask)
         bias = None
         if self.of.steps and kind == "bias":
-            if not is_exact(self.of.steps, found):
+            if not is_exact(self.of.steps, mask):
                 return None
-            bias = added(self.graft, self.of.steps, self.gm, q, self.of.shape, found, self.gpu)
+            bias = added(self.graft, self.of.steps, self.gm, q, self.of.shape, mask, self.gpu)
             if bias is None:
                 return None
-        made = self._op(operands, None if bias is None else bias.node, kind == "causal", scale)
-        if made is None:
+        attention = self._op(operands, None if bias is None else bias.node, kind == "causal", scale)
+        if attention is None:
             return None
         if bias is None or bias.lost is None:
-            return made
+            return attention
         nan, one = (self.graft.call(aten.full.default, [], n, dtype=q.dtype, device=q.device) for n in (torch.nan, 1.0))
         factor = self.graft.call(aten.where.self, bias.lost, nan, one)
-        return self.graft.call(aten.mul.Tensor, made, factor)  # gradients become NaN too, wherever eager's are
+        return self.graft.call(aten.mul.Tensor, attention, factor)  # gradients become NaN too, wherever eager's are
 
     def _op(self, operands: Sequence[fx.Node], mask: fx.Node | None, causal: bool, scale: float) -> fx.Node | None:
         """Emits the attention call; None if no kernel computes it."""
@@ -219,32 +219,32 @@ class _Rewrite:
         wanted = Wanted(causal, scale, self.of.dropout, cap=self.of.cap)
         return emitted(self.graft, list(operands), mask, wanted, self.trained, self.gpu)
 
-    def _as_product(self, made: fx.Node) -> fx.Node:
+    def _as_product(self, attention: fx.Node) -> fx.Node:
         """Returns attention reshaped and permuted to the shape of the product with values, where it replaces that."""
-        if self.graft.at is not self.of.node:
-            return made
+        if self.graft.node is not self.of.node:
+            return attention
         order = self.of.last.order
         whole = [shape(self.of.node)[order.index(i)] for i in range(len(order))] if order else [*shape(self.of.node)]
-        if [*shape(made)] != whole:
-            made = self.graft.call(aten.reshape.default, made, whole)
-        return self.graft.call(aten.permute.default, made, list(order)) if order else made
+        if [*shape(attention)] != whole:
+            attention = self.graft.call(aten.reshape.default, attention, whole)
+        return self.graft.call(aten.permute.default, attention, list(order)) if order else attention
 
     def _reads_the_same(self) -> bool:
         """Returns whether no node writes to the operands of attention between where the model reads them and where attention
         does."""
-        mine = set(self.graft.made)
+        mine = set(self.graft.calls)
         read = {storage(v) for made in mine for v in map(value, made.all_input_nodes) if v is not None}
-        at, waiting = self.graft.at, self.seen - {self.graft.at}
+        node, waiting = self.graft.node, self.seen - {self.graft.node}
         while waiting:
-            at = at.prev
-            waiting.discard(at)
-            memory = set() if at in mine else writes_to(at)
-            if memory is None or memory & read or any(mode in str(at.target) for mode in _MODES):
+            node = node.prev
+            waiting.discard(node)
+            memory = set() if node in mine else writes_to(node)
+            if memory is None or memory & read or any(mode in str(node.target) for mode in _MODES):
                 return False
         return True
 
     def _erase(self) -> None:
-        for node in (*reversed(self.graft.gone), *self.of.chain):
+        for node in (*reversed(self.graft.dead), *self.of.chain):
             for check in list(node.users):
                 node.graph.erase_node(check)
             node.graph.erase_node(node)

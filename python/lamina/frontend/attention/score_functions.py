@@ -125,8 +125,8 @@ class _Indexing(TorchFunctionMode):
         return aten.index.Tensor(source, places) if places else source
 
 
-def _fake(given: Any) -> Any:
-    return given.meta.get("example_value", given.meta.get("val")) if isinstance(given, fx.Node) else given
+def _fake(argument: Any) -> Any:
+    return argument.meta.get("example_value", argument.meta.get("val")) if isinstance(argument, fx.Node) else argument
 
 
 @dataclass
@@ -137,10 +137,10 @@ class _Inliner:
     traced: fx.GraphModule
     like: Tensor
 
-    def run(self, given: Sequence[Any]) -> Any:
+    def run(self, inputs: Sequence[Any]) -> Any:
         """Inserts the ops on these arguments and returns the result."""
         known: dict[fx.Node, Any] = {}
-        arguments = iter(given)
+        arguments = iter(inputs)
         for node in self.traced.graph.nodes:
             if node.op == "placeholder":
                 known[node] = next(arguments)
@@ -249,14 +249,14 @@ def _number_of(node: fx.Node, args: Sequence[Any]) -> _Number | None:
     val = node.meta.get("val")
     if not isinstance(val, Tensor) or val.dim():
         return None
-    found: Any = None
+    number: Any = None
     if node.target in (aten.full.default, aten.new_full.default):
-        found = args[-1]
+        number = args[-1]
     elif node.target in (aten.new_ones.default, aten.new_zeros.default, aten.ones.default, aten.zeros.default):
-        found = float(node.target in (aten.new_ones.default, aten.ones.default))
+        number = float(node.target in (aten.new_ones.default, aten.ones.default))
     elif node.target in (aten.scalar_tensor.default, aten._to_copy.default):
-        found = args[0].value if isinstance(args[0], _Number) else args[0]
-    return _Number(found, val.dtype) if isinstance(found, bool | int | float) else None
+        number = args[0].value if isinstance(args[0], _Number) else args[0]
+    return _Number(number, val.dtype) if isinstance(number, bool | int | float) else None
 
 
 def _held(tensor: Any) -> Any:

@@ -15,9 +15,9 @@ from lamina.passes.families.attention.masks.meaning import HIDES
 from lamina.passes.families.attention.masks.positions import Region
 
 from ..fx.known import concrete
-from ..fx.reading import given, is_in_place, name, shape, value
+from ..fx.reading import arguments_by_name, is_in_place, name, shape, value
 from ..fx.rewriter import Graft
-from .positions import TwoValued, place
+from .positions import TwoValued, read_positions
 from .ranges import bounds, constant
 
 aten = torch.ops.aten
@@ -51,20 +51,20 @@ class Bias:
 def terms(node: fx.Node, gm: fx.GraphModule) -> Iterator[tuple[fx.Node, Term]]:
     """Yields the ways to read a node as an op on scores: the scores, which have the node's shape, and the op."""
     kind = name(node)
-    found: list[tuple[object, Term]] = []
+    candidates: list[tuple[object, Term]] = []
     if kind == "add":
-        args = given(node, "input", "other")
+        args = arguments_by_name(node, "input", "other")
         one, two = args.get("input"), args.get("other")
         pairs = [(one, two)] if is_in_place(node) else [(one, two), (two, one)]
-        found = [(a, Term(b)) for a, b in pairs if isinstance(b, fx.Node) and _is_float(b) and args.get("alpha", 1) == 1]
+        candidates = [(a, Term(b)) for a, b in pairs if isinstance(b, fx.Node) and _is_float(b) and args.get("alpha", 1) == 1]
     elif kind == "masked_fill":
-        args = given(node, "input", "mask", "value")
-        found = _filled(args.get("input"), args.get("mask"), args.get("value"), True, gm)
+        args = arguments_by_name(node, "input", "mask", "value")
+        candidates = _filled(args.get("input"), args.get("mask"), args.get("value"), True, gm)
     elif kind == "where":
-        args = given(node, "condition", "input", "other")
+        args = arguments_by_name(node, "condition", "input", "other")
         seen, one, two = (args.get(a) for a in ("condition", "input", "other"))
-        found = [*_filled(one, seen, two, False, gm), *_filled(two, seen, one, True, gm)]
-    for scores, term in found:
+        candidates = [*_filled(one, seen, two, False, gm), *_filled(two, seen, one, True, gm)]
+    for scores, term in candidates:
         if isinstance(scores, fx.Node) and value(scores) is not None and shape(scores) == shape(node):
             yield scores, term
 
@@ -124,28 +124,28 @@ def known(steps: Sequence[Term], gm: fx.GraphModule, before: fx.Node, rows: Size
 def shown(step: Term, gm: fx.GraphModule) -> tuple[Region, float] | None:
     """Returns where an op leaves scores as they are, and the most that it turns others into; None if it does more than hide
     positions."""
-    found = place(step.tensor, gm)
-    if not isinstance(found, TwoValued):
+    form = read_positions(step.tensor, gm)
+    if not isinstance(form, TwoValued):
         return None
     if step.fill is not None:
-        region = found.where(lambda x: bool(x) is not step.where)
+        region = form.where(lambda x: bool(x) is not step.where)
         return None if region is None else (region, step.fill)
-    region, hidden = found.where(lambda x: x == 0), [x for x in (found.inside, found.outside) if x != 0]
+    region, hidden = form.where(lambda x: x == 0), [x for x in (form.inside, form.outside) if x != 0]
     return (region, max(hidden, default=-math.inf)) if region is not None and all(x <= HIDES for x in hidden) else None
 
 
-def is_exact(steps: Sequence[Term], found: Tensor | Shown | None) -> bool:
+def is_exact(steps: Sequence[Term], mask: Tensor | Shown | None) -> bool:
     """Returns whether adding the fills gives the same as replacing scores by them. Beside other scores a fill hides either way; in
-    a row that is hidden as a whole it must swallow the score or make it NaN. found: the result of `known`."""
-    if isinstance(found, Shown) and found.has_rows:
+    a row that is hidden as a whole it must swallow the score or make it NaN. mask: the result of `known`."""
+    if isinstance(mask, Shown) and mask.has_rows:
         return True
-    if isinstance(found, Tensor) and not bool((found <= HIDES).all(-1).any()):
+    if isinstance(mask, Tensor) and not bool((mask <= HIDES).all(-1).any()):
         return True
     return all(step.fill is None or step.fill <= _SWALLOWS for step in steps)
 
 
 def added(
-    graft: Graft, steps: Sequence[Term], gm: fx.GraphModule, query: Tensor, scores: Sequence[int], found: Tensor | Shown | None,
+    graft: Graft, steps: Sequence[Term], gm: fx.GraphModule, query: Tensor, scores: Sequence[int], mask: Tensor | Shown | None,
     gpu: bool,
 ) -> Bias | None:  # fmt: skip
     """Emits the bias that these ops amount to, for attention with this query. None if a cast could lose something.
@@ -166,11 +166,11 @@ def added(
         fill = _scalar(graft, max(step.fill, lowest), dtype, query.device)
         whole = graft.call(aten.where.self, step.tensor, *((fill, here) if step.where else (here, fill)))
     assert whole is not None
-    given = [1] * (len(scores) - len(shape(whole))) + [*shape(whole)]
-    given = [1, 1, *given][-4:] if len(given) != 3 else [given[0], 1, *given[1:]]
-    if given != [*shape(whole)]:
-        whole = graft.call(aten.reshape.default, whole, given)
-    lost = None if _has_rows(steps, gm, found) else _lost(graft, whole)
+    four_sizes = [1] * (len(scores) - len(shape(whole))) + [*shape(whole)]
+    four_sizes = [1, 1, *four_sizes][-4:] if len(four_sizes) != 3 else [four_sizes[0], 1, *four_sizes[1:]]
+    if four_sizes != [*shape(whole)]:
+        whole = graft.call(aten.reshape.default, whole, four_sizes)
+    lost = None if _has_rows(steps, gm, mask) else _lost(graft, whole)
     return Bias(whole, lost)
 
 
@@ -190,12 +190,12 @@ def _scalar(graft: Graft, number: float, dtype: torch.dtype, device: torch.devic
     return graft.call(aten.full.default, [], number, dtype=dtype, device=device)
 
 
-def _has_rows(steps: Sequence[Term], gm: fx.GraphModule, found: Tensor | Shown | None) -> bool:
+def _has_rows(steps: Sequence[Term], gm: fx.GraphModule, mask: Tensor | Shown | None) -> bool:
     """Returns whether each row certainly has an element that is not -inf."""
-    if isinstance(found, Shown) and found.has_rows:
+    if isinstance(mask, Shown) and mask.has_rows:
         return True
-    if isinstance(found, Tensor):
-        return not bool(found.isneginf().all(-1).any())
+    if isinstance(mask, Tensor):
+        return not bool(mask.isneginf().all(-1).any())
     (step, *more) = steps
     if more:
         return False

@@ -40,20 +40,20 @@ def read(node: fx.Node, gm: fx.GraphModule) -> Written | None:
     last = product(node)
     if last is None or last.left.order or last.added is not None or last.scale != 1:
         return None
-    at, user = last.left.node, node
+    current, user = last.left.node, node
     chain, dropout = [], 0.0
-    while users(at) == [user] and not is_softmax(at):
-        source, drops = without_dropout(at) or same_elements(at), drop(at)
+    while users(current) == [user] and not is_softmax(current):
+        source, drops = without_dropout(current) or same_elements(current), drop(current)
         if drops is not None and not dropout:
             source, dropout = drops
-        if source is None or shape(source)[-2:] != shape(at)[-2:]:
+        if source is None or shape(source)[-2:] != shape(current)[-2:]:
             return None
-        chain.append(at)
-        at, user = source, at
-    scores = at.args[0] if at.args else at.kwargs.get("input")
-    if users(at) != [user] or not is_softmax(at) or not isinstance(scores, fx.Node):
+        chain.append(current)
+        current, user = source, current
+    scores = current.args[0] if current.args else current.kwargs.get("input")
+    if users(current) != [user] or not is_softmax(current) or not isinstance(scores, fx.Node):
         return None
-    return _scores(scores, at, Written(node, last, (*chain, at), last, (), 1.0, (), dropout), gm)
+    return _scores(scores, current, Written(node, last, (*chain, current), last, (), 1.0, (), dropout), gm)
 
 
 def _scores(scores: fx.Node, reader: fx.Node, below: Written, gm: fx.GraphModule) -> Written | None:
@@ -61,34 +61,34 @@ def _scores(scores: fx.Node, reader: fx.Node, below: Written, gm: fx.GraphModule
     there."""
     ways = [(scores, reader, below)]
     while ways:
-        at, user, below = ways.pop()
-        if users(at) != [user] or value(at) is None:
+        current, user, below = ways.pop()
+        if users(current) != [user] or value(current) is None:
             continue
-        found = replace(below, chain=(*below.chain, at))
-        first = product(at)
+        match = replace(below, chain=(*below.chain, current))
+        first = product(current)
         if first is not None and not first.order:
             if first.added is not None:
-                found = _with(found, Term(first.added), at) or below
-            if found is not below:
-                scale = found.scale * first.scale * (found.cap or 1.0)
-                return replace(found, first=first, scale=scale, shape=found.shape or shape(at))
+                match = _with(match, Term(first.added), current) or below
+            if match is not below:
+                scale = match.scale * first.scale * (match.cap or 1.0)
+                return replace(match, first=first, scale=scale, shape=match.shape or shape(current))
             continue
-        times, same = scaled(at), same_elements(at)
+        times, same = scaled(current), same_elements(current)
         if times is not None and times[1] > 0:
-            ways.append((times[0], at, replace(found, scale=found.scale * times[1])))
-        elif name(at) == "tanh" and not found.cap and isinstance(source := at.args[0], fx.Node):
-            ways.append((source, at, replace(found, scale=1.0, cap=found.scale)))
-        elif same is not None and shape(same)[-2:] == shape(at)[-2:]:
-            ways.append((same, at, found))
+            ways.append((times[0], current, replace(match, scale=match.scale * times[1])))
+        elif name(current) == "tanh" and not match.cap and isinstance(source := current.args[0], fx.Node):
+            ways.append((source, current, replace(match, scale=1.0, cap=match.scale)))
+        elif same is not None and shape(same)[-2:] == shape(current)[-2:]:
+            ways.append((same, current, match))
         else:
-            more = [(source, at, _with(found, term, at)) for source, term in terms(at, gm)]
+            more = [(source, current, _with(match, term, current)) for source, term in terms(current, gm)]
             ways += [(source, user, whole) for source, user, whole in reversed(more) if whole is not None]
     return None
 
 
-def _with(found: Written, term: Term, at: fx.Node) -> Written | None:
+def _with(match: Written, term: Term, node: fx.Node) -> Written | None:
     """Returns the match with one more op before those found so far; None if a scale or a soft cap comes between, or the shapes
     differ."""
-    if found.scale != 1 or found.cap or found.shape not in ((), shape(at)):
+    if match.scale != 1 or match.cap or match.shape not in ((), shape(node)):
         return None
-    return replace(found, steps=(term, *found.steps), shape=shape(at))
+    return replace(match, steps=(term, *match.steps), shape=shape(node))

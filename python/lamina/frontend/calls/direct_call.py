@@ -71,23 +71,23 @@ def mutated_arguments() -> tuple[tuple[int, ...], tuple[int, ...]]:
     context = torch._guards.TracingContext.try_get()
     metadata = context.fw_metadata if context is not None else None
     mutated = tuple(getattr(metadata, "mutated_inp_runtime_indices", ()))
-    kinds, given = (
+    kinds, argument_kinds = (
         [info.output_type for info in getattr(metadata, "output_info", ())],
         (OutputType.alias_of_input, OutputType.is_input),
     )
-    return mutated, tuple(len(mutated) + i for i, kind in enumerate(kinds) if kind in given)
+    return mutated, tuple(len(mutated) + i for i, kind in enumerate(kinds) if kind in argument_kinds)
 
 
 def direct(watched: Watched, wrapped: Run, arguments: int) -> Run:
     """Returns the compiler's own result for a graph without gradients where AOTAutograd's `wrapped` only passes `arguments` tensors
     on to it; else `wrapped`."""
-    found = watched.only()
-    if found is None or autocasts() or not found.takes(arguments):
+    compiled = watched.only()
+    if compiled is None or autocasts() or not compiled.takes(arguments):
         return wrapped
-    if any(info.mutates_data or info.mutates_metadata for info in found.metadata.input_info):
+    if any(info.mutates_data or info.mutates_metadata for info in compiled.metadata.input_info):
         return wrapped
-    marks = marks_of(found.metadata)
-    return _marking(unwrapped(found.run), marks) if marks else found.run
+    marks = marks_of(compiled.metadata)
+    return _marking(unwrapped(compiled.run), marks) if marks else compiled.run
 
 
 def marks_of(metadata: Any) -> Marks:

@@ -125,11 +125,11 @@ class TrainingCall:
         """Switches to the graphs themselves once both are compiled. Returns whether it did."""
         if self._watched is None or not self._watched.backward.compiled:
             return False
-        found = self._watched.function(self._arguments)
+        pair = self._watched.function(self._arguments)
         self._watched = None
-        if found is None:
+        if pair is None:
             return False
-        function, self._layout = found
+        function, self._layout = pair
         # Function.apply calls this after its checks for functorch. Dynamo runs no compiled code inside functorch's transforms.
         self._apply = super(torch.autograd.Function, function).apply  # type: ignore[misc]
         return True
@@ -174,16 +174,16 @@ def _function(run_forward: Run, run_backward: Run, layout: TrainingLayout) -> ty
         @staticmethod
         def backward(ctx: Any, *gradients: Any) -> Any:
             """Runs the backward graph. Raises RuntimeError inside functorch's transforms."""
-            given = [*ctx.sizes, *ctx.saved_tensors]
-            given += [_laid_out(gradients[i], wanted) for i, wanted in tangents]
+            inputs = [*ctx.sizes, *ctx.saved_tensors]
+            inputs += [_laid_out(gradients[i], wanted) for i, wanted in tangents]
             if torch._C._functorch.peek_interpreter_stack() is not None or any(map(_is_batched, gradients)):
                 raise RuntimeError(
                     "a backward pass that lamina compiled cannot run inside vmap, grad or vjp, nor with is_grads_batched: put the "
                     "transform inside torch.compile, or leave this model uncompiled"
                 )
             if torch.is_grad_enabled():
-                return _Once.apply(lambda: _run(run_backward, given, autocast), torch.empty(0, requires_grad=True))
-            return _run(run_backward, given, autocast)
+                return _Once.apply(lambda: _run(run_backward, inputs, autocast), torch.empty(0, requires_grad=True))
+            return _run(run_backward, inputs, autocast)
 
     return CompiledFunction
 
@@ -193,11 +193,11 @@ def _is_batched(gradient: Any) -> bool:
     return isinstance(gradient, Tensor) and torch._C._functorch.is_legacy_batchedtensor(gradient)
 
 
-def _run(run: Run, given: list[Any], autocast: bool) -> tuple[Any, ...]:
+def _run(run: Run, inputs: list[Any], autocast: bool) -> tuple[Any, ...]:
     if autocast:
         with torch._C._DisableAutocast():
-            return tuple(run(given))
-    return tuple(run(given))
+            return tuple(run(inputs))
+    return tuple(run(inputs))
 
 
 class _Once(torch.autograd.Function):
@@ -248,11 +248,15 @@ def _layout(forward: Compiled, backward: fx.GraphModule, arguments: int, autocas
     if metadata.indices_of_inputs_that_requires_grad_with_mutations_in_bw:
         return None
     mutated = tuple(metadata.mutated_inp_runtime_indices)
-    given = metadata.input_info
-    if not all(given[i].mutates_data and not given[i].mutates_metadata and not given[i].requires_grad for i in mutated):
+    input_info = metadata.input_info
+    if not all(
+        input_info[i].mutates_data and not input_info[i].mutates_metadata and not input_info[i].requires_grad for i in mutated
+    ):
         return None
     returned = list(backward.graph.output_node().args[0])
-    if len(returned) != arguments or any(info.requires_grad and grad is None for info, grad in zip(given, returned, strict=True)):
+    if len(returned) != arguments or any(
+        info.requires_grad and grad is None for info, grad in zip(input_info, returned, strict=True)
+    ):
         return None
     first = len(mutated)
     constant = [*range(first), *(first + i for i, info in enumerate(metadata.output_info) if not info.requires_grad)]
@@ -261,13 +265,13 @@ def _layout(forward: Compiled, backward: fx.GraphModule, arguments: int, autocas
         for i, info in enumerate(metadata.output_info)
         if issubclass(info.raw_type, Tensor) and getattr(info, "requires_grad_for_backward", info.requires_grad)
     ]
-    taken = [node.meta["val"] for node in backward.graph.find_nodes(op="placeholder")][-len(wanted) or None :]
+    tangent_values = [node.meta["val"] for node in backward.graph.find_nodes(op="placeholder")][-len(wanted) or None :]
     saved = len(backward.graph.find_nodes(op="placeholder")) - len(wanted)
-    if saved != len(forward.graph.graph.output_node().args[0]) - metadata.num_forward_returns or len(taken) != len(wanted):
+    if saved != len(forward.graph.graph.output_node().args[0]) - metadata.num_forward_returns or len(tangent_values) != len(wanted):
         return None
-    layouts = [GradientLayout.of(value) for value in taken]
-    tangents = [(i, found) for i, found in zip(wanted, layouts, strict=True) if found is not None]
-    if len(tangents) < len(taken):
+    layouts = [GradientLayout.of(value) for value in tangent_values]
+    tangents = [(i, gradient_layout) for i, gradient_layout in zip(wanted, layouts, strict=True) if gradient_layout is not None]
+    if len(tangents) < len(tangent_values):
         return None
     sizes = metadata.num_symints_saved_for_bw
     return TrainingLayout(

@@ -45,7 +45,7 @@ class Returned:
 def returned_views(graph: fx.Graph) -> tuple[Returned, ...]:
     """Returns the results of a graph, as eager runs it, that view an argument and are not that argument."""
     arguments = {node: i for i, node in enumerate(graph.find_nodes(op="placeholder"))}
-    found = []
+    views = []
     for i, output in enumerate(graph.output_node().args[0]):  # type: ignore[arg-type]
         if not isinstance(output, fx.Node) or not isinstance(output.meta.get("val"), Tensor):
             continue
@@ -55,8 +55,8 @@ def returned_views(graph: fx.Graph) -> tuple[Returned, ...]:
             detached = detached or node.target in _DETACHED
             node = source
         if node in arguments and not same:
-            found.append(Returned(i, arguments[node], detached))
-    return tuple(found)
+            views.append(Returned(i, arguments[node], detached))
+    return tuple(views)
 
 
 def _returns_argument(node: fx.Node, source: fx.Node) -> bool:

@@ -54,31 +54,31 @@ def release(forward: fx.GraphModule, backward: fx.GraphModule, results: int) -> 
         storage(node.meta["val"]) for node in (*returned[:results], *forward.graph.find_nodes(op="placeholder")) if _is_tensor(node)
     }
     ends = {storage(node.meta["val"]) for node in _outputs(backward) if _is_tensor(node)}
-    taken = {node.name: node for node in backward.graph.find_nodes(op="placeholder") if node.name not in fixed}
+    saved_inputs = {node.name: node for node in backward.graph.find_nodes(op="placeholder") if node.name not in fixed}
     by_memory: dict[int, list[int]] = {}
     for i, node in enumerate(returned[results:], results):
         if _is_tensor(node):
             by_memory.setdefault(storage(node.meta["val"]), []).append(i)
     free, shares = [], {}
     for memory, alike in by_memory.items():
-        given = [taken.get(returned[i].name) for i in alike]
-        if memory in seen or not all(g is not None and _is_tensor(g) and storage(g.meta["val"]) not in ends for g in given):
+        inputs = [saved_inputs.get(returned[i].name) for i in alike]
+        if memory in seen or not all(g is not None and _is_tensor(g) and storage(g.meta["val"]) not in ends for g in inputs):
             continue
         if len(alike) > 1:
             if len({returned[i] for i in alike}) < len(alike):
                 continue
-            _set_apart(forward, alike)
+            _give_own_storage(forward, alike)
             shares.update(dict.fromkeys(alike[1:], alike[0]))
         free += alike
     decided = dict[int, tuple[SizeLike, ...]]()
     names = [node.name if isinstance(node, fx.Node) else "" for node in _outputs(forward)]
     for i in free:
-        taken[returned[i].name].meta[DECIDED] = (decided, names[i])
+        saved_inputs[returned[i].name].meta[DECIDED] = (decided, names[i])
     shared = {names[i]: names[j] for i, j in shares.items()}
     forward.graph.output_node().meta.update({FREE: frozenset(names[i] for i in free), SHARES: shared, DECIDED: decided})
 
 
-def _set_apart(forward: fx.GraphModule, numbers: Sequence[int]) -> None:
+def _give_own_storage(forward: fx.GraphModule, numbers: Sequence[int]) -> None:
     """Clones results that are views of one tensor, so that each has a storage of its own in the graph. Nothing is copied at run
     time."""
     end = forward.graph.output_node()
@@ -138,9 +138,9 @@ def roomy_results(gm: fx.GraphModule) -> range:
     return range(len(_outputs(gm)) if ROOM in gm.graph.output_node().meta else 0)
 
 
-def own_results(found: Outputs, free: Sequence[int]) -> tuple[int, ...]:
+def own_results(results: Outputs, free: Sequence[int]) -> tuple[int, ...]:
     """Returns those of the outputs `free` that are a whole result of the program, in its shape, that no other output views."""
-    outputs = found.outputs
+    outputs = results.outputs
     views = [output for output in outputs if isinstance(output, ViewResult) and output.of == "result"]
     uses = Counter(view.index for view in views)
     own = []
@@ -148,7 +148,7 @@ def own_results(found: Outputs, free: Sequence[int]) -> tuple[int, ...]:
         output = outputs[i]
         if not isinstance(output, ViewResult) or output.of != "result" or uses[output.index] > 1:
             continue
-        if output.offset == 0 and exact_sizes(found.bases[output.index].meta["val"].shape) == output.shape:
+        if output.offset == 0 and exact_sizes(results.bases[output.index].meta["val"].shape) == output.shape:
             own.append(i)
     return tuple(own)
 

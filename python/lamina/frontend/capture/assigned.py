@@ -51,11 +51,11 @@ class Assignments:
     def _leave(self, module: nn.Module, args: Any, output: Any) -> Any:
         """Appends the tensors that forward assigned to its output, if there are any."""
         assert self._inside is not None
-        found = list(self._inside.assigned())
-        self.places = [place for place, _, _ in found]
-        for (held, name), old, _ in found:  # torch.export writes some into the model's buffers and forgets others
+        assigned = list(self._inside.assigned())
+        self.places = [place for place, _, _ in assigned]
+        for (held, name), old, _ in assigned:  # torch.export writes some into the model's buffers and forgets others
             held.pop(name) if old is _MISSING else held.update({name: old})
-        return (output, [value for _, _, value in found]) if found else None
+        return (output, [value for _, _, value in assigned]) if assigned else None
 
 
 @dataclass
@@ -90,16 +90,20 @@ class Snapshot:
 
         Raises CompileError for any other change.
         """
-        for path, kind, held, before in self.held:
-            now = held if kind else {name: value for name, value in held.items() if name in before or _is_attribute(name, value)}
+        for path, kind, attributes, before in self.held:
+            now = (
+                attributes
+                if kind
+                else {name: value for name, value in attributes.items() if name in before or _is_attribute(name, value)}
+            )
             for name in {**before, **now}:
                 old, new = before.get(name, _MISSING), now.get(name, _MISSING)
                 if old is new or _is_equal(old, new):
                     continue
                 where = _joined(path, name)
-                kept = (kind == "_buffers" and old is not _MISSING) or not kind
-                if kept and isinstance(new, Tensor) and not isinstance(new, nn.Parameter):
-                    yield (held, name), old, new
+                is_supported = (kind == "_buffers" and old is not _MISSING) or not kind
+                if is_supported and isinstance(new, Tensor) and not isinstance(new, nn.Parameter):
+                    yield (attributes, name), old, new
                     continue
                 raise CompileError(
                     f"forward changes {_kind(kind)} {where!r} of the model, which a graph does not keep", remedy=_REMEDY

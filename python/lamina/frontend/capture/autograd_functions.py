@@ -21,7 +21,7 @@ from .regions import left_out
 
 
 @contextmanager
-def kept() -> Iterator[None]:
+def custom_functions_as_nodes() -> Iterator[None]:
     """Keeps calls of custom functions as nodes, while tracing in this thread.
 
     Where no gradient is recorded they are traced through, as their backward is not needed.

@@ -12,21 +12,23 @@ from torch import Tensor, nn
 from ..fx.aliases import storage
 
 
-def apart(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def without_shared_memory(
+    module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Returns the inputs with an uninitialized tensor in place of each one that shares memory with another or with the model."""
     own = (t for m in module.modules() for held in (m._parameters, m._buffers) for t in held.values() if t is not None)
     seen = {_memory(t) for t in own}
-    made: dict[int, Tensor] = {}
+    replacements: dict[int, Tensor] = {}
 
     def replaced(leaf: Tensor) -> Tensor:
         """Returns a tensor with memory of its own for a leaf that shares some."""
         if leaf.layout is not torch.strided or _memory(leaf) is None:
             return leaf
-        if id(leaf) not in made:
+        if id(leaf) not in replacements:
             shared = _memory(leaf) in seen or isinstance(leaf, nn.Parameter)
             seen.add(_memory(leaf))
-            made[id(leaf)] = _like(leaf) if shared else leaf
-        return made[id(leaf)]
+            replacements[id(leaf)] = _like(leaf) if shared else leaf
+        return replacements[id(leaf)]
 
     positional, named = pytree.tree_map_only(Tensor, replaced, (args, dict(kwargs)))
     return positional, named

@@ -76,14 +76,14 @@ class ModuleState:
         for m in self.modules():
             if "training" in m.__dict__:
                 items.append((m.__dict__, "training", m.training))
-            for held in (m._parameters, m._buffers, m._modules):
-                items += [(held, name, value) for name, value in held.items()]
-                sizes.append((held, len(held)))
+            for attributes in (m._parameters, m._buffers, m._modules):
+                items += [(attributes, name, value) for name, value in attributes.items()]
+                sizes.append((attributes, len(attributes)))
             for hooks in map(m.__dict__.get, _HOOKS):
                 if hooks is not None:
                     items += [(hooks, number, hook) for number, hook in hooks.items()]
                     sizes.append((hooks, len(hooks)))
-        items += [(held, name, held.get(name)) for held, name in self.places]
+        items += [(attributes, name, attributes.get(name)) for attributes, name in self.places]
         results: list[Any] = [(torch.is_grad_enabled, (), torch.is_grad_enabled()), *_NOT_TRACED]
         for device in devices:
             results.append((torch.is_autocast_enabled, (device,), torch.is_autocast_enabled(device)))

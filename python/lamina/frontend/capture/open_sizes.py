@@ -38,7 +38,7 @@ class OpenSizes:
             return dynamic_shapes or OpenSizes()
         if isinstance(dynamic_shapes, ShapesCollection):
             dynamic_shapes = dynamic_shapes.dynamic_shapes(lambda **named: None, (), dict(given))["named"]
-        found: dict[str, OpenDims] = {}
+        open_dims: dict[str, OpenDims] = {}
 
         def read(path: Any, value: Any, shape: Any) -> None:
             """Records the declared dimensions of one leaf."""
@@ -50,7 +50,7 @@ class OpenSizes:
                 raise CompileError(
                     f"dynamic_shapes: argument {names[id(value)][0]!r} has {value.dim()} dimensions, none of number {wrong[0]}"
                 )
-            found.update((name, opened) for name in names[id(value)] if opened)
+            open_dims.update((name, opened) for name in names[id(value)] if opened)
 
         try:
             _check_dynamic_shapes(dict(given), dynamic_shapes)
@@ -63,7 +63,7 @@ class OpenSizes:
                 raise
             message = " ".join(str(error).split("\n\n")[0].split())
             raise CompileError(f"dynamic_shapes: {message}", remedy="see dynamic_shapes of torch.export.export") from error
-        return OpenSizes(found)
+        return OpenSizes(open_dims)
 
     def shape_text(self, name: str, shape: Sequence[int]) -> str:
         """Returns the shape that an argument must have, with the names of open dimensions."""
@@ -73,18 +73,18 @@ class OpenSizes:
     def check(self, tensors: Mapping[str, Tensor]) -> None:
         """Raises ValueError for a size outside its range, and for sizes that share a Dim and do not fit each other."""
         roots: dict[str, tuple[str, int]] = {}
-        for place, dim, size in self._each(tensors):
+        for name, dim, size in self._each(tensors):
             low, high = bounds(dim)
             if size < low or (high is not None and size > high):
-                raise ValueError(f"{place} must be {range_text(low, high)}{_called(dim)}; it is {size}")
+                raise ValueError(f"{name} must be {range_text(low, high)}{_called(dim)}; it is {size}")
             if isinstance(dim, Dim):
-                known, other = roots.setdefault(dim.__name__, (place, size))
+                known, other = roots.setdefault(dim.__name__, (name, size))
                 if other != size:
-                    raise ValueError(f"{known} and {place} must be equal{_called(dim)}; they are {other} and {size}")
-        for place, dim, size in self._each(tensors):
+                    raise ValueError(f"{known} and {name} must be equal{_called(dim)}; they are {other} and {size}")
+        for name, dim, size in self._each(tensors):
             root = roots.get(dim.root.__name__) if hasattr(dim, "root") else None
             if root is not None and (wanted := int(dim.fn(root[1]))) != size:
-                raise ValueError(f"{place} must be {dim.__name__} = {wanted}, as {root[0]} is {root[1]}; it is {size}")
+                raise ValueError(f"{name} must be {dim.__name__} = {wanted}, as {root[0]} is {root[1]}; it is {size}")
 
     def _each(self, tensors: Mapping[str, Tensor]) -> list[tuple[str, Any, int]]:
         opened = [(name, d, dim) for name, dims in self.dims.items() for d, dim in dims.items()]

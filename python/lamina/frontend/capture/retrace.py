@@ -19,7 +19,7 @@ from torch.fx.experimental.proxy_tensor import set_original_aten_op
 from torch.utils import _pytree as pytree
 
 from ..decompositions.eager_layout import laid_out
-from ..decompositions.expansion import Expansion, TracedCall, is_composite, kept, kind_of, stays, traced
+from ..decompositions.expansion import Expansion, TracedCall, is_composite, kind_of, stays, traced, unexpanded
 from ..decompositions.table import Table, own, table
 from ..fx.aliases import layout, storage
 from ..fx.in_place import functional, is_functional, rewritten
@@ -50,11 +50,11 @@ def decomposed(gm: fx.GraphModule, decompositions: Table | None = None) -> fx.Gr
 class _Run:
     """The decomposition of one graph.
 
-    same   what in_place.rewritten returned for it
-    table  the decompositions
-    made   what each old node has become
-    used   the memory of the new values
-    known  expansions by kind of call
+    same        what in_place.rewritten returned for it
+    table       the decompositions
+    new_values  what each old node has become
+    used        the memory of the new values
+    known       expansions by kind of call
     """
 
     gm: fx.GraphModule
@@ -62,7 +62,7 @@ class _Run:
     same: dict[fx.Node, tuple[fx.Node, ...]]
     table: Table
     graph: fx.Graph = field(default_factory=fx.Graph)
-    made: dict[fx.Node, Any] = field(default_factory=dict)
+    new_values: dict[fx.Node, Any] = field(default_factory=dict)
     used: set[int] = field(default_factory=set)
     constants: dict[str, Any] = field(default_factory=dict)
     known: dict[Hashable, Expansion] = field(default_factory=dict)
@@ -72,27 +72,27 @@ class _Run:
         self._foresee()
         for node in self.gm.graph.nodes:
             if node.op == "placeholder":
-                self.made[node] = self.graph.node_copy(node)
+                self.new_values[node] = self.graph.node_copy(node)
                 self.used.update(storage(v) for v in (node.meta.get("val"),) if isinstance(v, Tensor))
             elif node.op == "output":
                 self.graph.output(self._new(node.args[0]))
             elif node.target is operator.getitem:
-                self.made[node] = self._item(node)
+                self.new_values[node] = self._item(node)
             elif node.target not in SETTLED:
-                self.made[node] = self._call(node)
+                self.new_values[node] = self._call(node)
                 if node in self.same:
-                    made, old = self.made[node].meta["val"], node.meta["val"]
+                    made, old = self.new_values[node].meta["val"], node.meta["val"]
                     if (made.dtype, made.shape) != (old.dtype, old.shape):
                         return None  # in place, the result takes the type of what it replaces
-                    self.made.update((other, self.made[node]) for other in self.same[node])
+                    self.new_values.update((other, self.new_values[node]) for other in self.same[node])
         return _LazyGraphModule(self.constants, self.graph)
 
     def _new(self, args: Any) -> Any:
         """Maps arguments of the old graph to those of the new one."""
-        return pytree.tree_map(lambda a: self.made[a] if isinstance(a, fx.Node) else a, args)
+        return pytree.tree_map(lambda a: self.new_values[a] if isinstance(a, fx.Node) else a, args)
 
     def _item(self, node: fx.Node) -> Any:
-        source, index = self.made[node.args[0]], node.args[1]
+        source, index = self.new_values[node.args[0]], node.args[1]
         if not isinstance(source, fx.Node):
             return source[index]
         item = self.graph.call_function(operator.getitem, (source, index))
@@ -126,12 +126,12 @@ class _Run:
 
     def _call(self, node: fx.Node) -> Any:
         whole, key, call = self._kind(node, self._new(node.args), self._new(node.kwargs))
-        found = self.known.get(key)
-        if found is None:
-            found = kept(call, self.fake) if whole else traced([call], self.fake, self.table)[0]
-            if found.is_copyable:
-                self.known[key] = found
-        return self._copy(found, call.inputs, node)
+        expansion = self.known.get(key)
+        if expansion is None:
+            expansion = unexpanded(call, self.fake) if whole else traced([call], self.fake, self.table)[0]
+            if expansion.is_copyable:
+                self.known[key] = expansion
+        return self._copy(expansion, call.inputs, node)
 
     def _copy(self, of: Expansion, inputs: Sequence[fx.Node], node: fx.Node) -> Any:
         """Copies an expansion into the new graph. Its results get memory of their own each time, intermediate values do not."""

@@ -58,16 +58,16 @@ class SizeRelations:
         values: dict[sympy.Symbol, int] = {}
         named: dict[sympy.Symbol, str] = {}
         sizes = [*self._each(arguments)]
-        for place, expression, size in sizes:
+        for name, expression, size in sizes:
             if expression.is_Symbol and values.setdefault(expression, size) != size:
-                raise ValueError(f"{named[expression]} and {place} must be equal; they are {values[expression]} and {size}")
+                raise ValueError(f"{named[expression]} and {name} must be equal; they are {values[expression]} and {size}")
             if expression.is_Symbol:
-                named.setdefault(expression, place)
-        for place, expression, size in sizes:
+                named.setdefault(expression, name)
+        for name, expression, size in sizes:
             if (wanted := expression.xreplace(values)) != size:
                 shown = f"{wanted}, which the model makes a constant{self._line_of(expression)}"
                 shown = f"{_shown(expression, named)} = {wanted}" if expression.free_symbols else shown
-                raise ValueError(f"{place} must be {shown}; it is {size}")
+                raise ValueError(f"{name} must be {shown}; it is {size}")
         for symbol, value in values.items():
             low, high = self._env.var_to_range[symbol].lower, self._env.var_to_range[symbol].upper
             if not low <= value <= high:
@@ -80,8 +80,8 @@ class SizeRelations:
                 if number >= self._models:
                     return False
                 expression = self._env.replace(guard.expr)
-                given = ", ".join(f"{place} is {values[symbol]}" for symbol, place in named.items())
-                raise ValueError(f"the model was compiled for {_shown(expression, named)}{_told(_line(guard.sloc))}; {given}")
+                given = ", ".join(f"{name} is {values[symbol]}" for symbol, name in named.items())
+                raise ValueError(f"the model was compiled for {_shown(expression, named)}{_at_line(_line(guard.sloc))}; {given}")
         if broken := self._broken(values, named):
             raise ValueError(broken)
         return True
@@ -97,13 +97,13 @@ class SizeRelations:
             for d, expression in enumerate(self._sizes[i]):
                 if expression.is_Symbol:
                     read.setdefault(expression, []).extend(called(name, d))
-        found = []
+        facts = []
         for symbol, places in read.items():
             known = self._env.var_to_range[symbol]
-            most = int(known.upper) if known.upper.is_Integer else None
+            highest = int(known.upper) if known.upper.is_Integer else None
             typical = typical_value(symbol, self._env)
-            found.append(SizeFacts(str(symbol), typical or 0, int(known.lower), most, tuple(dict.fromkeys(places))))
-        return found
+            facts.append(SizeFacts(str(symbol), typical or 0, int(known.lower), highest, tuple(dict.fromkeys(places))))
+        return facts
 
     def check(self, values: Mapping[str, int], symbols: Sequence[SizeFacts]) -> None:
         """Raises ValueError for values of symbols, by name, that the graph does not serve."""
@@ -116,7 +116,7 @@ class SizeRelations:
         for guard in self.guards:
             if self._evaluated(guard.expr, found) == sympy.false:
                 named = {symbol: written[str(symbol)] for symbol in found}
-                raise ValueError(f"the model is compiled for {_shown(guard.expr, named)}{_told(_line(guard.sloc))}")
+                raise ValueError(f"the model is compiled for {_shown(guard.expr, named)}{_at_line(_line(guard.sloc))}")
 
     def check_unguarded(self, values: Mapping[str, int], symbols: Sequence[SizeFacts]) -> None:
         """Raises RuntimeError for values of symbols, by name, that break what the model demands and torch leaves to the call (see
@@ -144,16 +144,16 @@ class SizeRelations:
             expression = self._env.replace(demand.expr)
             if self._evaluated(demand.expr, values) == sympy.false:
                 given = ", ".join(f"{named[s]} is {values[s]}" for s in named if s in expression.free_symbols)
-                return f"the model demands {_shown(expression, named)}{_told(line_of(demand, self._env))}; {given}"
+                return f"the model demands {_shown(expression, named)}{_at_line(line_of(demand, self._env))}; {given}"
         return ""
 
-    def conditions(self, place: Callable[[Any], str]) -> tuple[SizeCondition, ...]:
-        """Returns the conditions on sizes, each once, with the lines that asked for them. place: describes a source of Dynamo."""
+    def conditions(self, describe: Callable[[Any], str]) -> tuple[SizeCondition, ...]:
+        """Returns the conditions on sizes, each once, with the lines that asked for them. describe: names a source of Dynamo."""
         sources = symbol_sources(self._env) if self._env is not None else ()
-        named = {symbol: place(places[0]) for symbol, places in sources if places}
-        found = {text: _asked(text, guard.sloc) for guard in self.guards if (text := _shown(guard.expr, named))}
-        found |= {text: SizeCondition(text, line_of(a, self._env)) for a in self._demands if (text := _shown(a.expr, named))}
-        return tuple(found.values())
+        named = {symbol: describe(places[0]) for symbol, places in sources if places}
+        conditions = {text: _asked(text, guard.sloc) for guard in self.guards if (text := _shown(guard.expr, named))}
+        conditions |= {text: SizeCondition(text, line_of(a, self._env)) for a in self._demands if (text := _shown(a.expr, named))}
+        return tuple(conditions.values())
 
     def deciding_line(self) -> str:
         """Returns the model's line that decides by a size; "" if none is known."""
@@ -175,7 +175,7 @@ class SizeRelations:
         """Returns the line that compares a size with a constant."""
         lines = [_line(g.sloc) for g in self.guards if constant in g.expr.args]
         lines += [line_of(demand, self._env) for demand in self._demands if constant in demand.expr.args]
-        return _told(next(filter(None, lines), ""))
+        return _at_line(next(filter(None, lines), ""))
 
 
 def _sizes(value: Any) -> tuple[sympy.Expr, ...]:
@@ -207,7 +207,7 @@ def _place(symbol: SizeFacts) -> str:
     return place_text(name, int(dim)) if dim.isdecimal() else symbol.name
 
 
-def _told(line: str) -> str:
+def _at_line(line: str) -> str:
     return f" at {line}" if line else ""
 
 

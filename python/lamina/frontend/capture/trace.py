@@ -27,8 +27,8 @@ from ..fx.aliases import storage, view_of
 from ..fx.sizes import raw_sizes
 from .as_module import Holder
 from .assigned import Assignments
-from .autograd_functions import kept
-from .example_inputs import apart, register, registering
+from .autograd_functions import custom_functions_as_nodes
+from .example_inputs import register, registering, without_shared_memory
 from .foreign import Foreign
 from .module_state import Place, has_global_hooks
 from .open_sizes import OpenDims, automatic, collection
@@ -36,7 +36,7 @@ from .regions import autocasting, flat, without_grad_modes
 from .retrace import decomposed
 from .size_relations import SizeRelations
 from .trace_errors import explain, is_of_sizes
-from .whole import WRONG, kept_whole
+from .whole import WRONG, kept_composite
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +104,7 @@ def trace(
     are replaced by tensors of their own. Raises CompileError, with the model's line, for a model that does not give one graph.
     """
     register((args, dict(kwargs)))
-    args, kwargs = apart(module, args, kwargs)
+    args, kwargs = without_shared_memory(module, args, kwargs)
     traced = _exported(module, args, kwargs, open_dims or {})
     others = traced.foreign.modules
     if not others:
@@ -120,11 +120,11 @@ def _exported(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any
             raise CompileError(f"an example input is a tensor of layout {leaf.layout}", remedy="convert it by to_dense()")
     grad = torch.is_grad_enabled()
     _check_hooks(module, grad)
-    found, foreign = Assignments(module), Foreign(module)
+    assignments, foreign = Assignments(module), Foreign(module)
     try:
         with ExitStack() as during:
-            functions = kept() if grad else ExitStack()
-            for one in (registering(module), found, autocasting(module), foreign, functions, flat(), _quiet()):
+            functions = custom_functions_as_nodes() if grad else ExitStack()
+            for one in (registering(module), assignments, autocasting(module), foreign, functions, flat(), _quiet()):
                 during.enter_context(one)
             shapes = collection(leaves, open_dims)
             program = torch.export.export(module, args, dict(kwargs), dynamic_shapes=shapes, strict=False)
@@ -135,9 +135,9 @@ def _exported(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any
     constants = {i: leaf for i, leaf in enumerate(leaves) if not isinstance(leaf, Tensor)}
     foreign.forget(value for value in program.constants.values() if isinstance(value, Tensor))
     slots = _slots(program, module, foreign)
-    _drop_copies(program.graph, slots, found.places)
+    _drop_copies(program.graph, slots, assignments.places)
     spec = program.call_spec.out_spec
-    return Traced(module, program, slots, spec, constants, grad, tuple(found.places), foreign=foreign)
+    return Traced(module, program, slots, spec, constants, grad, tuple(assignments.places), foreign=foreign)
 
 
 def _deciding_line(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], open_dims: Mapping[int, OpenDims]) -> str:
@@ -179,7 +179,7 @@ def inference(traced: Traced, decompositions: Table | None = None, target: str |
     decompositions  the table; Lamina's unless another is given
     target          what it is compiled for; None for the device of its tensors
     """
-    with _quiet(), kept_whole(*WRONG):
+    with _quiet(), kept_composite(*WRONG):
         return _inference(traced, table() if decompositions is None else decompositions, target)
 
 

@@ -34,7 +34,7 @@ def explain(error: BaseException, line: str = "") -> CompileError:
         )
     chain = _chain(error)
     named = next((e for e in chain if type(e).__name__ in _DATA_DEPENDENT), None)
-    lines = [line for e in chain for line in _users_lines(e)] or [line for e in chain for line in _told_lines(e)]
+    lines = [line for e in chain for line in _users_lines(e)] or [line for e in chain for line in _named_lines(e)]
     where = lines[-1] if lines else ""
     first = next((line.strip() for line in str(named or error).splitlines() if line.strip()), type(error).__name__)
     if named is not None:
@@ -53,19 +53,19 @@ def _joined(text: str, by: str = " ") -> str:
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    found: list[BaseException] = []
+    errors: list[BaseException] = []
     current: BaseException | None = error
-    while current is not None and current not in found:
-        found.append(current)
+    while current is not None and current not in errors:
+        errors.append(current)
         current = current.__cause__ or current.__context__
-    return found
+    return errors
 
 
 def _users_lines(error: BaseException) -> list[str]:
     return [f"{f.filename}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__) if is_users(f.filename)]
 
 
-def _told_lines(error: BaseException) -> list[str]:
+def _named_lines(error: BaseException) -> list[str]:
     """Returns the lines that a message or its notes name.
 
     torch's graph interpreter appends the failed op's traceback to its message.

@@ -51,7 +51,7 @@ def _of_sizes(op: torch._ops.OpOverload) -> Callable[..., Any]:
 
 
 @contextmanager
-def kept_whole(*ops: torch._ops.OpOverload) -> Iterator[None]:
+def kept_composite(*ops: torch._ops.OpOverload) -> Iterator[None]:
     """Removes torch's Python implementations from ops while they are traced; C++'s take their place, and for overloads that take
     scale factors, whose C++ knows no symbolic sizes, calls of those that take sizes. Gives those of DECOMPOSED, for symbolic sizes,
     their decompositions.

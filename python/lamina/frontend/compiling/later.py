@@ -45,12 +45,12 @@ def _compiled(built: "Built", kernels: Sequence[LaterKernel]) -> "Built":
     from lamina.targets import backend
 
     module = ir.Module.parse("\n".join(kernel.text for kernel in kernels), context())
-    made = backend(Target.parse(built.target).machine).compile(module)
+    artifact = backend(Target.parse(built.target).machine).compile(module)
     return replace(
         built,
-        program=with_needs(built.program, made.needs),
-        code=cubins.join([*cubins.divide(built.code), *cubins.divide(made.code)]),
-        kernels=(*built.kernels, *made.kernels),
+        program=with_needs(built.program, artifact.needs),
+        code=cubins.join([*cubins.divide(built.code), *cubins.divide(artifact.code)]),
+        kernels=(*built.kernels, *artifact.kernels),
         later=_left(built, kernels),
     )
 

@@ -23,9 +23,9 @@ class Null:
         self.program = program
         self._boxed_call = True  # of the instance: torch._dynamo.disable copies its attributes, not the class's
 
-    def __call__(self, *given: Any) -> tuple[Tensor, ...]:
+    def __call__(self, *args: Any) -> tuple[Tensor, ...]:
         """Returns uninitialized results of the graph's shapes."""
-        arguments = unboxed(given)
+        arguments = unboxed(args)
         self._check(arguments)
         return tuple(self._result(ref, arguments) for ref in self.program.outputs)
 

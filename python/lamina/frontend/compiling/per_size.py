@@ -129,9 +129,9 @@ class AllSizes:
     """Calls the program for all sizes; per size where a float among the arguments has another value, or memory is shared that the
     graph writes to."""
 
-    def __init__(self, run: Run, taken: Sequence[int], numbers: Mapping[int, float], per_size: "PerSize") -> None:
+    def __init__(self, run: Run, read_arguments: Sequence[int], numbers: Mapping[int, float], per_size: "PerSize") -> None:
         self._run, self._per_size = run, per_size
-        self._taken = tuple(taken)
+        self._read_arguments = tuple(read_arguments)
         self._numbers = tuple((i, number.hex()) for i, number in numbers.items())
         self._writes = writes_to_arguments()
 
@@ -139,7 +139,7 @@ class AllSizes:
         """Calls the variant for the arguments."""
         if any(args[i].item().hex() != number for i, number in self._numbers) or (self._writes and sharing(args) is not None):
             return self._per_size(*args)
-        return self._run(*[args[i] for i in self._taken]) if self._numbers else self._run(*args)
+        return self._run(*[args[i] for i in self._read_arguments]) if self._numbers else self._run(*args)
 
 
 class PerSize:
@@ -154,15 +154,15 @@ class PerSize:
         gm: fx.GraphModule,
         trace: Trace,
         example_inputs: Sequence[Any],
-        apart: Run | None = None,
+        without_sharing: Run | None = None,
         reason: str = "",
         seen: Mapping[int, float] | None = None,
     ) -> None:
         """Dynamo's guards check the sizes that `example_inputs` do not leave open.
 
-        apart   the variant for arguments that share no memory, where no size is open
-        reason  why the graph is not compiled once for all sizes
-        seen    values of floats that other calls have brought
+        without_sharing  the variant for arguments that share no memory, where no size is open
+        reason           why the graph is not compiled once for all sizes
+        seen             values of floats that other calls have brought
         """
         self.reason = reason
         self.gm = gm
@@ -174,8 +174,8 @@ class PerSize:
         self._seen = {i: value.hex() for i, value in (seen or {}).items()}
         self._changing: set[int] = set()
         self._branches: set[int] = set()
-        if apart is not None:
-            self.variants[(None,)] = apart
+        if without_sharing is not None:
+            self.variants[(None,)] = without_sharing
         self._sizes: set[tuple[Any, ...]] = set()
 
     def __call__(self, *args: Any) -> Any:
@@ -247,12 +247,12 @@ class PerSize:
 class _Variant:
     """One compiled variant, called with all arguments of the graph. Floats among its arguments are moved to its device."""
 
-    def __init__(self, run: Run, taken: Sequence[int], changing: set[int], device: torch.device) -> None:
-        self.run, self.taken, self.device = run, taken, device
-        self.moved = [taken.index(i) for i in sorted(changing)] if device.type != "cpu" else []
+    def __init__(self, run: Run, read_arguments: Sequence[int], changing: set[int], device: torch.device) -> None:
+        self.run, self.read_arguments, self.device = run, read_arguments, device
+        self.moved = [read_arguments.index(i) for i in sorted(changing)] if device.type != "cpu" else []
 
     def __call__(self, *args: Any) -> Any:
-        values = [args[i] for i in self.taken]
+        values = [args[i] for i in self.read_arguments]
         for i in self.moved:
             values[i] = values[i].to(self.device, non_blocking=True)
         return self.run(*values)

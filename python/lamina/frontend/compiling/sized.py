@@ -51,7 +51,7 @@ class SizeSource:
 def sources_of(gm: fx.GraphModule) -> dict[str, SizeSource]:
     """Returns for each symbol of a graph's arguments where its value is found. Raises CompileError for a symbol that no argument
     shows by itself."""
-    found: dict[str, SizeSource] = {}
+    sources: dict[str, SizeSource] = {}
     symbols: dict[str, SizeFacts] = {}
     needed: set[str] = set()
     for i, node in enumerate(gm.graph.find_nodes(op="placeholder")):
@@ -63,11 +63,11 @@ def sources_of(gm: fx.GraphModule) -> dict[str, SizeSource]:
                 continue
             symbols.setdefault(name, symbol_of(value if not isinstance(value, Tensor) else (*value.shape, *value.stride())[d]))
             source = SizeSource(i, d % value.dim(), d >= value.dim()) if isinstance(value, Tensor) else SizeSource(i, None)
-            if name not in found or _rank(source) < _rank(found[name]):
-                found[name] = source
-    if missing := sorted(needed - found.keys()):
+            if name not in sources or _rank(source) < _rank(sources[name]):
+                sources[name] = source
+    if missing := sorted(needed - sources.keys()):
         raise CompileError(f"no argument of the graph has the size {missing[0]} by itself", remedy="compile per concrete size")
-    return {name: replace(source, symbol=symbols[name]) for name, source in found.items()}
+    return {name: replace(source, symbol=symbols[name]) for name, source in sources.items()}
 
 
 def _sizes(argument: fx.Node) -> tuple[SizeLike, ...]:
@@ -135,7 +135,7 @@ class SizedProgram(_native.BySizes):
         """Returns the program for these values of its symbols."""
         return self._bound(symbols)[0]
 
-    def made_of(self, bound: "Built") -> "Built":
+    def variant_of(self, bound: "Built") -> "Built":
         """Returns the program that was bound: that for all sizes, or for some of Options.specialize."""
         return next((c.built for c in self.specialized.values() if c.built.code is bound.code), self.built)
 

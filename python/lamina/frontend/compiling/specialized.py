@@ -36,7 +36,7 @@ _MEASURED = ("quick", "full")
 Build = Callable[[fx.GraphModule, Options], Bindable]
 
 
-def compile_apart(program: SizedProgram, gm: fx.GraphModule, options: Options, build: Build) -> None:
+def compile_specialized(program: SizedProgram, gm: fx.GraphModule, options: Options, build: Build) -> None:
     """Has programs compiled for the sets of sizes in `options.specialize`, by symbol, as far as the graph has these symbols."""
     found = {tuple((name, size) for name, size in wanted if name in program.sources) for wanted in options.specialize}
     owner = weakref.ref(program)
@@ -95,8 +95,8 @@ class _AtSizes(fx.Interpreter):
         memory = [storage(value) for value in values if isinstance(value, Tensor)]
         if len(set(memory)) < len(memory):
             raise NotImplementedError("arguments share memory")
-        self._arguments = [self._made(node.meta.get(TRACED, node.meta.get("val"))) for node in arguments]
-        self._saved = {node.name: self._made(node.meta["val"]) for node in arguments if TRACED in node.meta}
+        self._arguments = [self._empty_like(node.meta.get(TRACED, node.meta.get("val"))) for node in arguments]
+        self._saved = {node.name: self._empty_like(node.meta["val"]) for node in arguments if TRACED in node.meta}
 
     def graph_at_sizes(self) -> fx.GraphModule:
         """Returns the copy, with the values that its nodes have at these sizes."""
@@ -109,11 +109,11 @@ class _AtSizes(fx.Interpreter):
     def run(self) -> Any:
         """Computes all nodes, from arguments in eager's strides."""
         with self._mode:
-            found = super().run(*self._arguments)
+            results = super().run(*self._arguments)
         for node in self.module.graph.find_nodes(op="placeholder"):
             if node.name in self._saved:
                 node.meta["val"] = self._saved[node.name]
-        return found
+        return results
 
     def run_node(self, n: fx.Node) -> Any:
         """Computes a node, and keeps its value."""
@@ -136,7 +136,7 @@ class _AtSizes(fx.Interpreter):
         known = expression.subs(backed_values(self._env))
         return torch.SymInt(SymNode(expression, self._env, int, int(known) if known.is_Integer else None))
 
-    def _made(self, value: Any) -> Any:
+    def _empty_like(self, value: Any) -> Any:
         if not isinstance(value, Tensor):
             return self._number(value)
         shape, strides = map(self._number, value.shape), map(self._number, value.stride())

@@ -23,7 +23,7 @@ from ..fx import support
 from ..fx.effects import WITH_EFFECTS
 from ..fx.locations import where
 from ..fx.sizes import is_sized
-from ..fx.unbacked import sizes_made
+from ..fx.unbacked import computed_sizes
 from ..importing.outside import why_outside, why_value
 from . import stages
 from .parts import Conforming, GraphPart, Outside, Parts, run_eagerly
@@ -55,12 +55,12 @@ def compile_graph(
     frozen  the arguments whose elements do not change in place
     """
     compile_whole = partial(_compile, gm, example_inputs, options, target, listener, watch, frozen)
-    made: Sequence[fx.Node] = ()
+    makers: Sequence[fx.Node] = ()
     try:
-        with sizes_made(gm.graph) as made:
-            return compile_whole(made)
+        with computed_sizes(gm.graph) as makers:
+            return compile_whole(makers)
     except Exception:  # whatever unknown sizes meet, calls that run eagerly do not
-        if not made or (options is not None and options.strict):
+        if not makers or (options is not None and options.strict):
             raise
     if listener is not None:
         listener(None)
@@ -139,25 +139,25 @@ def split(gm: fx.GraphModule, makers: Collection[fx.Node] = ()) -> list[GraphPar
 
 def _stages(gm: fx.GraphModule, reasons: dict[fx.Node, str]) -> dict[fx.Node, int]:
     """Returns the stage of each call, in the graph's order: even ones are compiled, odd ones run eagerly."""
-    found: dict[fx.Node, int] = {}
+    stage_of: dict[fx.Node, int] = {}
     effect = barrier = highest = 0
     for node in gm.graph.nodes:
         if node.op == "get_attr" and node in gm.graph.output_node().all_input_nodes:
-            found[node] = 1
+            stage_of[node] = 1
         if node.op != "call_function":
             continue
-        before = max((found[n] for n in node.all_input_nodes if n in found), default=0)
+        before = max((stage_of[n] for n in node.all_input_nodes if n in stage_of), default=0)
         writes = _writes(node)
         before = max(before, barrier, effect if _has_effect(node, reasons) else 0, highest if writes else 0)
         eager = node in reasons or (before % 2 == 1 and _is_free(node))
-        if node.target is operator.getitem and node.args[0] in found:
-            found[node] = found[node.args[0]]
+        if node.target is operator.getitem and node.args[0] in stage_of:
+            stage_of[node] = stage_of[node.args[0]]
             continue
-        found[node] = before + (before % 2 != eager)
-        highest = max(highest, found[node])
-        effect = found[node] if _has_effect(node, reasons) else effect
-        barrier = found[node] if writes else barrier
-    return found
+        stage_of[node] = before + (before % 2 != eager)
+        highest = max(highest, stage_of[node])
+        effect = stage_of[node] if _has_effect(node, reasons) else effect
+        barrier = stage_of[node] if writes else barrier
+    return stage_of
 
 
 def _has_effect(node: fx.Node, reasons: dict[fx.Node, str]) -> bool:
@@ -180,7 +180,7 @@ def _is_free(node: fx.Node) -> bool:
     return isinstance(target, torch._ops.OpOverload) and target.is_view
 
 
-def _part(gm: fx.GraphModule, nodes: Sequence[fx.Node], kept: Sequence[fx.Node], reasons: dict[fx.Node, str]) -> GraphPart:
+def _part(gm: fx.GraphModule, nodes: Sequence[fx.Node], outputs: Sequence[fx.Node], reasons: dict[fx.Node, str]) -> GraphPart:
     graph = fx.Graph()
     mapping: dict[fx.Node, fx.Node] = {}
     mine = set(nodes)
@@ -191,7 +191,7 @@ def _part(gm: fx.GraphModule, nodes: Sequence[fx.Node], kept: Sequence[fx.Node],
         mapping[n].meta = dict(n.meta)
     for n in (*(n for n in read if n.op == "get_attr"), *nodes):
         mapping[n] = graph.node_copy(n, mapping.__getitem__)
-    graph.output(tuple(mapping[n] for n in kept))
+    graph.output(tuple(mapping[n] for n in outputs))
     outside = tuple(Outside(str(n.target), reasons[n], where(n)) for n in nodes if n in reasons)
     eager = bool(outside) or all(n.op == "get_attr" or n.target is operator.getitem or _is_free(n) for n in nodes)
-    return GraphPart(fx.GraphModule(gm, graph), inputs, tuple(kept), outside, eager)
+    return GraphPart(fx.GraphModule(gm, graph), inputs, tuple(outputs), outside, eager)

@@ -35,7 +35,7 @@ from .fingerprint import fingerprint
 from .null import Null
 from .run_passes import Watch, pipeline_of, run_passes
 from .sized import Bindable, SizedProgram, sized_program
-from .specialized import compile_apart
+from .specialized import compile_specialized
 from .stored import Stored
 from .tuning import UNSEEN, Session, choose_kernels, may_choose, tuning_state
 
@@ -75,11 +75,11 @@ def compile_graph(
     from ..calls.call import adapt
 
     if is_sized(gm.graph):
-        given = options or Options()
+        chosen_options = options or Options()
         compiled = partial(build, gm, example_inputs, target=target, watch=watch)
-        run = sized_program(gm, given, compiled, partial(_captured, gm), lambda of: _loaded(of, given, ()))
+        run = sized_program(gm, chosen_options, compiled, partial(_captured, gm), lambda of: _loaded(of, chosen_options, ()))
         decide(gm, run.built.interface)
-        compile_apart(run, gm, given, partial(_built_apart, target=target, frozen=frozen))
+        compile_specialized(run, gm, chosen_options, partial(_built_on_thread, target=target, frozen=frozen))
         if listener is not None:
             listener(run)
         return run
@@ -98,7 +98,7 @@ def compile_graph(
     return adapt(executable, built.interface, _captured(gm, built))
 
 
-def _built_apart(gm: fx.GraphModule, options: Options, target: str | None, frozen: Collection[int]) -> Bindable:
+def _built_on_thread(gm: fx.GraphModule, options: Options, target: str | None, frozen: Collection[int]) -> Bindable:
     """Compiles a graph on another thread, while one captures."""
     with BUILDING, unset_fake_temporarily():
         built = _build(gm, options, target, None, UNSEEN)

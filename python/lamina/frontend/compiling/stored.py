@@ -58,12 +58,12 @@ def read(entry: Entry, gm: fx.GraphModule) -> Stored | None:
     """Returns the arguments that `entry_of` was called with for this graph; None for any other entry, whatever is wrong with it."""
     try:
         meta = {name: one.read(entry.meta[name]) for name, one in _META.items()}
-        found = Stored(program=program_json.loads(entry.program_json), code=entry.object, **meta)
+        stored = Stored(program=program_json.loads(entry.program_json), code=entry.object, **meta)
         return (
             None
-            if fault(found.program, (*found.kernels, *(kernel.name for kernel in found.later)))
-            or not _fits(found.interface, found.program, gm)
-            else found
+            if fault(stored.program, (*stored.kernels, *(kernel.name for kernel in stored.later)))
+            or not _fits(stored.interface, stored.program, gm)
+            else stored
         )
     except Exception:  # a file may hold anything, and compiling again is right for all errors
         return None

@@ -71,7 +71,7 @@ def choose_kernels(
     from lamina.tune.problems.modules import annotate
     from lamina.tune.store.store import Store
 
-    made: list[TunedChoice] = []
+    choices: list[TunedChoice] = []
 
     def asking(question: "Question", number: int, of: int) -> None:
         """Reports a question about to be measured, counting those before."""
@@ -79,10 +79,10 @@ def choose_kernels(
 
     def heard(question: "Question", answer: "Answer") -> None:
         """Records and reports an answer."""
-        made.append(TunedChoice.of(question, answer))
-        session.answered(made[-1])
+        choices.append(TunedChoice.of(question, answer))
+        session.answered(choices[-1])
 
     store = session.store or Store()
     with no_python_dispatcher():  # under AOTAutograd's dispatcher a library call would take hundreds of host us
         annotate(module, backend, gpu, options, store, heard, asking=asking, watch=session.watch, again=session.again)
-    return tuple(made)
+    return tuple(choices)

@@ -62,11 +62,11 @@ class PerPart:
         return [_mapped(a, part, all) if n in self.values else a for n, a in enumerate(args)]
 
 
-def _mapped(argument: Any, function: Callable[[Any], Any], which: Any = None) -> Any:
+def _mapped(argument: Any, function: Callable[[Any], Any], elements: Any = None) -> Any:
     """Maps the complex values of an argument, or all of its elements, by a function."""
     if isinstance(argument, list | tuple):
-        return [_mapped(a, function, which) for a in argument]
-    return function(argument) if which is all or isinstance(argument, ComplexValue) else argument
+        return [_mapped(a, function, elements) for a in argument]
+    return function(argument) if elements is all or isinstance(argument, ComplexValue) else argument
 
 
 def _dim(position: int, fresh: int = 0) -> Callable[..., Sequence[Any] | None]:
@@ -230,8 +230,8 @@ MOVES |= {
 
 def takes_complex(node: fx.Node) -> bool:
     """Returns whether a call takes or returns a complex tensor or number."""
-    found = [is_complex(node.meta.get("val"))]
+    complex_flags = [is_complex(node.meta.get("val"))]
     fx.node.map_aggregate(
-        (node.args, node.kwargs), lambda a: found.append(is_complex(a.meta.get("val") if isinstance(a, fx.Node) else a))
+        (node.args, node.kwargs), lambda a: complex_flags.append(is_complex(a.meta.get("val") if isinstance(a, fx.Node) else a))
     )
-    return any(found)
+    return any(complex_flags)

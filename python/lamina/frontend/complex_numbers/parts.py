@@ -63,23 +63,23 @@ class Emitter:
     fake    the fake mode of the graph's values
     """
 
-    def __init__(self, at: fx.Node, fake: FakeTensorMode) -> None:
-        self.at, self.fake = at, fake
+    def __init__(self, before: fx.Node, fake: FakeTensorMode) -> None:
+        self.before, self.fake = before, fake
 
     @property
     def dtype(self) -> torch.dtype:
         """The dtype of the parts that the node computes with: those of its result, or of its complex arguments."""
-        value = self.at.meta["val"]
+        value = self.before.meta["val"]
         if isinstance(value, Tensor) and value.dtype in REAL:
             return REAL[value.dtype]
-        held = [n.meta.get("val") for n in self.at.all_input_nodes]
+        held = [n.meta.get("val") for n in self.before.all_input_nodes]
         dtypes = [REAL[v.dtype] for v in held if isinstance(v, Tensor) and v.dtype in REAL]
         return torch.float64 if torch.float64 in dtypes else torch.float32
 
     def __call__(self, target: Any, *args: Any, **kwargs: Any) -> fx.Node:
         """Inserts a call of a real op, decomposed where that is needed. Returns the node of its result."""
         if str(target) in LOWERED:
-            return insert(self.at, self.run(target, args, kwargs), target, *args, **kwargs)
+            return insert(self.before, self.run(target, args, kwargs), target, *args, **kwargs)
         return self._expanded(target, args, kwargs)
 
     def run(self, target: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -105,20 +105,20 @@ class Emitter:
 
     def _expanded(self, target: Any, args: Any, kwargs: Any) -> fx.Node:
         inputs = tuple(dict.fromkeys(n for n in pytree.tree_leaves((args, kwargs)) if isinstance(n, fx.Node)))
-        held = [n.meta["val"] for n in inputs]
+        values = [n.meta["val"] for n in inputs]
         try:
             for n in inputs:
                 n.meta["val"] = self.value(n)
             with raw_sizes():
-                found = traced([TracedCall(target, args, kwargs, inputs, "")], self.fake, table())[0]
+                expansion = traced([TracedCall(target, args, kwargs, inputs, "")], self.fake, table())[0]
         finally:
-            for n, value in zip(inputs, held, strict=True):
+            for n, value in zip(inputs, values, strict=True):
                 n.meta["val"] = value
-        new = dict(zip(found.inputs, inputs, strict=True))
-        for one in found.nodes:
-            given = fx.map_arg((one.args, one.kwargs), new.__getitem__)
-            new[one] = insert(self.at, one.meta["val"], one.target, *given[0], **given[1])
-        return new[found.results]
+        new = dict(zip(expansion.inputs, inputs, strict=True))
+        for one in expansion.nodes:
+            inner_args = fx.map_arg((one.args, one.kwargs), new.__getitem__)
+            new[one] = insert(self.before, one.meta["val"], one.target, *inner_args[0], **inner_args[1])
+        return new[expansion.results]
 
     # -- the forms of a complex value
 
@@ -139,7 +139,7 @@ class Emitter:
         held = self.value(whole)
         strides = [n // 2 for n in held.stride()[:-1]] if is_dense(held) and exact(held.stride(-1)) == 1 else None
         value = self.empty(held.shape[:-1], held.dtype, held.device, strides)
-        return insert(self.at, value, aten.select.int, whole, held.dim() - 1, i)
+        return insert(self.before, value, aten.select.int, whole, held.dim() - 1, i)
 
     def whole(self, value: ComplexValue) -> fx.Node:
         """Returns both parts of a value in a last dimension."""
@@ -148,7 +148,7 @@ class Emitter:
             if value.node is not None:
                 strides = [*(2 * n for n in like.stride()), 1]
                 made = self.empty([*like.shape, 2], REAL[like.dtype], like.device, strides)
-                value.whole = insert(self.at, made, aten.view_as_real.default, value.node)
+                value.whole = insert(self.before, made, aten.view_as_real.default, value.node)
             else:
                 parts = [self(aten.unsqueeze.default, self.filled(self.part(value, i), like), like.dim()) for i in (0, 1)]
                 value.whole = self(aten.cat.default, parts, like.dim())
@@ -157,7 +157,7 @@ class Emitter:
     def complex_node(self, value: ComplexValue) -> fx.Node:
         """Returns a value as a node of the complex dtype, for calls that take such tensors."""
         if value.node is None:
-            value.node = insert(self.at, value.like, aten.view_as_complex.default, self.whole(value))
+            value.node = insert(self.before, value.like, aten.view_as_complex.default, self.whole(value))
         return value.node
 
     def filled(self, part: Part, like: Tensor) -> fx.Node:

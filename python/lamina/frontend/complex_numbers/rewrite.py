@@ -52,25 +52,25 @@ def _is_odd(node: fx.Node) -> bool:
 class _Rewriter:
     """Rewrites one graph.
 
-    found   the complex values of nodes
-    viewed  the complex values that view_as_real nodes show
-    kept    views that lead from results to what they view: they stay, as nodes of their own
+    complex_values  the complex values of nodes
+    viewed          the complex values that view_as_real nodes show
+    fixed_views     views that lead from results to what they view: they stay, as nodes of their own
     """
 
     def __init__(self, graph: fx.Graph, fake: FakeTensorMode) -> None:
         self.graph, self.fake = graph, fake
-        self.found: dict[fx.Node, ComplexValue] = {}
+        self.complex_values: dict[fx.Node, ComplexValue] = {}
         self.viewed: dict[fx.Node, ComplexValue] = {}
         self.returned = set(graph.output_node().all_input_nodes)
-        self.kept: set[fx.Node] = set()
-        held = Counter(storage(value) for node in self.returned for value in tensors(node))
+        self.fixed_views: set[fx.Node] = set()
+        views_of_memory = Counter(storage(value) for node in self.returned for value in tensors(node))
         for node in self.returned:
             views, source = [], node
             while source.op == "call_function" and (behind := memory_source(source)) is not None:
                 views.append(source)
                 source = behind
-            if source.op != "call_function" or not _is_alone(node, held):
-                self.kept.update(views)
+            if source.op != "call_function" or not _is_alone(node, views_of_memory):
+                self.fixed_views.update(views)
 
     def run(self) -> None:
         """Rewrites all calls."""
@@ -93,26 +93,26 @@ class _Rewriter:
             self._call_of_reals(node, e)
             return
         if node.target is aten.view_as_real.default:
-            self.viewed[node] = self.found[node.args[0]]  # type: ignore[index]
+            self.viewed[node] = self.complex_values[node.args[0]]  # type: ignore[index]
             self._keep(node, e)
             return
         if node.target is aten.view_as_complex.default:
-            made: Any = e.to(self._real(node.args[0], e), REAL[node.meta["val"].dtype])
+            result: Any = e.to(self._real(node.args[0], e), REAL[node.meta["val"].dtype])
         else:
-            made = self._by_rule(node, e)
-        if made is NotImplemented:
+            result = self._by_rule(node, e)
+        if result is NotImplemented:
             node.args, node.kwargs = fx.map_arg((node.args, node.kwargs), lambda n: self._complex(self._real(n, e), e))
             self._leave(node)
             return
         value = node.meta["val"]
         if not (isinstance(value, Tensor) and value.dtype in REAL):
-            real = e.filled(made[0], value) if isinstance(made, tuple) else made  # what numbers fill has the real one
+            real = e.filled(result[0], value) if isinstance(result, tuple) else result  # what numbers fill has the real one
             self._replace(node, e, e.to(real, value.dtype))
             return
         if memory_source(node) is not None or value.is_conj() or value.is_neg():  # a new tensor views nothing
             value = e.empty(value.shape, value.dtype, value.device, value.stride())
-        self.found[node] = _complex_value(made, value, e)
-        if node in self.kept:
+        self.complex_values[node] = _complex_value(result, value, e)
+        if node in self.fixed_views:
             self._keep(node, e)
 
     def _call_of_reals(self, node: fx.Node, e: Emitter) -> None:
@@ -125,7 +125,7 @@ class _Rewriter:
             if dim == value.rank and isinstance(index, int):
                 self._replace(node, e, e.filled(e.part(value, index % 2), value.like))
                 return
-        if node not in self.kept:
+        if node not in self.fixed_views:
             node.args, node.kwargs = fx.map_arg((node.args, node.kwargs), lambda n: self._real(n, e))
 
     def _by_rule(self, node: fx.Node, e: Emitter) -> Any:
@@ -133,32 +133,32 @@ class _Rewriter:
         if rule is None or any(_is_half(n.meta.get("val")) for n in (node, *node.all_input_nodes)):
             return NotImplemented
 
-        def given(n: fx.Node) -> Any:
+        def real_or_complex(n: fx.Node) -> Any:
             """Returns an argument's complex value, or its real node."""
-            return self.found.get(n) or self._real(n, e)
+            return self.complex_values.get(n) or self._real(n, e)
 
-        args, kwargs = fx.map_arg((node.args, node.kwargs), given)
+        args, kwargs = fx.map_arg((node.args, node.kwargs), real_or_complex)
         return rule(e, *args, **kwargs)
 
-    def _replace(self, node: fx.Node, e: Emitter, made: fx.Node) -> None:
+    def _replace(self, node: fx.Node, e: Emitter, result: fx.Node) -> None:
         """Puts a real node in the place of a call whose result is real, except for results that view others."""
-        if node in self.kept:
+        if node in self.fixed_views:
             self._keep(node, e)
-            node.replace_all_uses_with(made, delete_user_cb=lambda user: user.op != "output" and user not in self.kept)
+            node.replace_all_uses_with(result, delete_user_cb=lambda user: user.op != "output" and user not in self.fixed_views)
             return
         if node in self.returned:
-            made = insert(node, node.meta["val"], aten.clone.default, made)
-        node.replace_all_uses_with(made)
+            result = insert(node, node.meta["val"], aten.clone.default, result)
+        node.replace_all_uses_with(result)
         self.graph.erase_node(node)
 
     def _keep(self, node: fx.Node, e: Emitter) -> None:
         """Leaves a call that results view as a node: it takes the complex tensors that it took."""
-        if node in self.kept:
+        if node in self.fixed_views:
             node.args = fx.map_arg(node.args, lambda n: self._complex(n, e))
 
     def _leave(self, node: fx.Node) -> None:
         if isinstance(node.meta.get("val"), Tensor) and node.meta["val"].dtype in REAL:
-            self.found[node] = ComplexValue(node.meta["val"], node=node)
+            self.complex_values[node] = ComplexValue(node.meta["val"], node=node)
 
     def _real(self, node: Any, e: Emitter) -> Any:
         """Returns the replacement of a real node: for a view of a complex tensor, both of its parts."""
@@ -167,15 +167,15 @@ class _Rewriter:
 
     def _result(self, node: fx.Node, e: Emitter) -> fx.Node:
         """Returns the replacement of a result of the graph."""
-        if node in self.viewed and node not in self.kept:
-            return insert(e.at, node.meta["val"], aten.clone.default, self._real(node, e), like=node)
+        if node in self.viewed and node not in self.fixed_views:
+            return insert(e.before, node.meta["val"], aten.clone.default, self._real(node, e), like=node)
         return self._complex(node, e)
 
     def _complex(self, node: fx.Node, e: Emitter) -> fx.Node:
         """Returns the replacement of a node where complex tensors stay."""
-        if node in self.kept or node not in self.found:
+        if node in self.fixed_views or node not in self.complex_values:
             return node
-        return e.complex_node(self.found[node])
+        return e.complex_node(self.complex_values[node])
 
 
 def _is_half(value: Any) -> bool:
@@ -183,17 +183,22 @@ def _is_half(value: Any) -> bool:
     return isinstance(value, Tensor) and value.dtype.is_complex and value.dtype not in REAL
 
 
-def _is_alone(node: fx.Node, held: Counter[int]) -> bool:
+def _is_alone(node: fx.Node, views_of_memory: Counter[int]) -> bool:
     """Returns whether a result can be computed as a tensor of its own: no other shares its memory, which it fills."""
     value = node.meta.get("val")
-    return isinstance(value, Tensor) and held[storage(value)] == 1 and is_dense(value) and not (value.is_conj() or value.is_neg())
+    return (
+        isinstance(value, Tensor)
+        and views_of_memory[storage(value)] == 1
+        and is_dense(value)
+        and not (value.is_conj() or value.is_neg())
+    )
 
 
-def _complex_value(made: Any, value: Tensor, e: Emitter) -> ComplexValue:
-    """Returns the result of a rule for a call as a complex value. made: the real node of all of it, its parts, or a value with
+def _complex_value(result: Any, value: Tensor, e: Emitter) -> ComplexValue:
+    """Returns the result of a rule for a call as a complex value. result: the real node of all of it, its parts, or a value with
     memory of its own."""
-    if isinstance(made, fx.Node):
-        return ComplexValue(value, whole=e.to(made, REAL[value.dtype]))  # type: ignore[arg-type]
-    if isinstance(made, tuple):
-        return ComplexValue(value, parts=tuple(e.filled(p, value) if isinstance(p, fx.Node) else p for p in made))
-    return ComplexValue(value, parts=made.parts, whole=e.whole(made) if made.parts is None else made.whole)
+    if isinstance(result, fx.Node):
+        return ComplexValue(value, whole=e.to(result, REAL[value.dtype]))  # type: ignore[arg-type]
+    if isinstance(result, tuple):
+        return ComplexValue(value, parts=tuple(e.filled(p, value) if isinstance(p, fx.Node) else p for p in result))
+    return ComplexValue(value, parts=result.parts, whole=e.whole(result) if result.parts is None else result.whole)

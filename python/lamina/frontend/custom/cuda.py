@@ -18,7 +18,7 @@ from lamina.core.dtypes import ELEMENT_TYPES
 from lamina.core.errors import CompileError, suggestion
 
 from ..fx.dtypes import CODES
-from .rules import place
+from .rules import location_of
 from .texts import by_parameter, misfit, operand_name
 
 _TYPES = {getattr(torch, of.torch): of.cuda[0] for of in ELEMENT_TYPES if of.cuda}
@@ -50,11 +50,11 @@ def source_of(source: Any, function: Any, flags: Sequence[str]) -> CudaSource:
     if not isinstance(function, str):
         listed = f"it has {', '.join(names)}" if names else "it has no function with __global__"
         raise CompileError("kernel must name a function of source", where=f"{file}:{line}", remedy=listed)
-    found = CudaSource(text, function, file, line, tuple(flags))
-    if found.name not in names:
-        remedy = suggestion(found.name, names) if names else "it has no function with __global__"
-        raise CompileError(f"source has no kernel {found.name!r}", where=f"{file}:{line}", remedy=remedy)
-    return found
+    kernel = CudaSource(text, function, file, line, tuple(flags))
+    if kernel.name not in names:
+        remedy = suggestion(kernel.name, names) if names else "it has no function with __global__"
+        raise CompileError(f"source has no kernel {kernel.name!r}", where=f"{file}:{line}", remedy=remedy)
+    return kernel
 
 
 def _origin(text: str) -> tuple[str, int]:
@@ -75,7 +75,7 @@ def parameters(kernel: CustomKernel, values: Any) -> dict[str, Any]:
     if written is None:
         if isinstance(values, Mapping):
             why = f"kernel {kernel.name}: its parameters have no names, so arguments must give a tuple"
-            raise CompileError(why, where=place(kernel.arguments))
+            raise CompileError(why, where=location_of(kernel.arguments))
         known = [f"number {number}" for number in range(len(values) if isinstance(values, tuple | list) else 0)]
     else:
         known = [p.name or f"number {number}" for number, p in enumerate(written)]
@@ -87,17 +87,17 @@ def call(kernel: CustomKernel, values: Mapping[str, Any], inputs: Sequence[Tenso
     """Returns the arguments and macros of a launch as JSON. Tensors are "x0", "x1", ... for inputs and "y0", ... for outputs."""
     macros = {name: _macro(kernel, name, value) for name, value in kernel.constants.items()}
     written = kernel.kernel.parameters or [Parameter("", "")] * len(values)
-    given: list[str | int | float | None] = []
+    arguments: list[str | int | float | None] = []
     for parameter, (name, value) in zip(written, values.items(), strict=True):
         if isinstance(value, Tensor):
-            given.append(_pointer(kernel, name, parameter, value, macros, inputs, outputs))
+            arguments.append(_pointer(kernel, name, parameter, value, macros, inputs, outputs))
         elif value is None or isinstance(value, bool | int | float):
-            given.append(value)
+            arguments.append(value)
         elif isinstance(value, Integral | Real):
-            given.append(int(value) if isinstance(value, Integral) else float(value))
+            arguments.append(int(value) if isinstance(value, Integral) else float(value))
         else:
             raise misfit(kernel, name, f"gets {value!r}", "a kernel takes tensors, numbers and None")
-    return json.dumps({"arguments": given, "macros": macros})
+    return json.dumps({"arguments": arguments, "macros": macros})
 
 
 def _pointer(
@@ -136,22 +136,22 @@ def _macro(kernel: CustomKernel, name: str, value: Any) -> str:
 def block(kernel: CustomKernel) -> list[int]:
     """Returns the threads of a block along x, y and z. Raises CompileError unless the rule `threads` gave one to three positive
     numbers with a product of at most 1024."""
-    given = kernel.threads
-    sizes = [given] if isinstance(given, int) else given
+    threads = kernel.threads
+    sizes = [threads] if isinstance(threads, int) else threads
     fits = isinstance(sizes, tuple | list) and 1 <= len(sizes) <= 3 and all(type(n) is int and n > 0 for n in sizes)
     if not fits or math.prod(sizes) > _MOST_THREADS:
         raise CompileError(
-            f"kernel {kernel.name}: threads gives {given!r}, not one to three numbers",
+            f"kernel {kernel.name}: threads gives {threads!r}, not one to three numbers",
             remedy=f"a block has at most {_MOST_THREADS} threads",
         )
     return [*sizes, 1, 1][:3]
 
 
-def shared(kernel: CustomKernel, given: Any) -> int:
+def shared(kernel: CustomKernel, size: Any) -> int:
     """Returns the bytes of shared memory that the rule `shared` gave. Raises CompileError unless that is a number, 0 or more."""
-    if type(given) is not int or given < 0:
-        raise CompileError(f"kernel {kernel.name}: shared gives {given!r}, not a number of bytes", where=place(kernel.shared))
-    return given
+    if type(size) is not int or size < 0:
+        raise CompileError(f"kernel {kernel.name}: shared gives {size!r}, not a number of bytes", where=location_of(kernel.shared))
+    return size
 
 
 def rules(kernel: CustomKernel, named: Sequence[str], results: Sequence[str]) -> Iterator[tuple[str, Any, Sequence[str]]]:

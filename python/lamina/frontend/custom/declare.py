@@ -16,7 +16,7 @@ from ..decompositions.expansion import is_composite
 from ..decompositions.table import table
 from . import cuda
 from .patterns import by_dispatch, traced
-from .rules import check_names, parameter_names, place, result_names
+from .rules import check_names, location_of, parameter_names, result_names
 
 _TENSORS = ("Tensor", "List[Tensor]")
 
@@ -70,12 +70,12 @@ def custom_kernel(
     `grid` also of its results, `out`, or `out0`, `out1`, ... where there are several. Tensors have shape, stride() and dtype, but
     no values.
     """
-    given = CustomKernel(
+    declared = CustomKernel(
         name=name, op=op, pattern=pattern, kernel=kernel, source=source, arguments=arguments, grid=grid, outputs=outputs, when=when,
         example_inputs=tuple(example_inputs), constants=dict(constants or {}), num_warps=num_warps, num_stages=num_stages,
         threads=threads, shared=shared, flags=flags, epilogue=epilogue or (), configs=tuple(map(dict, configs)),
     )  # fmt: skip
-    return _checked(given)
+    return _checked(declared)
 
 
 def register_kernel(op: Any = None, **declared: Any) -> CustomKernel:
@@ -87,95 +87,95 @@ def register_kernel(op: Any = None, **declared: Any) -> CustomKernel:
     return made
 
 
-def _checked(given: CustomKernel) -> CustomKernel:
+def _checked(declared: CustomKernel) -> CustomKernel:
     """Returns a declared kernel, checked, with its op and function looked up. Raises CompileError."""
-    if (given.op is None) == (given.pattern is None):
+    if (declared.op is None) == (declared.pattern is None):
         raise CompileError("a kernel is for an op or for a pattern", remedy="give one of them")
-    of = None if given.op is None else _overload(given.op)
+    of = None if declared.op is None else _overload(declared.op)
     if of is not None:
         _check_op(of)
-    made = replace(_with_function(given), op=of)
-    for variant in (made, *made.variants().values()):
+    kernel = replace(_with_function(declared), op=of)
+    for variant in (kernel, *kernel.variants().values()):
         _check_numbers(variant)
-    _check_configs(made)
-    settings = next(iter(made.variants().values())).settings
-    named, results = _names_of_op(of) if of is not None else _names_of_pattern(made)
-    if made.epilogue:
-        _check_epilogue(made, results)
-    for what, rule in (("when", made.when), ("outputs", made.outputs)):
+    _check_configs(kernel)
+    settings = next(iter(kernel.variants().values())).settings
+    named, results = _names_of_op(of) if of is not None else _names_of_pattern(kernel)
+    if kernel.epilogue:
+        _check_epilogue(kernel, results)
+    for what, rule in (("when", kernel.when), ("outputs", kernel.outputs)):
         if rule is not None:
-            check_names(made.name, what, _callable(made.name, what, rule), [*named, *settings])
-    for what, rule in (("arguments", made.arguments), ("grid", made.grid)):
-        check_names(made.name, what, _callable(made.name, what, rule), [*named, *results, *settings])
-    for what, rule, known in cuda.rules(made, named, results) if made.is_cuda else ():
-        check_names(made.name, what, rule, known)
-    return made
+            check_names(kernel.name, what, _callable(kernel.name, what, rule), [*named, *settings])
+    for what, rule in (("arguments", kernel.arguments), ("grid", kernel.grid)):
+        check_names(kernel.name, what, _callable(kernel.name, what, rule), [*named, *results, *settings])
+    for what, rule, known in cuda.rules(kernel, named, results) if kernel.is_cuda else ():
+        check_names(kernel.name, what, rule, known)
+    return kernel
 
 
-def _with_function(given: CustomKernel) -> CustomKernel:
+def _with_function(declared: CustomKernel) -> CustomKernel:
     """Returns the kernel with the function to compile and its name."""
-    if given.source is None:
-        _check_kernel(given.kernel)
-        for what, value in (("threads", given.threads), ("shared", given.shared), ("flags", given.flags or None)):
+    if declared.source is None:
+        _check_kernel(declared.kernel)
+        for what, value in (("threads", declared.threads), ("shared", declared.shared), ("flags", declared.flags or None)):
             if value is not None:
                 raise CompileError(f"{what} is for kernels in CUDA C++, which have a source", remedy="num_warps is for Triton")
-        return replace(given, name=given.name or given.kernel.fn.__name__)
-    source = cuda.source_of(given.source, given.kernel, given.flags)
-    if (given.num_warps, given.num_stages) != (CustomKernel.num_warps, CustomKernel.num_stages):
+        return replace(declared, name=declared.name or declared.kernel.fn.__name__)
+    source = cuda.source_of(declared.source, declared.kernel, declared.flags)
+    if (declared.num_warps, declared.num_stages) != (CustomKernel.num_warps, CustomKernel.num_stages):
         raise CompileError("num_warps and num_stages are for kernels in Triton", remedy="give threads")
-    threads, shared = 256 if given.threads is None else given.threads, given.shared or 0
-    return replace(given, kernel=source, name=given.name or source.name, threads=threads, shared=shared)
+    threads, shared = 256 if declared.threads is None else declared.threads, declared.shared or 0
+    return replace(declared, kernel=source, name=declared.name or source.name, threads=threads, shared=shared)
 
 
-def _check_numbers(made: CustomKernel) -> None:
-    if made.is_cuda:
-        for parameter in made.constants:
+def _check_numbers(kernel: CustomKernel) -> None:
+    if kernel.is_cuda:
+        for parameter in kernel.constants:
             if not parameter.isidentifier():
-                raise CompileError(f"kernel {made.name}: constants names {parameter!r}, which is not the name of a macro")
-        if not callable(made.threads):
-            cuda.block(made)
-        if not callable(made.shared):
-            cuda.shared(made, made.shared)
+                raise CompileError(f"kernel {kernel.name}: constants names {parameter!r}, which is not the name of a macro")
+        if not callable(kernel.threads):
+            cuda.block(kernel)
+        if not callable(kernel.shared):
+            cuda.shared(kernel, kernel.shared)
         return
-    for parameter in made.constants:
-        if parameter not in made.kernel.arg_names:
+    for parameter in kernel.constants:
+        if parameter not in kernel.kernel.arg_names:
             raise CompileError(
-                f"kernel {made.name} has no parameter {parameter!r}, which constants names",
-                where=place(made.kernel),
-                remedy=suggestion(parameter, made.kernel.arg_names),
+                f"kernel {kernel.name} has no parameter {parameter!r}, which constants names",
+                where=location_of(kernel.kernel),
+                remedy=suggestion(parameter, kernel.kernel.arg_names),
             )
-    for what, number in (("num_warps", made.num_warps), ("num_stages", made.num_stages)):
+    for what, number in (("num_warps", kernel.num_warps), ("num_stages", kernel.num_stages)):
         if type(number) is not int or number < 1 or (what == "num_warps" and number & (number - 1)):
             wanted = "a power of two" if what == "num_warps" else "a positive number"
-            raise CompileError(f"kernel {made.name}: {what} must be {wanted}, {number!r} given")
+            raise CompileError(f"kernel {kernel.name}: {what} must be {wanted}, {number!r} given")
 
 
-def _check_epilogue(made: CustomKernel, results: list[str]) -> None:
-    names = made.epilogue
-    if made.is_cuda:
-        raise CompileError(f"kernel {made.name}: epilogue is for kernels in Triton", remedy="leave it out")
+def _check_epilogue(kernel: CustomKernel, results: list[str]) -> None:
+    names = kernel.epilogue
+    if kernel.is_cuda:
+        raise CompileError(f"kernel {kernel.name}: epilogue is for kernels in Triton", remedy="leave it out")
     if not isinstance(names, tuple) or len(names) != 2:
         raise CompileError(
-            f"kernel {made.name}: epilogue gives {names!r}", remedy="name the parameters that get the function, and its operands"
+            f"kernel {kernel.name}: epilogue gives {names!r}", remedy="name the parameters that get the function, and its operands"
         )
     for name in names:
-        if name not in made.kernel.arg_names or name in made.constants:
-            why = "constants names already" if name in made.constants else "it does not have"
+        if name not in kernel.kernel.arg_names or name in kernel.constants:
+            why = "constants names already" if name in kernel.constants else "it does not have"
             raise CompileError(
-                f"kernel {made.name}: epilogue names parameter {name!r}, which {why}",
-                where=place(made.kernel),
-                remedy=suggestion(name, made.kernel.arg_names),
+                f"kernel {kernel.name}: epilogue names parameter {name!r}, which {why}",
+                where=location_of(kernel.kernel),
+                remedy=suggestion(name, kernel.kernel.arg_names),
             )
     if results != ["out"]:
-        raise CompileError(f"kernel {made.name} has several results, and epilogue is for one", remedy="leave it out")
+        raise CompileError(f"kernel {kernel.name} has several results, and epilogue is for one", remedy="leave it out")
 
 
-def _check_configs(made: CustomKernel) -> None:
-    for config in made.configs:
-        if set(config) != set(made.configs[0]):
-            raise CompileError(f"kernel {made.name}: configs[0] names {sorted(made.configs[0])}, another {sorted(config)}")
-    if len(made.variants()) < max(len(made.configs), 1):
-        raise CompileError(f"kernel {made.name}: two of its configs are the same", remedy="drop one")
+def _check_configs(kernel: CustomKernel) -> None:
+    for config in kernel.configs:
+        if set(config) != set(kernel.configs[0]):
+            raise CompileError(f"kernel {kernel.name}: configs[0] names {sorted(kernel.configs[0])}, another {sorted(config)}")
+    if len(kernel.variants()) < max(len(kernel.configs), 1):
+        raise CompileError(f"kernel {kernel.name}: two of its configs are the same", remedy="drop one")
 
 
 def _names_of_op(op: torch._ops.OpOverload) -> tuple[list[str], list[str]]:
@@ -184,17 +184,17 @@ def _names_of_op(op: torch._ops.OpOverload) -> tuple[list[str], list[str]]:
     return [a.name for a in op._schema.arguments], result_names(len(returns), str(returns[0].type) != "Tensor")
 
 
-def _names_of_pattern(made: CustomKernel) -> tuple[list[str], list[str]]:
+def _names_of_pattern(kernel: CustomKernel) -> tuple[list[str], list[str]]:
     """Returns the names of a pattern's arguments and results. Tracing the pattern for its example inputs shows errors in it."""
-    pattern = _callable(made.name, "pattern", made.pattern)
+    pattern = _callable(kernel.name, "pattern", kernel.pattern)
     names = parameter_names(pattern)
-    given = made.example_inputs
-    if len(given) != len(names) or not all(isinstance(t, Tensor) for t in given):
+    examples = kernel.example_inputs
+    if len(examples) != len(names) or not all(isinstance(t, Tensor) for t in examples):
         raise CompileError(
-            f"kernel {made.name}: example_inputs must be a tensor for each of the pattern's parameters {', '.join(names)}",
-            where=place(pattern),
+            f"kernel {kernel.name}: example_inputs must be a tensor for each of the pattern's parameters {', '.join(names)}",
+            where=location_of(pattern),
         )
-    return names, result_names(len(traced(made, given, table(), by_dispatch).results), listed=False)
+    return names, result_names(len(traced(kernel, examples, table(), by_dispatch).results), listed=False)
 
 
 def _callable(name: str, what: str, rule: Any) -> Rule:

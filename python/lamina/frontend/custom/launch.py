@@ -14,7 +14,7 @@ from lamina.core.layout import Layout
 
 from ..fx.ops.kernel_op import described
 from . import cuda
-from .rules import follow, place, result_names
+from .rules import follow, location_of, result_names
 from .texts import call, parameters
 
 _MOST = (2**31 - 1, 2**16 - 1, 2**16 - 1)  # blocks along x, y and z
@@ -78,32 +78,32 @@ def _said(
     kernel: CustomKernel, everything: Mapping[str, Any], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
 ) -> dict[str, Any]:
     """Returns the data that a launch of one variant depends on."""
-    values, given = _values(kernel, everything), {**everything, **kernel.settings}
+    values, known = _values(kernel, everything), {**everything, **kernel.settings}
     text = cuda.call(kernel, values, inputs, outputs) if kernel.is_cuda else call(kernel, values, inputs, outputs)
-    launch = {"call": text, "grid": _grid(kernel, follow(kernel, "grid", kernel.grid, given))}
+    launch = {"call": text, "grid": _grid(kernel, follow(kernel, "grid", kernel.grid, known))}
     if not kernel.is_cuda:
         return {**launch, "warps": kernel.num_warps, "stages": kernel.num_stages, "threads": [], "shared": 0}
-    shared = follow(kernel, "shared", kernel.shared, given) if callable(kernel.shared) else kernel.shared
+    shared = follow(kernel, "shared", kernel.shared, known) if callable(kernel.shared) else kernel.shared
     return {**launch, "warps": 0, "stages": 0, "threads": cuda.block(kernel), "shared": cuda.shared(kernel, shared)}
 
 
 def _inputs(kernel: CustomKernel, named: Mapping[str, Any], values: Mapping[str, Any]) -> list[Tensor]:
     """Returns the op's tensors that the kernel takes, each once."""
     own = [leaf for leaf in pytree.tree_leaves(dict(named)) if isinstance(leaf, Tensor)]
-    found: list[Tensor] = []
+    inputs: list[Tensor] = []
     for name, value in values.items():
-        if not isinstance(value, Tensor) or all(value is not t for t in own) or any(value is t for t in found):
+        if not isinstance(value, Tensor) or all(value is not t for t in own) or any(value is t for t in inputs):
             continue
-        if found and value.device != found[0].device:
+        if inputs and value.device != inputs[0].device:
             raise CompileError(
-                f"kernel {kernel.name}: parameter {name!r} gets a tensor on {value.device}, others are on {found[0].device}"
+                f"kernel {kernel.name}: parameter {name!r} gets a tensor on {value.device}, others are on {inputs[0].device}"
             )
-        found.append(value)
-    if not found:
+        inputs.append(value)
+    if not inputs:
         raise CompileError(
-            f"kernel {kernel.name} takes none of the tensors that {kernel.what} is given", where=place(kernel.arguments)
+            f"kernel {kernel.name} takes none of the tensors that {kernel.what} is given", where=location_of(kernel.arguments)
         )
-    return found
+    return inputs
 
 
 def _outputs(kernel: CustomKernel, named: Mapping[str, Any], examples: Sequence[Tensor]) -> list[Tensor]:
@@ -111,13 +111,15 @@ def _outputs(kernel: CustomKernel, named: Mapping[str, Any], examples: Sequence[
     if kernel.outputs is None:
         return list(examples)
     given = follow(kernel, "outputs", kernel.outputs, {**named, **kernel.settings})
-    made = [given] if isinstance(given, Tensor) else given
-    where = place(kernel.outputs)
-    if not isinstance(made, list | tuple) or not all(isinstance(t, Tensor) for t in made):
-        raise CompileError(f"kernel {kernel.name}: outputs must give tensors, {made!r} given", where=where)
-    if len(made) != len(examples):
-        raise CompileError(f"kernel {kernel.name}: outputs gives {len(made)} tensors, {kernel.what} {len(examples)}", where=where)
-    for i, (mine, theirs) in enumerate(zip(made, examples, strict=True)):
+    outputs = [given] if isinstance(given, Tensor) else given
+    where = location_of(kernel.outputs)
+    if not isinstance(outputs, list | tuple) or not all(isinstance(t, Tensor) for t in outputs):
+        raise CompileError(f"kernel {kernel.name}: outputs must give tensors, {outputs!r} given", where=where)
+    if len(outputs) != len(examples):
+        raise CompileError(
+            f"kernel {kernel.name}: outputs gives {len(outputs)} tensors, {kernel.what} {len(examples)}", where=where
+        )
+    for i, (mine, theirs) in enumerate(zip(outputs, examples, strict=True)):
         for what, a, b in (
             ("shape", tuple(mine.shape), tuple(theirs.shape)),
             ("dtype", mine.dtype, theirs.dtype),
@@ -128,16 +130,16 @@ def _outputs(kernel: CustomKernel, named: Mapping[str, Any], examples: Sequence[
                 raise CompileError(
                     f"kernel {kernel.name}: output {i} has {what} {mine_is}, but {kernel.what} gives {its}", where=where
                 )
-    return list(made)
+    return list(outputs)
 
 
-def _grid(kernel: CustomKernel, given: Any) -> list[int]:
-    sizes = [given] if isinstance(given, int) else given
+def _grid(kernel: CustomKernel, grid: Any) -> list[int]:
+    sizes = [grid] if isinstance(grid, int) else grid
     numbers = isinstance(sizes, tuple | list) and all(type(n) is int for n in sizes) and 1 <= len(sizes) <= 3
     if not numbers or not all(0 <= n <= most for n, most in zip(sizes, _MOST, strict=False)):
         raise CompileError(
-            f"kernel {kernel.name}: grid gives {given!r}, not one to three numbers of blocks",
-            where=place(kernel.grid),
+            f"kernel {kernel.name}: grid gives {grid!r}, not one to three numbers of blocks",
+            where=location_of(kernel.grid),
             remedy=f"at most {_MOST[0]} along x and {_MOST[1]} along y and z",
         )
     return [*sizes, 1, 1][:3]

@@ -35,32 +35,34 @@ class KernelMatcher:
     results: tuple[fx.Node, ...]
     exact: bool
 
-    def matches(self, at: fx.Node, nodes: Sequence[fx.Node], known: Found) -> Iterator[Found]:
-        """Yields occurrences whose first result is `at` and whose others are among `nodes`.
+    def matches(self, first: fx.Node, nodes: Sequence[fx.Node], known: Found) -> Iterator[Found]:
+        """Yields occurrences whose first result is `first` and whose others are among `nodes`.
 
         known  nodes that are matched already
         """
-        yield from self._results(list(self.results), [at], nodes, known)
+        yield from self._results(list(self.results), [first], nodes, known)
 
-    def _results(self, wanted: list[fx.Node], at: Sequence[fx.Node], nodes: Sequence[fx.Node], found: Found) -> Iterator[Found]:
+    def _results(
+        self, wanted: list[fx.Node], candidates: Sequence[fx.Node], nodes: Sequence[fx.Node], bound: Found
+    ) -> Iterator[Found]:
         if not wanted:
-            if all(argument in found for argument in self.arguments) and self._is_closed(found):
-                yield found
+            if all(argument in bound for argument in self.arguments) and self._is_closed(bound):
+                yield bound
             return
-        for node in at:
-            for more in self._node(wanted[0], node, found):
+        for node in candidates:
+            for more in self._node(wanted[0], node, bound):
                 yield from self._results(wanted[1:], nodes, nodes, more)
 
-    def _node(self, small: fx.Node, large: Any, found: Found) -> Iterator[Found]:
-        if small in found:
-            if found[small] is large:
-                yield found
+    def _node(self, small: fx.Node, large: Any, bound: Found) -> Iterator[Found]:
+        if small in bound:
+            if bound[small] is large:
+                yield bound
             return
         if not isinstance(large, fx.Node):
             return
         if small.op == "placeholder":
             if isinstance(large.meta.get("val"), Tensor):
-                yield {**found, small: large}
+                yield {**bound, small: large}
             return
         if small.op != "call_function" or large.op != "call_function" or small.target is not large.target:
             return
@@ -71,29 +73,29 @@ class KernelMatcher:
         if small.target in _COMMUTATIVE and not pairs:
             orders.append((large.args[1], large.args[0], *large.args[2:]))
         for order in orders:
-            yield from self._pairs([*zip(small.args, order, strict=True), *pairs], {**found, small: large})
+            yield from self._pairs([*zip(small.args, order, strict=True), *pairs], {**bound, small: large})
 
-    def _pairs(self, pairs: Sequence[tuple[Any, Any]], found: Found) -> Iterator[Found]:
+    def _pairs(self, pairs: Sequence[tuple[Any, Any]], bound: Found) -> Iterator[Found]:
         if not pairs:
-            yield found
+            yield bound
             return
         (small, large), rest = pairs[0], pairs[1:]
         if isinstance(small, fx.Node):
-            for more in self._node(small, large, found):
+            for more in self._node(small, large, bound):
                 yield from self._pairs(rest, more)
         elif isinstance(small, list | tuple) and isinstance(large, list | tuple):
             if len(small) == len(large):
-                yield from self._pairs([*zip(small, large, strict=True), *rest], found)
+                yield from self._pairs([*zip(small, large, strict=True), *rest], bound)
         elif not isinstance(large, fx.Node) and self._is_same(small, large):
-            yield from self._pairs(rest, found)
+            yield from self._pairs(rest, bound)
 
     def _is_same(self, small: Any, large: Any) -> bool:
         if not self.exact and type(small) is int and type(large) is int:
             return True
         return type(small) is type(large) and bool(small == large)
 
-    def _is_closed(self, found: Found) -> bool:
+    def _is_closed(self, bound: Found) -> bool:
         """Returns whether intermediate values of the occurrence have no users outside of it."""
-        inner = {large for small, large in found.items() if small.op == "call_function" and small not in self.results}
-        mine = {large for small, large in found.items() if small.op == "call_function"}
+        inner = {large for small, large in bound.items() if small.op == "call_function" and small not in self.results}
+        mine = {large for small, large in bound.items() if small.op == "call_function"}
         return all(user in mine for node in inner for user in node.users)

@@ -30,7 +30,7 @@ from ..fx.ops.kernel_op import KERNEL
 from ..fx.support import has_effect
 from .launch import launched, serves
 from .matching import Found, KernelMatcher
-from .rules import parameter_names, place
+from .rules import location_of, parameter_names
 
 aten = torch.ops.aten
 
@@ -98,14 +98,14 @@ class _Search:
             self.traces[key] = traced(self.kernel, inputs, self.decompositions, way)
         return self.traces[key]
 
-    def _replaced(self, way: Way, loose: KernelMatcher, at: fx.Node) -> bool:
-        """Replaces an occurrence of the pattern whose first result is `at`, if there is one; returns whether it did."""
+    def _replaced(self, way: Way, loose: KernelMatcher, first: fx.Node) -> bool:
+        """Replaces an occurrence of the pattern whose first result is `first`, if there is one; returns whether it did."""
         nodes = list(self.graph.nodes)
-        for found in loose.matches(at, nodes, {}):
+        for found in loose.matches(first, nodes, {}):
             inputs = [found[argument] for argument in loose.arguments]
             exact = self._traced(way, [node.meta["val"] for node in inputs])
             known = dict(zip(exact.arguments, inputs, strict=True))
-            for same in exact.matches(at, nodes, known):
+            for same in exact.matches(first, nodes, known):
                 if _launch(self.kernel, inputs, [same[result] for result in exact.results], self.graph):
                     _erase(same, self.graph)
                     return True
@@ -141,11 +141,11 @@ def traced(kernel: CustomKernel, inputs: Sequence[Tensor], decompositions: Table
                 fake = [torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device) for t in inputs]
             graph = fx_graph_cse(way(kernel.pattern, fake, decompositions))
     except Exception as error:
-        raise CompileError(f"kernel {kernel.name}: pattern cannot be traced: {error}", where=place(kernel.pattern)) from error
+        raise CompileError(f"kernel {kernel.name}: pattern cannot be traced: {error}", where=location_of(kernel.pattern)) from error
     results = _results(graph)
     computed = all(isinstance(r, fx.Node) and r.op == "call_function" for r in results)
     if not results or not computed or len(set(results)) < len(results):
-        raise CompileError(f"kernel {kernel.name}: pattern has to compute each of its results", where=place(kernel.pattern))
+        raise CompileError(f"kernel {kernel.name}: pattern has to compute each of its results", where=location_of(kernel.pattern))
     return KernelMatcher(tuple(n for n in graph.nodes if n.op == "placeholder"), tuple(results), exact=True)
 
 
@@ -161,12 +161,12 @@ def _examples(kernel: CustomKernel, graph: fx.Graph) -> list[list[Tensor]]:
     values = [n.meta["val"] for n in graph.nodes if isinstance(n.meta.get("val"), Tensor)]
     if not values:
         return []
-    given = list(kernel.example_inputs)
-    own = {t.dtype for t in given if t.dtype.is_floating_point}
+    examples = list(kernel.example_inputs)
+    own = {t.dtype for t in examples if t.dtype.is_floating_point}
     dtypes = list(dict.fromkeys(v.dtype for v in values if v.dtype.is_floating_point)) if len(own) == 1 else []
     with FakeTensorMode():
         return [
-            [torch.empty(t.shape, dtype=dtype if t.dtype in own and dtype else t.dtype, device=values[0].device) for t in given]
+            [torch.empty(t.shape, dtype=dtype if t.dtype in own and dtype else t.dtype, device=values[0].device) for t in examples]
             for dtype in dtypes or [None]
         ]
 
@@ -183,15 +183,17 @@ def _launch(kernel: CustomKernel, inputs: list[fx.Node], results: list[fx.Node],
     try:
         if not serves(kernel, named):
             return False
-        taken, kwargs = launched(kernel, named, [node.meta["val"] for node in results], listed=False)
+        tensors, kwargs = launched(kernel, named, [node.meta["val"] for node in results], listed=False)
     except CompileError as error:
         raise CompileError(f"{error.message}, at {where(first)}", where=error.where, remedy=error.remedy) from error
     with graph.inserting_before(first):
-        nodes = [_copied(node, values[node], graph) for value in taken for node in inputs if values[node] is value][: len(taken)]
-        made = graph.call_function(KERNEL, (nodes,), kwargs)
-        made.meta = {**first.meta, "val": [node.meta["val"] for node in results]}
+        nodes = [_copied(node, values[node], graph) for value in tensors for node in inputs if values[node] is value][
+            : len(tensors)
+        ]
+        launch = graph.call_function(KERNEL, (nodes,), kwargs)
+        launch.meta = {**first.meta, "val": [node.meta["val"] for node in results]}
         for i, result in enumerate(results):
-            item = graph.call_function(operator.getitem, (made, i))
+            item = graph.call_function(operator.getitem, (launch, i))
             item.meta = dict(result.meta)
             result.replace_all_uses_with(item)
     return True
@@ -213,9 +215,9 @@ def _copied(node: fx.Node, value: Tensor, graph: fx.Graph) -> fx.Node:
     return copy
 
 
-def _erase(found: Found, graph: fx.Graph) -> None:
+def _erase(bound: Found, graph: fx.Graph) -> None:
     """Erases the nodes of an occurrence that have no users left."""
-    gone = {large for small, large in found.items() if small.op == "call_function"}
+    gone = {large for small, large in bound.items() if small.op == "call_function"}
     for node in reversed(list(graph.nodes)):
         if node in gone and not node.users:
             graph.erase_node(node)

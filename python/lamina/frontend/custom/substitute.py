@@ -53,18 +53,18 @@ class _Substitution:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._is_for_gpu((args, kwargs)):
-            named, given = _bound(self.op, args, kwargs)
+            named, original = _bound(self.op, args, kwargs)
             for kernel in self.kernels:
                 with disable_proxy_modes_tracing():
                     fits = serves(kernel, named)
                 if fits:
-                    return _launch(kernel, *_spread(named, given))
+                    return _launch(kernel, *_spread(named, original))
         return NotImplemented if self.otherwise is None else self.otherwise(*args, **kwargs)
 
-    def _is_for_gpu(self, given: Any) -> bool:
+    def _is_for_gpu(self, arguments: Any) -> bool:
         if self.target is not None:
             return self.target.is_gpu
-        return any(isinstance(leaf, Tensor) and leaf.device.type == "cuda" for leaf in pytree.tree_leaves(given))
+        return any(isinstance(leaf, Tensor) and leaf.device.type == "cuda" for leaf in pytree.tree_leaves(arguments))
 
 
 Given = tuple[tuple[Any, ...], dict[str, Any]]
@@ -72,37 +72,37 @@ Given = tuple[tuple[Any, ...], dict[str, Any]]
 
 def _bound(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], Given]:
     """Returns the op's arguments by name, with defaults filled in, and as given."""
-    found: dict[str, Any] = {}
+    named: dict[str, Any] = {}
     positional = iter(args)
     for argument in op._schema.arguments:
         default = argument.default_value if argument.has_default_value() else None
-        found[argument.name] = kwargs.get(argument.name, default) if argument.kwarg_only else next(positional, None)
-        if not argument.kwarg_only and len(found) > len(args):
-            found[argument.name] = kwargs.get(argument.name, default)
-    return found, (tuple(args), dict(kwargs))
+        named[argument.name] = kwargs.get(argument.name, default) if argument.kwarg_only else next(positional, None)
+        if not argument.kwarg_only and len(named) > len(args):
+            named[argument.name] = kwargs.get(argument.name, default)
+    return named, (tuple(args), dict(kwargs))
 
 
-def _spread(named: dict[str, Any], given: Given) -> tuple[dict[str, Any], Given]:
+def _spread(named: dict[str, Any], original: Given) -> tuple[dict[str, Any], Given]:
     """Copies tensors whose elements share memory (expanded ones): memory of their own could not have their strides."""
     copies: dict[int, Tensor] = {}
 
-    def apart(value: Any) -> Any:
+    def copied(value: Any) -> Any:
         """Returns a copy of a tensor whose elements overlap; other values as they are."""
         if not isinstance(value, Tensor) or Layout.of(value.shape, value.stride()).is_injective:
             return value
         return copies.setdefault(id(value), value.contiguous())
 
-    return pytree.tree_map(apart, named), pytree.tree_map(apart, given)
+    return pytree.tree_map(copied, named), pytree.tree_map(copied, original)
 
 
-def _launch(kernel: CustomKernel, named: dict[str, Any], given: Given) -> Any:
+def _launch(kernel: CustomKernel, named: dict[str, Any], original: Given) -> Any:
     """Adds a launch to the graph being traced and returns its results."""
     with disable_proxy_modes_tracing():
-        example = kernel.op(*given[0], **given[1])
+        example = kernel.op(*original[0], **original[1])
         results = [example] if isinstance(example, Tensor) else list(example)
         inputs, kwargs = launched(kernel, named, results, isinstance(example, list))
-    made = KERNEL(inputs, **kwargs)
-    return made[0] if isinstance(example, Tensor) else type(example)(made)
+    results_of_launch = KERNEL(inputs, **kwargs)
+    return results_of_launch[0] if isinstance(example, Tensor) else type(example)(results_of_launch)
 
 
 def with_users_patterns(gm: fx.GraphModule, options: Options, goal: Destination) -> fx.GraphModule:

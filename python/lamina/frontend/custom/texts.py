@@ -16,7 +16,7 @@ from lamina.core.custom_kernel import CustomKernel
 from lamina.core.dtypes import ELEMENT_TYPES
 from lamina.core.errors import CompileError, suggestion
 
-from .rules import place
+from .rules import location_of
 
 _TYPES = {
     "u1": "tl.int1", "i1": "tl.int1", "i8": "tl.int8", "i16": "tl.int16", "i32": "tl.int32", "i64": "tl.int64", "u8": "tl.uint8",
@@ -30,27 +30,27 @@ _DTYPES = {getattr(torch, of.torch): f"tl.{of.language}" for of in ELEMENT_TYPES
 def parameters(kernel: CustomKernel, values: Any) -> dict[str, Any]:
     """Returns the value of each parameter that gets one, from the result of the rule `arguments`. Raises CompileError."""
     names = list(kernel.kernel.arg_names)
-    taken = {
+    refused = {
         **dict.fromkeys(kernel.constants, "which constants gives already"),
         **dict.fromkeys(kernel.epilogue, "which Lamina gives"),
     }
-    free = [n for n in names if n not in taken]
+    free = [n for n in names if n not in refused]
     needed = [p.name for p in kernel.kernel.params if p.name in free and not p.has_default]
-    found = {**by_parameter(kernel, values, free, needed, taken, "besides constants it takes"), **kernel.constants}
-    return {name: found[name] for name in names if name in found}
+    value_of = {**by_parameter(kernel, values, free, needed, refused, "besides constants it takes"), **kernel.constants}
+    return {name: value_of[name] for name in names if name in value_of}
 
 
 def by_parameter(
-    kernel: CustomKernel, values: Any, names: Sequence[str], needed: Sequence[str], taken: Mapping[str, str], takes: str
+    kernel: CustomKernel, values: Any, names: Sequence[str], needed: Sequence[str], refused: Mapping[str, str], takes: str
 ) -> dict[str, Any]:
     """Returns the values that the rule `arguments` gives, by parameter. Raises CompileError if it gives others, or not all.
 
-    names   parameters that it may give values, in order
-    needed  those that have no value else
-    taken   why it may not give other parameters values
-    takes   the words before the names of what the kernel takes, for the error
+    names    parameters that it may give values, in order
+    needed   those that have no value else
+    refused  why it may not give other parameters values
+    takes    the words before the names of what the kernel takes, for the error
     """
-    where = place(kernel.arguments)
+    where = location_of(kernel.arguments)
     if not isinstance(values, Mapping | tuple | list):
         raise CompileError(
             f"kernel {kernel.name}: arguments must give a tuple or a dict, {type(values).__name__} given", where=where
@@ -58,7 +58,7 @@ def by_parameter(
     if isinstance(values, Mapping):
         for name in values:
             if name not in names:
-                why, remedy = taken.get(name, "which it does not have"), "" if name in taken else suggestion(str(name), names)
+                why, remedy = refused.get(name, "which it does not have"), "" if name in refused else suggestion(str(name), names)
                 raise CompileError(f"kernel {kernel.name}: arguments gives parameter {name!r}, {why}", where=where, remedy=remedy)
     elif len(values) > len(names):
         raise CompileError(
@@ -66,13 +66,13 @@ def by_parameter(
             where=where,
             remedy=f"{takes} {', '.join(names)}",
         )
-    found = dict(values) if isinstance(values, Mapping) else dict(zip(names, values, strict=False))
+    value_of = dict(values) if isinstance(values, Mapping) else dict(zip(names, values, strict=False))
     for name in needed:
-        if name not in found:
+        if name not in value_of:
             raise CompileError(
                 f"kernel {kernel.name}: parameter {name!r} gets no value", where=where, remedy="give it in arguments or constants"
             )
-    return found
+    return value_of
 
 
 def operand_name(kernel: CustomKernel, name: str, value: Tensor, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
@@ -154,4 +154,4 @@ def _float(number: float) -> str:
 
 def misfit(kernel: CustomKernel, name: str, why: str, remedy: str = "") -> CompileError:
     """Returns the CompileError for a parameter with a value that does not fit."""
-    return CompileError(f"kernel {kernel.name}: parameter {name!r} {why}", where=place(kernel.arguments), remedy=remedy)
+    return CompileError(f"kernel {kernel.name}: parameter {name!r} {why}", where=location_of(kernel.arguments), remedy=remedy)

@@ -112,7 +112,7 @@ class TracedCall:
     source: str
 
 
-def kept(call: TracedCall, fake: FakeTensorMode) -> Expansion:
+def unexpanded(call: TracedCall, fake: FakeTensorMode) -> Expansion:
     """Returns the expansion of a call that stays as it is."""
     graph = fx.Graph()
     places = {node: _placeholder(graph, node, i) for i, node in enumerate(call.inputs)}

@@ -32,7 +32,7 @@ class _Expected:
         return torch.empty_strided(self.shape, self.strides, **how)
 
 
-def made(described: Any) -> Any:
+def example_arguments(described: Any) -> Any:
     """Returns the arguments that `Arguments.described` describes, with uninitialized tensors."""
     register(described)  # dataclasses among the arguments
     return pytree.tree_map_only(_Expected, _Expected.tensor, described, is_leaf=lambda v: isinstance(v, _Expected))
@@ -54,7 +54,7 @@ class Arguments:
         self.signature = signature
         unnamed = {f"args[{i}]": value for i, value in enumerate(args)}
         parameters = signature.bind(*args, **kwargs).arguments if signature else {**unnamed, **kwargs}
-        given = (*args, *kwargs.values())
+        inputs = (*args, *kwargs.values())
         args, kwargs = self.bind(args, kwargs)
         register((args, dict(kwargs)))
         paths, self.spec = pytree.tree_flatten_with_path((args, dict(kwargs)))
@@ -78,7 +78,7 @@ class Arguments:
         for i in self.tensors:
             by_tensor.setdefault(id(leaves[i]), []).append(self.names[i])
         self.open = OpenSizes.declared(dynamic_shapes, parameters, by_tensor)
-        self.flat = len(given) == len(args) == len(self.tensors) and not kwargs and all(isinstance(a, Tensor) for a in given)
+        self.flat = len(inputs) == len(args) == len(self.tensors) and not kwargs and all(isinstance(a, Tensor) for a in inputs)
         self.device_types = tuple({"cpu": None} | {e.device.type: None for e in self.expected.values()})
         for i in self.tensors:
             _check_plain(self.names[i], leaves[i])
@@ -88,8 +88,8 @@ class Arguments:
                 f"the example input {devices['meta']!r} is on meta: it holds no data and names no device to compile for"
             )
         if len(devices) > 1:
-            found = ", ".join(f"{name!r} is on {device}" for device, name in devices.items())
-            raise ValueError(f"the example inputs are on different devices: {found}")
+            places = ", ".join(f"{name!r} is on {device}" for device, name in devices.items())
+            raise ValueError(f"the example inputs are on different devices: {places}")
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Returns the arguments in one form: positional where the model's signature allows it, with plain defaults filled in.
@@ -120,11 +120,11 @@ class Arguments:
         if leaves is None:
             raise self._wrong_structure(args, kwargs)
         for i, value in self.constants.items():
-            given = leaves[i]
-            if not _is_same(value, given):
-                kind = TypeError if isinstance(given, Tensor) or type(given) is not type(value) else ValueError
+            leaf = leaves[i]
+            if not _is_same(value, leaf):
+                kind = TypeError if isinstance(leaf, Tensor) or type(leaf) is not type(value) else ValueError
                 raise kind(
-                    f"argument {self.names[i]!r} was {value!r} when compiled; {_show(given)} given (compile again for other values)"
+                    f"argument {self.names[i]!r} was {value!r} when compiled; {_show(leaf)} given (compile again for other values)"
                 )
         return leaves
 
@@ -168,23 +168,23 @@ class Arguments:
     def check(self, leaves: Sequence[Any]) -> None:
         """Raises TypeError or ValueError that names the first argument that is unlike the example's."""
         for i, want in self.expected.items():
-            given = leaves[i]
-            if not isinstance(given, Tensor):
-                raise TypeError(f"argument {want.name!r} must be a torch.Tensor; {_show(given)} given")
-            if given.dtype != want.dtype:
-                raise TypeError(f"argument {want.name!r} must have dtype {want.dtype}; it has {given.dtype}")
+            leaf = leaves[i]
+            if not isinstance(leaf, Tensor):
+                raise TypeError(f"argument {want.name!r} must be a torch.Tensor; {_show(leaf)} given")
+            if leaf.dtype != want.dtype:
+                raise TypeError(f"argument {want.name!r} must have dtype {want.dtype}; it has {leaf.dtype}")
             opened = self.open.dims.get(want.name, ())
-            alike = given.dim() == len(want.shape) and all(
-                n == m or d in opened for d, (n, m) in enumerate(zip(given.shape, want.shape, strict=True))
+            alike = leaf.dim() == len(want.shape) and all(
+                n == m or d in opened for d, (n, m) in enumerate(zip(leaf.shape, want.shape, strict=True))
             )
             if not alike:
                 wanted = self.open.shape_text(want.name, want.shape)
-                raise ValueError(f"argument {want.name!r} must have shape {wanted}; it has {list(given.shape)}")
-            if given.device != want.device:
-                raise ValueError(f"argument {want.name!r} must be on {want.device}; it is on {given.device}")
-            if given.layout is not torch.strided:
-                raise TypeError(f"argument {want.name!r} must be a dense tensor; its layout is {given.layout}")
-            _check_plain(want.name, given)
+                raise ValueError(f"argument {want.name!r} must have shape {wanted}; it has {list(leaf.shape)}")
+            if leaf.device != want.device:
+                raise ValueError(f"argument {want.name!r} must be on {want.device}; it is on {leaf.device}")
+            if leaf.layout is not torch.strided:
+                raise TypeError(f"argument {want.name!r} must be a dense tensor; its layout is {leaf.layout}")
+            _check_plain(want.name, leaf)
         self.open.check(self.by_name(leaves))
 
     def by_name(self, leaves: Sequence[Any]) -> dict[str, Tensor]:
@@ -240,13 +240,13 @@ def _check_plain(name: str, tensor: Tensor) -> None:
 _UNCHANGED = (Tensor.__torch_function__, torch._C._disabled_torch_function_impl)
 
 
-def _is_same(value: Any, given: Any) -> bool:
+def _is_same(value: Any, argument: Any) -> bool:
     """Returns whether a non-tensor argument is what it was: nan is nan, 0.0 is not -0.0, 1 is not True."""
-    if given is value:
+    if argument is value:
         return True
-    if type(given) is not type(value):
+    if type(argument) is not type(value):
         return False
-    return given.hex() == value.hex() if isinstance(value, float) else bool(given == value)
+    return argument.hex() == value.hex() if isinstance(value, float) else bool(argument == value)
 
 
 def _unordered(spec: pytree.TreeSpec) -> Hashable:

@@ -25,16 +25,16 @@ Arguments = Mapping[int, tuple[str, Any]]
 """Arguments of a captured graph, by number: the name and the tensor or int."""
 
 
-def at_sizes(recorder: ExplainBackend, bind: Any, given: Any) -> AtSizes:
+def at_sizes(recorder: ExplainBackend, bind: Any, inputs: Any) -> AtSizes:
     """Returns the effect of a call: see Explanation.at.
 
-    bind   returns (positional, keyword) inputs by the names that Dynamo's sources use
-    given  example inputs, or sizes
+    bind    returns (positional, keyword) inputs by the names that Dynamo's sources use
+    inputs  example inputs, or sizes
     """
     graphs = recorder.captured
-    wanted = named_sizes(given)
+    wanted = named_sizes(inputs)
     if wanted is None:
-        scope = bind(*split_inputs(given))
+        scope = bind(*split_inputs(inputs))
         return AtSizes(tuple(_graph(recorder, of, _arguments(recorder, of, scope)) for of in graphs))
     symbols = [_symbols(recorder, of) for of in graphs]
     known = [symbol for of_graph in symbols for symbol in of_graph]
@@ -60,19 +60,19 @@ def _of_sizes(recorder: ExplainBackend, of: Captured, symbols: Sequence[SizeFact
         expression = size.node.expr
         return int(expression.xreplace({s: values[str(s)] for s in expression.free_symbols if str(s) in values}))
 
-    found: dict[int, tuple[str, Any]] = {}
+    arguments: dict[int, tuple[str, Any]] = {}
     for i, (source, like) in enumerate(zip(of.sources, of.values, strict=True)):
         name = f"argument {i}" if source is None else recorder.place(source)
         if isinstance(like, Tensor):
-            found[i] = (name, torch.empty([value(n) for n in like.shape], dtype=like.dtype, device="meta"))
+            arguments[i] = (name, torch.empty([value(n) for n in like.shape], dtype=like.dtype, device="meta"))
         elif isinstance(like, int | torch.SymInt):
-            found[i] = (name, value(like))
-    return found
+            arguments[i] = (name, value(like))
+    return arguments
 
 
 def _arguments(recorder: ExplainBackend, of: Captured, scope: Mapping[str, Any]) -> Arguments | None:
     """Returns the arguments of a graph in a call with these inputs; None if the model computes one with sizes."""
-    found: dict[int, tuple[str, Any]] = {}
+    arguments: dict[int, tuple[str, Any]] = {}
     for i, (source, like) in enumerate(zip(of.sources, of.values, strict=True)):
         if source is None or not isinstance(like, Tensor | int | torch.SymInt):
             continue
@@ -80,11 +80,11 @@ def _arguments(recorder: ExplainBackend, of: Captured, scope: Mapping[str, Any])
         if not text.startswith("L["):
             continue
         try:
-            found[i] = (recorder.place(source), eval(text, {}, {"L": scope}))  # as Dynamo's guards do
+            arguments[i] = (recorder.place(source), eval(text, {}, {"L": scope}))  # as Dynamo's guards do
         except (LookupError, AttributeError, TypeError):
             if isinstance(like, Tensor):
                 return None  # others are sizes of tensors that have fewer dimensions
-    return found
+    return arguments
 
 
 def _graph(recorder: ExplainBackend, of: Captured, arguments: Arguments | None) -> GraphAtSizes:
@@ -124,11 +124,11 @@ def _graph(recorder: ExplainBackend, of: Captured, arguments: Arguments | None) 
 
 def _other_kind(of: Captured, arguments: Arguments) -> str:
     """Returns how a tensor differs from the captured one in other ways than its sizes; "" if none does."""
-    for i, (name, given) in arguments.items():
+    for i, (name, argument) in arguments.items():
         like = of.values[i]
         for what in ("dtype", "ndim", "device") if isinstance(like, Tensor) else ():
-            if getattr(given, what) != getattr(like, what) and given.device.type != "meta":
-                return f"the {what} of {name!r} is {getattr(given, what)}, and {getattr(like, what)} when compiled"
+            if getattr(argument, what) != getattr(like, what) and argument.device.type != "meta":
+                return f"the {what} of {name!r} is {getattr(argument, what)}, and {getattr(like, what)} when compiled"
     return ""
 
 

@@ -65,9 +65,9 @@ class Binding:
         kind, which = self._sources[index]
         return self.values[which] if kind == 0 else tensors[which]
 
-    def calls(self, given: Sequence[Any]) -> dict[int, Any]:
-        """Returns of the graph's arguments those that the call gives, by number. given: one for each of the call's tensors."""
-        return {i: given[v] for i, (kind, v) in enumerate(self._sources) if kind == 1}
+    def calls(self, tensors: Sequence[Any]) -> dict[int, Any]:
+        """Returns of the graph's arguments those that the call gives, by number. tensors: one for each of the call's tensors."""
+        return {i: tensors[v] for i, (kind, v) in enumerate(self._sources) if kind == 1}
 
     def shared(self, tensors: Sequence[Tensor]) -> Hashable:
         """Returns a key of how arguments overlap in memory; None if none do.

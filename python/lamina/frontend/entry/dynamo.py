@@ -14,7 +14,7 @@ from ..attention.recognize import recognize
 from ..calls.direct_call import Watched, direct, mutated_arguments, unwrapped
 from ..calls.direct_training import WatchedTraining
 from ..calls.saved import take_strides, with_room
-from ..capture.whole import DECOMPOSED, RESIZING, WRONG, kept_whole
+from ..capture.whole import DECOMPOSED, RESIZING, WRONG, kept_composite
 from ..compiling.per_size import per_size
 from ..compiling.specialized import at_sizes
 from ..compiling.split import compile_graph
@@ -115,7 +115,7 @@ def autograd(
     config = {"view_replay_for_aliased_outputs": not _overlap(example_inputs)}
     if any(map(_overlaps_itself, map(value, gm.graph.output_node().all_input_nodes))):
         config["guess_tangent_strides_as_outputs"] = False  # a gradient that is copied to such strides is another one
-    with any_layout(), kept_whole(*RESIZING, *WRONG, *DECOMPOSED), torch._functorch.config.patch(config):
+    with any_layout(), kept_composite(*RESIZING, *WRONG, *DECOMPOSED), torch._functorch.config.patch(config):
         compiled = through(gm, example_inputs)
         if training.backward.failure is not None:
             raise training.backward.failure  # with symbolic sizes, the backward graph is compiled at once
@@ -150,8 +150,8 @@ def _overlaps_itself(tensor: Tensor | None) -> bool:
 def _weights() -> set[int]:
     """Returns the arguments of the graph being compiled that are parameters or buffers and that it does not write."""
     context = torch._guards.TracingContext.try_get()
-    found = None if context is None else context.fw_metadata
-    if found is None:
+    metadata = None if context is None else context.fw_metadata
+    if metadata is None:
         return set()
-    written = {i for i, info in enumerate(found.input_info) if info.mutates_data}
-    return set(found.static_input_indices or ()) - written
+    written = {i for i, info in enumerate(metadata.input_info) if info.mutates_data}
+    return set(metadata.static_input_indices or ()) - written

@@ -24,7 +24,7 @@ from .arguments import Arguments
 from .at_sizes import at_sizes
 from .explain_backend import ExplainBackend
 from .export import split_inputs
-from .model import CompiledModel, given
+from .model import CompiledModel, model_and_sizes
 
 
 def explain(
@@ -61,7 +61,7 @@ def explain(
     earlier = _metrics()  # compared by identity below: torch keeps only the last few, so their count may not grow
     dynamic = _is_dynamic(model)
     if isinstance(model, CompiledModel):
-        model, sizes = given(model)
+        model, sizes = model_and_sizes(model)
         dynamic_shapes = sizes if dynamic_shapes is None else dynamic_shapes
     try:
         with _unchanged(model := _plain(model)):
@@ -72,7 +72,7 @@ def explain(
         recompiles = tuple(_recompile(m) for m in _metrics() if m.recompile_reason and not any(m is e for e in earlier))
     finally:
         torch._dynamo.reset()
-    found = Explanation(
+    explanation = Explanation(
         graphs=tuple(recorder.graphs(measure)),
         breaks=tuple(recorder.breaks),
         guards=tuple(recorder.guards),
@@ -81,8 +81,8 @@ def explain(
         forecast=functools.partial(at_sizes, recorder, functools.partial(_scope, model)),
     )
     if show:
-        found.print()
-    return found
+        explanation.print()
+    return explanation
 
 
 def _plain(model: Callable[..., Any]) -> Callable[..., Any]:

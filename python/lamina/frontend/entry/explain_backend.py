@@ -165,7 +165,7 @@ class ExplainBackend:
         """Returns the report of a part, at the sizes for which its program was bound."""
         sized = part.program if isinstance(part.program, SizedProgram) else None
         assert part.before is not None
-        found = graph_report(
+        report = graph_report(
             part.name,
             built.program,
             part.before,
@@ -174,18 +174,18 @@ class ExplainBackend:
             status,
             choices=built.choices,
             tune=self.options.tune,
-            sized=None if sized is None else sized.made_of(built).program,
+            sized=None if sized is None else sized.variant_of(built).program,
         )
         captured = next(c for c in self.captured if c.name == part.captured)
-        found = replace(found, conditions=captured.relations.conditions(self.place))
+        report = replace(report, conditions=captured.relations.conditions(self.place))
         if sized is not None:
             symbols = {symbol.name: self.named(symbol) for symbol in sized.symbols}
             named = tuple({symbols[name].written: size for name, size in sorted(sizes)} for sizes in sized.specialized)
-            return replace(found, symbols=tuple(symbols.values()), bound=len(sized.programs()), kept=BOUND, specialized=named)
+            return replace(report, symbols=tuple(symbols.values()), bound=len(sized.programs()), kept=BOUND, specialized=named)
         if captured.per_size is not None:
             run = captured.per_size
-            return replace(found, per_size=run.reason, bound=len(run.variants), kept=VARIANTS)
-        return found
+            return replace(report, per_size=run.reason, bound=len(run.variants), kept=VARIANTS)
+        return report
 
     def place(self, source: Any) -> str:
         """Returns where a source of Dynamo is found among the model's arguments: "x, dimension 0"."""

@@ -18,7 +18,7 @@ from ..capture.exclusive import COMPILING
 from ..capture.module_state import ModuleState, autocast_state, has_global_hooks, is_traced
 from ..capture.open_sizes import OpenSizes
 from ..capture.trace import trace
-from .arguments import Arguments, made
+from .arguments import Arguments, example_arguments
 from .specialize import examples
 from .variant import Variant
 from .variant_sizes import VariantSizes
@@ -90,19 +90,19 @@ class CompiledModel(StandIn):
         variant = self._current
         tensors = args if variant.arguments.flat and not kwargs else variant.arguments.tensors_of(args, kwargs)
         if tensors is None or not variant.watch.holds(tensors) or not variant.admits(tensors):
-            found = self._find(args, kwargs)
-            if found is None:
+            matching = self._find(args, kwargs)
+            if matching is None:
                 return self._model(*args, **kwargs)
-            tensors, variant = found
+            tensors, variant = matching
         try:
             return variant(tensors)
         except (TypeError, ValueError, AttributeError, RuntimeError):
-            found = self._find(args, kwargs)
-            if found is None:
+            matching = self._find(args, kwargs)
+            if matching is None:
                 return self._model(*args, **kwargs)
-            if found[1] is variant:
+            if matching[1] is variant:
                 raise
-        return found[1](found[0])
+        return matching[1](matching[0])
 
     def _find(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Tensor, ...], Variant] | None:
         """Returns the tensors of a call and the variant for it; None if the model itself has to run.
@@ -129,22 +129,22 @@ class CompiledModel(StandIn):
         sizes = VariantSizes.of(form, leaves)
         if self._key(form, pattern, sizes) in self._per_size:
             sizes = VariantSizes.constant(form, leaves)
-        found = self._known(self._key(form, pattern, sizes), tensors)
-        if found is None:
+        variant = self._known(self._key(form, pattern, sizes), tensors)
+        if variant is None:
             traced = trace(self.module, *form.unflatten(leaves), sizes.symbolic)
             self._state = self._state.extended(traced.others, (slot.owner for slot in traced.slots if slot.owner))
             key = self._key(form, pattern, sizes)
-            found = Variant(traced, form, self._state, pattern, sizes, self.options, self.target)
-            if sizes.symbolic and (reason := _why_not(found, tensors)) is not None:
+            variant = Variant(traced, form, self._state, pattern, sizes, self.options, self.target)
+            if sizes.symbolic and (reason := _why_not(variant, tensors)) is not None:
                 kept = f"the last {_VARIANTS} are kept"
                 warnings.warn(f"lamina compiles this model once per size ({kept}), as {reason}", stacklevel=4)
                 self._per_size[key] = reason
                 return self._variant(form, leaves)
-            found.admit(tensors)
-            self._variants = [*self._variants, (key, found)][-_VARIANTS:]
+            variant.admit(tensors)
+            self._variants = [*self._variants, (key, variant)][-_VARIANTS:]
         else:
-            found.refresh()
-        return found
+            variant.refresh()
+        return variant
 
     def _known(self, key: Hashable, tensors: Sequence[Tensor]) -> Variant | None:
         """Returns the variant for a key and these tensors' sizes. Raises ValueError for sizes that the model does not take."""
@@ -208,7 +208,7 @@ class CompiledModel(StandIn):
         return _compiled, (self._model, self._arguments.described(), self.options, self.target, self._arguments.open)
 
 
-def given(compiled: CompiledModel) -> tuple[Callable[..., Any], OpenSizes]:
+def model_and_sizes(compiled: CompiledModel) -> tuple[Callable[..., Any], OpenSizes]:
     """Returns a description of what was compiled: the model or function, and the sizes that calls may vary."""
     return compiled._model, compiled._arguments.open
 
@@ -227,5 +227,5 @@ def _compiled(
     model: Callable[..., Any], described: Any, options: Options, target: str | None, open_sizes: OpenSizes
 ) -> CompiledModel:
     """Compiles a copied or pickled model for inputs like those that it had, which `Arguments.described` returned."""
-    args, kwargs = made(described)
+    args, kwargs = example_arguments(described)
     return CompiledModel(model, args, kwargs, options=options, target=target, dynamic_shapes=open_sizes)

@@ -43,9 +43,9 @@ def _without_detach(joint: fx.GraphModule) -> None:
     log_softmax of half-precision logits).
     """
     for node in joint.graph.find_nodes(op="call_function", target=torch.ops.aten.detach.default):
-        kept = {user for user in node.users if user.op == "output"}
-        node.replace_all_uses_with(node.args[0], delete_user_cb=lambda user, kept=kept: user not in kept)
-        if not kept:
+        outputs = {user for user in node.users if user.op == "output"}
+        node.replace_all_uses_with(node.args[0], delete_user_cb=lambda user, kept=outputs: user not in kept)
+        if not outputs:
             joint.graph.erase_node(node)
 
 
@@ -77,27 +77,27 @@ def _save_narrow(forward: fx.GraphModule, backward: fx.GraphModule, results: int
     its users in backward, which then cast it again."""
     end = forward.graph.output_node()
     returned = list(end.args[0])
-    taken = {node.name: node for node in backward.graph.find_nodes(op="placeholder")}
+    saved_inputs = {node.name: node for node in backward.graph.find_nodes(op="placeholder")}
     first = next((node for node in backward.graph.nodes if node.op != "placeholder"), None)
-    kept = returned[:results]
+    saved = returned[:results]
     for node in returned[results:]:
         source = _widened(node)
-        wide = taken.get(node.name) if source is not None else None
+        wide = saved_inputs.get(node.name) if source is not None else None
         if source is None or wide is None:
-            kept.append(node)
+            saved.append(node)
             continue
-        if source.name not in taken:
-            kept.append(source)
+        if source.name not in saved_inputs:
+            saved.append(source)
             with backward.graph.inserting_before(wide):
-                taken[source.name] = backward.graph.placeholder(source.name)
-                taken[source.name].meta = dict(source.meta)
+                saved_inputs[source.name] = backward.graph.placeholder(source.name)
+                saved_inputs[source.name].meta = dict(source.meta)
         with backward.graph.inserting_before(first):
-            again = backward.graph.call_function(node.target, (taken[source.name], *node.args[1:]), node.kwargs)
+            again = backward.graph.call_function(node.target, (saved_inputs[source.name], *node.args[1:]), node.kwargs)
             again.meta = dict(wide.meta)
         wide.replace_all_uses_with(again)
         backward.graph.erase_node(wide)
-    if kept != returned:
-        end.args = (tuple(kept) if isinstance(end.args[0], tuple) else kept,)
+    if saved != returned:
+        end.args = (tuple(saved) if isinstance(end.args[0], tuple) else saved,)
         forward.graph.eliminate_dead_code()
         forward.recompile()
         backward.recompile()

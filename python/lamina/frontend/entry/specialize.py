@@ -74,7 +74,7 @@ def _fits(wanted: NamedSizes, fixed: Mapping[str, int]) -> bool:
 
 
 def _by_symbol(options: Options, sets: Sequence[NamedSizes], symbols: Sequence[SizeFacts], relations: SizeRelations) -> Options:
-    found: list[NamedSizes] = []
+    by_symbol: list[NamedSizes] = []
     for wanted in sets:
         try:
             values = values_of(wanted, symbols)
@@ -83,8 +83,8 @@ def _by_symbol(options: Options, sets: Sequence[NamedSizes], symbols: Sequence[S
             relations.check(values, symbols)
         except ValueError as error:
             raise CompileError(f"options.specialize: {error}") from error
-        found.append(tuple(values.items()))
-    return replace(options, specialize=tuple(found))
+        by_symbol.append(tuple(values.items()))
+    return replace(options, specialize=tuple(by_symbol))
 
 
 def examples(leaves: Sequence[Any], names: Sequence[str], open_sizes: OpenSizes, sizes: Mapping[str, int]) -> list[Any]:

@@ -159,18 +159,18 @@ class Variant:
                     if not self._sizes.fit(tensors):
                         raise ValueError("these strides have a variant of their own")
                     module, places = _each_result_once(self.traced.program.graph_module)
-                    kept = _each_argument_once(module.graph, args) if shared is not None else None
-                    with self._faked(args, kept) as fakes:
+                    distinct = _each_argument_once(module.graph, args) if shared is not None else None
+                    with self._faked(args, distinct) as fakes:
                         run = autograd(module, fakes, options=self._options, target=self._target)
                     if not self._serves(tensors):
                         raise ValueError("these sizes have a variant of their own")
-                    self._by_autograd[key] = run if places is None and kept is None else _Spread(run, kept, places)
+                    self._by_autograd[key] = run if places is None and distinct is None else _Spread(run, distinct, places)
         return self._by_autograd[key]
 
     @contextmanager
-    def _faked(self, args: Sequence[Any], kept: Sequence[int] | None) -> Iterator[list[Any]]:
+    def _faked(self, args: Sequence[Any], distinct: Sequence[int] | None) -> Iterator[list[Any]]:
         """Yields fake tensors for the arguments; with symbolic sizes, those of the trace."""
-        numbers = range(len(args)) if kept is None else kept
+        numbers = range(len(args)) if distinct is None else distinct
         with symbolic(self.traced.program.graph, args) if self._sizes.symbolic else faked([args[i] for i in numbers]) as fakes:
             yield [fakes[i] for i in numbers] if self._sizes.symbolic else fakes
 
@@ -233,14 +233,14 @@ def _each_argument_once(graph: fx.Graph, args: Sequence[Any]) -> list[int] | Non
     AOTAutograd merges them, too, where the graph writes to them, but then mistakes the layouts of gradients.
     """
     first = {id(arg): i for i, arg in reversed(list(enumerate(args))) if isinstance(arg, Tensor)}
-    kept = [i for i, arg in enumerate(args) if first.get(id(arg), i) == i]
-    if len(kept) == len(args):
+    distinct = [i for i, arg in enumerate(args) if first.get(id(arg), i) == i]
+    if len(distinct) == len(args):
         return None
     nodes = [node for node in graph.nodes if node.op == "placeholder"]
-    for i in set(range(len(args))).difference(kept):
+    for i in set(range(len(args))).difference(distinct):
         nodes[i].replace_all_uses_with(nodes[first[id(args[i])]])
         graph.erase_node(nodes[i])
-    return kept
+    return distinct
 
 
 def _index(items: Sequence[Any], item: Any) -> int:
@@ -254,8 +254,8 @@ class _Spread:
     places  for each result its number among the program's; None for all, in order
     """
 
-    def __init__(self, run: Run, kept: Sequence[int] | None, places: Sequence[int] | None) -> None:
-        self._run, self._kept, self._places = run, kept, places
+    def __init__(self, run: Run, distinct: Sequence[int] | None, places: Sequence[int] | None) -> None:
+        self._run, self._kept, self._places = run, distinct, places
 
     def __call__(self, *args: Any) -> Sequence[Any]:
         results = self._run(*args) if self._kept is None else self._run(*[args[i] for i in self._kept])
@@ -264,12 +264,12 @@ class _Spread:
 
 def _writes_to_arguments(graph: fx.Graph) -> bool:
     """Returns whether a graph may write to memory that is not its own."""
-    found = [writes_to(node) for node in graph.nodes]
-    if any(memory is None for memory in found) or any(map(updates_statistics, graph.nodes)):
+    written = [writes_to(node) for node in graph.nodes]
+    if any(memory is None for memory in written) or any(map(updates_statistics, graph.nodes)):
         return True
     arguments = [node.meta["val"] for node in graph.nodes if node.op == "placeholder"]
-    given = {storage(value) for value in arguments if isinstance(value, Tensor)}
-    return any(memory & given for memory in found if memory)
+    argument_memory = {storage(value) for value in arguments if isinstance(value, Tensor)}
+    return any(memory & argument_memory for memory in written if memory)
 
 
 def _finisher(spec: pytree.TreeSpec, assigned: Sequence[tuple[dict[str, Any], str]]) -> Callable[[Sequence[Any]], Any]:

@@ -165,43 +165,44 @@ def classify(graph: fx.Graph, outputs: list[Any], inputs: list[fx.Node]) -> Outp
     nodes = {output for output in outputs if isinstance(output, fx.Node)}
     shared = Counter(storage(value) for node in nodes for value in tensors(node))  # how many different outputs hold it
     bases: list[fx.Node] = []
-    found: list[Output] = []
+    results: list[Output] = []
     for output in outputs:
         if not isinstance(output, fx.Node) or not isinstance(output.meta.get("val"), Tensor):
             value = output.meta["val"] if isinstance(output, fx.Node) else output
-            found.append(ConstantResult(exact(value) if isinstance(value, torch.SymInt) else value))
+            results.append(ConstantResult(exact(value) if isinstance(value, torch.SymInt) else value))
             continue
         value = output.meta["val"]
-        held = storage(value)
+        memory = storage(value)
         if output in viewed:
-            found.append(_view("input", viewed[output], value, inputs[viewed[output]].meta["val"]))
+            results.append(_view("input", viewed[output], value, inputs[viewed[output]].meta["val"]))
             continue
         if 0 in exact_sizes(value.shape):
-            found.append(Empty(value.dtype, exact_sizes(value.shape), exact_sizes(value.stride()), str(value.device)))
+            results.append(Empty(value.dtype, exact_sizes(value.shape), exact_sizes(value.stride()), str(value.device)))
             continue
         base = output
-        if held in producers and (shared[held] > 1 or not is_dense(value) or _is_reinterpreted(value, producers[held].meta["val"])):
-            base = producers[held]
+        first = producers.get(memory)
+        if first is not None and (shared[memory] > 1 or not is_dense(value) or _is_reinterpreted(value, first.meta["val"])):
+            base = first
         if base not in bases:
             bases.append(base)
-        found.append(_view("result", bases.index(base), value, base.meta["val"]))
-    return Outputs(tuple(bases), tuple(found))
+        results.append(_view("result", bases.index(base), value, base.meta["val"]))
+    return Outputs(tuple(bases), tuple(results))
 
 
 def _viewed(graph: fx.Graph, inputs: list[fx.Node], outputs: list[Any]) -> dict[fx.Node, int]:
     """Maps nodes that view an input to the input's number. It follows the ops between them, as inputs that shared memory during the
     trace need not share it at a call. Results without elements have lost these ops, and go by their memory."""
-    found = {node: i for i, node in enumerate(inputs)}
+    input_of = {node: i for i, node in enumerate(inputs)}
     for node in graph.nodes:
         memory = _memory(node)
-        source = next((arg for arg in node.all_input_nodes if arg in found and _memory(arg) & memory), None)
+        source = next((arg for arg in node.all_input_nodes if arg in input_of and _memory(arg) & memory), None)
         if source is not None and node.op == "call_function":
-            found[node] = found[source]
+            input_of[node] = input_of[source]
     for output in outputs:
         value = output.meta.get("val") if isinstance(output, fx.Node) else None
-        if isinstance(value, Tensor) and elements(value) == 0 and output not in found:
-            found.update((output, i) for i, node in reversed(list(enumerate(inputs))) if _memory(node) == {storage(value)})
-    return found
+        if isinstance(value, Tensor) and elements(value) == 0 and output not in input_of:
+            input_of.update((output, i) for i, node in reversed(list(enumerate(inputs))) if _memory(node) == {storage(value)})
+    return input_of
 
 
 def _memory(node: fx.Node) -> set[int]:
@@ -241,16 +242,16 @@ def _ends(value: Tensor) -> tuple[int, int]:
 
 def _producers(graph: fx.Graph) -> dict[int, fx.Node]:
     """Returns the first node of every storage, where it fills the storage with its values."""
-    found: dict[int, fx.Node] = {}
+    producer_of: dict[int, fx.Node] = {}
     for node in graph.nodes:
         value = node.meta.get("val")
         if node.op == "call_function" and isinstance(value, Tensor):
-            found.setdefault(storage(value), node)
-    return {held: node for held, node in found.items() if is_dense(v := node.meta["val"]) and not (v.is_conj() or v.is_neg())}
+            producer_of.setdefault(storage(value), node)
+    return {memory: n for memory, n in producer_of.items() if is_dense(v := n.meta["val"]) and not (v.is_conj() or v.is_neg())}
 
 
-def view_of(graph: fx.Graph, base: fx.Node, held: Tensor, value: Tensor) -> fx.Node:
-    """Returns a node that views `base`, a placeholder, as `value` views `held`: the same placeholder's value in another graph.
+def view_of(graph: fx.Graph, base: fx.Node, base_value: Tensor, value: Tensor) -> fx.Node:
+    """Returns a node that views `base`, a placeholder, as `value` views `base_value`, this placeholder in another graph.
 
     It is as_strided in the same dtype; else the memory, from first to last element, is viewed as a row of the other dtype.
     """
@@ -268,13 +269,14 @@ def view_of(graph: fx.Graph, base: fx.Node, held: Tensor, value: Tensor) -> fx.N
 
     shape, strides = list(value.shape), list(value.stride())
     first = base.meta["val"].storage_offset()
-    offset = value.storage_offset() - held.storage_offset() * held.element_size() // value.element_size()  # may be symbolic
-    if value.dtype == held.dtype:
+    base_offset = base_value.storage_offset() * base_value.element_size() // value.element_size()
+    offset = value.storage_offset() - base_offset  # may be symbolic
+    if value.dtype == base_value.dtype:
         node = call(aten.as_strided.default, base, shape, strides, first + offset)
-        return flip(node, value.is_conj() != held.is_conj(), value.is_neg() != held.is_neg())
-    node = flip(base, held.is_conj(), held.is_neg())
-    ratio = max(1, value.element_size() // held.element_size())
-    extent = 1 + sum((n - 1) * stride for n, stride in zip(held.shape, held.stride(), strict=True))
+        return flip(node, value.is_conj() != base_value.is_conj(), value.is_neg() != base_value.is_neg())
+    node = flip(base, base_value.is_conj(), base_value.is_neg())
+    ratio = max(1, value.element_size() // base_value.element_size())
+    extent = 1 + sum((n - 1) * stride for n, stride in zip(base_value.shape, base_value.stride(), strict=True))
     node = call(aten.view.dtype, call(aten.as_strided.default, node, [extent // ratio * ratio], [1], first), value.dtype)
     start = node.meta["val"].storage_offset() + offset
     return flip(call(aten.as_strided.default, node, shape, strides, start), value.is_conj(), value.is_neg())

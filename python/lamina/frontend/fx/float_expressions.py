@@ -142,14 +142,14 @@ def _quotient(left: Any, right: Any) -> sympy.Expr:
     return functions.IntTrueDiv(left, right) if whole else functions.FloatTrueDiv(_as_float(left), _as_float(right))
 
 
-def _made(of: Any, one: Any, other: Any) -> sympy.Expr:
+def _applied(of: Any, one: Any, other: Any) -> sympy.Expr:
     if of in _OF_TWO:
         return of(_as_float(one), _as_float(other))
     return of(_as_float(one) if of in _OF_ONE else one)
 
 
 EXPRESSIONS: dict[str, Callable[[Any, Any], sympy.Expr]] = {
-    **{op: partial(_made, of) for of, op in {**_OF_TWO, **_OF_ONE, **_ROUNDED}.items()},
+    **{op: partial(_applied, of) for of, op in {**_OF_TWO, **_OF_ONE, **_ROUNDED}.items()},
     "fdiv": _quotient,
 }
 """The expression of each op of floats."""

@@ -16,14 +16,14 @@ def functional(target: object) -> torch._ops.OpOverload | None:
         return None
     name = target._opname
     packet = getattr(aten, name[:-1], None) if name.endswith("_") and not name.endswith("__") else None
-    found = getattr(packet, target._overloadname, None) if packet is not None else None
+    overload = getattr(packet, target._overloadname, None) if packet is not None else None
     written = [a for a in target._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
-    if not isinstance(found, torch._ops.OpOverload) or found._schema.is_mutable or written != target._schema.arguments[:1]:
+    if not isinstance(overload, torch._ops.OpOverload) or overload._schema.is_mutable or written != target._schema.arguments[:1]:
         return None
-    if _takes(found) != _takes(target):  # pow_.Scalar(tensor, number), but pow.Scalar(number, tensor)
+    if _takes(overload) != _takes(target):  # pow_.Scalar(tensor, number), but pow.Scalar(number, tensor)
         return None
-    tagged = torch.Tag.pointwise in found.tags and torch.Tag.nondeterministic_seeded not in found.tags
-    return found if tagged or found in _POINTWISE else None
+    tagged = torch.Tag.pointwise in overload.tags and torch.Tag.nondeterministic_seeded not in overload.tags
+    return overload if tagged or overload in _POINTWISE else None
 
 
 def _takes(target: torch._ops.OpOverload) -> list[str]:
@@ -33,7 +33,7 @@ def _takes(target: torch._ops.OpOverload) -> list[str]:
 def rewritten(graph: fx.Graph) -> dict[fx.Node, tuple[fx.Node, ...]] | None:
     """Maps each in-place node to itself and the earlier nodes that are the same tensor. None if a node writes to memory that the
     graph does not compute, or that is read later in another layout (`part = x[0]; x += 1; part * 2`)."""
-    found: dict[fx.Node, tuple[fx.Node, ...]] = {}
+    same_tensors: dict[fx.Node, tuple[fx.Node, ...]] = {}
     groups: dict[int, list[fx.Node]] = {}
     order = {node: i for i, node in enumerate(graph.nodes)}
     for node in order if any(map(_is_mutable, order)) else ():
@@ -49,8 +49,8 @@ def rewritten(graph: fx.Graph) -> dict[fx.Node, tuple[fx.Node, ...]] | None:
         others = set(group).difference(same)
         if any(n.op == "placeholder" for n in group) or any(order[user] > order[node] for n in others for user in n.users):
             return None
-        found[node] = same
-    return found
+        same_tensors[node] = same
+    return same_tensors
 
 
 def is_functional(node: fx.Node) -> bool:

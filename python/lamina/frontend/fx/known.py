@@ -47,11 +47,11 @@ def _behind(node: fx.Node, graph: fx.Graph, before: fx.Node | None) -> list[fx.N
         memory = writes_to(n)
         if memory is None or memory:
             writers.append((n, memory))
-    found = True
-    while found and writers:
+    grows = True
+    while grows and writers:
         memory_of = {storage(v) for v in map(value, needed) if v is not None}
         mine = [n for n, memory in writers if n not in needed and (memory is None or memory & memory_of)]
-        found = bool(mine)
+        grows = bool(mine)
         if not all(_collect(n, needed) for n in mine):
             return None
     return [n for n in graph.nodes if n in needed]

@@ -48,10 +48,10 @@ def shape(node: object) -> tuple[Any, ...]:
     return () if found is None else sizes(found.shape)
 
 
-def sizes(given: Iterable[Any]) -> tuple[Any, ...]:
+def sizes(numbers: Iterable[Any]) -> tuple[Any, ...]:
     """Returns sizes or strides of a fake tensor as numbers and expressions. One that is not an expression of the sizes of a call
     stays as it is."""
-    return tuple(map(_size, given))
+    return tuple(map(_size, numbers))
 
 
 def is_sized(tensor: Tensor) -> bool:
@@ -59,11 +59,11 @@ def is_sized(tensor: Tensor) -> bool:
     return all(isinstance(n, int | Size) for n in (*sizes(tensor.shape), *sizes(tensor.stride())))
 
 
-def _size(given: Any) -> Any:
+def _size(number: Any) -> Any:
     try:
-        return exact(given)
+        return exact(number)
     except CompileError:
-        return given
+        return number
 
 
 def name(node: object) -> str:
@@ -73,15 +73,15 @@ def name(node: object) -> str:
         return ""
     target = node.target
     if node.op == "call_method":
-        found = str(target)
+        op_name = str(target)
     elif isinstance(target, torch._ops.OpOverload):
-        found = target._opname if target.namespace == "aten" else ""
+        op_name = target._opname if target.namespace == "aten" else ""
     elif target is getattr:
-        found = str(node.args[1])
+        op_name = str(node.args[1])
     else:
-        found = getattr(target, "__name__", "") if _is_torchs(target) else ""
-    found = found if found.endswith("__") else found.removesuffix("_")
-    return _SYNONYMS.get(found, found)
+        op_name = getattr(target, "__name__", "") if _is_torchs(target) else ""
+    op_name = op_name if op_name.endswith("__") else op_name.removesuffix("_")
+    return _SYNONYMS.get(op_name, op_name)
 
 
 def _is_torchs(target: object) -> bool:
@@ -89,7 +89,7 @@ def _is_torchs(target: object) -> bool:
     return module.partition(".")[0] in ("torch", "_operator") and not isinstance(target, torch._ops.HigherOrderOperator)
 
 
-def given(node: fx.Node, *names: str) -> dict[str, Any]:
+def arguments_by_name(node: fx.Node, *names: str) -> dict[str, Any]:
     """Returns the arguments of a call by these names; ATen's names are mapped to those of torch's functions."""
     renamed = {"self": "input", "tensor2": "other", "mat2": "other", "train": "training"}
     kwargs = {renamed.get(key, key): arg for key, arg in node.kwargs.items()}
@@ -131,7 +131,7 @@ def without_dropout(node: fx.Node) -> fx.Node | None:
     """Returns the operand of a dropout that drops nothing; None for other nodes."""
     if name(node) != "dropout":
         return None
-    args = given(node, "input", "p", "training")
+    args = arguments_by_name(node, "input", "p", "training")
     idle = args.get("training", True) is False or args.get("p", 0.5) == 0
     source = args.get("input")
     return source if idle and isinstance(source, fx.Node) else None
@@ -139,14 +139,14 @@ def without_dropout(node: fx.Node) -> fx.Node | None:
 
 def drop(node: fx.Node) -> tuple[fx.Node, float] | None:
     """Returns the operand of a dropout and the probability of an element to be dropped, above 0; None for other nodes."""
-    args = given(node, "input", "p", "training") if name(node) == "dropout" and not is_in_place(node) else {}
+    args = arguments_by_name(node, "input", "p", "training") if name(node) == "dropout" and not is_in_place(node) else {}
     source, probability = args.get("input"), number(args.get("p", 0.5))
     return (source, probability) if isinstance(source, fx.Node) and probability and args.get("training", True) is True else None
 
 
 def scaled(node: fx.Node) -> tuple[fx.Node, float] | None:
     """Returns a tensor and the number that a node multiplies it by; None for other nodes."""
-    kind, args = name(node), given(node, "input", "other")
+    kind, args = name(node), arguments_by_name(node, "input", "other")
     if kind not in ("mul", "div") or set(args) != {"input", "other"}:
         return None
     source, by = args["input"], number(args["other"])
@@ -181,7 +181,7 @@ def is_softmax(node: object) -> bool:
     """Returns whether a node is a softmax along the last dimension."""
     if not isinstance(node, fx.Node) or name(node) != "softmax":
         return False
-    dim, rank = given(node, "input", "dim").get("dim"), len(shape(node))
+    dim, rank = arguments_by_name(node, "input", "dim").get("dim"), len(shape(node))
     return isinstance(dim, int) and dim in (-1, rank - 1)
 
 

@@ -24,32 +24,32 @@ _FAR = 16  # the most nodes whose layout may change after a graft
 class Graft:
     """Calls inserted before a node; the last of them may replace it.
 
-    at    the node
-    gone  nodes that become dead when it is replaced
-    fake  the fake mode of the graph's values
-    made  the calls, in order
+    node   the node
+    dead   nodes that become dead when it is replaced
+    fake   the fake mode of the graph's values
+    calls  the calls, in order
     """
 
-    at: fx.Node
-    gone: tuple[fx.Node, ...]
+    node: fx.Node
+    dead: tuple[fx.Node, ...]
     fake: FakeTensorMode
-    made: list[fx.Node] = field(default_factory=list)
+    calls: list[fx.Node] = field(default_factory=list)
 
     def call(self, target: Callable[..., Any], *args: Any, **kwargs: Any) -> fx.Node:
         """Inserts a call of an operator, which is valid in Dynamo's graphs too, and computes its fake value. Symbolic sizes among
         its arguments become nodes. Raises CompileError for a size that no tensor before the node has."""
         args, kwargs = fx.node.map_aggregate((args, kwargs), lambda a: self._size(a) if isinstance(a, Size) else a)
-        with self.at.graph.inserting_before(self.at):
-            node = self.at.graph.call_function(target, args, kwargs)
-        self.made.append(node)
-        node.meta = {place: self.at.meta[place] for place in _PLACES if place in self.at.meta}
-        node.meta[_key(self.at)] = _run(node, self.fake)
-        return node
+        with self.node.graph.inserting_before(self.node):
+            call = self.node.graph.call_function(target, args, kwargs)
+        self.calls.append(call)
+        call.meta = {place: self.node.meta[place] for place in _PLACES if place in self.node.meta}
+        call.meta[_key(self.node)] = _run(call, self.fake)
+        return call
 
     def _size(self, wanted: Size) -> fx.Node:
         """Returns a node with the value of a size: one that the graph has, or the size of a tensor that it computes."""
-        for node in self.at.graph.nodes:
-            if node is self.at:
+        for node in self.node.graph.nodes:
+            if node is self.node:
                 break
             val = node.meta.get(_key(node))
             if isinstance(val, torch.SymInt) and sizes([val]) == (wanted,):
@@ -60,13 +60,13 @@ class Graft:
 
     def undo(self) -> None:
         """Removes the calls."""
-        while self.made:
-            self.at.graph.erase_node(self.made.pop())
+        while self.calls:
+            self.node.graph.erase_node(self.calls.pop())
 
     def replace(self) -> None:
         """Moves the last call into the node's place, under the node's name. The node's value stays."""
-        last = self.made.pop()
-        self.at.op, self.at.target, self.at.args, self.at.kwargs = "call_function", last.target, last.args, last.kwargs
+        last = self.calls.pop()
+        self.node.op, self.node.target, self.node.args, self.node.kwargs = "call_function", last.target, last.args, last.kwargs
         last.graph.erase_node(last)
 
 
@@ -77,14 +77,14 @@ def copied(gm: fx.GraphModule) -> fx.GraphModule:
     return fx.GraphModule(gm, graph)
 
 
-def insert(at: fx.Node, value: Any, target: Any, *args: Any, like: fx.Node | None = None, **kwargs: Any) -> fx.Node:
+def insert(before: fx.Node, value: Any, target: Any, *args: Any, like: fx.Node | None = None, **kwargs: Any) -> fx.Node:
     """Inserts a call with this value before a node of ATen's dialect. It comes from the same place in the model as `like`, by
     default as that node."""
-    with at.graph.inserting_before(at):
-        made = at.graph.call_function(target)
-    made.args, made.kwargs = args, kwargs  # not at once: torch warns of sizes among them, which the import takes as they are
-    made.meta = {key: held for key, held in (like or at).meta.items() if key != "tensor_meta"} | {"val": value}
-    return made
+    with before.graph.inserting_before(before):
+        new = before.graph.call_function(target)
+    new.args, new.kwargs = args, kwargs  # not at once: torch warns of sizes among them, which the import takes as they are
+    new.meta = {key: entry for key, entry in (like or before).meta.items() if key != "tensor_meta"} | {"val": value}
+    return new
 
 
 def replace(node: fx.Node, value: Any) -> None:
@@ -109,13 +109,13 @@ def fake_mode(gm: fx.GraphModule) -> FakeTensorMode | None:
 
 def written_memory(graph: fx.Graph) -> set[int] | None:
     """Returns the storages that calls in a graph may write to; None if that is not known."""
-    found: set[int] = set()
+    written: set[int] = set()
     for node in graph.nodes:
         memory = writes_to(node)
         if memory is None:
             return None
-        found |= memory
-    return found
+        written |= memory
+    return written
 
 
 def takes_layout(node: fx.Node, new: Tensor, fake: FakeTensorMode, written: set[int] | None) -> dict[fx.Node, Tensor] | None:
@@ -130,19 +130,19 @@ def takes_layout(node: fx.Node, new: Tensor, fake: FakeTensorMode, written: set[
     with torch.no_grad(), fake:
         changed = {node: old.as_strided(new.shape, new.stride(), 0)}  # in the same storage, so that aliases stay known
     touched = {storage(old)}
-    waiting, at = set(users(node)), node
+    waiting, current = set(users(node)), node
     while waiting:
-        at = at.next
-        if at not in waiting:
+        current = current.next
+        if current not in waiting:
             continue
-        waiting.remove(at)
-        mine, found = value(at), _tried(at, changed, fake)
-        if mine is None or found is None or sizes(mine.shape) != sizes(found.shape) or len(changed) > _FAR:
+        waiting.remove(current)
+        mine, recomputed = value(current), _tried(current, changed, fake)
+        if mine is None or recomputed is None or sizes(mine.shape) != sizes(recomputed.shape) or len(changed) > _FAR:
             return None
-        touched |= {storage(mine), storage(found)}
-        if sizes(mine.stride()) != sizes(found.stride()):
-            changed[at] = found
-            waiting.update(users(at))
+        touched |= {storage(mine), storage(recomputed)}
+        if sizes(mine.stride()) != sizes(recomputed.stride()):
+            changed[current] = recomputed
+            waiting.update(users(current))
     return None if written is None or touched & written else changed
 
 

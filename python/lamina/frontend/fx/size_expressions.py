@@ -87,11 +87,11 @@ def _converted(expr: sympy.Expr, env: Any) -> SizeLike:
         return int(expr)
     if expr.is_Symbol:
         return _symbol(expr, env)
-    if isinstance(expr, _OPAQUE) and (found := env.bound_sympy(expr)).is_singleton():  # by the ranges of its symbols
-        return int(found.lower)
-    found = rounded_size(expr, lambda part: _converted(part, env))
-    if found is not None:
-        return found
+    if isinstance(expr, _OPAQUE) and (rounded := env.bound_sympy(expr)).is_singleton():  # by the ranges of its symbols
+        return int(rounded.lower)
+    rounded = rounded_size(expr, lambda part: _converted(part, env))
+    if rounded is not None:
+        return rounded
     args = [_converted(a, env) for a in expr.args] if not isinstance(expr, sympy.Pow) else []
     if isinstance(expr, sympy.Add):
         return _at_least(expr, env) or sum(args)

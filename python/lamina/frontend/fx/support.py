@@ -137,13 +137,13 @@ def _puts(into: Tensor, indices: list[fx.Node | None], values: fx.Node, _: bool 
 
 
 def _scatters(into: Tensor, dim: int, index: fx.Node, source: fx.Node | float, _: str = "") -> bool:
-    at = index.meta["val"]
-    if at.dtype not in _INDICES or not at.dim() or _is_empty(at):
+    indices = index.meta["val"]
+    if indices.dtype not in _INDICES or not indices.dim() or _is_empty(indices):
         return False
     if not isinstance(source, fx.Node):
         return isinstance(source, int | float)
     values = source.meta["val"]
-    return values.dtype == into.dtype and exact_sizes(values.shape) == exact_sizes(at.shape)
+    return values.dtype == into.dtype and exact_sizes(values.shape) == exact_sizes(indices.shape)
 
 
 def _is_empty(value: Tensor) -> bool:

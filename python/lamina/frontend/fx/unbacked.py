@@ -27,11 +27,11 @@ _LINES: WeakKeyDictionary[Any, dict[sympy.Basic, str]] = WeakKeyDictionary()
 def note_sizes(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
     """Notes for a graph that Dynamo has captured which sizes its unbacked symbols have, as typical ones, where they are found, and
     which lines demand something of them."""
-    for node, given in zip(gm.graph.find_nodes(op="placeholder"), example_inputs, strict=True):
+    for node, example in zip(gm.graph.find_nodes(op="placeholder"), example_inputs, strict=True):
         val, source = node.meta.get("example_value"), getattr(node.meta.get("grapharg"), "source", None)
-        if not isinstance(val, Tensor) or not isinstance(given, Tensor):
+        if not isinstance(val, Tensor) or not isinstance(example, Tensor):
             continue
-        for d, (size, n) in enumerate(zip(val.shape, given.shape, strict=True)):
+        for d, (size, n) in enumerate(zip(val.shape, example.shape, strict=True)):
             if isinstance(size, torch.SymInt) and size.node._expr in size.node.shape_env.unbacked_inputs:
                 _note(size.node, n, None if source is None else TensorPropertySource(source, TensorProperty.SIZE, d))
     for node in gm.graph.find_nodes(op="call_function", target=torch.ops.aten._assert_scalar.default):
@@ -57,12 +57,12 @@ def symbol_sources(env: Any) -> Iterator[tuple[sympy.Symbol, Sequence[Any]]]:
 def makers(graph: fx.Graph) -> list[fx.Node]:
     """Returns the calls whose results have sizes that neither an argument brings nor an earlier call has made."""
     known: set[sympy.Symbol] = set()
-    found = []
+    calls = []
     for node in graph.nodes:
         if new := _symbols(node) - known if node.op == "placeholder" or node.meta.get("unbacked_bindings") else set():
             known |= new
-            found += [node] if node.op != "placeholder" else []
-    return found
+            calls += [node] if node.op != "placeholder" else []
+    return calls
 
 
 def _symbols(node: fx.Node) -> set[sympy.Symbol]:
@@ -71,20 +71,20 @@ def _symbols(node: fx.Node) -> set[sympy.Symbol]:
 
 
 @contextmanager
-def sizes_made(graph: fx.Graph) -> Iterator[list[fx.Node]]:
+def computed_sizes(graph: fx.Graph) -> Iterator[list[fx.Node]]:
     """Makes the sizes known that calls of a graph make, as they are once these have run. Yields the calls; forgets the sizes where
     its body raises."""
     calls = makers(graph)
-    made: list[tuple[Any, sympy.Symbol]] = []
+    symbols: list[tuple[Any, sympy.Symbol]] = []
     for size in (n for node in calls for n in numbers_of(node.meta.get("val")) if isinstance(n, torch.SymInt)):
         env, expr = size.node.shape_env, size.node.expr
-        made += [(env, s) for s in expr.free_symbols if typical_value(s, env) is None and env.var_to_range[s].lower >= 0]
-    for env, symbol in made:
+        symbols += [(env, s) for s in expr.free_symbols if typical_value(s, env) is None and env.var_to_range[s].lower >= 0]
+    for env, symbol in symbols:
         env.unbacked_inputs.add(symbol)
     try:
         yield calls
     except BaseException:
-        for env, symbol in made:
+        for env, symbol in symbols:
             env.unbacked_inputs.discard(symbol)
         raise
 

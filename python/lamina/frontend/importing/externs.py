@@ -64,45 +64,45 @@ def tensor_results(node: fx.Node) -> list[torch.Tensor | None]:
     return [v if isinstance(v, torch.Tensor) else None for v in values]
 
 
-def attributes(node: fx.Node, reason: str, given: Template) -> dict[str, ir.Attribute]:
+def attributes(node: fx.Node, reason: str, arguments: Template) -> dict[str, ir.Attribute]:
     """Returns the attributes of `graph.extern` or `graph.kernel` (see dialects/graph.py) for the node's private function. Raises
     CompileError for arguments that no program can hold."""
     try:
-        return _attributes(node, reason, *given)
+        return _attributes(node, reason, *arguments)
     except TypeError as error:
         raise CompileError(f"{node.target} takes {error}", where=where(node), remedy=_OUTSIDE) from None
 
 
 def _attributes(node: fx.Node, reason: str, args: list[Any], kwargs: dict[str, Any]) -> dict[str, ir.Attribute]:
     results = tensor_results(node)
-    found: dict[str, ir.Attribute] = {
+    encoded_attributes: dict[str, ir.Attribute] = {
         "callee": ir.StringAttr.get(callee(node)),
         "reason": ir.StringAttr.get(reason),
         "args": ir.ArrayAttr.get([attribute(a) for a in args]),
         "kwargs": ir.DictAttr.get({name: attribute(a) for name, a in kwargs.items()}),
         "strides": encoded([None if t is None else sizes_attribute(memory_strides(t)) for t in results]),
     }
-    taken = [value.meta["val"] for value in template(node)[0]]
+    operands = [value.meta["val"] for value in template(node)[0]]
     # ATen's formulas for gradients, among others, rely on the strides that they ask for
     tensors = [t for t in results if t is not None]
-    complex_ones = [t.dtype in REAL for t in (*taken, *tensors)]
-    if reason not in ("library", "scatter") or found["callee"].value in STRICT or any(complex_ones):
-        found["needs"] = ir.ArrayAttr.get([sizes_attribute(memory_strides(t)) for t in taken])
+    complex_ones = [t.dtype in REAL for t in (*operands, *tensors)]
+    if reason not in ("library", "scatter") or encoded_attributes["callee"].value in STRICT or any(complex_ones):
+        encoded_attributes["needs"] = ir.ArrayAttr.get([sizes_attribute(memory_strides(t)) for t in operands])
     if any(map(is_open, tensors)):
-        found["sizes"] = ir.ArrayAttr.get([sizes_attribute(memory_sizes(t)) for t in tensors])
+        encoded_attributes["sizes"] = ir.ArrayAttr.get([sizes_attribute(memory_sizes(t)) for t in tensors])
     if any(complex_ones):
-        found["callee"] = ir.StringAttr.get(ON_COMPLEX + found["callee"].value)
-        found["complex"] = ir.DenseBoolArrayAttr.get(complex_ones)
+        encoded_attributes["callee"] = ir.StringAttr.get(ON_COMPLEX + encoded_attributes["callee"].value)
+        encoded_attributes["complex"] = ir.DenseBoolArrayAttr.get(complex_ones)
     if any(CODES[t.dtype] in NAMED for t in tensors):
-        found["dtypes"] = ir.ArrayAttr.get([ir.StringAttr.get(CODES[REAL.get(t.dtype, t.dtype)]) for t in tensors])
-    given = [value.meta["val"].dtype for value in template(node)[0]]
-    if not _BYTES.isdisjoint(given):
-        found["takes"] = ir.ArrayAttr.get([ir.StringAttr.get(CODES[REAL.get(dtype, dtype)]) for dtype in given])
-    if tensors and tensors[0].dtype == torch.float32 and _may_round(found["callee"].value):
-        found[TF32] = ir.UnitAttr.get()
+        encoded_attributes["dtypes"] = ir.ArrayAttr.get([ir.StringAttr.get(CODES[REAL.get(t.dtype, t.dtype)]) for t in tensors])
+    dtypes = [value.meta["val"].dtype for value in template(node)[0]]
+    if not _BYTES.isdisjoint(dtypes):
+        encoded_attributes["takes"] = ir.ArrayAttr.get([ir.StringAttr.get(CODES[REAL.get(dtype, dtype)]) for dtype in dtypes])
+    if tensors and tensors[0].dtype == torch.float32 and _may_round(encoded_attributes["callee"].value):
+        encoded_attributes[TF32] = ir.UnitAttr.get()
     if support.has_effect(node):
-        found["effect"] = ir.UnitAttr.get()
-    return found
+        encoded_attributes["effect"] = ir.UnitAttr.get()
+    return encoded_attributes
 
 
 def _may_round(called: str) -> bool:

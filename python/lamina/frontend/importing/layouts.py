@@ -56,14 +56,14 @@ def annotate(
 
 
 def _attributes(value: Tensor, any_strides: bool) -> dict[str, ir.Attribute]:
-    found: dict[str, ir.Attribute] = {}
+    attributes: dict[str, ir.Attribute] = {}
     if not any_strides and 0 not in exact_sizes(value.shape):
-        found["graph.strides"] = sizes_attribute(memory_strides(value))
+        attributes["graph.strides"] = sizes_attribute(memory_strides(value))
     if value.dtype in REAL:
-        found["graph.complex"] = ir.UnitAttr.get()
+        attributes["graph.complex"] = ir.UnitAttr.get()
     if CODES[value.dtype] in NAMED:
-        found["graph.dtype"] = ir.StringAttr.get(CODES[value.dtype])
-    return found
+        attributes["graph.dtype"] = ir.StringAttr.get(CODES[value.dtype])
+    return attributes
 
 
 def _sizes(value: Tensor) -> dict[str, ir.Attribute]:

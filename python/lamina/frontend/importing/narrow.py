@@ -105,30 +105,32 @@ def _join(node: fx.Node) -> None:
 
 def _find_extreme(node: fx.Node) -> None:
     """Finds a greatest or least byte as a signed one: with the first bit flipped, these have the order of those without a sign."""
-    made, source = node.meta["val"], node.args[0]
+    result, source = node.meta["val"], node.args[0]
     assert isinstance(source, fx.Node)
-    flip = insert(node, made.new_empty((), dtype=torch.int8), aten.full.default, [], -0x80, dtype=torch.int8, device=made.device)
+    flip = insert(
+        node, result.new_empty((), dtype=torch.int8), aten.full.default, [], -0x80, dtype=torch.int8, device=result.device
+    )
 
     def flipped(x: fx.Node) -> fx.Node:
         """Flips the bits of uint8, so that signed integers compare as unsigned ones."""
         return insert(node, _typed(x.meta["val"], torch.int8), aten.bitwise_xor.Tensor, x, flip)
 
     signed = insert(node, _typed(source.meta["val"], torch.int8), aten.view.dtype, source, torch.int8)
-    found = insert(node, _typed(made, torch.int8), node.target, flipped(signed), *node.args[1:], **node.kwargs)
-    replace(node, insert(node, made, aten.view.dtype, flipped(found), torch.uint8))
+    signed_result = insert(node, _typed(result, torch.int8), node.target, flipped(signed), *node.args[1:], **node.kwargs)
+    replace(node, insert(node, result, aten.view.dtype, flipped(signed_result), torch.uint8))
 
 
 def _widen(node: fx.Node, name: str) -> None:
-    made, dtype = node.meta["val"], _computed_in(node, name)
-    wide, narrows = torch.int32 if dtype is torch.uint8 else dtype, made.dtype is torch.uint8
+    result, dtype = node.meta["val"], _computed_in(node, name)
+    wide, narrows = torch.int32 if dtype is torch.uint8 else dtype, result.dtype is torch.uint8
 
     def widened(arg: Any) -> Any:
         """Converts an operand of uint8 to the wide type."""
         return _converted(node, arg, wide) if isinstance(arg, fx.Node) and arg.meta["val"].dtype is torch.uint8 else arg
 
     args, kwargs = tuple(map(widened, node.args)), {key: wide if v is torch.uint8 else v for key, v in node.kwargs.items()}
-    found = insert(node, _typed(made, wide) if narrows else made, node.target, *args, **kwargs)
-    replace(node, _converted(node, found, torch.uint8) if narrows else found)
+    wide_result = insert(node, _typed(result, wide) if narrows else result, node.target, *args, **kwargs)
+    replace(node, _converted(node, wide_result, torch.uint8) if narrows else wide_result)
 
 
 def _computed_in(node: fx.Node, name: str) -> torch.dtype:
@@ -139,15 +141,15 @@ def _computed_in(node: fx.Node, name: str) -> torch.dtype:
     return torch.uint8 if made is torch.bool else made
 
 
-def _converted(at: fx.Node, source: Any, dtype: torch.dtype) -> fx.Node:
+def _converted(before: fx.Node, source: Any, dtype: torch.dtype) -> fx.Node:
     value = source.meta["val"]
     if value.dtype is dtype:
         return source  # type: ignore[no-any-return]
     if dtype is not torch.uint8:
-        return insert(at, _typed(value, dtype), _CONVERT, source, dtype)
+        return insert(before, _typed(value, dtype), _CONVERT, source, dtype)
     if value.dtype.is_floating_point:
-        source = _converted(at, source, torch.int64 if value.dtype is torch.float64 else torch.int32)
-    return insert(at, _typed(value, dtype), aten.view.dtype, _converted(at, source, torch.int8), dtype)
+        source = _converted(before, source, torch.int64 if value.dtype is torch.float64 else torch.int32)
+    return insert(before, _typed(value, dtype), aten.view.dtype, _converted(before, source, torch.int8), dtype)
 
 
 def _typed(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

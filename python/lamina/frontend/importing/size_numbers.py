@@ -96,32 +96,34 @@ def _scatter(node: fx.Node) -> None:
     node.target, node.args = aten.scatter.src, (tensor, dim, index, source)
 
 
-def _times(at: fx.Node, operand: Any, number: Any) -> Any:
+def _times(before: fx.Node, operand: Any, number: Any) -> Any:
     """Inserts a product of a tensor and a number."""
     if not isinstance(number, SYMBOLIC):
-        return operand if number == 1 else insert(at, operand.meta["val"], aten.mul.Scalar, operand, number)
-    return insert(at, operand.meta["val"], aten.mul.Tensor, operand, _tensor(at, number))
+        return operand if number == 1 else insert(before, operand.meta["val"], aten.mul.Scalar, operand, number)
+    return insert(before, operand.meta["val"], aten.mul.Tensor, operand, _tensor(before, number))
 
 
-def _tensor(at: fx.Node, number: Any) -> fx.Node:
-    return _as_tensor(at, number.node.expr, number.node.shape_env)
+def _tensor(before: fx.Node, number: Any) -> fx.Node:
+    return _as_tensor(before, number.node.expr, number.node.shape_env)
 
 
-def _as_tensor(at: fx.Node, expr: sympy.Expr, env: Any) -> fx.Node:
+def _as_tensor(before: fx.Node, expr: sympy.Expr, env: Any) -> fx.Node:
     """Inserts nodes that compute a size, or a float or bool made of sizes, as a tensor without dimensions."""
     if not expr.free_symbols or expr.is_integer:
         number = env.create_symintnode(expr, hint=None) if expr.free_symbols else (int if expr.is_integer else float)(expr)
         dtype = torch.int64 if expr.is_integer else torch.float64
-        value = at.meta["val"].new_empty([], dtype=dtype)
-        return insert(at, value, aten.full.default, [], number, dtype=dtype, device=value.device)
-    value = at.meta["val"].new_empty([], dtype=torch.bool if type(expr) in _COMPARISONS else torch.float64)
-    parts = [_as_tensor(at, arg, env) for arg in expr.args]
+        value = before.meta["val"].new_empty([], dtype=dtype)
+        return insert(before, value, aten.full.default, [], number, dtype=dtype, device=value.device)
+    value = before.meta["val"].new_empty([], dtype=torch.bool if type(expr) in _COMPARISONS else torch.float64)
+    parts = [_as_tensor(before, arg, env) for arg in expr.args]
     if isinstance(expr, functions.ToFloat):
         return parts[0]
     op = next((op for kind, op in (_FLOATS | _COMPARISONS).items() if isinstance(expr, kind)), None)
     if op is None:
-        raise CompileError(f"{at.target} takes {expr}, a number made of sizes", where=where(at), remedy="compile per concrete size")
+        raise CompileError(
+            f"{before.target} takes {expr}, a number made of sizes", where=where(before), remedy="compile per concrete size"
+        )
     out = parts[0]
     for part in parts[1:]:
-        out = insert(at, value, op, out, part)
-    return insert(at, value, op, out) if len(parts) == 1 else out
+        out = insert(before, value, op, out, part)
+    return insert(before, value, op, out) if len(parts) == 1 else out

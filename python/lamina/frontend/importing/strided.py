@@ -42,11 +42,11 @@ class _Elements:
     def of(self, base: fx.Node, base_order: Sequence[int]) -> fx.Node:
         """Returns the node that reads the elements from `base`, whose dimensions lie in this order: a permutation where they are
         dense, else an index."""
-        held, value = base.meta["val"], self._value
-        row = self._view(self._permute(base, base_order), [held.numel()])
-        start = value.storage_offset() - held.storage_offset()
+        base_value, value = base.meta["val"], self._value
+        row = self._view(self._permute(base, base_order), [base_value.numel()])
+        start = value.storage_offset() - base_value.storage_offset()
         order = dense_order(value)
-        if order is not None and elements(value) == elements(held) and exact(start) == 0:
+        if order is not None and elements(value) == elements(base_value) and exact(start) == 0:
             whole = self._view(row, [value.shape[d] for d in order])
             return self._permute(whole, [order.index(d) for d in range(value.dim())])
         return insert(self._node, value, aten.index.Tensor, row, [self._places(start)])

@@ -57,24 +57,24 @@ def fold_uniform(graph: fx.Graph) -> None:
 def _check_indices(node: fx.Node, number: float) -> None:
     """Makes a read at indices from a tensor filled with a number one of the positions along an indexed dimension."""
     source, *rest = node.args
-    made, shape = node.meta["val"], source.meta["val"].shape  # type: ignore[union-attr]
-    is_given = any(n.op == "placeholder" for n in reached(set(node.all_input_nodes) - {source}, _inputs))
-    if not is_given or elements(source.meta["val"]) == 0 or made.dtype not in COMPUTED:  # type: ignore[union-attr]
+    result, shape = node.meta["val"], source.meta["val"].shape  # type: ignore[union-attr]
+    depends_on_arguments = any(n.op == "placeholder" for n in reached(set(node.all_input_nodes) - {source}, _inputs))
+    if not depends_on_arguments or elements(source.meta["val"]) == 0 or result.dtype not in COMPUTED:  # type: ignore[union-attr]
         return
     dim = _indexed(node) % len(shape)
     view = [shape[dim] if d == dim else 1 for d in range(len(shape))]
-    row = made.new_empty(view[dim], dtype=torch.int64)
-    named = {"dtype": torch.int64, "device": made.device}
+    row = result.new_empty(view[dim], dtype=torch.int64)
+    named = {"dtype": torch.int64, "device": result.device}
     positions = insert(node, row, aten.arange.start_step, 0, view[dim], 1, **named)
     positions = insert(node, row.view(view), aten.view.default, positions, view)
     positions = insert(node, row.view(view).expand(shape), aten.expand.default, positions, list(shape))
-    taken = insert(node, torch.empty_like(made, dtype=torch.int64), node.target, positions, *rest, **node.kwargs)
-    is_below = insert(node, torch.empty_like(made, dtype=torch.bool), aten.lt.Scalar, taken, 0)  # for no position
+    chosen = insert(node, torch.empty_like(result, dtype=torch.int64), node.target, positions, *rest, **node.kwargs)
+    is_below = insert(node, torch.empty_like(result, dtype=torch.bool), aten.lt.Scalar, chosen, 0)  # for no position
     numbers = [
-        insert(node, made.new_empty(()), aten.full.default, [], n, dtype=made.dtype, device=made.device)
+        insert(node, result.new_empty(()), aten.full.default, [], n, dtype=result.dtype, device=result.device)
         for n in (type(number)(not number), number)
     ]
-    replace(node, insert(node, made, aten.where.self, is_below, *numbers))
+    replace(node, insert(node, result, aten.where.self, is_below, *numbers))
 
 
 def _inputs(node: fx.Node) -> list[fx.Node]:

@@ -75,7 +75,7 @@ def _inline(graph: fx.Graph, gm: fx.GraphModule, cond: fx.Node) -> None:
 
 
 def _copy(
-    graph: fx.Graph, gm: fx.GraphModule, cond: fx.Node, branch: fx.Node, operands: Any, predicate: fx.Node, taken: bool
+    graph: fx.Graph, gm: fx.GraphModule, cond: fx.Node, branch: fx.Node, operands: Any, predicate: fx.Node, is_true_branch: bool
 ) -> list[Any]:
     """Copies the nodes of one branch before the cond and returns the branch's results."""
     inner = attrgetter(str(branch.target))(gm)
@@ -97,16 +97,16 @@ def _copy(
         if node.op == "get_attr":
             copied.target = f"{branch.target}.{node.target}"
         if node.target in _INDEXED:
-            _keep(copied, _INDEXED[node.target], predicate, taken, 0)
+            _keep(copied, _INDEXED[node.target], predicate, is_true_branch, 0)
         elif support.divides_integers(copied):
-            _keep(copied, 1, predicate, taken, 1)
+            _keep(copied, 1, predicate, is_true_branch, 1)
         mapping[node] = copied
     raise AssertionError("a graph ends in its output")
 
 
-def _keep(node: fx.Node, position: int, predicate: fx.Node, taken: bool, harmless: int) -> None:
+def _keep(node: fx.Node, position: int, predicate: fx.Node, is_true_branch: bool, harmless: int) -> None:
     """Replaces the integers of an argument by a harmless number where the op's branch is not taken."""
-    given = node.args[position]
+    argument = node.args[position]
 
     def masked(index: Any) -> Any:
         """Replaces integers in the branch that is not taken."""
@@ -114,13 +114,13 @@ def _keep(node: fx.Node, position: int, predicate: fx.Node, taken: bool, harmles
             return index
         value = index.meta["val"]
         other = insert(node, value.new_empty(()), aten.full.default, [], harmless, dtype=value.dtype, device=value.device)
-        pair = (index, other) if taken else (other, index)
+        pair = (index, other) if is_true_branch else (other, index)
         return insert(node, torch.empty_like(value), aten.where.self, predicate, *pair)
 
-    node.update_arg(position, [masked(index) for index in given] if isinstance(given, list | tuple) else masked(given))
+    node.update_arg(position, [masked(index) for index in argument] if isinstance(argument, list | tuple) else masked(argument))
 
 
-def _choose(cond: fx.Node, index: int, predicate: fx.Node, taken: Any, other: Any) -> Any:
+def _choose(cond: fx.Node, index: int, predicate: fx.Node, if_true: Any, if_false: Any) -> Any:
     """Selects result `index` of a cond."""
     value = cond.meta["val"][index]
-    return insert(cond, value, aten.where.self, predicate, taken, other) if isinstance(value, Tensor) else taken
+    return insert(cond, value, aten.where.self, predicate, if_true, if_false) if isinstance(value, Tensor) else if_true

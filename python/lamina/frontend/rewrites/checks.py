@@ -46,18 +46,18 @@ def guard_divisions(graph: fx.Graph) -> None:
             node.update_arg(1, _nonzero(node, number))
 
 
-def _nonzero(at: fx.Node, divisor: fx.Node) -> fx.Node:
+def _nonzero(before: fx.Node, divisor: fx.Node) -> fx.Node:
     value = divisor.meta["val"]
-    test = insert(at, torch.empty_like(value, dtype=torch.bool), aten.ne.Scalar, divisor, 0)
+    test = insert(before, torch.empty_like(value, dtype=torch.bool), aten.ne.Scalar, divisor, 0)
     if value.device.type == "cpu":
-        test = insert(at, test.meta["val"], CHECK, test, _ZERO)
-    return _where(at, test, divisor, 1)
+        test = insert(before, test.meta["val"], CHECK, test, _ZERO)
+    return _where(before, test, divisor, 1)
 
 
-def _where(at: fx.Node, test: fx.Node, x: fx.Node, otherwise: int) -> fx.Node:
+def _where(before: fx.Node, test: fx.Node, x: fx.Node, otherwise: int) -> fx.Node:
     value = x.meta["val"]
-    number = insert(at, value.new_empty(()), aten.full.default, [], otherwise, dtype=value.dtype, device=value.device)
-    return insert(at, torch.empty_like(value), aten.where.self, test, x, number)
+    number = insert(before, value.new_empty(()), aten.full.default, [], otherwise, dtype=value.dtype, device=value.device)
+    return insert(before, torch.empty_like(value), aten.where.self, test, x, number)
 
 
 def check_elements(graph: fx.Graph) -> None:
@@ -78,16 +78,16 @@ def check_elements(graph: fx.Graph) -> None:
 
 def _compared(test: fx.Node) -> fx.Node | None:
     """Returns the comparison of a tensor with a number of which `test` says that it holds for all elements; None for others."""
-    found = None
+    comparison = None
     if elements(test.meta["val"]) != 1:
         return None
     while test.target in (*_COMPARISONS, *_OF_ALL):
         if test.target in _COMPARISONS:
-            found = test
+            comparison = test
             if test.target is not aten.ne.Scalar or test.args[1] != 0:
                 break
         test = test.args[0]  # type: ignore[assignment]
-    return found
+    return comparison
 
 
 def _readers(compared: fx.Node, assertion: fx.Node) -> Iterator[fx.Node]:

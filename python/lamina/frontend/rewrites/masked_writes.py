@@ -27,13 +27,13 @@ def open_masked_writes(gm: fx.GraphModule) -> None:
             module.recompile()
 
 
-def _set(x: Any, at: Any, value: Any) -> None:
-    indices = list(at) if isinstance(at, tuple) else [at]
+def _set(x: Any, index: Any, value: Any) -> None:
+    indices = list(index) if isinstance(index, tuple) else [index]
     while indices and _takes_all(indices[-1]):
         indices.pop()
     written = _selection(x, [None if _takes_all(i) and i is not ... else i for i in indices], value)
     if written is None:
-        x[at] = value
+        x[index] = value
     else:
         x.copy_(written)
 

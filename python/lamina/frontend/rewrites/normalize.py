@@ -138,11 +138,11 @@ def _expand_scalar(node: fx.Node) -> None:
     """Rewrites as_strided over memory of one element, as resize_ leaves it: torch-mlir indexes a scalar by nothing and ends the
     process."""
     source, value = node.args[0], node.meta["val"]
-    held = source.meta["val"]
-    if elements(held) != 1 or held.untyped_storage().nbytes() != held.element_size():
+    memory = source.meta["val"]
+    if elements(memory) != 1 or memory.untyped_storage().nbytes() != memory.element_size():
         return
     ones = [1] * value.dim()
-    one = insert(node, held.view(ones), aten.view.default, source, ones)
+    one = insert(node, memory.view(ones), aten.view.default, source, ones)
     replace(node, insert(node, value.new_empty(value.shape), aten.expand.default, one, list(value.shape)))
 
 

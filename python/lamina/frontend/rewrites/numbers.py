@@ -106,12 +106,12 @@ def _is_attribute(number: fx.Node) -> bool:
 
 def _sources(number: fx.Node) -> list[Any]:
     """Returns where Dynamo found a float: the source itself, and what each is a part of."""
-    found: list[Any] = []
+    sources: list[Any] = []
     source = getattr(number.meta.get("grapharg"), "source", None)
     while source is not None:
-        found.append(source)
+        sources.append(source)
         source = getattr(source, "base", None)
-    return found
+    return sources
 
 
 def _only_computes(number: fx.Node) -> bool:

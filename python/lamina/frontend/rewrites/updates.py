@@ -68,18 +68,18 @@ def _update(last: Any, argument: fx.Node, others: Sequence[Any]) -> bool:
 def _chain(last: Any, argument: fx.Node) -> list[fx.Node]:
     """Returns the ops, the last first, that make a new value of an argument from its old one and nothing else, where each that is
     updated is read by the update alone; none where there are others between."""
-    found: list[fx.Node] = []
-    at, updates = last, False
-    while at is not argument:
-        if not isinstance(at, fx.Node) or at.target not in (*_IN_PLACE, *_SAME) or not _alike(at, argument):
+    chain: list[fx.Node] = []
+    current, updates = last, False
+    while current is not argument:
+        if not isinstance(current, fx.Node) or current.target not in (*_IN_PLACE, *_SAME) or not _alike(current, argument):
             return []
-        found.append(at)
-        updates |= at.target in _IN_PLACE
-        before, *more = _inputs(at)
+        chain.append(current)
+        updates |= current.target in _IN_PLACE
+        before, *more = _inputs(current)
         if updates and (len(before.users) > 1 or before in more):
             return []
-        at = before
-    return found
+        current = before
+    return chain
 
 
 def _inputs(node: fx.Node) -> list[fx.Node]:
