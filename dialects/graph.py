@@ -209,15 +209,15 @@ def _stride_faults(op: ir.Operation) -> Iterator[str]:
         yield "expects strides for every dimension of every result, which are tensors"
 
 
-def _memory_faults(given: ir.DictAttr, type_: ir.Type) -> Iterator[str]:
+def _memory_faults(attributes: ir.DictAttr, type_: ir.Type) -> Iterator[str]:
     """Yields what is wrong with the attributes of an argument or result of a type."""
-    if "graph.strides" in given and not (
-        _is_sizes(strides := given["graph.strides"]) and isinstance(type_, ir.RankedTensorType) and len(strides) == type_.rank
+    if "graph.strides" in attributes and not (
+        _is_sizes(strides := attributes["graph.strides"]) and isinstance(type_, ir.RankedTensorType) and len(strides) == type_.rank
     ):
         yield f"graph.strides {strides}, which are not sizes for {type_},"
     for name, kind in (("graph.align", ir.IntegerAttr), ("graph.dtype", ir.StringAttr)):
-        if name in given and not isinstance(given[name], kind):
-            yield f"{name} {given[name]}, which is not an {kind.__name__},"
+        if name in attributes and not isinstance(attributes[name], kind):
+            yield f"{name} {attributes[name]}, which is not an {kind.__name__},"
 
 
 def _is_sizes(attribute: ir.Attribute) -> bool:

@@ -27,7 +27,7 @@ from lamina.tools.benchmarks.timing import interleaved
 from lamina.tools.benchmarks.worker import in_double, largest_difference
 from lamina.tools.benchmarks.workloads import MODELS, Made, indices, transformer
 from lamina.tools.driver.model import build
-from lamina.tune.clocks import taken
+from lamina.tune.clocks import mean_seconds
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = {"MLP with LayerNorm": "mlp.py:mlp", "GPT-2 shape": "gpt2.py:gpt2", "ResNet-18": "resnet.py:resnet18"}
@@ -98,14 +98,14 @@ def measure(model: nn.Module, inputs: tuple[Any, ...], found: Explanation, *, wi
     if with_inductor:
         torch._dynamo.reset()
         runs["torch.compile"] = partial(torch.compile(model), *inputs)
-        compile["torch.compile"] = taken(runs["torch.compile"])
+        compile["torch.compile"] = mean_seconds(runs["torch.compile"])
 
     def ours() -> None:
         """Compiles the model by Lamina and calls it once."""
         runs["lamina"] = partial(lamina.compile(model, inputs, options=lamina.Options(cache=False)), *inputs)
         runs["lamina"]()
 
-    compile["lamina"] = taken(ours)
+    compile["lamina"] = mean_seconds(ours)
     exact = in_double(model, inputs)
     errors = {key: largest_difference(run(), exact) for key, run in runs.items()}
     times, _ = interleaved(runs)

@@ -3,14 +3,14 @@
 import time
 from collections.abc import Callable
 
-from lamina.tune.clocks import taken
+from lamina.tune.clocks import mean_seconds
 
 
 class CpuClock:
     """Times calls that return when they are done; implements lamina.tune.clocks.Clock."""
 
     def seconds(self, run: Callable[[], object]) -> float:
-        return taken(run)
+        return mean_seconds(run)
 
     def wait(self) -> None:
         pass

@@ -24,7 +24,7 @@ from lamina.targets.kernel_calls import user as triton_user
 from lamina.targets.kernel_calls.ptx_parameters import bind, most_threads, parameters
 from lamina.targets.ptx import assemble
 
-needs_nvrtc = pytest.mark.skipif(nvrtc.found_library() is None, reason="nvidia-cuda-nvrtc is not installed")
+needs_nvrtc = pytest.mark.skipif(nvrtc.find_library() is None, reason="nvidia-cuda-nvrtc is not installed")
 SCALED_ADD = r"""
 __device__ float product(float a, float b) { return a * b; }  // its line is known
 
@@ -286,7 +286,7 @@ def test_alignment_that_vectors_need() -> None:
 
 
 def test_without_nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvrtc, "found_library", lambda: None)
+    monkeypatch.setattr(nvrtc, "find_library", lambda: None)
     with pytest.raises(CompileError, match="there is no NVRTC to compile it .pip install nvidia-cuda-nvrtc"):
         ptx_of(cuda_of(), scaled_add, [torch.randn(64)] * 2)
     monkeypatch.undo()

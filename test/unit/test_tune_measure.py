@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lamina.tune.check import difference, keep, spoil
-from lamina.tune.clocks import DeviceLost, Failed, guarded, taken
+from lamina.tune.clocks import DeviceLost, Failed, guarded, mean_seconds
 from lamina.tune.measure import Measured, choose, measure
 
 
@@ -150,14 +150,14 @@ def test_choosing_again_changes_nothing_within_the_noise() -> None:
 
 
 def test_calls_in_a_row_are_timed_until_the_device_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert taken(lambda: time.sleep(0.01)) >= 0.01
+    assert mean_seconds(lambda: time.sleep(0.01)) >= 0.01
     now, launched = [0.0], [5]
 
     def wait() -> None:
         now[0] += launched.pop() if launched else 0
 
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    assert taken(lambda: launched.append(1), 1, wait) == 1
+    assert mean_seconds(lambda: launched.append(1), 1, wait) == 1
 
 
 def test_failures_are_told_from_losses(clock: FakeClock) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from lamina.tools.benchmarks.symbolic import Comparison, compiled
 from lamina.tools.benchmarks.tables.figures import Figures
-from lamina.tune.clocks import taken
+from lamina.tune.clocks import mean_seconds
 
 WIDTH, HEADS, KV_HEADS, INNER = 2048, 32, 8, 8192
 SIZE = WIDTH // HEADS  # elements of a head
@@ -92,7 +92,7 @@ def decoding(device: str, layers: int, grows: bool) -> Figures:
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     model = Decoder(layers, grows).eval().to(device, dtype)
     runs = {kind: compiled(model, kind) for kind in ("lamina", "inductor")}
-    seconds = [taken(partial(_decode, run, _at(3, layers, device, dtype, grows), grows)) for run in runs.values()]
+    seconds = [mean_seconds(partial(_decode, run, _at(3, layers, device, dtype, grows), grows)) for run in runs.values()]
     for length in SAMPLED:
         given = _at(length, layers, device, dtype, grows)
         table.add(str(length), {**runs, "static": compiled(model, "static")}, given)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from lamina.tools.benchmarks.symbolic import Comparison, compiled
 from lamina.tools.benchmarks.tables.figures import Figures
-from lamina.tune.clocks import taken
+from lamina.tune.clocks import mean_seconds
 
 WORDS, LONGEST, WIDTH, HEADS = 30522, 512, 768, 12
 MOST = {"cpu": (8, 128), "cuda": (64, 512)}
@@ -56,7 +56,7 @@ def encoding(device: str, layers: int, count: int, seed: int) -> Figures:
     sizes = [(rng.randint(2, batch), rng.randint(2, length)) for _ in range(count)]
     words = [torch.randint(WORDS, size, device=device) for size in sizes]
     runs = {kind: compiled(model, kind) for kind in ("lamina", "inductor")}
-    first = [taken(partial(run, words[0])) for run in runs.values()]
+    first = [mean_seconds(partial(run, words[0])) for run in runs.values()]
     for size, given in zip(sizes, words, strict=True):
         table.add(f"{size[0]} x {size[1]}", {**runs, "static": compiled(model, "static")}, (given,))
     table.seconds("seconds of the first call", *first)

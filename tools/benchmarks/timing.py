@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from lamina.tune.clocks import one_line, taken
+from lamina.tune.clocks import mean_seconds, one_line
 
 COPY_BYTES = 2 << 30  # of one tensor; the copy moves twice as much
 MATRIX = 8192
@@ -58,8 +58,8 @@ def interleaved(
     def sampler(run: Run) -> Sampler:
         """Returns a function that times a batch of calls."""
         run()
-        calls = max(1, int(min(most, batch / max(taken(run, 1, wait), 1e-7))))
-        return lambda: [taken(run, calls, wait)]
+        calls = max(1, int(min(most, batch / max(mean_seconds(run, 1, wait), 1e-7))))
+        return lambda: [mean_seconds(run, calls, wait)]
 
     return in_turns({name: sampler(run) for name, run in runs.items()}, rounds, budget)
 
@@ -99,7 +99,7 @@ def call_by_call(runs: Mapping[str, Run], seconds: float) -> Timed:
             times[name].append((begin, end))
 
     turn()
-    once = taken(turn, 1, torch.cuda.synchronize)
+    once = mean_seconds(turn, 1, torch.cuda.synchronize)
     for _ in range(max(_FEWEST, min(_MOST, int(seconds / once)))):
         turn()
     torch.cuda.synchronize()

@@ -24,7 +24,7 @@ from lamina.report.roofline import copy_bandwidth
 from lamina.tools.benchmarks.serve import Found, Say
 from lamina.tools.benchmarks.timing import interleaved
 from lamina.tools.benchmarks.workloads import WORKLOADS, Workload, chain
-from lamina.tune.clocks import taken
+from lamina.tune.clocks import mean_seconds
 
 Compiler = Callable[..., Callable[..., Any]]
 
@@ -115,7 +115,7 @@ def measure(workload: Workload, compile_only: bool, budget: float) -> Found:
     for name, backend in BACKENDS.items():
         watch = Watch()
         runs[name] = partial(torch.compile(model, backend=backend(watch)), *inputs)
-        total = taken(runs[name])
+        total = mean_seconds(runs[name])
         found["cold"][name] = watch.compile + watch.first
         found["tracing"][name] = total - found["cold"][name]
     if compile_only:

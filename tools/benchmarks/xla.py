@@ -13,7 +13,7 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 from torch.utils import _pytree as pytree
 
-from lamina.tune.clocks import taken
+from lamina.tune.clocks import mean_seconds
 
 CALLS = 30  # in a sample
 
@@ -140,4 +140,4 @@ def wall(run: Callable[[], Any]) -> float:
         results = [run() for _ in range(CALLS)]
         jax.block_until_ready(results)
 
-    return statistics.median(taken(all_calls) for _ in range(3)) / CALLS
+    return statistics.median(mean_seconds(all_calls) for _ in range(3)) / CALLS

@@ -74,8 +74,8 @@ class CudaSource:
     def place(self) -> str:
         """The file and line of the kernel's definition, such as "file.cu:12"."""
         text = _without_comments(self.text)
-        at = re.search(rf"__global__[^;{{}}]*?\b{re.escape(self.name)}\s*\(", text)
-        before = text[: at.start()] if at else ""
+        match = re.search(rf"__global__[^;{{}}]*?\b{re.escape(self.name)}\s*\(", text)
+        before = text[: match.start()] if match else ""
         return f"{self.file}:{self.line + before.count(chr(10))}"
 
     @property
@@ -90,14 +90,14 @@ class CudaSource:
 def global_functions(text: str) -> list[tuple[str, str]]:
     """Returns name and parameter list of each `__global__` function, in order."""
     text = _without_comments(text)
-    found = []
+    functions = []
     for start in re.finditer(r"\b__global__\b", text):
         for call in re.compile(r"(\w+)\s*\(").finditer(text, start.end()):
             inside = _until_closed(text, call.end())
             if call[1] not in _ATTRIBUTES:
-                found.append((call[1], inside))
+                functions.append((call[1], inside))
                 break
-    return found
+    return functions
 
 
 def _without_comments(text: str) -> str:

@@ -71,15 +71,15 @@ class Layout:
         inner: SizeLike = 1
         ones = [d for d, size in enumerate(self.shape) if size == 1]
         left = [d for d, size in enumerate(self.shape) if size != 1]
-        found: list[int] = []
+        order: list[int] = []
         while left:
             following = next((d for d in left if self.strides[d] == inner), None)
             if following is None:
                 return tuple(range(len(self.shape))) if 0 in self.shape else None
             left.remove(following)
-            found.append(following)
+            order.append(following)
             inner = self.shape[following] * inner
-        return (*ones, *reversed(found))
+        return (*ones, *reversed(order))
 
     @property
     def is_injective(self) -> bool:

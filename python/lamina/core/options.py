@@ -102,14 +102,14 @@ class Options:
         return Options(**values)
 
 
-def _sets_of_sizes(given: Any) -> tuple[NamedSizes, ...]:
-    sets = (given,) if isinstance(given, Mapping) else given
+def _sets_of_sizes(value: Any) -> tuple[NamedSizes, ...]:
+    sets = (value,) if isinstance(value, Mapping) else value
     try:
-        found = [named_sizes(dict(sizes)) for sizes in sets]  # those that have been read before are pairs
+        parsed = [named_sizes(dict(sizes)) for sizes in sets]  # those that have been read before are pairs
     except (TypeError, ValueError):
-        found = [None]
-    if any(not sizes for sizes in found):
+        parsed = [None]
+    if any(not sizes for sizes in parsed):
         raise CompileError(
-            f"option 'specialize' takes sets of sizes, {given!r} given", remedy='as in [{"batch": 8}, {"x": {0: 8, 1: 128}}]'
+            f"option 'specialize' takes sets of sizes, {value!r} given", remedy='as in [{"batch": 8}, {"x": {0: 8, 1: 128}}]'
         )
-    return tuple(sizes for sizes in found if sizes)
+    return tuple(sizes for sizes in parsed if sizes)

@@ -228,12 +228,12 @@ def refs_of(value: object) -> Iterator[Ref]:
 
 def by_computation(steps: Sequence[Step]) -> list[list[Step]]:
     """Returns the steps of a program for all sizes, together those of which a call makes one."""
-    found: list[list[Step]] = []
+    computations: list[list[Step]] = []
     others = False
     for step in steps:
         if others:
-            found[-1].append(step)
+            computations[-1].append(step)
         else:
-            found.append([step])
+            computations.append([step])
         others = isinstance(step, Launch) and bool(step.when)
-    return found
+    return computations

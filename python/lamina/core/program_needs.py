@@ -29,21 +29,21 @@ def with_needs(program: Program, needs: Mapping[str, Needs]) -> Program:
     align = math.lcm(_ALIGNED, *(needs[s.kernel].align for s in launches))
     if is_symbolic(program.arena_bytes) and SCRATCH % align:
         raise CompileError(f"scratch memory aligned to {align} bytes", remedy="compile for fixed sizes")
-    most = largest(*(needs[s.kernel].scratch * s.grid * math.prod(s.grid_yz) for s in launches))
+    scratch_bytes = largest(*(needs[s.kernel].scratch * s.grid * math.prod(s.grid_yz) for s in launches))
     last = max(i for i, s in enumerate(program.steps) if s in launches)
     start = -(-program.arena_bytes // align) * align
-    place = Ref(len(program.buffers), 0, "u8", (most,), (1,))
-    buffers = (*program.buffers, Buffer("arena", 0, start, most, last)) if most != 0 else program.buffers
+    scratch = Ref(len(program.buffers), 0, "u8", (scratch_bytes,), (1,))
+    buffers = (*program.buffers, Buffer("arena", 0, start, scratch_bytes, last)) if scratch_bytes != 0 else program.buffers
 
     def met(step: Step) -> Step:
         """Gives a launch what its kernel turned out to need; returns other steps as they are."""
         if not isinstance(step, Launch) or step.kernel not in needs:
             return step
         need = needs[step.kernel]
-        given = place if need.scratch else step.args[-1]  # an unused parameter still needs a valid pointer
+        given = scratch if need.scratch else step.args[-1]  # an unused parameter still needs a valid pointer
         name = f"{step.name} ({need.note})" if need.note else step.name
         threads = need.threads or step.threads
         return replace(step, name=name, shared=need.shared, scratch=(*step.scratch, *(given,) * need.pointers), threads=threads)
 
-    arena = start + most if most != 0 else program.arena_bytes
+    arena = start + scratch_bytes if scratch_bytes != 0 else program.arena_bytes
     return replace(program, buffers=buffers, arena_bytes=arena, steps=tuple(met(s) for s in program.steps))

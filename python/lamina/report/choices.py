@@ -25,17 +25,17 @@ def table(choices: Iterable[TunedChoice]) -> Table:
     return plain_table(("hot op", "candidate", "time", ""), rows)
 
 
-def _rows(choice: TunedChoice) -> Iterator[tuple[str, str, str]]:
+def _rows(tuned: TunedChoice) -> Iterator[tuple[str, str, str]]:
     """Yields (candidate, time, note)."""
-    times = dict(choice.seconds)
-    notes = ["chosen", *(["pinned"] if choice.pinned else []), *([] if times else ["not measured"])]
-    yield choice.chosen, duration(times[choice.chosen]) if choice.chosen in times else "", ", ".join(notes)
-    others = [(name, seconds) for name, seconds in choice.seconds if name != choice.chosen]
+    times = dict(tuned.seconds)
+    notes = ["chosen", *(["pinned"] if tuned.pinned else []), *([] if times else ["not measured"])]
+    yield tuned.chosen, duration(times[tuned.chosen]) if tuned.chosen in times else "", ", ".join(notes)
+    others = [(name, seconds) for name, seconds in tuned.seconds if name != tuned.chosen]
     yield from ((name, duration(seconds), "") for name, seconds in others[:RUNNERS_UP])
     if left := others[RUNNERS_UP:]:
         yield f"{len(left)} more", f"to {duration(left[-1][1])}", ""
     by_reason: dict[str, list[str]] = {}
-    for name, why in choice.dropped:
+    for name, why in tuned.dropped:
         by_reason.setdefault(why, []).append(name)
     for why, names in by_reason.items():
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""

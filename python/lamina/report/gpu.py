@@ -92,29 +92,29 @@ def by_step(steps: Sequence[Step], events: Sequence[tuple[str, float, float]], r
 
 def _one_call(steps: Sequence[Step], events: Sequence[tuple[str, float, float]]) -> list[float]:
     """Returns the seconds of every step in one call."""
-    found: list[float] = []
-    at = 0
+    seconds: list[float] = []
+    position = 0
     for ours, run in itertools.groupby(enumerate(steps), lambda s: isinstance(s[1], Launch)):
         group = [step for _, step in run]
         if ours:
             for step in group:
                 assert isinstance(step, Launch)
                 if not step.grid:
-                    found.append(0.0)
+                    seconds.append(0.0)
                     continue
-                if at == len(events) or events[at][0] != step.kernel:
-                    seen = events[at][0] if at < len(events) else "nothing"
+                if position == len(events) or events[position][0] != step.kernel:
+                    seen = events[position][0] if position < len(events) else "nothing"
                     raise RuntimeError(f"torch.profiler saw {seen} where {step.kernel} was expected")
-                found.append(_seconds(events[at : at + 1]))
-                at += 1
+                seconds.append(_seconds(events[position : position + 1]))
+                position += 1
             continue
-        rest = steps[len(found) + len(group) :]
+        rest = steps[len(seconds) + len(group) :]
         following = next((s.kernel for s in rest if isinstance(s, Launch) and s.grid), None)
-        begin = at
-        while at < len(events) and events[at][0] != following:
-            at += 1
-        found += [_seconds(events[begin:at]) / len(group)] * len(group)
-    return found
+        begin = position
+        while position < len(events) and events[position][0] != following:
+            position += 1
+        seconds += [_seconds(events[begin:position]) / len(group)] * len(group)
+    return seconds
 
 
 def _seconds(events: Sequence[tuple[str, float, float]]) -> float:

@@ -68,14 +68,14 @@ class _Drawing:
     def _frame(self, op: ir.Operation, inside: Sequence[ir.Operation], into: Any) -> None:
         frame = into.subgraph(name=f"cluster_{len(self.graph)}_{len(self.frames)}", label=_shown(self.written[op]), color="#999999")
         self.frames[op] = inside[-1]
-        given = list(op.operands)[3:] if op.name == "scf.for" else list(op.operands)
+        operands = list(op.operands)[3:] if op.name == "scf.for" else list(op.operands)
         for region in op.regions:
             arguments = list(region.blocks[0].arguments) if region.blocks else []
             arguments = arguments[1:] if op.name == "scf.for" else arguments
             if op.name == "func.func":
                 for argument in arguments:
                     self._add_node(argument, f"%arg{argument.arg_number} : {type_text(argument.type)}", frame, shape="ellipse")
-            self.same.update(zip(arguments, given, strict=False))
+            self.same.update(zip(arguments, operands, strict=False))
         for o in inside:
             self.add(o, frame)
 

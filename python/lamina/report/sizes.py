@@ -49,9 +49,9 @@ def _symbol(s: "SizeFacts") -> tuple[str, ...]:
     return name, str(s.typical), f"{span}, multiples of {s.factor}" if s.factor > 1 else span, "; ".join(s.read)
 
 
-def at_sizes(found: "AtSizes") -> RenderableType:
+def at_sizes(effects: "AtSizes") -> RenderableType:
     """Formats what a call with other sizes would do."""
-    return Group(*(part for graph in found.graphs for part in _at(graph)))
+    return Group(*(part for graph in effects.graphs for part in _at(graph)))
 
 
 def _at(graph: "GraphAtSizes") -> Iterable[RenderableType]:

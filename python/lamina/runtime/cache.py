@@ -71,19 +71,19 @@ def cache_key(**parts: str | bytes) -> str:
 def toolchain() -> dict[str, str]:
     """Returns the versions of everything that shapes the code. Lamina's own sources count by size and time, so that an edit is
     noticed."""
-    found = {}
+    versions = {}
     for name in _TOOLCHAIN:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
-            found[name] = ""
+            versions[name] = ""
     digest = hashlib.sha256()
     package = Path(__file__).parents[1]
     for folder, _, files in sorted(os.walk(package, followlinks=True)):
         for file in sorted(f for f in files if f.endswith((".py", ".so"))):
             status = os.stat(os.path.join(folder, file))
             digest.update(f"{os.path.relpath(folder, package)}/{file} {status.st_size} {status.st_mtime_ns}\n".encode())
-    return {**found, "sources": digest.hexdigest()}
+    return {**versions, "sources": digest.hexdigest()}
 
 
 class Cache:
@@ -99,13 +99,13 @@ class Cache:
         path = self._path(key)
         try:
             with owned.folder(self.root) as opened:
-                found = self._read(opened, path)
+                data = self._read(opened, path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             self._warn("is not used" if isinstance(error, owned.NotOwned) else "cannot be read", error)
             return None
-        entry = _decode(key, found) if found else None
+        entry = _decode(key, data) if data else None
         if entry is None:
             self.drop(key)
             return None

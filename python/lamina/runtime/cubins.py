@@ -18,12 +18,12 @@ def divide(code: bytes) -> list[bytes]:
     """Returns the cubins that `join` was given. Bytes without its header are one cubin."""
     if not code.startswith(_MAGIC):
         return [code]
-    at = len(_MAGIC) + _COUNT.size
+    offset = len(_MAGIC) + _COUNT.size
     (count,) = _COUNT.unpack_from(code, len(_MAGIC))
-    sizes = [_COUNT.unpack_from(code, at + i * _COUNT.size)[0] for i in range(count)]
-    at += count * _COUNT.size
-    found = []
+    sizes = [_COUNT.unpack_from(code, offset + i * _COUNT.size)[0] for i in range(count)]
+    offset += count * _COUNT.size
+    cubins = []
     for size in sizes:
-        found.append(code[at : at + size])
-        at += size
-    return found
+        cubins.append(code[offset : offset + size])
+        offset += size
+    return cubins

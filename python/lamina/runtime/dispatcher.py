@@ -56,23 +56,23 @@ def _arguments(step: Call, schema: Any) -> list[tuple[Any, Any]]:
     return [(given.get(a.name, a.default_value), a.real_type) for a in schema.arguments]
 
 
-def _value(given: Any, kind: Any, tensors: list[int], index: Callable[[Ref], int]) -> tuple[str, Any]:
+def _value(argument: Any, kind: Any, tensors: list[int], index: Callable[[Ref], int]) -> tuple[str, Any]:
     """Returns an argument as native/build.cpp reads it, with tensors as positions in `tensors`."""
     match kind.kind():
-        case "TensorType" if given is None:
+        case "TensorType" if argument is None:
             return ("tensor", -1)
-        case "TensorType" if isinstance(given, Ref):
-            number = index(given)
+        case "TensorType" if isinstance(argument, Ref):
+            number = index(argument)
             if number not in tensors:
                 tensors.append(number)
             return ("tensor", tensors.index(number))
         case "OptionalType":
             inner = kind.getElementType()
-            return ("none", inner.kind() == "ListType") if given is None else ("some", _value(given, inner, tensors, index))
-        case "ListType" if isinstance(given, tuple | list):
-            return ("list", [_value(item, kind.getElementType(), tensors, index) for item in given])
+            return ("none", inner.kind() == "ListType") if argument is None else ("some", _value(argument, inner, tensors, index))
+        case "ListType" if isinstance(argument, tuple | list):
+            return ("list", [_value(item, kind.getElementType(), tensors, index) for item in argument])
         case name if name in _NUMBERS:
             allowed, plain = _NUMBERS[name]
-            if isinstance(given, allowed):
-                return ("value", plain(given))
+            if isinstance(argument, allowed):
+                return ("value", plain(argument))
     raise _Unfit

@@ -92,21 +92,21 @@ def _read(code: bytes) -> Object:
             data = bytes(size) if kind == _NO_BITS else code[offset : offset + size]
             sections.append(Section(number, data, max(align, 1), bool(flags & EXECUTABLE)))
         if kind == _SYMBOL_TABLE:
-            symbols = [_symbol(code, at, headers[link][4]) for at in range(offset, offset + size, each)]
+            symbols = [_symbol(code, offset_of_entry, headers[link][4]) for offset_of_entry in range(offset, offset + size, each)]
     placed = {s.number: s for s in sections}
     relocations = []
     for _, kind, _, _, offset, size, _, target, _, each in headers:
         if kind == _RELOCATIONS and target in placed:
-            for at in range(offset, offset + size, each):
-                where, info, addend = struct.unpack_from("<QQq", code, at)
+            for offset_of_entry in range(offset, offset + size, each):
+                where, info, addend = struct.unpack_from("<QQq", code, offset_of_entry)
                 if where + 4 > len(placed[target].data):
                     raise Malformed("a relocation lies beyond its section")
                 relocations.append(Relocation(target, where, info & 0xFFFFFFFF, symbols[info >> 32], addend))
     return Object(tuple(sections), tuple(symbols), tuple(relocations))
 
 
-def _symbol(code: bytes, at: int, strings: int) -> Symbol:
-    name_at, _, _, section, value, _ = struct.unpack_from("<IBBHQQ", code, at)
+def _symbol(code: bytes, offset: int, strings: int) -> Symbol:
+    name_at, _, _, section, value, _ = struct.unpack_from("<IBBHQQ", code, offset)
     start = strings + name_at
     name = code[start : code.index(b"\0", start)].decode()
     if section in (_ABSOLUTE, _COMMON):

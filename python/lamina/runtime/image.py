@@ -32,23 +32,23 @@ class Image:
     next page on the other sections. Code calls a stub, or reads the address in it as from a global offset table.
     """
 
-    def __init__(self, made: Object, addresses: Mapping[str, int]) -> None:
+    def __init__(self, code: Object, addresses: Mapping[str, int]) -> None:
         self.addresses = addresses
         self._offsets: dict[int, int] = {}
-        end = self._place(made, executable=True, start=0)
+        end = self._place(code, executable=True, start=0)
         self._stubs = -(-end // _SLOT) * _SLOT
-        self._names = list(dict.fromkeys(made.undefined))
+        self._names = list(dict.fromkeys(code.undefined))
         code_end = -(-(self._stubs + _SLOT * len(self._names)) // PAGE) * PAGE
-        size = max(self._place(made, executable=False, start=code_end), PAGE)
+        size = max(self._place(code, executable=False, start=code_end), PAGE)
         self._memory = mmap.mmap(-1, size)
         self._base = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        for section in made.sections:
-            at = self._offsets[section.number]
-            self._memory[at : at + len(section.data)] = section.data
+        for section in code.sections:
+            offset = self._offsets[section.number]
+            self._memory[offset : offset + len(section.data)] = section.data
         for i, name in enumerate(self._names):
-            at = self._stubs + i * _SLOT
-            self._memory[at : at + 14] = _STUB + struct.pack("<Q", addresses[name])
-        for relocation in made.relocations:
+            offset = self._stubs + i * _SLOT
+            self._memory[offset : offset + 14] = _STUB + struct.pack("<Q", addresses[name])
+        for relocation in code.relocations:
             self._apply(relocation)
         if code_end and ctypes.CDLL(None, use_errno=True).mprotect(
             ctypes.c_void_p(self._base), ctypes.c_size_t(code_end), _READ_EXECUTE
@@ -60,9 +60,9 @@ class Image:
         assert symbol.section is not None
         return self._base + self._offsets[symbol.section] + symbol.value
 
-    def _place(self, made: Object, *, executable: bool, start: int) -> int:
+    def _place(self, code: Object, *, executable: bool, start: int) -> int:
         """Assigns offsets to the sections that are executable, or to the others, from `start` on. Returns where they end."""
-        for section in made.sections:
+        for section in code.sections:
             if section.executable is executable:
                 start = -(-start // section.align) * section.align
                 self._offsets[section.number] = start
@@ -71,18 +71,18 @@ class Image:
 
     def _apply(self, r: Relocation) -> None:
         """Applies a relocation. Raises CompileError for a kind that is not known."""
-        at = self._offsets[r.section] + r.offset
-        here = self._base + at
+        offset = self._offsets[r.section] + r.offset
+        here = self._base + offset
         if r.kind == _64:
             target = self.addresses[r.symbol.name] if self._is_outside(r.symbol) else self.address(r.symbol)
-            self._memory[at : at + 8] = struct.pack("<Q", (target + r.addend) & (1 << 64) - 1)
+            self._memory[offset : offset + 8] = struct.pack("<Q", (target + r.addend) & (1 << 64) - 1)
         elif r.kind == _PC64:
-            self._memory[at : at + 8] = struct.pack("<q", self._near(r.symbol) + r.addend - here)
+            self._memory[offset : offset + 8] = struct.pack("<q", self._near(r.symbol) + r.addend - here)
         elif r.kind in (_PC32, _PLT32):
-            self._memory[at : at + 4] = struct.pack("<i", self._near(r.symbol) + r.addend - here)
+            self._memory[offset : offset + 4] = struct.pack("<i", self._near(r.symbol) + r.addend - here)
         elif r.kind in _THROUGH_TABLE and self._is_outside(r.symbol):
             table = self._near(r.symbol) + len(_STUB)
-            self._memory[at : at + 4] = struct.pack("<i", table + r.addend - here)
+            self._memory[offset : offset + 4] = struct.pack("<i", table + r.addend - here)
         else:
             raise CompileError(f"compiled code has a relocation of kind {r.kind}", remedy="compile it as LLVM's small PIC code")
 

@@ -77,19 +77,19 @@ def _attention(routine: str, results: int, *, drops: bool = False) -> _Describe:
 
     def describe(step: Call) -> dict[str, Any] | None:
         """Describes a call for the native runner; None if it cannot make it."""
-        given = arguments_of(step)
+        args = arguments_of(step)
         if len(step.owned) != results:
             return None
-        dropout, scale = _number(given.get("dropout_p", 0.0)), given.get("scale")
-        if (dropout and not drops) or given.get("return_debug_mask", False):
+        dropout, scale = _number(args.get("dropout_p", 0.0)), args.get("scale")
+        if (dropout and not drops) or args.get("return_debug_mask", False):
             return None
         return {
             "routine": routine,
-            "tensors": (given["query"], given["key"], given["value"], given.get("attn_bias", given.get("attn_mask"))),
+            "tensors": (args["query"], args["key"], args["value"], args.get("attn_bias", args.get("attn_mask"))),
             "dropout": dropout,
-            "flag": bool(given.get("is_causal", False)),
+            "flag": bool(args.get("is_causal", False)),
             "scale": None if scale is None else _number(scale),
-            "log_sum_exp": bool(given.get("compute_log_sumexp", False)),
+            "log_sum_exp": bool(args.get("compute_log_sumexp", False)),
         }
 
     return describe

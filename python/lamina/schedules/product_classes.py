@@ -36,22 +36,22 @@ def for_all_sizes(work: GemmWork, gpu: Gpu, *, rows: bool) -> GemmConfig | None:
 def for_fewer(work: GemmWork, gpu: Gpu, general: GemmConfig, *, rows: bool) -> list[tuple[int, GemmConfig]]:
     """Returns schedules for calls with at most so many rows, or else columns, in order, each where it takes less than _FEWER of the
     time of the one for more of them. work: with any number of them; general: the schedule for the most."""
-    found: list[tuple[int, GemmConfig]] = []
+    schedules: list[tuple[int, GemmConfig]] = []
     larger = general
-    for most in reversed(_CLASSES):
-        samples = _samples(most)
+    for limit in reversed(_CLASSES):
+        samples = _samples(limit)
         best = _best(work, gpu, samples, rows, ping_pong=False)
         if best is None:
             continue
         gain = _log_seconds(best, work, gpu, samples, rows) - _log_seconds(larger, work, gpu, samples, rows)
         if gain < log(_FEWER):
-            found, larger = [(most, best), *found], best
-    return found
+            schedules, larger = [(limit, best), *schedules], best
+    return schedules
 
 
-def _samples(most: int) -> tuple[int, ...]:
+def _samples(limit: int) -> tuple[int, ...]:
     """Returns sizes that stand for a class."""
-    return (5 * most // 8, 3 * most // 4, most)
+    return (5 * limit // 8, 3 * limit // 4, limit)
 
 
 def _best(work: GemmWork, gpu: Gpu, sizes: Sequence[int], rows: bool, *, ping_pong: bool = True) -> GemmConfig | None:

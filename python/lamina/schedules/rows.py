@@ -135,25 +135,25 @@ def _holding(work: RowWork, gpu: Gpu) -> Iterator[Simt]:
     """Schedules for rows that are needed twice: held by more or fewer threads, held by more and smaller CTAs, of which some read
     while others wait, or read again from L2."""
     config, cluster = work.config, work.config.cluster
-    held = Simt(config.threads, cluster=cluster)
+    schedule = Simt(config.threads, cluster=cluster)
     if cluster > 1:
         few, more = max(8 // config.vec, 1), max(16 // config.vec, 1)
-        half = replace(held, threads=config.threads // 2)
+        half = replace(schedule, threads=config.threads // 2)
         each = 2 * config.chunks * config.vec + _ALIVE
         if each <= 4 * _ALIVE:
             yield replace(half, resident=max(gpu.registers // (half.threads * each), 1))
         yield replace(half, cluster=2 * cluster, resident=2 * config.resident)
-        yield _full(replace(held, threads=2 * held.threads, chunks=few))
-        yield _full(replace(held, chunks=few))
-        yield replace(held, chunks=more)
-        yield replace(held, threads=2 * held.threads, resident=1)
+        yield _full(replace(schedule, threads=2 * schedule.threads, chunks=few))
+        yield _full(replace(schedule, chunks=few))
+        yield replace(schedule, chunks=more)
+        yield replace(schedule, threads=2 * schedule.threads, resident=1)
     else:
-        yield replace(held, threads=2 * held.threads)
-        yield replace(held, threads=held.threads // 2)
-        yield replace(held, threads=4 * held.threads)
+        yield replace(schedule, threads=2 * schedule.threads)
+        yield replace(schedule, threads=schedule.threads // 2)
+        yield replace(schedule, threads=4 * schedule.threads)
         if work.whole and work.lanes >= 4 * config.threads * config.vec:
-            yield replace(held, cluster=2)
-        yield _full(replace(held, threads=2 * held.threads))
+            yield replace(schedule, cluster=2)
+        yield _full(replace(schedule, threads=2 * schedule.threads))
 
 
 def _full(rows: Simt) -> Simt:
@@ -161,13 +161,13 @@ def _full(rows: Simt) -> Simt:
     return replace(rows, resident=max(_THREADS // rows.threads, 1))
 
 
-def _fits(rows: Simt, made: nvvm.NvvmConfig, work: RowWork, gpu: Gpu) -> bool:
+def _fits(rows: Simt, config: nvvm.NvvmConfig, work: RowWork, gpu: Gpu) -> bool:
     """Returns whether this GPU can run a schedule, and no thread has nothing or too much to do."""
-    if not WARP // 4 <= rows.threads <= 1024 or rows.threads * made.vec * rows.cluster >= 2 * work.lanes:
+    if not WARP // 4 <= rows.threads <= 1024 or rows.threads * config.vec * rows.cluster >= 2 * work.lanes:
         return False
     if rows.cluster > 1 and (gpu.capability < 90 or not work.whole or rows.cluster > LARGEST):
         return False
-    return rows.chunks * rows.threads * made.vec * rows.cluster < 2 * work.lanes and made.chunks * made.vec <= _HELD
+    return rows.chunks * rows.threads * config.vec * rows.cluster < 2 * work.lanes and config.chunks * config.vec <= _HELD
 
 
 def _by_triton(work: RowWork) -> Iterator[Triton]:

@@ -55,15 +55,15 @@ def keep_kernels(module: ir.Module) -> None:
 def take_later(module: ir.Module) -> tuple[LaterKernel, ...]:
     """Removes the kernels that are compiled when a call first needs them from a module at the plan or the tile level, and returns
     them."""
-    found = _as_later([op for op in ops_in(module.body) if TILED_LATER in op.attributes])
+    kernels = _as_later([op for op in ops_in(module.body) if TILED_LATER in op.attributes])
     planned = [op for op in ops_in(module.body) if LATER in op.attributes]
     aligned = alignments(module) if planned else {}
     for op in planned:
         name = name_of(op)
         del op.attributes[LATER]
         alone = launched_alone(launches_of(module, name)[0], op, aligned[name])
-        found.append(LaterKernel(name, alone.operation.get_asm(enable_debug_info=True), False))
-    return tuple(found)
+        kernels.append(LaterKernel(name, alone.operation.get_asm(enable_debug_info=True), False))
+    return tuple(kernels)
 
 
 def programs_as_later(module: ir.Module) -> list[LaterKernel]:
@@ -93,14 +93,14 @@ def has_programs(module: ir.Module) -> bool:
 
 def programs_of(module: ir.Module) -> list[str]:
     """Returns the names of the kernels, at the tile level or as functions of a gpu.module."""
-    found: list[str] = []
+    names: list[str] = []
     for op in module.body.operations:
         if "tile.grid" in op.operation.attributes:
-            found.append(name_of(op.operation))
+            names.append(name_of(op.operation))
         elif op.operation.name == "gpu.module":
             functions = ops_in(op.operation.regions[0].blocks[0])
-            found += [name_of(f) for f in functions if "kernel" in f.attributes]
-    return found
+            names += [name_of(f) for f in functions if "kernel" in f.attributes]
+    return names
 
 
 def lines_of(module: ir.Module, kernel: str) -> list[str]:

@@ -118,13 +118,13 @@ def release(program: str) -> str:
 
 def tool(name: str) -> str:
     """Returns the path of one of triton's programs. Raises CompileError if it is missing."""
-    found = _tools().get(name)
-    if found is None:
+    path = _tools().get(name)
+    if path is None:
         raise CompileError(
             f"there is no {name}: GPU code is assembled by the one in the triton package",
             remedy=f"pip install triton{f', or name a ptxas in {OVERRIDE}' if name == 'ptxas' else ''}",
         )
-    return found
+    return path
 
 
 @cache
@@ -158,7 +158,7 @@ _USED = re.compile(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?")
 
 def _resources(log: str) -> tuple[Resources, ...]:
     """Parses the log of ptxas -v, which prints three lines for each kernel."""
-    found = []
+    resources = []
     kernel, stack = "", (0, 0, 0)
     for line in log.splitlines():
         if entry := _ENTRY.search(line):
@@ -166,6 +166,6 @@ def _resources(log: str) -> tuple[Resources, ...]:
         elif sizes := _STACK.search(line):
             stack = (int(sizes[1]), int(sizes[2]), int(sizes[3]))
         elif kernel and (used := _USED.search(line)):
-            found.append(Resources(kernel, int(used[1]), int(used[2] or 0), *stack))
+            resources.append(Resources(kernel, int(used[1]), int(used[2] or 0), *stack))
             kernel = ""
-    return tuple(found)
+    return tuple(resources)

@@ -42,20 +42,20 @@ TILE_OPS = {
 
 def tile_ops() -> "dict[str, TileOps]":
     """Returns the tables, by lowering."""
-    return {name: _load(place) for name, place in TILE_OPS.items()}
+    return {name: _imported(place) for name, place in TILE_OPS.items()}
 
 
 def backend(target: Target) -> Backend:
     """Returns the Backend for a target."""
-    return _load(TARGETS[target.kind].backend)(target)
+    return _imported(TARGETS[target.kind].backend)(target)
 
 
 def steps(target: Target, **chosen: bool) -> Steps:
     """Returns the passes in which a target differs from others, under round_intermediates, freeze_weights and wide_sizes of
     lamina.Options."""
-    return _load(TARGETS[target.kind].steps)(target, **chosen)
+    return _imported(TARGETS[target.kind].steps)(target, **chosen)
 
 
-def _load(place: str) -> Any:
-    module, name = place.split(":")
+def _imported(path: str) -> Any:
+    module, name = path.split(":")
     return attrgetter(name)(import_module(module))

@@ -27,7 +27,9 @@ class Steps:
     launch: tuple[str, ...] = ()
 
 
-def options(**given: object) -> str:
+def options(**values: object) -> str:
     """Writes options of a pass: "{rows=32 parts=1024}", "" for none. False and None are left out."""
-    parts = [f"{name.replace('_', '-')}={str(value).lower() if value is True else value}" for name, value in given.items() if value]
+    parts = [
+        f"{name.replace('_', '-')}={str(value).lower() if value is True else value}" for name, value in values.items() if value
+    ]
     return f"{{{' '.join(parts)}}}" if parts else ""

@@ -45,16 +45,16 @@ def spoil(results: Sequence[Tensor]) -> None:
                 result.bitwise_not_()
 
 
-def _differs(found: Tensor, wanted: Tensor) -> str:
+def _differs(result: Tensor, wanted: Tensor) -> str:
     if not wanted.is_floating_point() and not wanted.is_complex():
-        return "" if torch.equal(found, wanted) else "differs"
+        return "" if torch.equal(result, wanted) else "differs"
     bound, far, size = BOUNDS.get(wanted.dtype, _OTHERWISE), 0.0, 0.0
-    for a, b in zip(_pieces(found), _pieces(wanted), strict=True):
-        given = b.isfinite()
-        if not bool((a.isfinite() | ~given).all()):
+    for a, b in zip(_pieces(result), _pieces(wanted), strict=True):
+        finite = b.isfinite()
+        if not bool((a.isfinite() | ~finite).all()):
             return "is not finite where it should be"
-        far += float((a - b).masked_fill_(~given, 0.0).square_().sum())
-        size += float(b.masked_fill(~given, 0.0).square_().sum())
+        far += float((a - b).masked_fill_(~finite, 0.0).square_().sum())
+        size += float(b.masked_fill(~finite, 0.0).square_().sum())
     if far**0.5 <= bound * size**0.5:
         return ""
     return f"is off by {(far / size) ** 0.5:.1e} of its norm, {bound:.0e} allowed" if size else "is not zero where it should be"

@@ -123,7 +123,7 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"[:300]
 
 
-def taken(run: Callable[[], object], calls: int = 1, wait: Callable[[], object] = lambda: None) -> float:
+def mean_seconds(run: Callable[[], object], calls: int = 1, wait: Callable[[], object] = lambda: None) -> float:
     """Returns the mean wall-clock seconds of a call, over `calls` calls in a row. `wait` waits for the device, if there is one."""
     wait()
     start = time.perf_counter()

@@ -41,16 +41,16 @@ def digest(*parts: str) -> str:
 
 def modules(package: Path) -> dict[str, str]:
     """Returns the modules that write kernels, without comments and docstrings, by path in the package."""
-    found: dict[str, str] = {}
+    sources: dict[str, str] = {}
     waiting = [str(file.relative_to(package)) for pattern in _ENTRIES for file in package.glob(pattern)]
     while waiting:
         name = waiting.pop()
-        if name in found:
+        if name in sources:
             continue
-        imports, found[name] = read((package / name).read_bytes())
+        imports, sources[name] = read((package / name).read_bytes())
         for node in imports:
             waiting += _imported(node, name, package)
-    return found
+    return sources
 
 
 def read(source: bytes) -> tuple[list[ast.Import | ast.ImportFrom], str]:

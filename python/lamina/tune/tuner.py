@@ -65,7 +65,7 @@ def may_answer(index: int, options: Options, store: Store) -> bool:
 
 
 def tune(
-    found: Sequence[Tunable],
+    problems: Sequence[Tunable],
     index: int,
     policy: Tune,
     store: Store,
@@ -84,8 +84,8 @@ def tune(
     identity, known = Identity.of_gpu(index), dict[str, Answer]()
     asking, watch, again = seen.get("asking", ignored), seen.get("watch", ignored), seen.get("again", False)
     clock, device = clock or CudaClock(index), torch.device("cuda", index)
-    count = len({one.question.key for one in found})
-    for one in found:
+    count = len({one.question.key for one in problems})
+    for one in problems:
         question = one.question
         if question.key not in known:
             asking(question, len(known) + 1, count)

@@ -111,7 +111,7 @@ def row(name: str, f: Found, workloads: Mapping[str, Workload]) -> str:
     if "roofs" in f:
         parts.append(f"floor {duration(floor(f))}")
     if "made" in f:
-        parts.append(f"made {made(f)}")
+        parts.append(f"made {launch_count(f)}")
     if "choices" in f:
         parts.append(f"chosen {chosen(f)}")
     if "errors" in f:
@@ -146,7 +146,7 @@ def goal_table(judged: Sequence[Judged]) -> Figures:
     return Figures("Goals", ("goal", ""), [(text, "reached" if met else "missed") for text, met in judged])
 
 
-def made(f: Found) -> str:
+def launch_count(f: Found) -> str:
     """Formats how many kernels and calls Lamina makes of a workload; NONE if that is not known."""
     made = f.get("made", {})
     if "kernels" not in made:

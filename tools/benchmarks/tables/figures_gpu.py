@@ -12,7 +12,7 @@ from lamina.tools.benchmarks.tables.figures import (
     floor,
     goal_table,
     largest_error,
-    made,
+    launch_count,
     not_run,
     number,
     numbers,
@@ -48,12 +48,12 @@ def tables(found: Found, goals: list[Judged]) -> list[Figures]:
 def _kernel(name: str, f: Found) -> list[str]:
     times, busy = numbers(f["times"], ("eager", *COMPILERS, "lamina"), 1e6, 1), f.get("busy", {})
     against_xla = [*numbers(busy, ("XLA", "lamina"), 1e6, 1), ratio(busy.get("lamina"), busy.get("XLA"))]
-    return [name, *times, *_against(f, 1e6, 1, "torch.compile"), made(f), *against_xla]
+    return [name, *times, *_against(f, 1e6, 1, "torch.compile"), launch_count(f), *against_xla]
 
 
 def _model(name: str, f: Found) -> list[str]:
     times = numbers(f["times"], ("eager", *COMPILERS, *LAMINA), 1e3, 3)
-    return [name, *times, *_against(f, 1e3, 3, "reduce-overhead"), made(f)]
+    return [name, *times, *_against(f, 1e3, 3, "reduce-overhead"), launch_count(f)]
 
 
 def _against(f: Found, scale: float, digits: int, of: str) -> list[str]:

@@ -51,7 +51,7 @@ class ProgramBinding:
                 buffers[i] = Buffer("constant", len(constants) - 1, 0, buffer.bytes, buffer.last)
             elif buffer.bytes >= MOST_BYTES:
                 raise OverflowError(f"a tensor of {buffer.bytes} bytes is larger than a program can hold")
-        placed, peak, total, most = _placed(numbers, buffers)
+        placed, peak, total, lower_bound = _placed(numbers, buffers)
         return replace(
             numbers,
             buffers=tuple(placed),
@@ -59,7 +59,7 @@ class ProgramBinding:
             sizes=(),
             arena_bytes=peak,
             sum_bytes=total,
-            lower_bound=most,
+            lower_bound=lower_bound,
         )
 
     def missing(self, symbols: Mapping[str, int]) -> list[str]:
@@ -94,23 +94,23 @@ def _chosen(program: Program, computations: Sequence[Sequence[int]]) -> Program:
     """Returns a program of numbers with one launch for each computation, by the kernel for its sizes. computations: the numbers of
     the steps of which one is made."""
     steps = program.steps
-    kept = [False] * len(steps)
+    runs_step = [False] * len(steps)
     for numbers in computations:
         runs = next((i for i in numbers if _hold(getattr(steps[i], "when", ()))), None)
         if runs is None:
             raise LookupError("there is no code of a kernel that these sizes need")
-        kept[runs] = True
-    if all(kept):
+        runs_step[runs] = True
+    if all(runs_step):
         return program
-    one = _with_steps(program, kept)
+    one = _with_steps(program, runs_step)
     return replace(one, steps=tuple(replace(s, when=()) if isinstance(s, Launch) and s.when else s for s in one.steps))
 
 
-def _with_steps(program: Program, kept: Sequence[bool]) -> Program:
+def _with_steps(program: Program, selected: Sequence[bool]) -> Program:
     """Returns a program with some of its steps."""
-    number = list(accumulate(kept, initial=0))  # of a step among those that are kept, and of the next one where it is not
+    number = list(accumulate(selected, initial=0))  # of a step among those that are kept, and of the next one where it is not
     buffers = tuple(b if b.last < 0 else replace(b, last=number[b.last + 1] - 1) for b in program.buffers)
-    return replace(program, steps=tuple(s for s, k in zip(program.steps, kept, strict=True) if k), buffers=buffers)
+    return replace(program, steps=tuple(s for s, k in zip(program.steps, selected, strict=True) if k), buffers=buffers)
 
 
 def bound(program: Program, symbols: Mapping[str, int]) -> Program:

@@ -21,10 +21,10 @@ class LaterKernel:
     tiled: bool
 
 
-def with_launches(program: Program, made: Mapping[str, Program]) -> Program:
+def with_launches(program: Program, tiled: Mapping[str, Program]) -> Program:
     """Returns a program whose launches of some kernels are those that lamina-tile has made of them.
 
-    made  for each such kernel, a program that launches it alone, on arguments of the same layouts
+    tiled  for each such kernel, a program that launches it alone, on arguments of the same layouts
     """
     buffers, sizes = list(program.buffers), list(program.sizes)
     places = {(sizes[b.index], b.bytes): number for number, b in enumerate(buffers) if b.kind == "sizes"}
@@ -42,8 +42,8 @@ def with_launches(program: Program, made: Mapping[str, Program]) -> Program:
     steps: list[Step] = []
     ends: list[int] = []
     for step in program.steps:
-        if isinstance(step, Launch) and step.kernel in made:
-            of = made[step.kernel]
+        if isinstance(step, Launch) and step.kernel in tiled:
+            of = tiled[step.kernel]
             for launch in of.steps:
                 assert isinstance(launch, Launch)
                 refs = tuple(scratch(ref, of) for ref in launch.scratch)

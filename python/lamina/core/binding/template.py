@@ -55,14 +55,14 @@ class Template(Generic[T]):
             return None
         first = list(data)
 
-        def made(values: Sequence[int]) -> tuple[Any, ...]:
+        def evaluate(values: Sequence[int]) -> tuple[Any, ...]:
             """Builds the tuple for the values of the symbols."""
             parts = first.copy()
             for i, make in makes:
                 parts[i] = make(values)
             return tuple(parts)
 
-        return made
+        return evaluate
 
     def _object(self, data: Any) -> Make | None:
         kind, first = data.__class__, {name: getattr(data, name) for name in _fields_of(data.__class__) or ()}
@@ -70,7 +70,7 @@ class Template(Generic[T]):
         if not makes:
             return None
 
-        def made(values: Sequence[int]) -> Any:
+        def evaluate(values: Sequence[int]) -> Any:
             """Builds the object for the values of the symbols."""
             new = object.__new__(kind)  # the fields are valid as they are: `replace` would take ten times as long
             held = new.__dict__
@@ -79,7 +79,7 @@ class Template(Generic[T]):
                 held[name] = make(values)
             return new
 
-        return made
+        return evaluate
 
     def _number(self, x: "int | Size") -> int:
         self._symbols.update(symbols_of(x))
@@ -91,7 +91,7 @@ def _once(make: Make) -> Make:
     times."""
     last: tuple[Sequence[int] | None, Any] = (None, None)
 
-    def made(values: Sequence[int]) -> Any:
+    def evaluate(values: Sequence[int]) -> Any:
         """Returns the last result if it was built for the same values, else builds a new one."""
         nonlocal last
         kept = last
@@ -99,7 +99,7 @@ def _once(make: Make) -> Make:
             kept = last = (values, make(values))
         return kept[1]
 
-    return made
+    return evaluate
 
 
 @cache

@@ -55,15 +55,15 @@ class SizeCondition:
     by: str = ""
 
 
-def named_sizes(given: Any) -> NamedSizes | None:
+def named_sizes(sizes: Any) -> NamedSizes | None:
     """Reads sizes as users write them, `{"batch": 4, "x": {1: 30}}`. Returns None for anything else."""
-    if not isinstance(given, Mapping):
+    if not isinstance(sizes, Mapping):
         return None
-    found: list[tuple[Any, Any]] = []
-    for name, value in given.items():
+    pairs: list[tuple[Any, Any]] = []
+    for name, value in sizes.items():
         dims = value.items() if isinstance(value, Mapping) else ((None, value),)
-        found += [(name if d is None else f"{name}, dimension {d}", size) for d, size in dims]
-    return tuple(found) if all(isinstance(name, str) and type(size) is int for name, size in found) else None
+        pairs += [(name if d is None else f"{name}, dimension {d}", size) for d, size in dims]
+    return tuple(pairs) if all(isinstance(name, str) and type(size) is int for name, size in pairs) else None
 
 
 def values_of(wanted: NamedSizes, symbols: Iterable[SizeFacts]) -> dict[str, int]:

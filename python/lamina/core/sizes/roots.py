@@ -20,14 +20,14 @@ def _polynomial(square: Size) -> SizeLike | None:
     half = factors[::2]  # they are sorted
     if factors[1::2] != half or math.isqrt(abs(k)) ** 2 != k:
         return None
-    found: SizeLike = Size(((half, math.isqrt(k)),))
-    first, rest = found, square - found * found
+    root: SizeLike = Size(((half, math.isqrt(k)),))
+    first, rest = root, square - root * root
     for _ in range(8):
         if rest == 0:
-            return found
+            return root
         step, left = divmod(Size(rest.terms[:1]) if isinstance(rest, Size) else rest, 2 * first)
         if left != 0:
             return None
-        rest = rest - step * (2 * found + step)
-        found = found + step
+        rest = rest - step * (2 * root + step)
+        root = root + step
     return None

@@ -284,10 +284,10 @@ def _opaque_quotient(whole: "SizeLike", by: "SizeLike") -> Opaque:
     return Opaque("//", whole, by)
 
 
-def without(f: tuple[Factor, ...], taken: tuple[Factor, ...]) -> tuple[Factor, ...] | None:
+def without(f: tuple[Factor, ...], removed: tuple[Factor, ...]) -> tuple[Factor, ...] | None:
     """Returns the factors that are left of a product without those of another; None if it lacks one of these."""
     left = list(f)
-    for x in taken:
+    for x in removed:
         if x not in left:
             return None
         left.remove(x)

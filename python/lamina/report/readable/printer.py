@@ -155,18 +155,18 @@ class ReadablePrinter:
         cut = len(values) - (ir.IntegerAttr(op.attributes["n_out"]).value if "n_out" in op.attributes else 0)
         left, outs = iter(values[:cut]), [*values[cut:], *op.results]
 
-        def given(attribute: ir.Attribute) -> str:
+        def argument_text(attribute: ir.Attribute) -> str:
             """Returns an argument of the call as text."""
             if isinstance(attribute, ir.UnitAttr):
                 value = next(left, None)
                 return "?" if value is None else self.text(value).text
             if isinstance(attribute, ir.ArrayAttr):
-                return f"[{', '.join(map(given, attribute))}]"
+                return f"[{', '.join(map(argument_text, attribute))}]"
             return literal(attribute)
 
         word, note = ("call", literal(op.attributes["reason"])) if "reason" in op.attributes else ("kernel", "")
-        arguments = [given(a) for a in op.attributes.get("args", ())]
-        arguments += [f"{a.name}={given(a.attr)}" for a in ir.DictAttr(op.attributes["kwargs"])]
+        arguments = [argument_text(a) for a in op.attributes.get("args", ())]
+        arguments += [f"{a.name}={argument_text(a.attr)}" for a in ir.DictAttr(op.attributes["kwargs"])]
         tensors = [self.text(v).text for v in left]
         arguments = [*arguments, *tensors] if "args" in op.attributes else [*tensors, *arguments]
         self._step(op, depth, f"{word} {literal(op.attributes['callee'])}({', '.join(arguments)})", outs, note)

@@ -42,9 +42,9 @@ class Status:
         return self.state not in ("watching", "trying")
 
 
-def status_of(found: dict[str, Any], why_not: str) -> Status:
+def status_of(report: dict[str, Any], why_not: str) -> Status:
     """Makes a Status from the native runner's report on its graphs."""
-    if "state" not in found:
-        return Status("off" if why_not else "watching", why_not, aligned=found["aligned"])
-    times = {name: Times(*found.pop(name)) if found[name] else found.pop(name) for name in ("steps", "replays")}
-    return Status(**{**found, **times})
+    if "state" not in report:
+        return Status("off" if why_not else "watching", why_not, aligned=report["aligned"])
+    times = {name: Times(*report.pop(name)) if report[name] else report.pop(name) for name in ("steps", "replays")}
+    return Status(**{**report, **times})

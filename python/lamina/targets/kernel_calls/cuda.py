@@ -31,21 +31,21 @@ def compile_cuda(kernel: "UserKernel", source: CudaSource, gpu: Gpu) -> Compiled
     fit."""
     launch = json.loads(kernel.call)
     ptx, entry = compile_source(source, launch["macros"], gpu)
-    taken = parameters(ptx, entry)
-    if len(taken) != len(launch["arguments"]):
-        raise _misfit(source, f"takes {len(taken)} parameters, arguments gives {len(launch['arguments'])}")
-    most = most_threads(ptx, entry)
-    if most and kernel.block > most:
-        raise _misfit(source, f"is for blocks of at most {most} threads, threads gives {kernel.block}")
+    declared = parameters(ptx, entry)
+    if len(declared) != len(launch["arguments"]):
+        raise _misfit(source, f"takes {len(declared)} parameters, arguments gives {len(launch['arguments'])}")
+    thread_limit = most_threads(ptx, entry)
+    if thread_limit and kernel.block > thread_limit:
+        raise _misfit(source, f"is for blocks of at most {thread_limit} threads, threads gives {kernel.block}")
     n_in = len(kernel.arguments) - kernel.outputs
     names = [*(f"x{i}" for i in range(n_in)), *(f"y{i}" for i in range(kernel.outputs))]
-    given = [
+    bindings = [
         _Given(source, i, value, parameter, launch["macros"]).bound(names, kernel)
-        for i, (value, parameter) in enumerate(zip(launch["arguments"], taken, strict=True))
+        for i, (value, parameter) in enumerate(zip(launch["arguments"], declared, strict=True))
     ]
-    text, left = bind(ptx, entry, kernel.symbol, given, len(names), kernel.threads)
+    text, left = bind(ptx, entry, kernel.symbol, bindings, len(names), kernel.threads)
     if left:
-        which = ", ".join(_Given(source, i, None, taken[i], {}).name for i in left)
+        which = ", ".join(_Given(source, i, None, declared[i], {}).name for i in left)
         raise _misfit(source, f"takes the address of {which}, which are numbers", "copy it to a variable first")
     return CompiledKernel(
         kernel.symbol, renamed(_for(text, gpu), kernel.symbol, kernel.symbol), Needs(kernel.shared), _shown(kernel, source)

@@ -86,17 +86,17 @@ class _Nvrtc:
 
 
 def _library(source: CudaSource) -> tuple[ctypes.CDLL, str]:
-    found = found_library()
-    if found is None:
+    library = find_library()
+    if library is None:
         raise CompileError(
             f"kernel {source.name} is CUDA C++, and there is no NVRTC to compile it",
             where=source.place,
             remedy=f"pip install nvidia-cuda-nvrtc, or name a libnvrtc.so in {OVERRIDE}",
         )
-    return found
+    return library
 
 
-def found_library() -> tuple[ctypes.CDLL, str] | None:
+def find_library() -> tuple[ctypes.CDLL, str] | None:
     """Returns the NVRTC library and its path; None if there is none."""
     return _opened(os.environ.get(OVERRIDE, ""))
 
@@ -137,13 +137,13 @@ def _packages() -> Iterator[Path]:
 
 def _includes(library: str) -> Iterator[Path]:
     """Yields the folders of headers such as cuda_fp16.h: next to the library, in NVIDIA's packages, in CUDA_HOME, in triton."""
-    found = [Path(library).parents[1] / "include"] if library else []
-    found += [folder for root in _packages() for folder in sorted(root.glob("*/include"))]
+    folders = [Path(library).parents[1] / "include"] if library else []
+    folders += [folder for root in _packages() for folder in sorted(root.glob("*/include"))]
     if home := os.environ.get("CUDA_HOME"):
-        found.append(Path(home, "include"))
+        folders.append(Path(home, "include"))
     triton = find_spec("triton")
-    found += [Path(root, "backends", "nvidia", "include") for root in (triton.submodule_search_locations or () if triton else ())]
-    for folder in dict.fromkeys(found):
+    folders += [Path(root, "backends", "nvidia", "include") for root in (triton.submodule_search_locations or () if triton else ())]
+    for folder in dict.fromkeys(folders):
         yield from (folder / inner for inner in ("", "cccl") if (folder / inner).is_dir())
 
 

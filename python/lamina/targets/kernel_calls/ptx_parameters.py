@@ -29,14 +29,14 @@ class PtxParameter:
 
 def parameters(ptx: str, entry: str) -> list[PtxParameter]:
     """Returns the parameters of a kernel. Raises KeyError if no kernel has that name."""
-    found = _PARAMETER.findall(_head(ptx, entry)[2])
-    return [PtxParameter(type_, int(count or 1) * int(type_[1:]) // 8) for type_, count in found]
+    declared = _PARAMETER.findall(_head(ptx, entry)[2])
+    return [PtxParameter(type_, int(count or 1) * int(type_[1:]) // 8) for type_, count in declared]
 
 
 def most_threads(ptx: str, entry: str) -> int:
     """Returns the most threads of a block that the kernel's launch bounds allow; 0 without launch bounds."""
-    found = re.search(r"\.(?:maxntid|reqntid)\s+(\d+)(?:,\s*(\d+))?(?:,\s*(\d+))?", _head(ptx, entry)[3])
-    return int(found[1]) * int(found[2] or 1) * int(found[3] or 1) if found else 0
+    match = re.search(r"\.(?:maxntid|reqntid)\s+(\d+)(?:,\s*(\d+))?(?:,\s*(\d+))?", _head(ptx, entry)[3])
+    return int(match[1]) * int(match[2] or 1) * int(match[3] or 1) if match else 0
 
 
 def _head(ptx: str, entry: str) -> re.Match[str]:
@@ -44,26 +44,26 @@ def _head(ptx: str, entry: str) -> re.Match[str]:
 
 
 def bind(
-    ptx: str, entry: str, symbol: str, given: Sequence[int | bytes], count: int, threads: Sequence[int]
+    ptx: str, entry: str, symbol: str, bindings: Sequence[int | bytes], count: int, threads: Sequence[int]
 ) -> tuple[str, Sequence[int]]:
     """Returns the PTX with the kernel `entry` alone, renamed to `symbol`, with `count` pointers as parameters. Also returns the
     indices of parameters that could not become constants, because code takes their addresses.
 
-    given    for each parameter the index of a pointer, or the bytes of a constant
-    threads  the launch's threads of a block along x, y, z: the assembler limits registers so that they fit
+    bindings  for each parameter the index of a pointer, or the bytes of a constant
+    threads   the launch's threads of a block along x, y, z: the assembler limits registers so that they fit
     """
     text = _alone(ptx, entry)
-    constants = {i: value for i, value in enumerate(given) if isinstance(value, bytes)}
+    constants = {i: value for i, value in enumerate(bindings) if isinstance(value, bytes)}
     text = _without_loads(text, entry, constants)
-    pointers = {i: number for i, number in enumerate(given) if isinstance(number, int)}
+    pointers = {i: number for i, number in enumerate(bindings) if isinstance(number, int)}
     listed = ",\n".join(f"\t.param .u64 {symbol}_param_{i}" for i in range(count))
     bounds = "" if most_threads(ptx, entry) else f"\n.reqntid {', '.join(map(str, threads))}"
     text = _ENTRY.sub(lambda head: f".visible .entry {entry}(\n{listed}\n){bounds}{head[3]}", text)
     left = sorted({int(i) for i in re.findall(rf"(?<![\w$]){re.escape(entry)}_param_(\d+)\b", text)} & set(constants))
 
-    def renamed(found: re.Match[str]) -> str:
+    def renamed(match: re.Match[str]) -> str:
         """Renames a parameter to its place in the launch."""
-        return f"{symbol}_param_{pointers[int(found[1])]}" if int(found[1]) in pointers else found[0]
+        return f"{symbol}_param_{pointers[int(match[1])]}" if int(match[1]) in pointers else match[0]
 
     text = re.sub(rf"(?<![\w$]){re.escape(entry)}_param_(\d+)\b", renamed, text)
     return text.replace(f".entry {entry}(", f".entry {symbol}("), left
@@ -71,13 +71,13 @@ def bind(
 
 def _alone(ptx: str, entry: str) -> str:
     """Returns the PTX without other kernels."""
-    kept, end = [], 0
+    parts, end = [], 0
     for head in _ENTRY.finditer(ptx):
-        kept.append(ptx[end : head.start()])
+        parts.append(ptx[end : head.start()])
         end = _closed(ptx, head.end())
         if head[1] == entry:
-            kept.append(ptx[head.start() : end])
-    return "".join((*kept, ptx[end:]))
+            parts.append(ptx[head.start() : end])
+    return "".join((*parts, ptx[end:]))
 
 
 def _closed(ptx: str, start: int) -> int:
@@ -94,11 +94,11 @@ def _without_loads(text: str, entry: str, constants: Mapping[int, bytes]) -> str
     widths = {prefix: int(bits) for bits, prefix in _REGISTERS.findall(text)}
     load = re.compile(rf"ld\.param\.([usbf])(\d+)\s+(%\w+),\s*\[{re.escape(entry)}_param_(\d+)(?:\+(\d+))?\];")
 
-    def moved(found: re.Match[str]) -> str:
+    def moved(match: re.Match[str]) -> str:
         """Replaces the load of a constant parameter by a move."""
-        kind, bits, register, number, offset = found[1], int(found[2]), found[3], int(found[4]), int(found[5] or 0)
+        kind, bits, register, number, offset = match[1], int(match[2]), match[3], int(match[4]), int(match[5] or 0)
         if number not in constants:
-            return found[0]
+            return match[0]
         data = constants[number][offset : offset + bits // 8]
         if kind == "f":
             return f"mov.f{bits} \t{register}, 0{'f' if bits == 32 else 'd'}{int.from_bytes(data, 'little'):0{bits // 4}X};"

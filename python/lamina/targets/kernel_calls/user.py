@@ -99,8 +99,8 @@ class UserKernel:
 
 def launched(program: Program) -> tuple[Program, list[UserKernel]]:
     """Replaces a program's calls of source kernels by launches. Returns the program and the kernels; identical calls share one."""
-    taken = {step.kernel for step in program.steps if isinstance(step, Launch)}
-    found: dict[UserKernel, str] = {}
+    used_names = {step.kernel for step in program.steps if isinstance(step, Launch)}
+    name_of: dict[UserKernel, str] = {}
     buffers, sizes = list(program.buffers), list(program.sizes)
     steps = []
     for step in program.steps:
@@ -108,20 +108,20 @@ def launched(program: Program) -> tuple[Program, list[UserKernel]]:
             steps.append(step)
             continue
         kernel = _kernel(step)
-        if kernel not in found:
+        if kernel not in name_of:
             stem = f"custom_{re.sub(r'[^0-9A-Za-z_]', '_', kernel.symbol)}"
-            name = next(n for n in (stem, *(f"{stem}_{i}" for i in range(1, len(program.steps) + 1))) if n not in taken)
-            taken.add(name)
-            found[kernel] = name
-        launch = _launch(step, kernel, found[kernel])
+            name = next(n for n in (stem, *(f"{stem}_{i}" for i in range(1, len(program.steps) + 1))) if n not in used_names)
+            used_names.add(name)
+            name_of[kernel] = name
+        launch = _launch(step, kernel, name_of[kernel])
         if needed := _sizes(step):
-            place = Ref(len(buffers), 0, "i32", (len(needed),), (1,))
+            scratch = Ref(len(buffers), 0, "i32", (len(needed),), (1,))
             buffers.append(Buffer("sizes", len(sizes), 0, ITEM_BYTES["i32"] * len(needed), -1))
             sizes.append(needed)
-            launch = replace(launch, scratch=(place,))
+            launch = replace(launch, scratch=(scratch,))
         steps.append(launch)
     program = replace(program, steps=tuple(steps), buffers=tuple(buffers), sizes=tuple(sizes))
-    return program, [replace(kernel, symbol=name) for kernel, name in found.items()]
+    return program, [replace(kernel, symbol=name) for kernel, name in name_of.items()]
 
 
 def launched_with(call: Call) -> tuple[Ref, ...]:

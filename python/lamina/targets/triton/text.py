@@ -25,14 +25,14 @@ def take(module: ir.Module, descriptors: bool) -> list[Printed]:
 
 def others(module: ir.Module) -> str:
     """Prints programs that Triton could compile but that are lowered by lamina-distribute."""
-    found, refused = [], []
+    kernels, refused = [], []
     for op in (o.operation for o in module.body.operations if "tile.triton" in o.operation.attributes):
         try:
-            found.append(print_kernel(op, False))
+            kernels.append(print_kernel(op, False))
         except CompileError as why:
             refused.append(f"# {why}")
     texts = ["# By lamina-distribute, not by Triton; here as lamina-route-to-triton would have them:", *refused]
-    return "\n".join([*texts, together(found).rstrip()] if found else texts)
+    return "\n".join([*texts, together(kernels).rstrip()] if kernels else texts)
 
 
 def print_kernel(function: ir.Operation, descriptors: bool) -> Printed:

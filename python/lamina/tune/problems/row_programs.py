@@ -24,25 +24,25 @@ class RowPart(ModulePart):
         kernel = problem.kernel
         with kernel.context, ir.Location.unknown():
             types = [argument.type for argument in problem.arguments]
-        given = kernel.regions[0].blocks[0].arguments
+        inputs = kernel.regions[0].blocks[0].arguments
         results = list(kernel.regions[0].blocks[0].operations)[-1].operands
-        tensors = [v.type for v in (*given, *results)]
-        dtypes = [', dtype = "bool"' if element_type(v) == "i1" else "" for v in (*given, *results)]
+        tensors = [v.type for v in (*inputs, *results)]
+        dtypes = [', dtype = "bool"' if element_type(v) == "i1" else "" for v in (*inputs, *results)]
         names = [f"%m{i}" for i in range(len(types))]
-        kinds = [("input", i) for i in range(len(given))] + [("output", i) for i in range(len(results))]
+        kinds = [("input", i) for i in range(len(inputs))] + [("output", i) for i in range(len(results))]
         buffers = [
             f'{name} = "plan.{kind}"() {{index = {i} : i64{dtype}}} : () -> {type_}'
             for name, (kind, i), dtype, type_ in zip(names, kinds, dtypes, types, strict=True)
         ]
         with kernel.context, ir.Location.unknown():
-            module = ir.Module.parse(_program(buffers, names, types, len(given)))
+            module = ir.Module.parse(_program(buffers, names, types, len(inputs)))
             function = kernel.clone(ip=ir.InsertionPoint(module.body))
             function.attributes["sym_name"] = ir.StringAttr.get(_KERNEL)
             if "graph.inplace" in function.attributes:
                 del function.attributes["graph.inplace"]
         largest = max(map(ir.RankedTensorType, tensors), key=lambda t: math.prod(t.shape) * bits(str(t.element_type)))
         what = f"{plain_name(kernel)} {'x'.join(map(str, largest.shape))} {largest.element_type}"
-        strides = [tuple(t.get_strides_and_offset()[0]) for t in types[: len(given)]]
+        strides = [tuple(t.get_strides_and_offset()[0]) for t in types[: len(inputs)]]
         memory = [(str(t.element_type), t.shape, s) for t, s in zip(map(ir.RankedTensorType, tensors), strides, strict=False)]
         super().__init__(problem, what, module, memory, rounds)
 
@@ -51,7 +51,7 @@ class RowPart(ModulePart):
         return kernel_functions(module)
 
 
-def _program(made: list[str], names: list[str], types: list[ir.MemRefType], inputs: int) -> str:
+def _program(buffers: list[str], names: list[str], types: list[ir.MemRefType], inputs: int) -> str:
     """Returns the text of a module with a program that launches the kernel on its inputs and outputs."""
 
     def listed(first: int) -> str:
@@ -61,6 +61,6 @@ def _program(made: list[str], names: list[str], types: list[ir.MemRefType], inpu
     operands, _, ends = listed(0).partition(" : ")
     returned, _, of = listed(inputs).partition(" : ")
     launch = f'"plan.launch"{operands} {{kernel = @{_KERNEL}, label = "{_KERNEL}", n_out = {len(names) - inputs} : i64}} : {ends}'
-    lines = "\n    ".join((*made, launch, f'"plan.return"{returned} : {of}'))
+    lines = "\n    ".join((*buffers, launch, f'"plan.return"{returned} : {of}'))
     empty = ", ".join(f"{name} = 0 : i64" for name in ("arena_bytes", "lower_bound", "sum_bytes"))
     return f'"plan.program"() ({{\n    {lines}\n}}) {{{empty}, sym_name = "main"}} : () -> ()'

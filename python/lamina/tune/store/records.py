@@ -103,19 +103,19 @@ def dump(records: Iterable[Record], running: Sequence[Mark] = ()) -> str:
 def document(text: str, file: Path) -> dict[str, Any]:
     """Reads the JSON of `dump`. Raises CompileError, naming the file, for anything else."""
     try:
-        found = json.loads(text)
+        export = json.loads(text)
     except (ValueError, RecursionError) as error:
         kind = Damaged if text.startswith(_BEGIN) else CompileError
         raise kind(f"this is not an export of tuning: {error}", where=str(file)) from error
-    if not isinstance(found, dict) or found.get("format") != _FORMAT:
+    if not isinstance(export, dict) or export.get("format") != _FORMAT:
         raise CompileError("this is not an export of tuning", where=str(file), remedy="lamina tune export FILE writes one")
-    if found.get("version") != VERSION:
-        message = f"tuning in format {found.get('version')}, this Lamina reads format {VERSION}"
+    if export.get("version") != VERSION:
+        message = f"tuning in format {export.get('version')}, this Lamina reads format {VERSION}"
         remedy = "tune again with this version, or export with one that writes it"
         raise CompileError(message, where=str(file), remedy=remedy)
-    if not isinstance(found.get("answers"), list):
+    if not isinstance(export.get("answers"), list):
         raise Damaged("an answer is damaged: the answers are not a list", where=str(file))
-    return found
+    return export
 
 
 def parse(text: str, file: Path) -> list[Record]:
@@ -126,14 +126,14 @@ def parse(text: str, file: Path) -> list[Record]:
         raise CompileError(f"an answer is damaged: {error}", where=str(file)) from error
 
 
-def find(records: Iterable[Record], which: str) -> Record:
+def find(records: Iterable[Record], name: str) -> Record:
     """Returns the record named by its key, its id or a prefix of the id. Raises CompileError for none or several."""
-    found = [r for r in records if r.question.key == which or r.id.startswith(which)]
+    found = [r for r in records if r.question.key == name or r.id.startswith(name)]
     if len(found) == 1:
         return found[0]
     if not found:
-        raise CompileError(f"the store has no answer {which!r}", remedy="lamina tune show lists them")
-    raise CompileError(f"{which!r} names {len(found)} answers", remedy=f"one of {', '.join(r.id for r in found)}")
+        raise CompileError(f"the store has no answer {name!r}", remedy="lamina tune show lists them")
+    raise CompileError(f"{name!r} names {len(found)} answers", remedy=f"one of {', '.join(r.id for r in found)}")
 
 
 def merged(ours: Record, theirs: Record) -> Record:

@@ -37,7 +37,7 @@ def default_path() -> Path:
 
 
 @dataclass
-class _Held:
+class _Contents:
     """The contents of a store's file: records, and marks of candidates that are being run for the first time. A mark that outlives
     its process shows that the candidate ended it."""
 
@@ -68,10 +68,10 @@ class Store:
     def get(self, key: str, identity: Identity) -> Answer | None:
         """Returns the stored answer to the question with this key, with candidates that ended their process among the dropped; None
         for nothing."""
-        held, place = self._read(), (key, identity.device, identity.versions)
-        found = held.records.get(place)
+        contents, place = self._read(), (key, identity.device, identity.versions)
+        found = contents.records.get(place)
         answer = found.answer if found else Answer("")
-        died = dict.fromkeys(mark[3] for mark in held.died(place))
+        died = dict.fromkeys(mark[3] for mark in contents.died(place))
         more = tuple((name, "it ended the process") for name in died if name not in dict(answer.dropped))
         return replace(answer, dropped=answer.dropped + more) if found or more else None
 
@@ -86,40 +86,40 @@ class Store:
     def put(self, question: Question, identity: Identity, answer: Answer) -> bool:
         """Stores what was measured; a pin stays. Returns False if the file cannot be written."""
 
-        def change(held: _Held) -> None:
+        def change(contents: _Contents) -> None:
             """Stores the new answer, with the pin of the old one."""
             new = Record(question, identity, answer, now())
-            held.forget(new.key)  # their candidates are dropped in the answer, which came from `get`
-            pin = held.records[new.key].answer.pin if new.key in held.records else ""
-            kept = pin if pin in question.candidates else ""
-            held.records[new.key] = replace(new, answer=replace(answer, pin=kept))
+            contents.forget(new.key)  # their candidates are dropped in the answer, which came from `get`
+            pin = contents.records[new.key].answer.pin if new.key in contents.records else ""
+            new_pin = pin if pin in question.candidates else ""
+            contents.records[new.key] = replace(new, answer=replace(answer, pin=new_pin))
 
         return self._put(change)
 
     def takes(self) -> bool:
         """Returns whether the file, which is created, can be written; a warning gives the reason if not."""
-        return self._put(lambda held: None)
+        return self._put(lambda contents: None)
 
     @contextmanager
     def trying(self, key: str, identity: Identity, candidate: str) -> Iterator[None]:
         """Surrounds a candidate's first run: if that ends the process, other processes find the candidate dropped."""
         mark = (key, identity.device, identity.versions, candidate, gethostname(), os.getpid())
-        marked = self._put(lambda held: held.running.append(mark))
+        marked = self._put(lambda contents: contents.running.append(mark))
         try:
             yield
         finally:
             if marked:
-                self._put(lambda held: held.running.remove(mark) if mark in held.running else None)
+                self._put(lambda contents: contents.running.remove(mark) if mark in contents.running else None)
 
     def records(self) -> list[Record]:
         """Returns all answers, in an order that depends on their questions and identities alone."""
         return list(self._read().records.values())
 
-    def find(self, which: str) -> Record:
+    def find(self, name: str) -> Record:
         """Returns the answer named by its key, its id or a prefix of the id. Raises CompileError for none or several."""
-        return find(self.records(), which)
+        return find(self.records(), name)
 
-    def pin(self, which: str, candidate: str) -> Record:
+    def pin(self, name: str, candidate: str) -> Record:
         """Fixes the choice of one answer, named as for `find`. Raises CompileError for a candidate that was dropped or does not
         exist."""
 
@@ -133,22 +133,22 @@ class Store:
                 raise CompileError(f"{record.question.what} has no candidate {candidate!r}", remedy=f"one of {known}")
             return replace(record, answer=replace(record.answer, pin=candidate), time=now())
 
-        return self._change(which, pinned)
+        return self._change(name, pinned)
 
-    def unpin(self, which: str) -> Record:
+    def unpin(self, name: str) -> Record:
         """Removes the pin of one answer: the measured choice holds again."""
-        return self._change(which, lambda record: replace(record, answer=replace(record.answer, pin="")))
+        return self._change(name, lambda record: replace(record, answer=replace(record.answer, pin="")))
 
-    def clear(self, which: str = "") -> int:
+    def clear(self, name: str = "") -> int:
         """Deletes one answer, or all. Returns how many."""
 
-        def change(held: _Held) -> int:
+        def change(contents: _Contents) -> int:
             """Drops the chosen answers and returns their number."""
-            gone = [find(held.records.values(), which).key] if which else list(held.records)
+            gone = [find(contents.records.values(), name).key] if name else list(contents.records)
             for key in gone:
-                del held.records[key]
-                held.forget(key)
-            held.running = held.running if which else []
+                del contents.records[key]
+                contents.forget(key)
+            contents.running = contents.running if name else []
             return len(gone)
 
         return self._must_update(change)
@@ -165,26 +165,26 @@ class Store:
         except (OSError, UnicodeDecodeError) as error:
             raise CompileError(f"cannot be read: {getattr(error, 'strerror', None) or error}", where=str(file)) from error
 
-        def change(held: _Held) -> int:
+        def change(contents: _Contents) -> int:
             """Takes the better answers and returns their number."""
-            best = {r.key: merged(held.records[r.key], r) if r.key in held.records else r for r in theirs}
-            taken = sum(held.records.get(key) != record for key, record in best.items())
-            held.records |= best
+            best = {r.key: merged(contents.records[r.key], r) if r.key in contents.records else r for r in theirs}
+            taken = sum(contents.records.get(key) != record for key, record in best.items())
+            contents.records |= best
             return taken
 
         taken = self._must_update(change)
         return taken, len(theirs) - taken
 
-    def _change(self, which: str, new: Callable[[Record], Record]) -> Record:
-        def change(held: _Held) -> Record:
+    def _change(self, name: str, new: Callable[[Record], Record]) -> Record:
+        def change(contents: _Contents) -> Record:
             """Replaces the record."""
-            record = new(find(held.records.values(), which))
-            held.records[record.key] = record
+            record = new(find(contents.records.values(), name))
+            contents.records[record.key] = record
             return record
 
         return self._must_update(change)
 
-    def _read(self) -> _Held:
+    def _read(self) -> _Contents:
         """Returns the contents of the file; nothing, after a warning, if it cannot be used."""
         try:
             return self._load()
@@ -192,9 +192,9 @@ class Store:
             self._warn("is not used", error.message)
         except OSError as error:
             self._warn("cannot be read", error)
-        return _Held()
+        return _Contents()
 
-    def _put(self, change: Callable[[_Held], object]) -> bool:
+    def _put(self, change: Callable[[_Contents], object]) -> bool:
         """Updates the file. Returns False, after a warning, where it cannot be used or written."""
         try:
             self._update(change)
@@ -206,7 +206,7 @@ class Store:
             return True
         return False
 
-    def _must_update(self, change: Callable[[_Held], T]) -> T:
+    def _must_update(self, change: Callable[[_Contents], T]) -> T:
         try:
             return self._update(change)
         except OSError as error:
@@ -214,32 +214,32 @@ class Store:
             remedy = "set LAMINA_TUNE_STORE to another file"
             raise CompileError("the store cannot be written", where=str(self.path), remedy=remedy) from error
 
-    def _load(self) -> _Held:
+    def _load(self) -> _Contents:
         """Raises CompileError for a file of another kind or version, Damaged for a damaged one, OSError."""
         try:
             text = self.path.read_text(errors="replace")
         except FileNotFoundError:
-            return _Held()
+            return _Contents()
         records, running = _parsed(text, self.path) if text else ((), ())
-        return _Held({r.key: r for r in records}, list(running))
+        return _Contents({r.key: r for r in records}, list(running))
 
-    def _update(self, change: Callable[[_Held], T]) -> T:
+    def _update(self, change: Callable[[_Contents], T]) -> T:
         """Replaces the file by one with changed contents. Raises as `_load`, but moves a damaged file aside."""
         path = self.path.resolve()  # the file behind a link
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open(f"{path}.lock", "a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             try:
-                held = self._load()
+                contents = self._load()
             except Damaged:
-                held, number = _Held(), 1
+                contents, number = _Contents(), 1
                 while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
                     number += 1
                 os.rename(path, aside)
                 _log.warning("lamina: the store of tuning %s is damaged: moved to %s, a new one begins", self.path, aside)
-            result = change(held)
+            result = change(contents)
             new = path.with_name(f"{path.name}.new")
-            new.write_text(dump(held.records.values(), held.running))
+            new.write_text(dump(contents.records.values(), contents.running))
             os.replace(new, path)
         return result
 

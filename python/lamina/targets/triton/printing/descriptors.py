@@ -49,17 +49,17 @@ class Descriptors(TritonBlocks):
         self.aligned = list(ir.DenseI64ArrayAttr(function.attributes["tile.align"]))
         self.descriptors = descriptors and bool(self.config.descriptors)
         self.views: dict[ir.Value, ir.Operation] = {}
-        self.made: dict[str, str] = {}
+        self.names_by_text: dict[str, str] = {}
 
     def _by_descriptor(self, read: ir.Operation) -> str | None:
         """Returns a load of a block in a loop by the tensor memory accelerator; None if memory does not allow it."""
-        found = self._tile_of(read) if read.operation.block.owner.operation.name == "scf.for" else None
-        if found is None:
+        tile = self._tile_of(read) if read.operation.block.owner.operation.name == "scf.for" else None
+        if tile is None:
             return None
-        text = f"{self._descriptor(found)}.load([{', '.join(found.places)}])"
-        if len(found.blocks) > 2:
-            text = f"{text}.reshape({', '.join(str(n) for n in found.blocks[-2:])})"
-        return f"{text}.T" if found.across else text
+        text = f"{self._descriptor(tile)}.load([{', '.join(tile.places)}])"
+        if len(tile.blocks) > 2:
+            text = f"{text}.reshape({', '.join(str(n) for n in tile.blocks[-2:])})"
+        return f"{text}.T" if tile.across else text
 
     def _descriptor(self, tile: TritonTile) -> str:
         """Returns the name of a block's descriptor."""
@@ -69,12 +69,12 @@ class Descriptors(TritonBlocks):
     def _described(self, name: str, source: str, sizes: Sequence[object], steps: Sequence[object], blocks: Sequence[int]) -> str:
         """Returns the name of a descriptor, made before the loops. The name begins with `name`."""
         text = self._make(name, source, *(f"[{', '.join(map(str, numbers))}]" for numbers in (sizes, steps, blocks)))
-        if text not in self.made:
-            self.made[text] = f"{name}_blocks"
-            if list(self.made.values()).count(self.made[text]) > 1:
-                self.made[text] += str(len(self.made))
-            self.head.append(f"{INDENT}{self.made[text]} = {text}")
-        return self.made[text]
+        if text not in self.names_by_text:
+            self.names_by_text[text] = f"{name}_blocks"
+            if list(self.names_by_text.values()).count(self.names_by_text[text]) > 1:
+                self.names_by_text[text] += str(len(self.names_by_text))
+            self.head.append(f"{INDENT}{self.names_by_text[text]} = {text}")
+        return self.names_by_text[text]
 
     def _make(self, name: str, source: str, sizes: str, steps: str, blocks: str) -> str:
         """Returns the text that makes a descriptor."""
@@ -97,7 +97,7 @@ class Descriptors(TritonBlocks):
         """Returns the block of a vector.transfer_read as a descriptor sees it."""
         return self._tile(read.operands[0], list(read.operands)[1:-1], ir.VectorType(read.result.type))
 
-    def _tile(self, view: ir.Value, at: Sequence[ir.Value], type_: ir.VectorType) -> TritonTile | None:
+    def _tile(self, view: ir.Value, indices: Sequence[ir.Value], type_: ir.VectorType) -> TritonTile | None:
         """Returns a block as a descriptor sees it; None if memory does not allow it."""
         sizes, strides = self._layout(view)
         _, offset = ir.MemRefType(view.type).get_strides_and_offset()
@@ -120,7 +120,7 @@ class Descriptors(TritonBlocks):
         if isinstance(row, Size) and 1 in sizes[:-1]:
             return None  # no kernel takes this size
         steps = [*(s if n != 1 else row for s, n in zip(steps[:-1], sizes, strict=False)), 1]
-        places = tuple(self._value(at[d]) for d in order)
+        places = tuple(self._value(indices[d]) for d in order)
         name = self.names[source]
         start = f"({name} + {offset})" if offset else name
         return TritonTile(start, name, tuple(sizes), tuple(steps), tuple(blocks), places, order[-1] != len(order) - 1)

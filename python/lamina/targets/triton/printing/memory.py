@@ -33,17 +33,17 @@ class TritonMemory(Descriptors):
 
     def _read(self, op: ir.Operation) -> None:
         memory, *rest = op.operands
-        at, (pad, *masks) = rest[: (n := ir.MemRefType(memory.type).rank)], rest[n:]
+        indices, (pad, *masks) = rest[: (n := ir.MemRefType(memory.type).rank)], rest[n:]
         type_ = ir.VectorType(op.result.type)
         if memory in self.transposed:
-            self._crossed(op, *map(self._value, at))
+            self._crossed(op, *map(self._value, indices))
         elif type_.rank == 1:
-            self._load(op.result, *self._place_of_lanes(op.result, memory, at, masks), self._value(pad))
+            self._load(op.result, *self._place_of_lanes(op.result, memory, indices, masks), self._value(pad))
         elif text := self._by_descriptor(op):
             self._set(op.result, text)
         else:  # no integer can be cast to f8
             zero = "0.0" if str(type_.element_type).startswith("f8") else "0"
-            self._load(op.result, *self._place_of_block(op, memory, at, type_), zero)
+            self._load(op.result, *self._place_of_block(op, memory, indices, type_), zero)
 
     def _write(self, op: ir.Operation) -> None:
         value, memory, *rest = op.operands
@@ -80,14 +80,14 @@ class TritonMemory(Descriptors):
 
     def _tile_scatter(self, op: ir.Operation) -> None:
         value, memory, index, mask = op.operands
-        text, place, masked = self._block(value), self._at(memory, self._block(index)), self._masked(value, mask)
+        text, pointer, masked = self._block(value), self._at(memory, self._block(index)), self._masked(value, mask)
         if COMBINE not in op.attributes:
-            self._store(text, place, masked)
+            self._store(text, pointer, masked)
             return
         name, width = op.attributes[COMBINE].value, ir.VectorType(value.type).element_type.width
         if name not in _ATOMIC or width < 32:
             raise CompileError(f"{name} on memory of {width} bits has no form in Triton", where=where(op.location))
-        self._line(f"tl.{_ATOMIC[name]}({place}, {text}{f', mask={masked}' if masked else ''}, sem='relaxed')")
+        self._line(f"tl.{_ATOMIC[name]}({pointer}, {text}{f', mask={masked}' if masked else ''}, sem='relaxed')")
 
     def _read_runs(self, op: ir.Operation) -> None:
         memory, first, start, mask = op.operands
@@ -110,11 +110,11 @@ class TritonMemory(Descriptors):
         place = f"{self._at(memory, self._value(first))} + {row} + {lanes} * {self._value(stride)}"
         self._load(op.result, place, f"{lanes} < {self._value(rows)}")
 
-    def _load(self, v: ir.Value, place: str, mask: str = "", other: str = "0") -> None:
-        self._set(v, f"tl.load({place}{f', mask={mask}, other={other}' if mask else ''})")
+    def _load(self, v: ir.Value, pointer: str, mask: str = "", other: str = "0") -> None:
+        self._set(v, f"tl.load({pointer}{f', mask={mask}, other={other}' if mask else ''})")
 
-    def _store(self, text: str, place: str, mask: str = "") -> None:
-        self._line(f"tl.store({place}, {text}{f', mask={mask}' if mask else ''})")
+    def _store(self, text: str, pointer: str, mask: str = "") -> None:
+        self._line(f"tl.store({pointer}, {text}{f', mask={mask}' if mask else ''})")
 
     # -- addresses
 
@@ -128,21 +128,25 @@ class TritonMemory(Descriptors):
         _, offset = ir.MemRefType(memory.type).get_strides_and_offset()
         return " + ".join([self.names[source], *([str(offset)] if offset else []), *terms])
 
-    def _place_of_lanes(self, v: ir.Value, memory: ir.Value, at: Sequence[ir.Value], masks: Sequence[ir.Value]) -> tuple[str, str]:
+    def _place_of_lanes(
+        self, v: ir.Value, memory: ir.Value, indices: Sequence[ir.Value], masks: Sequence[ir.Value]
+    ) -> tuple[str, str]:
         """Returns pointers to the lanes of a block of rank 1, and their mask, "" for all."""
-        return f"{self._at(memory, *map(self._value, at))} + {self._all(self._width(v))}", self._masked(v, *masks)
+        return f"{self._at(memory, *map(self._value, indices))} + {self._all(self._width(v))}", self._masked(v, *masks)
 
-    def _place_of_block(self, op: ir.Operation, view: ir.Value, at: Sequence[ir.Value], type_: ir.VectorType) -> tuple[str, str]:
+    def _place_of_block(
+        self, op: ir.Operation, view: ir.Value, indices: Sequence[ir.Value], type_: ir.VectorType
+    ) -> tuple[str, str]:
         """Returns pointers to the elements of a block of rank 2, and the mask of those inside memory, "" for all."""
         memory = ir.MemRefType(view.type)
         sizes, strides = self._layout(view)
         wide = WIDEN if is_wide(memory) else ""
         terms = []
-        for index, stride in zip(at[:-2], strides[:-2], strict=True):
+        for index, stride in zip(indices[:-2], strides[:-2], strict=True):
             terms.append(f"{self._value(index)}{wide if index not in self.literals else ''} * {self._size(stride)}")
         masks = []
         inside = [bool(b.value) for b in op.attributes["in_bounds"]]
-        for d, (index, stride, size, n) in enumerate(zip(at[-2:], strides[-2:], sizes[-2:], type_.shape, strict=True)):
+        for d, (index, stride, size, n) in enumerate(zip(indices[-2:], strides[-2:], sizes[-2:], type_.shape, strict=True)):
             if n == 1 and inside[d] and self.literals.get(index) == "0":
                 continue
             spread = f"{self._positions(index, n)}{'[None, :]' if d else '[:, None]'}"
@@ -151,13 +155,13 @@ class TritonMemory(Descriptors):
                 masks.append(f"({spread} < {self._size(size)})")
         return self._pointer(view, terms), " & ".join(masks)
 
-    def _positions(self, at: ir.Value, n: int) -> str:
+    def _positions(self, start_index: ir.Value, n: int) -> str:
         """Returns the name of a block's positions along one dimension, made once."""
-        key = self._value(at), n
+        key = self._value(start_index), n
         if key not in self.lanes:
             self.count += 1
             self.lanes[key] = f"i{self.count}"
-            start = "" if self._value(at) == "0" else f"{self._value(at)} + "
+            start = "" if self._value(start_index) == "0" else f"{self._value(start_index)} + "
             self._line(f"{self.lanes[key]} = {start}tl.arange(0, {n})")
         return self.lanes[key]
 

@@ -25,13 +25,13 @@ class Activations:
 
 def activations(block: ir.Block) -> Activations:
     """Finds the activations among a block's ops, not in nested blocks."""
-    found = Activations()
+    result = Activations()
     for op in block.operations:
         parts = _gelu(op.operation)
         if parts is not None:
-            found.gelus[op.operation] = _factor(parts[0])
-            found.parts.update(parts)
-    return found
+            result.gelus[op.operation] = _factor(parts[0])
+            result.parts.update(parts)
+    return result
 
 
 def meets_one(v: ir.Value) -> bool:

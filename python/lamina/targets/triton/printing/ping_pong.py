@@ -125,15 +125,15 @@ class PingPongPrinter(Printer):
         self.lines = [line.replace(f"= {name}(", f"= {self.name}_{name}(") for line in self.lines]
         return FUNCTIONS[name].replace("@triton.jit", "@gluon.jit").replace(f"def {name}(", f"def {self.name}_{name}(")
 
-    def _walk(self, first: str, apart: str) -> str:
-        return f"{INDENT}for program in range({first}, {self._size(self.programs)}, {apart}):"
+    def _walk(self, first: str, step: str) -> str:
+        return f"{INDENT}for program in range({first}, {self._size(self.programs)}, {step}):"
 
     def _gluon(self, signature: str, *lines: str) -> str:
         return "\n".join([f"@gluon.jit\ndef {self.name}{signature}:", *lines])
 
     def _loading(self) -> str:
         return self._gluon(
-            f"_load({self._loaded()})",
+            f"_load({self._loader_arguments()})",
             f"{INDENT}stage, phase = 0, 1",
             self._walk("tl.program_id(0)", self.ctas),
             *self.place,
@@ -146,7 +146,7 @@ class PingPongPrinter(Printer):
 
     def _multiplying(self) -> str:
         return self._gluon(
-            f"_multiply(turn: gl.constexpr, {self._kept()})",
+            f"_multiply(turn: gl.constexpr, {self._multiplier_arguments()})",
             f"{INDENT}done = 0",
             self._walk(f"tl.program_id(0) + turn * {self.ctas}", f"2 * {self.ctas}" if self.sizes else str(2 * int(self.ctas))),
             *self.place,
@@ -162,20 +162,20 @@ class PingPongPrinter(Printer):
             f"{INDENT}filled, emptied, turns = barriers({_STAGES}), barriers({_STAGES}), barriers(2)",
             f"{INDENT}fence_async_shared()",
             f"{INDENT}gl.warp_specialize([",
-            *(f"{INDENT * 2}({self.name}_multiply, ({turn}, {self._kept()}))," for turn in (0, 1)),
-            f"{INDENT * 2}({self.name}_load, ({self._loaded()})),",
+            *(f"{INDENT * 2}({self.name}_multiply, ({turn}, {self._multiplier_arguments()}))," for turn in (0, 1)),
+            f"{INDENT * 2}({self.name}_load, ({self._loader_arguments()})),",
             f"{INDENT}], [{self.config.warps}, 1], [{_REGISTERS}, {_LOADS}])",
         )
 
-    def _loaded(self) -> str:
+    def _loader_arguments(self) -> str:
         """Returns the arguments of the warp that loads."""
         blocks = [b for ring in self.rings for b in ring.blocks]
         return ", ".join([*blocks, *(ring.name for ring in self.rings), *self._loaded_sizes(), "filled", "emptied"])
 
-    def _kept(self) -> str:
+    def _multiplier_arguments(self) -> str:
         """Returns the arguments of a warp group that multiplies."""
-        kept = [ring.name for ring in self.rings] + self.stored + list(self.tiles.values())
-        return ", ".join([self.parameters, *kept, *self._loaded_sizes(), "filled", "emptied", "turns"])
+        buffers = [ring.name for ring in self.rings] + self.stored + list(self.tiles.values())
+        return ", ".join([self.parameters, *buffers, *self._loaded_sizes(), "filled", "emptied", "turns"])
 
     def _loaded_sizes(self) -> list[str]:
         return [name for name in self.sizes.values() if name]
