@@ -5,12 +5,14 @@ What is done no more:
 - searching for garbage after each compilation, and the 30 ms of each in which Dynamo empties the processor's caches to measure how
   fast its guards are;
 - the text that AOTAutograd makes of each graph, and Dynamo of all settings, for logs that nobody keeps;
-- the tensors by which AOTAutograd counts the random numbers of each graph for `functorch.config.functionalize_rng_ops`.
+- the tensors by which AOTAutograd counts the random numbers of each graph for `functorch.config.functionalize_rng_ops`;
+- the Python code of graphs that nobody runs or prints, outside of Dynamo too.
 
 What returns the same in less time, above all where sizes are symbols:
 
 - operations on symbolic sizes, thousands for a small graph: what each has made of two expressions is remembered. What is traced, and
   what a translation validation sees, stays torch's;
+- the settings that Dynamo reads for each instruction;
 - the search for ops that C++ composes of others, which torch.export does again for each of torch's namespaces;
 - the check of each new entry of the cache of fake tensors, which makes a tensor by the entry for its dispatch keys. These do not
   depend on sizes: one tensor of a kind stands for all.
@@ -27,10 +29,13 @@ from torch._decomp import decompositions_for_rng
 from torch._export import utils as export_utils
 from torch._functorch._aot_autograd import graph_compile
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx import _lazy_graph_module
 from torch.fx.experimental import recording, sym_node
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.fx.experimental.sym_node import METHOD_TO_OPERATOR, SymNode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils import _config_module
+from torch.utils._config_module import ConfigModule
 
 # Those of two sizes that follow from the expressions alone; `mod` also asks for ranges.
 _OPERATIONS = "add sub mul eq ne lt le gt ge and or int_floordiv float_truediv int_truediv sym_max sym_min".split()
@@ -48,6 +53,8 @@ def install() -> None:
     graph_compile._log_joint_graph = lambda *_: None
     graph_compile._log_fw_bw_graphs = lambda *_: (None, None)
     decompositions_for_rng.PhiloxStateTracker.reset = lambda: None
+    _lazy_graph_module._use_lazy_graph_module_flag = True
+    ConfigModule.__getattr__ = _setting(ConfigModule.__getattr__)  # type: ignore[method-assign]
     SymNode.expr = property(_expression(SymNode.expr.fget))
     for method in _OPERATIONS:
         name = f"_{method}_" if method in sym_node.magic_methods_on_operator_with_trailing_underscore else f"_{method}"
@@ -58,6 +65,25 @@ def install() -> None:
     export_utils._materialize_cpp_cia_ops = _where_ops_are_new(export_utils._materialize_cpp_cia_ops)
     modes: Any = FakeTensorMode
     modes._get_output_info_for_cache_entry = _checked_by_kind(modes._get_output_info_for_cache_entry)
+
+
+def _setting(torchs: Callable[[ConfigModule, str], Any]) -> Callable[[ConfigModule, str], Any]:
+    unset, immutable = _config_module._UNSET_SENTINEL, _config_module._IMMUTABLE_CONFIG_TYPES
+
+    @wraps(torchs)
+    def setting(self: ConfigModule, name: str) -> Any:
+        """Returns what was set, or the default, of a setting that neither an environment variable nor another name decides."""
+        entry = self._config.get(name)
+        if entry is None or entry.hide or entry.alias or entry.deprecated or entry.env_value_force is not unset:
+            return torchs(self, name)
+        value = entry.user_override.get()
+        if value is not unset:
+            return value
+        if entry.env_value_default is unset and entry.justknob is None and isinstance(entry.default, immutable):
+            return entry.default
+        return torchs(self, name)
+
+    return setting
 
 
 def _expression(torchs: Callable[[SymNode], Any]) -> Callable[[SymNode], Any]:

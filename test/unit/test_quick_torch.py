@@ -1,7 +1,10 @@
 """What `quick_torch` replaces returns what torch's own returns."""
 
 import itertools
+import pickle
+import warnings
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -9,8 +12,10 @@ from quick_torch_fits import FITS
 from torch._export import utils as export_utils
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental import sym_node
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+from torch.utils._config_module import ConfigModule
 
 if not FITS:
     pytest.skip("quick_torch replaces nothing in this torch, or LAMINA_TEST_PLAIN_TORCH is set", allow_module_level=True)
@@ -62,6 +67,30 @@ def test_expressions() -> None:
     for node in nodes:
         for _ in range(2):
             assert node.expr == SymNode.expr.fget.__wrapped__(node)  # type: ignore[attr-defined]
+
+
+def test_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default, set, set to what can change, hidden as mock does, by another name, and of no such name."""
+    read = vars(ConfigModule)["__getattr__"]
+    for config in (torch._dynamo.config, torch._functorch.config, torch.fx.experimental._config):
+        for name in list(config._config):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FutureWarning)  # of names that torch does away with
+                assert read(config, name) == read.__wrapped__(config, name), name
+    config = torch._dynamo.config
+    with config.patch(recompile_limit=3), mock.patch.object(config, "verbose", True):
+        assert (config.recompile_limit, config.cache_size_limit, config.verbose) == (3, 3, True)
+    for name in ("verbose", "no_such_setting"):
+        monkeypatch.delattr(config, name, raising=False)
+        assert not hasattr(config, name)
+
+
+def test_graphs_whose_code_is_asked_for() -> None:
+    graph = make_fx(lambda x: x.sin() + 1)(torch.ones(3))
+    assert "aten.sin" in graph.code and torch.equal(graph(torch.zeros(2)), torch.ones(2))
+    graph.graph.find_nodes(op="call_function", target=torch.ops.aten.sin.default)[0].target = torch.ops.aten.cos.default
+    graph.recompile()
+    assert "aten.cos" in graph.code and torch.equal(pickle.loads(pickle.dumps(graph))(torch.zeros(2)), torch.full((2,), 2.0))
 
 
 def test_ops_that_are_composed_of_others() -> None:
