@@ -7,7 +7,7 @@ functional, decomposed graph without gradients.
 import dataclasses
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ import torch.utils._pytree as pytree
 from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
 
 from lamina.core.errors import CompileError
 from lamina.core.target import Target
@@ -261,6 +262,11 @@ def _restore_aliases(gm: fx.GraphModule, program: ExportedProgram, names: dict[s
     output.args = (tuple(outputs),)
     gm.graph.eliminate_dead_code()
     gm.recompile()
+
+
+def _without_code() -> AbstractContextManager[None]:
+    """Leaves out the Python code of graphs, a tenth of a capture: it is made if somebody runs or prints one."""
+    return _use_lazy_graph_module(True)
 
 
 @contextmanager
