@@ -133,7 +133,7 @@ class SplitReductions(Pass):
             return
         of = of.joined()
         g, loops = of.g, [i for i in of.order if i in of.loops]
-        worth = of.reduced // (BLOCK if of.together > 1 else of.at_once)
+        worth = -(-of.reduced // BLOCK) if of.together > 1 else of.reduced // of.at_once
         wanted = least(self.parts, self.programs * of.together // most(1, of.results), worth)
         whole: list[int] = []
         for loop in loops[:-1]:

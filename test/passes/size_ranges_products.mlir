@@ -6,8 +6,8 @@
 // CHECK: "plan.launch"({{.*}}) {kernel = @sum_to_61, {{.*}}when = {{\[\[}}"s1~64*s2~50", 61]]}
 // CHECK: "plan.launch"({{.*}}) {kernel = @sum_to_4096_by_4, {{.*}}when = {{\[\[}}"s1~64*s2~50", 4096], ["-s1~64*s2~50", -2049], ["s1~64*s2~50 - 4*((s1~64*s2~50)//(4))", 0]]}
 // CHECK: "plan.launch"({{.*}}) {kernel = @sum, {{.*}}when = []}
-// CHECK: func.func private @sum_to_61({{.*}}) {{.*}}attributes {graph.kernel, graph.later, graph.lengths = {{\[\[}}"s1~64*s2~50", "s1_by_s2~61>=4<=61"]]}
-// CHECK: func.func private @sum_to_4096_by_4({{.*}}) {{.*}}attributes {graph.kernel, graph.lengths = {{\[\[}}"s1~64*s2~50", "4*((s1_by_s2~4096>=2049<=4096)/(4))"]]}
+// CHECK: func.func private @sum_to_61({{.*}}) {{.*}}attributes {graph.kernel, graph.later, graph.lengths = {{\[\[}}"s1~64*s2~50", "product_s1_s2~61>=4<=61"]]}
+// CHECK: func.func private @sum_to_4096_by_4({{.*}}) {{.*}}attributes {graph.kernel, graph.lengths = {{\[\[}}"s1~64*s2~50", "4*((product_s1_s2~4096>=2049<=4096)/(4))"]]}
 
 // The sizes that a launch computes are made of its own symbols. A maximum says that a row has more than 2048 elements, so that a mask
 // cuts none of the first ones.

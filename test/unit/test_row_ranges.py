@@ -78,13 +78,26 @@ IMAGES = {
 def test_rows_of_pixels(name: str, kernels: list[str]) -> None:
     """The length of a row is a product of symbols."""
     run = compiled(IMAGES[name])
-    for height, width, kernel in ((9, 17, "to_253"), (4, 7, "to_61"), (6, 20, "to_128_by_4")):
+    for height, width, kernel in ((9, 17, "to_253"), (4, 7, "to_61"), (6, 20, "to_128_by_4"), (12, 12, "to_256_by_4")):
         x = torch.randn(34, 4, height, width)
         torch._dynamo.mark_static(x, 1)
         want = IMAGES[name](x.double())
         for _ in range(2):
             got = run(x)
             assert (got - want).abs().max() <= 3e-6 * max(1, want.abs().max())
+            finish()
+        assert kernels[-1].removesuffix("_early").endswith(kernel)
+
+
+def test_rows_of_square_images(kernels: list[str]) -> None:
+    """Height and width are one symbol, whose square is the length of a row."""
+    torch._dynamo.reset()
+    run = compiled(IMAGES["scaled channels"])
+    for side, kernel in ((10, "to_128_by_4"), (13, "to_253")):
+        x = torch.randn(34, 4, side, side)
+        torch._dynamo.mark_static(x, 1)
+        for _ in range(2):
+            torch.testing.assert_close(run(x), IMAGES["scaled channels"](x.double()).float(), atol=3e-6, rtol=0)
             finish()
         assert kernels[-1].removesuffix("_early").endswith(kernel)
 

@@ -40,7 +40,7 @@ class LinearLength:
         ((factors, k), *more) = product.terms
         if len(factors) > 1 and k > 0 and not more:
             pixels = Size(((factors, 1),))
-            name, high = "_by_".join(dict.fromkeys(symbol.name for symbol in all_symbols(pixels))), upper_end(pixels)
+            name, high = "_".join(("product", *(s.name for s in all_symbols(pixels)))), upper_end(pixels)
             stands = SizeSymbol(name, typical(pixels), at_least(pixels), None if high == math.inf else int(high))
             return LinearLength(stands, k, plus, pixels)
         if symbol_name(product) == symbol.name:
