@@ -17,16 +17,16 @@ from ..ir.affine import row_major
 from ..ir.extern_calls import group as graph_group
 from ..ir.extern_calls import memory_strides
 from ..ir.generics import empty
-from ..ir.locations import decomposed_op, fused, model_ops, op_word
+from ..ir.locations import fused
 from ..ir.reading import SCATTER, Generic, Untraceable, nested, producer, shape_of
 from ..ir.rewriting import bodies, copy_ops
-from ..simplify.matching.rule import PATTERN
 from ..space.space import find_space
 from ..trace.gathered import copy_gathered
 from ..trace.grouping import Group
 from ..trace.pooled_images import store_pooled
-from ..trace.uses import OUTSIDE
 from .consistent import CONSISTENT, compared
+from .group_names import GroupNames
+from .group_order import in_order
 from .groups import Limits, find_groups
 from .split_bias import split_bias
 
@@ -69,41 +69,41 @@ class Fuse(Pass):
             if self.balance:
                 split_bias(block)
                 copy_gathered(block, Generic.read_affine)
-            _Rewrite(block, self, {} if self.balance else store_pooled(block, Generic.read_affine)).run()
+            _GroupEmitter(block, self, {} if self.balance else store_pooled(block, Generic.read_affine)).run()
 
 
-class _Rewrite:
-    """Rewrites one block.
+class _GroupEmitter:
+    """Replaces the ops of one block by groups.
 
-    real      which values are materialized (the analysis of passes/trace)
-    groups    the groups to emit
-    old       the ops of the block, which are erased at the end
-    kept      values that calls and results read, or whose change the caller sees
-    compared  ops whose results must be the same wherever they are computed (consistent.py)
-    readers   for each value in memory, the values that are computed from it
-    new       the emitted counterparts of old values
-    names     how many groups have each name
-    sound     texts of groups for which an iteration space was found
+    materialized    which values are materialized (the analysis of passes/trace)
+    groups          the groups to emit
+    old             the ops of the block, which are erased at the end
+    needed_outside  values that calls and results read, or whose change the caller sees
+    compared        ops whose results must be the same wherever they are computed (consistent.py)
+    readers         for each value in memory, the values that are computed from it
+    new             the emitted counterparts of old values
+    names           gives the groups their names
+    sound           texts of groups for which an iteration space was found
     """
 
     def __init__(self, block: ir.Block, options: Fuse, stored: dict[ir.Value, int]) -> None:
         self.block = block
-        self.real, self.groups = find_groups(block, Limits(options.max_ops, options.max_cost, options.balance), stored)
-        self.old = list(self.real.ops)
-        self.needed_outside, self.compared = self.real.needed_outside(), compared(self.real)
+        self.materialized, self.groups = find_groups(block, Limits(options.max_ops, options.max_cost, options.balance), stored)
+        self.old = list(self.materialized.ops)
+        self.needed_outside, self.compared = self.materialized.needed_outside(), compared(self.materialized)
         self.readers: dict[ir.Value, list[ir.Value]] = {}
         for node in (n for g in self.groups for n in g.nodes):
             for v in node.reads:
                 self.readers.setdefault(v, []).append(node.value)
         self.new: dict[ir.Value, ir.Value] = {a: a for a in block.arguments}
-        self.names: dict[str, int] = {}
+        self.names = GroupNames()
         self.sound: set[str] = set()
 
     def run(self) -> None:
         """Emits the groups and the ops that stay outside them, and erases the old ops."""
         end = self.old[-1]
         with ir.InsertionPoint(end):
-            for unit in self._order():
+            for unit in in_order(self.old, self.groups, self.materialized.bases):
                 if isinstance(unit, Group):
                     self._emit(unit)
                 else:
@@ -112,32 +112,6 @@ class _Rewrite:
                 end.operands[i] = self._value(v)
         for op in reversed(self.old[:-1]):
             op.erase()
-
-    def _order(self) -> list[Group | ir.Operation]:
-        """Returns groups and external calls in topological order, close to program order. Ops with effects stay in order."""
-        unit_of: dict[ir.Value, Group | ir.Operation] = {n.value: g for g in self.groups for n in g.nodes}
-        reads: dict[Group | ir.Operation, list[ir.Value]] = {}
-        first: dict[Group | ir.Operation, int] = {}
-        for g in self.groups:
-            reads[g] = [v for n in g.nodes for v in n.reads]
-            first[g] = min(n.position for n in g.nodes)
-        effect: ir.Operation | None = None
-        after: dict[ir.Operation, ir.Operation] = {}
-        for i, op in enumerate(self.old):
-            if op.name in OUTSIDE and op != self.old[-1]:
-                reads[op], first[op] = [self.real.bases.get(v, v) for v in op.operands], i
-                unit_of.update(dict.fromkeys(op.results, op))
-                if "graph.effect" in op.attributes:
-                    if effect is not None:
-                        after[op] = effect
-                    effect = op
-
-        def needs(u: Group | ir.Operation) -> list[Group | ir.Operation]:
-            """Returns the units that must precede a unit, the last first."""
-            found = [unit_of[v] for v in reads[u] if v in unit_of and unit_of[v] is not u]
-            return [*([after[u]] if u in after else []), *reversed(found)]  # type: ignore[index, operator]
-
-        return list(operands_first(sorted(reads, key=first.__getitem__), needs))
 
     def _value(self, v: ir.Value) -> ir.Value:
         """Returns the new counterpart of `v`: views and constants are cloned on demand."""
@@ -163,13 +137,11 @@ class _Rewrite:
             if text and text not in self.sound:  # layers repeat: each body is tried once
                 find_space(block, strides, [row_major(shape_of(v)) for v in outs])
                 self.sound.add(text)
-            op.attributes["sym_name"] = ir.StringAttr.get(self._name(group, body))
+            op.attributes["sym_name"] = ir.StringAttr.get(self.names.name(group, body))
         except Untraceable:
             op.erase()
-            at = self.groups.index(group)
-            self.groups[at : at + 1] = [Group([n]) for n in group.nodes]
-            for single in self.groups[at : at + len(group.nodes)]:
-                self._emit(single)
+            for node in group.nodes:
+                self._emit(Group([node]))
             return
         self.new.update(zip(outs, op.results, strict=True))
 
@@ -213,8 +185,8 @@ class _Rewrite:
         def sources(op: ir.Operation) -> tuple[list[ir.Operation], list[ir.Value]]:
             """Returns the ops of the group that produce operands of an op, and its operands from outside."""
             used = [(v, producer(v)) for v in (*op.operands, *_captured(op))]
-            outside = [v for v, made in used if made is None or self._is_operand(v, inside)]
-            return [made for v, made in used if made is not None and v not in outside], outside
+            outside = [v for v, source in used if source is None or self._is_operand(v, inside)]
+            return [source for v, source in used if source is not None and v not in outside], outside
 
         ends = [op for n in group.nodes if (op := producer(n.value)) is not None]
         body = list(operands_first(ends, lambda op: sources(op)[0]))
@@ -225,48 +197,17 @@ class _Rewrite:
 
     def _is_operand(self, v: ir.Value, inside: set[ir.Value]) -> bool:
         """Returns whether `v` is a tensor in memory that the group does not compute."""
-        return isinstance(v.type, ir.RankedTensorType) and v not in inside and self.real.is_memory(v)
+        return isinstance(v.type, ir.RankedTensorType) and v not in inside and self.materialized.is_memory(v)
 
     def _escapes(self, value: ir.Value, inside: set[ir.Value]) -> bool:
         """Returns whether something outside the group reads the memory of `value`."""
         return value in self.needed_outside or any(reader not in inside for reader in self.readers.get(value, ()))
-
-    def _name(self, group: Group, body: list[ir.Operation]) -> str:
-        """Returns a unique name made of the first ops of the group."""
-        ends = {producer(n.value) for n in group.nodes}
-        words = [_composite_name(op) or _op_name(op) for op in body if op in ends or _computes(op)]
-        name = "_".join(list(dict.fromkeys(words))[:5]) or "kernel"
-        self.names[name] = self.names.get(name, 0) + 1
-        return name if self.names[name] == 1 else f"{name}_{self.names[name]}"
 
 
 def _text(op: ir.Operation) -> str:
     """Returns a text that is equal for groups that compute the same. It is that of a clone outside of any block, whose values are
     numbered from 0."""
     return op.clone(ip=False).get_asm(use_local_scope=True, assume_verified=True)
-
-
-def _computes(op: ir.Operation) -> bool:
-    """Returns whether an op does more than move or fill elements."""
-    return op.name == "linalg.generic" and len(op.regions[0].blocks[0].operations) > 1
-
-
-def _composite_name(op: ir.Operation) -> str:
-    """Returns the name of the decomposed op or the matched pattern that `op` is a part of; "" if there is none."""
-    if name := decomposed_op(op.location):
-        return op_word(name)
-    return ir.StringAttr(op.attributes[PATTERN]).value if PATTERN in op.attributes else ""
-
-
-def _op_name(op: ir.Operation) -> str:
-    """Returns the name of the model's op that `op` comes from; if that is unknown, one derived from `op` itself."""
-    names = [name for name in model_ops(op.location) if name.startswith("aten.")]
-    if names:
-        return op_word(names[0])
-    if op.name != "linalg.generic":
-        return op.name.split(".")[1]
-    ops = [o.operation.name.split(".")[1] for o in op.regions[0].blocks[0].operations]
-    return ops[-2] if len(ops) > 1 else "copy"
 
 
 def _captured(op: ir.Operation) -> list[ir.Value]:

@@ -46,7 +46,13 @@ class Form:
 
 
 def form_of(space: Space, config: type[BlockConfig]) -> Form:
-    """Returns the form of a space's loops on the target of this Config."""
+    """Returns the form of a space's loops on the target of this Config, in four steps:
+
+    1. Coalesce axes. Row axes along which memory is contiguous are flattened into one, and so are the columns of a sort.
+    2. Choose the vector axis: the axis of a scan or sort, else the one along which accesses are most contiguous.
+    3. Choose the crossed axis of a transpose, if tiles are worth it.
+    4. If blocks along the vector axis would be short, flatten it with its neighbors: with all columns, or with the next row axis.
+    """
     merged = coalesce(*_by_stride(space), space.places(), space.lengths)
     if config.short and space.columns and not has_scans(space) and len(beside := side_by_side(space, merged)) > 1:
         merged, _ = flattened(space, merged, beside) or (merged, None)

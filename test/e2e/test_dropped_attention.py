@@ -17,8 +17,8 @@ import lamina
 from lamina.frontend.attention import recognize
 from lamina.frontend.attention.op import keeps
 from lamina.frontend.fx.random_bits import draw_seed
-from lamina.passes.families.attention.vendors.cudnn import CudnnKernel
-from lamina.passes.families.attention.vendors.flash import FlashKernel
+from lamina.passes.families.attention.torch_kernels.cudnn import CudnnKernel
+from lamina.passes.families.attention.torch_kernels.flash import FlashKernel
 
 STRICT = {**NO_CACHE, "strict": True}
 BF16 = torch.bfloat16

@@ -16,9 +16,9 @@ from lamina.core.gpu import Gpu
 from lamina.frontend.attention.op import ATTENTION, keeps
 from lamina.frontend.fx.random_bits import draw_seed
 from lamina.passes.families.attention.cost import AttentionWork, unmeasured
-from lamina.passes.families.attention.vendors.cudnn import CudnnKernel
-from lamina.passes.families.attention.vendors.flash import FlashKernel
-from lamina.passes.families.attention.vendors.registry import VENDORS
+from lamina.passes.families.attention.torch_kernels.cudnn import CudnnKernel
+from lamina.passes.families.attention.torch_kernels.flash import FlashKernel
+from lamina.passes.families.attention.torch_kernels.registry import TORCH_KERNELS
 
 BF16, F16 = torch.bfloat16, torch.float16
 P = 0.2
@@ -50,9 +50,9 @@ def test_both_passes(size: int, length: int, how: str, dtype: torch.dtype) -> No
 
     def fn(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, seed: Tensor, *mask: Tensor) -> Sequence[Tensor]:
         given = mask[0] if mask else None
-        out, sums = ATTENTION(q, k, v, given, seed, P, causal, scale, VENDORS)
+        out, sums = ATTENTION(q, k, v, given, seed, P, causal, scale, TORCH_KERNELS)
         back = torch.ops.lamina.attention_backward.default
-        return out, *back(grad, q, k, v, given, out, sums, seed, P, causal, scale, VENDORS, False)
+        return out, *back(grad, q, k, v, given, out, sums, seed, P, causal, scale, TORCH_KERNELS, False)
 
     gpu = Gpu.of_capability(*torch.cuda.get_device_capability())
     work = AttentionWork(2, 4, 2, length, length, size, size, causal, bool(mask), True, drops=True)
@@ -139,9 +139,9 @@ def test_lists_of_blocks_in_gradients() -> None:
     mask, seed = (at[:, None] == at)[None, None], torch.tensor(7, device="cuda")
 
     def fn(grad: Tensor, q: Tensor, k: Tensor, mask: Tensor, seed: Tensor) -> Sequence[Tensor]:
-        out, sums = ATTENTION(q, k, k, mask, seed, P, False, 0.125, VENDORS)
+        out, sums = ATTENTION(q, k, k, mask, seed, P, False, 0.125, TORCH_KERNELS)
         back = torch.ops.lamina.attention_backward.default
-        return out, *back(grad, q, k, k, mask, out, sums, seed, P, False, 0.125, VENDORS, False)
+        return out, *back(grad, q, k, k, mask, out, sums, seed, P, False, 0.125, TORCH_KERNELS, False)
 
     found = computed(fn, (grad, q, k, mask, seed), "forward{m=64 n=64 blocks=1}; backward{m=64 n=64 keys=64 queries=64 blocks=1}")
     wide = [t.double().requires_grad_() for t in (q, k, k.clone())]

@@ -19,7 +19,7 @@ from lamina.frontend.attention.op import ATTENTION
 from lamina.frontend.compiling import stages
 from lamina.frontend.decompositions.table import table
 from lamina.frontend.rewrites.normalize import normalize
-from lamina.passes.families.attention.vendors.registry import VENDORS
+from lamina.passes.families.attention.torch_kernels.registry import TORCH_KERNELS
 from lamina.passes.infra.pipeline import run
 from lamina.passes.plan.program import program_from
 from lamina.targets.kernel_calls import own as source_kernels
@@ -115,7 +115,7 @@ def exact(
 
 def attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, causal: bool = False, scale: float | None = None,
-    allowed: str = VENDORS,
+    allowed: str = TORCH_KERNELS,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The result and the logarithms of sums, by the one op that graphs have."""
     factor = query.shape[-1] ** -0.5 if scale is None else scale

@@ -9,12 +9,12 @@ from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from lamina.frontend.decompositions.table import table
-from lamina.passes.families.attention.vendors.registry import VENDORS
+from lamina.passes.families.attention.torch_kernels.registry import TORCH_KERNELS
 
 
 def backward(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, made: Sequence[Tensor], mask: Tensor | None = None, causal: bool = False,
-    scale: float | None = None, allowed: str = VENDORS, trains_mask: bool = False,
+    scale: float | None = None, allowed: str = TORCH_KERNELS, trains_mask: bool = False,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """The gradients of query, key and value, and maybe of the mask. made: what `attention` found."""
     factor = q.shape[-1] ** -0.5 if scale is None else scale

@@ -15,7 +15,7 @@ from lamina.frontend.attention.mask_flags import flag_masks, kind_of_mask, meani
 from lamina.frontend.attention.op import ATTENTION
 from lamina.frontend.fx.known import concrete
 from lamina.frontend.fx.reading import value
-from lamina.passes.families.attention.vendors.registry import VENDORS, settings
+from lamina.passes.families.attention.torch_kernels.registry import TORCH_KERNELS, settings
 
 CPU_CALLEE = "aten._scaled_dot_product_flash_attention_for_cpu.default"
 
@@ -77,7 +77,7 @@ def test_dynamo_graphs() -> None:
         seen.append(kind_of_mask(node, gm))
         assert (flag_masks(gm), make_whole(gm)) == (1, 1)
         (node,) = attentions(gm)
-        assert node.target is ATTENTION and node.args[3:8] == (None, None, 0.0, True, 0.5) and node.args[8] == VENDORS
+        assert node.target is ATTENTION and node.args[3:8] == (None, None, 0.0, True, 0.5) and node.args[8] == TORCH_KERNELS
         return gm
 
     def fn(x: Tensor) -> Tensor:

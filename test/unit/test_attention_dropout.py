@@ -20,7 +20,7 @@ from lamina.frontend.attention.op import ATTENTION, keeps
 from lamina.passes.families.attention.backward import Gradients
 from lamina.passes.families.attention.cost import AttentionWork, candidates, unmeasured
 from lamina.passes.families.attention.masks.operands import Masks
-from lamina.passes.families.attention.vendors.registry import VENDORS
+from lamina.passes.families.attention.torch_kernels.registry import TORCH_KERNELS
 from lamina.passes.families.surroundings import calls
 from lamina.report.choices import default
 from lamina.targets.kernel_calls.user import take
@@ -40,8 +40,8 @@ SEED = torch.tensor(-(2**62) - 987654321)
 def both(dropout: float, causal: bool = False, scale: float = 0.3) -> Callable[..., Sequence[Tensor]]:
     def fn(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, seed: Tensor, *mask: Tensor) -> Sequence[Tensor]:
         given = mask[0] if mask else None
-        out, sums = ATTENTION(q, k, v, given, seed, dropout, causal, scale, VENDORS)
-        return out, *BACKWARD(grad, q, k, v, given, out, sums, seed, dropout, causal, scale, VENDORS, False)
+        out, sums = ATTENTION(q, k, v, given, seed, dropout, causal, scale, TORCH_KERNELS)
+        return out, *BACKWARD(grad, q, k, v, given, out, sums, seed, dropout, causal, scale, TORCH_KERNELS, False)
 
     return fn
 
@@ -115,7 +115,7 @@ def test_what_tuning_measures() -> None:
     cut = Subgraph(attentions(module)[-1])
     grad, q, k, v, mask, out, sums, seed = random_inputs(cut, torch.device("cpu"))
     assert mask.all()  # all is one square, which each query sees
-    again, logs = ATTENTION(q, k, v, mask, seed, 0.5, False, 0.3, VENDORS)
+    again, logs = ATTENTION(q, k, v, mask, seed, 0.5, False, 0.3, TORCH_KERNELS)
     assert torch.equal(again, out) and torch.equal(logs, sums) and bool(out.any()) and bool(grad.any())
     gpu = Gpu.named("sm_80")
     assert unmeasured(found.work, gpu) == candidates(found.work, gpu)[0]
@@ -124,7 +124,7 @@ def test_what_tuning_measures() -> None:
 def test_explain_names_what_a_library_drops() -> None:
     def fn(q: Tensor, seed: Tensor) -> Sequence[Tensor]:
         dropped = torch.ops.aten._scaled_dot_product_flash_attention(q, q, q, 0.5)[0]
-        return dropped, ATTENTION(q, q, q, None, seed, 0.5, False, 0.3, VENDORS)[0]
+        return dropped, ATTENTION(q, q, q, None, seed, 0.5, False, 0.3, TORCH_KERNELS)[0]
 
     program, _ = take(program_of(graph_level(fn, (zeros(1, 1, 40, 16), SEED))), (), Gpu.named("sm_90a"))
     said = default(program, "cached")

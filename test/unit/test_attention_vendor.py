@@ -10,8 +10,8 @@ from attention_training import backward, exact_gradients, exact_sums
 from torch import Tensor
 
 from lamina.core.program import Call, Launch, Program, Ref
-from lamina.passes.families.attention.vendors.kernel import Case
-from lamina.passes.families.attention.vendors.registry import VENDORS, preferred
+from lamina.passes.families.attention.torch_kernels.kernel import Case
+from lamina.passes.families.attention.torch_kernels.registry import TORCH_KERNELS, preferred
 
 aten = torch.ops.aten
 F16, BF16, F32 = torch.float16, torch.bfloat16, torch.float32
@@ -222,12 +222,12 @@ def case(dtype: str = "bf16", size: int = 64, values: int = 0, keys: int = 100, 
     return Case(dtype, (2, 4, 100, keys), size, values or size, **more)
 
 
-def on_gpu(of: Case, capability: int = 80, allowed: str = VENDORS) -> str | None:
+def on_gpu(of: Case, capability: int = 80, allowed: str = TORCH_KERNELS) -> str | None:
     found = preferred(of, capability, allowed)
     return None if found is None else found.name
 
 
-def on_cpu(of: Case, allowed: str = VENDORS) -> str | None:
+def on_cpu(of: Case, allowed: str = TORCH_KERNELS) -> str | None:
     found = preferred(of, None, allowed)
     return None if found is None else found.callee
 
@@ -266,4 +266,4 @@ def test_flash_attention_has_no_gradients_of_some_sizes_on_small_gpus() -> None:
 def test_on_cpus() -> None:
     assert on_cpu(case("f64", size=13, masked=True)) == CPU == on_cpu(case())
     assert on_cpu(case(values=32)) is on_cpu(case(masked=True, trains_mask=True)) is on_cpu(case(), EFFICIENT) is None
-    assert VENDORS.split() == [FLASH, EFFICIENT, CUDNN]
+    assert TORCH_KERNELS.split() == [FLASH, EFFICIENT, CUDNN]

@@ -1,4 +1,4 @@
-"""The family of attention and its gradients: reads the ops' calls, analyzes masks, and emits calls of Lamina's or vendors' kernels.
+"""The family of attention and its gradients: reads the ops' calls, analyzes masks, and emits calls of Lamina's or torch's kernels.
 
 A mask is not materialized where the ops that compute it show what it means: causal, a sliding window, the keys that a sequence has
 (padding), or a bias per head that is linear in the distance (ALiBi). Lamina's kernels then take flags, bounds of keys (computed by

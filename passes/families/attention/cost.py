@@ -208,40 +208,56 @@ def _splits(work: AttentionWork, gpu: Gpu) -> tuple[Config, ...]:
 def unmeasured(work: AttentionWork, gpu: Gpu) -> Config | None:
     """Returns the default schedule if nothing was tuned; None for the library's kernel.
 
-    The rules follow measurements, on an H200 unless another GPU is named:
-
-    - Few queries (32 query heads on 4 KV heads, 8192 keys of 128 elements), batches of 32, 8 and 1: Lamina takes 138, 48 and 16 us
-      with as many parts as fill the GPU once, cuDNN 136, 49 and 18, flash attention, which other GPUs have, 140, 55 and 30. Library
-      kernels that take a mask read each KV head eight times. So cuDNN is the default where few parts fill the GPU.
-    - Causal attention, 4 x 16 heads of 128 elements: with warp specialization 461 us for 4096 queries and 142 for 2048, cuDNN 488
-      and 147; 2 x 8 heads of 256 elements: 76 and cuDNN 94. 4 x 32 heads of 64 elements on 8 KV heads, 2048 queries: 175 without
-      warp specialization, cuDNN 183; if each query head has its own KV head, cuDNN is faster. Attention that is not causal was
-      not compared.
-    - A mask with a known meaning is never materialized for Lamina's kernels, whereas libraries read a number for each score, and
-      compute hidden scores, too. A window of 1024 of 4096 keys took 283 us with warp specialization, 317 without it in blocks of 64
-      queries (338 to 362 in blocks of 128), the library 1786; sequences of 16 to 496 of 512 keys took 46 us, the library 72.
-    - Dropout by Lamina's random numbers has no library kernel. Other gradients were not compared with the libraries'.
-    - What libraries may not compute (a mask that would be rounded, a soft cap) is Lamina's. The default is the first schedule with
-      lists of visible blocks if a mask only hides, else the first; this was not measured.
-    - cuDNN makes a plan for each new length, in 37 ms on an H100 (47 ms for gradients); a call takes 10 to 190 us. Without warp
-      specialization Lamina's kernels took 0.84 to 1.40 times cuDNN's time there, flash attention 1.08 to 1.95 times. So symbolic
-      lengths get Lamina's kernels, except in training, where steps are long and the same lengths come up again.
+    The rules follow measurements, on an H200 unless another GPU is named; each is given where it is decided. Gradients without
+    dropout were not compared with the libraries', and stay theirs.
     """
+    fit = candidates(work, gpu)
+    first = next(iter(fit), None)
     if work.alone:
-        fit = candidates(work, gpu)
-        return next((c for c in fit if getattr(c, "blocks", 0)), next(iter(fit), None))
-    planned = work.lengths and gpu.capability >= _WITH_TMA  # cuDNN would make a plan for each length
-    if work.drops or ((work.known or planned) and not work.sums and not work.backward):
-        return next(iter(candidates(work, gpu)), None)
+        return next((c for c in fit if getattr(c, "blocks", 0)), first)  # lists of visible blocks pay if a mask only hides
+    if work.drops or _library_is_costly(work, gpu):
+        return first
     if work.backward:
         return None
     if work.causal and not (work.is_few or work.sums):
-        first = next(iter(candidates(work, gpu)), None)
-        full = work.batch * work.heads * work.queries >= gpu.sm_count * _TILE and work.queries >= LONG
-        known = isinstance(first, Specialized) or (work.heads > work.kv_heads and not work.masked)
-        return first if known and full and gpu.arch == _WARP_SPECIALIZED else None
-    if work.heads == work.kv_heads or not work.is_few or work.keys < LONG:
-        return None
-    found = next((c for c in candidates(work, gpu) if isinstance(c, Split)), None)
-    cudnn_wins = found is not None and found.parts < _LEAST_PARTS and not work.masked and gpu.capability >= _WITH_TMA
-    return None if cudnn_wins else found
+        return first if _causal_is_faster(first, work, gpu) else None
+    if work.is_few and work.heads > work.kv_heads and work.keys >= LONG:
+        split = next((c for c in fit if isinstance(c, Split)), None)
+        return None if split is None or _cudnn_beats(split, work, gpu) else split
+    return None
+
+
+def _library_is_costly(work: AttentionWork, gpu: Gpu) -> bool:
+    """Returns whether a library's kernel would need much besides its own time, in a graph without gradients.
+
+    - A mask with a known meaning is never materialized for Lamina's kernels, whereas libraries read a number for each score, and
+      compute hidden scores, too. A window of 1024 of 4096 keys took 283 us with warp specialization, 317 without it in blocks of 64
+      queries (338 to 362 in blocks of 128), the library 1786; sequences of 16 to 496 of 512 keys took 46 us, the library 72.
+    - cuDNN makes a plan for each new length, in 37 ms on an H100 (47 ms for gradients); a call takes 10 to 190 us. Without warp
+      specialization Lamina's kernels took 0.84 to 1.40 times cuDNN's time there, flash attention 1.08 to 1.95 times. In training,
+      steps are long and the same lengths come up again.
+    """
+    planned = work.lengths and gpu.capability >= _WITH_TMA
+    return (work.known or planned) and not work.sums and not work.backward
+
+
+def _causal_is_faster(first: Config | None, work: AttentionWork, gpu: Gpu) -> bool:
+    """Returns whether causal attention by Lamina's first schedule is faster than cuDNN's: on Hopper, if it fills the GPU.
+
+    4 x 16 heads of 128 elements take 461 us with warp specialization for 4096 queries and 142 for 2048, cuDNN 488 and 147; 2 x 8
+    heads of 256 elements 76, cuDNN 94. 4 x 32 heads of 64 elements on 8 KV heads, 2048 queries: 175 without warp specialization,
+    cuDNN 183; if each query head has its own KV head, cuDNN is faster. Attention that is not causal was not compared.
+    """
+    fills_gpu = work.batch * work.heads * work.queries >= gpu.sm_count * _TILE and work.queries >= LONG
+    is_measured = isinstance(first, Specialized) or (work.heads > work.kv_heads and not work.masked)
+    return is_measured and fills_gpu and gpu.arch == _WARP_SPECIALIZED
+
+
+def _cudnn_beats(split: Split, work: AttentionWork, gpu: Gpu) -> bool:
+    """Returns whether cuDNN's kernel is as fast as split keys: where few parts fill the GPU.
+
+    32 query heads on 4 KV heads, 8192 keys of 128 elements, batches of 32, 8 and 1: Lamina takes 138, 48 and 16 us with as many
+    parts as fill the GPU once, cuDNN 136, 49 and 18, flash attention, which other GPUs have, 140, 55 and 30. Library kernels that
+    take a mask read each KV head eight times.
+    """
+    return split.parts < _LEAST_PARTS and not work.masked and gpu.capability >= _WITH_TMA

@@ -23,8 +23,8 @@ from .masks.dropped import drop
 from .masks.operands import Masks
 from .masks.parts import Values
 from .schedules import SCHEDULES, Backward, Config, Forward, Specialized, Split
-from .vendors.calls import drops, hand_over
-from .vendors.registry import KERNELS
+from .torch_kernels.calls import drops, hand_over
+from .torch_kernels.registry import KERNELS
 
 if TYPE_CHECKING:
     from torch import Tensor

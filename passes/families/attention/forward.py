@@ -37,7 +37,7 @@ class Attention:
     mask     four dimensions, each that of the scores or 1; bool (true: visible) or a bias that is added to the scores
     seed     of the random numbers that drop weights with probability `dropout`; None without dropout
     causal   query i sees keys 0 to i
-    allowed  the vendors' kernels that torch's settings allow
+    allowed  torch's fused kernels that its settings allow
     logs     the rows' log-sum-exp (natural), (batch, heads, queries), if it has users
     masks    the analyzed masks of the module; None: a mask is read, whatever it means
     cap      soft cap: scaled scores become cap * tanh(score / cap) before the mask; 0: they stay

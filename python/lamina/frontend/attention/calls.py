@@ -1,6 +1,6 @@
 """Makes each call of scaled_dot_product_attention one op of Lamina's, before gradients are traced.
 
-What no fused kernel computes, by dtype, rank and sizes (families/attention/vendors/), keeps torch's decomposition. Masks that
+What no fused kernel computes, by dtype, rank and sizes (families/attention/torch_kernels/), keeps torch's decomposition. Masks that
 depend on nothing but shapes become flags afterwards (mask_flags.py).
 
 Vendors' kernels draw dropout's random numbers in orders of their own. Attention with dropout that Lamina's kernels are to compute
@@ -20,8 +20,8 @@ from lamina.core.dtypes import HALF
 from lamina.core.sizes import is_symbolic, typical
 from lamina.core.walks import reached
 from lamina.passes.families.attention.cost import MOST
-from lamina.passes.families.attention.vendors.kernel import Case
-from lamina.passes.families.attention.vendors.registry import OLDEST, preferred, settings
+from lamina.passes.families.attention.torch_kernels.kernel import Case
+from lamina.passes.families.attention.torch_kernels.registry import OLDEST, preferred, settings
 
 from ..fx.dtypes import CODES
 from ..fx.random_bits import RANGE, SEED

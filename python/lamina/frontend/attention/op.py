@@ -33,7 +33,7 @@ def attention(
     seed         i64, of no dimensions, where weights are dropped: which ones follows from it
     dropout      the probability of a weight to be dropped, 0 without a seed
     causal       query i sees keys 0 to i
-    allowed      the vendors' kernels that torch's settings allow (passes/families/attention/vendors/)
+    allowed      torch's fused kernels that its settings allow (passes/families/attention/torch_kernels/)
     cap          soft cap: scaled scores become cap * tanh(score / cap) before the mask; 0: they stay
     """
     scores = _masked(_scores(query, key, scale, cap), mask, causal)

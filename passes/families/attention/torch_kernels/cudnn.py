@@ -9,14 +9,14 @@ import torch
 from lamina.core.dtypes import HALF
 from lamina.core.sizes import below, typical
 
-from .kernel import Case, VendorKernel, VendorOperands
+from .kernel import Case, TorchKernel, TorchKernelOperands
 
 _LONGEST = 128  # elements of a head
 _MOST = 65535  # batches and heads
 _PREFERRED = 91500  # torch prefers cuDNN's attention from later versions on
 
 
-class CudnnKernel(VendorKernel):
+class CudnnKernel(TorchKernel):
     """_scaled_dot_product_cudnn_attention."""
 
     name, callee, results = "cudnn", "_scaled_dot_product_cudnn_attention", 9
@@ -37,10 +37,10 @@ class CudnnKernel(VendorKernel):
         sizes = max(case.size, case.values) <= _LONGEST or (case.size, case.values) == (192, 128)
         return capability is not None and case.dtype in HALF and aligned and sizes and below(1, keys) and not case.trains_mask
 
-    def arguments(self, of: VendorOperands) -> Sequence[Any]:
+    def arguments(self, of: TorchKernelOperands) -> Sequence[Any]:
         """Returns the mask, whether the log-sum-exps are computed, dropout, causal, and no mask of what was dropped."""
         return [of.mask, of.sums, 0.0, of.causal, False]
 
-    def gradient_arguments(self, of: VendorOperands) -> Sequence[Any]:
+    def gradient_arguments(self, of: TorchKernelOperands) -> Sequence[Any]:
         """Returns the forward pass's results, dropout's state, the mask, no sequences' ends, the lengths, dropout and causal."""
         return [of.out, of.sums, *of.seeds, of.mask, None, None, *of.lengths, 0.0, of.causal]

@@ -17,7 +17,7 @@ from ....ir.sizes import sizes_attribute, tensor_type
 from ...surroundings import calls
 from ..backward import Gradients
 from ..forward import Attention
-from .kernel import Case, VendorKernel, VendorOperands
+from .kernel import Case, TorchKernel, TorchKernelOperands
 from .operands import padded, repeated, sliced, spread, unread, with_one, without_one
 from .registry import preferred
 
@@ -50,7 +50,7 @@ def drops(call: Call) -> bool:
     return bool(given.get("dropout_p", given.get("dropout")))
 
 
-def _kernel(attention: Attention | Gradients, target: Target | None) -> VendorKernel | None:
+def _kernel(attention: Attention | Gradients, target: Target | None) -> TorchKernel | None:
     """Returns the kernel that computes a call; None without one."""
     of, trains = attention.of, len(attention.results) > 3
     size, values = shape_of(of.query)[3], shape_of(of.value)[3]
@@ -66,7 +66,7 @@ class _Call:
     """The call of a vendor's kernel for an attention, or for its gradients. rows: masks with aligned rows, by mask."""
 
     of: Attention
-    kernel: VendorKernel
+    kernel: TorchKernel
     rows: dict[ir.Value, ir.Value]
     backward: bool
 
@@ -78,7 +78,7 @@ class _Call:
         of, kernel = self.of, self.kernel
         query, key, value = (self._operand(v) for v in (of.query, of.key, of.value))
         out = self._result(of.result, (*shape_of(query)[:3], shape_of(value)[3]))
-        operands = VendorOperands(of.causal, self._mask(), of.sums is not None)
+        operands = TorchKernelOperands(of.causal, self._mask(), of.sums is not None)
         args = [query, key, value, *kernel.arguments(operands)]
         results = self._call(args, kernel.named(operands), [out, self._sums(), *[None] * (kernel.results - 2)])
         found = {of.result: sliced(results[0], shape_of(of.result))}
@@ -99,7 +99,7 @@ class _Call:
             rows = row_major((*of.scores[:3], -(-keys // 16) * 16))
             wanted.append(None if trained is None else (trained.type, rows))
         sums = with_one(sums) if kernel.sums_as_column else sums
-        operands = VendorOperands(of.causal, self._mask(), sums, out, seeds, (queries, keys), trained is not None)
+        operands = TorchKernelOperands(of.causal, self._mask(), sums, out, seeds, (queries, keys), trained is not None)
         results = self._call([*tensors, *kernel.gradient_arguments(operands)], kernel.named(operands), wanted)
         if kernel.result_side_by_side:
             call, needed = results[0].owner, sizes_attribute(in_order(shape_of(out), _SIDE_BY_SIDE))

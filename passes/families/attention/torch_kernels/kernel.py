@@ -30,7 +30,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class VendorOperands:
+class TorchKernelOperands:
     """The operands of a kernel's call in the form that it needs, besides queries, keys and values (and the result's gradient).
 
     mask     the tensor that is added to the scores
@@ -50,7 +50,7 @@ class VendorOperands:
     trains: bool = False
 
 
-class VendorKernel:
+class TorchKernel:
     """A fused attention kernel of torch, and the one for its gradients.
 
     name           the name in the list of kernels that torch's settings allow
@@ -97,14 +97,14 @@ class VendorKernel:
         """Returns whether the kernel computes an attention. capability: of the GPU, 90 for sm_90a; None on CPUs."""
         raise NotImplementedError
 
-    def arguments(self, of: VendorOperands) -> Sequence[Any]:
+    def arguments(self, of: TorchKernelOperands) -> Sequence[Any]:
         """Returns the forward call's arguments after queries, keys and values."""
         raise NotImplementedError
 
-    def gradient_arguments(self, of: VendorOperands) -> Sequence[Any]:
+    def gradient_arguments(self, of: TorchKernelOperands) -> Sequence[Any]:
         """Returns the backward call's arguments after the result's gradient, queries, keys and values."""
         raise NotImplementedError
 
-    def named(self, of: VendorOperands) -> dict[str, Any]:
+    def named(self, of: TorchKernelOperands) -> dict[str, Any]:
         """Returns arguments that are passed by name."""
         return {}

@@ -7,13 +7,13 @@ import torch
 
 from lamina.core.dtypes import HALF
 
-from .kernel import Case, VendorKernel, VendorOperands
+from .kernel import Case, TorchKernel, TorchKernelOperands
 
 _LONGEST = 256  # elements of a head
 _SHORT_BACKWARD = (86, 89, 120, 121)  # GPUs whose shared memory is too small for the gradients of some sizes
 
 
-class FlashKernel(VendorKernel):
+class FlashKernel(TorchKernel):
     """_scaled_dot_product_flash_attention."""
 
     name, callee, results, head_multiple, keeps_dropout = "flash", "_scaled_dot_product_flash_attention", 9, 8, True
@@ -32,10 +32,10 @@ class FlashKernel(VendorKernel):
         plain = not case.masked and (not case.causal or queries == keys)
         return capability is not None and case.dtype in HALF and sizes and plain
 
-    def arguments(self, of: VendorOperands) -> Sequence[Any]:
+    def arguments(self, of: TorchKernelOperands) -> Sequence[Any]:
         """Returns dropout, causal, and no mask of what was dropped."""
         return [0.0, of.causal, False]
 
-    def gradient_arguments(self, of: VendorOperands) -> Sequence[Any]:
+    def gradient_arguments(self, of: TorchKernelOperands) -> Sequence[Any]:
         """Returns the forward pass's results, no sequences' ends, the lengths, dropout, causal, and dropout's state."""
         return [of.out, of.sums, None, None, *of.lengths, 0.0, of.causal, *of.seeds]

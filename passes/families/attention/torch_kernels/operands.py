@@ -1,4 +1,4 @@
-"""Emits ops that bring operands and results into the form of vendors' attention kernels: longer rows, more heads, another rank."""
+"""Emits ops that bring operands and results into the form of torch's attention kernels: longer rows, more heads, another rank."""
 
 from collections.abc import Sequence
 

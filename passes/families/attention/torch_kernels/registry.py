@@ -1,13 +1,13 @@
-"""The registry of vendors' attention kernels, in torch's order of preference."""
+"""The registry of torch's fused attention kernels, in torch's order of preference."""
 
 from .cpu import CpuKernel
 from .cudnn import CudnnKernel
 from .efficient import EfficientKernel
 from .flash import FlashKernel
-from .kernel import Case, VendorKernel
+from .kernel import Case, TorchKernel
 
-KERNELS: tuple[VendorKernel, ...] = (FlashKernel(), EfficientKernel(), CudnnKernel(), CpuKernel())
-VENDORS = " ".join(dict.fromkeys(kernel.name for kernel in KERNELS))
+KERNELS: tuple[TorchKernel, ...] = (FlashKernel(), EfficientKernel(), CudnnKernel(), CpuKernel())
+TORCH_KERNELS = " ".join(dict.fromkeys(kernel.name for kernel in KERNELS))
 """The names of all, which torch's settings allow by default."""
 OLDEST = 80
 """The compute capability of a GPU that is not known."""
@@ -18,7 +18,7 @@ def settings() -> str:
     return " ".join(dict.fromkeys(kernel.name for kernel in KERNELS if kernel.is_allowed()))
 
 
-def preferred(case: Case, capability: int | None = OLDEST, allowed: str = VENDORS) -> VendorKernel | None:
+def preferred(case: Case, capability: int | None = OLDEST, allowed: str = TORCH_KERNELS) -> TorchKernel | None:
     """Returns the kernel that torch prefers among those that compute the attention; None without one.
 
     capability  of the GPU, 90 for sm_90a; None on CPUs

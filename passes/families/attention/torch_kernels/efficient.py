@@ -7,12 +7,12 @@ import torch
 
 from lamina.core.dtypes import HALF
 
-from .kernel import Case, VendorKernel, VendorOperands
+from .kernel import Case, TorchKernel, TorchKernelOperands
 
 _ALIGNED = 16  # bytes that heads are a multiple of
 
 
-class EfficientKernel(VendorKernel):
+class EfficientKernel(TorchKernel):
     """_scaled_dot_product_efficient_attention."""
 
     name, callee, results = "efficient", "_scaled_dot_product_efficient_attention", 4
@@ -27,10 +27,10 @@ class EfficientKernel(VendorKernel):
         unit = _ALIGNED // (2 if case.dtype in HALF else 4)
         return capability is not None and case.dtype in (*HALF, "f32") and case.size % unit == case.values % unit == 0
 
-    def arguments(self, of: VendorOperands) -> Sequence[Any]:
+    def arguments(self, of: TorchKernelOperands) -> Sequence[Any]:
         """Returns the mask, whether the log-sum-exps are computed, dropout and causal."""
         return [of.mask, of.sums, 0.0, of.causal]
 
-    def gradient_arguments(self, of: VendorOperands) -> Sequence[Any]:
+    def gradient_arguments(self, of: TorchKernelOperands) -> Sequence[Any]:
         """Returns the mask, the forward pass's results, dropout's state, dropout, the gradients to compute, and causal."""
         return [of.mask, of.out, of.sums, *of.seeds, 0.0, [True, True, True, of.trains], of.causal]
