@@ -163,6 +163,14 @@ IMAGES: dict[str, Sized] = {
     "dilated_windows_of_images": Sized(
         lambda a: F.fold(F.unfold(a, 3, 2, 1, 2), a.shape[2:], 3, 2, 1, 2), lambda b, n: (x(2, 3, b + 9, n + 9),)
     ),
+    **{
+        f"train_{mode}_borders": Sized(
+            lambda a, b, mode=mode: F.pad(a, (b.shape[0], b.shape[0] + 1), mode).sin(),
+            lambda b, n: (x(2, 3, 9 * b), x(b)),
+            train=True,
+        )
+        for mode in ("reflect", "replicate", "circular")
+    },
     "resize_nearest": Sized(lambda a: F.interpolate(a, scale_factor=2), areas),
     "resize_nearest_three": Sized(lambda a: F.interpolate(a, scale_factor=3), areas),
     "resize_nearest_exact": Sized(lambda a: F.interpolate(a, scale_factor=0.75, mode="nearest-exact"), areas),

@@ -24,6 +24,16 @@ EXACT: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "frexp": (torch.frexp, [SPECIAL]),
     "angle": (torch.angle, [SPECIAL]),
     "ldexp": (torch.ldexp, [torch.randn(3, 17), torch.randint(-9, 9, (17,))]),
+    "signs of flags": (lambda a: (a.sign(), a.sgn(), a.signbit(), a.square()), [torch.tensor([True, False])]),
+    **{
+        f"{base} to the power of {str(dtype)[6:]}": (
+            lambda n, base=base: base**n,
+            [torch.tensor([-3, -2, -1, 0, 1, 2, 5, 7, 15, 31, 33, 62, 63, 64, 65]).to(dtype)],
+        )
+        for base in (2, -2, 10, 1, -1, 0, 6)
+        for dtype in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+    },
+    "3 to the power of bytes": (lambda n: 3**n, [torch.arange(256).byte()]),
     "a view as words": (lambda a: (a.view(torch.int32) & 0x7FFFFFFF).view(torch.float32) + 1, [SPECIAL]),
 }
 
@@ -113,6 +123,19 @@ def test_errors_are_a_few_units_in_the_last_place(name: str) -> None:
         assert got.isnan().equal(want.isnan()) and got[want.isinf()].equal(want[want.isinf()])
         unit = torch.finfo(torch.float32).eps * exact[normal].abs()
         assert ((got[normal].double() - exact[normal]).abs() <= ulps * unit).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.bool])
+@pytest.mark.parametrize("name", [name for name in [*CLOSE][3:] if name != "hypot"])
+def test_integers_are_taken_as_floats(name: str, dtype: torch.dtype) -> None:
+    fn, inputs, _ = CLOSE[name]
+    given = [torch.tensor([0, 1, 2, 3, 7, 100]).to(dtype)] * len(inputs)
+    torch._dynamo.reset()
+    (gm,) = graphs(fn, given)
+    assert fallbacks(gm) == set()
+    compiled = torch.compile(fn, backend="lamina")
+    got, want = compiled(*given), compiled(*[t.float() for t in given])
+    assert got.dtype == fn(*given).dtype and bits(got).equal(bits(want))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

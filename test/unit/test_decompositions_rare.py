@@ -74,6 +74,11 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
         lambda a, s: F.fractional_max_pool3d(a, (3, 2, 2), output_size=(5, 1, 4), _random_samples=s),
         [torch.randn(3, 17, 9, 8), torch.rand(1, 3, 3)],
     ),
+    "orders of a number": (
+        lambda a: (a.sort()[0], a.topk(1)[0], a.kthvalue(1)[0], a.mode()[0], a.median(0)[0], a.nanmedian(0)[0], a.prod(0)),
+        [SORTED[3]],
+    ),
+    "places of a sorted row": (lambda a, i: torch.searchsorted(a, 0.3, sorter=i), [SORTED.flip(0), torch.arange(299, -1, -1)]),
     "ndtri": (torch.special.ndtri, [torch.cat([torch.rand(300), torch.tensor([0.0, 1, -1, 2, math.nan, 1e-38, 1e-6, 1 - 1e-6])])]),
 }
 

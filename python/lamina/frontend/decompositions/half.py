@@ -66,5 +66,18 @@ def in_f32(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return run
 
 
+def of_floats(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps a decomposition of a function of floats so that it takes integers and truth values, too, in the default dtype."""
+
+    @wraps(fn)
+    def run(*args: Any) -> Any:
+        """Converts tensors where none is of floats."""
+        if any(isinstance(a, Tensor) and a.dtype.is_floating_point for a in args):
+            return fn(*args)
+        return fn(*(a.to(torch.get_default_dtype()) if isinstance(a, Tensor) else a for a in args))
+
+    return run
+
+
 def _widen(arg: Any) -> Any:
     return wide(arg) if isinstance(arg, Tensor) else arg

@@ -37,14 +37,16 @@ def power(x: Tensor, n: Any) -> Any:
     ends the process for narrow ones."""
     if isinstance(n, float) and not x.dtype.is_floating_point and not x.dtype.is_complex:
         return torch.pow(x.to(torch.result_type(x, n)), n)
-    if x.dtype.is_floating_point or x.dtype is torch.bool or not isinstance(n, int) or n < 0:
+    if x.dtype.is_floating_point or not isinstance(n, int) or n < 0:
         return _scalar_op(torch.pow)(x, n)
-    return integer.power(x, n)
+    return integer.power(x.to(torch.result_type(x, n)), n)
 
 
-def power_of(base: Any, x: Tensor) -> Tensor:
+def power_of(base: Any, x: Tensor) -> Any:
     """Raises a number to a tensor."""
     dtype = torch.result_type(x, base)
+    if not dtype.is_floating_point:
+        return integer.power_of(base, x.to(dtype)) if dtype is not torch.bool else NotImplemented
     return in_f32(lambda x: torch.pow(torch.full((), base, dtype=x.dtype, device=x.device), x))(x.to(dtype))
 
 
@@ -153,9 +155,9 @@ def isinf(x: Tensor) -> Tensor:
     return torch.abs(x) == float("inf") if x.dtype.is_floating_point else torch.zeros_like(x, dtype=torch.bool)
 
 
-def sign(x: Tensor) -> Any:
+def sign(x: Tensor) -> Tensor:
     """Computes (x > 0) - (x < 0): 0 for NaN, as in eager."""
-    return NotImplemented if x.dtype is torch.bool else (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
+    return x.clone() if x.dtype is torch.bool else (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
 
 
 @cache

@@ -146,7 +146,13 @@ def all_dims(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     return found.to(torch.uint8) if x.dtype is torch.uint8 else found
 
 
+def product_along(x: Tensor, dim: int, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
+    """Returns a number, which has no dimension to multiply along, in the dtype of its product."""
+    return NotImplemented if x.dim() else x.to(sum_dtype(x, dtype), copy=True)
+
+
 REDUCTIONS: dict[Any, Callable[..., Any]] = {
+    aten.prod.dim_int: product_along,
     aten.sum.dim_IntList: sum_dims,
     aten.sum.default: sum_all,
     aten.mean.dim: mean,

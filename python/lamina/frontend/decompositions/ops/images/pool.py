@@ -30,12 +30,12 @@ def _max_pool(dims: int) -> Callable[..., Any]:
     def run(x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> Any:
         """Returns the maxima and their places in the image."""
         window = PoolWindow(dims, x, kernel, stride, padding, dilation, ceil_mode)
-        if not x.dtype.is_floating_point or surely(x.numel() == 0):
+        if x.dtype is torch.bool or surely(x.numel() == 0):
             return NotImplemented
         if math.prod(window.kernel) > _MAX_TAPS:
             in_turn = x.device.type == "cpu" and max(window.kernel) <= _MAX_TAPS
             return _max_in_turn(window, x) if in_turn else NotImplemented
-        padded = window.padded(x, float("-inf"))
+        padded = window.padded(x, -math.inf if x.dtype.is_floating_point else torch.iinfo(x.dtype).min)
         best, *others = window.elements(padded)
         number = window.first_inside(x.device).expand(best.shape)
         for k, tap in enumerate(others, 1):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ...half import in_f32, wide_dtype
-from ...undecided import surely
+from ...undecided import is_unbacked, surely
 from ..index import pad
 
 aten = torch.ops.aten
@@ -95,25 +95,25 @@ def _sum_of_found(x: Tensor, dim: int, length: int, step: int, dilation: int, ou
 
 def _folded(mirrored: bool) -> Callable[..., Any]:
     """Returns a decomposition that folds the borders back, one dimension after the other, where they mirror the image or repeat its
-    edge. What negative widths cut off has no gradient. NotImplemented for symbolic widths."""
+    edge. What negative widths cut off has no gradient."""
 
     def run(grad: Tensor, x: Tensor, widths: Sequence[int]) -> Any:
         """Adds the gradient of each padding to the elements that it repeats."""
-        if not all(isinstance(w, int) for w in widths) or not grad.dtype.is_floating_point:
+        if any(map(is_unbacked, widths)) or not grad.dtype.is_floating_point:
             return NotImplemented
         for i, (before, after) in enumerate(zip(widths[::2], widths[1::2], strict=True)):
             dim = grad.dim() - 1 - i
             n = x.shape[dim]
             grad, before, after = pad(grad, dim, max(-before, 0), max(-after, 0)), max(before, 0), max(after, 0)
             total = aten.slice.Tensor(grad, dim, before, before + n)
-            for width, start, repeated in ((before, 0, 1), (after, before + n, n - 1 - after)):
-                if not width:
+            for width, start, repeated, edge in ((before, 0, 1, 0), (after, before + n, n - 1 - after, n - 1)):
+                if width == 0:
                     continue
                 border = aten.slice.Tensor(grad, dim, start, start + width)
                 if mirrored:
                     total = total + pad(border.flip(dim), dim, repeated, n - repeated - width)
                 else:
-                    total = total + pad(border.sum(dim, keepdim=True), dim, start and n - 1, 0 if start else n - 1)
+                    total = total + pad(border.sum(dim, keepdim=True), dim, edge, n - 1 - edge)
             grad = total
         return grad
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...half import in_f32
+from ...half import in_f32, of_floats
 from .polynomials import polynomial
 
 aten = torch.ops.aten
@@ -42,6 +42,7 @@ def _scaled(x: Tensor, order: int) -> Tensor:
 def _bessel(order: int, scaled: bool) -> Callable[..., Any]:
     """Returns the decomposition of a function, or of its scaled form."""
 
+    @of_floats
     @in_f32
     def run(x: Tensor) -> Any:
         """Computes the function of f32; others are left to ATen."""

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...half import in_f32, promoted, wide
+from ...half import in_f32, of_floats, promoted, wide
 
 aten = torch.ops.aten
 
@@ -21,12 +21,13 @@ def _words(x: Tensor) -> Tensor:
 
 
 def signbit(x: Tensor) -> Any:
-    """Returns whether a number is negative, as are -0 and NaN with a sign; NotImplemented for truth values."""
+    """Returns whether a number is negative, as are -0 and NaN with a sign."""
     if not x.dtype.is_floating_point:
-        return NotImplemented if x.dtype is torch.bool else x < 0
+        return torch.zeros_like(x) if x.dtype is torch.bool else x < 0
     return _words(wide(x)) < 0
 
 
+@of_floats
 @in_f32
 def copysign(x: Tensor, sign: Tensor) -> Any:
     """Returns |x| with the sign of another number, which may be -0 or NaN."""

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...half import in_f32
+from ...half import in_f32, of_floats
 from .polynomials import polynomial
 
 aten = torch.ops.aten
@@ -45,6 +45,7 @@ def _power(x: Tensor, sign: int) -> Tensor:
     return torch.exp(sign * (high * high)) * polynomial(sign * low, _SMALL_POWER)
 
 
+@of_floats
 @in_f32
 def erfc(x: Tensor) -> Any:
     """Computes a power times the scaled function; of negative numbers, 2 less that."""
@@ -55,6 +56,7 @@ def erfc(x: Tensor) -> Any:
     return torch.where(x < 0, 2 - out, out)
 
 
+@of_floats
 @in_f32
 def erfcx(x: Tensor) -> Any:
     """Computes the scaled function; of negative numbers, twice the power less that."""
@@ -64,6 +66,7 @@ def erfcx(x: Tensor) -> Any:
     return torch.where(x < 0, 2 * _power(torch.clamp(x, min=-11.0), 1) - out, out)
 
 
+@of_floats
 @in_f32
 def erfinv(x: Tensor) -> Any:
     """Computes a polynomial for the center, and one for the tails."""

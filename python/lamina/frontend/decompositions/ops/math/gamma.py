@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...half import in_f32
+from ...half import in_f32, of_floats
 from .polynomials import polynomial
 
 aten = torch.ops.aten
@@ -34,6 +34,7 @@ def _sin_pi(x: Tensor) -> Tensor:
     return torch.sin(math.pi * (x - torch.round(x)).abs())
 
 
+@of_floats
 @in_f32
 def lgamma(x: Tensor) -> Any:
     """Computes log(gamma(|x|)): a polynomial up to 8, with its zeros as factors, then Stirling's series. Below 1 it moves up by one
@@ -51,6 +52,7 @@ def lgamma(x: Tensor) -> Any:
     return torch.where((x.abs() == torch.inf) | (x < -_ALL_INTEGERS), torch.inf, out)
 
 
+@of_floats
 @in_f32
 def digamma(x: Tensor) -> Any:
     """Computes the derivative of log(gamma): recurrence up to 10, then the asymptotic series; the reflection below zero."""
@@ -89,9 +91,10 @@ def trigamma(x: Tensor) -> Tensor:
     return torch.where(low, -out, out)
 
 
+@of_floats
 def polygamma(n: int, x: Tensor) -> Any:
     """Computes digamma and its derivative; further ones are ATen's."""
-    if x.dtype is torch.float64 or not x.dtype.is_floating_point or n > 1:
+    if x.dtype is torch.float64 or n > 1:
         return NotImplemented
     return trigamma(x) if n else aten.digamma.default(x)
 

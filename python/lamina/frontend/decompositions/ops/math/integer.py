@@ -17,6 +17,8 @@ aten = torch.ops.aten
 
 NARROW = (torch.int8, torch.int16)
 
+_POWERS = 32  # of a number that are multiplied for its power by an integer; with more, ATen computes
+
 
 def meets_number(x: Any, *scalars: Any) -> bool:
     """Returns whether `x` is a tensor of narrow integers or truth values and the scalars are some that it holds; eager refuses
@@ -49,6 +51,25 @@ def power(x: Tensor, n: int) -> Tensor:
         out = out * square if n & 1 else out
         square, n = square * square, n >> 1
     return out
+
+
+def power_of(base: int, n: Tensor) -> Any:
+    """Raises a number to integers, bit by bit. The powers for high bits wrap around to 0, or to 1 for an odd number; those of
+    negative integers are 0, except for 1 and -1."""
+    limits = torch.iinfo(n.dtype)
+    values = 1 << limits.bits
+    powers = [base % values]
+    while powers[-1] not in (0, 1):
+        powers.append(powers[-1] ** 2 % values)
+    if len(powers) > _POWERS:
+        return NotImplemented
+    out = torch.ones_like(n)
+    for bit, power in enumerate(powers[:-1]):
+        factor = power if power <= limits.max else power - values
+        out = torch.where((n & (1 << bit)) != 0, out * factor, out)
+    if powers[-1] == 0:
+        out = torch.where(n < 1 << (len(powers) - 1), out, 0)
+    return out if abs(base) == 1 else torch.where(n < 0, 0, out)
 
 
 def divide(x: Tensor, y: Any, dtype: torch.dtype, mode: str) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...half import in_f32
+from ...half import in_f32, of_floats
 from .polynomials import polynomial
 
 aten = torch.ops.aten
@@ -41,12 +41,11 @@ def _quotient(x: Tensor, of: tuple[tuple[float, ...], tuple[float, ...]]) -> Ten
     return polynomial(x, of[0]) / polynomial(x, of[1])
 
 
+@of_floats
 @in_f32
-def ndtri(y: Tensor) -> Any:
+def ndtri(y: Tensor) -> Tensor:
     """Returns the number that a standard normal variable is below with probability `y`: a rational function for the center, and
     two for the tails."""
-    if not y.dtype.is_floating_point:
-        return NotImplemented
     upper = y > 1 - _EDGE
     rest = torch.where(upper, 1 - y, y)
     off = rest - 0.5

@@ -1,6 +1,7 @@
 """Decomposes selections of the greatest or least elements of rows, which compare them as integers."""
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import torch
@@ -46,13 +47,15 @@ def _first_wide(order: Tensor, k: int, dim: int) -> tuple[Tensor, Tensor]:
 
 
 def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
-    """Takes the first element k times, each time of those behind the one before. Many are the first ones of a sort."""
-    if not isinstance(k, int) or k < 1 or not x.dim() or x.dtype is torch.bool or surely(x.numel() == 0):
+    """Takes the first element k times, each time of those behind the one before. Many, and a symbolic number, are the first ones of
+    a sort."""
+    fixed = isinstance(k, int)
+    if x.dtype is torch.bool or surely(x.numel() == 0) or (fixed and k < 1):
         return NotImplemented
     dim %= x.dim()
-    if k == 1 and (largest or not x.dtype.is_floating_point):  # the least float is a NaN for amin
+    if fixed and k == 1 and (largest or not x.dtype.is_floating_point):  # the least float is a NaN for amin
         return (max_dim if largest else min_dim)(x, dim, True)
-    if k > MOST_FOUND or k * guess(x.shape[dim]) > MOST_READ:
+    if not fixed or k > MOST_FOUND or k * guess(x.shape[dim]) > MOST_READ:
         found = sort(x, dim, largest)
         return found if found is NotImplemented else tuple(t.narrow(dim, 0, k).clone() for t in found)
     values, places = (_first if x.dtype.itemsize < 8 else _first_wide)(ordered(x, largest), k, dim)
@@ -85,7 +88,7 @@ def _sorted(x: Tensor, dim: int, descending: bool) -> tuple[Tensor, Tensor]:
 def sort(x: Tensor, dim: int = -1, descending: bool = False) -> Any:
     """Sorts rows; equal elements keep their order. Elements of 64 bits, behind which no places fit, and a CPU's columns are put
     where the number of those before them says."""
-    if not x.dim() or surely(x.numel() == 0):
+    if surely(x.numel() == 0):
         return NotImplemented
     dim %= x.dim()
     along = surely(x.stride(dim) == 1)
@@ -106,9 +109,23 @@ def sort_stable(x: Tensor, *, stable: bool | None = None, dim: int = -1, descend
 
 def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """Sorts short rows."""
-    if x.dtype is torch.bool or not isinstance(k, int) or (found := sort(x, dim)) is NotImplemented:
+    if x.dtype is torch.bool or (found := sort(x, dim)) is NotImplemented:
         return NotImplemented
     return tuple(t.narrow(dim, k - 1, 1).clone() if keepdim else t.select(dim, k - 1).clone() for t in found)
+
+
+def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+    """Counts for each element of a short row those that are equal to it. Takes the least of the most frequent ones, and its last
+    place. Where a row has a NaN, eager's result depends on its sort."""
+    if surely(x.numel() == 0) or not surely(x.shape[dim] <= COUNTED_ACROSS):
+        return NotImplemented
+    dim %= x.dim()
+    count = (x.unsqueeze(dim) == x.unsqueeze(dim + 1)).sum(dim + 1).clamp(min=1)
+    order = ordered(torch.where(x == 0, 0, x) if x.dtype.is_floating_point else x, False)
+    order = torch.where(count == count.amax([dim], True), order, LEAST)
+    at = torch.where(order == order.amax([dim], True), position(x, dim), 0).amax([dim], True)
+    value = torch.gather(x, dim, at)
+    return (value, at) if keepdim else (value.squeeze(dim), at.squeeze(dim))
 
 
 def _median(x: Tensor, dim: int, keepdim: bool, skips: bool) -> Any:
@@ -148,13 +165,29 @@ def _medians(skips: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
 _median_along, _median_of_all = _medians(False)
 _nanmedian_along, _nanmedian_of_all = _medians(True)
 
+
+def _of_a_number(along: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps a decomposition along a dimension so that it takes a number as a row of one element."""
+
+    @wraps(along)
+    def run(x: Tensor, *args: Any, **named: Any) -> Any:
+        """Returns results without dimensions for a tensor that has none."""
+        if x.dim():
+            return along(x, *args, **named)
+        found = along(x.reshape(1), *args, **named)
+        return found if found is NotImplemented else tuple(t.reshape(()) for t in found)
+
+    return run
+
+
 ORDERS: dict[Any, Callable[..., Any]] = {
-    aten.topk.default: topk,
-    aten.sort.default: sort,
-    aten.sort.stable: sort_stable,
-    aten.kthvalue.default: kthvalue,
-    aten.median.dim: _median_along,
+    aten.topk.default: _of_a_number(topk),
+    aten.sort.default: _of_a_number(sort),
+    aten.sort.stable: _of_a_number(sort_stable),
+    aten.kthvalue.default: _of_a_number(kthvalue),
+    aten.mode.default: _of_a_number(mode),
+    aten.median.dim: _of_a_number(_median_along),
     aten.median.default: _median_of_all,
-    aten.nanmedian.dim: _nanmedian_along,
+    aten.nanmedian.dim: _of_a_number(_nanmedian_along),
     aten.nanmedian.default: _nanmedian_of_all,
 }

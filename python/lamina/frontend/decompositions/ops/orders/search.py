@@ -8,32 +8,41 @@ import torch
 from torch import Tensor
 
 from ....fx.ops.check_op import CHECK
-from ...undecided import surely
+from ...undecided import is_unbacked, surely
 
 aten = torch.ops.aten
+
+_SHORT, _LONGEST = 16, 40
+"""Bits in the lengths of rows of symbolic length: those of most, and of the longest that memory holds."""
 
 
 def searchsorted(
     row: Tensor, x: Tensor, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Tensor | None = None
 ) -> Any:
-    """Halves the interval in which a value may stand, in as many steps as there are bits in the row's length.
+    """Halves the interval in which a value may stand, in as many steps as there are bits in the row's length, or in the
+    greatest length of its kind where that is symbolic.
 
     Returns how many elements of the row stand before the value: those less than it, or not greater (`right`). NaN stands last.
     """
     n = row.shape[-1]
-    if not isinstance(n, int) or not n or surely(x.numel() == 0):
+    if is_unbacked(n) or not n or surely(x.numel() == 0):
         return NotImplemented
     before = torch.le if right or side == "right" else torch.lt
-    found, step = torch.zeros(x.shape, dtype=torch.int64, device=x.device), 1 << (n.bit_length() - 1)
-    while step:
-        ahead = found + step
-        at = ahead.clamp(max=n) - 1
-        at = at if sorter is None else sorter.gather(-1, at)
-        value = aten.index.Tensor(row, [at]) if row.dim() == 1 else row.gather(-1, at)
+    length = torch.full((), n, dtype=torch.int64, device=x.device)
+    found = torch.zeros(x.shape, dtype=torch.int64, device=x.device)
+    for bit in reversed(range(n.bit_length() if isinstance(n, int) else _SHORT if n < 1 << _SHORT else _LONGEST)):
+        ahead = found + (1 << bit)
+        at = torch.minimum(ahead, length) - 1
+        at = at if sorter is None else _elements(sorter, at)
+        value = _elements(row, at)
         stands = before(value, x) | (x != x) if x.dtype.is_floating_point else before(value, x)
-        found = torch.where((ahead <= n) & stands, ahead, found)
-        step //= 2
+        found = torch.where((ahead <= length) & stands, ahead, found)
     return found.to(torch.int32) if out_int32 else found
+
+
+def _elements(row: Tensor, at: Tensor) -> Tensor:
+    """Returns the elements of one row, or of as many as there are rows of places."""
+    return aten.index.Tensor(row, [at]) if row.dim() == 1 else row.gather(-1, at)  # type: ignore[no-any-return]
 
 
 def searchsorted_number(row: Tensor, x: float, **named: Any) -> Any:
