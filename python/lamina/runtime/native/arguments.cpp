@@ -44,7 +44,7 @@ bool is_empty(const Input &input) {
   return false;
 }
 
-// The argument does not fit: say how. `tensor` is a torch tensor.
+// Raises the error for an argument that does not fit. `tensor` is a torch tensor.
 [[noreturn]] void explain(const Plan &plan, size_t index, PyObject *object) {
   const Input &want = plan.inputs[index];
   nb::handle tensor(object);
@@ -66,7 +66,7 @@ bool is_empty(const Input &input) {
   fail(PyExc_ValueError, plan, index, "is a tensor without readable memory");
 }
 
-// What lamina.runtime.inputs makes of an argument that is no ordinary tensor: a tensor whose memory holds its values.
+// Returns the tensor that lamina.runtime.inputs makes of an argument that is not an ordinary tensor: its memory holds its values.
 nb::object resolved_input(const Plan &plan, size_t index, PyObject *tensor) {
   nb::object found = resolved(tensor);
   if (nb::isinstance<nb::str>(found)) fail(PyExc_TypeError, plan, index, text(found));

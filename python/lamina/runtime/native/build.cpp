@@ -16,10 +16,10 @@ namespace {
 
 using Sizes = std::vector<int64_t>;
 
-// A GPU takes a launch in a microsecond, unless its queue is full: longer plans give the GIL away.
+// On a GPU a launch takes a microsecond, unless the queue is full: plans with more steps release the GIL.
 constexpr size_t kManySteps = 8;
 
-// Plans with more work than this give the GIL away: a handover costs a tenth of a microsecond, more when another thread takes it.
+// Plans with more work than this release the GIL: that costs a tenth of a microsecond, more if another thread takes it.
 constexpr int64_t kHeavyBytes = 256 << 10, kHeavyFlops = 1 << 20;
 
 template <typename T> T get(nb::handle dict, const char *key) { return nb::cast<T>(dict[key]); }
@@ -69,7 +69,7 @@ Launch read_launch(nb::handle h, Plan &plan, Step &step) {
     launch.shared = get<uint32_t>(h, "shared");
     launch.dependent = get<bool>(h, "dependent");
   }
-  plan.n_slots += launch.count + 1; // and the error slot
+  plan.n_slots += launch.count + 1; // one more for the error slot
   for (uint32_t i = 0; i < launch.count; ++i) plan.fixups[refs[i].buffer].push_back({launch.slots + i, refs[i].offset});
   step.name = get<std::string>(h, "name");
   return launch;

@@ -1,4 +1,4 @@
-// lamina._native.BySizes: finds the program for the sizes of a call, and calls it, without Python for sizes that it has met before.
+// lamina._native.BySizes: finds the program for the sizes of a call and calls it, without Python for sizes that it knows.
 #include "by_sizes.h"
 
 #include <algorithm>
@@ -15,27 +15,27 @@
 namespace lamina {
 namespace {
 
-// Where a call brings the value of a symbol: argument `argument` itself, an int, where `dim` is negative, else that size or stride.
+// Where the value of a symbol is found: argument `argument` itself (an int) if `dim` is negative, else that size or stride of it.
 struct Source {
   size_t argument;
   int64_t dim;
   bool stride;
 };
 
-// What a call with some sizes runs, and the arguments that it takes; all of them without `picks`.
+// The program for some sizes, and the arguments that it takes; all of them if `picks` is empty.
 struct Target {
   nb::object run;
   bool all;
   std::vector<size_t> picks;
   uint64_t used;
-  bool renewed = false; // to be bound anew
+  bool renewed = false; // whether it has to be bound again
 };
 
 using Key = std::vector<int64_t>;
 
 struct State {
   std::vector<Source> sources;
-  size_t arguments = 0; // that the sources need, at least
+  size_t arguments = 0; // least number that the sources need
   nb::object bind;
   size_t limit = 0;
   std::map<Key, Target> targets;
@@ -70,7 +70,7 @@ Target &make_target(State &state, const Key &key) {
   nb::object bound = state.bind(nb::tuple(nb::cast(key)));
   auto known = state.targets.find(key); // after binding: other threads may have run meanwhile
   if (bound.is_none() && known != state.targets.end()) return known->second;
-  nb::object picks = bound[1], old; // what was kept is freed once the table is whole again
+  nb::object picks = bound[1], old; // the old program is freed after the table is consistent again
   if (known != state.targets.end()) {
     old = std::move(known->second.run);
   } else if (state.targets.size() >= state.limit) {
@@ -134,7 +134,7 @@ int init(PyObject *self, PyObject *args, PyObject *) {
   return -1;
 }
 
-// The programs kept, by their sizes.
+// The stored programs, by their sizes.
 PyObject *programs(PyObject *self, PyObject *) {
   State *state = Object::of(self)->state;
   nb::dict found;
@@ -143,7 +143,7 @@ PyObject *programs(PyObject *self, PyObject *) {
   return found.release().ptr();
 }
 
-// Has the next call at some sizes bind anew. The program kept for them serves on where `bind` returns None.
+// Makes the next call at some sizes bind again. The stored program stays in use if `bind` returns None.
 PyObject *renew(PyObject *self, PyObject *sizes) {
   State *state = Object::of(self)->state;
   try {

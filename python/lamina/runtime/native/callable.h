@@ -1,4 +1,4 @@
-// Types of Python objects that are called with tensors, one by one or in one list, which the call empties. A call goes straight from
+// Python types that are called with tensors: one by one, or in one list, which the call empties. A call goes straight from
 // the interpreter to the state that an object holds, with no argument tuple.
 #pragma once
 
@@ -32,7 +32,8 @@ template <typename Body> PyObject *guarded(Body body) {
   return nullptr;
 }
 
-// Calls `body` with the arguments of a call. The items of a list are held meanwhile: another thread may change it while the GIL is away.
+// Calls `body` with the arguments of a call. Holds references to a list's items meanwhile: another thread may change the list when
+// the GIL is released.
 template <typename Body> PyObject *with_arguments(PyObject *const *args, size_t count, Body body) {
   if (count != 1 || !PyList_CheckExact(args[0])) return body(args, count);
   nb::object items = nb::steal(PyList_AsTuple(args[0]));
@@ -43,8 +44,8 @@ template <typename Body> PyObject *with_arguments(PyObject *const *args, size_t 
   return body(given.data(), given.size());
 }
 
-// An object that `Call` calls, with a state that is null until `init` makes it. Weak references to it and attributes are allowed.
-// A state that holds Python objects has visit(visitproc, void *), for the garbage collector.
+// A Python object that is called by `Call`. Its state is null until `init` creates it. It supports weak references and attributes.
+// A state that holds Python objects needs visit(visitproc, void *), for the garbage collector.
 template <typename State, PyObject *(*Call)(State &, PyObject *const *, size_t)> struct Callable {
   PyObject_HEAD
   vectorcallfunc call;
@@ -90,7 +91,7 @@ template <typename State, PyObject *(*Call)(State &, PyObject *const *, size_t)>
     return 0;
   }
 
-  // Makes the type. name: with its module; methods: of static storage.
+  // Creates the type. name: includes the module; methods: must have static storage.
   static PyObject *make_type(const char *name, const char *doc, initproc init, PyMethodDef *methods) {
     static PyMemberDef members[] = {
         {"__vectorcalloffset__", T_PYSSIZET, offsetof(Callable, call), READONLY, nullptr},
@@ -98,7 +99,7 @@ template <typename State, PyObject *(*Call)(State &, PyObject *const *, size_t)>
         {"__dictoffset__", T_PYSSIZET, offsetof(Callable, dict), READONLY, nullptr},
         {nullptr, 0, 0, 0, nullptr},
     };
-    // functools.wraps reads it; __dictoffset__ alone lets attributes be set.
+    // functools.wraps reads __dict__; __dictoffset__ alone only allows setting attributes.
     static PyGetSetDef fields[] = {
         {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
         {nullptr, nullptr, nullptr, nullptr, nullptr},

@@ -1,4 +1,4 @@
-// The steps that leave our own code: torch's C shim, packed GEMM, and any Python callable.
+// The steps that are not Lamina's kernels: calls through torch's C shim, packed GEMM, and any Python callable.
 #pragma once
 
 #include "context.h"
@@ -8,17 +8,17 @@ namespace lamina {
 
 void run_library(const LibraryCall &call, const Plan &plan, Context &context);
 
-// As lamina.runtime.dispatcher describes it; `owned`: of the step. Needs the GIL.
+// Builds a call from the description by lamina.runtime.dispatcher; `owned`: the step's own results. Needs the GIL.
 DispatcherCall read_dispatcher(nb::handle description, const std::vector<int> &owned, const Plan &plan);
 
-// `inputs`: the arguments of the run, some of which may lie on another device. Throws CallFailed.
+// inputs: the arguments of the run, some of which may be on another device. Throws CallFailed.
 void run_dispatcher(const DispatcherCall &call, const Plan &plan, Context &context, PyObject *const *inputs);
 
-// Makes a call's result the memory of Plan::tensors[tensor], or deletes it for -1; copies it where its layout is another one than
-// the plan counts on, or it lies in one of the tensors `taken`, whose memory the plan uses again. Takes the handle; throws CallFailed.
+// Makes a call's result the memory of Plan::tensors[tensor]; deletes it if tensor is -1. Copies the result if its layout is not the
+// planned one, or if it is in the memory of one of `taken`, which the plan reuses. Takes ownership of the handle; throws CallFailed.
 void own_handle(Handle result, int tensor, const Plan &plan, Context &context, const std::vector<int> &taken = {});
 
-// Copies the bias, a row, to every row of a product's result. Does nothing for a product without one.
+// Copies the bias (one row) to every row of a product's result. Does nothing without a bias.
 void fill_with_bias(const Gemm &gemm, const Plan &plan, Context &context);
 
 // Whether Lamina's own tiles computed the product. Throws std::bad_alloc.

@@ -12,7 +12,7 @@ Context::Context(const Plan &plan)
       handles_(plan.tensors.size()), owned_(plan.of_kind[int(Kind::owned)].size()) {
   for (const Step &step : plan.steps)
     if (auto *launch = std::get_if<Launch>(&step.what)) slots[launch->slots + launch->count] = &error;
-  if (plan.gpu) { // where the constants are is known when the device is
+  if (plan.gpu) { // the addresses of constants are known only when the device is
     for (void *&slot : slots) parameters.push_back(&slot);
     return;
   }
@@ -56,7 +56,7 @@ Handle Context::handle(int tensor) {
 }
 
 void Context::own(int buffer, Memory what, void *data) {
-  drop(buffer); // of a call that failed half-way and is repeated
+  drop(buffer); // the result of a call that failed midway and is repeated
   owned(buffer) = what;
   set_base(buffer, data);
 }

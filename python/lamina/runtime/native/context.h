@@ -1,5 +1,5 @@
-// What one run of a plan needs besides the plan: an arena, the resolved addresses, the tensors that calls see, what calls returned.
-// A run takes a context and gives it back, so a plan may run in several threads at once.
+// The state of one run of a plan: its arena, the resolved addresses, the tensors that calls take, and the results of calls.
+// A run takes a context from a pool and returns it, so several threads may run a plan at once.
 #pragma once
 
 #include <Python.h>
@@ -22,46 +22,46 @@ public:
   Context(const Plan &plan);
   ~Context(); // needs the GIL
 
-  void set_base(int buffer, void *base); // moves a buffer, with every address in it
+  void set_base(int buffer, void *base); // sets the address of a buffer, and all addresses derived from it
   void *base(int buffer) const { return base_[buffer]; }
   void *address(const Ref &ref) const { return static_cast<char *>(base_[ref.buffer]) + ref.offset; }
-  Handle handle(int tensor); // of the C shim, for Plan::tensors[tensor]; throws CallFailed
+  Handle handle(int tensor); // the C shim's handle of Plan::tensors[tensor]; throws CallFailed
 
-  // A call's result becomes the memory of its buffer. The context owns it from here on.
+  // Makes a call's result the memory of its buffer. The context takes ownership.
   void own(int buffer, Memory what, void *data);
   void drop(int buffer); // may need the GIL: see needs_gil
   bool needs_gil(int buffer) const { return owned_[plan_.buffers[buffer].index].object != nullptr; }
   Memory &owned(int buffer) { return owned_[plan_.buffers[buffer].index]; }
   const Memory &owned(int buffer) const { return owned_[plan_.buffers[buffer].index]; }
 
-  void move_to(int index); // the run is on this one of the devices of its kind
-  void begin();            // of a run
-  void take_outputs();     // those that it lacks; throws as Device::allocate does
-  void take_arena();       // likewise
-  Memory give_arena();     // to somebody else
-  PyObject *replace(size_t input, nb::object tensor); // in the place of an argument, which the run reads instead of it
-  PyObject *const *replaced(PyObject *const *inputs, size_t count); // the arguments, with those
+  void move_to(int index); // sets the number of the device that the run uses
+  void begin();            // starts a run
+  void take_outputs();     // allocates the missing results; throws as Device::allocate does
+  void take_arena();       // allocates the arena; throws likewise
+  Memory give_arena();     // hands the arena over to the caller
+  PyObject *replace(size_t input, nb::object tensor); // makes the run read `tensor` instead of an argument
+  PyObject *const *replaced(PyObject *const *inputs, size_t count); // the arguments, with these replacements
   void align();            // copies the misaligned arguments; needs the GIL, throws as Device::copy does
-  void end();              // gives all memory back; needs the GIL
+  void end();              // releases all memory; needs the GIL
 
   const Plan &plan() const { return plan_; }
 
-  dlpack::Device on;          // of this run
-  void *stream = nullptr;     // of this run, on a GPU
-  const void *loaded = nullptr; // what the device has bound the constants of
-  bool entered = false;       // the device has to be left
+  dlpack::Device on;          // device of this run
+  void *stream = nullptr;     // stream of this run, on a GPU
+  const void *loaded = nullptr; // the loaded program whose constants are bound
+  bool entered = false;       // whether `leave` has to be called on the device
   std::vector<int> misaligned; // arguments of this run that kernels cannot take as they are
   std::unique_ptr<GraphChoice> graphs;  // whether the steps are recorded, on a GPU
-  Recording *recording_now = nullptr;   // while they are
+  Recording *recording_now = nullptr;   // set while they are being recorded
   int aligned = 0;                      // arguments that were copied because kernels could not take them, in the last run
   std::vector<void *> slots;
-  std::vector<void *> parameters; // on a GPU, by slot: its address, as the driver wants parameters
-  std::vector<Memory> outputs; // of this run, by number
+  std::vector<void *> parameters; // on a GPU, by slot: pointer to the slot, the form of parameters that the driver takes
+  std::vector<Memory> outputs; // results of this run, by number
   std::vector<int64_t> generations; // by weight: which packed form of it serves this run
   int64_t error = 0;            // the kernels' error slot
 
 private:
-  // A tensor's handles at the places where it lay last: results and arenas alternate between a few, as the allocator has them.
+  // Handles of a tensor at its most recent addresses: the allocator places results and arenas at a few addresses in turn.
   struct Handles {
     struct Place {
       const void *data;
@@ -92,7 +92,7 @@ public:
 
 private:
   const Plan &plan_;
-  std::atomic<Context *> hot_{nullptr}; // the last one given back, without a lock
+  std::atomic<Context *> hot_{nullptr}; // the context that was returned last, available without a lock
   std::mutex mutex_;
   std::vector<std::unique_ptr<Context>> more_;
 };

@@ -6,14 +6,14 @@
 namespace lamina::cuda {
 namespace {
 
-constexpr size_t kMost = 128;      // copies of one launch: the table is a parameter, of which there may be 4 KiB
-constexpr unsigned kThreads = 256; // of a block
+constexpr size_t kMost = 128;      // copies per launch: the table is a kernel parameter, which is limited to 4 KiB
+constexpr unsigned kThreads = 256; // threads of a block
 constexpr size_t kVector = 16;     // bytes that a thread copies at once
-constexpr size_t kEach = 4;        // vectors of a thread
-constexpr unsigned kBlocks = 1024; // for one copy, at most
+constexpr size_t kEach = 4;        // vectors per thread
+constexpr unsigned kBlocks = 1024; // most blocks for one copy
 
-// Block (x, y) copies part x of copy y: in vectors of 16 bytes where both places are aligned to that, and the rest byte by byte. The
-// driver compiles PTX for the GPU it finds, so that this is no part of any program's code.
+// Block (x, y) copies part x of copy y: in vectors of 16 bytes if both addresses are aligned to that, and the rest byte by byte. The
+// driver compiles this PTX for the GPU, so it is not part of any program's code.
 constexpr char kPtx[] = R"(.version 7.0
 .target sm_80
 .address_size 64

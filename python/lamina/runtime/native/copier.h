@@ -1,5 +1,5 @@
-// Many copies between places in a GPU's memory as one launch: each call of the driver takes microseconds of the host's time, as much
-// as the GPU needs to copy some megabytes.
+// Does many device-to-device copies in one launch: each call of the driver takes microseconds of the host's time, in which the GPU
+// copies several megabytes.
 #pragma once
 
 #include <vector>
@@ -15,7 +15,7 @@ public:
 
   void add(void *to, const void *from, size_t bytes);
 
-  // Copies on a stream what was added, in any order, and forgets it. The context must be current. Throws std::runtime_error.
+  // Does the added copies on a stream, in any order, and clears the list. The context must be current. Throws std::runtime_error.
   void run(ContextHandle context, StreamHandle stream);
 
 private:
@@ -24,7 +24,7 @@ private:
     uint64_t bytes;
   };
 
-  FunctionHandle kernel(ContextHandle context); // null where the driver cannot compile it: copies are made one by one
+  FunctionHandle kernel(ContextHandle context); // null if the driver cannot compile it; copies are then done one by one
   void launch(FunctionHandle function, size_t first, size_t count, StreamHandle stream);
 
   Driver &driver_;

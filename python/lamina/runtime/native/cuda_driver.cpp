@@ -9,7 +9,7 @@
 namespace lamina::cuda {
 namespace {
 
-constexpr int kOldest = 11080; // has cuLaunchKernelEx
+constexpr int kOldest = 11080; // the first version with cuLaunchKernelEx
 
 std::string dotted(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
 
@@ -104,7 +104,7 @@ NodeHandle Driver::last_node(StreamHandle stream) const {
   uint64_t id = 0;
   GraphHandle graph = nullptr;
   const NodeHandle *last = nullptr;
-  const void *edges = nullptr; // the older function fails where an edge lets its end start early
+  const void *edges = nullptr; // the older function fails for edges with programmatic dependence
   size_t count = 0;
   check(capture_info_with_edges ? capture_info_with_edges(stream, &status, &id, &graph, &last, &edges, &count)
                                 : capture_info(stream, &status, &id, &graph, &last, &count),

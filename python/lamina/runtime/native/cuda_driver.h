@@ -1,5 +1,5 @@
-// What the runtime uses of NVIDIA's driver, libcuda.so.1, found by name: no CUDA header or toolkit is needed. Declarations follow
-// the CUDA Driver API reference.
+// The functions of NVIDIA's driver (libcuda.so.1) that the runtime uses, looked up by name: no CUDA header or toolkit is needed.
+// Declarations follow the CUDA Driver API reference.
 #pragma once
 
 #include <cstddef>
@@ -58,15 +58,15 @@ struct KernelNodeParams {
   ContextHandle context;
 };
 
-// Of the edge between two nodes of a graph: when what follows may start.
+// Data of an edge between two nodes of a graph: when the second may start.
 struct EdgeData {
   unsigned char from_port, to_port, type, reserved[5];
 };
 
 class Driver {
 public:
-  // The driver in a library; the same object for the same library. Throws std::runtime_error where there is none, or one that is
-  // older than what is needed.
+  // Returns the driver in a library; the same object for the same library. Throws std::runtime_error if there is none, or if it is
+  // too old.
   static Driver &at(const std::string &library);
 
   Result (*device_get)(DeviceId *, int) = nullptr;
@@ -100,17 +100,17 @@ public:
   Result (*device_memory)(size_t *, DeviceId) = nullptr;
   Result (*create_event)(EventHandle *, unsigned) = nullptr;
   Result (*record_event)(EventHandle, StreamHandle) = nullptr;
-  Result (*elapsed)(float *, EventHandle, EventHandle) = nullptr; // in milliseconds; kNotReady where the GPU is not yet there
+  Result (*elapsed)(float *, EventHandle, EventHandle) = nullptr; // in milliseconds; kNotReady if the GPU has not reached the event yet
   Result (*destroy_event)(EventHandle) = nullptr;
-  Result (*stream_idle)(StreamHandle) = nullptr; // kNotReady where work waits; may be absent where graphs are not
+  Result (*stream_idle)(StreamHandle) = nullptr; // kNotReady while work is queued; may be null even if graphs are supported
   bool has_graphs() const {
     return (capture_info || capture_info_with_edges) && create_graph && destroy_graph && add_kernel && set_node_attribute && instantiate &&
            destroy_exec && set_node && launch_graph && copy && device_memory && create_event && record_event && elapsed && destroy_event;
   }
-  // The node that was recorded last on a stream being captured. Throws std::runtime_error where there are several.
+  // Returns the node that was captured last on a stream. Throws std::runtime_error if there are several.
   NodeHandle last_node(StreamHandle) const;
 
-  int32_t (*current_stream)(int32_t, void **) = nullptr; // torch's; of the library itself where it has that (in tests)
+  int32_t (*current_stream)(int32_t, void **) = nullptr; // torch's function, or the library's own if it has one (in tests)
 
   std::string text(Result) const; // "CUDA_ERROR_INVALID_VALUE: invalid argument"
   std::string version() const;    // "13.0"
@@ -130,7 +130,7 @@ private:
   std::map<std::pair<ContextHandle, std::string>, ModuleHandle> modules_;
 };
 
-// A context that is current while this lives.
+// Makes a context current during its lifetime.
 class Current {
 public:
   Current(Driver &driver, ContextHandle context);
@@ -141,7 +141,7 @@ private:
   bool pushed_;
 };
 
-// While this lives the thread may use functions that a recording by another thread would forbid.
+// During its lifetime, the thread may call functions that a capture by another thread would forbid.
 class Relaxed {
 public:
   explicit Relaxed(Driver &driver) : driver_(driver) { driver_.exchange_capture_mode(&mode_); }

@@ -2,7 +2,7 @@
 //
 // torch_call_dispatcher takes a stack of words, one for each argument of the operator's schema, and leaves the results there. It is
 // torch's stable interface for extensions (torch/csrc/stable/c/shim.h): a tensor is a handle, an optional null or a word on the
-// heap, a list a handle of words. It takes over whatever the words refer to.
+// heap, a list a handle of words. It takes ownership of everything that the words refer to.
 #include <algorithm>
 #include <bit>
 #include <nanobind/stl/string.h>
@@ -28,7 +28,7 @@ bool has_layout(Handle tensor, const Ref &r) {
   return r.offset == 0 && r.same_layout(sizes, strides, ndim);
 }
 
-// A tensor of Plan::tensors, borrowed. One that may lie on another device than the rest is the object that was given or returned.
+// Returns a tensor of Plan::tensors, borrowed. For one that may be on another device, this is the original Python object.
 Handle borrow(int tensor, const Plan &plan, Context &context, PyObject *const *inputs) {
   const Ref &r = plan.tensors[size_t(tensor)];
   const Buffer &b = plan.buffers[size_t(r.buffer)];
@@ -44,7 +44,7 @@ Handle borrow(int tensor, const Plan &plan, Context &context, PyObject *const *i
   return found;
 }
 
-// The word of an argument. Nothing here fails but for lack of memory.
+// Returns the word of an argument. Fails only if memory runs out.
 uint64_t word_of(const Value &value, const std::vector<Handle> &tensors) {
   const TorchAbi &torch = torch_abi();
   switch (value.form) {
@@ -87,7 +87,7 @@ Value read_value(nb::handle h) {
   return {.word = uint64_t(nb::cast<int64_t>(given)), .flag = nb::isinstance<nb::bool_>(given)};
 }
 
-// Whether a result is what the program was compiled for, but perhaps for its strides. An undefined one has no dtype.
+// Whether a result has the expected dtype, shape and device; its strides may differ. An undefined result has no dtype.
 bool fits(Handle result, const Ref &want, const Plan &plan, const Context &context) {
   const TorchAbi &torch = torch_abi();
   int32_t dtype = 0, type = 0, index = 0;
@@ -130,7 +130,7 @@ void run_dispatcher(const DispatcherCall &c, const Plan &plan, Context &context,
       Handle result = take();
       if (tensor >= 0 && !fits(result, plan.tensors[size_t(tensor)], plan, context)) {
         torch_abi().delete_tensor(result);
-        throw CallFailed(); // Python says what is wrong
+        throw CallFailed(); // the repeated call in Python raises the error
       }
       own_handle(result, tensor, plan, context, c.tensors);
     }

@@ -1,5 +1,5 @@
-// Declarations of DLPack 1.x (https://dmlc.github.io/dlpack/latest/c_api.html), the part of it that the runtime uses: how a
-// tensor is described, and the table of functions that a framework's tensor type offers as `__dlpack_c_exchange_api__`.
+// The part of DLPack 1.x that the runtime uses (https://dmlc.github.io/dlpack/latest/c_api.html): the description of a
+// tensor, and the table of functions that a framework's tensor type has as `__dlpack_c_exchange_api__`.
 #pragma once
 
 #include <cstdint>

@@ -20,10 +20,10 @@ struct Loaded {
   std::vector<cuda::FunctionHandle> functions;
   std::vector<nb::object> constants; // tensors
   std::vector<void *> data;          // of the constants
-  std::vector<void *> streams;       // on which torch knows that the constants are used
+  std::vector<void *> streams;       // streams that torch's allocator knows to use the constants
 };
 
-// Whether a cubin for "sm_90a" runs on a GPU of a compute capability: `a` means that one alone, `f` its family.
+// Whether a cubin for an architecture such as "sm_90a" runs on a GPU of a compute capability: `a` means only that one, `f` its family.
 bool runs_on(const std::string &architecture, int major, int minor) {
   int number = 0;
   size_t i = 0;
@@ -96,7 +96,7 @@ public:
     }
   }
 
-  bool keeps(int64_t) const override { return false; } // torch's allocator knows better who needs it, and captures need their own
+  bool keeps(int64_t) const override { return false; } // torch's allocator manages it, and captures need arenas of their own
 
   void launch(const Launch &launch, const std::string &name, Context &context) override {
     if (launch.grid == 0) return;
@@ -115,8 +115,8 @@ public:
     if (result) [[unlikely]] fail(result, launch, name);
   }
 
-  // Not while torch records a graph, whose replays would find the memory gone, nor where hooks see what is saved: they may hand it to
-  // another stream, which nothing here waits for.
+  // Not while torch captures a graph, whose replays would use freed memory, and not if hooks see saved tensors: they may pass these to
+  // another stream, for which nothing here waits.
   void lend(Context &context) override {
     int capturing = 0;
     if (!context.graphs || !context.graphs->lends() || step_by_step) return;
@@ -150,7 +150,7 @@ public:
   }
 
 private:
-  // Whether somebody sees what autograd saves, and may keep it or hand it on.
+  // Whether hooks see the tensors that autograd saves, and may keep them or pass them on.
   bool hooked() {
     if (!hooks_.is_valid()) hooks_ = nb::module_::import_("torch._C").attr("_autograd").attr("_top_saved_tensors_default_hooks");
     return !hooks_(true).is_none();
@@ -173,7 +173,7 @@ private:
                                        nb::arg("dtype") = torch.attr(layout.dtype->torch_name.c_str()), nb::arg("device") = device);
   }
 
-  // Memory that goes back to torch's allocator may be used again at once on its own stream; the allocator must know of others.
+  // torch's allocator may immediately reuse freed memory on the stream that it was allocated on; it must know of other streams.
   void use_constants(Loaded &here, void *stream) {
     if (std::find(here.streams.begin(), here.streams.end(), stream) != here.streams.end()) return;
     here.streams.push_back(stream);
@@ -182,7 +182,7 @@ private:
     for (nb::object &constant : here.constants) constant.attr("record_stream")(current);
   }
 
-  // Loading calls Python, which may give the GIL away: not under the lock. Two threads may load at once; the first is kept.
+  // Loading calls Python, which may release the GIL, so it is done without the lock. If two threads load at once, the first result is kept.
   Loaded &loaded(int index) {
     if (Loaded *found = find(index)) return *found;
     auto fresh = std::make_unique<Loaded>(make(index));
@@ -241,7 +241,7 @@ private:
                   "kernel " + kernel.name + " needs " + std::to_string(kernel.shared) + " bytes of shared memory of " + std::to_string(most));
   }
 
-  // All constants in one piece of memory: each copy to the GPU waits for it.
+  // All constants are in one allocation, since each copy to the GPU waits.
   void upload(Loaded &made) const {
     if (code_.constants.empty()) return;
     constexpr size_t unit = 256; // as torch's allocator aligns memory

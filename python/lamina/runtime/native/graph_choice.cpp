@@ -10,15 +10,15 @@ namespace lamina {
 namespace {
 
 constexpr int kCalm = 3;             // runs in which nothing moves before the plan is measured or recorded
-constexpr int kMostCalm = 1 << 20;   // every recording that is lost doubles them
-constexpr int kMoves = 2;            // an argument that has moved so often is copied
-constexpr int kForGood = 1 << 20;    // moves of what is drawn before each run, and of what has moved after it was taken to have stopped
-constexpr int kStill = 4;            // runs from which on it has stopped: what it is a result of is recorded now, too
-constexpr int kMostWait = 16;        // runs that are waited for it
+constexpr int kMostCalm = 1 << 20;   // each lost recording doubles them, up to this
+constexpr int kMoves = 2;            // an argument that has moved this often is copied
+constexpr int kForGood = 1 << 20;    // the count for buffers of draws, and for arguments that moved after they were assumed to have stopped
+constexpr int kStill = 4;            // runs after which it is assumed to have stopped: the graph that produces it is recorded by then
+constexpr int kMostWait = 16;        // most runs to wait for that
 constexpr int kElsewhere = 16;       // runs in a row on another stream before a recording is made there
 constexpr int kSamples = 3;          // measured runs
-constexpr double kBound = 0.25;      // share of the GPU's time that the host takes, from which a graph is tried: the caller takes time, too
-constexpr double kLossWhileWaiting = 1.25; // a caller that waits for each result has an idle GPU, too: it loses no more
+constexpr double kBound = 0.25;      // the host's time divided by the GPU's, from which on a graph is tried (below 1, as the caller takes time, too)
+constexpr double kLossWhileWaiting = 1.25; // the most that a caller which waits for each result may lose
 constexpr int64_t kMemoryShare = 16; // graphs take at most this part of a GPU's memory
 
 } // namespace
@@ -52,7 +52,7 @@ bool GraphChoice::run(Context &context, const Steps &steps) {
   return is_bound_by_launches() && record(context, steps) && replay(context);
 }
 
-// A graph is bound to a stream: its arena is used again at every replay.
+// A graph belongs to a stream, because every replay uses the same arena.
 bool GraphChoice::is_here(const Context &context) {
   if (known_ && context.stream == stream_ && context.on.id == index_) {
     elsewhere_ = 0;
@@ -109,7 +109,7 @@ bool GraphChoice::record(Context &context, const Steps &steps) {
     called.push_back(a.buffer);
     a.settled |= a.moves >= kMoves && !a.is_moving();
     const Buffer &buffer = plan_.buffers[size_t(a.buffer)];
-    bool updated = buffer.kind == Kind::input && plan_.inputs[size_t(buffer.index)].updated; // where it lies
+    bool updated = buffer.kind == Kind::input && plan_.inputs[size_t(buffer.index)].updated; // its address
     if (a.is_moving() && !updated) staged.push_back(a.buffer);
   }
   size_t memory = 0;
@@ -152,8 +152,8 @@ bool GraphChoice::replay(Context &context) {
   return true;
 }
 
-// The GPU is done sooner, or the host has less to do and the GPU loses nothing: little, where it waits for the host before each run
-// anyway, for what the caller does between them.
+// Whether the GPU finishes sooner, or the host has less to do and the GPU is no slower (or little slower, if it waits for the host before
+// each run anyway).
 bool GraphChoice::pays() {
   double loss = steps_.waits && replays_.waits ? kLossWhileWaiting : 1.03;
   return replays_.device <= 0.97 * steps_.device || (replays_.host <= 0.8 * steps_.host && replays_.device <= loss * steps_.device);
@@ -162,7 +162,7 @@ bool GraphChoice::pays() {
 void GraphChoice::forget() {
   recording_.reset();
   watch_.reset();
-  replays_ = {}; // the next one may copy more
+  replays_ = {}; // the next recording may copy more
   judged_ = false;
   calm_ = 0;
   needed_ = std::min(needed_ * 2, kMostCalm);

@@ -1,6 +1,6 @@
-// Whether a plan runs as a recorded graph. Runs are watched first: where arguments lie and, if asked for, how long the host takes to
-// issue the steps and the GPU to do them. A graph is recorded where launches bound the plan, and kept where replays are measured to be
-// faster.
+// Decides whether a plan runs as a recorded CUDA graph. The first runs are observed: the addresses of arguments and, if asked for, the
+// times that the host takes to issue the steps and the GPU to execute them. A graph is recorded if launches limit the plan, and kept if
+// replays are measured to be faster.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -12,33 +12,33 @@ namespace lamina {
 
 struct GraphOptions {
   nb::object recorder;  // lamina.runtime.recording.graphs.Recorder; None: nothing is recorded
-  bool measured = true; // false: recorded in any case
-  size_t most = 64;     // graphs of the process
+  bool measured = true; // false: recorded without measuring
+  size_t most = 64;     // limit of graphs in the process
 };
 
-// Of one context. Every function needs the GIL.
+// Belongs to one context. Every function needs the GIL.
 class GraphChoice {
 public:
   GraphChoice(cuda::Driver &driver, const Plan &plan, const GraphOptions &options);
 
-  // Gives a run the memory of results that the recording lends, where it may be replayed.
+  // Sets the results of a run to the memory that the recording lends, if it may be replayed.
   void lend(Context &context);
   bool lends() const { return recording_ && recording_->lends(); }
 
-  // Runs the steps; false where the caller has to. Throws what they throw, and std::runtime_error.
+  // Runs the steps; returns false if the caller has to. Throws what they throw, and std::runtime_error.
   bool run(Context &context, const Steps &steps);
 
-  // What lamina.runtime.recording.graphs.Status is made of.
+  // Returns the fields of lamina.runtime.recording.graph_status.Status.
   nb::dict status() const;
 
 private:
   struct Argument {
     int buffer;
     void *base = nullptr;
-    int moves = 0, still = 0; // runs in a row in which it has not moved
-    bool settled = false;     // it was taken to have stopped
+    int moves = 0, still = 0; // consecutive runs at the same address
+    bool settled = false;     // it was assumed to have stopped moving
     bool is_moving() const;
-    bool may_settle() const; // it may have stopped
+    bool may_settle() const; // whether it may have stopped moving
   };
 
   bool is_here(const Context &context);
@@ -54,7 +54,7 @@ private:
   cuda::Driver &driver_;
   const Plan &plan_;
   const GraphOptions &options_;
-  std::vector<Argument> called_; // arguments that library calls read, and what draws fill
+  std::vector<Argument> called_; // arguments that library calls read, and buffers that draws of random numbers fill
   std::unique_ptr<Recording> recording_;
   Stopwatch watch_;
   Times steps_, replays_;

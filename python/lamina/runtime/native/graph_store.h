@@ -1,4 +1,4 @@
-// All recorded graphs of the process, which are bounded: each keeps an arena, and a library's workspace where it calls one.
+// All recorded graphs of the process. Their number is limited, because each keeps an arena, and a workspace if it calls a library.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace lamina {
 // Every function needs the GIL.
 class GraphStore {
 public:
-  // Makes room for one more graph on a GPU, of `bytes`: the least recently used ones are dropped until there are fewer than `most`, and
+  // Makes room for one more graph of `bytes` on a GPU: drops the least recently used ones until there are fewer than `most`, and
   // theirs on that GPU and its bytes are at most `most_bytes`. False where that does not suffice.
   bool make_room(int index, int64_t bytes, int64_t most_bytes, size_t most);
 

@@ -13,11 +13,11 @@ public:
   ~KernelGraph() { driver_.destroy_graph(graph_); }
   KernelGraph(const KernelGraph &) = delete;
 
-  // What Driver::launch would launch, after what was added before; where that is `dependent` it may start before that has ended, given
-  // a driver for CUDA 12.3 or newer. The context must be current.
+  // Adds the launch that Driver::launch would make, after those added before. If it is `dependent` it may start before these have
+  // ended, given a driver for CUDA 12.3 or newer. The context must be current.
   Result add(const LaunchConfig &config, FunctionHandle function, void **parameters);
 
-  GraphHandle handle() const { return graph_; } // to instantiate; needed for as long as nodes of that are changed
+  GraphHandle handle() const { return graph_; } // the graph to instantiate; it must live as long as nodes of the instance are changed
   NodeHandle last() const { return last_; }
 
 private:

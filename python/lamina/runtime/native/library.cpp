@@ -9,7 +9,7 @@
 namespace lamina {
 namespace {
 
-// A copy of a result in the layout that the plan counts on.
+// Copies a result to the planned layout.
 Memory copied(Handle result, const Ref &want, const Plan &plan, dlpack::Device on, void **data) {
   const TorchAbi &torch = torch_abi();
   Memory copy = plan.device->allocate(want, plan.buffers[want.buffer].bytes, on.id, data);
@@ -58,7 +58,7 @@ void own_handle(Handle result, int tensor, const Plan &plan, Context &context, c
 
 namespace {
 
-// Takes all handles, some of which may be null.
+// Takes ownership of all handles, some of which may be null.
 void own_handles(Handle *results, size_t count, const LibraryCall &c, const Plan &plan, Context &context) {
   for (size_t i = 0; i < count; ++i) {
     try {
@@ -82,7 +82,7 @@ void convolution(const LibraryCall &c, const Plan &plan, Context &context) {
   own_handle(result, c.owned[0], plan, context);
 }
 
-// Numbers of torch's generator, that of the device the plan runs on.
+// Draws numbers from torch's generator of the plan's device.
 void seeds(const LibraryCall &c, const Plan &plan, Context &context) {
   const Ref &want = plan.tensors[c.owned[0]];
   int32_t dtype = want.dtype->scalar_type, device = shim_device(context.on.type);
@@ -103,7 +103,7 @@ void attention(const LibraryCall &c, const Plan &plan, Context &context) {
   own_handles(results, 2, c, plan, context);
 }
 
-// The three kinds of attention on GPUs, without dropout: `results` are tensors, but for two numbers in the place of 4 and 5.
+// The three kinds of attention on GPUs, without dropout. `results` are tensors, except 4 and 5, which are numbers.
 void gpu_attention(const LibraryCall &c, const Plan &plan, Context &context) {
   const Routines &torch = torch_abi().routines(context.on.type);
   Handle q = context.handle(c.tensors[0]), k = context.handle(c.tensors[1]), v = context.handle(c.tensors[2]);
@@ -155,7 +155,7 @@ bool run_by_onednn(const Gemm &g, const Plan &plan, Context &context) {
   fill_with_bias(g, plan, context);
   try {
     torch.onednn_matmul(a, b, out, g.bias >= 0 ? 1.0f : 0.0f, 1.0f);
-  } catch (const std::exception &) { // its plain form says why
+  } catch (const std::exception &) { // the repeated call in Python raises the error
     return false;
   }
   return true;

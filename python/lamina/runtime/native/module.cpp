@@ -1,4 +1,4 @@
-// Python's view of the runtime: the Runner type, the pool's and the packed weights' limits, and what was found of torch.
+// The Python module of the runtime: the Runner type, the limits of the pool and of packed weights, and the parts of torch that were found.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 

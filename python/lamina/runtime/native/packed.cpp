@@ -10,7 +10,7 @@
 namespace lamina {
 namespace {
 
-// Of cblas.h.
+// Constants of cblas.h.
 constexpr int kRowMajor = 101, kNoTrans = 111, kTrans = 112, kPacked = 151, kBMatrix = 162;
 
 } // namespace
@@ -21,8 +21,8 @@ PackMemory &pack_memory() {
   return memory;
 }
 
-// A packed weight: for MKL memory of ours, for oneDNN a tensor. `bytes` are those of the weight itself; MKL also asks for work space
-// that it leaves untouched, so that it takes no memory.
+// A packed weight: memory of the pool for MKL, a tensor for oneDNN. `bytes` is the size of the weight itself; MKL also asks for work space
+// that it never touches, so it takes no physical memory.
 struct Packs::Pack {
   int64_t generation;
   size_t bytes;
@@ -43,7 +43,7 @@ Packs::~Packs() {
   for (Weight &w : weights_) Py_XDECREF(w.seen);
 }
 
-// Which packed form serves this weight: another one than at the last call if it is another tensor.
+// Returns which packed form to use for this weight: a new one if it is another tensor than at the last call.
 int64_t Packs::generation(Weight &w, PyObject *tensor, void *data, int64_t version) {
   if (w.seen && PyWeakref_GetObject(w.seen) == tensor && w.data == data && w.version == version) return w.generation;
   nb::object seen = nb::steal(PyWeakref_NewRef(tensor, nullptr));
@@ -85,9 +85,9 @@ void Packs::pack_convolution(const Convolution &c, PyObject *weight, Context &co
 void Packs::keep(int pack, PackPtr made) {
   std::lock_guard lock(mutex_);
   packs_[pack].swap(made);
-} // the old one dies after the lock, as its tensor may ask for the GIL
+} // the old form is freed after the lock, since its tensor may need the GIL
 
-// The packed form of this call's weight, null when there is none.
+// Returns the packed form of this call's weight; null if there is none.
 Packs::PackPtr Packs::find(int pack, int64_t generation) {
   std::lock_guard lock(mutex_);
   const PackPtr &found = packs_[pack];

@@ -1,4 +1,4 @@
-// Products and convolutions with a weight that is packed once.
+// Products and convolutions with weights that are packed once.
 //
 // On 2 cores of a Xeon with AVX-512, f32, best of 40: 256x768 @ 768x3072 takes 3.06 ms packed for MKL, 3.66 by at::mm_out, 3.66 by
 // oneDNN's packed linear; 256x768 @ 768x50257 takes 50 ms, 67 and 69; below two million products mm_out is as fast or faster. The
@@ -27,15 +27,15 @@ public:
   explicit Packs(const Plan &plan);
   ~Packs(); // needs the GIL
 
-  // Looks at the weights of this call, notes in the context which packed form serves each, and packs those of convolutions.
+  // Checks the weights of this call, sets in the context which packed form to use for each, and packs those of convolutions.
   // Needs the GIL; throws nanobind::python_error.
   void observe(PyObject *const *inputs, Context &context);
 
-  // The step with a packed weight; false when this call has to run it plainly. Throws CallFailed.
+  // Runs the step with its packed weight; returns false if this call has to run it unpacked. Throws CallFailed.
   bool run(const Gemm &gemm, Context &context);
   bool run(const Convolution &convolution, Context &context);
 
-  int packed(); // how many of the plan's steps are packed now
+  int packed(); // number of the plan's steps that are packed now
 
 private:
   struct Weight {
@@ -58,7 +58,7 @@ private:
   std::vector<PackPtr> packs_;
 };
 
-// Bytes that packed weights may take in this process, and take.
+// The limit of bytes for packed weights in this process, and the bytes in use.
 struct PackMemory {
   std::atomic<size_t> limit, used;
 };

@@ -1,4 +1,4 @@
-// A program as the runner holds it: built once from lamina.core.program.Program by `build.cpp`, never changed after.
+// The runner's form of a program: built once from lamina.core.program.Program by `build.cpp`, and immutable.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -17,10 +17,10 @@ namespace nb = nanobind;
 
 using Kernel = void (*)(void *const *bufs, int64_t lo, int64_t hi);
 
-// One element type under its three names.
+// An element type, in the three forms in which it is named.
 struct DType {
   dlpack::DataType dl;
-  int32_t scalar_type; // c10::ScalarType, as the C shim counts them
+  int32_t scalar_type; // its c10::ScalarType, for the C shim
   int64_t bytes;
   std::string name;       // "f32"
   std::string torch_name; // "float32"
@@ -49,8 +49,8 @@ struct Ref {
 struct Input {
   const DType *dtype;
   std::vector<int64_t> shape, strides;
-  size_t align; // bytes that kernels of a GPU count on
-  bool updated; // calls write to it: a new value that lies elsewhere, as it had to be copied, is the caller's to copy back
+  size_t align; // alignment in bytes that kernels of a GPU require
+  bool updated; // calls write to it: if the argument had to be copied, the new value is copied back
   bool opaque = false;
 };
 
@@ -59,13 +59,13 @@ class Device;
 struct Launch {
   Kernel kernel;
   int function;          // on a GPU, instead of `kernel`: index of the entry point
-  uint32_t slots, count; // its addresses are slots[slots .. slots+count), then the address of the error slot
+  uint32_t slots, count; // the launch's addresses are slots[slots .. slots+count), followed by the address of the error slot
   int64_t grid;
-  int64_t threads;         // worth using, before torch's own limit; on a GPU those of a block
+  int64_t threads;         // threads worth using, before torch's own limit; on a GPU the threads of a block
   uint32_t grid_y = 1, grid_z = 1;       // on a GPU: blocks in further dimensions
   uint32_t threads_y = 1, threads_z = 1; // on a GPU: threads of a block in further dimensions
   uint32_t cluster, shared; // on a GPU: blocks of a cluster, bytes of dynamic shared memory
-  bool dependent;           // on a GPU: it waits for the work before it by itself
+  bool dependent;           // on a GPU: the kernel itself waits for earlier work (programmatic dependent launch)
 };
 
 // An argument of a Python call: a constant, a tensor, or a list of arguments.
@@ -81,14 +81,14 @@ struct PythonCall {
   nb::object callable;
   std::vector<Arg> args;
   std::vector<std::pair<std::string, Arg>> kwargs;
-  std::vector<int> outs, owned;       // tensors: results that are written in place, or memory of the callable's own
-  std::vector<std::string> out_names; // the callable's own names for the outs; empty: what it returns is copied there
+  std::vector<int> outs, owned;       // tensors: results that are written in place; results with memory of their own
+  std::vector<std::string> out_names; // the callable's names for the outs; empty: its result is copied there
 };
 
-// seeds: drawn from all numbers of i64. attention: of the CPU; the last three: of GPUs.
+// seeds: drawn from all i64 numbers. attention: on the CPU; the last three: on GPUs.
 enum class Routine { mm, addmm, bmm, baddbmm, convolution, seeds, attention, flash, efficient, cudnn };
 
-// A call through torch's C shim. `python` is the same call through torch's dispatcher: it gives the error message when the shim
+// A call through torch's C shim. `python` is the same call through torch's dispatcher; it is repeated for the error message if the shim
 // fails.
 struct LibraryCall {
   Routine routine;
@@ -101,12 +101,12 @@ struct LibraryCall {
   int64_t groups = 1;
 };
 
-// An argument of a DispatcherCall, as the operator's schema wants it.
+// An argument of a DispatcherCall, in the form of the operator's schema.
 struct Value {
   enum class Form { word, tensor, none, some, list } form = Form::word; // none, some: of an optional
   uint64_t word = 0;        // an int, a bool, the bits of a double
   bool flag = false;        // a bool
-  bool of_list = false;     // an optional list that is not there
+  bool of_list = false;     // an optional list that is absent
   int tensor = -1;          // index into DispatcherCall::tensors; -1 for an undefined one
   std::vector<Value> items; // of a list; one of an optional
 };
@@ -116,31 +116,31 @@ struct ShimCall;
 // A call of any operator of torch through its dispatcher, without Python. All its results are tensors of its own.
 struct DispatcherCall {
   std::string op, overload; // "aten::convolution_backward", ""
-  std::vector<Value> args;  // all that the schema has, in its order
+  std::vector<Value> args;  // all arguments of the schema, in order
   std::vector<int> tensors; // that it takes: indices into Plan::tensors
   std::vector<int> owned;   // by result; -1 for one that nobody uses
-  std::shared_ptr<const ShimCall> shim; // the same as a call of the C shim, which is faster; null without
+  std::shared_ptr<const ShimCall> shim; // the same call through the C shim, which is faster; may be null
 };
 
-// out = a @ b (+ bias, a row) in f32. `plain` is the same product through the C shim.
+// out = a @ b (+ bias, one row) in f32. `plain` is the same product through the C shim.
 struct Gemm {
   LibraryCall plain; // tensors: (bias,) a, b
-  int a, b, bias;    // tensors; bias -1 without
+  int a, b, bias;    // tensors; bias is -1 if there is none
   int m, n, k, lda, ldb, ldc;
-  bool b_transposed, tiles; // by Lamina's own tiles (see product.h)
+  bool b_transposed, tiles; // tiles: computed by Lamina's own tiles (see product.h)
   int pack = -1;   // index of its packed weight b, which is frozen (see packed.h); -1 for a product that packs nothing
   int weight = -1; // index into Plan::weights of the argument that b lies in; -1 for a constant
 };
 
-// A convolution whose weight is frozen and a whole argument, which oneDNN packs into a layout of its own.
+// A convolution whose weight is frozen and a whole argument: oneDNN packs it into a layout of its own.
 struct Convolution {
   LibraryCall plain;   // tensors: source, weight, bias
-  nb::callable reorder; // the packed weight of a tensor, as a capsule of a Handle that is ours from then on
+  nb::callable reorder; // returns the packed weight of a tensor, as a capsule of a Handle that the caller then owns
   int weight, pack;    // as in Gemm
 };
 
 struct Step {
-  // monostate: only the Python call
+  // monostate: there is only the Python call
   std::variant<std::monostate, Launch, LibraryCall, DispatcherCall, Gemm, Convolution> what;
   std::string name;
   std::vector<int> releases; // owned buffers whose last use this step is
@@ -164,32 +164,32 @@ struct Plan {
   std::vector<std::string> messages; // code k > 0 in the error slot means messages[k - 1]
   std::vector<Step> steps;
   std::vector<PythonCall> calls;
-  std::vector<Ref> tensors;                // every tensor that a call names
-  std::vector<std::vector<int>> tensors_of; // by buffer: which tensors lie in it
-  std::vector<std::vector<Fixup>> fixups;  // by buffer: which slots point into it
+  std::vector<Ref> tensors;                // all tensors of calls
+  std::vector<std::vector<int>> tensors_of; // by buffer: the tensors in it
+  std::vector<std::vector<Fixup>> fixups;  // by buffer: the slots that point into it
   std::vector<Ref> outputs;
-  std::vector<bool> shared; // by output: whether another one lies in the same output buffer
-  Ref arena;              // as one tensor
-  std::vector<Ref> fresh; // by output buffer: the layout to allocate, that of a result where one fills it
+  std::vector<bool> shared; // by output: whether another output is in the same buffer
+  Ref arena;              // the arena as one tensor
+  std::vector<Ref> fresh; // by output buffer: the layout to allocate (that of a result that fills it, if any)
   std::vector<int> of_kind[5]; // buffers by kind
   std::vector<int> weights;    // arguments that are packed for a Gemm or Convolution
   uint32_t n_slots = 0;
   int n_packs = 0;
-  bool heavy = false;     // enough work to give the GIL away
+  bool heavy = false;     // whether there is enough work to release the GIL
   bool calls_torch = false;
-  bool recordable = false; // as a CUDA graph
-  size_t draws = 0;        // leading steps that run ahead of the graph: they read no memory
-  std::vector<int> drawn;  // the buffers that they fill
-  std::vector<bool> lent;    // by buffer: results in it are seen by a backward pass alone, so that a recording may lend its memory
-  bool only_kernels = false; // on a GPU: all steps after the draws are launches of ours
+  bool recordable = false; // whether it can be a CUDA graph
+  size_t draws = 0;        // number of leading steps that draw random numbers, and run before the graph
+  std::vector<int> drawn;  // the buffers that these steps fill
+  std::vector<bool> lent;    // by buffer: whether only a backward pass sees its results, so that a recording may lend its memory
+  bool only_kernels = false; // on a GPU: whether all steps after the draws are launches of Lamina's kernels
 };
 
-// Small integer tensors that no kernel reads, such as the seeds of attention: torch keeps them on the CPU or on the GPU as it likes,
-// and they are handed from call to call as they are.
+// Whether a tensor is a small integer tensor that no kernel reads, such as the seeds of attention: torch keeps these on the CPU or on
+// the GPU, and they are passed from call to call unchanged.
 bool may_lie_anywhere(const Plan &plan, const Ref &r);
 
-// Whether a buffer at `data` starts where kernels count on it: those of a GPU move 16 bytes at a time where an argument does not say
-// otherwise.
+// Whether a buffer at `data` is aligned as kernels require: on a GPU to 16 bytes, unless the argument declares
+// less.
 inline bool is_aligned(const Plan &plan, int buffer, const void *data) {
   if (!plan.gpu || plan.fixups[size_t(buffer)].empty()) return true;
   const Buffer &b = plan.buffers[size_t(buffer)];

@@ -29,8 +29,8 @@ char *allocate(size_t bytes, bool huge) {
   return static_cast<char *>(data);
 }
 
-// Huge pages make kernels on large blocks up to a third faster, but finding them costs milliseconds each, which a first
-// result should not wait for: a block gets them when it has been asked for again.
+// Huge pages make kernels on large blocks up to a third faster, but each takes the kernel milliseconds to find, and a first
+// result should not wait for that: a block gets them when it is reused.
 void move_to_huge_pages(Block &block) {
   if (block.huge || block.bytes < kHuge || ++block.reused < kHugeAfter) return;
   block.huge = true;
@@ -39,7 +39,7 @@ void move_to_huge_pages(Block &block) {
     std::free(block.data);
     block.data = data;
   } catch (const std::bad_alloc &) {
-    // it goes on with the pages that it has
+    // keeps the pages that it has
   }
 }
 
@@ -72,7 +72,7 @@ Block *Pool::take(size_t bytes) {
   try {
     return new Block{allocate(size, false), size, this};
   } catch (const std::bad_alloc &) {
-    trim(); // idle blocks of other sizes may be what is missing
+    trim(); // idle blocks of other sizes may hold the missing memory
   }
   try {
     return new Block{allocate(size, false), size, this};

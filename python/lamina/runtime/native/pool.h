@@ -1,5 +1,5 @@
-// Memory for results and arenas: fresh pages cost more to fault in than a memory-bound kernel takes to fill them, so blocks come
-// back here when their last user is gone and are handed out again. What lies idle is bounded in bytes.
+// A pool of memory for results and arenas. Page faults of fresh memory take longer than a memory-bound kernel, so blocks return
+// to the pool when their last user is gone, and are reused. The bytes of idle blocks are limited.
 #pragma once
 
 #include <atomic>
@@ -13,14 +13,14 @@ namespace lamina {
 
 class Pool;
 
-// Memory with a count of users. `data` is aligned to 64 bytes, to 2 MiB from that size on.
+// Memory with a reference count. `data` is aligned to 64 bytes, or to 2 MiB if it is at least that large.
 struct Block {
   char *data;
-  size_t bytes; // of its size class
+  size_t bytes; // size of its class
   Pool *pool;
   std::atomic<int> users{1};
-  int reused = 0;    // times it was taken again before it moved to huge pages
-  bool huge = false; // on huge pages
+  int reused = 0;    // number of reuses before it moved to huge pages
+  bool huge = false; // whether it is on huge pages
   Block *older = nullptr, *newer = nullptr; // neighbors among the idle blocks, by time of return
 
   void retain() { users.fetch_add(1, std::memory_order_relaxed); }

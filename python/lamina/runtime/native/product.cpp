@@ -11,16 +11,16 @@
 namespace lamina {
 namespace {
 
-constexpr int64_t kOpsPerThread = 256 << 10;  // multiply-adds that are worth waking a thread for
-constexpr int64_t kItemsPerThread = 8;        // so that threads that are late do less
+constexpr int64_t kOpsPerThread = 256 << 10;  // multiply-adds for which waking a thread pays
+constexpr int64_t kItemsPerThread = 8;        // several items per thread, so that late threads do fewer
 constexpr int64_t kCached = 128 << 10;        // elements of an operand that fit into half of a second-level cache
-constexpr int64_t kColumns = 96;              // of an item
-constexpr int64_t kLongest = 4096, kLongestCopied = 1024; // steps of the inner dimension in one go; where the columns are copied
+constexpr int64_t kColumns = 96;              // columns of an item
+constexpr int64_t kLongest = 4096, kLongestCopied = 1024; // steps of the inner dimension at a time; the second if columns are copied
 constexpr int64_t kPacked = 4 << 20;          // elements of `a` that are copied at once
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Memory of the pool.
+// Memory from the pool.
 class Scratch {
 public:
   explicit Scratch(int64_t elements) : block_(pool().take(size_t(elements) * sizeof(float))) {}
@@ -38,7 +38,7 @@ int64_t threads_for(const Product &p) {
   return std::clamp<int64_t>(p.m * p.n / kPanel * p.k / (kOpsPerThread / kPanel), 1, torch.num_threads());
 }
 
-// Calls body(item, worker) for all items, on up to `threads` workers. Nothing may be thrown out of the team.
+// Calls body(item, worker) for all items, on up to `threads` workers. `body` must not throw.
 template <typename Body> void for_each(int64_t items, int64_t threads, const Body &body) {
   if (std::min(threads, items) <= 1) {
     for (int64_t i = 0; i < items; ++i) body(i, 0);
@@ -57,13 +57,13 @@ template <typename Body> void for_each(int64_t items, int64_t threads, const Bod
   torch_abi().parallel(Job::run, &job, unsigned(std::min(threads, items)), 0);
 }
 
-// Columns of an item, a multiple of `unit`.
+// Returns the columns of an item, a multiple of `unit`.
 int64_t columns_of_item(int64_t n, int64_t inner, int64_t threads, int64_t unit) {
   int64_t cached = std::min(kColumns, kCached / inner), even = threads > 1 ? ceil_div(n, threads * kItemsPerThread) : kColumns;
   return std::max<int64_t>(1, std::min(cached / unit, ceil_div(even, unit))) * unit;
 }
 
-// Rows of `a` are the panels, and rows of `b` are read where they are.
+// Copies rows of `a` into panels, and reads rows of `b` in place.
 void multiply_transposed(const Product &p, int64_t threads) {
   const int64_t inner = ceil_div(p.k, ceil_div(p.k, kLongest)), columns = columns_of_item(p.n, inner, threads, 12);
   const int64_t most = std::min(ceil_div(p.m, kPanel), std::max<int64_t>(1, kPacked / p.k / kPanel)) * kPanel;
@@ -86,7 +86,7 @@ void multiply_transposed(const Product &p, int64_t threads) {
   }
 }
 
-// Columns of `b` are the panels, and rows of `a` are read where they are.
+// Copies columns of `b` into panels, and reads rows of `a` in place.
 void multiply_plain(const Product &p, int64_t threads) {
   const int64_t inner = ceil_div(p.k, ceil_div(p.k, kLongestCopied)), columns = columns_of_item(p.n, inner, threads, kPanel);
   const int64_t items = ceil_div(p.n, columns), rows = std::max<int64_t>(12, kCached / inner / 12 * 12), size = columns * inner;

@@ -1,11 +1,11 @@
-// Lamina's own products of f32 matrices on the CPU (see product_tiles.h), on torch's team of threads.
+// Lamina's own f32 matrix products on the CPU (see product_tiles.h), on torch's team of threads.
 #pragma once
 
 #include <cstdint>
 
 namespace lamina {
 
-// out = a @ b, or a @ b.T where `transposed`, plus `bias`, a row, unless null. Leading dimensions count elements.
+// out = a @ b, or a @ b.T if `transposed`, plus `bias` (one row) unless it is null. Leading dimensions are in elements.
 struct Product {
   int64_t m, n, k;
   const float *a;

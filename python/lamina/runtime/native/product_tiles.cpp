@@ -15,9 +15,9 @@ namespace {
 #define AVX2 __attribute__((target("avx2,fma")))
 #define INLINE_AVX2 AVX2 __attribute__((always_inline)) inline
 
-constexpr int64_t kAhead = 32 * kPanel; // elements of a panel that are fetched early: it comes from the second-level cache
+constexpr int64_t kAhead = 32 * kPanel; // elements of a panel that are prefetched, from the L2 cache
 constexpr int64_t kChunk = 256;
-constexpr int64_t kSets = 1024; // elements after which addresses share the sets of a first-level cache, of eight lines each
+constexpr int64_t kSets = 1024; // elements after which addresses map to the same set of an L1 cache (8-way)
 
 INLINE_AVX2 void transpose(__m256 (&r)[8]) {
   __m256 t[8], s[8];
@@ -81,7 +81,7 @@ template <int V, int R> INLINE_AVX2 void multiply(const Tiles &t, const float *r
   }
 }
 
-// W of the rows from `first` on, for eight elements of the panel: to[p * stride + r].
+// Stores W of the rows from `first` on, for eight elements of the panel: to[p * stride + r].
 template <int W, int V, int R> INLINE_AVX2 void put_across(float *to, const Tiles &t, int64_t valid, const __m256 (&sum)[R][V], int first, int v) {
   __m256 r[8];
 #pragma GCC unroll 8
@@ -136,7 +136,7 @@ template <bool ByRow, int V, int R> void tile(const Tiles &t, int64_t row, const
   ByRow ? by_row<V, R>(t, row, bias) : by_panel<V, R>(t, row, bias);
 }
 
-// Tiles of R rows, and of fewer for the rest.
+// Computes tiles of R rows, and of fewer rows for the rest.
 template <bool ByRow, int V, int R> void tiles(const Tiles &t, int64_t row, const float *bias) {
   for (; row + R <= t.count; row += R) tile<ByRow, V, R>(t, row, bias);
   if constexpr (R > 1)

@@ -13,7 +13,7 @@ namespace lamina {
 constexpr int64_t kPanel = 16; // elements of a panel for each index of the inner dimension
 constexpr int64_t kHalf = kPanel / 2;
 
-// Whether this processor runs the tiles, and the libraries are slower: it is not Intel's and has no vectors of 512 bits.
+// Whether this processor supports the tiles, and the libraries are slower: it is not Intel's and has no AVX-512.
 bool runs_product_tiles();
 
 // Copies up to 16 rows of a matrix into a panel: to[column * 16 + row]. Missing rows become 0.
@@ -22,7 +22,7 @@ void panel_of_rows(const float *from, int64_t stride, int64_t rows, int64_t colu
 // Copies columns into panels, one after the other: to[row * 16 + column] of each. Missing columns of the last become 0.
 void panels_of_columns(const float *from, int64_t stride, int64_t rows, int64_t columns, float *to);
 
-// One panel times some rows, over `inner` elements of both. `valid`: how many of the 16 are there.
+// The product of one panel and some rows, over `inner` elements. valid: how many of the panel's 16 rows exist.
 struct Tiles {
   const float *panel;
   int64_t valid, inner;
@@ -30,7 +30,7 @@ struct Tiles {
   int64_t row_stride, count;
   float *out;
   int64_t out_stride;
-  bool add; // to what is in `out`, instead of replacing it
+  bool add; // adds to `out` instead of overwriting it
 };
 
 // out[p * out_stride + r] = panel p . row r (+ bias[r] where there is one)

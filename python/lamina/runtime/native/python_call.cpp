@@ -27,7 +27,7 @@ nb::object build(const Arg &arg, const Plan &plan, Context &context, PyObject *c
   const Ref &r = plan.tensors[arg.tensor];
   const Buffer &b = plan.buffers[r.buffer];
   if (b.kind == Kind::input && plan.inputs[b.index].opaque) return nb::borrow(inputs[b.index]);
-  // What a call returns may be a view of its argument, and must then keep the argument's memory alive.
+  // The result of a call may be a view of its argument; it must then keep the argument's memory alive.
   Memory owner;
   if (b.kind == Kind::input) owner.object = inputs[b.index];
   else if (b.kind == Kind::output) owner = context.outputs[b.index];
@@ -37,7 +37,7 @@ nb::object build(const Arg &arg, const Plan &plan, Context &context, PyObject *c
   return nb::steal(tensor_over(context.address(r), r, context.on, owner));
 }
 
-// The results of a call, null for those that are not tensors.
+// Returns the results of a call; null for those that are not tensors.
 std::vector<PyObject *> results_of(nb::handle result) {
   std::vector<PyObject *> found;
   auto add = [&](nb::handle item) { found.push_back(PyObject_TypeCheck(item.ptr(), torch_abi().tensor_type) ? item.ptr() : nullptr); };
@@ -47,7 +47,7 @@ std::vector<PyObject *> results_of(nb::handle result) {
   return found;
 }
 
-// Whether memory belongs to the run rather than to the result: it would be reused under the result's feet.
+// Whether memory belongs to the run, not to the result: it would be reused while the result is alive.
 bool is_ours(const void *data, const Plan &plan, Context &context) {
   for (size_t b = 0; b < plan.buffers.size(); ++b) {
     auto *base = static_cast<const char *>(context.base(int(b)));
@@ -58,7 +58,7 @@ bool is_ours(const void *data, const Plan &plan, Context &context) {
   return false;
 }
 
-// A result whose memory holds its values: a copy where it has a conj or neg bit.
+// Returns a result whose memory holds its values: a copy if it has a conj or neg bit.
 nb::object plain_result(PyObject *result, const std::string &name) {
   if (is_ordinary(result)) return nb::borrow(result);
   nb::object found = resolved(result);

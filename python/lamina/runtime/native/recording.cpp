@@ -10,9 +10,9 @@
 namespace lamina {
 namespace {
 
-constexpr int64_t kWorkspace = 32 << 20; // of cuBLAS, for each stream that it has seen
+constexpr int64_t kWorkspace = 32 << 20; // cuBLAS's workspace for each stream
 
-// Somebody is inside a recording, which must not be dropped now.
+// Marks a recording as in use, so that it is not dropped.
 class Busy {
 public:
   explicit Busy(bool &flag) : flag_(flag) { flag_ = true; }
@@ -24,10 +24,10 @@ private:
 
 bool is_called(const Plan &plan, int buffer) { return !plan.tensors_of[size_t(buffer)].empty(); }
 
-// Whether a buffer of results stays where it is in all replays.
+// Whether a buffer of results has the same address in all replays.
 bool is_kept(const Plan &plan, int buffer) { return is_called(plan, buffer) || plan.lent[size_t(buffer)]; }
 
-// What a recording keeps, as a loan where results in it are seen by a backward pass alone.
+// Memory that a recording keeps; as a loan if only a backward pass sees the results in it.
 Memory as_loan(const Plan &plan, int buffer, Memory memory) {
   if (!plan.lent[size_t(buffer)] || !memory.handle) return memory;
   return {.loan = new Loan(memory.handle)};
@@ -38,7 +38,7 @@ Memory shared(const Memory &memory) {
   return memory;
 }
 
-// Of an argument, or of what a call returns.
+// The bytes of an argument or of a call's result.
 Ref layout_of(const Plan &plan, int buffer) {
   if (plan.buffers[size_t(buffer)].kind == Kind::input) {
     const Input &input = plan.inputs[size_t(plan.buffers[size_t(buffer)].index)];
@@ -71,7 +71,7 @@ std::string Recording::record(Context &context, nb::handle recorder, const std::
         for (const Fixup &f : plan_.fixups[size_t(b)]) movable_[f.slot] = true;
   std::vector<std::pair<int, void *>> given;
   for (int b : staged) given.emplace_back(b, context.base(b));
-  std::vector<Memory> drawn; // kept from the steps, which may release them
+  std::vector<Memory> drawn; // held here, because steps may release them
   for (int b : plan_.drawn) drawn.push_back(std::exchange(context.owned(b), {}));
   std::string why;
   std::exception_ptr interrupt;
@@ -98,7 +98,7 @@ void Recording::stage(Context &context, const std::vector<int> &staged) {
     void *data = nullptr;
     Memory memory = plan_.device->allocate(layout_of(plan_, b), plan_.buffers[size_t(b)].bytes, index_, &data);
     staged_.push_back({b, memory, data});
-    // Steps find there what they find in a run. The driver refuses what is no memory of the GPU, which a kernel would not.
+    // Fills the memory as in a run. The driver refuses an address that is not in the GPU's memory; a kernel would not.
     driver_.check(driver_.copy(reinterpret_cast<uintptr_t>(data), reinterpret_cast<uintptr_t>(context.base(b)),
                                size_t(plan_.buffers[size_t(b)].bytes), stream_),
                   "an argument of a graph cannot be copied");
@@ -113,7 +113,7 @@ std::string Recording::make(Context &context, nb::handle recorder, const Steps &
   std::string why;
   try {
     cuda::GraphHandle graph = plan_.only_kernels ? build(context, steps) : capture(context, recorder, steps, begun);
-    cuda::Relaxed relaxed(driver_); // others may be recording
+    cuda::Relaxed relaxed(driver_); // other threads may be capturing
     driver_.check(driver_.instantiate(&exec_, graph, 0), "the graph cannot be instantiated");
   } catch (const nb::python_error &error) {
     why = error.what();
@@ -189,10 +189,10 @@ void Recording::keep(Context &context) {
 
 void Recording::drop() noexcept {
   if (exec_ || built_) {
-    cuda::Relaxed relaxed(driver_); // others may be recording
+    cuda::Relaxed relaxed(driver_); // other threads may be capturing
     cuda::ContextHandle gone = nullptr;
-    bool pushed = !driver_.push_context(context_); // the thread may be any
-    if (exec_) driver_.destroy_exec(exec_);        // once it has run; its memory goes back to torch for use after that on its stream
+    bool pushed = !driver_.push_context(context_); // may run on any thread
+    if (exec_) driver_.destroy_exec(exec_);        // takes effect after it has run; torch reuses its memory in stream order
     exec_ = nullptr;
     built_.reset();
     if (pushed) driver_.pop_context(&gone);

@@ -1,11 +1,11 @@
-// The steps of a plan as a CUDA graph, replayed by one call of the driver. One of kernels alone is made node by node (see
-// kernel_graph.h); where a library is called, its launches have to be captured.
+// The steps of a plan as a CUDA graph, replayed by one call of the driver. A graph of kernels alone is built node by node (see
+// kernel_graph.h); the launches of library calls have to be captured.
 //
-// Kernels of ours follow where arguments and results lie: the parameters of their nodes are changed. A library's nodes cannot be: an
-// argument that a library call reads has to lie where it was when it was recorded, or is `staged`: copied to a place of the
-// recording's own. What a library call writes or returns as a result of the program is copied out, but for what only a backward pass
-// sees: that is lent, and nothing is replayed until its last user is gone. The arena and everything else between the steps stays with
-// the recording.
+// Arguments and results may move between replays. Lamina's kernels get new addresses as node parameters. A library's nodes cannot be
+// changed: an argument of a library call has to keep its address, or is `staged`: copied to memory of the
+// recording. Results of library calls are copied out, unless only a backward pass sees them:
+// these are lent, and there is no replay while one of them has a user. The recording keeps the arena and all
+// intermediates.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ namespace lamina {
 
 using Steps = std::function<void()>;
 
-// What every replay copies: arguments for library calls, and results of those.
+// The copies of every replay: arguments for library calls, and their results.
 struct Copies {
   int in = 0, out = 0;
   int64_t in_bytes = 0, out_bytes = 0;
@@ -34,22 +34,22 @@ public:
   ~Recording() { drop(); }
   Recording(const Recording &) = delete;
 
-  // Bytes that a recording keeps as long as it lives.
+  // Bytes that a recording keeps during its lifetime.
   static int64_t bytes(const Plan &plan, const std::vector<int> &staged);
 
-  // Records `steps`, which run on torch's current stream; captures go through `recorder` (lamina.runtime.recording.graphs.Recorder). `called`: the
-  // arguments (buffers) that library calls read and what draws fill, `staged`: those of them that are copied. Says why where it fails,
-  // else nothing.
+  // Records `steps`, which run on torch's current stream; captures go through `recorder` (lamina.runtime.recording.graphs.Recorder).
+  // `called`: the arguments (buffers) that library calls read and what draws fill, `staged`: those of them that are copied. Says why
+  // where it fails, else nothing.
   std::string record(Context &context, nb::handle recorder, const std::vector<int> &called, const std::vector<int> &staged,
                      const Steps &steps);
 
-  // Instead of each launch while recording.
+  // Called instead of each launch while recording.
   cuda::Result launch(const Launch &launch, const cuda::LaunchConfig &config, cuda::FunctionHandle function, void **parameters);
 
-  // Whether it can do this run: nothing has moved that must not, and the store has not dropped it.
+  // Whether it can be replayed for this run: no fixed argument has moved, and the store has not dropped it.
   bool fits(const Context &context) const;
 
-  // Gives a run the memory of the results that are lent, unless somebody still has them; and whether a run has it.
+  // Sets a run's lent results, unless they still have users; and returns whether a run has them.
   bool lends() const { return lends_; }
   void lend(Context &context) const;
   bool is_lent_to(const Context &context) const;
@@ -81,17 +81,17 @@ private:
   void stage(Context &context, const std::vector<int> &staged);
   void keep(Context &context);
   void update(Context &context);
-  void copy(void *to, const void *from, int buffer); // with the next run of `copier_`
+  void copy(void *to, const void *from, int buffer); // copied by the next run of `copier_`
   void copy_out(Context &context);
 
   cuda::Driver &driver_;
   const Plan &plan_;
   cuda::Copier copier_;
-  std::unique_ptr<cuda::KernelGraph> built_; // of kernels alone; it stays, as its nodes say which of `exec_` are to be changed
-  nb::object captured_;                      // otherwise: what `recorder` keeps for the same
+  std::unique_ptr<cuda::KernelGraph> built_; // a graph of kernels alone; kept, because its nodes identify those of `exec_` to change
+  nb::object captured_;                      // otherwise: the graph that `recorder` captured
   cuda::GraphExecHandle exec_ = nullptr;
   std::vector<bool> movable_;                 // by slot
-  std::vector<std::pair<int, void *>> fixed_; // arguments that libraries read where they lie
+  std::vector<std::pair<int, void *>> fixed_; // arguments that libraries read at their own address
   std::vector<Node> nodes_;
   std::vector<void *> slots_, parameters_;
   Memory arena_;
@@ -103,9 +103,9 @@ private:
   void *stream_ = nullptr;
   int index_ = 0;
 
-  // of the store
+  // for the store
   int64_t bytes_ = 0;
-  uint64_t used_ = 0; // when
+  uint64_t used_ = 0; // time of last use
   bool busy_ = false;
 };
 

@@ -1,4 +1,4 @@
-// What a call returns.
+// Creates the results of a call.
 #include "tensors.h"
 
 #include <unordered_map>
@@ -9,7 +9,7 @@
 namespace lamina {
 namespace {
 
-// A view of a tensor that shares its storage and its version count.
+// Returns a view of a tensor, with the same storage and version counter.
 PyObject *strided_view(nb::handle tensor, const Ref &r) {
   int64_t start = nb::cast<int64_t>(tensor.attr("storage_offset")()) + r.offset / r.dtype->bytes;
   nb::list shape, strides;
@@ -18,7 +18,7 @@ PyObject *strided_view(nb::handle tensor, const Ref &r) {
   return tensor.attr("as_strided")(shape, strides, start).release().ptr();
 }
 
-// The tensor itself where it has the layout already, else a view of it without a gradient.
+// Returns the tensor itself if it has the layout already, else a view of it without a gradient.
 PyObject *view_of(PyObject *tensor, const Ref &r, const dlpack::Tensor &whole) {
   if (r.offset == 0 && r.same_layout(whole.shape, whole.strides, whole.ndim)) {
     Py_INCREF(tensor);
@@ -27,8 +27,8 @@ PyObject *view_of(PyObject *tensor, const Ref &r, const dlpack::Tensor &whole) {
   return strided_view(nb::object(nb::handle(tensor).attr("detach")()), r);
 }
 
-// The tensor of a handle, or a view of it, with its storage: what torch knows of that (its stream, who else uses it) stays true.
-// Null where this torch lacks a function for it or the dtypes differ.
+// Returns the tensor of a handle, or a view of it. It keeps the storage, and so what torch knows of that (its stream and other users).
+// Null if this torch lacks a function for it, or if the dtypes differ.
 PyObject *share(Handle handle, const Ref &r) {
   const TorchAbi &torch = torch_abi();
   int32_t scalar_type = 0;
@@ -43,7 +43,7 @@ PyObject *share(Handle handle, const Ref &r) {
   return tensor;
 }
 
-// Memory of its own for a result that the caller must not share.
+// Copies a result that must not share memory with the caller's tensors.
 PyObject *copy_of(const Ref &r, Context &context) {
   void *data = nullptr;
   const Buffer &buffer = context.plan().buffers[r.buffer];
@@ -64,14 +64,14 @@ PyObject *copy_of(const Ref &r, Context &context) {
   return result;
 }
 
-// Results that share memory, by the output buffer that they lie in. torch then knows that they do: what is written to one of them in
-// place counts as written to the others, which autograd may have saved. One that fills the buffer is what the others view, as in
-// eager; where none does, they view a tensor that nobody else has.
+// Creates results that share an output buffer, so that torch knows that they share memory: an in-place write to one of them
+// counts as a write to the others, which autograd may have saved. If one result fills the buffer, the others are views of it, as in
+// eager; otherwise they are views of a hidden tensor.
 class SharedResults {
 public:
   explicit SharedResults(Context &context) : context_(context) {}
 
-  // Null where the dtypes differ.
+  // Null if the dtypes differ.
   PyObject *result(const Ref &r, const Buffer &buffer) {
     const Ref &fills = context_.plan().fresh[size_t(buffer.index)];
     if (r.dtype != fills.dtype) return nullptr;
@@ -87,7 +87,7 @@ public:
 private:
   struct Base {
     nb::object tensor;
-    bool given = false; // to the caller
+    bool given = false; // whether the caller has it
   };
   Context &context_;
   std::unordered_map<int, Base> bases_;

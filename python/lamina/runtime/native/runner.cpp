@@ -6,7 +6,7 @@
 namespace lamina {
 namespace {
 
-// The GIL, given away while native steps of a heavy plan run and taken back when one needs it.
+// Releases the GIL while native steps of a heavy plan run, and takes it back when a step needs it.
 class Gil {
 public:
   explicit Gil(bool generous) : generous_(generous) {}
@@ -25,7 +25,7 @@ private:
   PyThreadState *state_ = nullptr;
 };
 
-// Calls of torch must not record gradients: those are a plan of their own.
+// Disables gradient recording in torch's calls: gradients are computed by another plan.
 class NoGrad {
 public:
   explicit NoGrad(bool wanted) : was_(wanted && torch_abi().set_grad_mode && torch_abi().grad_mode_enabled()) {
@@ -39,7 +39,7 @@ private:
   bool was_;
 };
 
-// A step's name for torch.profiler, while one listens.
+// Reports a step's name to torch.profiler while it records.
 class Record {
 public:
   Record(bool wanted, const std::string &name) {
@@ -53,7 +53,7 @@ private:
   RecordHandle handle_ = nullptr;
 };
 
-// Ends the run whatever happens: memory back to the pool, the context back to its owner.
+// Ends the run in any case: returns memory to the pool, and the context to its owner.
 class Lent {
 public:
   explicit Lent(Contexts &contexts) : contexts_(contexts), context_(contexts.take()) {}
@@ -96,7 +96,7 @@ void Runner::run_steps(PyObject *const *inputs, Context &context, size_t first, 
       run();
     } catch (const CallFailed &) {
       gil.take();
-      PyErr_Clear(); // of a dispatch mode in Python that torch has called
+      PyErr_Clear(); // an error of a Python dispatch mode that torch has called
       python(plan.calls[size_t(fallback)]);
     }
   };
@@ -121,7 +121,7 @@ void Runner::run_steps(PyObject *const *inputs, Context &context, size_t first, 
       bool packed = false;
       try {
         packed = packs_.run(*convolution, context);
-      } catch (const CallFailed &) { // its plain form says why
+      } catch (const CallFailed &) { // the repeated call in Python raises the error
       }
       if (!packed) library(convolution->plain, step.fallback);
     } else if (auto *call = std::get_if<LibraryCall>(&step.what)) {
@@ -164,7 +164,7 @@ PyObject *Runner::run(PyObject *const *given, size_t count) {
   auto rest = [&] { run_steps(inputs, context, plan_->draws, plan_->steps.size()); };
   if (!plan_->recordable || !plan_->device->replay(context, rest)) {
     context.take_arena();
-    context.take_outputs(); // a recording that failed may have had them
+    context.take_outputs(); // a failed recording may have taken them
     rest();
   }
   return wrap_outputs(*plan_, given, context);

@@ -16,7 +16,7 @@ public:
 
   const Plan &plan() const { return *plan_; }
   Packs &packs() { return packs_; }
-  nb::object graphs(); // of the context that ran last; needs the GIL
+  nb::object graphs(); // graph status of the context that ran last; needs the GIL
 
 private:
   void run_steps(PyObject *const *inputs, Context &context, size_t first, size_t end);

@@ -11,7 +11,7 @@
 namespace lamina {
 namespace {
 
-// Tells of an error that torch has no memory left what was planned.
+// Adds the planned bytes to torch's out-of-memory error.
 void note_memory(const Plan &plan, const nb::python_error &error) {
   nb::object kind = nb::getattr(nb::module_::import_("torch"), "OutOfMemoryError", nb::none());
   if (kind.is_none() || !PyErr_GivenExceptionMatches(error.type().ptr(), kind.ptr())) return;
@@ -20,7 +20,7 @@ void note_memory(const Plan &plan, const nb::python_error &error) {
   error.value().attr("add_note")(note);
 }
 
-// Runs `body` like `guarded`, telling what was planned where memory runs out.
+// Runs `body` like `guarded`; if memory runs out, the error says what was planned.
 template <typename Body> PyObject *noted(const Runner *runner, Body body) {
   return guarded([&]() -> PyObject * {
     try {

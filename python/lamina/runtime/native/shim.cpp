@@ -22,7 +22,7 @@ struct Entry {
   int32_t (*invoke)(void *, const uint64_t *);
 };
 
-// The routine of an operator with these parameters: its arguments, then pointers to its results.
+// Calls the routine of an operator with these parameters: its arguments, then pointers to its results.
 template <typename... P> constexpr Entry routine(const char *name) {
   return {name, sizeof...(P), [](void *f, const uint64_t *words) {
             return [&]<size_t... I>(std::index_sequence<I...>) {
@@ -31,8 +31,8 @@ template <typename... P> constexpr Entry routine(const char *name) {
           }};
 }
 
-// As in torch/csrc/inductor/aoti_torch/generated/c_shim_{cpu,cuda}.h: a list is a pointer and a length, an optional a pointer. Only
-// what is measured to be faster is here: below the dispatcher, torch has not left autograd behind, and an operator that is made of
+// From torch/csrc/inductor/aoti_torch/generated/c_shim_{cpu,cuda}.h: a list is a pointer and a length, an optional a pointer. Only
+// operators that were measured to be faster are listed: these calls enter torch above autograd, and an operator that is made of
 // many others, as attention's gradients are, takes longer in all.
 using H = Handle;
 using Ints = const int64_t *;

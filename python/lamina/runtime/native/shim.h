@@ -9,19 +9,19 @@
 
 namespace lamina {
 
-// A DispatcherCall as a call of a routine of the shim: what it takes is known but for the tensors and the results.
+// A DispatcherCall as a call of a routine of the shim: everything is filled in except tensors and results.
 struct ShimCall {
   void *routine;
   int32_t (*invoke)(void *routine, const uint64_t *words);
   std::vector<uint64_t> words;                    // one for each parameter; the last ones point to the results
   std::vector<std::pair<size_t, int>> tensors;    // (word, index into DispatcherCall::tensors)
-  std::vector<std::unique_ptr<uint64_t[]>> lists; // what words point to
+  std::vector<std::unique_ptr<uint64_t[]>> lists; // memory that words point to
   // Throws CallFailed.
   void run(const std::vector<Handle> &tensors, std::vector<Handle> &results) const;
 };
 
-// Null where the table has no routine for the operator, or this torch's shim has none on this kind of device, or the operator has
-// other arguments by now.
+// Null if the table has no routine for the operator, if this torch's shim has none for this kind of device, or if the operator's
+// schema has changed.
 std::shared_ptr<const ShimCall> shim_call(const DispatcherCall &call, int32_t device);
 
 } // namespace lamina

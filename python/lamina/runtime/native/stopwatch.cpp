@@ -6,7 +6,7 @@ namespace lamina {
 
 void Stopwatch::start(void *stream) {
   if (!last_) {
-    cuda::Relaxed relaxed(driver_); // others may be recording
+    cuda::Relaxed relaxed(driver_); // other threads may be capturing
     driver_.check(driver_.current_context(&context_), "no current CUDA context");
     if (!first_) driver_.check(driver_.create_event(&first_, 0), "no event to measure with");
     driver_.check(driver_.create_event(&last_, 0), "no event to measure with");
@@ -45,7 +45,7 @@ void Stopwatch::reset() noexcept {
   if (!first_) return;
   cuda::Relaxed relaxed(driver_);
   cuda::ContextHandle gone = nullptr;
-  bool pushed = !driver_.push_context(context_); // the thread may be any
+  bool pushed = !driver_.push_context(context_); // may run on any thread
   driver_.destroy_event(first_);
   if (last_) driver_.destroy_event(last_);
   if (pushed) driver_.pop_context(&gone);

@@ -1,4 +1,5 @@
-// How long the host takes to give work to the GPU, and the GPU to do it. Nothing waits: a measurement is read when the GPU is through.
+// Measures how long the host takes to issue work to the GPU, and the GPU to execute it. Nothing waits: a measurement is read when the
+// GPU is done.
 #pragma once
 
 #include <chrono>
@@ -8,7 +9,7 @@
 
 namespace lamina {
 
-// The least of some measurements, in seconds. `waits`: whether the GPU had nothing to do when each of them began.
+// The minima of some measurements, in seconds. waits: whether the GPU was idle when each of them began.
 struct Times {
   int count = 0;
   bool waits = true;
@@ -21,11 +22,11 @@ public:
   ~Stopwatch() { reset(); }
   Stopwatch(const Stopwatch &) = delete;
 
-  // Around work on a stream of the current context. Both throw std::runtime_error.
+  // Called before and after work on a stream of the current context. Both throw std::runtime_error.
   void start(void *stream);
   void stop(void *stream);
 
-  // Whether nothing is being measured; what was is added to `times`.
+  // Returns whether nothing is being measured; adds a finished measurement to `times`.
   bool idle(Times &times);
 
   void reset() noexcept;

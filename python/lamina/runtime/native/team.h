@@ -1,4 +1,4 @@
-// Kernels on torch's own OpenMP team, so that its threads are not fought over and torch.set_num_threads holds.
+// Runs kernels on torch's own OpenMP team: there are no other threads that compete with it, and torch.set_num_threads applies.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace lamina {
 
-// Work that is worth a thread of its own: waking and joining the team costs about 3 us, in which one core moves some 100 KiB that lie
-// in its cache, or computes some 10000 exponentials (which count as one operation each).
+// The least work for which another thread pays: waking and joining the team costs about 3 us, in which one core moves about 100 KiB
+// from its cache, or computes about 10000 exponentials (which count as one operation each).
 constexpr int64_t kBytesPerThread = 128 << 10, kFlopsPerThread = 64 << 10;
 
 inline int64_t useful_threads(int64_t grid, int64_t bytes, int64_t flops) {
@@ -22,7 +22,7 @@ struct TeamJob {
   void *const *bufs;
   int64_t grid;
 
-  // What every thread of the team does: its share of the programs, in one piece.
+  // The body of each thread of the team: runs its share of the programs, one contiguous range.
   static void share(void *data) {
     const auto *job = static_cast<const TeamJob *>(data);
     int64_t threads = torch_abi().team_size(), me = torch_abi().thread_num();

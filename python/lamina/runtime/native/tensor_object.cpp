@@ -10,7 +10,7 @@ namespace nb = nanobind;
 namespace lamina {
 namespace {
 
-// No more than the sizes of a TensorImpl, whose fields torch asserts the sizes of (c10/core/TensorImpl.h), and of a StorageImpl.
+// Limits of the search: no larger than a TensorImpl (torch asserts its fields' sizes, c10/core/TensorImpl.h) and a StorageImpl.
 constexpr int64_t kTensorBytes = 184, kStorageBytes = 64;
 
 template <typename T> T read(const void *base, int64_t offset) {
@@ -19,15 +19,15 @@ template <typename T> T read(const void *base, int64_t offset) {
   return value;
 }
 
-// The first multiple of 8 from `start` below `end` at which both bases hold what they should, 0 without one. (An address of memory
-// may be followed by the allocator's own context, which is the same for the CPU.)
+// Returns the first multiple of 8 from `start` below `end` at which both bases hold the expected values; 0 if there is none. (An
+// address of memory may be followed by the allocator's context pointer, which is the same on the CPU.)
 int64_t find_word(const void *a, uint64_t in_a, const void *b, uint64_t in_b, int64_t start, int64_t end) {
   for (int64_t at = start; at + 8 <= end; at += 8)
     if (read<uint64_t>(a, at) == in_a && read<uint64_t>(b, at) == in_b) return at;
   return 0;
 }
 
-// A context of Python, entered for a scope.
+// A Python context manager, entered for a scope.
 class Entered {
 public:
   explicit Entered(nb::object context) : context_(std::move(context)) { context_.attr("__enter__")(); }

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kDims = 8;
 
-// What a tensor that torch made of our memory refers to: given to torch with the tensor, returned by its deleter.
+// The memory of a tensor that torch created over the runtime's memory: passed to torch with the tensor, returned by its deleter.
 struct Lease {
   dlpack::ManagedTensor managed;
   Block *block;
@@ -19,7 +19,7 @@ struct Lease {
   Lease *next;
 };
 
-// Leases not in use: making a result should not wait for malloc.
+// A free list of leases, so that creating a result does not call malloc.
 class Leases {
 public:
   Lease *take() {

@@ -22,7 +22,7 @@ dlpack::ExchangeAPI *exchange_of(nb::handle tensor_type) {
   return api;
 }
 
-// A library of torch's, which is loaded already; null without it.
+// Returns a library of torch, which is loaded already; null if there is none.
 void *library_of_torch(const std::string &folder, const std::string &name, std::string *path = nullptr) {
   for (const char *suffix : {".so", ".dylib"}) {
     std::string full = folder + "/lib/" + name + suffix;
@@ -115,7 +115,7 @@ TorchAbi look_up() {
   // at::get_num_threads also sets torch's default in a thread that has not run torch yet; OpenMP's own count is the next best.
   find(lib, t.num_threads, "_ZN2at15get_num_threadsEv");
   if (!t.num_threads) find(lib, t.num_threads, "omp_get_max_threads");
-  find(lib, t.profiler_enabled, "_ZN2at12hasCallbacksEv"); // somebody listens to at::RecordFunction
+  find(lib, t.profiler_enabled, "_ZN2at12hasCallbacksEv"); // whether at::RecordFunction has callbacks
   find(lib, t.record_start, "aoti_record_function_start");
   find(lib, t.record_end, "aoti_record_function_end");
   return t;
@@ -137,8 +137,8 @@ Handle TorchAbi::new_cuda_tensor(int64_t ndim, const int64_t *shape, const int64
 }
 
 const TorchAbi &torch_abi() {
-  // Not a guarded static: importing torch may give the GIL away while another thread that holds it would wait for the guard. Two
-  // threads may look up at once; they find the same, and the first to finish is kept.
+  // Not a guarded static: importing torch may release the GIL while another thread that holds it would wait for the guard. Two
+  // threads may look up at once; they find the same, and the first result is kept.
   static std::atomic<const TorchAbi *> kept{nullptr};
   if (const TorchAbi *abi = kept.load(std::memory_order_acquire)) return *abi;
   const TorchAbi *fresh = new TorchAbi(look_up()), *expected = nullptr;

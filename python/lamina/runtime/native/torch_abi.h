@@ -1,7 +1,7 @@
-// What the runtime uses of torch, found by name in the running process: the DLPack exchange table of torch.Tensor, the stable
+// The parts of torch that the runtime uses, looked up by name in the running process: the DLPack exchange table of torch.Tensor, the stable
 // C shim (aoti_torch_*, declared in torch/include/torch/csrc/inductor/aoti_torch/c/shim.h and generated/c_shim_cpu.h), the OpenMP
-// runtime that torch itself runs on, and MKL's packed GEMM where torch was built with MKL. Whatever is missing is null, and the
-// callers have another way.
+// runtime that torch itself runs on, and MKL's packed GEMM if torch was built with MKL. What is missing is null, and the
+// callers have a fallback.
 #pragma once
 
 #include <Python.h>
@@ -26,7 +26,7 @@ constexpr int32_t shim_device(int32_t type) { return type == dlpack::kCUDA ? 1 :
 
 // The library routines of one kind of device.
 struct Routines {
-  void *library = nullptr; // that has them
+  void *library = nullptr; // the library that contains them
   int32_t (*mm_out)(Handle, Handle, Handle) = nullptr;
   int32_t (*bmm_out)(Handle, Handle, Handle) = nullptr;
   int32_t (*addmm_out)(Handle, Handle, Handle, Handle, double, double) = nullptr;
@@ -34,7 +34,7 @@ struct Routines {
   int32_t (*convolution)(Handle, Handle, Handle *, const int64_t *, int64_t, const int64_t *, int64_t, const int64_t *, int64_t, int32_t,
                          const int64_t *, int64_t, int64_t, Handle *) = nullptr;
   int32_t (*randint)(int64_t, int64_t, const int64_t *, int64_t, int32_t *, int32_t *, int32_t *, int32_t, int32_t *, Handle *) = nullptr;
-  // attention of GPUs
+  // attention on GPUs
   int32_t (*flash)(Handle, Handle, Handle, double, int32_t, int32_t, double *, Handle *, Handle *, Handle *, Handle *, int64_t *, int64_t *,
                    Handle *, Handle *, Handle *) = nullptr;
   int32_t (*efficient)(Handle, Handle, Handle, Handle *, int32_t, double, int32_t, double *, Handle *, Handle *, Handle *,
@@ -43,7 +43,7 @@ struct Routines {
                    int64_t *, int64_t *, Handle *, Handle *, Handle *) = nullptr;
 };
 
-// What at::detail::empty_strided_cuda takes and returns, as C++ passes it.
+// Parameters and result of at::detail::empty_strided_cuda, with their C++ ABI.
 struct ArrayRef {
   const int64_t *data;
   size_t size;
@@ -53,7 +53,7 @@ struct DeviceOf {
 };
 struct TensorBase {
   TensorBase(TensorBase &&other) noexcept : impl(std::exchange(other.impl, nullptr)) {}
-  ~TensorBase() {} // who holds it as a Handle gives it back
+  ~TensorBase() {} // the reference is released through its Handle
   void *impl;
 };
 
@@ -64,7 +64,7 @@ struct TorchAbi {
   dlpack::ExchangeAPI *exchange = nullptr;
   TensorLayout layout;
 
-  // torch.autograd.forward_ad: its globals, the name of the current level among them, and what that is outside of all levels
+  // torch.autograd.forward_ad: its globals, the name of the variable with the current level, and its value outside of all levels
   PyObject *forward_ad = nullptr, *level_name = nullptr, *no_level = nullptr;
 
   // tensors from memory
@@ -88,11 +88,11 @@ struct TorchAbi {
 
   int32_t (*copy)(Handle, Handle, int32_t) = nullptr; // into the first
 
-  // any operator through the dispatcher, on a stack of words (StableIValue): see dispatcher.cpp
+  // calls any operator through the dispatcher, on a stack of words (StableIValue): see dispatcher.cpp
   int32_t (*call_dispatcher)(const char *, const char *, uint64_t *, uint64_t) = nullptr;
   int32_t (*new_list)(size_t, ListHandle *) = nullptr;
   int32_t (*push_back)(ListHandle, uint64_t) = nullptr;
-  int32_t (*new_optional)(uint64_t **) = nullptr; // newer than torch 2.11, which takes what `new` gives
+  int32_t (*new_optional)(uint64_t **) = nullptr; // only in torch newer than 2.11, which takes the result of `new`
   int32_t (*new_undefined)(Handle *) = nullptr;
   int32_t (*get_device_type)(Handle, int32_t *) = nullptr;
   int32_t (*get_device_index)(Handle, int32_t *) = nullptr;
@@ -134,7 +134,7 @@ struct TorchAbi {
   bool has_dispatcher() const {
     return has_shim() && call_dispatcher && new_list && push_back && new_undefined && get_device_type && get_device_index;
   }
-  // A fresh tensor on a GPU; null where that fails.
+  // Allocates a tensor on a GPU; null if that fails.
   Handle new_cuda_tensor(int64_t ndim, const int64_t *shape, const int64_t *strides, int32_t scalar_type, int index) const;
   const Routines &routines(int32_t type) const { return type == dlpack::kCUDA ? cuda : cpu; }
   bool has_team() const { return parallel && num_threads && thread_num && team_size && in_parallel; }

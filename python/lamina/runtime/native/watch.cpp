@@ -1,4 +1,4 @@
-// Watch: whether the Python state that a compilation depended on is as it was.
+// Watch: checks whether the Python state that a compilation depended on is unchanged.
 #include "watch.h"
 
 #include <nanobind/stl/string.h>
@@ -61,7 +61,7 @@ public:
   }
 
 private:
-  // As many arguments of the types, each the same object as the first one that it was the same as.
+  // Checks the number and types of the arguments, and that those which were one object still are.
   bool same_pattern(nb::tuple arguments) const {
     size_t count = size_t(PyTuple_Size(arguments.ptr()));
     if (count != pattern_.size()) return false;
