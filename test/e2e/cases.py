@@ -1,4 +1,4 @@
-"""Small models that hold one feature each, for the tests that run them through every front door."""
+"""Small models that hold one feature each, for the tests that run them through every entry point."""
 
 import dataclasses
 from collections.abc import Callable

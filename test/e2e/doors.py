@@ -1,4 +1,4 @@
-"""The Python front doors, for tests that hold for each of them."""
+"""The Python entry points, for tests that hold for each of them."""
 
 import copy
 import itertools

@@ -1,4 +1,4 @@
-"""Views and scatters by strides: `storage_offset` counts from the start of the memory that a tensor lies in, by both doors."""
+"""Views and scatters by strides: `storage_offset` counts from the start of the memory that a tensor lies in, by both entry points."""
 
 from collections.abc import Callable
 

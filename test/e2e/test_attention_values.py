@@ -1,4 +1,4 @@
-"""Attention that models write out, through both front doors, against float64."""
+"""Attention that models write out, through both entry points, against float64."""
 
 import copy
 import math

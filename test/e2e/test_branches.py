@@ -1,4 +1,4 @@
-"""torch.cond, which keeps a branch on data in one graph, through both front doors and with gradients."""
+"""torch.cond, which keeps a branch on data in one graph, through both entry points and with gradients."""
 
 import itertools
 from collections.abc import Callable

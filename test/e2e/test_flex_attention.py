@@ -1,4 +1,4 @@
-"""flex_attention through the front doors, with static and dynamic sizes, in both passes, against its definition in float64, which
+"""flex_attention through the entry points, with static and dynamic sizes, in both passes, against its definition in float64, which
 torch's own agrees with."""
 
 import re

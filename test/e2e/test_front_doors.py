@@ -1,4 +1,4 @@
-"""What models may take and give: through both front doors as in eager."""
+"""What models may take and give: through both entry points as in eager."""
 
 import copy
 import dataclasses

@@ -1,4 +1,4 @@
-"""The example models through both front doors, against eager and float64, without one fallback."""
+"""The example models through both entry points, against eager and float64, without one fallback."""
 
 import copy
 from collections.abc import Callable

@@ -1,5 +1,5 @@
 """Graphs of which no program can hold all: higher-order ops, complex numbers, and the dtypes and layouts that have no code. Each
-through both doors, with static and dynamic sizes, forward and backward, against eager."""
+through both entry points, with static and dynamic sizes, forward and backward, against eager."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,6 +1,6 @@
 """Random modules, compiled once, changed and called again: all that a caller sees is as in eager.
 
-LAMINA_TEST_MODULES=N draws N modules for each door instead of a few. What fails is printed with all left out that it fails without.
+LAMINA_TEST_MODULES=N draws N modules for each entry point instead of a few. What fails is printed with all left out that it fails without.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Random numbers through both front doors: statistics as eager's, seeds that repeat, gradients that agree with what was dropped."""
+"""Random numbers through both entry points: statistics as eager's, seeds that repeat, gradients that agree with what was dropped."""
 
 import math
 from collections.abc import Callable

@@ -58,7 +58,7 @@ CONSTANTS: list[Callable[[], Tensor]] = [
 
 @pytest.fixture(params=["compile", "dynamo"])
 def through(request: pytest.FixtureRequest) -> Doors:
-    """The results of a function by one of both front doors."""
+    """The results of a function by one of both entry points."""
 
     def ahead(f: Callable[..., Any], args: tuple[Tensor, ...]) -> Any:
         return lamina.compile(f, args)(*args)

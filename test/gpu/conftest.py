@@ -9,7 +9,7 @@ import pytest
 import torch
 
 HERE = Path(__file__).parent
-for shared in ("e2e", "unit"):  # the oracle and front doors; small programs
+for shared in ("e2e", "unit"):  # the oracle and entry points; small programs
     sys.path.insert(0, str(HERE.parent / shared))
 
 

@@ -1,4 +1,4 @@
-"""Functions and modules through both front doors on the GPU, held against eager with float64 as the judge."""
+"""Functions and modules through both entry points on the GPU, held against eager with float64 as the judge."""
 
 import copy
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Users' kernels on a GPU, by both front doors, against float64."""
+"""Users' kernels on a GPU, by both entry points, against float64."""
 
 from collections.abc import Callable
 from pathlib import Path

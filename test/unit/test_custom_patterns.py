@@ -1,4 +1,4 @@
-"""Users' kernels for graph patterns: where they are found, by both front doors, and where they are not."""
+"""Users' kernels for graph patterns: where they are found, by both entry points, and where they are not."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -134,7 +134,7 @@ def test_kernels_of_one_module_share_a_cubin() -> None:
 
 
 def test_threads_take_turns() -> None:
-    """As every front door has them do: MLIR's Python bindings keep state that threads at once break, and then end the process."""
+    """As every entry point has them do: MLIR's Python bindings keep state that threads at once break, and then end the process."""
 
     def compiled(source: str) -> GpuArtifact:
         with COMPILING:

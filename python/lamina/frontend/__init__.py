@@ -1,1 +1,1 @@
-"""From nn.Module to the linalg level, and the Python front doors."""
+"""From nn.Module to the linalg level, and the Python entry points."""
