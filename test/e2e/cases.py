@@ -1,4 +1,4 @@
-"""Small models that hold one feature each, for the tests that run them through every entry point."""
+"""Small models that show one feature each, for tests that run them through every entry point."""
 
 import dataclasses
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The Python entry points, for tests that hold for each of them."""
+"""The Python entry points, for tests that run once for each of them."""
 
 import copy
 import itertools
@@ -121,7 +121,7 @@ def holds(case: Case, door: Callable[..., Model], *, gradients: bool, seed: int,
 
 
 def _smooth(case: Case, layout: str, own_leaves: bool) -> tuple[Any, ...]:
-    """Arguments near which no gradient of a module jumps: where that of relu does within some roundings, two right ways to compute may
+    """Returns arguments at which no gradient of a module jumps: where relu's does within rounding, two correct implementations may
     differ by any amount."""
     drawn = case.draw()
     for _ in range(10 if isinstance(case.model, nn.Module) else 0):

@@ -1,4 +1,4 @@
-"""Where the elements of arguments lie in memory: the layouts that callers pass, made of arguments with any elements."""
+"""Memory layouts of arguments that callers pass: contiguous, strided, expanded and so on."""
 
 import random
 from collections.abc import Callable, Sequence

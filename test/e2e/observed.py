@@ -1,4 +1,4 @@
-"""What a caller sees of a call: results, gradients, state, and which of them share memory."""
+"""Records everything that a caller observes of a call: results, gradients, state, and which of them share memory."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Compiles plain functions and holds what they compute against eager, with float64 as the judge."""
+"""Compiles functions and compares their results with eager's; the bounds are errors against float64."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

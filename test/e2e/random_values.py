@@ -1,4 +1,4 @@
-"""What random functions compute with: inputs in the layouts that callers pass, and the variables made from them."""
+"""Values for random functions: inputs in the layouts that callers pass, and variables computed from them."""
 
 import math
 import random

@@ -84,7 +84,7 @@ LINEAR, UP, DOWN, QKV = nn.Linear(16, 32), nn.Linear(16, 64), nn.Linear(64, 16),
 TABLE = nn.Embedding(10, 16)
 ENCODER = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, dropout=0.0)
 WEIGHTS = nn.ModuleList([LINEAR, UP, DOWN, QKV, TABLE, ENCODER]).requires_grad_(False)
-"""What the graphs below hold: on a GPU these are moved there first."""
+"""The modules of the graphs below; tests on a GPU move them there first."""
 
 
 def mlp(a: Tensor) -> Tensor:

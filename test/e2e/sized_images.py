@@ -40,7 +40,7 @@ torch.manual_seed(1)
 CONV, POINTWISE, DEPTHWISE = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 50, 1), nn.Conv2d(3, 3, 3, padding=1, groups=3)
 PIXELS, POSITIONS = nn.Embedding(3 * 12, 14), nn.Embedding(4 * 5, 6)
 IMAGE_WEIGHTS = nn.ModuleList([CONV, POINTWISE, DEPTHWISE, PIXELS, POSITIONS]).requires_grad_(False)
-"""What the graphs below hold: on a GPU these are moved there first."""
+"""The modules of the graphs below; tests on a GPU move them there first."""
 
 
 def windows(a: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What the backend returns for the graphs of a model."""
+"""Captures what the backend returns for the graphs of a model."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Values that kernels of a CPU add to elements at indices, or reduce with them, against torch in float64."""
+"""Tests scatters that add or reduce on a CPU (scatter_add, scatter_reduce, index_add) against torch in float64."""
 
 import copy
 from collections.abc import Callable

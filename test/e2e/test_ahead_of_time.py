@@ -1,4 +1,4 @@
-"""`lamina.compile` as the module that it stands for: gradients, parameters, copies, pickles, threads, transforms."""
+"""Tests that the result of `lamina.compile` behaves as the module: gradients, parameters, copies, pickles, threads, transforms."""
 
 import copy
 import gc

@@ -1,4 +1,4 @@
-"""Arguments of what `lamina.compile` returns: which share memory, their names, defaults and numbers."""
+"""Tests the arguments of models compiled by `lamina.compile`: shared memory, names, defaults and numbers."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""What forward assigns and changes, compiled by `lamina.compile`."""
+"""Tests attributes that forward assigns or changes, compiled by `lamina.compile`."""
 
 import copy
 

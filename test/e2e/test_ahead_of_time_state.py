@@ -1,4 +1,4 @@
-"""Modes, hooks, autocast and ties of weights are as they are at the call of what `lamina.compile` returns."""
+"""Tests that models compiled by `lamina.compile` notice changes of modes, hooks, autocast and tied weights at each call."""
 
 import copy
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Memory as in eager: what shares it, what is changed in place, what is fresh."""
+"""Tests that aliasing is as in eager: which results share memory, what is changed in place, what is new memory."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

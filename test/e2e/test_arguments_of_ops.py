@@ -1,4 +1,4 @@
-"""Arguments in forms that torch's decompositions do not take, or give other types for than eager does."""
+"""Tests forms of arguments that torch's decompositions refuse, or for which they give other types than eager."""
 
 import pytest
 import torch

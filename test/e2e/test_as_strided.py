@@ -1,4 +1,4 @@
-"""Views and scatters by strides: `storage_offset` counts from the start of the memory that a tensor lies in, by both entry points."""
+"""Tests as_strided and its scatter by both entry points: `storage_offset` counts from the start of a tensor's storage."""
 
 from collections.abc import Callable
 

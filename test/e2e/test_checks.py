@@ -1,4 +1,4 @@
-"""What fails on some values, as eager does, in kernels: integers divided by zero, classes out of range."""
+"""Tests errors that depend on values, raised by kernels as in eager: division of integers by zero, classes out of range."""
 
 from collections.abc import Callable
 from typing import Any

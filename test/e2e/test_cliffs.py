@@ -116,7 +116,7 @@ def test_models_are_written_as_python(device: str) -> None:
 
 
 def test_failures_and_wrong_results_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    """Whatever was measured before a contender failed."""
+    """Reports everything that was measured before a contestant failed."""
     wrong = replace(finding("b", 1.0, eager=1.0), errors={"lamina": 0.5})
     found = [finding("a", None, eager=1.0), wrong, finding("c", 1.0, eager=1.0), Finding("d", failures={"lamina": ""})]
     assert [f.fault for f in found] == ["no", "error 5.0e-01, eager's nan", "", "failed"]

@@ -22,7 +22,7 @@ def is_direct(run: Any) -> bool:
 
 
 def unmarked(run: Any) -> Any:
-    """What a function calls that marks the sizes of results as ones that may change."""
+    """Returns the function inside a wrapper that marks sizes of results as dynamic."""
     closure = getattr(run, "__closure__", None) or ()
     return next((cell.cell_contents for cell in closure if isinstance(cell.cell_contents, SizedProgram)), run)
 

@@ -28,7 +28,7 @@ def no_warnings() -> Iterator[None]:
 
 @pytest.fixture
 def builds(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What is compiled."""
+    """Records what is compiled."""
     found: list[Any] = []
     build = stages.build
     monkeypatch.setattr(stages, "build", lambda *args, **kwargs: found.append(made := build(*args, **kwargs)) or made)

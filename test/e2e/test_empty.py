@@ -1,4 +1,4 @@
-"""What torch.empty and its kin make is written before it is read, and compiles to our own code."""
+"""Tests torch.empty and similar ops, whose results are written before they are read: they compile to kernels alone."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What bad input gets: an error that names the argument or the model's line, what was expected and the way out."""
+"""Tests error messages for bad input: they name the argument or the model's line, what was expected, and a remedy."""
 
 import re
 import traceback

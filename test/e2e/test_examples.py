@@ -1,4 +1,4 @@
-"""Every exercise runs and shows what it says it shows."""
+"""Tests that every exercise runs and prints what its text promises."""
 
 import runpy
 import subprocess

@@ -58,7 +58,7 @@ def test_values(name: str, door: str) -> None:
 
 @pytest.mark.parametrize("name", FLEX)
 def test_definition(name: str) -> None:
-    """What the others are compared with is what torch computes."""
+    """Checks that the reference used below is what torch computes."""
     fn = FLEX[name]
     given = wide([*operands(), *fn.tensors(2, 4, 127, 127)])
     (out, more), (exact, sums) = fn(*given, aux=SUMS), fn.defined(*given)

@@ -32,7 +32,7 @@ def through_data(weight: Tensor) -> None:
 
 
 def shared(weight: Tensor) -> None:
-    """What another process that maps the same memory does."""
+    """Writes to memory as another process that maps it would."""
     memory = torch.empty(0).set_(weight.untyped_storage(), 0, (weight.numel(),))
     memory[77] = 100
 

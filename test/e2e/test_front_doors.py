@@ -1,4 +1,4 @@
-"""What models may take and give: through both entry points as in eager."""
+"""Tests arguments and results of models through both entry points against eager."""
 
 import copy
 import dataclasses

@@ -1,4 +1,4 @@
-"""What a mask selects is overwritten, or added to, in a kernel of its surroundings: against eager."""
+"""Tests masked writes (`x[mask] = value`, `x[mask] += value`), which fuse with the ops around them, against eager."""
 
 from collections.abc import Callable
 

@@ -24,7 +24,7 @@ SIZES = [0, 1, 3, 127, 1000, 4097]
 
 @pytest.fixture(autouse=True)
 def _own_numbers() -> None:
-    """What a test draws does not depend on which tests ran before it."""
+    """Seeds each test separately, so its random numbers do not depend on the tests that ran before."""
     torch.manual_seed(20)
 
 

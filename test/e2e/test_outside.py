@@ -1,4 +1,4 @@
-"""Graphs of which no program can hold all: higher-order ops, complex numbers, and the dtypes and layouts that have no code. Each
+"""Tests graphs that no single program can hold: higher-order ops, complex numbers, and dtypes and layouts without code. Each
 through both entry points, with static and dynamic sizes, forward and backward, against eager."""
 
 from collections.abc import Callable

@@ -35,7 +35,7 @@ def test_random_module(door: str, number: int, seed: int) -> None:
 
 
 def failure(program: Program, door: str) -> str | None:
-    """What is wrong with a program through a door, if anything that torch's own back end does better."""
+    """Returns what is wrong with a program through an entry point, if torch's own back end gets it right; else None."""
     try:
         compare(program, DOORS[door])
     except Refused:
@@ -48,7 +48,7 @@ def failure(program: Program, door: str) -> str | None:
 
 
 def _without(program: Program, changes: list[str]) -> Program:
-    """Attributes of Python are constants of what lamina.compile makes, as its documentation says, hooks of what torch.compile
+    """Python attributes are constants of models compiled by lamina.compile, as documented; hooks are constants of what torch.compile
     makes."""
     return replace(program, steps=tuple(replace(s, changes=tuple(c for c in s.changes if c not in changes)) for s in program.steps))
 

@@ -46,7 +46,7 @@ BINARY: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "hardtanh_backward": lambda x, y: aten.hardtanh_backward(x, y, -1, 1), "hardswish_backward": aten.hardswish_backward,
     "leaky_relu_backward": lambda x, y: aten.leaky_relu_backward(x, y, 0.01, False), "tanh_backward": aten.tanh_backward,
 }  # fmt: skip
-"""+ 0.0: which of two zeros is the greater is nobody's business."""
+"""Adds 0.0, because either of two zeros may count as the greater."""
 CONSTANTS: list[Callable[[], Tensor]] = [
     lambda: torch.zeros(3) * -1, lambda: torch.zeros(3) * -1.0, lambda: -torch.zeros(3), lambda: torch.zeros(3) * NAN,
     lambda: torch.full((3,), NAN) * 0, lambda: torch.full((3,), NAN) == torch.full((3,), NAN), lambda: torch.full((5,), -0.0).sum(),

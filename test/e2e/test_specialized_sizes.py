@@ -1,4 +1,4 @@
-"""Static programs for the sizes that Options.specialize names, beside the one for all sizes."""
+"""Tests Options.specialize: static programs for some sizes, in addition to the one for all sizes."""
 
 import gc
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Arguments that are no ordinary tensors: they come out as in eager, or a TypeError says what they are."""
+"""Tests arguments that are not ordinary tensors: results are as in eager, or a TypeError names the kind."""
 
 from collections.abc import Callable
 from typing import Any

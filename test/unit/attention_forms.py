@@ -1,4 +1,4 @@
-"""Ways to write attention out, and what only looks like it. q, k, v: (batch, heads, length, size), m: (batch, 1, 1, keys), which is
+"""Written-out forms of attention, and functions that only resemble it. q, k, v: (batch, heads, length, size), m: (batch, 1, 1, keys), which is
 added to scores or, where it is negative, hides."""
 
 import math

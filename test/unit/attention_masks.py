@@ -1,4 +1,4 @@
-"""Masks of attention as models build them, of positions and of which keys are there, for (batch, heads, queries, keys) scores."""
+"""Attention masks as models build them, from positions and from which keys are present, for (batch, heads, queries, keys) scores."""
 
 from collections.abc import Callable
 
@@ -75,13 +75,13 @@ def scaled(there: Tensor, of: Scores, dtype: torch.dtype) -> Tensor:
 
 
 def of_values(there: Tensor, of: Scores, dtype: torch.dtype) -> Tensor:
-    """Nobody knows what, below the diagonal."""
+    """Hides keys by position, and rows by values: nothing known below the diagonal."""
     q, k = places(of)
     return added((k <= q) & (there[:, None, : of[2], None] * there[:, None, None] > 0), of, dtype)
 
 
 def two_stripes(there: Tensor, of: Scores, dtype: torch.dtype) -> Tensor:
-    """What no flag says."""
+    """A mask that no flag can express."""
     q, k = places(of)
     return added((k - q) % 7 < 3, of, dtype)
 

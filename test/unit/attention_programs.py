@@ -102,7 +102,7 @@ class _Simulated(Simulated):
 def exact(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, causal: bool = False, scale: float | None = None
 ) -> Tensor:
-    """In float64, from its definition; rows that see nothing are zero."""
+    """Computes attention in float64 from its definition; rows that see no key are zero."""
     query, key, value = (t.double() for t in (query, key, value))
     key, value = (t.repeat_interleave(query.shape[1] // t.shape[1], 1) for t in (key, value))
     scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)

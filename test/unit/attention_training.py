@@ -41,7 +41,7 @@ def exact_sums(q: Tensor, k: Tensor, mask: Tensor | None = None, causal: bool = 
 def exact_gradients(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False, scale: float | None = None
 ) -> tuple[Tensor, ...]:
-    """In float64, by autograd; rows that see nothing have no part in them."""
+    """Computes the gradients in float64 by autograd; rows that see no key do not contribute."""
     return exact_gradients_of(grad, q, k, v, mask, causal, scale)[1:]
 
 

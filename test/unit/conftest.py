@@ -35,5 +35,5 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Identity:
 
 @pytest.fixture
 def store(tmp_path: Path, here: Identity) -> Store:
-    """Of tuning, empty, for that GPU."""
+    """An empty tuning store for the fake GPU."""
     return Store(tmp_path / "store.json")

@@ -59,7 +59,7 @@ def scaled_add_of(**changes: Any) -> CustomKernel:
 def compiled(
     fn: Callable[..., Any], inputs: Sequence[Tensor], kernels: Sequence[CustomKernel] = (), **options: Any
 ) -> stages.Built:
-    """Down to the cubin."""
+    """Compiles to the cubin."""
     chosen = with_registered(Options(kernels=tuple(kernels), cache=False, strict=True, **options))
     return stages.build(inference_graph(fn, tuple(inputs), chosen, TARGET), options=chosen, target=TARGET)
 

@@ -1,4 +1,4 @@
-"""What masks of attention mean, without a GPU."""
+"""Tests the analysis of attention masks, without a GPU."""
 
 from collections.abc import Callable
 

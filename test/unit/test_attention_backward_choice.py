@@ -1,4 +1,4 @@
-"""How attention's gradients are computed, with no GPU: what is asked of tuning, on what it is measured, and code."""
+"""Tests the choice of kernels for attention's gradients without a GPU: tuning's questions, its inputs, and the code."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Masks that are known at run time only: their blocks are listed, and those that are hidden skipped, against float64."""
+"""Tests lists of visible blocks for masks that are known only at run time, against float64."""
 
 import pytest
 import torch

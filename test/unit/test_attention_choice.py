@@ -1,4 +1,4 @@
-"""How attention is computed, with no GPU: what is read of a call, what is taken unmeasured, what is asked of tuning, and code."""
+"""Tests the choice of kernels for attention without a GPU: reading calls, the default, tuning's questions, and the code."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Attention kernels of symbolic sizes: what they count in 32 bits, and who sees to it."""
+"""Tests attention kernels of symbolic sizes: what they count in 32 bits, and the checks for that."""
 
 import pytest
 from attention_programs import program_of

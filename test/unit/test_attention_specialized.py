@@ -1,4 +1,4 @@
-"""Attention whose warps have parts of their own, in the simulator of Gluon against float64, and down to a cubin."""
+"""Tests warp-specialized attention in the Gluon simulator against float64, and compiles it to a cubin."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Attention by vendors' kernels: which one a call becomes, and what it reads, with no GPU: stand-ins compute, and check their form."""
+"""Tests calls of torch's fused attention kernels without a GPU: which is chosen, and its operands' form, which stand-ins check."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The on-disk cache: what it keeps, what it drops, and what it refuses."""
+"""Tests the on-disk cache: which entries it stores, evicts and refuses."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""How the cost models are judged, on choices whose times are known."""
+"""Tests the evaluation of cost models (`cliffs.py regret`) on choices with known times."""
 
 import math
 

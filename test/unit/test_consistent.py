@@ -1,4 +1,4 @@
-"""What is compared for equality with an extreme of itself has the same bits in the code of both."""
+"""Tests that values which are compared for equality with their own maximum have the same bits in both kernels."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The estimate of convolutions by layout, against the measurements that it is made from."""
+"""Tests the estimated times of convolutions by layout against the measurements behind them."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""Convolutions in other forms: of few channels, of patches; which they are, without a GPU, and what they compute."""
+"""Tests other forms of convolutions (few channels, patches) without a GPU: which are rewritten, and their values."""
 
 import itertools
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Rows whose length the call decides, on a CPU: whole blocks, what they leave, and the regions of what is padded or concatenated."""
+"""Tests rows of symbolic length on a CPU: whole blocks, the remainder, and regions of padded or concatenated rows."""
 
 from collections.abc import Callable
 

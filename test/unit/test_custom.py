@@ -1,4 +1,4 @@
-"""Users' kernels: what graphs, plans and programs become with them, against torch by Triton's interpreter, and down to the cubin."""
+"""Tests custom kernels in graphs, plans and programs: against torch by Triton's interpreter, and down to the cubin."""
 
 import re
 import runpy

@@ -1,4 +1,4 @@
-"""Tuning spaces of users' kernels, with no GPU: what is asked, what an answer does to the program, what is measured."""
+"""Tests tuning spaces of custom kernels without a GPU: questions, the effect of answers, and what is measured."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""Users' kernels in CUDA C++: what becomes of a launch's numbers, down to the cubin, and what is said of what does not fit."""
+"""Tests custom kernels in CUDA C++: numbers of a launch as constants, down to the cubin, and error messages."""
 
 import re
 import runpy

@@ -1,4 +1,4 @@
-"""Every decomposition against float64, and what it leaves of an op: only what lowers, and library calls."""
+"""Tests every decomposition against float64, and that only ops that lower and library calls remain."""
 
 import inspect
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""What a graph is compiled for, from fake tensors of a GPU: no GPU is needed to trace, to choose and to plan."""
+"""Tests the choice of the target from fake tensors of a GPU: tracing, choosing and planning need no GPU."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Windows and slices that reach over the edges of images on a CPU: blocks at the edges and within have loops of their own."""
+"""Tests windows and slices across the edges of images on a CPU: blocks at edges and inside have separate loops."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Which convolutions take what follows them, without a GPU, and what they compute then."""
+"""Tests which convolutions get an epilogue, without a GPU, and their values."""
 
 import re
 from collections.abc import Callable

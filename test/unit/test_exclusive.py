@@ -1,4 +1,4 @@
-"""What holds in the process while something is compiled."""
+"""Tests process-wide settings during a compilation."""
 
 import gc
 

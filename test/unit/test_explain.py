@@ -1,4 +1,4 @@
-"""lamina.explain, and what it is put together from."""
+"""Tests lamina.explain and the parts of its report."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What the profiler saw on a GPU, told apart by steps."""
+"""Tests how events of the profiler on a GPU are assigned to steps."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What lamina-gpu-to-nvvm writes, run in the simulator: the same numbers as before, to the last bits."""
+"""Tests lamina-gpu-to-nvvm in the simulator: results are bit-identical before and after."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""How large index values may become, and what is decided by that: 32 or 64 bits on a GPU, and which sums never wrap."""
+"""Tests ranges of index values, which decide between 32 and 64 bits on a GPU, and which sums cannot wrap."""
 
 from collections.abc import Callable
 

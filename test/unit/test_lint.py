@@ -1,4 +1,4 @@
-"""What `make lint` runs and takes seconds: ruff's rules and format, and the contracts between folders."""
+"""Runs the fast parts of `make lint`: ruff's rules and format, and the import contracts between folders."""
 
 import subprocess
 import sys

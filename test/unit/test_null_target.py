@@ -1,4 +1,4 @@
-"""A target that all is compiled for and nothing is run on."""
+"""Tests the null target, which compiles everything and launches nothing."""
 
 from collections.abc import Sequence
 from typing import Any

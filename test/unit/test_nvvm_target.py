@@ -1,4 +1,4 @@
-"""The target nvvm, with no GPU: kernels down to cubins, what they need, and what is refused with which words."""
+"""Tests the target nvvm without a GPU: kernels down to cubins, their needs, and errors."""
 
 import re
 import stat

@@ -1,4 +1,4 @@
-"""The set-up: ranges and pins that fit, and a package that holds all of Lamina."""
+"""Tests the packaging: version ranges and pins agree, and the package contains all of Lamina."""
 
 import importlib
 import tomllib

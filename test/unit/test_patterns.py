@@ -1,4 +1,4 @@
-"""lamina-rewrite-patterns: what matches, what does not, and that the results stay those of the model."""
+"""Tests lamina-rewrite-patterns: which graphs match, which do not, and that values stay the same."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Pictures of IR: what lit tests cannot show."""
+"""Tests pictures of IR, as far as lit tests cannot."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Products of matrices that are Lamina kernels, where something about them is odd."""
+"""Tests matrix products by Lamina's kernels in unusual cases: transposed readers, slices as factors, empty sums, comparisons."""
 
 import pytest
 import torch

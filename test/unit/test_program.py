@@ -1,4 +1,4 @@
-"""The program format: JSON there and back, and what bad text gets."""
+"""Tests the program format: JSON round trips, and errors for bad text."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""What `quick_torch` replaces returns what torch's own returns."""
+"""Tests that the functions of `quick_torch` return the same as the functions of torch that they replace."""
 
 import itertools
 import pickle

@@ -1,4 +1,4 @@
-"""What is compiled is the same in every process: caches, tuning and people compare texts of kernels."""
+"""Tests that compilation is deterministic across processes, as caches and tuning compare texts of kernels."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Tensors saved for backward may lie as forward makes them; what the caller sees lies as eager's."""
+"""Tests layouts of saved tensors: they may differ from eager's, while results have eager's strides."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which sizes a captured graph serves."""
+"""Tests which sizes a captured graph serves."""
 
 import pytest
 import torch

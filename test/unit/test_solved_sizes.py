@@ -1,4 +1,4 @@
-"""What equations of sizes say: guards fix quotients, and what divides a size."""
+"""Tests what guards imply about sizes: fixed quotients, and divisors of sizes."""
 
 from lamina.core.sizes import evaluate, parse, symbol_name, typical
 from lamina.core.sizes.roots import root

@@ -1,4 +1,4 @@
-"""Scans on a GPU that few threads would go along: in parts, as float64 has them."""
+"""Tests scans on a GPU that are split into parts because there are few rows, against float64."""
 
 from unittest.mock import patch
 

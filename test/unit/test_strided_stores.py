@@ -1,4 +1,4 @@
-"""Kernels with results in orders of which no loop walks all: lanes store the smaller ones at strides."""
+"""Tests kernels whose results have different memory orders: smaller results are stored at strides."""
 
 from collections.abc import Callable
 from typing import Any

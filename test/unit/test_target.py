@@ -1,4 +1,4 @@
-"""What names a target, and what it says of its machine."""
+"""Tests the text of targets and their device models."""
 
 import pytest
 

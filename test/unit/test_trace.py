@@ -1,4 +1,4 @@
-"""What passes/trace/trace.py says an element is, computed and held against numbers worked out by hand."""
+"""Tests the expressions of passes/trace/trace.py: evaluates them and compares with numbers computed by hand."""
 
 import operator
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What is chosen by each policy, and of candidates that fail."""
+"""Tests the choice under each tuning policy, and candidates that fail."""
 
 import multiprocessing
 import os

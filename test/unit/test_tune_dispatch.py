@@ -1,4 +1,4 @@
-"""Candidates are timed as they are called later, wherever tuning is asked from."""
+"""Tests that candidates are timed as they are called later, wherever tuning is started."""
 
 import pytest
 import torch

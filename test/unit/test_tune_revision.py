@@ -1,4 +1,4 @@
-"""Answers of tuning hold for the code that writes kernels: for all of it, and not for its prose."""
+"""Tests the revision in tuning's keys: it depends on all code that writes kernels, but not on comments and docstrings."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""The store of tuning: what it keeps, for whom, and what it does not trust."""
+"""Tests the tuning store: which answers it stores, for which keys, and which files it refuses."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""What kernels know by the names of triton.experimental.gluon.language.nvidia.hopper."""
+"""The simulator's versions of triton.experimental.gluon.language.nvidia.hopper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kernels know by the names of triton.experimental.gluon.language, and of triton.language."""
+"""The simulator's versions of triton.experimental.gluon.language and triton.language."""
 
 from __future__ import annotations
 

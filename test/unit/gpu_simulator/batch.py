@@ -1,4 +1,4 @@
-"""The state of some CTAs that run together: who is active, what their values are."""
+"""The state of CTAs that run in lockstep: active threads and their values."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

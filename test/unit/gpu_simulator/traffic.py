@@ -1,4 +1,4 @@
-"""What the accesses of a launch to one argument come to."""
+"""Counts the memory traffic of a launch for one argument."""
 
 from collections import Counter
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Who has read and written every element of a buffer, to find races."""
+"""Records which threads have read and written each element of a buffer, to find races."""
 
 from dataclasses import dataclass
 from functools import cached_property

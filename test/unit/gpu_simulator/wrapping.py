@@ -1,4 +1,4 @@
-"""Where sums, differences and products of integers wrap around."""
+"""Finds overflow of integer sums, differences and products that are marked nsw or nuw."""
 
 from collections.abc import Callable
 
