@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from doors import BACKEND, DOORS, NO_CACHE, static_and_dynamic
+from doors import BACKEND, DOORS, NO_CACHE, by_export, static_and_dynamic
 from flex_attentions import FLEX, Flex, causal, operands
 from torch import Tensor
 from torch._higher_order_ops.flex_attention import flex_attention as flex_attention_op
@@ -89,9 +89,8 @@ def test_gradients(name: str) -> None:
 @pytest.mark.parametrize("name", ["later", "cap and more"])
 def test_lengths(name: str, sizes: tuple[int, int]) -> None:
     fn = FLEX[name]
-    run = torch.compile(fn, backend=BACKEND, options=NO_CACHE, dynamic=False, fullgraph=True)
     given = [*operands(1, 2, 1, *sizes), *fn.tensors(1, 2, *sizes)]
-    near(run(*given), fn.defined(*wide(given))[0])
+    near(by_export(fn, tuple(given))(*given), fn.defined(*wide(given))[0])
 
 
 @pytest.mark.parametrize("name", ["causal", "documents", "slopes", "cap"])
@@ -111,8 +110,7 @@ def test_one_compilation_for_all_lengths(name: str) -> None:
 def test_dtypes(name: str, dtype: torch.dtype) -> None:
     fn = FLEX[name]
     given = [*operands(dtype=dtype), *fn.tensors(2, 4, 127, 127)]
-    run = torch.compile(fn, backend=BACKEND, options=NO_CACHE, dynamic=False, fullgraph=True)
-    found = run(*given)
+    found = by_export(fn, tuple(given))(*given)
     assert found.dtype is dtype
     near(found, fn.defined(*wide(given))[0], {torch.float64: 1e-12, torch.float16: 2e-3}.get(dtype, 1.5e-2))
 
