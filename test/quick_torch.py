@@ -12,6 +12,7 @@ What returns the same in less time, above all where sizes are symbols:
 
 - operations on symbolic sizes, thousands for a small graph: what each has made of two expressions is remembered. What is traced, and
   what a translation validation sees, stays torch's;
+- the symbols of an expression, and whether it has any, which are remembered, too;
 - the settings that Dynamo reads for each instruction;
 - the search for ops that C++ composes of others, which torch.export does again for each of torch's namespaces;
 - the check of each new entry of the cache of fake tensors, which makes a tensor by the entry for its dispatch keys. These do not
@@ -23,6 +24,7 @@ from collections.abc import Callable
 from functools import cache, wraps
 from typing import Any
 
+import sympy
 import torch
 import torch._dynamo
 from torch._decomp import decompositions_for_rng
@@ -55,6 +57,8 @@ def install() -> None:
     decompositions_for_rng.PhiloxStateTracker.reset = lambda: None
     _lazy_graph_module._use_lazy_graph_module_flag = True
     ConfigModule.__getattr__ = _setting(ConfigModule.__getattr__)  # type: ignore[method-assign]
+    for kind, name in ((sympy.Basic, "free_symbols"), (sympy.Expr, "is_number")):
+        setattr(kind, name, property(_of_expression(vars(kind)[name].fget)))
     SymNode.expr = property(_expression(SymNode.expr.fget))
     for method in _OPERATIONS:
         name = f"_{method}_" if method in sym_node.magic_methods_on_operator_with_trailing_underscore else f"_{method}"
@@ -84,6 +88,21 @@ def _setting(torchs: Callable[[ConfigModule, str], Any]) -> Callable[[ConfigModu
         return torchs(self, name)
 
     return setting
+
+
+def _of_expression(sympys: Callable[[sympy.Basic], Any]) -> Callable[[sympy.Basic], Any]:
+    found: dict[sympy.Basic, Any] = {}
+
+    @wraps(sympys)
+    def find(self: sympy.Basic) -> Any:
+        """Looks for what was found for this expression, or an equal one, before."""
+        if (known := found.get(self)) is None:
+            if len(found) >= _MOST:
+                found.clear()
+            found[self] = known = sympys(self)
+        return set(known) if isinstance(known, set) else known
+
+    return find
 
 
 def _expression(torchs: Callable[[SymNode], Any]) -> Callable[[SymNode], Any]:

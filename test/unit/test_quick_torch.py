@@ -7,6 +7,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+import sympy
 import torch
 from quick_torch_fits import FITS
 from torch._export import utils as export_utils
@@ -67,6 +68,16 @@ def test_expressions() -> None:
     for node in nodes:
         for _ in range(2):
             assert node.expr == SymNode.expr.fget.__wrapped__(node)  # type: ignore[attr-defined]
+
+
+def test_symbols_of_expressions() -> None:
+    """Whoever asks may change the set."""
+    for node in sizes(ShapeEnv()):
+        for _ in range(2):
+            symbols = node.expr.free_symbols
+            assert symbols == node.expr.atoms(sympy.Symbol)
+            assert node.expr.is_number == (not symbols)
+            symbols.add(sympy.Symbol("another"))
 
 
 def test_settings(monkeypatch: pytest.MonkeyPatch) -> None:
