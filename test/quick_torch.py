@@ -12,6 +12,7 @@ What returns the same in less time, above all where sizes are symbols:
 
 - operations on symbolic sizes, thousands for a small graph: what each has made of two expressions is remembered. What is traced, and
   what a translation validation sees, stays torch's;
+- operations of Python on symbolic ints, whose operands need no conversion;
 - the symbols of an expression, and whether it has any, which are remembered, too;
 - the settings that Dynamo reads for each instruction;
 - the search for ops that C++ composes of others, which torch.export does again for each of torch's namespaces;
@@ -41,6 +42,7 @@ from torch.utils._config_module import ConfigModule
 
 # Those of two sizes that follow from the expressions alone; `mod` also asks for ranges.
 _OPERATIONS = "add sub mul eq ne lt le gt ge and or int_floordiv float_truediv int_truediv sym_max sym_min".split()
+_OF_PYTHON = "add sub mul mod eq ne lt le gt ge".split()
 _MOST = 100_000
 
 
@@ -63,6 +65,9 @@ def install() -> None:
     for method in _OPERATIONS:
         name = f"_{method}_" if method in sym_node.magic_methods_on_operator_with_trailing_underscore else f"_{method}"
         setattr(SymNode, name, _remembered(method, vars(SymNode)[name]))
+    for method in _OF_PYTHON:
+        name = f"__{method}__"
+        setattr(torch.SymInt, name, _on_ints(method, vars(torch.SymInt)[name]))
     for name, method in list(vars(ShapeEnv).items()):
         if inspect.isfunction(method) and method.__code__.co_filename == recording.__file__:
             setattr(ShapeEnv, name, _unrecorded(method))
@@ -145,6 +150,23 @@ def _remembered(method: str, torchs: Callable[[SymNode, SymNode], SymNode]) -> C
             if hint is not None and not isinstance(hint, sym_node.SymTypes):
                 hint = kind(hint)
         return SymNode(expr, env, kind, hint, optimized_summation=is_sum)
+
+    return compute
+
+
+def _on_ints(method: str, torchs: Callable[[torch.SymInt, Any], Any]) -> Callable[[torch.SymInt, Any], Any]:
+    operation = getattr(SymNode, method)
+
+    @wraps(torchs)
+    def compute(self: torch.SymInt, other: Any) -> Any:
+        """Passes ints on as nodes where neither is a constant or nested int."""
+        node = self.node
+        if type(node) is SymNode:
+            if type(other) is int:
+                return sym_node.wrap_node(operation(node, node.wrap_int(other)))
+            if type(other) is torch.SymInt and type(other.node) is SymNode:
+                return sym_node.wrap_node(operation(node, other.node))
+        return torchs(self, other)
 
     return compute
 

@@ -54,8 +54,8 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     torch._dynamo.reset()
 
 
-def dynamic(function: Callable[..., Any]) -> Callable[..., Any]:
-    compiled: Callable[..., Any] = torch.compile(function, backend=BACKEND, options=NO_CACHE, dynamic=True)
+def dynamic(function: Callable[..., Any], *, strict: bool = False) -> Callable[..., Any]:
+    compiled: Callable[..., Any] = torch.compile(function, backend=BACKEND, options=NO_CACHE | {"strict": strict}, dynamic=True)
     return compiled
 
 

@@ -150,7 +150,7 @@ def test_affine_grids(dims: int, dynamic: bool) -> None:
         return F.grid_sample(x, F.affine_grid(theta, list(x.shape), align_corners=False), align_corners=False)
 
     run = compiled(warped, dynamic)
-    for n, size in ((2, 5), (3, 8)):
+    for n, size in ((2, 5), (3, 5 if dynamic else 8)):  # torch captures a graph for each size of an image, but one for all batches
         x = torch.randn(n, 3, *range(size, size + dims))
         hold(warped, run, (torch.randn(n, dims, dims + 1), x), 1e-3)
 

@@ -61,6 +61,22 @@ def test_operations_on_sizes(method: str) -> None:
                 same(quick(a, b), want)
 
 
+@pytest.mark.parametrize("method", "add sub mul mod eq ne lt le gt ge".split())
+def test_operations_of_python(method: str) -> None:
+    """With ints of every kind, floats, and what is no number."""
+    values = [sym_node.wrap_node(node) for node in sizes(ShapeEnv())]
+    quick = vars(torch.SymInt)[f"__{method}__"]
+    for a, b in itertools.product(values, [*values, 7, 0, -1, 2.5, torch.sym_float(values[0]), "text"]):
+        if not isinstance(a, torch.SymInt) or (method == "mod" and not isinstance(b, torch.SymInt | str) and b in (0, -1)):
+            continue
+        got, want = quick(a, b), quick.__wrapped__(a, b)
+        assert type(got) is type(want)
+        if isinstance(got, sym_node.SymTypes):
+            same(got.node, want.node)
+        else:
+            assert got == want
+
+
 def test_expressions() -> None:
     env = ShapeEnv()
     nodes = sizes(env)
