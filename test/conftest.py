@@ -124,6 +124,15 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Sets the level of what tests log, once for all: torch traces by hundreds of empty debugging lines. By the setting `log_level`,
+    pytest would set it twelve times for each test, and logging would go through all of torch's loggers each time."""
+    logging.root.setLevel(logging.INFO)
+    plugin: Any = session.config.pluginmanager.getplugin("logging-plugin")
+    for handler in (plugin.caplog_handler, plugin.report_handler) if plugin is not None else ():
+        handler.setLevel(logging.INFO)
+
+
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> LitFile | None:
     inside = file_path.relative_to(ROOT).parts if file_path.is_relative_to(ROOT) else ()
     if file_path.suffix in (".mlir", ".test") and inside and not {"Inputs", "Output", "unit", "e2e"} & set(inside):
