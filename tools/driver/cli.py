@@ -82,8 +82,8 @@ def _bool(text: str) -> bool:
     return text.lower() in ("1", "true")
 
 
-def parse(argv: list[str]) -> DriverArguments:
-    """Parses the command line. Raises CompileError, never SystemExit, for wrong arguments."""
+def _parser() -> Parser:
+    """Returns the parser with all flags."""
     p = Parser(prog="opt-driver", description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     add = p.add_argument
     add("input", nargs="?", default="-", help="a .mlir file, - for standard input, or FILE.py:FACTORY")
@@ -113,26 +113,39 @@ def parse(argv: list[str]) -> DriverArguments:
     add("--emit", default="", choices=LEVELS, metavar="LEVEL", help=f"of models and kernels: {', '.join(LEVELS)}")
     add("--target", default="cpu", help="what --emit compiles for (default: cpu)")
     add("--options", default="", metavar="TEXT", help="for models: options as in pipelines, 'strict fast-math=exp-log'")
-    given, unknown = p.parse_known_args(argv)
+    return p
+
+
+def parse(argv: list[str]) -> DriverArguments:
+    """Parses the command line. Raises CompileError, never SystemExit, for wrong arguments."""
+    p = _parser()
+    namespace, unknown = p.parse_known_args(argv)
     if unknown:
         flags = [name for action in p._actions for name in action.option_strings if name.startswith("--")]
         remedy = suggestion(unknown[0].partition("=")[0], flags, f"see {p.prog} --help")
         raise CompileError(f"unknown argument {unknown[0]!r}", where="<command line>", remedy=remedy)
-    values = vars(given)
+    values = vars(namespace)
     for when in ("before", "after"):
         names = [name for text in values[f"print_ir_{when}"] for name in text.split(",") if name]
         values[f"print_ir_{when}"] = tuple(names) + ("*",) * values.pop(f"print_ir_{when}_all")
-    if given.print_ir_tree_dir and not given.print_ir_before and not given.print_ir_after:
+    if namespace.print_ir_tree_dir and not namespace.print_ir_before and not namespace.print_ir_after:
         values["print_ir_after"] = ("*",)
     arguments = DriverArguments(**values)
-    if arguments.pretty and arguments.emits_text:
-        p.error(f"--pretty does not go with --emit={arguments.emit}, which is not MLIR")
-    if arguments.emit_graph and (arguments.emits_text or arguments.split_input_file):
-        p.error("--emit-graph draws one module: it goes neither with --split-input-file nor with a level that is not MLIR")
-    if arguments.model and not arguments.emit:
-        p.error(f"a model needs --emit=LEVEL, one of {', '.join(LEVELS)}")
-    if arguments.model and arguments.emits_text and arguments.pass_pipeline:
-        p.error(f"--pass-pipeline does not go with --emit={arguments.emit}, which is not MLIR")
-    if not arguments.model and arguments.emit in MODEL_LEVELS:
-        p.error(f"--emit={arguments.emit} takes a model, FILE.py:FACTORY, not {arguments.shown}")
+    if conflict := _conflict(arguments):
+        p.error(conflict)
     return arguments
+
+
+def _conflict(arguments: DriverArguments) -> str:
+    """Returns why arguments cannot be used together; "" if they can."""
+    if arguments.pretty and arguments.emits_text:
+        return f"--pretty does not go with --emit={arguments.emit}, which is not MLIR"
+    if arguments.emit_graph and (arguments.emits_text or arguments.split_input_file):
+        return "--emit-graph draws one module: it goes neither with --split-input-file nor with a level that is not MLIR"
+    if arguments.model and not arguments.emit:
+        return f"a model needs --emit=LEVEL, one of {', '.join(LEVELS)}"
+    if arguments.model and arguments.emits_text and arguments.pass_pipeline:
+        return f"--pass-pipeline does not go with --emit={arguments.emit}, which is not MLIR"
+    if not arguments.model and arguments.emit in MODEL_LEVELS:
+        return f"--emit={arguments.emit} takes a model, FILE.py:FACTORY, not {arguments.shown}"
+    return ""

@@ -1,6 +1,6 @@
 """Lowers tile.scatter: stores lane by lane, or combines lanes with elements in memory, which no other program changes meanwhile."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from torch_mlir import ir
@@ -32,54 +32,71 @@ def lower_scatter(op: ir.Operation) -> None:
 def _combine(op: ir.Operation, memory: ir.Value, step: int) -> None:
     """Lowers a tile.scatter that combines: neighbors as a block, other lanes one after another, since two of them may meet."""
     value, _, index, mask = op.operands
+    linear = lane_stride(index)
+    if linear is not None and linear[1] * step == 1:
+        _combine_block(op, memory, linear[0])
+        return
+    lanes = _Lanes(op, memory, step)
+    scalar = Emit(ir.InsertionPoint(op), op.location)
+    if number_of(mask):
+        lanes.combine_all(scalar)
+    else:
+        e = Emit.before(op, value)
+        lanes.branch(e.all(e.wrap(mask)).value, scalar, lanes.combine_all, lanes.combine_masked)
+
+
+def _combine_block(op: ir.Operation, memory: ir.Value, terms: Sequence[tuple[ir.Value, int]]) -> None:
+    """Combines a block with contiguous elements, from the sum of value * factor over `terms` on."""
+    value, _, _, mask = op.operands
     of, name = ir.VectorType(value.type), ir.StringAttr(op.attributes[COMBINE]).value
     e, scalar = Emit.before(op, value), Emit(ir.InsertionPoint(op), op.location)
-    stride = lane_stride(index)
-    if stride is not None and stride[1] * step == 1:
-        start = scalar.constant(0, ir.IndexType.get())
-        for term, factor in stride[0]:
-            start = start + scalar.wrap(term) * factor
-        if number_of(mask):
-            old = e.op("vector.load", [of], [memory, start.value]).result
-            e.op("vector.store", [], [_combined(e, name, old, value), memory, start.value])
-        else:
-            old = e.op("vector.maskedload", [of], [memory, start.value, mask, value]).result
-            e.op("vector.maskedstore", [], [memory, start.value, mask, _combined(e, name, old, value)])
-        return
+    start = scalar.constant(0, ir.IndexType.get())
+    for term, factor in terms:
+        start = start + scalar.wrap(term) * factor
+    if number_of(mask):
+        old = e.op("vector.load", [of], [memory, start.value]).result
+        e.op("vector.store", [], [_combined(e, name, old, value), memory, start.value])
+    else:
+        old = e.op("vector.maskedload", [of], [memory, start.value, mask, value]).result
+        e.op("vector.maskedstore", [], [memory, start.value, mask, _combined(e, name, old, value)])
 
-    def lane(v: ir.Value, i: int, at: Emit) -> ir.Value:
-        """Extracts lane `i`."""
-        address = ir.DenseI64ArrayAttr.get([i])
-        return at.op("vector.extract", [v.type.element_type], [v], static_position=address).result
 
-    def store(i: int, at: Emit) -> None:
-        """Combines lane `i` with its element in memory."""
-        address = [memory, (at.wrap(lane(index, i, at)) * step).value]
-        old = at.op("memref.load", [of.element_type], address).result
-        at.op("memref.store", [], [_combined(at, name, old, lane(value, i, at)), *address])
+class _Lanes:
+    """Combines the lanes of a tile.scatter with elements in memory, one after another."""
 
-    def branch(condition: ir.Value, at: Emit, *bodies: Callable[[Emit], None]) -> None:
-        """Emits an scf.if with these bodies."""
-        branch_op = ir.Operation.create("scf.if", [], [condition], regions=2, loc=op.location, ip=at.ip)
-        for region, body in zip(branch_op.regions, bodies, strict=False):
-            inner = Emit(ir.InsertionPoint(region.blocks.append()), op.location)
+    def __init__(self, op: ir.Operation, memory: ir.Value, step: int) -> None:
+        self.op, self.memory, self.step = op, memory, step
+        self.value, _, self.index, self.mask = op.operands
+        self.type, self.name = ir.VectorType(self.value.type), ir.StringAttr(op.attributes[COMBINE]).value
+
+    def combine_all(self, e: Emit) -> None:
+        """Combines all lanes."""
+        for i in range(self.type.shape[0]):
+            self._combine(i, e)
+
+    def combine_masked(self, e: Emit) -> None:
+        """Combines the lanes that the mask selects, each under a branch."""
+        for i in range(self.type.shape[0]):
+            self.branch(_lane(self.mask, i, e), e, partial(self._combine, i))
+
+    def branch(self, condition: ir.Value, e: Emit, *bodies: Callable[[Emit], None]) -> None:
+        """Emits an scf.if with these bodies: one, or one for each case."""
+        branch = ir.Operation.create("scf.if", [], [condition], regions=2, loc=self.op.location, ip=e.ip)
+        for region, body in zip(branch.regions, bodies, strict=False):
+            inner = Emit(ir.InsertionPoint(region.blocks.append()), self.op.location)
             body(inner)
             inner.op("scf.yield", [], [])
 
-    def every(at: Emit) -> None:
-        """Stores all lanes."""
-        for i in range(of.shape[0]):
-            store(i, at)
+    def _combine(self, i: int, e: Emit) -> None:
+        address = [self.memory, (e.wrap(_lane(self.index, i, e)) * self.step).value]
+        old = e.op("memref.load", [self.type.element_type], address).result
+        e.op("memref.store", [], [_combined(e, self.name, old, _lane(self.value, i, e)), *address])
 
-    def some(at: Emit) -> None:
-        """Stores the lanes that the mask selects."""
-        for i in range(of.shape[0]):
-            branch(lane(mask, i, at), at, partial(store, i))
 
-    if number_of(mask):
-        every(scalar)
-    else:
-        branch(e.all(e.wrap(mask)).value, scalar, every, some)
+def _lane(vector: ir.Value, i: int, e: Emit) -> ir.Value:
+    """Extracts lane `i`."""
+    position = ir.DenseI64ArrayAttr.get([i])
+    return e.op("vector.extract", [vector.type.element_type], [vector], static_position=position).result
 
 
 def _combined(e: Emit, name: str, old: ir.Value, value: ir.Value) -> ir.Value:

@@ -37,10 +37,12 @@ from .run_passes import Watch, pipeline_of, run_passes
 from .sized import Bindable, SizedProgram, sized_program
 from .specialized import compile_specialized
 from .stored import Stored
-from .tuning import UNSEEN, Session, choose_kernels, may_choose, tuning_state
+from .tuning import UNSEEN, Session, TunedChoice, choose_kernels, may_choose, tuning_state
 
 if TYPE_CHECKING:
     from torch_mlir import ir
+
+    from lamina.targets.clock import Stopwatch
 
 ONE_BY_ONE = Options(cuda_graphs=False)
 
@@ -181,54 +183,72 @@ def load(built: Built, options: Options = ONE_BY_ONE, frozen: Collection[int] = 
 def _compile(graph: Normalized, options: Options, goal: Destination, watch: Watch | None, session: Session) -> Built:
     from lamina.passes.plan.program import program_from
     from lamina.targets import Artifact
+    from lamina.targets.clock import Stopwatch
     from lamina.targets.module import keep_kernels, take_later
 
-    seconds: dict[str, float] = {}
-    start = time.perf_counter()
+    clock = Stopwatch()
     check_devices(graph.gm)
     backend = goal.backend()
-    module = import_linalg(graph, options)
-    seconds["import"] = time.perf_counter() - start
-    run_passes(module, "linalg", "graph", goal.target, options, seconds, watch)
-    start = time.perf_counter()
-    choices = choose_kernels(module, backend, goal.gpu, options, session)
-    seconds["tuning"] = time.perf_counter() - start
-    level, chooses = "graph", may_choose(goal.gpu, options)
-    later: tuple[LaterKernel, ...] = ()
-    if chooses or (goal.device == "cuda" and is_sized(graph.gm.graph)):
-        level = "plan"
-        run_passes(module, "graph", level, goal.target, options, seconds, watch)
-        later = take_later(module)
-    if chooses:
-        start = time.perf_counter()
-        choices += choose_kernels(module, backend, goal.gpu, options, session, len(choices))
-        seconds["tuning"] += time.perf_counter() - start
-    run_passes(module, level, "tile", goal.target, options, seconds, watch)
+    with clock.stage("import"):
+        module = import_linalg(graph, options)
+    choices, later = _lower_to_tiles(module, is_sized(graph.gm.graph), backend, options, goal, clock, watch, session)
     with module.context:
         program = program_from(module, goal.device, [kernel.name for kernel in later])
     interface = with_strides(graph.interface, program, (*graph.free, *graph.room))
     program = replace(with_outputs(program, interface), saved=interface.numbers_of(graph.saved))
     keep_kernels(module)
     later += take_later(module)
-    start = time.perf_counter()
-    program, ready = _launched(program, options, goal)
-    seconds["custom kernels"] = time.perf_counter() - start
+    with clock.stage("custom kernels"):
+        program, ready = _launched(program, options, goal)
     empty = goal.device == "cuda" and not any(isinstance(step, Launch) for step in program.steps)
     artifact = Artifact(str(goal.target), b"", ()) if empty else backend.compile(module, ready)
-    program = with_needs(program, artifact.needs)
     return Built(
-        program=program,
+        program=with_needs(program, artifact.needs),
         code=artifact.code,
         kernels=artifact.kernels,
         messages=artifact.messages,
         target=str(goal.target),
         interface=interface,
         gpu=goal.gpu,
-        seconds={**seconds, **artifact.seconds},
+        seconds={**clock.seconds, **artifact.seconds},
         choices=choices,
         later=later,
         to_tile=pipeline_of("plan", "tile", goal.target, options) if later else "",
     )
+
+
+def _lower_to_tiles(
+    module: "ir.Module",
+    symbolic: bool,
+    backend: Any,
+    options: Options,
+    goal: Destination,
+    clock: "Stopwatch",
+    watch: Watch | None,
+    session: Session,
+) -> tuple[tuple[TunedChoice, ...], tuple[LaterKernel, ...]]:
+    """Lowers a module from the linalg to the tile level, with tuning at the graph level, and of row programs at the plan level.
+
+    symbolic  sizes of the graph are symbolic: on a GPU, kernels for other sizes than the traced ones are left for later
+
+    Returns tuning's choices, and the kernels for later, which are removed from the module.
+    """
+    from lamina.targets.module import take_later
+
+    run_passes(module, "linalg", "graph", goal.target, options, clock.seconds, watch)
+    with clock.stage("tuning"):
+        choices = choose_kernels(module, backend, goal.gpu, options, session)
+    level, chooses = "graph", may_choose(goal.gpu, options)
+    later: tuple[LaterKernel, ...] = ()
+    if chooses or (goal.device == "cuda" and symbolic):
+        level = "plan"
+        run_passes(module, "graph", level, goal.target, options, clock.seconds, watch)
+        later = take_later(module)
+    if chooses:
+        with clock.stage("tuning"):
+            choices += choose_kernels(module, backend, goal.gpu, options, session, len(choices))
+    run_passes(module, level, "tile", goal.target, options, clock.seconds, watch)
+    return choices, later
 
 
 def _launched(program: Program, options: Options, goal: Destination) -> tuple[Program, Sequence[Any]]:

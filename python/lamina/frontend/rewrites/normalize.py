@@ -97,13 +97,10 @@ def normalize(gm: fx.GraphModule) -> Normalized:
     _fill_empty(graph)
     draw_together(graph)
     arguments = graph.find_nodes(op="placeholder")
-    inputs, tensors = [], []
-    for i, node in enumerate(arguments):
-        value = node.meta.get("val")
-        if isinstance(value, Tensor):
-            inputs.append(i)
-            tensors.append(node)
-        else:
+    inputs = [i for i, node in enumerate(arguments) if isinstance(node.meta.get("val"), Tensor)]
+    tensors = [arguments[i] for i in inputs]
+    for node in arguments:
+        if not isinstance(value := node.meta.get("val"), Tensor):
             substitute(node, value)
     if sized:
         inline_sizes(graph)
@@ -113,15 +110,7 @@ def normalize(gm: fx.GraphModule) -> Normalized:
     as_real(graph)
     outputs = classify(graph, [*end.args[0]], tensors)
     end.args = (outputs.bases,)
-    for node in reversed(list(graph.nodes)):
-        if node.op == "placeholder" and not isinstance(node.meta.get("val"), Tensor):
-            graph.erase_node(node)
-        elif node.target in _IDENTITIES:
-            replace(node, node.args[0])
-        elif _is_unread(node):
-            graph.erase_node(node)
-        elif node.target is aten.as_strided.default:
-            _expand_scalar(node)
+    _clean_up(graph)
     for node in graph.nodes:
         _check_dtype(node)
     result = _LazyGraphModule(gm, graph)  # generates its Python code, half the cost of this function, only when asked for it
@@ -132,6 +121,19 @@ def normalize(gm: fx.GraphModule) -> Normalized:
     free = () if decided_strides(gm) else saved
     shares = {i: j for i, j in shared_results(gm).items() if i in saved and j in saved}
     return Normalized(result, interface, saved, free, shares, own_results(outputs, roomy_results(gm)))
+
+
+def _clean_up(graph: fx.Graph) -> None:
+    """Erases arguments that are not tensors, identities, and nodes that nothing reads."""
+    for node in reversed(list(graph.nodes)):
+        if node.op == "placeholder" and not isinstance(node.meta.get("val"), Tensor):
+            graph.erase_node(node)
+        elif node.target in _IDENTITIES:
+            replace(node, node.args[0])
+        elif _is_unread(node):
+            graph.erase_node(node)
+        elif node.target is aten.as_strided.default:
+            _expand_scalar(node)
 
 
 def _expand_scalar(node: fx.Node) -> None:
@@ -204,10 +206,10 @@ def _inline_numbers(graph: fx.Graph, gm: fx.GraphModule) -> None:
             continue
         with unset_fake_temporarily():
             number = value.item()
-        made = insert(
+        filled = insert(
             node, node.meta.get("val"), aten.full.default, list(value.shape), number, dtype=value.dtype, device=value.device
         )
-        replace(node, made)
+        replace(node, filled)
 
 
 def _capture(graph: fx.Graph, gm: fx.GraphModule, last: fx.Node | None, tensors: list[fx.Node]) -> tuple[str, ...]:
