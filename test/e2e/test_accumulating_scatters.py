@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from pairs import pairwise
 from torch import Tensor
 
 REDUCTIONS = ("sum", "mean", "amax", "amin", "prod")
@@ -30,10 +31,11 @@ def near_one(*shape: int) -> Tensor:
     return torch.rand(shape) * 0.2 + 0.9
 
 
-@pytest.mark.parametrize("own", [True, False], ids=["old ones count", "old ones do not"])
-@pytest.mark.parametrize("reduce", REDUCTIONS)
-@pytest.mark.parametrize("size", [(1, 1), (3, 3), (127, 5), (1000, 64), (4097, 17)], ids=str)
+@pytest.mark.parametrize(
+    ("size", "reduce", "own"), pairwise([(1, 1), (3, 3), (127, 5), (1000, 64), (4097, 17)], [*REDUCTIONS], [True, False])
+)
 def test_segments(size: tuple[int, int], reduce: str, own: bool) -> None:
+    """own: old elements count."""
     at = torch.randint(0, 40, size[:1])
     check(
         lambda x, at, v: x.scatter_reduce(0, at[:, None].expand_as(v), v, reduce, include_self=own),

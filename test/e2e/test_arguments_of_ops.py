@@ -3,6 +3,7 @@
 import pytest
 import torch
 from doors import DOORS
+from pairs import pairwise
 from torch import Tensor
 
 
@@ -20,9 +21,10 @@ def test_indices_without_dimensions(door: str, index: Tensor) -> None:
     torch.testing.assert_close(torch.autograd.grad(got, x, weights), torch.autograd.grad(want, x, weights))
 
 
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64], ids=str)
-@pytest.mark.parametrize("number", [True, -2, 1.7])
+@pytest.mark.parametrize(
+    ("dtype", "door", "number"),
+    pairwise([torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64], [*DOORS], [True, -2, 1.7]),
+)
 def test_a_number_is_copied(door: str, dtype: torch.dtype, number: float) -> None:
     def f(x: Tensor) -> Tensor:
         y = torch.cat([x, x])
@@ -33,9 +35,9 @@ def test_a_number_is_copied(door: str, dtype: torch.dtype, number: float) -> Non
     torch.testing.assert_close(DOORS[door](f, (x,))(x), f(x))
 
 
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.int32], ids=str)
-@pytest.mark.parametrize("start", [3, -7, 0])
+@pytest.mark.parametrize(
+    ("dtype", "door", "start"), pairwise([torch.float32, torch.float64, torch.int64, torch.int32], [*DOORS], [3, -7, 0])
+)
 def test_numbers_below_zero_beside_constants(door: str, dtype: torch.dtype, start: int) -> None:
     def f(x: Tensor) -> list[Tensor]:
         c = torch.full((3,), start, dtype=dtype)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from pairs import pairwise
 from torch import Tensor
 
 import lamina
@@ -20,21 +21,19 @@ def compiled(fn: Function, dynamic: bool = False) -> Any:
     return torch.compile(fn, backend="lamina", dynamic=dynamic, options=STRICT)
 
 
-@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "symbolic"])
-@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
-@pytest.mark.parametrize(
-    "divide",
-    [
-        lambda x, y: x // y,
-        lambda x, y: x % y,
-        torch.fmod,
-        lambda x, y: torch.div(x, y, rounding_mode="trunc"),
-        lambda x, y: 7 // y + 7 % y,
-        lambda x, y: x.to(torch.int32) // y - x % y.to(torch.int64),
-    ],
-    ids=["floor", "remainder", "fmod", "trunc", "of a number", "mixed"],
-)
-def test_integers_are_divided_in_kernels(divide: Function, dtype: torch.dtype, dynamic: bool) -> None:
+DIVISIONS: dict[str, Function] = {
+    "floor": lambda x, y: x // y,
+    "remainder": lambda x, y: x % y,
+    "fmod": torch.fmod,
+    "trunc": lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+    "of a number": lambda x, y: 7 // y + 7 % y,
+    "mixed": lambda x, y: x.to(torch.int32) // y - x % y.to(torch.int64),
+}
+
+
+@pytest.mark.parametrize(("name", "dtype", "dynamic"), pairwise([*DIVISIONS], INTEGERS, [False, True]))
+def test_integers_are_divided_in_kernels(name: str, dtype: torch.dtype, dynamic: bool) -> None:
+    divide = DIVISIONS[name]
     x = torch.randint(-128, 128, (5, 37)).to(dtype)
     y = torch.randint(-6, 6, (5, 37)).to(dtype)
     y[y == 0] = 3
@@ -136,9 +135,9 @@ READS: dict[str, Function] = {
 }
 
 
-@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "symbolic"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool, torch.uint8], ids=str)
-@pytest.mark.parametrize("name", READS)
+@pytest.mark.parametrize(
+    ("name", "dtype", "dynamic"), pairwise([*READS], [torch.float32, torch.bfloat16, torch.bool, torch.uint8], [False, True])
+)
 def test_indices_into_uniform_tensors_are_checked(name: str, dtype: torch.dtype, dynamic: bool) -> None:
     def fn(i: Tensor) -> list[Tensor]:
         return [READS[name](torch.full((5, 5), number, dtype=dtype), i) for number in (0, 1)]
