@@ -61,7 +61,7 @@ def main() -> int:
     command("run", _run, "measure graphs that were not measured before", graphs)
     command("compile", _compile, "time cold compiles", graphs)
     command("regret", _regret, "judge the GPU's cost models by measuring all candidates", graphs)
-    again = command("again", _again, "measure slow ones again", above)
+    again = command("again", _repeat, "measure slow ones again", above)
     again.add_argument("--times", type=int, default=3, help="how often (default: 3)")
     less = command("shrink", _shrink, "reduce the worst graphs")
     less.add_argument("--worst", type=int, default=10, help="how many (default: 10)")
@@ -144,7 +144,7 @@ def _regret(arguments: argparse.Namespace, found: Findings, console: Console) ->
     return 0
 
 
-def _again(arguments: argparse.Namespace, found: Findings, console: Console) -> int:
+def _repeat(arguments: argparse.Namespace, found: Findings, console: Console) -> int:
     slow = [_question(arguments, f.seed, graph=f.graph) for f in _slow(found, arguments.above) for _ in range(arguments.times)]
     _ask(arguments, found, console, slow, lambda f, answer: replace(f, again=[*f.again, Finding(f.seed, **answer).first]))
     return _show(arguments, found, console)

@@ -58,7 +58,7 @@ def _reduce(g: Generic, varying: dict[ir.Value, Dims]) -> None:
     if not repeats or count == 0:
         return
     with g.op.location, ir.InsertionPoint(g.op):
-        total = _without(g, repeats)
+        total = _without_repeats(g, repeats)
         if combine in _PRODUCTS:
             total = _times(total, count, combine)
         replace_op(g.op, total)
@@ -108,7 +108,7 @@ def _reads_positions(op: ir.Operation) -> bool:
     return bool(nested(op, "linalg.index", "tensor.extract", "random.bits"))
 
 
-def _without(g: Generic, repeats: list[int]) -> ir.Value:
+def _without_repeats(g: Generic, repeats: list[int]) -> ir.Value:
     """Emits the reduction over the other loops alone; what is reduced itself, where none of them is a reduction."""
     new_loop = {old: new for new, old in enumerate(i for i in range(len(g.extents)) if i not in repeats)}
     ins = [_first(v, m, repeats) for v, m in zip(list(g.op.operands)[: g.inputs], g.maps, strict=False)]

@@ -115,9 +115,13 @@ class SplitReductions(Pass):
         max_parts = min(self.parts, self.programs * of.together // results)
         max_parts = max_parts if of.along else min(max_parts, typical(math.prod(g.extents)) // results // BLOCK)
         known = not is_symbolic(g.extents)
-        parts = (_rows_of(others, of, max_parts) or _outer(of, max_parts) if of.along else _several(of, max_parts)) if known else {}
+        parts = (
+            (_parts_like(others, of, max_parts) or _outer_parts(of, max_parts) if of.along else _adjacent_parts(of, max_parts))
+            if known
+            else {}
+        )
         if math.prod(parts.values()) < LEAST:
-            even = _even(of, max_parts)
+            even = _even_parts(of, max_parts)
             if even is None:
                 return
             loop, count, length = even
@@ -192,7 +196,7 @@ class _Reduction:
         return replace(self, g=g, loops=loops, deferred=deferred, order=order, inner={numbers[i] for i in self.inner})
 
 
-def _rows_of(others: Sequence[tuple[bool, ...]], of: _Reduction, max_parts: int) -> dict[int, int]:
+def _parts_like(others: Sequence[tuple[bool, ...]], of: _Reduction, max_parts: int) -> dict[int, int]:
     """Returns a part for each row of another reduction, so that one kernel computes both; none where there are too few or too many
     rows."""
     fitting: list[dict[int, int]] = []
@@ -204,7 +208,7 @@ def _rows_of(others: Sequence[tuple[bool, ...]], of: _Reduction, max_parts: int)
     return max(fitting, key=lambda rows: math.prod(rows.values()), default={})
 
 
-def _outer(of: _Reduction, max_parts: int) -> dict[int, int]:
+def _outer_parts(of: _Reduction, max_parts: int) -> dict[int, int]:
     """Returns the parts of the first loop that makes enough, and, where these are few, of the loops behind it. A loop along
     neighbors in memory is taken only where no other does, in pieces that are worth a part."""
     loops = sorted(of.loops, key=lambda i: i in of.inner)
@@ -223,7 +227,7 @@ def _outer(of: _Reduction, max_parts: int) -> dict[int, int]:
     return {}
 
 
-def _several(of: _Reduction, max_parts: int) -> dict[int, int]:
+def _adjacent_parts(of: _Reduction, max_parts: int) -> dict[int, int]:
     """Returns the parts of adjacent loops, up to `max_parts` in all, from the outermost loops that make enough, as an extent may be
     prime."""
     for first in range(len(of.loops)):
@@ -238,7 +242,7 @@ def _several(of: _Reduction, max_parts: int) -> dict[int, int]:
     return {}
 
 
-def _even(of: _Reduction, max_parts: int) -> tuple[int, int, int] | None:
+def _even_parts(of: _Reduction, max_parts: int) -> tuple[int, int, int] | None:
     """Returns the longest loop, and how many equal parts of which length to split it into, where no extent has a divisor that
     would do, or some are symbolic. Along neighbors in memory, parts are rows of whole accesses. None if there would be too few
     parts."""

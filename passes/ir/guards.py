@@ -35,13 +35,17 @@ class Bound:
 
     def implied_by(self, guard: "Guard") -> bool:
         """Returns whether this bound holds wherever `guard` holds."""
-        return self.always or any(at_most(self.low, b.low + k) and at_most(b.high + k, self.high) for b, k in self._alike(guard))
+        return self.always or any(
+            at_most(self.low, b.low + k) and at_most(b.high + k, self.high) for b, k in self._with_equal_terms(guard)
+        )
 
     def excluded_by(self, guard: "Guard") -> bool:
         """Returns whether this bound holds nowhere that `guard` holds."""
-        return self.never or any(at_most(self.high, b.low + k) or at_most(b.high + k, self.low) for b, k in self._alike(guard))
+        return self.never or any(
+            at_most(self.high, b.low + k) or at_most(b.high + k, self.low) for b, k in self._with_equal_terms(guard)
+        )
 
-    def _alike(self, guard: "Guard") -> "Iterator[tuple[Bound, SizeLike]]":
+    def _with_equal_terms(self, guard: "Guard") -> "Iterator[tuple[Bound, SizeLike]]":
         """Yields the bounds of the guard whose index differs by a constant, with that constant (this index minus theirs)."""
         return ((b, self.at.constant - b.at.constant) for b in guard if not b.message and b.at.terms == self.at.terms)
 

@@ -32,7 +32,7 @@ class Ranges:
 
     def _find(self, value: ir.Value) -> Range:
         if isinstance(value, ir.BlockArgument):
-            return self._of_argument(value)
+            return self._argument_range(value)
         op = value.owner
         if op.name == "arith.constant":
             number = number_of(value)
@@ -64,7 +64,7 @@ class Ranges:
                 return (low, high + most) if self.of(whole)[0] >= 0 else None
         return None
 
-    def _of_argument(self, value: ir.BlockArgument) -> Range:
+    def _argument_range(self, value: ir.BlockArgument) -> Range:
         owner = value.owner.owner
         if owner.name not in _LOOPS or value.arg_number != 0:
             return UNKNOWN
@@ -106,7 +106,7 @@ def _times(a: Range, b: Range) -> Range:
     return min(ends), max(ends)
 
 
-def _over(a: Range, b: Range) -> Range:
+def _quotient_range(a: Range, b: Range) -> Range:
     """Range of an unsigned quotient, for non-negative operands only: a negative one counts as 2**64 more."""
     if a[0] < 0 or b[0] < 0:
         return UNKNOWN
@@ -135,7 +135,7 @@ SIGNED: dict[str, Callable[[Range, Range], Range]] = {
 """Ranges of signed arithmetic on ranges, where nothing wraps."""
 _ARITHMETIC: dict[str, Callable[[Range, Range], Range]] = {
     **SIGNED,
-    "arith.divui": _over,
+    "arith.divui": _quotient_range,
     "arith.remui": _modulo,
     "arith.minui": _least_unsigned,
 }

@@ -67,7 +67,7 @@ class RewriteScope:
         if op.parent.name != "linalg.generic":
             return ref.value  # a scalar of the function
         stored = self.yielded(ref)
-        return self.read(stored) if stored is not None else self._again(op, ref.index, before, budget)
+        return self.read(stored) if stored is not None else self._recompute(op, ref.index, before, budget)
 
     def yielded(self, ref: ScalarRef) -> ScalarRef | None:
         """Returns the tensor that holds `ref`, a value of a parallel generic's body, when the generic yields it."""
@@ -83,7 +83,7 @@ class RewriteScope:
                     return ScalarRef(op.results[use.operand_number], tuple(ZERO if d == ZERO else ref.index[d] for d in map_))
         return None
 
-    def _again(self, op: ir.Operation, index: Map, before: ir.Operation, budget: int) -> ir.Value | None:
+    def _recompute(self, op: ir.Operation, index: Map, before: ir.Operation, budget: int) -> ir.Value | None:
         if budget == 0 or not op.name.startswith(_CHEAP) or op.name.startswith(_DEAR):
             return None
         if op.name == "linalg.index":

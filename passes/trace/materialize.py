@@ -157,7 +157,7 @@ class Materialized:
             return True
         if self.balance and len(users) > 1 and all(self._is_tap(u, v) for u in self.uses.inside(v)):
             return self._worth_storing_for_taps(v, cost)
-        if self.balance and len(users) > 1 and (later := self._later(users)) and self._drop(v, len(users) - 1, later):
+        if self.balance and len(users) > 1 and (later := self._waiting_for_first(users)) and self._drop(v, len(users) - 1, later):
             return False
         if len(users) < 2 or (cost <= CHEAP and read <= 1.25 * bytes_of(v)):
             return False
@@ -184,7 +184,7 @@ class Materialized:
             self._inlined.update((w, costs) for w in between.results if w in self._inlined)
         return self._worth_storing(op, v)
 
-    def _later(self, users: Sequence[tuple[ir.Operation, ir.Value]]) -> list[ir.Operation]:
+    def _waiting_for_first(self, users: Sequence[tuple[ir.Operation, ir.Value]]) -> list[ir.Operation]:
         """Returns the users that wait for the first one through a library call."""
         first, *others = sorted({u for u, _ in users}, key=self.position.__getitem__)
         return [u for u in others if self.uses.wait(u, first)]

@@ -32,13 +32,13 @@ class MemoryOrder:
         left, seen = [v], {v}
         while left:
             v = left.pop()
-            alike = self._alike(v)
+            alike = self._elementwise_operands(v)
             if not alike:
                 yield v
             left += [o for o in reversed(alike) if o not in seen]
             seen.update(alike)
 
-    def _alike(self, v: ir.Value) -> list[ir.Value]:
+    def _elementwise_operands(self, v: ir.Value) -> list[ir.Value]:
         """Returns the operands of a value's op that are read at each of its elements' own place; none but of an elementwise op."""
         if (known := self._operands_alike.get(v)) is None:
             op, known = producer(v), []

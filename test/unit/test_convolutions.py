@@ -23,7 +23,7 @@ from lamina.frontend.compiling.stages import build, import_linalg
 from lamina.frontend.decompositions.table import table
 from lamina.frontend.rewrites.normalize import normalize
 from lamina.passes.families.conv.calls import channels_last
-from lamina.passes.families.conv.few_channels import of_blocks
+from lamina.passes.families.conv.few_channels import space_to_depth
 from lamina.passes.families.surroundings import calls as calls_of
 from lamina.passes.infra.pipeline import run
 from lamina.passes.ir.reading import shape_of
@@ -142,7 +142,7 @@ def test_blocks_of_pixels(channels: int, size: Shape, kernel: Shape) -> None:
     x, w = (torch.randint(-8, 9, s).double() for s in ((2, channels, *size), (3, channels, *kernel)))
     for padding in itertools.product(*(range(k + 1) for k in kernel)):
         want = F.conv2d(x, w, stride=2, padding=padding)
-        image, weight = evaluated(lambda x, w, p=padding, s=want.shape[2:]: of_blocks(x, w, p, s), x.numpy(), w.numpy())
+        image, weight = evaluated(lambda x, w, p=padding, s=want.shape[2:]: space_to_depth(x, w, p, s), x.numpy(), w.numpy())
         assert image.shape[1] == weight.shape[1] == 16
         assert torch.equal(F.conv2d(image, weight), want)
 

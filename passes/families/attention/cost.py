@@ -140,14 +140,14 @@ def split_seconds(config: Split, work: AttentionWork, gpu: Gpu) -> float:
 def candidates(work: AttentionWork, gpu: Gpu) -> tuple[Config, ...]:
     """Returns the schedules that suit the problem, the most promising first."""
     if work.backward:
-        gradients = _of_size(_BACKWARD_HOPPER if gpu.shared_bytes >= _LARGE else _BACKWARD_AMPERE, work)
+        gradients = _for_head_size(_BACKWARD_HOPPER if gpu.shared_bytes >= _LARGE else _BACKWARD_AMPERE, work)
         return (*gradients, *_listed(gradients, work))
     if max(work.size, work.values) > MOST:
         return ()
     if work.is_few:
         return _splits(work, gpu)
     size = max(work.size, work.values)
-    fit = _of_size(_HOPPER if gpu.capability >= _WITH_TMA else _AMPERE, work)
+    fit = _for_head_size(_HOPPER if gpu.capability >= _WITH_TMA else _AMPERE, work)
     if work.window:  # smaller blocks of queries meet fewer hidden keys
         fit.sort(key=lambda c: c.m)
     adds = work.masked or work.slopes  # with descriptors, these kernels spill registers
@@ -160,7 +160,7 @@ def candidates(work: AttentionWork, gpu: Gpu) -> tuple[Config, ...]:
     return (*ordered, *_listed(fit, work))
 
 
-def _of_size(tables: Sequence[tuple[int, Sequence[Listing]]], work: AttentionWork) -> list[Listing]:
+def _for_head_size(tables: Sequence[tuple[int, Sequence[Listing]]], work: AttentionWork) -> list[Listing]:
     """Returns the schedules for the problem's head size whose blocks of queries are at least half full, and those with the smallest
     blocks."""
     known = next((schedules for most, schedules in tables if max(work.size, work.values) <= most), ())

@@ -25,7 +25,7 @@ def _forward(call: Call) -> dict[str, Any]:
         "DESCRIPTORS": int(bool(config.descriptors) and all(map(_suits_descriptors, (of.key, of.value)))),
     }  # fmt: skip
     batch, heads, queries, _ = of.scores
-    return _many(call, of, own, batch * heads * -(-queries // config.m), config.warps, config.stages)
+    return _describe_forward(call, of, own, batch * heads * -(-queries // config.m), config.warps, config.stages)
 
 
 def _specialized(call: Call) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def _specialized(call: Call) -> dict[str, Any]:
     programs = min(of.kwargs["multiprocessors"], batch * heads * -(-queries // (config.groups * config.queries)))
     described = {name: _described(ref) for name, ref in (("Q", of.query), ("K", of.key), ("V", of.value))}
     own = {"N": config.n, "GROUPS": config.groups, "STAGES": config.stages, "PROGRAMS": programs, **described}
-    return _many(call, of, own, programs, 4, config.stages)
+    return _describe_forward(call, of, own, programs, 4, config.stages)
 
 
 def _specialized_on(call: Call, gpu: Gpu) -> Call:
@@ -47,7 +47,7 @@ def _specialized_on(call: Call, gpu: Gpu) -> Call:
     return replace(call, callee=FORWARD, kwargs=tuple((dict(call.kwargs) | {"schedule": schedule}).items()))
 
 
-def _many(call: Call, of: Operands, own: dict[str, Any], programs: SizeLike, warps: int, stages: int) -> dict[str, Any]:
+def _describe_forward(call: Call, of: Operands, own: dict[str, Any], programs: SizeLike, warps: int, stages: int) -> dict[str, Any]:
     """Describes a launch for many queries. own: constants of this kernel alone."""
     (batch, heads, queries, keys), kwargs = of.scores, of.kwargs
     window, asked = kwargs["window"], kwargs["sums"]

@@ -84,7 +84,7 @@ class _Call:
         return not ir.BoolAttr(self.how[3]).value and self.how[5] == encoded(1)
 
     @property
-    def is_of_rows(self) -> bool:
+    def is_one_dimensional(self) -> bool:
         """Whether this is 1-D, not transposed, and may be an image of one row."""
         types = {element_type(v) for v in (self.image, self.weight)}
         rounded = types <= set(HALF) or (types == {"f32"} and TF32 in self.op.attributes)
@@ -108,13 +108,13 @@ def _forward(op: ir.Operation, gpu: Gpu) -> list[ir.Value] | None:
     bias, type_, strides = biases[0] if biases else None, op.results[0].type, op.attributes["strides"][0]
     half = element_type(image) in HALF and element_type(image) == element_type(weight)
     plain = len(shape_of(image)) == 4 and call.is_dense and has_fixed_window(call.how) and not _is_empty(image, weight)
-    if plain and _is_of_pixels(call):
+    if plain and _has_one_pixel(call):
         return [
             expand(_product(call, collapse(image, [[0], [1, 2, 3]]), _columns(weight), bias), sizes_of(type_), [[0], [1, 2, 3]])
         ]
     if plain and half and call.window.covers_image(shape_of(weight)[2:]):
-        return [_of_patches(call, bias)]
-    if call.is_of_rows:
+        return [_patch_product(call, bias)]
+    if call.is_one_dimensional:
         row = with_row(type_)
         out = row_dropped(call.as_image().call(row, sizes_attribute(row_major(sizes_of(row)))))
     elif plain and half and (wider := widened(image, weight, call.window, sizes_of(type_), gpu)) is not None:
@@ -132,7 +132,7 @@ def _backward(op: ir.Operation) -> list[ir.Value] | None:
     grad, image, weight = op.operands
     *how, wanted = list(ir.ArrayAttr(op.attributes["args"]))[FIRST_NUMBER[CONVOLUTION_BACKWARD] :]
     call, mask = _Call(op, image, weight, tuple(how)), [ir.BoolAttr(m).value for m in ir.ArrayAttr(wanted)]
-    if _is_empty(grad, image, weight) or not (mask[2] or call.is_of_rows or len(shape_of(image)) == 4):
+    if _is_empty(grad, image, weight) or not (mask[2] or call.is_one_dimensional or len(shape_of(image)) == 4):
         return None
     bias = [sum_of_channels(grad, op.results[len(op.results) - 1].type)] if mask[2] else []
     result_types = [
@@ -142,13 +142,13 @@ def _backward(op: ir.Operation) -> list[ir.Value] | None:
     result_types = result_types[: sum(mask[:2])]
     if not result_types:
         return bias
-    rows = call.is_of_rows
+    rows = call.is_one_dimensional
     if rows:
         call, grad = call.as_image(), row_added(grad)
         result_types = [(row := with_row(type_), sizes_attribute(row_major(sizes_of(row)))) for type_, _ in result_types]
     emitted = [
-        _of_image(call, grad, *result_types[0]) if mask[0] else None,
-        _of_weight(call, grad, result_types[-1][0]) if mask[1] else None,
+        _image_gradient(call, grad, *result_types[0]) if mask[0] else None,
+        _weight_gradient(call, grad, result_types[-1][0]) if mask[1] else None,
     ]
     if not (any(emitted) or bias or rows):
         return None
@@ -162,7 +162,7 @@ def _backward(op: ir.Operation) -> list[ir.Value] | None:
     return [*(map(row_dropped, gradients) if rows else gradients), *bias]
 
 
-def _of_weight(call: _Call, grad: ir.Value, type_: ir.Type) -> ir.Value | None:
+def _weight_gradient(call: _Call, grad: ir.Value, type_: ir.Type) -> ir.Value | None:
     """Emits the gradient of a depthwise convolution's weight as sums of products; None for others."""
     one_each = call.how[5] == encoded(shape_of(call.weight)[0]) and not ir.BoolAttr(call.how[3]).value
     if not one_each or len(shape_of(call.weight)) != 4 or not has_fixed_window(call.how):
@@ -170,7 +170,7 @@ def _of_weight(call: _Call, grad: ir.Value, type_: ir.Type) -> ir.Value | None:
     return weight_sums(grad, call.image, call.window, ir.RankedTensorType(type_))
 
 
-def _of_image(call: _Call, grad: ir.Value, type_: ir.Type, strides: ir.Attribute) -> ir.Value | None:
+def _image_gradient(call: _Call, grad: ir.Value, type_: ir.Type, strides: ir.Attribute) -> ir.Value | None:
     """Emits the gradient of the image as the convolution of the result's gradient with the reversed windows, where Lamina's kernels
     compute that: of depthwise convolutions that are direct by default. None for others."""
     if len(shape_of(call.weight)) != 4 or not has_fixed_window(call.how) or is_symbolic(shape_of(call.weight)):
@@ -194,7 +194,7 @@ def _is_empty(*values: ir.Value) -> bool:
     return any(0 in shape_of(v) for v in values)
 
 
-def _is_of_pixels(call: _Call) -> bool:
+def _has_one_pixel(call: _Call) -> bool:
     """Returns whether images and weights have one pixel."""
     return not any(call.window.padding) and shape_of(call.image)[2:] == shape_of(call.weight)[2:] == (1, 1)
 
@@ -211,7 +211,7 @@ def _product(call: _Call, left: ir.Value, right: ir.Value, bias: ir.Value | None
     return extern_call(f"aten.{name}.default", args, {}, [(type_, row_major(sizes_of(type_)))]).results[0]
 
 
-def _of_patches(call: _Call, bias: ir.Value | None) -> ir.Value:
+def _patch_product(call: _Call, bias: ir.Value | None) -> ir.Value:
     """Emits a matrix product whose rows are the patches: the kernel that produces the image writes them, and cuBLAS adds the bias.
 
     Patches are laid out as the image is: channel by channel where there are few channels, else channels last.

@@ -40,14 +40,14 @@ class DepthwiseGradients(Convolution):
         op = self.op
         gradients: list[ir.Value | None] = [
             emit() if is_wanted else None
-            for is_wanted, emit in zip(self.wanted, (self._of_image, self._of_weight, self._of_bias), strict=True)
+            for is_wanted, emit in zip(self.wanted, (self._image_gradient, self._weight_gradient, self._bias_gradient), strict=True)
         ]
-        left = [is_wanted and value is None for is_wanted, value in zip(self.wanted, gradients, strict=True)]
-        if left == self.wanted or left[1]:  # the weight's is what takes long
+        uncomputed = [is_wanted and value is None for is_wanted, value in zip(self.wanted, gradients, strict=True)]
+        if uncomputed == self.wanted or uncomputed[1]:  # the weight's is what takes long
             for value in filter(None, gradients):
                 value.owner.erase()
             return
-        remaining = iter(self._called(left) if any(left) else ())
+        remaining = iter(self._library_call(uncomputed) if any(uncomputed) else ())
         results = [value or next(remaining) for is_wanted, value in zip(self.wanted, gradients, strict=True) if is_wanted]
         for old, new in zip(op.results, results, strict=True):
             old.replace_all_uses_with(new)
@@ -56,7 +56,7 @@ class DepthwiseGradients(Convolution):
     def _result(self, position: int) -> ir.Value:
         return self.op.results[sum(self.wanted[:position])]
 
-    def _called(self, wanted: Sequence[bool]) -> list[ir.Value]:
+    def _library_call(self, wanted: Sequence[bool]) -> list[ir.Value]:
         """Emits a call of the library for some of the gradients."""
         args, strides = list(ir.ArrayAttr(self.op.attributes["args"])), list(ir.ArrayAttr(self.op.attributes["strides"]))
         results = [(self._result(i).type, strides[i]) if is_wanted else None for i, is_wanted in enumerate(wanted)]
@@ -86,7 +86,7 @@ class DepthwiseGradients(Convolution):
                 return None
         return new.results[0]
 
-    def _of_image(self) -> ir.Value | None:
+    def _image_gradient(self) -> ir.Value | None:
         """Emits the convolution of the result's gradient, padded, with the reversed window."""
         grad, result = self.images[0], self._result(0)
         reach = [d * (k - 1) for d, k in zip(self.dilation, shape_of(self.weight)[2:], strict=True)]
@@ -109,7 +109,7 @@ class DepthwiseGradients(Convolution):
             0, [grad, self.weight], fill, PLANES, window, lambda g: planes_of(space_of(g), window, g.regions[0].blocks[0])
         )
 
-    def _of_weight(self) -> ir.Value | None:
+    def _weight_gradient(self) -> ir.Value | None:
         """Emits the sums of all products of the result's gradient and the image's pixels in each place of the window."""
         grad, result = self.images[0], self._result(1)
         channels, one, down, across = shape_of(result)
@@ -132,7 +132,7 @@ class DepthwiseGradients(Convolution):
 
         return self._group(1, [self.image, grad], fill, WEIGHT_GRADIENT, window, fits)
 
-    def _of_bias(self) -> ir.Value | None:
+    def _bias_gradient(self) -> ir.Value | None:
         """Emits the sums of each channel's gradients."""
         grad, type_ = self.images[0], self._result(2).type
 

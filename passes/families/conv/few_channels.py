@@ -50,7 +50,7 @@ def widened(
     if not isinstance(channels, int) or channels >= FEW or not all(isinstance(k, int) and k >= _SMALLEST for k in kernel):
         return None
     if channels <= _FED // 4 and window.stride == (2, 2) and window.dilation == (1, 1):
-        found = of_blocks(image, weight, window.padding, result[2:])
+        found = space_to_depth(image, weight, window.padding, result[2:])
         if found is not None:
             return *found, Window((1, 1), (0, 0), (1, 1))
     if not _pays(image, weight, result, gpu):
@@ -66,7 +66,7 @@ def _pays(image: ir.Value, weight: ir.Value, result: Sequence[SizeLike], gpu: Gp
     return copied / gpu.bandwidth < _SHARE * operations / (_REACHED * gpu.peak("bf16"))
 
 
-def of_blocks(
+def space_to_depth(
     image: ir.Value, weight: ir.Value, padding: Sequence[int], sizes: Sequence[SizeLike]
 ) -> tuple[ir.Value, ir.Value] | None:
     """Emits the image and the weight of a convolution of stride 1, without padding, that equals one of stride 2. None if

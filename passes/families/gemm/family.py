@@ -78,7 +78,7 @@ class ProductProblem(Problem):
         names = map(plain_name, groups)
         alike = " ".join((str(len(self.ops)), str(self.group is None), *(str(v.type) for v in values), *names))
         if alike not in self.known:
-            self.known[alike] = _of_open(self.of, gpu) if self.of.is_open else choices_of(self.of, gpu)[1]
+            self.known[alike] = _default_for_symbolic(self.of, gpu) if self.of.is_open else choices_of(self.of, gpu)[1]
         return self.known[alike]
 
     def candidates(self, gpu: Gpu) -> Sequence[Choice]:
@@ -131,7 +131,7 @@ def choices_of(problem: GemmProblem, gpu: Gpu) -> tuple[tuple[Choice, ...], Choi
     """Returns the choices of Lamina's kernels, the most promising first, and the default where nothing was measured. There are no
     choices where tiles cannot compute the product."""
     if (found := ImplicitGemm.read(problem.ops[0])) is not None:
-        return _of_convolution(problem, found, gpu), LIBRARY
+        return _convolution_candidates(problem, found, gpu), LIBRARY
     work = work_of(problem)
     if work is None or (gpu.capability < _FLOAT8 and _has_float8(problem)):
         return (), LIBRARY
@@ -154,7 +154,7 @@ def choices_of(problem: GemmProblem, gpu: Gpu) -> tuple[tuple[Choice, ...], Choi
     return tuple(choices), default
 
 
-def _of_open(problem: GemmProblem, gpu: Gpu) -> Choice:
+def _default_for_symbolic(problem: GemmProblem, gpu: Gpu) -> Choice:
     """Returns the default for products with a symbolic number of rows or columns."""
     work, product = work_of(problem), Product.read(problem.ops[0])
     if work is None or product is None or (gpu.capability < _FLOAT8 and _has_float8(problem)):
@@ -189,7 +189,7 @@ def _fast(choice: Choice) -> Choice:
     return replace(choice, kernel=replace(choice.kernel, fast=1)) if isinstance(choice.kernel, GemmConfig) else choice
 
 
-def _of_convolution(problem: GemmProblem, convolution: ImplicitGemm, gpu: Gpu) -> tuple[Choice, ...]:
+def _convolution_candidates(problem: GemmProblem, convolution: ImplicitGemm, gpu: Gpu) -> tuple[Choice, ...]:
     """Returns the choices for a convolution."""
     direct = (DIRECT,) if fits_direct(problem.ops[0]) else ()
     work = work_of(problem) if convolution.feeds_blocks else None

@@ -75,7 +75,9 @@ def problem_of(op: ir.Operation) -> GemmProblem:
     """Returns the problem that the call of a product or convolution belongs to, without a prologue."""
     group = reader(op)
     if group is not None:
-        together = GemmProblem(tuple(o for v in group.operands if (o := producer(v)) is not None and _beside(o, op, group)), group)
+        together = GemmProblem(
+            tuple(o for v in group.operands if (o := producer(v)) is not None and _may_join(o, op, group)), group
+        )
         if 1 < len(together.ops) <= MOST:
             with suppress(Unfit), op.context:
                 _build(together, BLOCK).erase()
@@ -83,7 +85,7 @@ def problem_of(op: ir.Operation) -> GemmProblem:
     return GemmProblem((op,), group)
 
 
-def _beside(op: ir.Operation, other: ir.Operation, group: ir.Operation) -> bool:
+def _may_join(op: ir.Operation, other: ir.Operation, group: ir.Operation) -> bool:
     """Returns whether `op` may share a kernel with `other`, which `group` reads: both have the same left operand and
     graph.choice."""
     one, two = Product.read(op), Product.read(other)

@@ -58,7 +58,7 @@ def split_at_sums(group: ir.Operation, products: Sequence[ir.Value], config: Gem
     kept = depending(body, [a for a in outer if a not in others]) - late  # what only the product's kernel can compute
     read = {_narrow(v): None for op in after if op.results[0] in late for v in read_by(op) if v in kept}
     stored = list(dict.fromkeys([*(v for v in results if v not in late), *read]))
-    row = _of_rows(after, totals, late)
+    row = _row_values(after, totals, late)
     first = _epilogue(group, outer, stored, sums, width)
     known = others | dict(zip(stored, first.results, strict=False))
     partial = dict(zip(totals, list(first.results)[len(stored) :], strict=True))
@@ -134,7 +134,7 @@ def _sums(body: Sequence[ir.Operation], shape: Sequence[int], config: GemmConfig
         return column_sums(body, rows, columns, config.m), config.m
 
 
-def _of_rows(ops: Iterable[ir.Operation], totals: Sequence[ir.Value], late: set[ir.Value]) -> set[ir.Value]:
+def _row_values(ops: Iterable[ir.Operation], totals: Sequence[ir.Value], late: set[ir.Value]) -> set[ir.Value]:
     """Returns the sums, and values computed from them that are no larger. late: all values that depend on sums."""
     few, of_rows = max(math.prod(shape_of(v)) for v in totals), set(totals)
     for op in ops:

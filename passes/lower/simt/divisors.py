@@ -27,7 +27,7 @@ class Divisors:
 
     def _find(self, value: ir.Value) -> int:
         if isinstance(value, ir.BlockArgument):
-            return self._of_argument(value)
+            return self._argument_divisor(value)
         op = value.owner
         if op.name == "arith.constant":
             number = number_of(value)
@@ -42,7 +42,7 @@ class Divisors:
             return math.gcd(self.of(op.operands[1]), self.of(op.operands[2]))
         return 1
 
-    def _of_argument(self, value: ir.BlockArgument) -> int:
+    def _argument_divisor(self, value: ir.BlockArgument) -> int:
         loop = value.owner.owner
         if loop.name == "scf.for" and value.arg_number == 0:
             return math.gcd(self.of(loop.operands[0]), self.of(loop.operands[2]))

@@ -29,9 +29,9 @@ def read(k: "ThreadKernel", op: ir.Operation) -> None:
     source, first, start, mask = op.operands
     buffer, mask_value = k.uniform(source), k.mask(mask)
     along = ir.IntegerAttr(op.attributes["along"]).value
-    whole = _whole(k, op, start)
+    whole = _starts_whole(k, op, start)
     if not whole and not along and not isinstance(mask_value, Spread) and all(n >= k.shape.vec for n, _ in _runs(op)):
-        k.values[op.results[0]] = _of_two(k, op, mask_value)
+        k.values[op.results[0]] = _read_two_runs(k, op, mask_value)
         return
     if not whole or isinstance(mask_value, Spread | WindowMask):
         k.values[op.results[0]] = _elements(k, op, along, mask_value)
@@ -59,7 +59,7 @@ def _element(k: "ThreadKernel", op: ir.Operation, own: ir.Value, wanted: ir.Valu
     return arith.select(wanted, memref.load(buffer, [arith.select(wanted, place, k.index_ops.number(0))]), _zero(buffer))
 
 
-def _of_two(k: "ThreadKernel", op: ir.Operation, mask: WholeMask | WindowMask | None) -> Spread:
+def _read_two_runs(k: "ThreadKernel", op: ir.Operation, mask: WholeMask | WindowMask | None) -> Spread:
     """Loads accesses that meet two runs at most: those of their first and of their last lane that counts."""
     start, shortest = k.uniform(op.operands[2]), min(length for length, _ in _runs(op))
     parts = []
@@ -102,7 +102,7 @@ def read_shared(k: "ThreadKernel", op: ir.Operation) -> None:
 def write(k: "ThreadKernel", op: ir.Operation) -> None:
     """Lowers tile.write_runs. Raises CompileError if an access may cross the end of a run."""
     value, target, first, start, mask = op.operands
-    if not _whole(k, op, start):
+    if not _starts_whole(k, op, start):
         raise CompileError(f"accesses of {k.shape.vec} elements would cross runs: {op}", where=where(op.location), remedy=_WHOLE)
     places = [_place(k, op, 1, own) for own in k.offsets]
     k.memory.write(k.spread(value), k.uniform(target), places, _divisor(k, op, first), k.mask(mask))
@@ -135,7 +135,7 @@ def _runs(op: ir.Operation) -> list[tuple[int, int]]:
     return list(zip(lengths, jumps, strict=True))
 
 
-def _whole(k: "ThreadKernel", op: ir.Operation, start: ir.Value) -> bool:
+def _starts_whole(k: "ThreadKernel", op: ir.Operation, start: ir.Value) -> bool:
     return all(length % k.shape.vec == 0 for length, _ in _runs(op)) and k.divisors.of(start) % k.shape.vec == 0
 
 

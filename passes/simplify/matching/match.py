@@ -179,7 +179,7 @@ class Matcher:
             bound = env.vars.get(f.position)
             if bound is None or bound.number is not None:
                 continue
-            scalar = self._here(f, bound, env)
+            scalar = self._bound_scalar(f, bound, env)
             if scalar is None or left.pop(scalar, None) != e:
                 return False
         for factor in matched:
@@ -191,7 +191,7 @@ class Matcher:
         free = [v for v, _ in variables if isinstance(v, Var) and v.position in self.scalars]
         return bool(free) or self.near(product.coefficient * scale, want)
 
-    def _here(self, f: Var, bound: PatternBinding, env: Env) -> ScalarRef | None:
+    def _bound_scalar(self, f: Var, bound: PatternBinding, env: Env) -> ScalarRef | None:
         """Returns the scalar bound to parameter `f`, at the loops where the pattern reads it."""
         assert bound.stripped is not None
         if not self.rows:

@@ -35,7 +35,7 @@ def interval(s: RewriteScope, ref: ScalarRef, depth: int = _DEEPEST) -> Range:
     if number is not None:
         return number, number
     if isinstance(resolved.value.type, ir.RankedTensorType):
-        return _of_table(s, resolved.value) or _all(of)
+        return _table_range(s, resolved.value) or _all(of)
     node = s.node(resolved) if depth else None
     if node is None:
         return _all(of)
@@ -82,14 +82,14 @@ def narrow_table(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
     narrow = ir.IntegerType.get_signless(_NARROW, op.context)
     if element_of(type_) != ir.IntegerType.get_signless(64, op.context):
         return None
-    known = _of_table(s, element.value)
+    known = _table_range(s, element.value)
     if known is None or not _holds(narrow, known):
         return None
     table = _twin(s, element.value, narrow)
     return s.build("arith.index_cast", op.results[0].type, [s.read(ScalarRef(table, element.index))], op)
 
 
-def _of_table(s: RewriteScope, value: ir.Value) -> Range | None:
+def _table_range(s: RewriteScope, value: ir.Value) -> Range | None:
     """Returns the range of a constant integer tensor's elements, cached."""
     known = s.scalars.intervals
     if value not in known:
@@ -122,16 +122,16 @@ def _all(type_: ir.Type) -> Range:
     return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
 
 
-def _same(x: Range) -> Range:
+def _unchanged(x: Range) -> Range:
     return x
 
 
 _ARITHMETIC: dict[str, Callable[..., Range]] = {
     **SIGNED,
-    "arith.index_cast": _same,
-    "arith.extsi": _same,
+    "arith.index_cast": _unchanged,
+    "arith.extsi": _unchanged,
     "arith.extui": lambda x: x if x[0] >= 0 else UNKNOWN,
-    "arith.trunci": _same,
+    "arith.trunci": _unchanged,
     "arith.select": hull,
     "arith.shrsi": lambda x, y: (x[0] >> y[0], x[1] >> y[0]) if y[0] == y[1] and 0 <= y[0] < 64 else UNKNOWN,
     "arith.floordivsi": lambda x, y: (x[0] // y[0], x[1] // y[0]) if y[0] == y[1] > 0 else UNKNOWN,

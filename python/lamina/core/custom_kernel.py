@@ -69,9 +69,9 @@ class CustomKernel:
         """Returns one kernel for each config, keyed by the config's text; without configs only this kernel, keyed by ""."""
         if not self.configs:
             return {"": self}
-        return {" ".join(f"{name}={value}" for name, value in c.items()): self._with(c) for c in self.configs}
+        return {" ".join(f"{name}={value}" for name, value in c.items()): self._with_config(c) for c in self.configs}
 
-    def _with(self, config: Mapping[str, Any]) -> "CustomKernel":
+    def _with_config(self, config: Mapping[str, Any]) -> "CustomKernel":
         options = {name: config[name] for name in self.launch_names if name in config}
         constants = {**self.constants, **{name: value for name, value in config.items() if name not in self.launch_names}}
         return replace(self, constants=constants, configs=(), **options)

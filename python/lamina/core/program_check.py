@@ -17,7 +17,7 @@ def fault(program: Program, kernels: tuple[str, ...]) -> str:
 
 def _faults(p: Program, kernels: tuple[str, ...]) -> Iterator[str]:
     for number, b in enumerate(p.buffers):
-        yield from (f"buffer {number}: {why}" for why in _of_buffer(p, b))
+        yield from (f"buffer {number}: {why}" for why in _buffer_faults(p, b))
     for number, step in enumerate(p.steps):
         if isinstance(step, Launch):
             if step.kernel not in kernels:
@@ -27,12 +27,12 @@ def _faults(p: Program, kernels: tuple[str, ...]) -> Iterator[str]:
             if any(not 0 <= at < len(step.args) for pair in step.inplace for at in pair):
                 yield f"step {number} has no such arguments as share memory"
         for ref in refs_of(step):
-            yield from (f"step {number}: {why}" for why in _of_ref(p, ref))
+            yield from (f"step {number}: {why}" for why in _ref_faults(p, ref))
     for ref in p.outputs:
-        yield from (f"a result: {why}" for why in _of_ref(p, ref))
+        yield from (f"a result: {why}" for why in _ref_faults(p, ref))
 
 
-def _of_buffer(p: Program, b: Buffer) -> Iterator[str]:
+def _buffer_faults(p: Program, b: Buffer) -> Iterator[str]:
     count = {"input": len(p.inputs), "constant": len(p.constants), "sizes": len(p.sizes)}.get(b.kind)
     if b.kind not in KINDS:
         yield f"no memory is {b.kind!r}"
@@ -51,7 +51,7 @@ def _of_buffer(p: Program, b: Buffer) -> Iterator[str]:
             yield "it ends beyond the arena"
 
 
-def _of_ref(p: Program, ref: Ref) -> Iterator[str]:
+def _ref_faults(p: Program, ref: Ref) -> Iterator[str]:
     if not 0 <= ref.buffer < len(p.buffers):
         yield f"there is no buffer {ref.buffer}"
         return

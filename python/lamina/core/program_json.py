@@ -59,13 +59,13 @@ def codec(hint: Any) -> Codec:
     if is_dataclass(hint):
         return _dataclass(hint)
     if get_origin(hint) is Literal:
-        return Codec(_same, partial(_one_of, get_args(hint)))
+        return Codec(_unchanged, partial(_one_of, get_args(hint)))
     if get_origin(hint) is Annotated:
         (metadata,) = hint.__metadata__  # a codec, or the texts that it may be
-        return metadata if isinstance(metadata, Codec) else Codec(_same, partial(_one_of, metadata))
+        return metadata if isinstance(metadata, Codec) else Codec(_unchanged, partial(_one_of, metadata))
     if get_origin(hint) is tuple:
         return _tuple(get_args(hint))
-    return _union(get_args(hint)) if get_args(hint) else Codec(_same, partial(_exactly, hint))
+    return _union(get_args(hint)) if get_args(hint) else Codec(_unchanged, partial(_exactly, hint))
 
 
 def _dataclass(cls: Any) -> Codec:
@@ -119,7 +119,7 @@ def _union(hints: tuple[Any, ...]) -> Codec:
     return Codec(write, read)
 
 
-def _same(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 

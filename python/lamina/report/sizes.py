@@ -25,7 +25,7 @@ _OUTCOMES: "Mapping[Outcome, str]" = {
 }
 
 
-def of_graph(graph: "Graph") -> Iterable[RenderableType]:
+def graph_sizes(graph: "Graph") -> Iterable[RenderableType]:
     """Yields the part about sizes of a graph's report."""
     kept = f" (the last {graph.kept} are kept)"
     if graph.per_size:
@@ -51,10 +51,10 @@ def _symbol(s: "SizeFacts") -> tuple[str, ...]:
 
 def at_sizes(effects: "AtSizes") -> RenderableType:
     """Formats what a call with other sizes would do."""
-    return Group(*(part for graph in effects.graphs for part in _at(graph)))
+    return Group(*(part for graph in effects.graphs for part in _graph_at_sizes(graph)))
 
 
-def _at(graph: "GraphAtSizes") -> Iterable[RenderableType]:
+def _graph_at_sizes(graph: "GraphAtSizes") -> Iterable[RenderableType]:
     sizes = "; ".join(f"{name} = {size}" for name, size in graph.sizes.items())
     yield Text(f"{graph.name}{f' at {sizes}' if sizes else ''}: {_OUTCOMES[graph.outcome]}{f': {graph.why}' if graph.why else ''}")
     for part in graph.parts:

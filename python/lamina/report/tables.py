@@ -52,7 +52,7 @@ def _graph(graph: "Graph", p: "Peaks") -> Iterable[RenderableType]:
         yield Text("runs eagerly, between compiled parts")
         yield _externals(graph.externals)
         return
-    yield from sizes.of_graph(graph)
+    yield from sizes.graph_sizes(graph)
     yield Text(f"fusion: {_moving(before.kernels, before.bytes)} -> {_moving(len(graph.kernels), after)}{saved}")
     if graph.kernels:
         yield _kernels(graph.kernels, p)

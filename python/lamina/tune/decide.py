@@ -62,7 +62,7 @@ def decide(
         _measure(question, trial, make, lambda name: store.trying(question.key, identity, name), clock, policy, budget, watch)
     except DeviceLost as lost:
         trial.dropped[lost.candidate] = f"cost the device: {lost.reason}"
-        store.put(question, identity, _without(question, known, trial))
+        store.put(question, identity, _without_dropped(question, known, trial))
         raise CompileError(
             f"candidate {lost.candidate!r} of {question.what} cost the device: {lost.reason}",
             remedy="start the program again: the candidate will not be tried any more",
@@ -112,7 +112,7 @@ def _using(question: Question, known: Answer, chosen: str) -> Answer:
     return replace(known, measured=first, pin="")
 
 
-def _without(question: Question, known: Answer, trial: Trial) -> Answer:
+def _without_dropped(question: Question, known: Answer, trial: Trial) -> Answer:
     """Returns the stored answer without the candidates that `trial` dropped."""
     measured = known.measured if known.measured in question.candidates and known.measured not in trial.dropped else ""
     return _answer(measured, dict(known.times), trial.dropped)

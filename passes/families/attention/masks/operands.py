@@ -97,7 +97,7 @@ def _operands_of(of: Meaning, scores: Sequence[int], number: int) -> dict[str, i
     """Emits the operands that replace a mask. number: of the mask, to name a new group."""
     operands: dict[str, ir.Value] = {}
     if of.keys is not None:
-        there = _there(of.keys, scores, number)
+        there = _visible_keys(of.keys, scores, number)
         operands = {} if of.keys.exact else {"mask": there}
         operands["bounds"] = _bounds(there, of.span or (0, scores[KEY]))
     elif of.span is not None:
@@ -121,14 +121,14 @@ def _bounds(there: ir.Value, span: tuple[int, int]) -> ir.Value:
     return kernel_call(BOUNDS, [there], [type_], {"of": "attention's mask", "low": span[0], "high": span[1]}).results[0]
 
 
-def _there(keys: Keys, scores: Sequence[int], number: int) -> ir.Value:
+def _visible_keys(keys: Keys, scores: Sequence[int], number: int) -> ir.Value:
     """Returns which keys are visible, i1 of shape (batch or 1, heads or 1, 1, keys): the mask's value if it is already that,
     else the result of a new group."""
     value = keys.part.value
     sizes = [scores[d] if d in keys.part.index else 1 for d in range(4)]
     sizes[QUERY], sizes[KEY] = 1, scores[KEY]
     value = _argument(value)
-    needed = _behind(value)
+    needed = _backward_slice(value)
     if (
         not needed
         and keys.wanted
@@ -159,7 +159,7 @@ def _spread(tensor: ir.Value, keys: Keys, sizes: Sequence[int]) -> ir.Value:
     return spread(tensor, type_, reads, lambda x: x if keys.wanted else arith.xori(x, arith.constant(i1, 1)))
 
 
-def _behind(value: ir.Value) -> list[ir.Operation]:
+def _backward_slice(value: ir.Value) -> list[ir.Operation]:
     """Returns the ops of a group that compute a value (its backward slice), in order; [] for values of @main."""
     op = producer(value)
     if op is None or op.parent is None or op.parent.operation.name != "graph.group":

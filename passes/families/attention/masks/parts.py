@@ -135,10 +135,10 @@ class Values:
         """Returns the value of a tensor."""
         if value not in self.tensors:
             self.tensors[value] = None
-            self.tensors[value] = self._whole(value)
+            self.tensors[value] = self._evaluated(value)
         return self.tensors[value]
 
-    def _whole(self, value: ir.Value) -> np.ndarray | None:
+    def _evaluated(self, value: ir.Value) -> np.ndarray | None:
         if (other := across_group(value)) is not None:
             return self.whole(other)
         op = producer(value)

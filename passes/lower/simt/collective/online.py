@@ -38,10 +38,10 @@ def finish(k: "ThreadKernel", op: ir.Operation) -> None:
     exponentials to that maximum."""
     largest, total = (elements(k.spread(v).parts[0])[0] for v in op.operands)
     exchange, shape, own_largest = k.exchange, k.shape, largest
-    largest, total = _of_lanes(exchange, largest, total, min(shape.threads, shape.warp))
+    largest, total = _join_lanes(exchange, largest, total, min(shape.threads, shape.warp))
     if shape.threads > shape.warp:
         largest, total = exchange.among_warps([largest, total])
-        largest, total = _of_lanes(exchange, largest, total, shape.threads // shape.warp)
+        largest, total = _join_lanes(exchange, largest, total, shape.threads // shape.warp)
     if shape.cluster > 1:
         every_largest, every_total = exchange.among_ctas([largest, total])
         largest = tree(every_largest, _max)
@@ -60,7 +60,7 @@ def lanes(k: "ThreadKernel", op: ir.Operation) -> None:
     k.values[op.results[0]] = Spread((wide,) * k.shape.chunks)
 
 
-def _of_lanes(exchange: Exchange, largest: ir.Value, total: ir.Value, lanes: int) -> tuple[ir.Value, ir.Value]:
+def _join_lanes(exchange: Exchange, largest: ir.Value, total: ir.Value, lanes: int) -> tuple[ir.Value, ir.Value]:
     """Combines the maxima and sums of `lanes` neighboring threads of a warp."""
     top = exchange.among_lanes(largest, _max, lanes)
     scaled = arith.mulf(total, exp(arith.subf(largest, _finite(top))))

@@ -123,10 +123,10 @@ def _bounding(f: Opaque, *, from_below: bool) -> Iterator[tuple[int, Any]]:
     elif f.op == "%" and not from_below and _bounds(f.right)[0] > 0:
         yield 1, f.right - 1
     elif f.op in ROUNDED:
-        yield from _around(f.left, from_below=from_below)
+        yield from _rounding_bounds(f.left, from_below=from_below)
 
 
-def _around(value: Any, *, from_below: bool) -> Iterator[tuple[int, Any]]:
+def _rounding_bounds(value: Any, *, from_below: bool) -> Iterator[tuple[int, Any]]:
     """Yields what a float is at least, or else at most, once it is rounded: a size times a number lies between its multiples."""
     f = value.terms[0][0][0]
     by = next((side for side in (f.left, f.right) if _is_constant(side)), None)

@@ -58,7 +58,9 @@ def solved(difference: SizeLike) -> Solved:
     if len(factors) == 2 and (equal := _equal(difference)):
         return equal
     if len(factors) > 1:
-        return next(filter(None, (_whole(difference, *term) or _square(difference, *term) for term in difference.terms)), {})
+        return next(
+            filter(None, (_solve_quotient(difference, *term) or _square(difference, *term) for term in difference.terms)), {}
+        )
     (one,) = factors
     degrees = {len(product): k for product, k in difference.terms}
     if degrees.keys() - {0, 1} and not _has_one_root(degrees, one):
@@ -103,7 +105,7 @@ def _without_common(difference: Size) -> Size:
     return whole if isinstance(whole, Size) else difference
 
 
-def _whole(difference: Size, product: tuple[Factor, ...], k: int) -> Solved:
+def _solve_quotient(difference: Size, product: tuple[Factor, ...], k: int) -> Solved:
     """Solves `whole - by * (whole // by) == rest`: a factor of a term is the quotient, k times its other factors the divisor."""
     term = Size(((product, abs(k)),))
     whole = term - difference if k > 0 else difference + term
@@ -143,10 +145,10 @@ def _multiple(whole: SizeLike, by: SizeLike) -> Solved:
 
 def replaced(size: SizeLike, known: Solved) -> SizeLike:
     """Returns a size with these values in the place of its factors, and of what they are made of."""
-    return _each(size, lambda f: _replaced(f, known)) if known else size
+    return _map_factors(size, lambda f: _replaced(f, known)) if known else size
 
 
-def _each(size: SizeLike, of: Callable[[Factor], SizeLike]) -> SizeLike:
+def _map_factors(size: SizeLike, of: Callable[[Factor], SizeLike]) -> SizeLike:
     if not isinstance(size, Size):
         return size
     total: SizeLike = 0
@@ -164,11 +166,11 @@ def _replaced(f: Factor, known: Solved) -> SizeLike:
     if isinstance(f, SizeSymbol):
         return factor_of(f)
     left, right = replaced(f.left, known), replaced(f.right, known)
-    by_known = _of_quotient(f, known) if f.op == "//" else None
-    return _each(applied(f.op, left, right) if by_known is None else by_known, lambda g: known.get(g, factor_of(g)))
+    by_known = _nested_quotient(f, known) if f.op == "//" else None
+    return _map_factors(applied(f.op, left, right) if by_known is None else by_known, lambda g: known.get(g, factor_of(g)))
 
 
-def _of_quotient(f: Opaque, known: Solved) -> SizeLike | None:
+def _nested_quotient(f: Opaque, known: Solved) -> SizeLike | None:
     """Returns a quotient by a multiple of a known quotient's divisor: (n + 16)//32 is (n//16 + 1)//2."""
     for g, value in known.items():
         if not isinstance(g, Opaque) or g.op != "//" or not isinstance(g.right, int) or not isinstance(f.right, int):

@@ -44,7 +44,7 @@ def bounds(arg: Any, gm: fx.GraphModule) -> Range | None:
 
 def _of(arg: Any, known: dict[fx.Node, Range | None], gm: fx.GraphModule) -> Range | None:
     if isinstance(arg, fx.Node):
-        interval = known[arg] if arg in known else _of_node(arg, known, gm)
+        interval = known[arg] if arg in known else _node_range(arg, known, gm)
     else:
         number = constant(arg, gm)
         interval = None if number is None else (number, number)
@@ -67,7 +67,7 @@ def _sources(node: fx.Node) -> tuple[Any, ...]:
     return node.args if kind in ("add", "sub", "rsub", "mul") and len(node.args) == 2 and not node.kwargs else ()
 
 
-def _of_node(node: fx.Node, known: dict[fx.Node, Range | None], gm: fx.GraphModule) -> Range | None:
+def _node_range(node: fx.Node, known: dict[fx.Node, Range | None], gm: fx.GraphModule) -> Range | None:
     val, kind = value(node), name(node)
     if val is None:
         return None

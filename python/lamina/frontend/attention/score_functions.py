@@ -214,8 +214,8 @@ class _Inliner:
         if isinstance(one, ChangedScores) and isinstance(other, ChangedScores):
             if (one.factor, one.inner) != (other.factor, other.inner):
                 raise NotLinear("two factors")
-            added = self._of_two(where, one.added, other.added, _Number(0.0, self.like.dtype))
-            return replace(one, added=added, seen=self._of_two(where, one.seen, other.seen, _Number(True, torch.bool)))
+            added = self._where_visible(where, one.added, other.added, _Number(0.0, self.like.dtype))
+            return replace(one, added=added, seen=self._where_visible(where, one.seen, other.seen, _Number(True, torch.bool)))
         scores, fill = (one, other) if isinstance(one, ChangedScores) else (other, one)
         if not isinstance(fill, _Number) or fill.value > _SWALLOWS:
             raise NotLinear("a score is replaced")
@@ -228,7 +228,7 @@ class _Inliner:
         first, second = (there, lowest) if scores is one else (lowest, there)
         return replace(scores, added=self.graft.call(aten.where.self, where, first, second))
 
-    def _of_two(self, where: fx.Node, one: fx.Node | None, other: fx.Node | None, without: _Number) -> fx.Node | None:
+    def _where_visible(self, where: fx.Node, one: fx.Node | None, other: fx.Node | None, without: _Number) -> fx.Node | None:
         if one is other:
             return one
         first, second = (self._plain(without) if x is None else x for x in (one, other))

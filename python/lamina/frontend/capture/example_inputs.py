@@ -27,14 +27,14 @@ def without_shared_memory(
         if id(leaf) not in replacements:
             shared = _memory(leaf) in seen or isinstance(leaf, nn.Parameter)
             seen.add(_memory(leaf))
-            replacements[id(leaf)] = _like(leaf) if shared else leaf
+            replacements[id(leaf)] = _empty_like(leaf) if shared else leaf
         return replacements[id(leaf)]
 
     positional, named = pytree.tree_map_only(Tensor, replaced, (args, dict(kwargs)))
     return positional, named
 
 
-def _like(tensor: Tensor) -> Tensor:
+def _empty_like(tensor: Tensor) -> Tensor:
     made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
     return made.requires_grad_(tensor.requires_grad)
 

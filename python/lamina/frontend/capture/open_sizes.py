@@ -73,7 +73,7 @@ class OpenSizes:
     def check(self, tensors: Mapping[str, Tensor]) -> None:
         """Raises ValueError for a size outside its range, and for sizes that share a Dim and do not fit each other."""
         roots: dict[str, tuple[str, int]] = {}
-        for name, dim, size in self._each(tensors):
+        for name, dim, size in self._open_sizes_of(tensors):
             low, high = bounds(dim)
             if size < low or (high is not None and size > high):
                 raise ValueError(f"{name} must be {range_text(low, high)}{_called(dim)}; it is {size}")
@@ -81,12 +81,12 @@ class OpenSizes:
                 known, other = roots.setdefault(dim.__name__, (name, size))
                 if other != size:
                     raise ValueError(f"{known} and {name} must be equal{_called(dim)}; they are {other} and {size}")
-        for name, dim, size in self._each(tensors):
+        for name, dim, size in self._open_sizes_of(tensors):
             root = roots.get(dim.root.__name__) if hasattr(dim, "root") else None
             if root is not None and (wanted := int(dim.fn(root[1]))) != size:
                 raise ValueError(f"{name} must be {dim.__name__} = {wanted}, as {root[0]} is {root[1]}; it is {size}")
 
-    def _each(self, tensors: Mapping[str, Tensor]) -> list[tuple[str, Any, int]]:
+    def _open_sizes_of(self, tensors: Mapping[str, Tensor]) -> list[tuple[str, Any, int]]:
         opened = [(name, d, dim) for name, dims in self.dims.items() for d, dim in dims.items()]
         return [(place_text(name, d), dim, tensors[name].shape[d]) for name, d, dim in opened]
 

@@ -46,7 +46,7 @@ class SizeRelations:
 
     def values(self, arguments: Mapping[int, tuple[str, Any]]) -> dict[str, int]:
         """Returns the values of the symbols for these arguments (see `serve`)."""
-        return {str(e): size for _, e, size in reversed([*self._each(arguments)]) if e.is_Symbol}
+        return {str(e): size for _, e, size in reversed([*self._sizes_of(arguments)]) if e.is_Symbol}
 
     def serve(self, arguments: Mapping[int, tuple[str, Any]]) -> bool:
         """Returns whether the graph serves these sizes: what compiling it has decided by the sizes of its first call holds.
@@ -57,7 +57,7 @@ class SizeRelations:
         """
         values: dict[sympy.Symbol, int] = {}
         named: dict[sympy.Symbol, str] = {}
-        sizes = [*self._each(arguments)]
+        sizes = [*self._sizes_of(arguments)]
         for name, expression, size in sizes:
             if expression.is_Symbol and values.setdefault(expression, size) != size:
                 raise ValueError(f"{named[expression]} and {name} must be equal; they are {values[expression]} and {size}")
@@ -165,7 +165,7 @@ class SizeRelations:
         found = condition.xreplace(values)
         return self._env.replace(condition).xreplace(values) if found.free_symbols else found
 
-    def _each(self, arguments: Mapping[int, tuple[str, Any]]) -> Iterator[tuple[str, sympy.Expr, int]]:
+    def _sizes_of(self, arguments: Mapping[int, tuple[str, Any]]) -> Iterator[tuple[str, sympy.Expr, int]]:
         for i, (name, value) in arguments.items():
             shape = value.shape if isinstance(value, Tensor) else None
             places = [name] if shape is None else [place_text(name, d) for d in range(len(shape))]

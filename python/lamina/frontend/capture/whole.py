@@ -39,7 +39,7 @@ _inside: Counter[torch._ops.OpOverload] = Counter()
 _taken: dict[torch._ops.OpOverload, dict[Any, Any]] = {}
 
 
-def _of_sizes(op: torch._ops.OpOverload) -> Callable[..., Any]:
+def _by_sizes(op: torch._ops.OpOverload) -> Callable[..., Any]:
     """Returns an implementation of an overload that takes sizes or scale factors, by the one that takes sizes."""
 
     def run(x: Tensor, output_size: Sequence[int] | None, *args: Any) -> Any:
@@ -64,7 +64,7 @@ def kept_composite(*ops: torch._ops.OpOverload) -> Iterator[None]:
             if _inside[op] == 1:
                 _taken[op] = {key: op.py_kernels.pop(key) for key in _KEYS if key in op.py_kernels}
                 if op._overloadname == "vec":
-                    op.py_kernels.update(dict.fromkeys(_taken[op], _of_sizes(op)))
+                    op.py_kernels.update(dict.fromkeys(_taken[op], _by_sizes(op)))
                 if op in DECOMPOSED:
                     op.py_kernels[torch._C.DispatchKey.Autograd] = decomposition_table[op]
                 op._dispatch_cache.clear()

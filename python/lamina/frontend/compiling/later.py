@@ -33,7 +33,7 @@ def with_kernels(built: "Built", names: Collection[str]) -> "Built":
     return found
 
 
-def _left(built: "Built", kernels: Sequence[LaterKernel]) -> tuple[LaterKernel, ...]:
+def _remaining(built: "Built", kernels: Sequence[LaterKernel]) -> tuple[LaterKernel, ...]:
     return tuple(kernel for kernel in built.later if kernel not in kernels)
 
 
@@ -51,7 +51,7 @@ def _compiled(built: "Built", kernels: Sequence[LaterKernel]) -> "Built":
         program=with_needs(built.program, artifact.needs),
         code=cubins.join([*cubins.divide(built.code), *cubins.divide(artifact.code)]),
         kernels=(*built.kernels, *artifact.kernels),
-        later=_left(built, kernels),
+        later=_remaining(built, kernels),
     )
 
 
@@ -67,7 +67,7 @@ def _tiled(built: "Built", kernels: Sequence[LaterKernel]) -> "Built":
 
     own = context()
     programs: dict[str, Program] = {}
-    later = list(_left(built, kernels))
+    later = list(_remaining(built, kernels))
     for kernel in kernels:
         module = ir.Module.parse(kernel.text, own)
         run(built.to_tile, module)

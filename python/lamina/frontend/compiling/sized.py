@@ -158,7 +158,7 @@ class SizedProgram(_native.BySizes):
                 break
         compiled.add_general_later()
         if missing:
-            self._later(compiled, symbols, sizes)
+            self._compile_later(compiled, symbols, sizes)
         if built.interface.only_picks():
             return run, built.interface.inputs
         return adapt(run, built.interface, compiled.captured), None
@@ -170,7 +170,7 @@ class SizedProgram(_native.BySizes):
             if sizes.items() <= dict(zip(self._names, key, strict=True)).items():
                 self.renew(key)
 
-    def _later(self, compiled: "Bindable", symbols: Mapping[str, int], sizes: tuple[int, ...]) -> None:
+    def _compile_later(self, compiled: "Bindable", symbols: Mapping[str, int], sizes: tuple[int, ...]) -> None:
         """Has kernels compiled on another thread. The next call of these sizes after that has its program bound again."""
         owner = weakref.ref(self)
 

@@ -202,7 +202,7 @@ def _rsub(e: Emitter, x: Any, y: Any, alpha: Any = 1) -> Parts:
     return _sub(e, y, x, alpha)
 
 
-def _of_two(function: Callable[[Emitter, Parts, Parts], Parts]) -> Callable[..., Any]:
+def _binary(function: Callable[[Emitter, Parts, Parts], Parts]) -> Callable[..., Any]:
     def rule(e: Emitter, x: Any, y: Any) -> Parts:
         """Applies the function to the parts of `x` and `y`."""
         return function(e, parts_of(e, x), parts_of(e, y))
@@ -227,7 +227,7 @@ def _conjugate(e: Emitter, x: Parts) -> Parts:
     return x[0], e.neg(x[1])
 
 
-def _same(e: Emitter, x: Any, y: Any) -> fx.Node:
+def _equal(e: Emitter, x: Any, y: Any) -> fx.Node:
     a, b, c, d = _nodes(e, (*parts_of(e, x), *parts_of(e, y)))
     return e(aten.logical_and.default, e(aten.eq.Tensor, a, c), e(aten.eq.Tensor, b, d))
 
@@ -253,7 +253,7 @@ def _is_nan(e: Emitter, x: Any) -> fx.Node:
 
 
 def _is_zero(e: Emitter, x: Any) -> fx.Node:
-    return _same(e, x, 0)
+    return _equal(e, x, 0)
 
 
 def _polar(e: Emitter, size: fx.Node, turn: fx.Node) -> Parts:
@@ -271,8 +271,8 @@ def _with_quotient(e: Emitter, x: Any, y: Any, z: Any, value: Any = 1) -> Parts:
 ELEMENTARY: dict[Any, Callable[..., Any]] = {
     aten.add.Tensor: _add, aten.add.Scalar: _add, aten.sub.Tensor: _sub, aten.sub.Scalar: _sub,
     aten.rsub.Scalar: _rsub, aten.rsub.Tensor: _rsub,
-    aten.mul.Tensor: _of_two(product), aten.mul.Scalar: _of_two(product),
-    aten.div.Tensor: _of_two(quotient), aten.div.Scalar: _of_two(quotient),
+    aten.mul.Tensor: _binary(product), aten.mul.Scalar: _binary(product),
+    aten.div.Tensor: _binary(quotient), aten.div.Scalar: _binary(quotient),
     aten.reciprocal.default: _unary(lambda e, x: quotient(e, (1.0, 0.0), x)),
     aten.square.default: _unary(lambda e, x: product(e, x, x)),
     aten.addcmul.default: _with_product, aten.addcdiv.default: _with_quotient,
@@ -285,7 +285,7 @@ ELEMENTARY: dict[Any, Callable[..., Any]] = {
     aten.sinh.default: _unary(hyperbolic_sine), aten.cosh.default: _unary(hyperbolic_cosine),
     aten.tanh.default: _unary(hyperbolic_tangent), aten.sigmoid.default: _unary(logistic),
     aten.pow.Tensor_Scalar: _pow, aten.pow.Tensor_Tensor: _pow, aten.pow.Scalar: _pow_scalar,
-    aten.eq.Tensor: _same, aten.eq.Scalar: _same, aten.ne.Tensor: _differ, aten.ne.Scalar: _differ,
+    aten.eq.Tensor: _equal, aten.eq.Scalar: _equal, aten.ne.Tensor: _differ, aten.ne.Scalar: _differ,
     aten.log2.default: _unary(_logarithm_to(2)), aten.log10.default: _unary(_logarithm_to(10)),
     aten.isnan.default: _is_nan, aten.logical_not.default: _is_zero,
     aten.complex.default: lambda e, re, im: (re, im), aten.polar.default: _polar,

@@ -149,7 +149,7 @@ def traced(calls: Sequence[TracedCall], fake: FakeTensorMode, decompositions: Ta
     found = []
     for call, results in zip(calls, gm.graph.output_node().args[0], strict=True):
         inputs = tuple(islice(places, len(call.inputs)))
-        nodes = tuple(sorted(_behind(results, effects), key=order.__getitem__))
+        nodes = tuple(sorted(_dependencies(results, effects), key=order.__getitem__))
         found.append(Expansion(nodes, inputs, results, _shared(pytree.tree_leaves(results), call.inputs), gm))
     return found
 
@@ -168,7 +168,7 @@ def _result(call: TracedCall, given: dict[fx.Node, Any]) -> Any:
         raise
 
 
-def _behind(results: Any, effects: Sequence[fx.Node]) -> set[fx.Node]:
+def _dependencies(results: Any, effects: Sequence[fx.Node]) -> set[fx.Node]:
     """Returns the nodes that `results` and `effects` depend on, themselves included. effects: nodes that do more than compute."""
     starts = [*(node for node in pytree.tree_leaves(results) if isinstance(node, fx.Node)), *effects]
     return {node for node in reached(starts, lambda n: n.all_input_nodes) if node.op != "placeholder"}

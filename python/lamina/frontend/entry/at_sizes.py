@@ -41,7 +41,7 @@ def at_sizes(recorder: ExplainBackend, bind: Any, inputs: Any) -> AtSizes:
     if names := unknown(wanted, known):
         named = sorted({symbol.written for symbol in known})
         raise CompileError(f"no size is called {names[0]!r}", remedy=f"those that calls vary are {', '.join(named)}")
-    wished = [_of_sizes(recorder, of, facts, wanted) for of, facts in zip(graphs, symbols, strict=True)]
+    wished = [_arguments_of_sizes(recorder, of, facts, wanted) for of, facts in zip(graphs, symbols, strict=True)]
     return AtSizes(tuple(_graph(recorder, of, arguments) for of, arguments in zip(graphs, wished, strict=True)))
 
 
@@ -49,7 +49,7 @@ def _symbols(recorder: ExplainBackend, of: Captured) -> list[SizeFacts]:
     return [recorder.named(symbol) for symbol in symbols_among(of.values)]
 
 
-def _of_sizes(recorder: ExplainBackend, of: Captured, symbols: Sequence[SizeFacts], wanted: NamedSizes) -> Arguments:
+def _arguments_of_sizes(recorder: ExplainBackend, of: Captured, symbols: Sequence[SizeFacts], wanted: NamedSizes) -> Arguments:
     """Returns arguments of the wanted sizes; symbols that are not named have those of the first call."""
     values = {symbol.name: symbol.typical for symbol in symbols} | values_of(wanted, symbols)
 

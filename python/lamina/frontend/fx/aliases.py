@@ -73,13 +73,13 @@ class Reinterpreted:
         `base` does not start at a whole element of `dtype` in its storage."""
         base = base.detach()
         if (base.is_conj(), base.is_neg()) == (self.base_conj, self.base_neg):
-            return self._over(without_bits(base))
+            return self._viewing(without_bits(base))
         if self.dtype == base.dtype:  # the bits are those of the base, except for these flips
             flips = self.base_conj != self.conj, self.base_neg != self.neg
             return with_bits(base.as_strided(self.shape, self.strides, base.storage_offset() + self.offset), *flips)
-        return self._over(without_bits(materialized(base, self.base_conj, self.base_neg)))
+        return self._viewing(without_bits(materialized(base, self.base_conj, self.base_neg)))
 
-    def _over(self, memory: Tensor) -> Tensor:
+    def _viewing(self, memory: Tensor) -> Tensor:
         start, rest = divmod(memory.storage_offset() * memory.element_size(), self.dtype.itemsize)
         if rest:
             raise ValueError(

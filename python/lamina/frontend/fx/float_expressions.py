@@ -94,7 +94,7 @@ def _fraction(expr: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr, bool] | None:
             parts = list(map(_fraction, expr.args))
             if any(part is None or not part[2] for part in parts):
                 return None
-            return reduce({sympy.Mul: _times, sympy.Add: _plus}.get(expr.func, _over), parts)  # type: ignore[arg-type]
+            return reduce({sympy.Mul: _times, sympy.Add: _plus}.get(expr.func, _divide), parts)  # type: ignore[arg-type]
     return None
 
 
@@ -109,7 +109,7 @@ def _plus(a: _Fraction, b: _Fraction) -> _Fraction:
     return a[0] * b[1] + b[0] * a[1], a[1] * b[1], True
 
 
-def _over(a: _Fraction, b: _Fraction) -> _Fraction:
+def _divide(a: _Fraction, b: _Fraction) -> _Fraction:
     return a[0] * b[1], a[1] * b[0], _divides_exactly(a[1] * b[0])
 
 

@@ -18,7 +18,7 @@ _NODES = 256  # the most nodes that a value may depend on
 def concrete(node: fx.Node, gm: fx.GraphModule, before: fx.Node | None = None) -> Tensor | None:
     """Returns the value of a node that depends on no argument of the graph, as of `before` (None: the end of the graph). None if
     it depends on one, or differs from call to call."""
-    order = _behind(node, gm.graph, before)
+    order = _dependencies(node, gm.graph, before)
     if order is None:
         return None
     values: dict[fx.Node, Any] = {}
@@ -35,7 +35,7 @@ def concrete(node: fx.Node, gm: fx.GraphModule, before: fx.Node | None = None) -
     return found if isinstance(found, Tensor) else None
 
 
-def _behind(node: fx.Node, graph: fx.Graph, before: fx.Node | None) -> list[fx.Node] | None:
+def _dependencies(node: fx.Node, graph: fx.Graph, before: fx.Node | None) -> list[fx.Node] | None:
     """Returns the nodes that a node depends on, in order, with all writes to them on the way."""
     needed: set[fx.Node] = set()
     if not _collect(node, needed):

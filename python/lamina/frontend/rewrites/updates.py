@@ -71,7 +71,7 @@ def _chain(last: Any, argument: fx.Node) -> list[fx.Node]:
     chain: list[fx.Node] = []
     current, updates = last, False
     while current is not argument:
-        if not isinstance(current, fx.Node) or current.target not in (*_IN_PLACE, *_SAME) or not _alike(current, argument):
+        if not isinstance(current, fx.Node) or current.target not in (*_IN_PLACE, *_SAME) or not _has_layout_of(current, argument):
             return []
         chain.append(current)
         updates |= current.target in _IN_PLACE
@@ -89,7 +89,7 @@ def _inputs(node: fx.Node) -> list[fx.Node]:
     return found
 
 
-def _alike(node: fx.Node, argument: fx.Node) -> bool:
+def _has_layout_of(node: fx.Node, argument: fx.Node) -> bool:
     """Returns whether a node has the dtype, sizes and strides of an argument."""
     made, given = node.meta.get("val"), argument.meta.get("val")
     if not isinstance(made, Tensor) or not isinstance(given, Tensor) or made.dtype is not given.dtype:

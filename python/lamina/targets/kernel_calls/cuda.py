@@ -48,11 +48,14 @@ def compile_cuda(kernel: "UserKernel", source: CudaSource, gpu: Gpu) -> Compiled
         which = ", ".join(_Given(source, i, None, declared[i], {}).name for i in left)
         raise _misfit(source, f"takes the address of {which}, which are numbers", "copy it to a variable first")
     return CompiledKernel(
-        kernel.symbol, renamed(_for(text, gpu), kernel.symbol, kernel.symbol), Needs(kernel.shared), _shown(kernel, source)
+        kernel.symbol,
+        renamed(_with_assembler_version(text, gpu), kernel.symbol, kernel.symbol),
+        Needs(kernel.shared),
+        _shown(kernel, source),
     )
 
 
-def _for(ptx: str, gpu: Gpu) -> str:
+def _with_assembler_version(ptx: str, gpu: Gpu) -> str:
     """Sets the PTX version and the target for the assembler.
 
     The assembler comes with Triton and may be older than NVRTC. C++ code for one chip compiles to instructions that both of their

@@ -52,7 +52,7 @@ def bind(
     bindings  for each parameter the index of a pointer, or the bytes of a constant
     threads   the launch's threads of a block along x, y, z: the assembler limits registers so that they fit
     """
-    text = _alone(ptx, entry)
+    text = _without_other_kernels(ptx, entry)
     constants = {i: value for i, value in enumerate(bindings) if isinstance(value, bytes)}
     text = _without_loads(text, entry, constants)
     pointers = {i: number for i, number in enumerate(bindings) if isinstance(number, int)}
@@ -69,7 +69,7 @@ def bind(
     return text.replace(f".entry {entry}(", f".entry {symbol}("), left
 
 
-def _alone(ptx: str, entry: str) -> str:
+def _without_other_kernels(ptx: str, entry: str) -> str:
     """Returns the PTX without other kernels."""
     parts, end = [], 0
     for head in _ENTRY.finditer(ptx):

@@ -53,7 +53,7 @@ def kernel(
 
 @kernel.register_fake
 def _(inputs: Sequence[Tensor], *, outputs: str, **_: Any) -> list[Tensor]:
-    return [_like(text, inputs[0].device) for text in outputs.split("; ")]
+    return [_empty_tensor(text, inputs[0].device) for text in outputs.split("; ")]
 
 
 KERNEL: Any = torch.ops.lamina.kernel.default
@@ -65,7 +65,7 @@ def described(tensors: Sequence[Tensor]) -> str:
     return "; ".join(each)
 
 
-def _like(text: str, device: torch.device) -> Tensor:
+def _empty_tensor(text: str, device: torch.device) -> Tensor:
     dtype, sizes, strides = text.split(" ")
     shape = [int(n) for n in sizes.split("x") if n]
     return torch.empty_strided(shape, [int(n) for n in strides.split(",") if n], dtype=DTYPES[dtype], device=device)

@@ -95,7 +95,7 @@ class TritonBlocks(Expressions):
         (width,) = _shape(v)
         return width
 
-    def _same(self, v: ir.Value, source: ir.Value) -> None:
+    def _alias(self, v: ir.Value, source: ir.Value) -> None:
         """Makes v another name of a value."""
         (self.literals if source in self.literals else self.names)[v] = self._value(source)
         if isinstance(v.type, ir.VectorType) and self._is_number(source):

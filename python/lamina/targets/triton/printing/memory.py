@@ -60,27 +60,27 @@ class TritonMemory(Descriptors):
             self.names[op.result] = self._size(size)
             return
         memory, *at = op.operands
-        self._load(op.result, self._at(memory, *map(self._value, at)))
+        self._load(op.result, self._pointer_to(memory, *map(self._value, at)))
 
     def _write_number(self, op: ir.Operation) -> None:
         value, memory, *at = op.operands
-        self._store(self._value(value), self._at(memory, *map(self._value, at)))
+        self._store(self._value(value), self._pointer_to(memory, *map(self._value, at)))
 
     def _gather(self, op: ir.Operation) -> None:
         memory, _, at, mask, _ = op.operands
-        self._load(op.result, self._at(memory, self._value(at)), self._masked(op.result, mask))
+        self._load(op.result, self._pointer_to(memory, self._value(at)), self._masked(op.result, mask))
 
     def _scatter(self, op: ir.Operation) -> None:
         memory, _, at, mask, value = op.operands
-        self._store(self._value(value), self._at(memory, self._value(at)), self._masked(value, mask))
+        self._store(self._value(value), self._pointer_to(memory, self._value(at)), self._masked(value, mask))
 
     def _tile_gather(self, op: ir.Operation) -> None:
         memory, index, mask, other = op.operands
-        self._load(op.result, self._at(memory, self._block(index)), self._masked(op.result, mask), self._value(other))
+        self._load(op.result, self._pointer_to(memory, self._block(index)), self._masked(op.result, mask), self._value(other))
 
     def _tile_scatter(self, op: ir.Operation) -> None:
         value, memory, index, mask = op.operands
-        text, pointer, masked = self._block(value), self._at(memory, self._block(index)), self._masked(value, mask)
+        text, pointer, masked = self._block(value), self._pointer_to(memory, self._block(index)), self._masked(value, mask)
         if COMBINE not in op.attributes:
             self._store(text, pointer, masked)
             return
@@ -107,7 +107,7 @@ class TritonMemory(Descriptors):
         transposed = self.transposed[op.operands[0]]
         memory, first, rows, _, _, stride = transposed.operands
         lanes = f"({lane} + {self._all(self._width(op.result))})"
-        place = f"{self._at(memory, self._value(first))} + {row} + {lanes} * {self._value(stride)}"
+        place = f"{self._pointer_to(memory, self._value(first))} + {row} + {lanes} * {self._value(stride)}"
         self._load(op.result, place, f"{lanes} < {self._value(rows)}")
 
     def _load(self, v: ir.Value, pointer: str, mask: str = "", other: str = "0") -> None:
@@ -118,7 +118,7 @@ class TritonMemory(Descriptors):
 
     # -- addresses
 
-    def _at(self, memory: ir.Value, *indices: str) -> str:
+    def _pointer_to(self, memory: ir.Value, *indices: str) -> str:
         """Returns a pointer to an element."""
         strides, _ = ir.MemRefType(memory.type).get_strides_and_offset()
         return self._pointer(memory, [_times(i, str(stride)) for i, stride in zip(indices, strides, strict=True) if i != "0"])
@@ -132,7 +132,7 @@ class TritonMemory(Descriptors):
         self, v: ir.Value, memory: ir.Value, indices: Sequence[ir.Value], masks: Sequence[ir.Value]
     ) -> tuple[str, str]:
         """Returns pointers to the lanes of a block of rank 1, and their mask, "" for all."""
-        return f"{self._at(memory, *map(self._value, indices))} + {self._all(self._width(v))}", self._masked(v, *masks)
+        return f"{self._pointer_to(memory, *map(self._value, indices))} + {self._all(self._width(v))}", self._masked(v, *masks)
 
     def _place_of_block(
         self, op: ir.Operation, view: ir.Value, indices: Sequence[ir.Value], type_: ir.VectorType
@@ -168,7 +168,7 @@ class TritonMemory(Descriptors):
     def _runs(self, op: ir.Operation, v: ir.Value, memory: ir.Value, first: ir.Value, start: ir.Value, along: bool) -> str:
         """Returns pointers to the lanes of v in runs."""
         lanes = self._all(self._width(v))
-        terms = [self._at(memory, self._value(first)), *([lanes] if along else [])]
+        terms = [self._pointer_to(memory, self._value(first)), *([lanes] if along else [])]
         for length, jump in zip(op.attributes["lengths"], op.attributes["jumps"], strict=True):
             terms.append(f"({self._value(start)} + {lanes}) // {length.value} * {jump.value}")
         return " + ".join(terms)

@@ -178,7 +178,7 @@ class Printer(Pairs, Reductions):
         """Prints an addition. Many indices have 0 added, which is left out."""
         left = [v for v in op.operands if self.literals.get(v) != "0"]
         if len(left) == 1 and self._is_number(left[0]) == self._is_number(op.result):
-            self._same(op.result, left[0])
+            self._alias(op.result, left[0])
             self._spread(op)
         else:
             self._apply(op)
@@ -189,7 +189,7 @@ class Printer(Pairs, Reductions):
 
     def _pass(self, op: ir.Operation) -> None:
         """Passes the operand through: Triton broadcasts by itself, and the CTA that ran a loop has no other to combine with."""
-        self._same(op.result, op.operands[0])
+        self._alias(op.result, op.operands[0])
 
     def _reshape(self, op: ir.Operation) -> None:
         """Prints a shape cast: of vector.step to a row or a column; any other value that becomes a column has kept its dimension of

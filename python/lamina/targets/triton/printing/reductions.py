@@ -23,7 +23,7 @@ class Reductions(TritonBlocks):
         """Prints the reduction of a block, combined with the initial value where there is one."""
         block, *start = op.operands
         name = combining_op(op)
-        text = self._reduced(name, self._whole(block, name))
+        text = self._reduced(name, self._padded(block, name))
         self._set(op.result, applied(name, [text, self._value(start[0])], "") or "" if start else text)
 
     def _scan(self, op: ir.Operation) -> None:
@@ -39,7 +39,7 @@ class Reductions(TritonBlocks):
         self._scanned(op, applied(name, [self._typed(carry), block], "") or "")
 
     def _sort(self, op: ir.Operation) -> None:
-        self._set(op.result, f"tl.sort({self._whole(op.operands[0], SORT)})")
+        self._set(op.result, f"tl.sort({self._padded(op.operands[0], SORT)})")
 
     def _recurrence(self, op: ir.Operation) -> None:
         """Scans pairs (factor, sum), and adds the carry by the product of the factors before each lane."""
@@ -68,7 +68,7 @@ class Reductions(TritonBlocks):
         self.calls[joining(name)] = None
         return joining(name)
 
-    def _whole(self, block: ir.Value, name: str) -> str:
+    def _padded(self, block: ir.Value, name: str) -> str:
         """Returns a block with the neutral element of the op `name` in lanes past the tile program's."""
         past = self._past(block)
         if not past:
@@ -82,7 +82,7 @@ class Reductions(TritonBlocks):
         x, largest, total = op.operands
         powers, new_largest, new_total = map(self._name, op.results)
         block = self._fresh()
-        self._line(f"{block} = {self._threads(self._whole(x, 'arith.maximumf'), x, largest)}")
+        self._line(f"{block} = {self._threads(self._padded(x, 'arith.maximumf'), x, largest)}")
         inner = self._reduced("arith.maximumf", self._reduced("arith.maximumf", block, 2))
         self._line(f"{new_largest} = {applied('arith.maximumf', [self._block(largest), inner], '')}")
         shift = f"tl.where({new_largest} == float('-inf'), 0.0, {new_largest})"
