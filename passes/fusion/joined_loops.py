@@ -29,7 +29,7 @@ def joined(g: Generic, loops: Sequence[int]) -> tuple[Generic, dict[int, int]]:
     does so, or `g`, and the new number of each of g's loops."""
     numbers = {i: i for i in range(len(g.extents))}
     while (run := _longest(g, [numbers[i] for i in loops])) is not None:
-        step = _numbers(len(g.extents), run)
+        step = _new_numbers(len(g.extents), run)
         g = _join(g, run, step)
         numbers = {i: step[n] for i, n in numbers.items()}
     return g, numbers
@@ -84,7 +84,7 @@ def _walked(m: Map, run: range) -> list[int]:
     return [d for d, (_, terms) in enumerate(m) if any(i in run for i, _ in terms)]
 
 
-def _numbers(rank: int, run: range) -> dict[int, int]:
+def _new_numbers(rank: int, run: range) -> dict[int, int]:
     """Returns the numbers that loops have when those of `run` are one."""
     return {i: i if i <= run[0] else max(run[0], i - len(run) + 1) for i in range(rank)}
 
@@ -93,30 +93,30 @@ def _join(g: Generic, run: range, numbers: dict[int, int]) -> Generic:
     op, combine = g.op, g.yields[0].owner.name
     rank = len(g.extents) - len(run) + 1
     with op.location, ir.InsertionPoint(op):
-        flat = _Flat().of(terms_of(g), run)
+        flat = _Flattener().of(terms_of(g), run)
         maps = [[ir.AffineDimExpr.get(i) for i in range(rank)], [renumbered(e, numbers) for e in g.maps[g.inputs]]]
         reduced = [r for i, r in enumerate(g.reduced) if i not in run[1:]]
-        one = generic(op.results[0].type, [flat, op.operands[g.inputs]], maps, rank, reduced)
-        replace_op(op, with_body(one, partial(applied, combine)))
-    return Generic.read(one)
+        joined_op = generic(op.results[0].type, [flat, op.operands[g.inputs]], maps, rank, reduced)
+        replace_op(op, with_body(joined_op, partial(applied, combine)))
+    return Generic.read(joined_op)
 
 
-class _Flat:
+class _Flattener:
     """Copies elementwise ops with some of their dimensions as one."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple[ir.Value, int], ir.Value] = {}
+        self._flattened: dict[tuple[ir.Value, int], ir.Value] = {}
 
     def of(self, v: ir.Value, dims: range) -> ir.Value:
         """Returns a value with these dimensions as one."""
         key = v, dims[0]
-        if key not in self._made:
+        if key not in self._flattened:
             g = _elementwise(v)
-            self._made[key] = collapse(v, _groups(len(shape_of(v)), dims)) if g is None else self._copy(g, dims)
-        return self._made[key]
+            self._flattened[key] = collapse(v, _groups(len(shape_of(v)), dims)) if g is None else self._copy(g, dims)
+        return self._flattened[key]
 
     def _copy(self, g: Generic, dims: range) -> ir.Value:
-        shape, numbers = shape_of(g.op.results[0]), _numbers(len(g.extents), dims)
+        shape, numbers = shape_of(g.op.results[0]), _new_numbers(len(g.extents), dims)
         type_ = tensor_type(
             [math.prod(shape[d] for d in group) for group in _groups(len(shape), dims)], element_of(g.op.results[0].type)
         )

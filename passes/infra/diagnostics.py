@@ -32,12 +32,12 @@ class Diagnostic:
     @staticmethod
     def of(diagnostic: Any) -> "Diagnostic":
         """Converts an `ir.Diagnostic` (valid only inside its handler) or an `ir.DiagnosticInfo`."""
-        file, line, column = place(diagnostic.location)
+        file, line, column = file_line_column(diagnostic.location)
         notes = tuple(Diagnostic.of(note) for note in diagnostic.notes)
         return Diagnostic(diagnostic.severity.name.lower(), diagnostic.message.strip(), file, line, column, notes)
 
 
-def place(location: ir.Location) -> tuple[str, int, int]:
+def file_line_column(location: ir.Location) -> tuple[str, int, int]:
     """Returns (file, line, column) of a location, the innermost of a call or fusion; ("", 0, 0) without one."""
     match = _PLACE.search(str(location))
     return (match[1], int(match[2]), int(match[3])) if match else ("", 0, 0)
@@ -57,6 +57,11 @@ class InvalidIR(CompileError):
         self.diagnostics = diagnostics
 
 
+def _error(text: str, op: ir.Operation) -> Diagnostic:
+    """Returns an error at an op."""
+    return Diagnostic("error", text, *file_line_column(op.location))
+
+
 def verify(module: ir.Module) -> None:
     """Runs upstream's verifier, then that of the graph and plan dialects. Raises InvalidIR."""
     try:
@@ -64,7 +69,7 @@ def verify(module: ir.Module) -> None:
     except ir.MLIRError as error:
         raise InvalidIR(of_error(error)) from error
     if wrong := verify_ours(module.operation):
-        raise InvalidIR(tuple(Diagnostic("error", text, *place(op.location)) for op, text in wrong))
+        raise InvalidIR(tuple(_error(text, op) for op, text in wrong))
 
 
 def verify_input(module: ir.Module) -> None:
@@ -79,13 +84,11 @@ def verify_input(module: ir.Module) -> None:
     def look(op: ir.Operation) -> ir.WalkResult:
         """Finds captured values, and functions without a terminator."""
         if op.name == graph.GroupOp.OPERATION_NAME and graph.captured(op) is not None:
-            wrong.append(
-                Diagnostic("error", "graph.group uses a value from outside that is not an operand of it", *place(op.location))
-            )
+            wrong.append(_error("graph.group uses a value from outside that is not an operand of it", op))
         for block in op.regions[0].blocks if op.name == "func.func" else ():
             end = block.operations[len(block.operations) - 1].operation
             if end.name.startswith(("graph.", "plan.")):
-                wrong.append(Diagnostic("error", f"{end.name} ends a function, which wants a terminator", *place(end.location)))
+                wrong.append(_error(f"{end.name} ends a function, which wants a terminator", end))
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(look)
@@ -101,7 +104,7 @@ def unknown_ops(module: ir.Module) -> tuple[Diagnostic, ...]:
         """Finds ops that no dialect declares."""
         if not context.is_registered_operation(op.name) and not op.name.startswith(("graph.", "plan.")):
             text = f"no dialect declares the op {op.name!r} (--allow-unregistered-dialect accepts it)"
-            errors.append(Diagnostic("error", text, *place(op.location)))
+            errors.append(_error(text, op))
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(look)

@@ -12,7 +12,7 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError, suggestion
 
-from .diagnostics import place
+from .diagnostics import file_line_column
 from .pipeline_text import PassCall, error_at
 from .registry import PASSES
 
@@ -81,7 +81,7 @@ def refuse_if_fatal(name: str, module: ir.Module) -> None:
 
     module.operation.walk(look, ir.WalkOrder.PRE_ORDER)
     if ops:
-        file, line, column = place(ops[0].location)
+        file, line, column = file_line_column(ops[0].location)
         where = f"{file}:{line}:{column}" if file else ""
         text = f"{name} cannot run on a module with {ops[0].name}: it would end the process"
         raise CompileError(text, where=where, remedy="run it at an earlier level")

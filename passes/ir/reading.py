@@ -196,7 +196,7 @@ def _linear(expr: ir.AffineExpr) -> tuple[int, tuple[tuple[int, int], ...]]:
     raise NotAffine
 
 
-def place(m: tuple[tuple[int, tuple[tuple[int, int], ...]], ...], loops: Index) -> Index:
+def operand_index(m: tuple[tuple[int, tuple[tuple[int, int], ...]], ...], loops: Index) -> Index:
     """Returns the operand index that a map gives for loop values."""
     out = []
     for constant, terms in m:

@@ -25,7 +25,7 @@ from ..ir.reading import (
     compute_type,
     element_type,
     neutral,
-    place,
+    operand_index,
     producer,
     shape_of,
     source_index,
@@ -199,7 +199,7 @@ class Tracer:
         """Returns the expression of a scalar in a generic's body (or outside of any) at `loops`."""
         if v in body:
             assert g is not None
-            return self.element(g.op.operands[body[v]], place(g.maps[body[v]], loops), guard)
+            return self.element(g.op.operands[body[v]], operand_index(g.maps[body[v]], loops), guard)
         return self._memo.get((v, loops, guard), lambda: self._scalar(v, body, loops, guard, g))
 
     def _scalar(self, v: ir.Value, body: dict[ir.Value, int], loops: Index, guard: Guard, g: Generic | None) -> Expr:

@@ -49,27 +49,29 @@ def split_at_sums(group: ir.Operation, products: Sequence[ir.Value], config: Gem
     *body, end = ops_in(block)
     sums, width = _sums(body, shape_of(products[0]), config)
     totals = [s.result for s in sums]
-    outer = dict(zip(block.arguments, group.operands, strict=True))
-    others = {a: v for a, v in outer.items() if v not in products}
-    late = depending(body, totals)
+    operands = dict(zip(block.arguments, group.operands, strict=True))
+    others = {a: v for a, v in operands.items() if v not in products}
+    after_sums = depending(body, totals)
     results = dict.fromkeys(end.operands)
-    wanted = [v for v in results if v in late]
-    after, _ = _slice(block, wanted, [*totals, *outer])
-    kept = depending(body, [a for a in outer if a not in others]) - late  # what only the product's kernel can compute
-    read = {_narrow(v): None for op in after if op.results[0] in late for v in read_by(op) if v in kept}
-    stored = list(dict.fromkeys([*(v for v in results if v not in late), *read]))
-    row = _row_values(after, totals, late)
-    first = _epilogue(group, outer, stored, sums, width)
+    wanted = [v for v in results if v in after_sums]
+    # The epilogue stores the results that need no sum, and what the later pieces read of the products.
+    ops, _ = _slice(block, wanted, [*totals, *operands])
+    of_products = depending(body, [a for a in operands if a not in others]) - after_sums
+    read = {_narrow(v): None for op in ops if op.results[0] in after_sums for v in read_by(op) if v in of_products}
+    stored = list(dict.fromkeys([*(v for v in results if v not in after_sums), *read]))
+    first = _epilogue(group, operands, stored, sums, width)
     known = others | dict(zip(stored, first.results, strict=False))
     partial = dict(zip(totals, list(first.results)[len(stored) :], strict=True))
-    along = [v for v in wanted if v not in row]
-    onward, reads = _slice(block, along, [*known, *row])
-    of_rows = list(dict.fromkeys([*(v for v in wanted if v in row), *(v for v in reads if v in row)]))
-    later = [_reduction(group, known, partial, of_rows, sums, width)]
-    known |= dict(zip(of_rows, later[0].results, strict=True))
-    if along:
-        later.append(_remainder(group, onward, along, {v: known[v] for v in reads}))
-        known |= dict(zip(along, later[1].results, strict=True))
+    # The reduction computes the values with one element per row, the remainder those with whole rows.
+    row_values = _row_values(ops, totals, after_sums)
+    whole_rows = [v for v in wanted if v not in row_values]
+    remainder_ops, remainder_reads = _slice(block, whole_rows, [*known, *row_values])
+    reduced = list(dict.fromkeys(v for v in (*wanted, *remainder_reads) if v in row_values))
+    later = [_reduction(group, known, partial, reduced, sums, width)]
+    known |= dict(zip(reduced, later[0].results, strict=True))
+    if whole_rows:
+        later.append(_remainder(group, remainder_ops, whole_rows, {v: known[v] for v in remainder_reads}))
+        known |= dict(zip(whole_rows, later[1].results, strict=True))
     return Pieces(first, tuple(later), tuple(known[v] for v in end.operands))
 
 
@@ -134,11 +136,11 @@ def _sums(body: Sequence[ir.Operation], shape: Sequence[int], config: GemmConfig
         return column_sums(body, rows, columns, config.m), config.m
 
 
-def _row_values(ops: Iterable[ir.Operation], totals: Sequence[ir.Value], late: set[ir.Value]) -> set[ir.Value]:
-    """Returns the sums, and values computed from them that are no larger. late: all values that depend on sums."""
+def _row_values(ops: Iterable[ir.Operation], totals: Sequence[ir.Value], after_sums: set[ir.Value]) -> set[ir.Value]:
+    """Returns the sums, and values computed from them that are no larger. after_sums: all values that depend on sums."""
     few, of_rows = max(math.prod(shape_of(v)) for v in totals), set(totals)
     for op in ops:
-        of_sums = [v for v in read_by(op) if v in late]
+        of_sums = [v for v in read_by(op) if v in after_sums]
         if of_sums and of_rows.issuperset(of_sums) and math.prod(shape_of(op.results[0])) <= few:
             of_rows.update(op.results)
     return of_rows

@@ -23,9 +23,9 @@ def lower_scan(op: ir.Operation) -> None:
     if name == LOG_SUM:
         remedy = "scan the greatest elements, and sums relative to them as a recurrence"
         raise CompileError("a CPU has no scan of logarithms of sums", where=where(op.location), remedy=remedy)
-    e = _emit(op, of)
-    nothing = e.constant(neutral(name, str(of.element_type)), of.element_type).value
-    (block,) = _prefixes(e, of, [block], [nothing], lambda before, own: [e.op(name, [of], [before[0], own[0]]).result])
+    e = _emitter(op, of)
+    neutral_block = e.constant(neutral(name, str(of.element_type)), of.element_type).value
+    (block,) = _prefixes(e, of, [block], [neutral_block], lambda before, own: [e.op(name, [of], [before[0], own[0]]).result])
     last, start = _last(e, of, block), e.op("vector.broadcast", [of], [carry]).result
     replace_op(op, e.op(name, [of], [start, block]).result, e.op(name, [of.element_type], [carry, last]).result)
 
@@ -34,8 +34,8 @@ def lower_recurrence(op: ir.Operation) -> None:
     """Lowers one tile.recurrence to prefixes of pairs: the product of a run's factors, and what the run makes of 0."""
     x, decay, carry = op.operands
     of = ir.VectorType(x.type)
-    e = _emit(op, of)
-    none = [e.constant(n, of.element_type).value for n in (1.0, 0.0)]
+    e = _emitter(op, of)
+    neutral_blocks = [e.constant(n, of.element_type).value for n in (1.0, 0.0)]
 
     def after(factor: ir.Value, start: ir.Value, sums: ir.Value) -> ir.Value:
         """Returns factor * start + sums."""
@@ -46,27 +46,27 @@ def lower_recurrence(op: ir.Operation) -> None:
         """Composes two runs of the recurrence."""
         return [e.op("arith.mulf", [of], [own[0], before[0]]).result, after(own[0], before[1], own[1])]
 
-    factors, sums = _prefixes(e, of, [decay, x], none, join)
+    factors, sums = _prefixes(e, of, [decay, x], neutral_blocks, join)
     end = after(_last(e, of, factors), carry, _last(e, of, sums))
     replace_op(op, after(factors, e.op("vector.broadcast", [of], [carry]).result, sums), end)
 
 
-def _emit(op: ir.Operation, of: ir.VectorType) -> Emit:
+def _emitter(op: ir.Operation, of: ir.VectorType) -> Emit:
     return Emit(ir.InsertionPoint(op), op.location, list(of.shape))
 
 
-def _prefixes(e: Emit, of: ir.VectorType, blocks: list[ir.Value], nothing: list[ir.Value], join: Join) -> list[ir.Value]:
-    """Returns the prefixes of a block whose elements are tuples, one of each of `blocks`. nothing: the neutral tuple, as blocks."""
+def _prefixes(e: Emit, of: ir.VectorType, blocks: list[ir.Value], neutral_blocks: list[ir.Value], join: Join) -> list[ir.Value]:
+    """Returns the prefixes of a block whose elements are tuples, one of each of `blocks`. neutral_blocks: the neutral tuple."""
     (lanes,) = of.shape
     reach = 1
     while reach < lanes:
         mask = ir.DenseI64ArrayAttr.get([i - reach if i >= reach else lanes + i for i in range(lanes)])
-        before = [e.op("vector.shuffle", [of], [b, n], mask=mask).result for b, n in zip(blocks, nothing, strict=True)]
+        before = [e.op("vector.shuffle", [of], [b, n], mask=mask).result for b, n in zip(blocks, neutral_blocks, strict=True)]
         blocks = join(before, blocks)
         reach *= 2
     return blocks
 
 
 def _last(e: Emit, of: ir.VectorType, block: ir.Value) -> ir.Value:
-    place = ir.DenseI64ArrayAttr.get([of.shape[0] - 1])
-    return e.op("vector.extract", [of.element_type], [block], static_position=place).result
+    position = ir.DenseI64ArrayAttr.get([of.shape[0] - 1])
+    return e.op("vector.extract", [of.element_type], [block], static_position=position).result

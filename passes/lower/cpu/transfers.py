@@ -139,7 +139,7 @@ class Transfer:
             start = start + scalar.wrap(index) * step
         return start
 
-    def left(self, dim: int) -> Num:
+    def remaining(self, dim: int) -> Num:
         """Returns the elements from the transfer's start to the end of a dimension."""
         scalar, index = Emit(self.emit.ip, self.emit.loc), ir.IndexType.get()
         if self.of.is_dynamic_dim(dim):
@@ -153,7 +153,7 @@ class Transfer:
         of = ir.VectorType.get([lanes], ir.IntegerType.get_signless(1))
         if self.in_bounds[0]:
             return Emit(self.emit.ip, self.emit.loc, [lanes]).constant(1, of.element_type).value
-        return self.emit.op("vector.create_mask", [of], [self.left(dim).value]).result
+        return self.emit.op("vector.create_mask", [of], [self.remaining(dim).value]).result
 
     def row_mask(self, outer: int, inner: int, k: int, lanes: int) -> ir.Value | None:
         """Returns the mask of row k's lanes in bounds, none if the row itself is not; None if all are."""
@@ -162,18 +162,18 @@ class Transfer:
         if row_in and lanes_in:
             return None
         scalar = Emit(self.emit.ip, self.emit.loc)
-        count = scalar.constant(lanes, ir.IndexType.get()) if lanes_in else self.left(inner)
+        count = scalar.constant(lanes, ir.IndexType.get()) if lanes_in else self.remaining(inner)
         if not row_in:
-            count = count.where(self.left(outer) > k, 0)
+            count = count.where(self.remaining(outer) > k, 0)
         of = ir.VectorType.get([lanes], ir.IntegerType.get_signless(1))
         return self.emit.op("vector.create_mask", [of], [count.value]).result
 
     def indices_of(self, outer: int, k: int) -> list[ir.Value]:
         """Returns the indices of row k's first element."""
-        at = list(self.indices)
+        indices = list(self.indices)
         if k:
-            at[outer] = (Emit(self.emit.ip, self.emit.loc).wrap(at[outer]) + k).value
-        return at
+            indices[outer] = (Emit(self.emit.ip, self.emit.loc).wrap(indices[outer]) + k).value
+        return indices
 
 
 def _row(e: Emit, block: ir.Value, k: int) -> ir.Value:

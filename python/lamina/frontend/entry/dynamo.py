@@ -51,9 +51,9 @@ def backend(
             raise CompileError(
                 f"mode={mode!r} is not known to Lamina", remedy="leave mode out; see lamina.Options for what can be chosen"
             )
-        given = dict(options) if isinstance(options, Mapping) else options
-        target = given.pop("target", None) if isinstance(given, dict) else None
-        chosen = for_captured(with_registered(Options.of(_MODES[mode] or given)), gm)
+        fields = dict(options) if isinstance(options, Mapping) else options
+        target = fields.pop("target", None) if isinstance(fields, dict) else None
+        chosen = for_captured(with_registered(Options.of(_MODES[mode] or fields)), gm)
         if (sizes := specialization(gm)) is not None:
             example_inputs = [node.meta["example_value"] for node in gm.graph.find_nodes(op="placeholder")]
             keep_floats(gm)
@@ -99,9 +99,9 @@ def autograd(
 
     def without_gradients(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         """Compiles a graph without gradients, with updates in place."""
-        given = {"frozen": _weights()} if options.freeze_weights else {}
+        frozen = {"frozen": _weights()} if options.freeze_weights else {}
         updated = update_in_place(with_room(graph), *mutated_arguments())
-        return compile(updated, inputs, options=options, target=target, **given)
+        return compile(updated, inputs, options=options, target=target, **frozen)
 
     inference, training = Watched(without_gradients), WatchedTraining(compiler)
     through = aot_autograd(

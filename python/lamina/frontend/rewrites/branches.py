@@ -64,8 +64,8 @@ def inline(graph: fx.Graph, gm: fx.GraphModule) -> None:
 def _inline(graph: fx.Graph, gm: fx.GraphModule, cond: fx.Node) -> None:
     predicate, *branches, operands = cond.args
     with graph.inserting_before(cond):
-        taken, other = (_copy(graph, gm, cond, b, operands, predicate, i == 0) for i, b in enumerate(branches))
-    chosen = [_choose(cond, i, predicate, a, b) for i, (a, b) in enumerate(zip(taken, other, strict=True))]
+        if_true, if_false = (_copy(graph, gm, cond, b, operands, predicate, i == 0) for i, b in enumerate(branches))
+    chosen = [_choose(cond, i, predicate, a, b) for i, (a, b) in enumerate(zip(if_true, if_false, strict=True))]
     for item in [user for user in cond.users if user.target is operator.getitem]:
         replace(item, chosen[item.args[1]])
     graph.erase_node(cond)
