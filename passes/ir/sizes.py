@@ -162,6 +162,11 @@ def kernel_size(value: ir.Value) -> SizeLike | None:
     return read_size(known[ir.IntegerAttr(op.operands[1].owner.attributes["value"]).value])
 
 
+def takes_values(function: ir.Operation) -> bool:
+    """Returns whether a tile function's symbolic sizes are passed by value: whether lamina-distribute lowers it for a GPU."""
+    return "tile.threads" in function.attributes and "tile.triton" not in function.attributes
+
+
 def load_size(function: ir.Operation, size: Size, memory: ir.Value) -> ir.Value:
     """Loads the value of a tile function's symbolic size, as an index. memory: what stands for the function's last argument."""
     place = arith.constant(ir.IndexType.get(), read_sizes(function.attributes[KERNEL_SIZES]).index(size))

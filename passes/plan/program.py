@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 from torch_mlir import ir
 
@@ -28,7 +29,7 @@ from lamina.dialects.graph import ON_COMPLEX
 from ..ir.dense_bytes import dense_bytes
 from ..ir.locations import model_ops, sources, where
 from ..ir.reading import name_of, ops_in
-from ..ir.sizes import KERNEL_SIZES, layout_of, read_size, read_sizes
+from ..ir.sizes import KERNEL_SIZES, layout_of, read_size, read_sizes, takes_values
 from .operands import argument, as_complex, as_recognized, marked_complex, with_call_dtypes
 
 
@@ -186,19 +187,22 @@ class _Program:
             dependent="tile.dependent" in function.attributes,
             bytes=read_size(function.attributes["tile.bytes"]),
             flops=read_size(function.attributes["tile.flops"]),
-            scratch=self._sizes(function),
+            **self._sizes(function),
         )
 
-    def _sizes(self, function: ir.Operation) -> tuple[Ref, ...]:
-        """Returns the memory of the symbolic sizes that a kernel takes after its other arguments."""
+    def _sizes(self, function: ir.Operation) -> dict[str, Any]:
+        """Returns how a launch passes the symbolic sizes that a kernel takes after its other arguments: by value to the GPU kernels
+        of lamina-gpu-to-nvvm, in memory to others."""
         if KERNEL_SIZES not in function.attributes:
-            return ()
+            return {}
         sizes = read_sizes(function.attributes[KERNEL_SIZES])
         dtype = str(ir.MemRefType(function.regions[0].blocks[0].arguments[-1].type).element_type)
+        if takes_values(function):
+            return {"sizes": sizes, "size_bytes": ITEM_BYTES[dtype]}
         if (sizes, dtype) not in self.sizes:
             self.sizes[sizes, dtype] = Ref(len(self.buffers), 0, dtype, (len(sizes),), (1,))
             self.buffers.append(Buffer("sizes", len(self.sizes) - 1, 0, ITEM_BYTES[dtype] * len(sizes), -1))
-        return (self.sizes[sizes, dtype],)
+        return {"scratch": (self.sizes[sizes, dtype],)}
 
     def _call(self, op: ir.Operation) -> None:
         refs = self._used(op.operands)

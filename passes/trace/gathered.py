@@ -120,7 +120,13 @@ def extracted(op: ir.Operation) -> tuple[ir.Value, list[int | None]] | None:
 
 def _moves(op: ir.Operation, v: ir.Value) -> bool:
     """Returns whether an op gathers from a value, or concatenates it."""
-    return (op.name == "tensor.concat" and v in list(op.operands)) or ((taken := extracted(op)) is not None and taken[0] == v)
+    return (op.name == "tensor.concat" and v in list(op.operands)) or gathers_from(op, v)
+
+
+def gathers_from(op: ir.Operation, v: ir.Value) -> bool:
+    """Returns whether an op reads a value where another one says."""
+    gather = extracted(op)
+    return gather is not None and gather[0] == v
 
 
 def copy_of(source: ir.Value, block: ir.Block, location: ir.Location) -> ir.Value:

@@ -22,7 +22,7 @@ from ..ir.extern_calls import memory_strides
 from ..ir.reading import SCAN, SCATTER, SORT, Generic, Untraceable, bytes_of, elements_of, ops_in, producer, shape_of
 from ..ir.views import SINGLE_VIEWS, through_views
 from .costs import CHEAP, FREE, LARGEST, cost_of
-from .gathered import gathered_source
+from .gathered import gathered_source, gathers_from
 from .memory_order import MemoryOrder
 from .orders import narrowest
 from .placed import placed_parts
@@ -164,7 +164,10 @@ class Materialized:
         if self.balance and self._is_placed(v, cost, read):
             return False
         source = gathered_source(v, self.is_memory, self.generic) if self.balance else None
-        return source is None or self._worth_storing_still(op, v, source)
+        if source is not None:
+            return self._worth_storing_still(op, v, source)
+        gathers = bool(self.balance) and all(gathers_from(u, t) for u, t in users)
+        return not (gathers and self._is_cheap(v, (len(users) - 1) * cost, read))
 
     def _is_placed(self, v: ir.Value, cost: int, read: int) -> bool:
         """Returns whether kernels of other index spaces should compute `v` instead of reading it."""

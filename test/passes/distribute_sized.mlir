@@ -15,8 +15,9 @@
 // CHECK: scf.if %[[STORES]] {
 // CHECK: memref.store
 
-// Sizes are read only, as is what the kernel reads.
-// NVVM: gpu.func @logs(%arg0: memref<f32> {llvm.align = 16 : i64, llvm.noalias, llvm.nonnull, llvm.readonly}, %arg1: memref<f32> {llvm.align = 16 : i64, llvm.noalias, llvm.nonnull}, %arg2: memref<2xi32> {llvm.align = 16 : i64, llvm.noalias, llvm.nonnull, llvm.readonly}) kernel
+// Sizes are passed by value; what the kernel reads is read only.
+// NVVM: gpu.func @logs(%arg0: memref<f32> {llvm.align = 16 : i64, llvm.noalias, llvm.nonnull, llvm.readonly}, %arg1: memref<f32> {llvm.align = 16 : i64, llvm.noalias, llvm.nonnull}, %arg2: memref<2xi32> {llvm.align = 4 : i64}) kernel
+// NVVM-SAME: lamina.by_value = !llvm.array<2 x i32>
 // NVVM-NOT: tile.
 func.func private @logs(%arg0: memref<f32>, %arg1: memref<f32>, %arg2: memref<2xi32>) attributes {tile.align = array<i64: 16, 16, 16>, tile.bytes = "8*s0~800", tile.chunks = 1 : i64, tile.cluster = 1 : i64, tile.flops = "12*s0~800", tile.grid = "-((-s0~800)//(32))", tile.outputs = 1 : i64, tile.pack = 4 : i64, tile.resident = 0 : i64, tile.sizes = ["s0~800", "-((-s0~800)//(32))"], tile.teams = 1 : i64, tile.threads = 32 : i64, tile.vec = 1 : i64} {
   %c1 = arith.constant 1 : index

@@ -107,7 +107,8 @@ class Simulated:
             if isinstance(step, Call):
                 self._call(step, memory)
                 continue
-            self.launch(step, [self._part(memory, ref) for ref in (*step.args, *step.scratch)])
+            sizes = [np.array(step.sizes, f"<i{step.size_bytes}")] if step.sizes else []
+            self.launch(step, [*(self._part(memory, ref) for ref in (*step.args, *step.scratch)), *sizes])
         return [self._tensor(memory, ref) for ref in self.program.outputs]
 
     def launch(self, step: Launch, arrays: list[np.ndarray]) -> None:

@@ -127,11 +127,11 @@ def draws(x: Tensor, y: Tensor) -> Tensor:
 def test_positions_that_no_tensor_has_count_too(kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a kernel computes of positions may need 64 bits where no tensor does: the wide variant serves such calls."""
     torch._dynamo.reset()
-    counted: list[set[str]] = []
+    counted: list[set[int]] = []
     load = stages._loaded
 
     def loaded(built: stages.Built, *others: Any) -> Any:
-        counted.append({ref.dtype for s in built.program.steps if isinstance(s, Launch) for ref in s.scratch})
+        counted.append({s.size_bytes for s in built.program.steps if isinstance(s, Launch) and s.sizes})
         return load(built, *others)
 
     monkeypatch.setattr(stages, "_loaded", loaded)
@@ -139,7 +139,7 @@ def test_positions_that_no_tensor_has_count_too(kernel: Any, monkeypatch: pytest
     run(torch.randn(6), torch.randn(11))
     run(torch.randn(1 << 14), torch.randn(1 << 15))
     run(torch.randn(1 << 15), torch.randn((1 << 15) + 1))
-    assert counted == [{"i32"}, {"i32"}, {"i64"}]
+    assert counted == [{4}, {4}, {8}]
 
 
 def every_third(x: Tensor) -> Tensor:

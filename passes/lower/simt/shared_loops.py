@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 SHARED = "tile.shared"  # on a loop: its iterations are independent, and dealt out to teams of threads in turn
 ORDERED = "tile.ordered"  # on a loop: each iteration takes what the one before it carries; none loads what another stores
 IN_FLIGHT = 64  # bytes of loads in flight per thread from which on more hide no latency, also where few warps are resident
+COUNTED_IN_FLIGHT = 128  # the same where the number of iterations is known at run time: LLVM unrolls other loops further
 MOST_TURNS = 8  # turns of an unrolled body
 ORDERED_TURNS = 16  # the same for one whose turns run in order, as then few threads run
+FEWER = 4  # times that a turn has fewer iterations which takes what the longer ones before it leave
 LONGEST = 1024  # operations on single elements in an unrolled body: longer ones do not stay in the instruction cache
 
 
@@ -33,7 +35,7 @@ def shared_loop(k: "ThreadKernel", op: ir.Operation, inits: list[ir.Value]) -> l
     if not isinstance(rows, int):
         return _counted(k, body, k.uniform(op.operands[1]), inits)
     even = rows // teams
-    each = min(_unrolled(k, body), max(even, 1))
+    each = min(_unrolled(k, body, IN_FLIGHT), max(even, 1))
 
     def turns(values: list[ir.Value], first: ir.Value, numbers: range) -> list[ir.Value]:
         """Emits iterations of a team, which are `teams` apart, by their numbers within the team."""
@@ -57,18 +59,19 @@ def shared_loop(k: "ThreadKernel", op: ir.Operation, inits: list[ir.Value]) -> l
 
 def ordered_loop(k: "ThreadKernel", op: ir.Operation, inits: list[ir.Value]) -> list[ir.Value]:
     """Lowers an scf.for marked tile.ordered; returns the carried values. Several iterations are one turn, which has their loads in
-    flight at once; those that are left over run one by one."""
+    flight at once; those that are left over take shorter turns, in the end one by one."""
     body, rows, number = op.regions[0].blocks[0], k.uniform(op.operands[1]), k.index_ops.number
     ahead = [] if any(list(o.regions) for o in ops_in(body)) else _loads_of(body)
-    each = _in_flight(k, body, ORDERED_TURNS) if ahead else 1
-    whole = k.index_ops.times(k.index_ops.over(rows, each), each) if each > 1 else number(0)
-    if each > 1:
-        loop = scf.ForOp(number(0), whole, number(each), inits)
+    each = _in_flight(k, body, ORDERED_TURNS, IN_FLIGHT) if ahead else 1
+    done = number(0)
+    while each > 1:
+        whole = k.index_ops.times(k.index_ops.over(rows, each), each)
+        loop = scf.ForOp(done, whole, number(each), inits)
         with ir.InsertionPoint(loop.body):
             iterations = [k.index_ops.add(loop.induction_variable, i) for i in range(each)]
             scf.YieldOp(_turns(k, body, iterations, list(loop.inner_iter_args), ahead=ahead))
-        inits = list(loop.results)
-    loop = scf.ForOp(whole, rows, number(1), inits)
+        inits, done, each = list(loop.results), whole, each // FEWER
+    loop = scf.ForOp(done, rows, number(1), inits)
     with ir.InsertionPoint(loop.body):
         scf.YieldOp(_turns(k, body, [loop.induction_variable], list(loop.inner_iter_args)))
     return list(loop.results)
@@ -78,7 +81,7 @@ def _counted(k: "ThreadKernel", body: ir.Block, rows: ir.Value, inits: list[ir.V
     """Emits loops over the turns of a number of iterations that is known at run time: one over those that all teams have, unrolled,
     and one over the rest, in which teams without a turn repeat the last iteration and drop its results."""
     assert k.team is not None
-    teams, each = k.shape.teams, _unrolled(k, body)
+    teams, each = k.shape.teams, _unrolled(k, body, COUNTED_IN_FLIGHT)
     number, index_ops = k.index_ops.number, k.index_ops
     whole = number(0)
     if not _branches(body):
@@ -173,14 +176,15 @@ def _branches(body: ir.Block) -> bool:
     return any(list(op.regions) or (not list(op.results) and op.name != "scf.yield") for op in ops)
 
 
-def _unrolled(k: "ThreadKernel", body: ir.Block) -> int:
-    """Returns the turns to unroll, so that a thread has IN_FLIGHT bytes of loads in flight."""
-    return 1 if _branches(body) else _in_flight(k, body, MOST_TURNS)
+def _unrolled(k: "ThreadKernel", body: ir.Block, wanted: int) -> int:
+    """Returns the turns to unroll, so that a thread has `wanted` bytes of loads in flight."""
+    return 1 if _branches(body) else _in_flight(k, body, MOST_TURNS, wanted)
 
 
-def _in_flight(k: "ThreadKernel", body: ir.Block, limit: int) -> int:
+def _in_flight(k: "ThreadKernel", body: ir.Block, limit: int, wanted: int) -> int:
+    """Returns how many turns, at most `limit`, have `wanted` bytes of loads."""
     ops, each = ops_in(body), k.shape.vec * k.shape.chunks
     reads = [op for op in ops if has_blocks(op) and _reads(op)]
     loaded = sum(each * max(element_of(op.results[0].type).width // 8, 1) for op in reads)
     length = sum(each if has_blocks(op) else 1 for op in ops)
-    return max(min(IN_FLIGHT // loaded, limit, LONGEST // length), 1) if loaded else 1
+    return max(min(wanted // loaded, limit, LONGEST // length), 1) if loaded else 1

@@ -105,7 +105,7 @@ class Launch:
     threads  threads of a block along x; 0 on the CPU
     cluster  blocks of a cluster
     shared   bytes of dynamic shared memory of a block
-    scratch  parameters after the arguments that the kernel alone uses: values of symbolic sizes, global memory for descriptors that
+    scratch  parameters after the arguments that the kernel alone uses: memory of symbolic sizes, global memory for descriptors that
              it builds
     dependent  programmatic dependent launch (sm_90 and newer): the kernel waits (griddepcontrol.wait) before it touches global
                memory, so it may start before its predecessor on the stream has ended
@@ -113,6 +113,7 @@ class Launch:
     threads_yz  on a GPU: threads of a block along y and z
     when     where it has any, the launch after it computes the same by another kernel, for calls in which one of these conditions
              does not hold: of such launches a call makes the first whose conditions hold, and binding drops the others
+    sizes    symbolic sizes that the kernel takes by value, as its last parameter, each of `size_bytes` bytes
     """
 
     kernel: str
@@ -133,6 +134,8 @@ class Launch:
     grid_yz: tuple[int, int] = (1, 1)
     threads_yz: tuple[int, int] = (1, 1)
     when: tuple[When, ...] = ()
+    sizes: tuple[SizeLike, ...] = ()
+    size_bytes: int = 4
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from .errors import CompileError
 from .program import Program
 from .sizes import Size, SizeLike, size_from_json, size_to_json
 
-VERSION = 10
+VERSION = 11
 
 
 class Codec(NamedTuple):

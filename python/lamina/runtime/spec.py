@@ -7,6 +7,8 @@ native/build.cpp for the reader.
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from lamina.core.errors import CompileError
 from lamina.core.program import Arg, Call, Launch, Program, Ref
 from lamina.core.sizes import is_symbolic
@@ -28,7 +30,8 @@ def spec_of(
     on        the device of the tensors, "cpu" or "cuda"
     frozen    inputs that do not change in place, whose packed copies are kept on the CPU
     """
-    if any(is_symbolic(spec.shape) for spec in program.inputs) or program.sizes:
+    taken = [step.sizes for step in program.steps if isinstance(step, Launch)]
+    if any(map(is_symbolic, (*(spec.shape for spec in program.inputs), *taken))) or program.sizes:
         raise CompileError(f"program {program.name} has sizes that depend on the call", remedy="bind it to the call's sizes")
     tensors, updated = _Tensors(), _updated(program)
     steps = [
@@ -95,6 +98,7 @@ def _launch(step: Launch, kernels: Mapping[str, int]) -> dict[str, Any]:
         "shared": step.shared,
         "dependent": step.dependent,
         "name": step.name or step.kernel,
+        "sizes": np.array(step.sizes, f"<i{step.size_bytes}").tobytes(),
     }
 
 

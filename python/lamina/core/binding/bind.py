@@ -51,6 +51,9 @@ class ProgramBinding:
                 buffers[i] = Buffer("constant", len(constants) - 1, 0, buffer.bytes, buffer.last)
             elif buffer.bytes >= MOST_BYTES:
                 raise OverflowError(f"a tensor of {buffer.bytes} bytes is larger than a program can hold")
+        for step in numbers.steps:
+            if isinstance(step, Launch) and step.sizes:
+                _check(step.sizes, step.size_bytes)
         placed, peak, total, lower_bound = _placed(numbers, buffers)
         return replace(
             numbers,
@@ -119,13 +122,18 @@ def bound(program: Program, symbols: Mapping[str, int]) -> Program:
 
 
 def _constant(values: Sequence[int], item: int) -> Constant:
-    """Returns the values of sizes as integers of `item` bytes. Raises Narrow for one that is too large for kernels that count in
-    32 bits."""
+    """Returns the values of sizes as integers of `item` bytes. Raises as `_check` does."""
+    _check(values, item)
+    return Constant(f"i{8 * item}", (len(values),), np.array(values, f"<i{item}").tobytes())
+
+
+def _check(values: Sequence[int], item: int) -> None:
+    """Raises Narrow for a size that is too large for kernels that count in 32 bits, where a size has `item` = 4 bytes, and
+    OverflowError for one that is too large for any."""
     if item == 4 and max(map(abs, values)) > MOST_IN_32_BITS:
         raise Narrow(f"a size of {max(values, key=abs)} is larger than a kernel that counts in 32 bits can compute with")
     if max(values) >= MOST_BYTES:
         raise OverflowError(f"a size of {max(values)} is larger than a program can compute with")
-    return Constant(f"i{8 * item}", (len(values),), np.array(values, f"<i{item}").tobytes())
 
 
 def _placed(program: Program, buffers: list[Buffer]) -> tuple[list[Buffer], int, int, int]:

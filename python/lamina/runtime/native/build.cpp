@@ -55,6 +55,8 @@ Arg read_arg(nb::handle h) {
 Launch read_launch(nb::handle h, Plan &plan, Step &step) {
   auto refs = read_refs(h["args"]);
   Launch launch{.slots = plan.n_slots, .count = uint32_t(refs.size()), .grid = get<int64_t>(h, "grid")};
+  nb::bytes sizes = nb::cast<nb::bytes>(h["sizes"]);
+  launch.sizes.assign(sizes.c_str(), sizes.size());
   if (!plan.gpu) {
     launch.kernel = reinterpret_cast<Kernel>(get<uintptr_t>(h, "kernel"));
     auto bytes = get<int64_t>(h, "bytes"), flops = get<int64_t>(h, "flops");
@@ -69,8 +71,9 @@ Launch read_launch(nb::handle h, Plan &plan, Step &step) {
     launch.shared = get<uint32_t>(h, "shared");
     launch.dependent = get<bool>(h, "dependent");
   }
-  plan.n_slots += launch.count + 1; // one more for the error slot
   for (uint32_t i = 0; i < launch.count; ++i) plan.fixups[refs[i].buffer].push_back({launch.slots + i, refs[i].offset});
+  if (!launch.sizes.empty()) ++launch.count;
+  plan.n_slots += launch.count + 1; // one more for the error slot
   step.name = get<std::string>(h, "name");
   return launch;
 }

@@ -7,13 +7,22 @@
 
 namespace lamina {
 
+std::vector<void *> parameters_of(const Plan &plan, std::vector<void *> &slots) {
+  std::vector<void *> parameters;
+  for (void *&slot : slots) parameters.push_back(&slot);
+  for (const Step &step : plan.steps)
+    if (auto *launch = std::get_if<Launch>(&step.what); launch && !launch->sizes.empty())
+      parameters[launch->slots + launch->count - 1] = const_cast<char *>(launch->sizes.data());
+  return parameters;
+}
+
 Context::Context(const Plan &plan)
     : on{plan.device->type, 0}, slots(plan.n_slots), outputs(plan.of_kind[int(Kind::output)].size()), generations(plan.weights.size(), -1), plan_(plan), base_(plan.buffers.size()),
       handles_(plan.tensors.size()), owned_(plan.of_kind[int(Kind::owned)].size()) {
   for (const Step &step : plan.steps)
     if (auto *launch = std::get_if<Launch>(&step.what)) slots[launch->slots + launch->count] = &error;
   if (plan.gpu) { // the addresses of constants are known only when the device is
-    for (void *&slot : slots) parameters.push_back(&slot);
+    parameters = parameters_of(plan, slots);
     return;
   }
   for (int b : plan.of_kind[int(Kind::constant)])

@@ -17,6 +17,9 @@ namespace lamina {
 class GraphChoice;
 class Recording;
 
+// The parameters of a plan's launches as the driver wants them, by slot: the address of each address, or that of the sizes.
+std::vector<void *> parameters_of(const Plan &plan, std::vector<void *> &slots);
+
 class Context {
 public:
   Context(const Plan &plan);
@@ -55,7 +58,7 @@ public:
   Recording *recording_now = nullptr;   // set while they are being recorded
   int aligned = 0;                      // arguments that were copied because kernels could not take them, in the last run
   std::vector<void *> slots;
-  std::vector<void *> parameters; // on a GPU, by slot: pointer to the slot, the form of parameters that the driver takes
+  std::vector<void *> parameters; // on a GPU, by slot: pointer to the slot, or to sizes that are passed by value
   std::vector<Memory> outputs; // results of this run, by number
   std::vector<int64_t> generations; // by weight: which packed form of it serves this run
   int64_t error = 0;            // the kernels' error slot

@@ -60,6 +60,7 @@ struct Launch {
   Kernel kernel;
   int function;          // on a GPU, instead of `kernel`: index of the entry point
   uint32_t slots, count; // the launch's addresses are slots[slots .. slots+count), followed by the address of the error slot
+  std::string sizes = {};  // on a GPU: the last parameter before that slot, which is passed by value; its slot has no address
   int64_t grid;
   int64_t threads;         // threads worth using, before torch's own limit; on a GPU the threads of a block
   uint32_t grid_y = 1, grid_z = 1;       // on a GPU: blocks in further dimensions

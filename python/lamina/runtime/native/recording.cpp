@@ -164,8 +164,7 @@ cuda::Result Recording::launch(const Launch &launch, const cuda::LaunchConfig &c
 
 void Recording::keep(Context &context) {
   slots_ = context.slots;
-  parameters_.clear();
-  for (void *&slot : slots_) parameters_.push_back(&slot);
+  parameters_ = parameters_of(plan_, slots_);
   for (Node &node : nodes_) node.params.parameters = &parameters_[reinterpret_cast<size_t>(node.params.parameters)];
   arena_ = context.give_arena();
   const auto &arena = plan_.of_kind[int(Kind::arena)];

@@ -26,6 +26,7 @@ from lamina.passes.infra.registry import load
 from lamina.passes.lower.gpu_to_nvvm import GpuToNvvm
 from lamina.passes.lower.nvvm import indices
 from lamina.passes.lower.nvvm.atomics import LEAST_CAPABILITY
+from lamina.passes.lower.nvvm.signature import pass_by_value
 from lamina.runtime import cubins
 
 from .. import llvm_text
@@ -192,6 +193,7 @@ class NvvmBackend(Backend):
         """Returns the gpu.module of a lowered module. Raises CompileError if LLVM could not translate it."""
         device = device_module(module)
         check_converted(device, self.gpu)
+        pass_by_value(device)
         return device
 
     def to_ptx(self, llvm: str) -> str:
