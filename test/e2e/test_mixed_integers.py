@@ -11,10 +11,11 @@ OPS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "dynamic"), [*((dtype, False) for dtype in DTYPES), (torch.int16, True), (torch.bool, True)], ids=str
+)
 def test_pairs(dtype: torch.dtype, dynamic: bool) -> None:
-    """The second operand with dimensions, and without, where the first decides the dtype."""
+    """The second operand, of every dtype, with dimensions, and without, where the first decides the dtype."""
 
     def fn(x: Tensor, *others: Tensor) -> list[Tensor]:
         found = []
