@@ -95,10 +95,10 @@ def added(q: Tensor, k: Tensor, v: Tensor, m: Tensor) -> Tensor:
     return (q @ k.mT + m).softmax(-1) @ v
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("form", [added, filled_from_inputs])
-@pytest.mark.parametrize("low", [-math.inf, None, -1e9])
-def test_rows_hidden_as_a_whole(form: Form, low: float | None, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(
+    ("low", "form", "dtype"), pairwise([-math.inf, None, -1e9], [added, filled_from_inputs], [torch.float32, torch.bfloat16])
+)
+def test_rows_hidden_as_a_whole(low: float | None, form: Form, dtype: torch.dtype) -> None:
     given = inputs(dtype)
     given[3][1] = torch.finfo(dtype).min if low is None else low
     with torch.no_grad():

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from pairs import pairwise
 from torch import Tensor
 
 INF, NAN = float("inf"), float("nan")
@@ -21,10 +22,8 @@ CASES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("columns", [1, 127])
-def test_fake_quantization(case: str, dynamic: bool, columns: int) -> None:
+@pytest.mark.parametrize(("case", "columns", "dynamic"), pairwise([*CASES], [1, 127], [False, True]))
+def test_fake_quantization(case: str, columns: int, dynamic: bool) -> None:
     function, x = CASES[case], torch.randn(3, columns) * 8
     x[:, 0] = torch.tensor([INF, -INF, NAN])
     torch._dynamo.reset()

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from gpu_simulator import Result
 from kernel_inputs import BF16, run, x
+from pairs import pairwise
 from torch import Tensor
 
 from lamina.passes.space import vector_width as widths
@@ -49,10 +50,8 @@ CASES: dict[str, Callable[[Tensor, Tensor], Any]] = {
 SHAPES = [(1, 2, 11), (3, 4, 70), (2, 20, 127), (2, 6, 387), (1, 2, 1003)]
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_values(small_gpu: None, name: str, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(("name", "shape", "dtype"), pairwise([*CASES], SHAPES, [torch.float16, torch.float32]))
+def test_values(small_gpu: None, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> None:
     run(CASES[name], x(*shape, dtype=dtype), x(shape[-1], dtype=dtype))
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from gpu_programs import Simulated, distributed
+from pairs import pairwise
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -135,10 +136,16 @@ def test_cumsum(shape: tuple[int, ...], dim: int) -> None:
         holds(f"of {offset}", 1, compiled(x), x.cumsum(dim), x.double().cumsum(dim), scale)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize(("shape", "dims"), [((64, 127), [1]), ((1000, 64), [0]), ((3, 140001), [1])], ids=str)
-@pytest.mark.parametrize("name", ["var", "std_mean", "sum", "mean"])
-def test_half_types(name: str, shape: tuple[int, ...], dims: list[int], dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(
+    ("name", "rows", "dtype"),
+    pairwise(
+        ["var", "std_mean", "sum", "mean"],
+        [((64, 127), [1]), ((1000, 64), [0]), ((3, 140001), [1])],
+        [torch.bfloat16, torch.float16],
+    ),
+)
+def test_half_types(name: str, rows: tuple[tuple[int, ...], list[int]], dtype: torch.dtype) -> None:
+    shape, dims = rows
     fn = (STATISTICS | SUMS)[name]
     compiled = lamina.compile(lambda x: fn(x, dims), (drawn(0, shape, 0.0, dtype),))
     for offset in (0.0, 1e2, 1e4) if dtype is torch.bfloat16 else (0.0, 1.0):  # sums of f16 would overflow
