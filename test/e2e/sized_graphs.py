@@ -236,6 +236,7 @@ GRAPHS: dict[str, Sized] = {
     "train_encoder": Sized(lambda a: ENCODER(a), rows, train=True, exact=True),
     "train_attention": Sized(attention, rows, train=True),
     "train_projection": Sized(parts_of_a_projection, rows, train=True),
+    "train_cumprod": Sized(lambda a: (a / 2).cumprod(1), vectors, train=True),
     "train_cat": Sized(lambda a, b: torch.cat([a, b], 1).sin(), lambda b, n: (x(b, n), x(b, 5)), train=True),
     "train_long_convolution": Sized(long_convolution, lambda b, n: (x(b, n + 1), x(b, n + 1)), train=True),
     "train_mse": Sized(F.mse_loss, two, train=True),

@@ -17,6 +17,8 @@ ROWS = x(4, 9).sort(-1).values
 CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "cumprod": (lambda a: a.cumprod(1), [1 + x(3, 35) / 10]),
     "cumprod across": (lambda a: a.cumprod(0), [1 + x(35, 3) / 10]),
+    "cumprod with zeros": (lambda a: a.cumprod(1), [torch.tensor([[0.0, 2, 3, 4], [2, 0, 3, 4], [2, 0, 3, 0], [1, 2, 3, 0], [0, 0, 0, 0]])]),
+    "cumprod of a number": (lambda a: a.cumprod(0), [x(1)[0]]),
     "cumprod of flags": (lambda a: a.cumprod(0), [x(7, 3) > -1]),
     "cummax": (lambda a: a.cummax(-1), [x(3, 127)]),
     "cummax across": (lambda a: a.cummax(0), [x(127, 3).t().contiguous().t()]),
@@ -126,6 +128,13 @@ def test_nothing_is_left_to_aten(name: str) -> None:
     first = lambda *a: out if isinstance(out := fn(*a), Tensor) else out[0]  # noqa: E731
     given = [t.clone().requires_grad_() if t.dtype.is_floating_point else t for t in inputs]
     assert set().union(*map(fallbacks, graphs(first, given))) == set()
+
+
+def test_gradients_of_products_are_as_many_ops_at_any_length() -> None:
+    assert (
+        len({sum(len(gm.graph.nodes) for gm in graphs(lambda a: a.cumprod(1), [x(2, n, requires_grad=True)])) for n in (5, 50)})
+        == 1
+    )
 
 
 @pytest.mark.parametrize(

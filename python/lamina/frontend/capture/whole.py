@@ -1,5 +1,5 @@
 """Chooses which ops autograd sees while gradients are traced: ops kept whole, which torch decomposes in Python before that, and ops
-decomposed before that, whose gradients in C++ take no symbolic sizes.
+with other gradients than those of C++ (decompositions/gradients.py).
 
 torch has Python implementations of some ops above autograd. With those of interpolation, the gradient of reading neighbors is one
 scatter-add per neighbor. Without them, autograd sees the op and calls the op's own backward pass, which Lamina's table decomposes
@@ -14,8 +14,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._decomp import core_aten_decompositions, decomposition_table
+from torch._decomp import core_aten_decompositions
 from torch._decomp.decompositions import upsample_compute_output_size
+
+from ..decompositions.gradients import ABOVE_AUTOGRAD
 
 aten = torch.ops.aten
 
@@ -27,8 +29,6 @@ _PACKETS = (
 WRONG = (aten.multilabel_margin_loss_forward.default,)
 """Ops that torch's implementations compute wrongly: this one counts the labels behind the first -1, too."""
 RESIZING = tuple(getattr(packet, overload) for packet in _PACKETS for overload in ("default", "vec"))
-DECOMPOSED = (aten.affine_grid_generator.default,)
-"""Ops that are decomposed: gradients of this one take no symbolic batch."""
 _KEYS = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
 
 # torch remembers from its first look which ops have Python implementations: that has to come before any are taken away.
@@ -53,8 +53,8 @@ def _by_sizes(op: torch._ops.OpOverload) -> Callable[..., Any]:
 @contextmanager
 def kept_composite(*ops: torch._ops.OpOverload) -> Iterator[None]:
     """Removes torch's Python implementations from ops while they are traced; C++'s take their place, and for overloads that take
-    scale factors, whose C++ knows no symbolic sizes, calls of those that take sizes. Gives those of DECOMPOSED, for symbolic sizes,
-    their decompositions.
+    scale factors, whose C++ knows no symbolic sizes, calls of those that take sizes. Gives those of ABOVE_AUTOGRAD
+    their implementations.
 
     Traces in other threads meanwhile give the same values.
     """
@@ -65,8 +65,8 @@ def kept_composite(*ops: torch._ops.OpOverload) -> Iterator[None]:
                 _taken[op] = {key: op.py_kernels.pop(key) for key in _KEYS if key in op.py_kernels}
                 if op._overloadname == "vec":
                     op.py_kernels.update(dict.fromkeys(_taken[op], _by_sizes(op)))
-                if op in DECOMPOSED:
-                    op.py_kernels[torch._C.DispatchKey.Autograd] = decomposition_table[op]
+                if op in ABOVE_AUTOGRAD:
+                    op.py_kernels[torch._C.DispatchKey.Autograd] = ABOVE_AUTOGRAD[op]
                 op._dispatch_cache.clear()
     try:
         yield

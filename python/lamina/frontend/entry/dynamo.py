@@ -14,11 +14,12 @@ from ..attention.recognize import recognize
 from ..calls.direct_call import Watched, direct, mutated_arguments, unwrapped
 from ..calls.direct_training import WatchedTraining
 from ..calls.saved import take_strides, with_room
-from ..capture.whole import DECOMPOSED, RESIZING, WRONG, kept_composite
+from ..capture.whole import RESIZING, WRONG, kept_composite
 from ..compiling.per_size import per_size
 from ..compiling.specialized import at_sizes
 from ..compiling.split import compile_graph
 from ..custom.substitute import with_kernels, with_registered
+from ..decompositions.gradients import ABOVE_AUTOGRAD
 from ..decompositions.table import table
 from ..fx.aliases import sharing
 from ..fx.reading import value
@@ -115,7 +116,7 @@ def autograd(
     config = {"view_replay_for_aliased_outputs": not _overlap(example_inputs)}
     if any(map(_overlaps_itself, map(value, gm.graph.output_node().all_input_nodes))):
         config["guess_tangent_strides_as_outputs"] = False  # a gradient that is copied to such strides is another one
-    with any_layout(), kept_composite(*RESIZING, *WRONG, *DECOMPOSED), torch._functorch.config.patch(config):
+    with any_layout(), kept_composite(*RESIZING, *WRONG, *ABOVE_AUTOGRAD), torch._functorch.config.patch(config):
         compiled = through(gm, example_inputs)
         if training.backward.failure is not None:
             raise training.backward.failure  # with symbolic sizes, the backward graph is compiled at once
