@@ -57,7 +57,7 @@ def test_types(dtype: torch.dtype, reduce: str) -> None:
 
 
 def test_elements_of_the_tensor_itself() -> None:
-    """As a filter of the likeliest tokens (top-p) puts its flags in the order of the tokens; they are in memory before."""
+    """As top-p sampling scatters its flags into the order of the tokens; they are stored in memory before."""
 
     def unsorted(x: Tensor) -> Tensor:
         values, order = x.sort(-1)
@@ -217,7 +217,7 @@ def test_bags(dtype: torch.dtype, mode: str, last: bool, padding: int | None) ->
 
 
 def test_bags_of_maxima() -> None:
-    """The first of equal elements has the gradient; empty bags have none."""
+    """Of equal elements, the first gets the gradient; empty bags get none."""
     table, rows, starts = torch.randn(9, 24).round(), torch.randint(0, 9, (33,)), torch.tensor([0, 5, 5, 9, 33])
     check(lambda i, w, o: F.embedding_bag(i, w, o, mode="max"), rows, table, starts)
 

@@ -197,7 +197,7 @@ def test_example_inputs_do_not_live_on() -> None:
 
 
 def test_errors_while_another_thread_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Returns whether a call is part of a larger trace is known of its own thread."""
+    """Whether a call is part of a larger trace is a property of its own thread."""
     compiled = ahead(lambda a: a * 2, x(4))
     inside, done = threading.Event(), threading.Event()
 

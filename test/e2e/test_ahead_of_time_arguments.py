@@ -86,7 +86,8 @@ def test_a_buffer_that_the_model_changes_as_input() -> None:
 
 
 def test_memory_that_is_exchanged_by_data() -> None:
-    """What is assigned to `data` of a parameter or buffer may share memory with an argument or with another tensor of the model."""
+    """A tensor assigned to a parameter's or buffer's `data` may share memory with an argument or with another tensor of the
+    model."""
 
     class Model(nn.Module):
         def __init__(self) -> None:

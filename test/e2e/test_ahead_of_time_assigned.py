@@ -51,7 +51,7 @@ _GLOBAL = Grows()
 
 @pytest.mark.parametrize("grad", [False, True])
 def test_tensors_that_other_modules_assign(grad: bool) -> None:
-    """Submodules, and modules that only a closure or a global variable holds."""
+    """By submodules, and by modules that only a closure or a global variable refers to."""
     inner, other = Grows(), copy.deepcopy(_GLOBAL)
     twin = copy.deepcopy(inner)
     with torch.set_grad_enabled(grad):

@@ -157,7 +157,7 @@ def test_weights_that_are_tied_and_untied() -> None:
 
 
 def test_a_submodule_with_two_names() -> None:
-    """Its parameters and those of the model are arguments once, so that nothing shares memory with what the model changes."""
+    """Each of its parameters is one argument, so that no argument shares memory with what the model changes."""
 
     class Model(nn.Module):
         def __init__(self) -> None:

@@ -48,7 +48,7 @@ def test_outputs_that_share_memory(door: Door) -> None:
 
 @pytest.mark.parametrize("through", DOORS.values(), ids=DOORS)
 def test_a_result_that_autograd_saved_and_the_caller_changed(through: Door) -> None:
-    """Its gradient would be wrong: as in eager, it is refused. (Where the result is a view, AOTAutograd forgets to look.)"""
+    """Its gradient would be wrong, so backward raises, as in eager. (AOTAutograd does not check this for views.)"""
     a = x(3, 4).requires_grad_()
     result = through(torch.exp, (a,))(a)
     with torch.no_grad():
@@ -139,7 +139,7 @@ def test_arguments_that_share_memory_and_change() -> None:
 
 
 def test_arguments_that_share_memory_when_compiled_alone() -> None:
-    """Gradients of separate arguments were those of arguments that lie as the first ones did."""
+    """Gradients of separate arguments used to be computed as if they shared memory as in the first call."""
 
     def fn(a: Tensor, b: Tensor) -> Tensor:
         return (a.view(3, 4) @ b).relu()
@@ -197,7 +197,7 @@ VIEWS: dict[str, Callable[[Tensor], Tensor]] = {
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_views_are_other_tensors(door: Door, name: str) -> None:
-    """A view of all of an input is that input for some ops alone, and has the gradient state of eager's."""
+    """Only some ops return their input for a view of all of it, and the gradient state must be eager's."""
     function = VIEWS[name]
     for needs_grad in (False, True)[: 1 if name == "in place" else 2]:
         a = x(3, 4).requires_grad_(needs_grad)

@@ -60,7 +60,7 @@ def test_truth_values_beside_numbers(door: str) -> None:
 
 @pytest.mark.parametrize("door", DOORS)
 def test_softmax_backward_of_another_type(door: str) -> None:
-    """On a CPU the gradient of a half input is f32, as the gradients that it is made of are."""
+    """On a CPU the gradient of a half-precision input is f32, like the gradients that it is computed from."""
 
     def f(g: Tensor, y: Tensor) -> list[Tensor]:
         ops = (torch.ops.aten._softmax_backward_data, torch.ops.aten._log_softmax_backward_data)
@@ -78,7 +78,7 @@ def test_softmax_backward_of_another_type(door: str) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32, torch.bool], ids=str)
 def test_integers_to_powers_that_are_none(dtype: torch.dtype) -> None:
-    """The conversion of narrow integers to floats in torch-mlir's own power ended the process."""
+    """torch-mlir's own power crashed the process when it converted narrow integers to floats."""
     x = torch.tensor([1, 2, 3, 5]).to(dtype)
     for power in (1.5, 0.5, -1.0):
         torch._dynamo.reset()

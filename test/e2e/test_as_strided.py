@@ -70,14 +70,14 @@ def test_gradients(name: str, door: str) -> None:
 
 @pytest.mark.parametrize("door", DOORS)
 def test_an_input_elsewhere_in_its_memory(door: str) -> None:
-    """The place is that in the memory of the call's tensor, not of the example."""
+    """The offset is taken from the call's tensor, not from the example."""
     run = DOORS[door](FUNCTIONS["as_strided"], (torch.zeros(3, 7),))
     for x in (torch.arange(21.0).view(3, 7), torch.arange(49.0).view(7, 7)[2:5]):
         same(run(x), FUNCTIONS["as_strided"](x))
 
 
 def test_means_of_tokens_have_gradients_in_kernels() -> None:
-    """The tokens' channels are last, for which torch's pool is a mean and as_strided."""
+    """The tokens have channels last; torch computes their pooling as a mean and as_strided."""
     report = lamina.explain(
         lambda x: F.adaptive_avg_pool1d(x.transpose(1, 2), 1) * 2,
         (torch.randn(2, 5, 7, requires_grad=True),),

@@ -78,7 +78,7 @@ def test_gradients(form: Form, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("door", ["compile", "torch.compile"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_rows_hidden_by_infinity_are_nan(dtype: torch.dtype, door: str) -> None:
-    """As in eager, with gradients that are NaN wherever eager's are; fused kernels have zeros."""
+    """As in eager, with NaN gradients wherever eager has them; fused kernels would return zeros."""
     given = inputs(dtype)
     given[3][1] = -1.0
     with torch.no_grad():

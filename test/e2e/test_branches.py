@@ -102,7 +102,7 @@ def test_branches_with_effects_are_refused_in_strict_mode() -> None:
 
 @pytest.mark.parametrize("door", ["aot", "jit"])
 def test_gradients_of_branches_in_different_layouts(door: str) -> None:
-    """The gradient of a product is row-major, that of the copy of a transpose is not; torch refuses such a pair."""
+    """The gradient of a product is row-major, that of a copied transpose is not; torch rejects such a pair."""
 
     def product_or_transpose(a: Tensor, b: Tensor) -> Tensor:
         return torch.cond(a.sum() > 0, lambda a, b: a @ b, lambda a, b: (a * b).t().contiguous(), (a, b)) * 3
@@ -121,7 +121,7 @@ def test_gradients_of_branches_in_different_layouts(door: str) -> None:
 
 
 def test_a_model_is_captured_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The graphs that torch.cond makes of branches are no modules whose state the model has to hold."""
+    """torch.cond's branch graphs are not modules whose state the model has to contain."""
     captures: list[Any] = []
     export = torch.export.export
     monkeypatch.setattr(torch.export, "export", lambda *args, **kwargs: (captures.append(args), export(*args, **kwargs))[1])

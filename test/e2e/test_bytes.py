@@ -91,7 +91,7 @@ def test_constants() -> None:
 
 
 def test_a_weight_of_packed_digits() -> None:
-    """Two digits of four bits in each byte, as quantized models keep their weights."""
+    """Each byte has two 4-bit integers, as in quantized models."""
 
     def fn(packed: Tensor, scale: Tensor, x: Tensor) -> Tensor:
         digits = torch.stack([packed & 15, packed >> 4], -1).flatten(-2)

@@ -116,7 +116,7 @@ def test_an_assertion_of_what_nothing_reads_stays() -> None:
 
 
 def test_complex_numbers_are_divided_by_zero() -> None:
-    """That is no error of theirs, though they are not floating-point numbers to torch."""
+    """Dividing them by zero raises no error, although torch does not count them as floating-point numbers."""
     x, y = torch.randn(7, dtype=torch.complex64), torch.tensor([0.0, 1, 2, 0, 3, 4, 5])
     found, eager = compiled(torch.div)(x, y), x / y
     assert torch.equal(found.isfinite(), eager.isfinite())

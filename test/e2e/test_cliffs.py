@@ -72,7 +72,7 @@ def test_classes_run() -> None:
 
 
 def test_blocks_are_drawn() -> None:
-    """Without transformers and torchvision, which they need to run."""
+    """Drawing needs neither transformers nor torchvision, which running the blocks does."""
     drawn = {draw_block(str(i), device).source for i in range(60) for device in ("cpu", "cuda")}
     assert len(drawn) > len(BLOCKS)
 
@@ -107,7 +107,7 @@ def test_memory_is_listed_where_it_was_measured() -> None:
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_models_are_written_as_python(device: str) -> None:
-    """Without transformers and torchvision, which build them."""
+    """Without transformers and torchvision, which are only needed to build the models."""
     listed = models(device)
     assert {graph.mode for graph in listed.values()} == {"inference", "gradients"}
     for graph in listed.values():
@@ -116,7 +116,7 @@ def test_models_are_written_as_python(device: str) -> None:
 
 
 def test_failures_and_wrong_results_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    """Reports everything that was measured before a contestant failed."""
+    """If a contender fails, what was measured before is still reported."""
     wrong = replace(finding("b", 1.0, eager=1.0), errors={"lamina": 0.5})
     found = [finding("a", None, eager=1.0), wrong, finding("c", 1.0, eager=1.0), Finding("d", failures={"lamina": ""})]
     assert [f.fault for f in found] == ["no", "error 5.0e-01, eager's nan", "", "failed"]
@@ -126,7 +126,7 @@ def test_failures_and_wrong_results_are_shown(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_gpu_may_round_what_convolutions_multiply() -> None:
-    """`peak` is measured on a GPU alone."""
+    """`peak` is only measured on a GPU."""
     rounded = replace(finding("a", 1.0, eager=1.0), errors={"lamina": 3e-4, "eager": 1e-6})
     assert rounded.wrong and not replace(rounded, peak={"lamina": 1}).wrong
     assert replace(rounded, peak={"lamina": 1}, errors={"lamina": 1e-2, "eager": 1e-6}).wrong

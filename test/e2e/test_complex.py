@@ -70,7 +70,7 @@ COMPUTED: dict[str, tuple[Model, tuple[Tensor, ...]]] = {
 
 @pytest.mark.parametrize(("name", "door"), [(name, DOORS[door]) for name, door in static_and_dynamic(COMPUTED)])
 def test_values_and_gradients(name: str, door: Door) -> None:
-    """With gradients of the results that have the conj or neg bit themselves."""
+    """The gradients of the results have the conj or neg bit themselves."""
     fn, example = COMPUTED[name]
     example = tuple(t.clone().requires_grad_() for t in example)
     compiled = door(fn, example)
@@ -99,7 +99,7 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
 
 @pytest.mark.parametrize("grad", [False, True])
 def test_arguments_with_bits(door: Door, grad: bool) -> None:
-    """The model is compiled for an argument with bits or without, and called with others."""
+    """A model compiled for arguments with the bits is called without them, and the other way round."""
 
     def fn(a: Tensor, b: Tensor) -> Any:
         return a * 2 + b, a @ b.mH, a.sum()
@@ -158,7 +158,7 @@ def test_a_result_that_views_an_argument(door: Door, name: str) -> None:
 
 
 def test_a_view_of_an_argument_that_lies_elsewhere(door: Door) -> None:
-    """The argument's offset is another one than the example's."""
+    """The argument's offset differs from the example's."""
     with torch.no_grad():
         compiled = door(lambda a: (a.view(torch.int32), a + 1), (x(6),))
         a = x(20)[7:13]
@@ -229,7 +229,7 @@ def test_a_conjugate_changed_in_place(door: Door) -> None:
 
 
 def test_a_product_of_one_row_for_all(door: Door) -> None:
-    """The library reads complex numbers as pairs of neighbors, also of what was computed from expanded arguments."""
+    """The library reads complex numbers as adjacent pairs, also those computed from expanded arguments."""
     for one in (z(1, 3).expand(4, 3), z(3, 1).expand(3, 4).t()):
         args = (one, z(4, 3))
         same(door(lambda x, y: x.mH @ y, args)(*args), args[0].mH @ args[1], 1e-5, 1e-5)

@@ -129,7 +129,7 @@ def test_elements(shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_layouts(layout: str) -> None:
-    """Strictly: all of them are kernels."""
+    """In strict mode: every op is in a kernel."""
     model = all_of({**ELEMENTS, **MOVES})
     a, b = drawn(5, 7, layout=layout), drawn(5, 7)
     compiled = lamina.compile(model, (a, b), options=NO_CACHE | {"strict": True})
@@ -180,7 +180,7 @@ def test_gradients(part: int) -> None:
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_gradients_of_slices_and_selections_are_kernels(dynamic: bool) -> None:
-    """As of the lowest frequencies, which a Fourier neural operator weighs."""
+    """For example of the lowest frequencies, which a Fourier neural operator multiplies by weights."""
 
     def model(a: Tensor, b: Tensor) -> Tensor:
         return a[1:, 2:-1] * b[0, 1:-2] + b[..., 1::2].sum() * a[:, -1].sum()
@@ -206,7 +206,7 @@ def test_symbolic_sizes() -> None:
 
 
 def test_extremes() -> None:
-    """Sizes whose squares leave the range, zeros and infinities."""
+    """Values whose squares overflow or underflow, zeros and infinities."""
     numbers = torch.tensor([1e30, 3e-30, 0, -0.0, float("inf"), 1, -2e19, 1e-20])
     a = torch.complex(*(p.flatten() for p in torch.meshgrid(numbers, numbers, indexing="ij")))
     for fn in (torch.abs, torch.angle, torch.sgn):

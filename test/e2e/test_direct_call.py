@@ -202,7 +202,7 @@ def test_results_tell_the_next_graph_which_sizes_change() -> None:
 
 
 def test_a_write_per_size_is_not_wrapped_by_a_function_that_disables_dynamo() -> None:
-    """Dynamo disables itself around all that a backend returns."""
+    """Dynamo disables itself around everything that a backend returns."""
     compiled, returned = spied(lambda x, y: x.add_(y), dynamic=False)
     with torch.no_grad():
         compiled(torch.ones(3), torch.ones(3))

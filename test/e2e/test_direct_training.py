@@ -58,7 +58,7 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 
 @pytest.mark.parametrize("name", MODULES)
 def test_gradients_and_buffers(name: str) -> None:
-    """Results, gradients, buffers and the buffers' versions are eager's at every call."""
+    """Results, gradients, buffers and the buffers' versions equal eager's at every call."""
     make, shape = MODULES[name]
     eager, mine = twins(make)
     compiled, returned = spied(mine)
@@ -73,7 +73,7 @@ def test_gradients_and_buffers(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_symbolic_sizes(name: str) -> None:
-    """One compilation serves all sizes, directly."""
+    """One compilation serves all sizes, called directly."""
     make, (_, *shape) = MODULES[name]
     wide, mine = twins(make)
     wide.double()
@@ -87,7 +87,8 @@ def test_symbolic_sizes(name: str) -> None:
 
 @pytest.mark.parametrize("lay_out", [lambda t: t.t().contiguous().t(), lambda t: t[:1].expand_as(t), lambda t: t.flip(0)[::1]])
 def test_strides_of_gradients_of_symbolic_sizes(lay_out: Callable[[Tensor], Tensor]) -> None:
-    """Backward takes sizes, too, and finds a gradient as it was compiled to: here, in a transposed result."""
+    """Backward also takes sizes, and gets the gradient in the strides that it was compiled for: here those of a transposed
+    result."""
     compiled, returned = spied(lambda v, w: (v.exp() * v.shape[0]).t() + w.sum(), dynamic=True)
     for n, m in ((5, 4), (3, 7), (6, 2), (8, 8)):
         x, w = torch.randn(n, m, requires_grad=True), torch.randn(m, requires_grad=True)
@@ -145,7 +146,7 @@ def test_two_forwards_before_a_backward() -> None:
 
 
 def test_backward_twice() -> None:
-    """With retain_graph it accumulates; without it the second raises as in eager."""
+    """With retain_graph it accumulates; without it the second backward raises as in eager."""
     x = torch.randn(5, requires_grad=True)
     compiled, _ = trained(lambda v: v.exp().sin(), x)
     loss = compiled(x).sum()
@@ -158,7 +159,7 @@ def test_backward_twice() -> None:
 
 
 def test_a_result_changed_in_place() -> None:
-    """A result that backward needs cannot be changed unnoticed."""
+    """Changing a result that backward needs is detected."""
     x = torch.randn(5, requires_grad=True)
     compiled, _ = trained(lambda v: v.exp(), x)
     y = compiled(x)
@@ -210,7 +211,7 @@ def test_a_result_that_the_loss_ignores() -> None:
 
 
 def test_hooks_on_saved_tensors() -> None:
-    """Hooks set around a call see what is saved, as torch.autograd.graph.save_on_cpu and checkpointing count on."""
+    """Hooks set around a call see the saved tensors, which torch.autograd.graph.save_on_cpu and checkpointing rely on."""
     x = torch.randn(6, 4, requires_grad=True)
     compiled, _ = trained(lambda v: v.exp(), x)
     seen: list[Tensor] = []
@@ -234,7 +235,7 @@ def test_checkpointing_around_a_call() -> None:
 
 
 def test_autocast() -> None:
-    """Compiled under autocast, calls of torch's ops do not cast once more."""
+    """A model compiled under autocast does not cast again in calls of torch's ops."""
     eager, mine = twins(lambda: nn.Sequential(nn.Linear(64, 64), nn.LayerNorm(64), nn.Linear(64, 8)))
     compiled, returned = spied(mine)
     x = torch.randn(16, 64)
@@ -276,7 +277,8 @@ def test_what_needs_wrappers_is_right_too(name: str) -> None:
 
 
 def test_deterministic_algorithms_asked_for_later() -> None:
-    """A compiled backward pass serves calls with the setting that forward was compiled with; Dynamo compiles anew for another."""
+    """A compiled backward pass serves calls with the setting that forward was compiled with; for another setting Dynamo compiles
+    again."""
     x = torch.randn(6, requires_grad=True)
     compiled, _ = trained(lambda v: v.exp(), x)
     torch.use_deterministic_algorithms(True)

@@ -98,7 +98,7 @@ def exact(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, how: str) -> Tensor:
 
 @pytest.mark.parametrize("name", FORMS)
 def test_training(name: str) -> None:
-    """The gradients are those of what was dropped; a seed repeats, the next call differs."""
+    """Gradients use the same dropped weights as forward; a seed repeats the result, and the next call differs."""
     fn, how = FORMS[name]
     given = inputs()
     run = torch.compile(fn, backend=BACKEND, options=STRICT, dynamic=False, fullgraph=True)
@@ -123,7 +123,7 @@ def test_training(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["causal", "BERT"])
 def test_export(name: str) -> None:
-    """Without gradients the numbers are the same."""
+    """Without gradients the random numbers are the same."""
     fn, how = FORMS[name]
     given = [t.detach() for t in inputs()]
     run = lamina.compile(fn, tuple(given), options=STRICT)

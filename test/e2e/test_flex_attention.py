@@ -62,7 +62,7 @@ def test_values(name: str, door: str) -> None:
 
 @pytest.mark.parametrize("name", FLEX)
 def test_definition(name: str) -> None:
-    """Checks that the reference used below is what torch computes."""
+    """Checks that the reference used below computes the same as torch."""
     fn = FLEX[name]
     given = wide([*operands(), *fn.tensors(2, 4, 127, 127)])
     (out, more), (exact, sums) = fn(*given, aux=SUMS), fn.defined(*given)
@@ -72,7 +72,7 @@ def test_definition(name: str) -> None:
 
 @pytest.mark.parametrize("name", FLEX)
 def test_gradients(name: str) -> None:
-    """On CPUs torch's function refuses gradients, the op computes them."""
+    """On CPUs torch's function does not support gradients, but the op computes them."""
     fn = FLEX[name]
     given = [*operands(), *fn.tensors(2, 4, 127, 127)]
     trained = [0, 1, 2, *(3 + i for i in fn.learned)]
@@ -99,7 +99,7 @@ def test_lengths(name: str, sizes: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("name", ALL_LENGTHS)
 def test_one_compilation_for_all_lengths(name: str) -> None:
-    """Compiles for masks of several blocks: torch guards that the lists of a block mask have one."""
+    """The masks have several blocks: for a single block torch adds guards on the lists of the block mask."""
     fn = FLEX[name]
     run = torch.compile(fn, backend=BACKEND, options=NO_CACHE, dynamic=True, fullgraph=True)
     each = [[*operands(queries=n, keys=n), *fn.tensors(2, 4, n, n)] for n in (301, 140, 500)]
@@ -130,7 +130,7 @@ def test_sums(name: str) -> None:
 
 
 def test_sums_and_maxima_of_the_op() -> None:
-    """Which torch's function refuses on CPUs; some rows see nothing."""
+    """torch's function does not return them on CPUs. Some rows see no key."""
 
     def all_three(q: Tensor, k: Tensor, v: Tensor) -> Any:
         blocks = create_block_mask(lambda b, h, i, j: j > i + 2, None, None, 127, 127, "cpu")
@@ -148,7 +148,7 @@ def operands_of(seed: int) -> list[Tensor]:
 
 
 def test_gradients_of_sums() -> None:
-    """Sums that gradients go through are written out."""
+    """Attention is written out if gradients pass through the sums."""
 
     def both(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         blocks = create_block_mask(lambda b, h, i, j: i >= j, None, None, 127, 127, "cpu")
@@ -169,7 +169,7 @@ def test_gradients_of_sums() -> None:
 
 @pytest.mark.parametrize("name", ["causal", "documents", "slopes", "hidden by score", "far", "cap", "by key"])
 def test_what_computes_it(name: str) -> None:
-    """A call that changes scores in a way that no kernel of attention knows has its scores in memory; others do not."""
+    """If no attention kernel knows how the call changes its scores, they are stored in memory; otherwise not."""
     fn = FLEX[name]
     given = [*operands(), *fn.tensors(2, 4, 127, 127)]
     found = calls(fn, given)
@@ -179,7 +179,7 @@ def test_what_computes_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["window", "documents", "slopes", "relative", "far"])
 def test_as_graphs_for_gpus_have_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In half types masks keep their dtype. Here torch's ops stand for the kernels."""
+    """With half types, masks keep their dtype. Here torch's ops stand in for the kernels."""
     monkeypatch.setattr(recognize, "for_gpu", lambda *_: True)
     fn = FLEX[name]
     given = [*operands(dtype=torch.bfloat16), *fn.tensors(2, 4, 127, 127)]
@@ -197,7 +197,7 @@ def test_as_graphs_for_gpus_have_it(name: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_learned_scores_of_half_types_on_gpus_are_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No kernel has gradients of a mask that is not rounded to a half type."""
+    """No kernel computes the gradient of a mask that is not rounded to a half type."""
     monkeypatch.setattr(recognize, "for_gpu", lambda *_: True)
     fn = FLEX["learned"]
     given = [*operands(dtype=torch.bfloat16), *(t.requires_grad_() for t in fn.tensors(2, 4, 127, 127))]
@@ -205,7 +205,8 @@ def test_learned_scores_of_half_types_on_gpus_are_written_out(monkeypatch: pytes
 
 
 def test_an_argument_that_is_a_block_mask() -> None:
-    """Blocks that are made outside, for a mask that a graph break leaves its function to, and heads of values of another size."""
+    """The block mask is created outside the graph, because a graph break separates its function; values have heads of another
+    size."""
     q, k, v = operands()
     blocks = create_block_mask(lambda b, h, i, j: i >= j, None, None, 127, 127, device="cpu")
 
@@ -228,7 +229,7 @@ def test_keys_of_one_batch_for_all() -> None:
 
 
 def test_a_function_that_draws_is_left_to_torch() -> None:
-    """What random numbers are drawn is torch's to say; vmap refuses."""
+    """torch decides which random numbers are drawn, and vmap rejects them."""
     fn = Flex(lambda _, s, *at: s + torch.rand_like(s), causal)
     with pytest.raises(Exception, match=re.compile("random", re.I)):
         torch.compile(fn, backend=BACKEND, options=NO_CACHE, dynamic=False)(*operands())

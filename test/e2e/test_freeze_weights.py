@@ -61,7 +61,7 @@ def test_every_write_is_seen(door: str, write: Callable[[Tensor], None]) -> None
 
 @pytest.mark.parametrize("door", ["lamina.compile", "torch.compile"])
 def test_frozen_weights(door: str) -> None:
-    """Their packed copies give the same results, and other weights are still seen where they are assigned."""
+    """Packed copies of the weights give the same results, and assigning another weight still takes effect."""
     model, inputs = Layers(), (torch.randn(64, 256), torch.randn(2, 8, 32, 32))
     with torch.no_grad():
         run = compiled(door, model, inputs, {**NO_CACHE, "freeze_weights": True})

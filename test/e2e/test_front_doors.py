@@ -56,7 +56,7 @@ def test_other_strides_at_a_later_call() -> None:
 
 
 def test_other_strides_with_gradients() -> None:
-    """The gradients' graphs are compiled at the first call that needs them, whatever strides it comes with."""
+    """The gradient graphs are compiled at the first call that needs them, whatever its strides."""
     model = nn.Linear(6, 3)
     with torch.no_grad():
         compiled = by_export(model, (x(4, 6),))
@@ -159,7 +159,7 @@ def test_all_sizes_have_one_program() -> None:
 
 
 def test_sizes_that_no_program_serves_have_one_each() -> None:
-    """Nothing computes a sine of a size."""
+    """A sine of a size cannot be computed at run time, so each size is compiled separately."""
 
     def rows(a: Tensor) -> Tensor:
         return a[: int(math.sin(a.shape[0]) * 2 + 3)] * 2
@@ -223,7 +223,7 @@ def test_calls_from_several_threads() -> None:
 
 
 def test_compiling_from_several_threads() -> None:
-    """Graphs first needed in several threads at once: forward and backward, and one model's while another thread calls it."""
+    """Several threads need graphs for the first time at once: forward and backward, and a model's while another thread calls it."""
     from concurrent.futures import ThreadPoolExecutor
 
     model = nn.Sequential(nn.Linear(5, 9), nn.GELU(), nn.LayerNorm(9))
@@ -261,7 +261,8 @@ def test_the_cache_serves_a_second_compilation(tmp_path: Any, monkeypatch: pytes
 
 
 def test_a_warm_start_returns_what_is_no_result_of_the_program(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Constants, captured tensors, empty tensors and aliases of inputs come out of the cache too, without normalizing again."""
+    """Constants, captured tensors, empty tensors and aliases of inputs are restored from the cache, too, without normalizing the
+    graph again."""
     monkeypatch.setenv("LAMINA_CACHE_DIR", str(tmp_path))
     table = torch.arange(5000.0)
 

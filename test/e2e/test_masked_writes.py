@@ -84,7 +84,8 @@ LEARNED: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("name", LEARNED)
 def test_gradients_of_learned_rows(name: str, dynamic: bool) -> None:
-    """A row that many places take is learned (the token of masked pretraining): one graph, and nothing of it eager."""
+    """One learned row is written to many positions (the token of masked pretraining): there is one graph, and no op runs in
+    eager."""
     fn, mask = LEARNED[name], torch.rand(5, 7) > 0.5
     given = (torch.randn(5, 7, 33), torch.randn(33))
     torch._dynamo.reset()
@@ -100,7 +101,7 @@ def test_gradients_of_learned_rows(name: str, dynamic: bool) -> None:
 
 
 def test_values_of_their_own_are_written() -> None:
-    """A value for each element that a mask holds is written as torch writes it."""
+    """As in torch, each element that the mask selects gets its own value."""
 
     def fn(x: Tensor, mask: Tensor, values: Tensor) -> Tensor:
         return put(x * 2, (mask,), values).square().sum()

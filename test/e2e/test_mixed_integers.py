@@ -15,7 +15,7 @@ OPS = (
     ("dtype", "dynamic"), [*((dtype, False) for dtype in DTYPES), (torch.int16, True), (torch.bool, True)], ids=str
 )
 def test_pairs(dtype: torch.dtype, dynamic: bool) -> None:
-    """The second operand, of every dtype, with dimensions, and without, where the first decides the dtype."""
+    """The second operand has every dtype, with dimensions and without; in the latter case the first decides the dtype."""
 
     def fn(x: Tensor, *others: Tensor) -> list[Tensor]:
         found = []

@@ -69,7 +69,7 @@ def test_torch_compile(make: Callable[[], Made]) -> None:
 
 @pytest.mark.parametrize("make", SMALL)
 def test_gradients(make: Callable[[], Made]) -> None:
-    """In evaluation mode, for ResNet's statistics would make float64 another function."""
+    """In evaluation mode: with ResNet's batch statistics the float64 model would be another function."""
     model, inputs = make()
     exact = copy.deepcopy(model).double()
     ours = copy.deepcopy(model)

@@ -45,7 +45,7 @@ VIEWS: dict[str, Callable[[Tensor], Tensor]] = {
 
 @pytest.mark.parametrize("model", VIEWS.values(), ids=VIEWS.keys())
 def test_views_of_another_namespace(model: Callable[[Tensor], Tensor]) -> None:
-    """AOTAutograd refuses these views in graphs of Dynamo."""
+    """AOTAutograd rejects these views in graphs from Dynamo."""
     x = torch.randn(6, 1, 3)
     same(DOORS["lamina.compile"](model, (x,))(x), model(x))
 
@@ -53,7 +53,7 @@ def test_views_of_another_namespace(model: Callable[[Tensor], Tensor]) -> None:
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("reduction", [0, 1, 2])
 def test_nll_loss_of_one_sample(weighted: bool, reduction: int) -> None:
-    """Its gradient goes by the first target, and takes a gradient of one element in any shape."""
+    """Its gradient uses the first target, and accepts a gradient of one element in any shape."""
     total = torch.rand(())
 
     def backward(grad: Tensor, x: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:

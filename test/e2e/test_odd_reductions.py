@@ -86,7 +86,7 @@ COMPARED: dict[str, Callable[[Tensor], Tensor]] = {
 @pytest.mark.parametrize("name", COMPARED)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_types_are_compared_as_they_are_stored(name: str, dtype: torch.dtype) -> None:
-    """One of the two may have been: a gradient that is shared by all that are equal to a maximum was 0 / 0."""
+    """If only one side was rounded, no element equaled the maximum, and the gradient shared among the equal ones was 0 / 0."""
     torch._dynamo.reset()
     function, x = COMPARED[name], torch.randn(35, 67, dtype=dtype, requires_grad=True)
     found, eager = torch.compile(function, backend="lamina", options={"cache": False})(x), function(x)
@@ -111,7 +111,7 @@ def test_casts_are_compared_as_they_are_cast() -> None:
 
 @pytest.mark.parametrize("columns", [1, 2, 3, 16])
 def test_values_of_rows_that_are_written_one_by_one(columns: int) -> None:
-    """Columns of kept values lie apart in the kernel's own memory."""
+    """Columns of the kept values are not adjacent in the kernel's local memory."""
 
     def advantages(x: Tensor) -> Tensor:
         rows = torch.zeros_like(x)

@@ -117,7 +117,7 @@ class _Scaled(nn.Module):
 
 
 def test_floats_of_a_model_are_constants(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As arguments, each becomes a tensor at every call."""
+    """As arguments, each would become a tensor at every call."""
     taken: list[int] = []
     per_size = dynamo.per_size
 
@@ -136,7 +136,7 @@ def test_floats_of_a_model_are_constants(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_float_of_a_model_that_changes(built: list[Any]) -> None:
-    """It is an argument from the second value on: ever new ones would compile for ever."""
+    """From its second value on it is an argument: otherwise each new value would be compiled."""
     model = _Scaled()
     compiled = _compiled(model, True)
     for i in range(14):

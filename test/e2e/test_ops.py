@@ -84,7 +84,7 @@ def special(x: Tensor) -> list[Tensor]:
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=name)
 def test_special_values(dtype: torch.dtype) -> None:
-    """NaN, infinities, zeros of both signs, the largest and the smallest numbers."""
+    """NaN, infinities, zeros of both signs, and the largest and smallest numbers."""
     info = torch.finfo(dtype)
     values = [0.0, -0.0, 1.0, -1.0, float("inf"), float("-inf"), float("nan"), info.max, info.min, info.tiny, info.eps, 0.5]
     x = torch.tensor(values * 3, dtype=torch.float64).to(dtype)
@@ -136,7 +136,7 @@ def test_integer(dtype: torch.dtype, n: int) -> None:
 
 @pytest.mark.parametrize("dtype", INTEGERS, ids=name)
 def test_integer_division(dtype: torch.dtype) -> None:
-    """By a tensor, eager's op does it: it knows the error of a division by zero."""
+    """Division by a tensor is left to eager's op, which raises the error for a division by zero."""
 
     def ops(x: Tensor, y: Tensor) -> list[Tensor]:
         return [torch.div(x + 1, y, rounding_mode=m) * 2 for m in ("floor", "trunc")] + [
@@ -333,7 +333,7 @@ def test_layouts(layout: str, shape: tuple[int, int]) -> None:
 
 
 def test_reversed_parts_that_do_not_vary_along_what_is_reversed() -> None:
-    """What is read for all rows alike has no bounds of rows, and the check of the reversed rows must keep them."""
+    """A value that is the same for all rows is read without bounds on rows; the check of the reversed rows must stay."""
 
     def ops(x: Tensor, row: Tensor, column: Tensor) -> list[Tensor]:
         a, b = x * 2 + row, x * 2 + column
@@ -395,7 +395,8 @@ def test_cumulative() -> None:
 
 @pytest.mark.parametrize("n", [4097, 100000])
 def test_long_scans(n: int) -> None:
-    """Rows of one lane, lanes of many rows, half types: as exact as eager, which accumulates in double."""
+    """Scans over rows of one lane, over lanes of many rows, and in half types are as accurate as eager's, which accumulate in
+    double."""
     check(lambda x: [x.cumsum(0), (x + 100).cumsum(0)], normal(n))
     check(lambda x: [x.cumsum(0), x.cumsum(1)], normal(n, 3).abs())
     check(lambda x: x.cumsum(1), normal(33, n // 20))
@@ -448,7 +449,7 @@ def test_products() -> None:
 
 
 def test_without_dimensions() -> None:
-    """Dimension 0 of a tensor without dimensions is legal in torch."""
+    """torch accepts dimension 0 for tensors without dimensions."""
 
     def ops(x: Tensor) -> list[Tensor]:
         return [x.amax(0), x.amin(-1, keepdim=True), *torch.aminmax(x, dim=0), x.sum(0), x.mean(0), x.logsumexp(0), x.cumsum(0), x.softmax(0),
@@ -459,7 +460,7 @@ def test_without_dimensions() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool], ids=name)
 def test_comparisons_of_constants(dtype: torch.dtype) -> None:
-    """torch-mlir's folder swaps some of them, and ends the process on others."""
+    """torch-mlir's folder swaps the operands of some, and crashes the process on others."""
 
     def ops(x: Tensor) -> list[Tensor]:
         out = []

@@ -19,7 +19,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("name", "options"), CASES, ids=str)
 def test_steps_against_float64(name: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Powers of the decay are taken in f32, as in all compiled optimizers of torch: 1 - 0.999 has few digits there."""
+    """Powers of the decay are computed in f32, as in all of torch's compiled optimizers: 1 - 0.999 has few digits there."""
     monkeypatch.setenv("LAMINA_STRICT", "1")
     torch._dynamo.reset()
     torch.manual_seed(0)

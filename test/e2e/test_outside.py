@@ -168,7 +168,7 @@ def test_explain_lists_what_runs_between_compiled_parts(monkeypatch: pytest.Monk
 
 
 def test_numbers_beside_tensors_stay_inside() -> None:
-    """Attention on a GPU returns the lengths of its longest sequences."""
+    """On a GPU, attention also returns the longest sequences' lengths as numbers."""
     graph = fx.Graph()
     q = graph.placeholder("q")
     q.meta["val"] = torch.empty(1, 1, 2, 8)

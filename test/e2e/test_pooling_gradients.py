@@ -84,7 +84,7 @@ def _with_gradient(f: Any, given: Tensor) -> list[Tensor]:
 
 
 def test_nan_is_taken_by_every_window() -> None:
-    """A window's place is that of its last NaN, which receives its gradient."""
+    """The last NaN of a window is its maximum, and receives its gradient."""
     x = torch.randn(1, 1, 6, 6)
     x[0, 0, 2, 3] = x[0, 0, 3, 3] = float("nan")
     torch._dynamo.reset()
@@ -108,7 +108,7 @@ BEFORE_CONVOLUTIONS: dict[str, Any] = {
 @pytest.mark.parametrize("name", BEFORE_CONVOLUTIONS)
 @pytest.mark.parametrize("transposed", [False, True])
 def test_pooling_before_a_convolution(name: str, transposed: bool) -> None:
-    """Whose image has its channels last; what is pooled does not."""
+    """The convolution's image has channels last; the pooled image does not."""
     convolution = torch.nn.Conv2d(34, 40, 3, padding=1)
 
     def model(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

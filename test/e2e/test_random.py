@@ -99,7 +99,7 @@ def test_nothing_or_all_is_dropped(door: Door, p: float, training: bool) -> None
 
 
 def test_what_is_dropped_is_multiplied_by_zero(door: Door) -> None:
-    """As in eager: NaN and infinities stay seen."""
+    """As in eager, NaN and infinities are not hidden by dropout."""
     x = torch.full((8, 64), float("inf"))
     with torch.no_grad():
         y = door(lambda x: F.dropout(x, 0.5), (x,))(x)
@@ -107,7 +107,7 @@ def test_what_is_dropped_is_multiplied_by_zero(door: Door) -> None:
 
 
 def test_a_seed_is_that_of_the_call(door: Door) -> None:
-    """Two dropouts of one call, and of two calls, differ; manual_seed repeats them, whatever ran before."""
+    """Two dropouts in a call differ, and so do two calls; manual_seed repeats them, whatever ran before."""
     x = torch.ones(64, 64)
 
     def fn(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -171,7 +171,7 @@ def test_channels_last_keeps_its_strides(door: Door) -> None:
 
 
 def test_gradients_of_a_layer_that_drops_everywhere(door: Door) -> None:
-    """Against finite differences, with the same numbers drawn for each."""
+    """Compares with finite differences that draw the same numbers."""
     layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.3, batch_first=True).double()
     x = torch.randn(2, 3, 8, dtype=torch.float64, requires_grad=True)
     run = door(layer, (x,))
@@ -186,7 +186,7 @@ def test_gradients_of_a_layer_that_drops_everywhere(door: Door) -> None:
 
 @pytest.mark.parametrize("name", ["dropout", "randn_like", "rrelu"])
 def test_checkpoints_draw_once(name: str) -> None:
-    """What is computed again for gradients sees the numbers of the first time."""
+    """Recomputation for gradients uses the random numbers of the first computation."""
     noisy: Callable[[Tensor], Tensor] = {
         "dropout": lambda x: F.dropout(x, 0.5), "randn_like": lambda x: x * torch.randn_like(x), "rrelu": lambda x: F.rrelu(-x, 0.2, 0.9, True),
     }[name]  # fmt: skip

@@ -100,7 +100,7 @@ def test_integers() -> None:
 
 
 def test_strides_and_gradients() -> None:
-    """Backward draws the same numbers again, in the memory order of what they are like."""
+    """Backward draws the same numbers again, in the memory order of the tensor that they are like."""
     torch._dynamo.reset()
     run = torch.compile(lambda x, s: x + torch.randn_like(x) * s.exp(), backend="lamina", options=STRICT)
     x, s = torch.zeros(4, 8, 16, 16).to(memory_format=torch.channels_last), torch.randn(8, 1, 1, requires_grad=True)

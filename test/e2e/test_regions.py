@@ -157,7 +157,7 @@ DOORS: dict[str, Callable[..., Any]] = {"aot": lambda f, args: lamina.compile(f,
 @pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
 def test_regions(function: Callable[..., Tensor], door: Callable[..., Any]) -> None:
-    """bf16 sums of gradients may be rounded in another order; a lost region or backward shows in the first digit."""
+    """bf16 sums of gradients may be rounded in another order; a missing region or backward changes the first digit."""
     torch._dynamo.reset()
     compiled = None
     for needs in ((True, True), (True, False), (False, True), (False, False)):
@@ -211,8 +211,8 @@ def _autocast_in_frozen_half(a: Tensor, w: Tensor) -> Tensor:
 @pytest.mark.parametrize("around", [False, True])
 @pytest.mark.parametrize("model", [_frozen_half, _frozen_half_in_autocast, _autocast_in_frozen_half])
 def test_grad_modes_inside_autocast(model: Callable[..., Tensor], around: bool) -> None:
-    """What ran under no_grad is a constant for gradients, in a region of autocast too. The sines are of numbers near zero, where what
-    bf16 rounds away before them stays as small after them."""
+    """What ran under no_grad is a constant for gradients, also inside autocast. The sines have arguments near zero, so that
+    bf16's rounding errors before them do not grow."""
     a, w = (x(4, 4).mul(0.3).requires_grad_() for _ in range(2))
     compiled, weight = ahead(model, a, w), x(4, 4)
     with torch.autocast("cpu", torch.bfloat16, enabled=around):
@@ -245,7 +245,7 @@ def test_a_buffer_assigned_after_a_region_of_another_grad_mode() -> None:
 
 
 def test_a_module_with_two_names_is_the_models_own() -> None:
-    """torch.export calls proxies of modules then, which were taken for modules that are no part of the model."""
+    """torch.export then calls proxies of modules, which used to be taken for modules that are not part of the model."""
 
     class Shared(nn.Module):
         def __init__(self) -> None:

@@ -26,7 +26,7 @@ def test_results(name: str, transposed: bool) -> None:
 
 
 def test_views_that_no_schema_tells() -> None:
-    """torch does not declare the pieces of unsafe_chunk as views; eager's are, and have their strides."""
+    """torch does not declare the pieces of unsafe_chunk as views; eager's are views, with a view's strides."""
     x = torch.randn(5, 5, 5)
     torch._dynamo.reset()
     found = torch.compile(lambda x: torch.unsafe_chunk(x, 5, 1), backend="lamina", options={"cache": False})(x)

@@ -46,7 +46,7 @@ def test_a_size_is_a_rounded_float(name: str, compilations: list[int]) -> None:
 
 @pytest.mark.filterwarnings("error:lamina compiles")
 def test_a_rounded_float_below_0(compilations: list[int]) -> None:
-    """A half of a difference is rounded towards 0, and cuts or pads."""
+    """Half of a difference is rounded towards 0, and cuts or pads."""
 
     def centered(a: Tensor) -> Tensor:
         return F.pad(a, (int((33 - a.shape[1]) / 2), 3)) * 2

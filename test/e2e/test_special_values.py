@@ -134,7 +134,7 @@ def test_a_constant_mask_of_infinities() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
 def test_equal_choices_take_the_shape_of_the_condition(dtype: torch.dtype) -> None:
-    """Also where operands turn out to be equal only while compiling."""
+    """Also if the operands are found to be equal only during compilation."""
 
     def choose(x: Tensor, row: Tensor, flags: Tensor) -> list[Tensor]:
         same = torch.where(flags, x, x), torch.where(flags, row, row.clone()), torch.where(flags, x * 1, x)

@@ -102,7 +102,7 @@ def test_strides(name: str, door: str) -> None:
 
 @pytest.mark.parametrize("name", ["masked_fill", "fmod", "rms_norm", "rrelu", "slice_scatter", "roll"])
 def test_kernels(name: str) -> None:
-    """What lays results out is a part of the kernel that computes them."""
+    """The kernel that computes a result also stores it in its layout."""
     for layout, make in LAYOUTS.items():
         with torch.no_grad():
             assert len(lamina.explain(FUNCTIONS[name], (make(),)).kernels) == 1, layout
@@ -111,7 +111,7 @@ def test_kernels(name: str) -> None:
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("shape", [(1, 6, 1, 1), (2, 6, 7, 5), (3, 130, 9, 1)])
 def test_a_group_norm_beside_its_input(shape: tuple[int, ...], layout: torch.memory_format) -> None:
-    """The norm reshapes images and back: what its kernel stores besides keeps their order, and is right, as are gradients."""
+    """The norm reshapes images and back: its kernel's other results keep their order, and values and gradients are right."""
     x = torch.randn(shape).to(memory_format=layout).requires_grad_()
 
     def step(x: Tensor) -> list[Tensor]:
@@ -161,7 +161,7 @@ def test_fallbacks_take_expanded_tensors(door: str) -> None:
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("name", ["pointwise", "rows", "three"])
 def test_results_in_two_orders(name: str, dynamic: bool) -> None:
-    """Neighbors in the memory of one result are no neighbors in that of the other."""
+    """Adjacent elements of one result are not adjacent in the other."""
     functions: dict[str, Function] = {
         "pointwise": lambda x: (x + 1, (x * 2).t().contiguous()),
         "rows": lambda x: (x.softmax(1), x.softmax(1).exp().t().contiguous()),

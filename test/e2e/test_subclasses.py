@@ -104,7 +104,7 @@ def test_torch_compile_keeps_the_class(kind: Any, grad: bool) -> None:
 @pytest.mark.parametrize("door", [by_export, by_dynamo])
 @pytest.mark.parametrize("grad", [False, True])
 def test_tangents_are_not_dropped(door: Callable[..., Any], grad: bool) -> None:
-    """They come out as in eager, or there is an error."""
+    """They equal eager's, or an error is raised."""
     a = torch.randn(4).requires_grad_(grad)
     with torch.set_grad_enabled(grad):
         compiled = door(model, (a,))

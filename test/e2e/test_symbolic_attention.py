@@ -34,7 +34,7 @@ def test_one_compilation_serves_all_lengths(graph: AttentionGraph, train: bool, 
 
 @pytest.mark.parametrize("name", [name for name, graph in ATTENTIONS.items() if name != "one query"])
 def test_attention_is_one_kernel(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sizes are large enough for one kernel to be the faster way; a mask that becomes the causal flag is not computed."""
+    """Sizes are large enough for one kernel to be faster; a mask that becomes the causal flag is not computed."""
     steps: list[str] = []
     compile_ = stages._compile
 

@@ -48,7 +48,7 @@ def test_sizes_of_0_and_1_compile_apart(graph: str, compilations: list[int]) -> 
 
 
 def test_sizes_may_become_0(compilations: list[int]) -> None:
-    """A size that depends on two symbols has no least value."""
+    """A size that depends on two symbols has no known lower bound."""
     compiled = dynamic(lambda a, b: a[:, b.shape[0] :].sum(1))
     for b, n in ((4, 7), (8, 13), (5, 5), (6, 9)):
         args = (x(b, n), x(b))
@@ -103,7 +103,7 @@ SIGNED: dict[str, Callable[[Tensor, int], Tensor]] = {
 def test_an_int_that_might_be_negative_needs_no_compilation_of_its_own(
     function: Callable[..., Tensor], compilations: list[int]
 ) -> None:
-    """Dynamo may not ask for its sign; `model(x, logits_to_keep=0)` is such a one."""
+    """There must be no guard on its sign; `model(x, logits_to_keep=0)` has such an int."""
     compiled = dynamic(function)
     for rows, n in ((12, 5), (9, 7), (12, 0), (31, 3)):
         a = x(rows, rows)
@@ -125,7 +125,7 @@ def test_an_int_divides_a_size_that_is_rounded_to_its_multiple(compilations: lis
 
 
 def test_plans_of_sizes_are_bounded(compilations: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of more than BOUND sizes the plan used longest ago is dropped, and made anew where it is needed."""
+    """Beyond BOUND sizes the least recently used plan is dropped, and computed again when needed."""
     made: list[tuple[SizedProgram, tuple[int, ...]]] = []
     bind = SizedProgram.bind
 
@@ -143,7 +143,7 @@ def test_plans_of_sizes_are_bounded(compilations: list[int], monkeypatch: pytest
 
 
 def test_a_graph_compiled_per_size_says_why(compilations: list[int]) -> None:
-    """In which order three factors are rounded is not known."""
+    """The order in which three factors are rounded is not known."""
 
     def cut(a: Tensor) -> Tensor:
         return a[:, : int(a.shape[1] * 0.3 * a.shape[0] / a.shape[0])].softmax(1)
@@ -191,7 +191,7 @@ NUMBERS: dict[str, Callable[[Tensor], Any]] = {
 
 @pytest.mark.parametrize("name", NUMBERS)
 def test_numbers_made_of_sizes(name: str, compilations: list[int]) -> None:
-    """A float made of sizes is an argument of an op like any number."""
+    """A float computed from sizes can be an op's argument like any other number."""
     compiled = dynamic(NUMBERS[name])
     for b, n in ((4, 6), (5, 9), (7, 11)):
         a = x(b, n)
@@ -211,7 +211,7 @@ def test_numbers_made_of_sizes_saved_for_backward(compilations: list[int]) -> No
 
 
 def test_pads_of_pads_by_sizes(compilations: list[int]) -> None:
-    """Upstream folds them to one, by a sum of sizes."""
+    """Upstream folds two pads to one, by a sum of sizes."""
 
     def function(a: Tensor) -> Tensor:
         return F.pad(a[None], (1, 2), mode="circular").sin()
@@ -224,7 +224,8 @@ def test_pads_of_pads_by_sizes(compilations: list[int]) -> None:
 
 
 def test_rows_cut_or_padded_to_a_length(compilations: list[int]) -> None:
-    """Slices of the shorter of a size and a number, whose sums have bounded rows, and what fills them up to that number."""
+    """A slice has the smaller of a size and a number as its length, sums have bounded rows, and padding adds what is missing to
+    that number."""
 
     def function(a: Tensor) -> tuple[Tensor, ...]:
         cut = a[:, : min(a.shape[1], 12)]
@@ -238,7 +239,7 @@ def test_rows_cut_or_padded_to_a_length(compilations: list[int]) -> None:
 
 
 def test_rows_padded_to_a_multiple_of_a_number(compilations: list[int]) -> None:
-    """torch captures apart sizes that need no padding: these are multiples of the number."""
+    """torch captures a separate graph for sizes that need no padding: these are multiples of the number."""
 
     def function(a: Tensor) -> Tensor:
         b, n, c = a.shape

@@ -108,7 +108,8 @@ def first(outputs: Any) -> Tensor:
     "optimizer", [lambda p: torch.optim.SGD(p, 0.1, momentum=0.9), lambda p: torch.optim.AdamW(p, 0.01, eps=1e-3)]
 )
 def test_training_follows_eager(door: Door, optimizer: Callable[..., torch.optim.Optimizer]) -> None:
-    """A rounding of a gradient moves a weight by at most lr / eps of it: with the default eps it moves one whose gradient cancels by lr."""
+    """Rounding a gradient moves a weight by at most lr / eps times the difference: with the default eps, a gradient that cancels
+    would move it by lr."""
     model = nn.Sequential(nn.Linear(8, 16, bias=False), nn.BatchNorm1d(16), nn.Tanh(), nn.Linear(16, 3)).train()
     twin = copy.deepcopy(model)
     compiled = door(twin, (x(6, 8),))
@@ -187,7 +188,7 @@ class Rescaled(nn.Conv2d):
 
 
 def test_a_library_has_no_gradient_of_what_needs_none(door: Door) -> None:
-    """Of a convolution's image: what follows are the gradients of weight and bias, which Lamina kernels go on with."""
+    """The library does not compute the gradient of a convolution's image; Lamina kernels use those of weight and bias."""
     model, image = Rescaled(3, 4, 3), x(2, 3, 8, 8)
     exact, compiled = copy.deepcopy(model).double(), door(model, (image,))
     compiled(image).square().mean().backward()
@@ -197,7 +198,7 @@ def test_a_library_has_no_gradient_of_what_needs_none(door: Door) -> None:
 
 
 def test_a_cross_entropy_saves_its_logits_and_no_wide_copy() -> None:
-    """The backward pass computes log_softmax again of logits in half precision and two numbers a row."""
+    """The backward pass recomputes log_softmax from half-precision logits and two numbers per row."""
     saved: list[Tensor] = []
 
     def loss(x: Tensor, w: Tensor, target: Tensor) -> Tensor:

@@ -154,7 +154,7 @@ def test_one_compilation_of_a_model_serves_all_sizes(name: str, compilations: li
 
 
 def test_undefined_values_are_eagers(compilations: list[int]) -> None:
-    """The variance of one row, and the mean of none."""
+    """The variance of one row, and the mean of no rows."""
     compiled = unbacked(lambda a: (a.var(0), a.mean(0)), [[0]])
     for n in (5, 1, 0, 2):
         a = x(n, 4)
@@ -201,7 +201,7 @@ def test_a_size_that_the_model_refuses_is_named(sizes: tuple[int, int], told: st
 
 
 def test_a_slice_beyond_its_tensor_is_refused() -> None:
-    """torch has the sum of a tensor and the first rows of another demand that there be as many."""
+    """For the sum of a tensor and the first rows of another, torch requires that there are as many."""
     torch._dynamo.reset()
     compiled = unbacked(MODELS["positions"].function, [[0, 1]])
     with pytest.raises(Exception, match="1200"):
@@ -217,7 +217,7 @@ def loss_of_tokens(a: Tensor, target: Tensor) -> Tensor:
 
 @pytest.mark.filterwarnings("error:lamina")
 def test_a_view_holds_as_many_elements_as_what_it_views(compilations: list[int]) -> None:
-    """Torch demands that products of the arguments' sizes are equal, which relates no two of these."""
+    """torch requires products of the arguments' sizes to be equal, which relates no two of the sizes."""
     compiled = unbacked(loss_of_tokens, [[0, 1], [0, 1]])
     for b, n in ((3, 5), (1, 7), (6, 4)):
         a, target = x(b, n, 9), torch.randint(0, 9, (b, n))
@@ -237,7 +237,7 @@ def test_sizes_that_must_be_equal_are_named() -> None:
 
 
 def test_what_torch_refuses_is_its_error() -> None:
-    """It asks whether a size is 0, which it can neither guard nor leave to the call."""
+    """torch asks whether a size is 0, for which it can neither add a guard nor wait for the call."""
     torch._dynamo.reset()
     with pytest.raises(torch._dynamo.exc.UserError, match="data-dependent expression"):
         unbacked(lambda a: a.roll(1, 0), [[0]])(x(3, 4))
@@ -245,7 +245,7 @@ def test_what_torch_refuses_is_its_error() -> None:
 
 @pytest.mark.parametrize("given, typical", [(None, 9), (300, 300)])
 def test_the_first_calls_sizes_are_typical(given: int | None, typical: int) -> None:
-    """Where no hint is given."""
+    """If there is no hint."""
     a = x(9, 8)
     mark_unbacked(a, 0, hint_override=given)
     mark_unbacked(a, 1)

@@ -164,7 +164,7 @@ def test_memory_of_any_kind(kind: str) -> None:
 
 
 def test_gradients_of_what_was_saved_before() -> None:
-    """What a backward pass needs keeps its value when the argument is written again."""
+    """A value that backward needs is kept when the argument is written again."""
 
     def fn(c: Tensor, w: Tensor, at: Tensor, v: Tensor) -> Tensor:
         c.index_copy_(1, at, v)

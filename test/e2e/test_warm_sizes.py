@@ -55,7 +55,7 @@ def test_other_sizes_find_the_program(name: str, tmp_path: Path, monkeypatch: py
 
 
 def test_what_is_known_of_sizes_is_in_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The program for whole rows of 4 must not serve a graph without this guard."""
+    """The program for rows of a multiple of 4 must not serve a graph without this guard."""
     monkeypatch.setenv("LAMINA_CACHE_DIR", str(tmp_path))
 
     def rows(x: Tensor) -> Tensor:

@@ -110,7 +110,7 @@ def test_products(door: Any, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("door", DOORS)
 def test_a_product_on_filled_up_rows(door: Any) -> None:
-    """Its result stays in the memory of the wider one."""
+    """Its result stays in the padded memory."""
     x, w = torch.randn(4, 2048, 64, device="cuda").bfloat16(), torch.randn(5003, 64, device="cuda").bfloat16()
     check(lambda x, w: F.linear(x, w), (x, w), door, slack=8)
     with torch.no_grad():
@@ -129,7 +129,7 @@ def test_convolution(layout: torch.memory_format) -> None:
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_attention(dtype: torch.dtype, causal: bool) -> None:
-    """The same kernel as eager's, so the same numbers."""
+    """The kernel is eager's, so the numbers are equal."""
     q, k, v = (torch.randn(2, 8, 128, 64, device="cuda", dtype=dtype) for _ in range(3))
 
     def fn(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -157,7 +157,7 @@ def window(n: int) -> Tensor:
 @pytest.mark.parametrize("n", [128, 197])
 @pytest.mark.parametrize("mask", [causal_by_comparisons, everything, window])
 def test_attention_with_a_mask_of_positions(mask: Callable[[int], Tensor], n: int) -> None:
-    """One fused call, not products and a softmax in memory; windows are Lamina kernels."""
+    """One fused call, without products and a softmax in memory; windows use Lamina kernels."""
     q, k, v = (torch.randn(2, 8, n, 64, device="cuda", dtype=torch.bfloat16) for _ in range(3))
 
     def fn(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -174,7 +174,7 @@ def test_attention_with_a_mask_of_positions(mask: Callable[[int], Tensor], n: in
 
 @pytest.mark.parametrize("repeat", [False, True])
 def test_attention_whose_heads_are_shared(repeat: bool) -> None:
-    """Fewer heads of keys and values, or the same repeated: one fused call either way."""
+    """Fewer heads of keys and values, or equal ones repeated: both are one fused call."""
     q, k, v = (torch.randn(2, heads, 128, 64, device="cuda", dtype=torch.bfloat16) for heads in (8, 2, 2))
 
     def fn(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -261,7 +261,7 @@ def test_dropout_draws_as_torch_does() -> None:
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("shape", [(1, 6, 1, 1), (3, 130, 9, 1), (4, 64, 33, 31), (2, 32, 127, 129)])
 def test_a_group_norm_beside_its_input(shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    """Its kernel reshapes images with channels last and back, and what it stores besides keeps their order."""
+    """Its kernel reshapes images with channels last and back; its other results keep the images' order."""
     x = torch.randn(shape, device="cuda").to(dtype, memory_format=torch.channels_last)
     w, b = torch.randn(2, shape[1], device="cuda").to(dtype)
 
@@ -280,7 +280,7 @@ def test_a_group_norm_beside_its_input(shape: tuple[int, ...], dtype: torch.dtyp
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("shape", [(1, 3, 1, 1), (3, 127, 33, 31), (2, 1000, 9, 9), (4, 64, 127, 129)])
 def test_norms_between_two_orders(shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    """Images are read with their channels first and stored with them last, or the reverse."""
+    """Images are read with channels first and stored with channels last, or the reverse."""
     x = torch.randn(shape, device="cuda").to(dtype)
     w, b = torch.randn(2, shape[1], device="cuda").to(dtype)
 

@@ -152,7 +152,7 @@ def test_gradients_are_the_librarys() -> None:
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_several_blocks_of_queries_a_program(causal: bool) -> None:
-    """Of the kernel whose programs are as many as multiprocessors."""
+    """With the kernel that has as many programs as the GPU has multiprocessors."""
     if gpu().arch != "sm_90a":
         pytest.skip("kernels in Gluon are compiled for Hopper alone (sm_90a)")
     q, k, v = (random(1, 70, 1000, 128) for _ in range(3))
@@ -162,7 +162,7 @@ def test_several_blocks_of_queries_a_program(causal: bool) -> None:
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_a_trained_table_of_positions_is_added(dynamic: bool) -> None:
-    """The library reads masks without looking at their strides, nor at where they begin."""
+    """The library reads masks without checking their strides or alignment."""
 
     def attend(q: Tensor, table: Tensor) -> Tensor:
         bias = table.permute(2, 0, 1)[None]

@@ -60,7 +60,7 @@ def near(found: Tensor, want: Tensor, bound: float = 1e-2) -> None:
     ("size", "dtype", "number"), [(64, BF16, 0), (64, F16, 1), (80, BF16, 1), (128, BF16, 0), (128, F16, 1), (256, BF16, 0)]
 )
 def test_schedules(size: int, dtype: torch.dtype, number: int) -> None:
-    """Of shared heads, causal, at an odd length; twice, with the same bits."""
+    """With shared heads, causal, at an odd length; two runs give the same bits."""
     q, grad, k, v = (random(2, n, 333, size, dtype=dtype) for n in (4, 4, 2, 2))
     sums = exact_sums(q, k, causal=True)
     wide_k, wide_v = (t.double().repeat_interleave(2, 1) for t in (k, v))
@@ -121,7 +121,7 @@ def check(monkeypatch: pytest.MonkeyPatch, library: SDPBackend, passes: tuple[st
 @pytest.mark.parametrize("passes", [(OURS, LIBRARY), (LIBRARY, OURS)])
 @pytest.mark.parametrize("library", [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION])
 def test_one_pass_may_be_the_librarys(library: SDPBackend, passes: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which reads what Lamina's has found, or the other way round; also at a length that the memory-efficient kernel pads."""
+    """The library's pass reads results of Lamina's, or the reverse; also at a length that the memory-efficient kernel pads."""
     check(monkeypatch, library, passes, 4, random(2, 333, 256))
 
 
@@ -135,7 +135,7 @@ def test_both_passes_with_a_mask(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_gradients_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside the library's, which they agree with."""
+    """Next to the library's, with which they must agree."""
     monkeypatch.setenv("LAMINA_TUNE_STORE", str(tmp_path / "store.json"))
     q, k, v = (random(2, 4, 500, 64).requires_grad_() for _ in range(3))
 

@@ -30,7 +30,7 @@ def test_others(name: str) -> None:
 
 
 def test_an_image_in_half_precision() -> None:
-    """Lamina rounds the result, eager each step: it is within half a unit in the last place of what is below 1."""
+    """Lamina rounds only the result, eager each step: Lamina's error is at most half a unit in the last place of values below 1."""
     x = torch.randint(0, 256, (4, 3, 33, 35), dtype=torch.uint8, device="cuda")
     torch._dynamo.reset()
     run = torch.compile(
@@ -40,7 +40,7 @@ def test_an_image_in_half_precision() -> None:
 
 
 def test_packed_digits_before_a_product() -> None:
-    """Where a product's kernel unpacks its weight, it is Triton's; else a kernel does before it."""
+    """If a product's kernel unpacks its weight, it is Triton's; otherwise a kernel before it does."""
 
     def fn(packed: Tensor, x: Tensor) -> Tensor:
         digits = torch.stack([packed & 15, packed >> 4], -1).flatten(-2)

@@ -170,7 +170,7 @@ def test_a_parameters_new_value_is_seen() -> None:
 
 
 def test_what_is_no_number_stays_so() -> None:
-    """A ReLU passes NaN on, and infinity."""
+    """A ReLU passes NaN and infinity on."""
     model = nn.Sequential(nn.Conv2d(16, 32, 3), nn.ReLU(), nn.Conv2d(32, 8, 1)).eval().cuda().to(BF16)
     x = torch.randn(2, 16, 9, 11, device="cuda").to(BF16)
     x[0, 3, 4, 5] = float("nan")
@@ -199,7 +199,7 @@ PAIRS = [
 @pytest.mark.usefixtures("channels_last")
 @pytest.mark.parametrize(("name", "schedule"), dict.fromkeys(PAIRS))
 def test_products_of_ours(name: str, schedule: str) -> None:
-    """Whatever tuning would choose, with a bias, a gate of channels, a residual and an activation, against float64."""
+    """Compares with float64, whatever tuning would choose, with a bias, a gate for channels, a residual and an activation."""
     if torch.cuda.get_device_capability() != (9, 0):
         pytest.skip("schedules here are for sm_90")
     image, weight, how = OURS[name]

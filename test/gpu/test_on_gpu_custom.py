@@ -110,7 +110,7 @@ def test_between_kernels_of_ours(door: str, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("graphs", [True, False])
 def test_arguments_that_move(graphs: bool) -> None:
-    """As a CUDA graph of kernels, or step by step; one argument begins at an odd place."""
+    """In a CUDA graph of kernels, or step by step; one argument starts at an odd offset."""
     x = torch.randn(4097, device="cuda")
     run = compiled(
         "lamina.compile", lambda x: scaled_add(x[1:], x[:-1], 3.0) + 1, (x,), kernels=[scaled_add_of()], cuda_graphs=graphs

@@ -95,7 +95,7 @@ class _Net(nn.Module):
 
 @pytest.mark.parametrize("cuda_graphs", [False, True])
 def test_training_steps(cuda_graphs: bool) -> None:
-    """Steps one after the other, so that graphs are recorded and replayed where they may be."""
+    """Consecutive steps, so that graphs are recorded and replayed where possible."""
     with torch.enable_grad():
         net = _Net().cuda()
         exact = _Net().cuda().double()

@@ -43,7 +43,7 @@ def exact(operands: Sequence[Tensor], seed: Tensor, mask: Tensor | None = None, 
 
 @pytest.mark.parametrize(("size", "length", "how", "dtype"), [(64, 333, "causal", BF16), (128, 200, "bool", F16)])
 def test_both_passes(size: int, length: int, how: str, dtype: torch.dtype) -> None:
-    """By the schedules that are taken unmeasured, of shared heads."""
+    """With the schedules that are chosen unmeasured, and shared heads."""
     q, grad, k, v = (random(2, n, length, size, dtype=dtype) for n in (4, 4, 2, 2))
     mask = [torch.rand(2, 1, length, length, device="cuda") > 0.3] if how == "bool" else []
     seed, causal, scale = torch.tensor(2**61 + 12345, device="cuda"), how == "causal", size**-0.5
@@ -74,7 +74,7 @@ def written_out(q: Tensor, k: Tensor, v: Tensor, there: Tensor) -> Tensor:
 
 
 def test_training() -> None:
-    """Of attention that is written out: gradients are those of what was dropped, and no weights are in memory."""
+    """Attention is written out: gradients use the same dropped weights as forward, and no weights are stored."""
     fn = written_out
     q, k, v = (random(2, 4, 300, 64).requires_grad_() for _ in range(3))
     there = (torch.arange(300, device="cuda") < torch.tensor([[300], [170]], device="cuda"))[:, None, None]
@@ -98,7 +98,7 @@ def test_training() -> None:
 
 @pytest.mark.parametrize("graphs", [True, False])
 def test_replays_draw_anew(graphs: bool) -> None:
-    """And repeat after manual_seed, recorded or not."""
+    """Replays draw new numbers, which manual_seed repeats, recorded or not."""
     q, there = random(2, 4, 256, 64), torch.ones(1, 1, 1, 256, dtype=torch.bool, device="cuda")
     run = lamina.compile(written_out, (q, q, q, there), options={"cuda_graphs": graphs})
     for _ in range(3):
@@ -123,7 +123,7 @@ class Layer(nn.Module):
 
 
 def test_a_layer_without_a_mask() -> None:
-    """Torch's kernels stay, in both passes."""
+    """torch's kernels are kept in both passes."""
     model, x = Layer().cuda().to(BF16), random(2, 333, 256).requires_grad_()
     found = lamina.explain(model, (x,), training=True, options={"cache": False}, show=False)
     callees = [e.callee for graph in found.graphs for e in graph.externals if "attention" in e.callee]
@@ -133,7 +133,7 @@ def test_a_layer_without_a_mask() -> None:
 
 
 def test_lists_of_blocks_in_gradients() -> None:
-    """Of squares that see themselves: what is skipped changes nothing."""
+    """The mask consists of squares: skipping the other blocks changes nothing."""
     q, grad, k = (random(1, 2, n, 64) for n in (700, 700, 700))
     at = torch.arange(700, device="cuda") // 200
     mask, seed = (at[:, None] == at)[None, None], torch.tensor(7, device="cuda")
@@ -165,8 +165,8 @@ def timed(fn: Callable[[], Any], count: int = 10) -> float:
 
 @pytest.mark.parametrize(("batch", "heads", "length", "size"), [(16, 12, 2048, 64), (4, 16, 4096, 128)])
 def test_beside_the_library(batch: int, heads: int, length: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prints what both passes take (pytest -s), causal without a mask, as torch has them, and as Lamina kernels: what
-    keeps_dropout of torch's kernels is to be decided by."""
+    """Prints the time of both passes (pytest -s), causal and without a mask, by torch and by Lamina kernels: `keeps_dropout` of
+    torch's kernels is to be decided by it."""
     q, k, v = (random(batch, heads, length, size).requires_grad_() for _ in range(3))
     grad = random(batch, heads, length, size)
 
@@ -185,7 +185,7 @@ def test_beside_the_library(batch: int, heads: int, length: int, size: int, monk
 
 
 def test_no_gradients_through_export() -> None:
-    """The numbers of a model that is compiled ahead are those of torch.compile."""
+    """A model compiled ahead of time draws the same numbers as torch.compile."""
     q, there = random(1, 2, 100, 64), torch.ones(1, 1, 1, 100, dtype=torch.bool, device="cuda")
     found = []
     with torch.no_grad():

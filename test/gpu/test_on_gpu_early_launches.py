@@ -54,7 +54,7 @@ class TestDependent:
 
     @pytest.mark.parametrize("recorder", [None, Recorder(measured=False)])
     def test_a_chain(self, recorder: Recorder | None) -> None:
-        """As a graph too, whose kernels' parameters change."""
+        """Also as a graph, whose kernels' parameters change."""
         run = self.chain(recorder)
         kept = []
         for i in range(40):

@@ -48,7 +48,7 @@ def test_values_and_gradients(name: str, length: int) -> None:
 @pytest.mark.parametrize("size", [64, 128])
 @pytest.mark.parametrize("name", ["window", "documents", "slopes", "cap"])
 def test_long(name: str, size: int) -> None:
-    """With lists of blocks, and warps of parts of their own."""
+    """With lists of blocks, and specialized warps."""
     fn, tensors = FLEX[name], given(name, 2048, size)
     torch._dynamo.reset()
     run = torch.compile(fn, backend="lamina", options=OPTIONS, dynamic=False, fullgraph=True)

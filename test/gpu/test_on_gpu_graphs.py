@@ -68,7 +68,7 @@ class TestRecorded:
 
     @pytest.mark.parametrize("same", [True, False])
     def test_models_with_library_calls(self, same: bool) -> None:
-        """Arguments in one place, with other values; or elsewhere at every call."""
+        """Arguments stay in one place with changing values, or move at every call."""
         module = nn.Sequential(nn.LayerNorm(64), nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 64), nn.Softmax(-1)).cuda().eval()
         x = torch.randn(32, 64, device="cuda")
         run = self.record(module, x)
@@ -190,7 +190,7 @@ class TestChosen:
             torch.testing.assert_close(run(x), y)
 
     def test_while_another_thread_records_a_graph(self) -> None:
-        """torch forbids other threads much while it records in its usual mode."""
+        """In its usual mode of recording, torch forbids other threads many operations."""
         x = torch.randn(64, 96, device="cuda")
         runs = [compiled(steps_without_calls, x) for _ in range(4)]
         want, failed = steps_without_calls(x), []
@@ -215,7 +215,7 @@ class TestChosen:
         assert not failed
 
     def test_library_calls_are_captured_while_another_thread_launches(self, loaded: list[Executable]) -> None:
-        """It may not wait for the whole GPU then, but go on with its own work."""
+        """The other thread must not wait for the whole GPU, but may do its own work."""
         x = torch.randn(64, 96, device="cuda")
         runs = [compiled(steps, x, graphs=True) for _ in range(8)]
         want, failed, done = steps(x), [], threading.Event()

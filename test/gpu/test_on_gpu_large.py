@@ -47,7 +47,7 @@ ROWS: dict[str, tuple[Callable[[Tensor], Tensor], tuple[int, ...], torch.dtype]]
 
 @pytest.mark.parametrize("name", ROWS)
 def test_rows_of_their_own(name: str) -> None:
-    """Results whose rows depend on the same rows alone: eager on the last ones says what they are."""
+    """Each row of the result depends on the same row only: eager computes the last ones for comparison."""
     fn, shape, dtype = ROWS[name]
     x = filled(*shape, dtype=dtype)
     got = by_export(fn, (x,))(x)
@@ -84,7 +84,7 @@ def test_looked_up_and_gathered() -> None:
 
 
 def test_random_numbers_do_not_repeat() -> None:
-    """Dropped elements of the last rows are not those of rows 2**31 or 2**32 elements before."""
+    """The dropped elements of the last rows differ from those of rows 2**31 or 2**32 elements before."""
     x = torch.ones(SIDE * 4 + 2, SIDE, dtype=HALF, device="cuda")
     got = by_export(lambda x: F.dropout(x, 0.5), (x,))(x)
     last = got[-2:]

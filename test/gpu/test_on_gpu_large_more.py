@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("room")
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_attention_gradients(number: int) -> None:
-    """Of one batch, repeated until its elements pass 2**31."""
+    """One batch is repeated until there are more than 2**31 elements."""
     few = [torch.randn(2, 8, 512, 64, device="cuda", dtype=HALF) for _ in range(4)]
     grad, q, k, v = few
     sums = exact_sums(q, k, causal=True)
@@ -60,7 +60,7 @@ def far_kernel(x_ptr, y_ptr, out_ptr, alpha, n, BLOCK: tl.constexpr):
 
 
 def test_users_kernels() -> None:
-    """The number of elements does not fit in the kernel's argument of 32 bits; a kernel of Lamina's stands on either side."""
+    """The number of elements does not fit in the kernel's 32-bit argument; Lamina kernels come before and after."""
     kernel = lamina.custom_kernel(
         torch.ops.lamina_test.scaled_add.default,
         kernel=far_kernel,
@@ -79,7 +79,7 @@ def test_users_kernels() -> None:
 
 
 def test_launches_that_are_merged() -> None:
-    """Small reads at the far ends of large tensors, which one launch makes."""
+    """One launch makes small reads at the far ends of large tensors."""
     tables = [filled(SIDE * 2 + 2, SIDE, dtype=HALF) for _ in range(3)]
 
     def fn(*tables: Tensor) -> list[Tensor]:

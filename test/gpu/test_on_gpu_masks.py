@@ -42,7 +42,7 @@ def test_large_heads(build: Builder) -> None:
 
 
 def test_by_descriptors() -> None:
-    """Blocks that flags and bounds cut need none of a mask."""
+    """Blocks that flags and bounds cut need no mask."""
     for build in (window, lengths):
         check(build, (3, 4, 300, 300), "forward{m=128 n=64 warps=8 stages=3 descriptors=1}", 128)
 
@@ -59,7 +59,7 @@ def test_few_keys(count: int) -> None:
 
 @pytest.mark.parametrize("door", DOORS)
 def test_sliding_windows_and_padding_of_models(door: str) -> None:
-    """The mask is not made: of 1001 keys, which no library takes as they are."""
+    """The mask is not computed: it would have 1001 keys, which no library takes without padding."""
     count = 1001
     q, k, seen = random(2, 8, count, 64), random(2, 8, count, 64), there(2, count).bool()
 
@@ -79,7 +79,7 @@ def test_sliding_windows_and_padding_of_models(door: str) -> None:
 
 @pytest.mark.parametrize("count", [1, 13, 1000])
 def test_masks_of_any_number_of_keys_stay_whole(count: int) -> None:
-    """A mask that nobody knows, of numbers that are no multiples of 8 too, is read by a fused kernel."""
+    """A mask of unknown meaning is read by a fused kernel, also if the number of keys is no multiple of 8."""
     q, k, mask = random(2, 4, 70, 64), random(2, 4, count, 64), random(2, 1, 70, count)
 
     def fn(q: Tensor, k: Tensor, mask: Tensor) -> Tensor:
@@ -99,7 +99,8 @@ def test_a_sequence_hidden_by_the_lowest_number_has_the_mean() -> None:
 
 @pytest.mark.parametrize("size", [64, 128])
 def test_blocks_that_a_mask_of_bools_hides_are_skipped(size: int) -> None:
-    """Squares, with holes in the second of the batch, and queries that see nothing; bools, and numbers that are added."""
+    """Squares, with holes in the second sequence of the batch, and queries that see no key; bool masks, and masks that are
+    added."""
     q, k, v = random(2, 4, 1100, size), random(2, 2, 1333, size), random(2, 2, 1333, size)
     at, key = torch.arange(1100, device="cuda")[:, None], torch.arange(1333, device="cuda")
     seen = ((at // 300 == key // 250) | ((key < 100) & (at < 700)))[None, None].repeat(2, 1, 1, 1)

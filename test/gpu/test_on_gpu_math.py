@@ -35,7 +35,7 @@ def test_bound(name: str, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("rows", [3, 700])
 @pytest.mark.parametrize("columns", [33, 1000, 9001])
 def test_places_of_extremes(rows: int, columns: int) -> None:
-    """An element equals the maximum of its row though it is computed twice, in another loop or kernel."""
+    """An element equals its row's maximum although it is computed twice, in another loop or kernel."""
 
     def place(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         x = a * b / (a * a + b * b + 1)

@@ -56,7 +56,7 @@ def test_weight_norm(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("groups", [8, 40])
 @pytest.mark.parametrize("to", [torch.channels_last, torch.contiguous_format], ids=["channels_last", "transposed"])
 def test_group_norm_with_channels_last(groups: int, to: torch.memory_format, train: bool) -> None:
-    """Groups of 40 and 8 channels, far from zero, in pieces of less than a line."""
+    """Groups of 40 and 8 channels, far from zero, whose rows consist of pieces shorter than a cache line."""
 
     def normed(a: Tensor, w: Tensor, b: Tensor) -> Tensor:
         return F.silu(F.group_norm(a, groups, w, b)).contiguous(memory_format=to)

@@ -84,7 +84,7 @@ def by_schedule(schedule: str, *inputs: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("schedule", [str(s) for s in SCHEDULES])
 def test_groups(schedule: str) -> None:
-    """Of no rows, of one, and of many; each matrix is transposed in memory."""
+    """With no rows, one, and many; each matrix is transposed in memory."""
     if torch.cuda.get_device_capability() != (9, 0):
         pytest.skip("schedules here are for sm_90")
     ends = torch.tensor([0, 1, 300, 300, 700, 1000], device="cuda", dtype=torch.int32)

@@ -47,7 +47,7 @@ def test_prologues(name: str, schedule: str) -> None:
 
 @pytest.mark.parametrize("schedule", ["m=256 n=128 warps=8 resident=1 split=2", "m=128 n=128 warps=4 resident=2"])
 def test_every_run_is_right(schedule: str) -> None:
-    """Of many blocks and two steps: while tensor cores read a factor from registers, the next one is not written there."""
+    """With many blocks and two steps: while tensor cores read a factor from registers, the next one must not overwrite it."""
     x, scale, w = (random(*shape).half() for shape in ((96, 25088), (25088, 1), (96, 96)))
     run = loaded(lambda x, scale, w: (x.t() * scale) @ w, [x, scale, w], f"prologue triton{{{schedule} k=64 stages=3}}")
     want = (x.double().t() * scale.double()) @ w.double()
@@ -63,7 +63,7 @@ def norm(x: Tensor, w: Tensor, r: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("shift", [0.0, 300.0])
 @pytest.mark.parametrize("schedule", ["triton{m=128 n=128 k=64 warps=8 stages=3}", "triton{m=64 n=64 k=64 warps=4 split=2}"])
 def test_statistics_of_norms(schedule: str, shift: float) -> None:
-    """Of the rows that are stored: their own rounding is not in the comparison."""
+    """Statistics are of the stored rows: their rounding is not part of the comparison."""
     inputs = [random(200, 72), random(72, 520) * 0.1, random(200, 520) + shift, random(520)]
     found, want = all_on_gpu(norm, inputs, schedule), norm(*(x.double() for x in inputs))
     assert (found[0].double() - want[0]).norm() < 1e-2 * want[0].norm()

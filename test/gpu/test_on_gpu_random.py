@@ -63,7 +63,7 @@ def test_backward_drops_what_forward_dropped() -> None:
 
 @pytest.mark.parametrize("ours", [False, True])
 def test_every_replay_draws_anew(ours: bool) -> None:
-    """In a graph of torch's and in one of our own."""
+    """In a graph of torch's and in Lamina's own."""
     x = torch.ones(1 << 16, device="cuda")
     with torch.no_grad():
         run = lamina.compile(lambda x: F.dropout(x * 2, 0.25).sum(0) + F.dropout(x, 0.5), (x,), options={"cuda_graphs": ours})

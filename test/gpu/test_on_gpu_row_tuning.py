@@ -79,7 +79,7 @@ def test_tuned(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", ["softmax", "long softmax", "cross entropy"])
 def test_every_candidate_is_right(name: str) -> None:
-    """None is dropped for wrong numbers or anything else; a pin is followed."""
+    """No candidate is dropped, for wrong numbers or otherwise; a pinned choice is followed."""
     fn, make = CASES[name]
     inputs = make()
     check(result(fn, inputs, "full"), fn, inputs)

@@ -76,7 +76,7 @@ def test_memory_is_not_handed_on_while_another_stream_may_use_it() -> None:
 @pytest.mark.parametrize("warm", [True, False])
 @pytest.mark.parametrize("fn", [chain, steps])
 def test_torch_records_calls_as_a_graph(fn: Callable[..., Tensor], warm: bool, door: Any) -> None:
-    """Without a warm call too, where the compilation was ahead of it."""
+    """Also without a call before, if the model was compiled ahead of time."""
     if door is by_dynamo and not warm:
         pytest.skip("torch.compile compiles at the first call")
     x = torch.randn(128, 64, device="cuda")
@@ -219,7 +219,7 @@ def test_a_warm_start_runs_what_the_cache_holds(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_a_launch_that_faults_is_named_step_by_step(tmp_path: Any) -> None:
-    """In a process of its own: a fault leaves the GPU's context unusable."""
+    """In a separate process: a fault makes the GPU's context unusable."""
     import os
     import subprocess
     import sys

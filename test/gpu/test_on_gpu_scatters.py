@@ -42,7 +42,7 @@ def test_types(dtype: torch.dtype, reduce: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, *HALF], ids=str)
 @pytest.mark.parametrize("columns", [2, 6, 8, 100, 127, 1000, 4097])
 def test_rows(columns: int, dtype: torch.dtype) -> None:
-    """Rows of many widths, of which a thread adds several elements at once, to a part of a larger tensor also."""
+    """Rows of many widths, of which a thread adds several elements at a time, also into a part of a larger tensor."""
     x, at = torch.randn(300, columns, device="cuda").to(dtype), torch.randint(0, 300, (1000,), device="cuda")
     v = torch.randn(1000, columns, device="cuda").to(dtype)
     tolerance = 2e-2 if dtype in HALF else 1e-4

@@ -95,7 +95,7 @@ def test_convolutions_with_what_follows(name: str, schedule: str, compilations: 
 @pytest.mark.parametrize("train", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize("graph", ATTENTIONS.values(), ids=ATTENTIONS.keys())
 def test_attention_of_any_length(graph: AttentionGraph, train: bool, compilations: list[int]) -> None:
-    """Heads of bf16 with each kind of mask: Lamina's kernels or a vendor's, over lengths within a block and beyond several."""
+    """Heads of bf16 with each kind of mask: Lamina's kernels or torch's, over lengths within a block and of several blocks."""
     compiled = dynamic(graph.function)
     for batch, length in ((3, 300), (2, 2), (5, 65), (2, 1023), (7, 128)):
         x, lengths = tokens(batch, length, "cuda")

@@ -33,7 +33,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[tuple[int, ...], ...], to
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_training(name: str, dynamic: bool) -> None:
-    """Each size several times: calls are recorded as CUDA graphs then, and kernels for ranges of sizes have come."""
+    """Each size is called several times, until calls are recorded as CUDA graphs and kernels for ranges of sizes are ready."""
     make, shapes, dtype = MODELS[name]
     model = make().cuda()
     exact = make().cuda().double()

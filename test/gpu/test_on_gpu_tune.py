@@ -52,7 +52,7 @@ def test_the_clock_sees_what_the_gpu_does() -> None:
 
 
 def test_the_clock_does_not_time_the_host() -> None:
-    """A library's call may take the host longer than its kernel takes the GPU."""
+    """Issuing a library call may take the host longer than its kernel takes the GPU."""
     clock, x = CudaClock(0), torch.zeros(8, device="cuda")
 
     def slow() -> None:

@@ -23,7 +23,7 @@ def memory(odd: bool) -> Tensor:
 @pytest.mark.parametrize("caches", [1, 2, 12])
 @pytest.mark.parametrize("door", ["torch.compile", "lamina.compile"])
 def test_the_argument_is_written(door: str, caches: int, odd: bool, graphs: CudaGraphs) -> None:
-    """The same cache in every call, several in turn, or a new one each time."""
+    """The calls use one cache, several in turn, or a new one each time."""
     held = [memory(odd) for _ in range(caches)]
     x, at = torch.randn(2, 16, 32, device="cuda"), torch.tensor([3], device="cuda")
     options = {"cache": False, "cuda_graphs": graphs}

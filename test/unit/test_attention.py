@@ -69,7 +69,7 @@ def attentions(gm: fx.GraphModule) -> list[fx.Node]:
 
 
 def test_dynamo_graphs() -> None:
-    """Masks are read in Dynamo's form of a graph too; each call becomes the one op, with the layout that eager gives."""
+    """Attention calls in Dynamo's form of a graph become the one op too, masks included, with the layout that eager gives."""
     seen: list[str] = []
 
     def backend(gm: fx.GraphModule, inputs: list[Tensor]) -> fx.GraphModule:
@@ -106,7 +106,7 @@ CALLS: dict[str, tuple[Callable[..., Tensor], tuple[int, ...], bool]] = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_what_some_kernel_computes_is_one_op(name: str) -> None:
-    """All else keeps torch's decomposition, as in eager."""
+    """Calls that no kernel computes keep torch's decomposition, as in eager."""
     fn, shape, whole = CALLS[name]
 
     class Model(nn.Module):
@@ -129,7 +129,7 @@ def test_what_some_kernel_computes_is_one_op(name: str) -> None:
 
 @pytest.mark.parametrize("keys", [1, 13])
 def test_results_are_copied_to_any_order_of_dimensions(keys: int) -> None:
-    """Eager's efficient kernel has heads side by side in its result; the op has the query's order."""
+    """Eager's efficient kernel returns heads adjacent in memory; the op's result has the query's order of dimensions."""
     graph, fake = fx.Graph(), FakeTensorMode()
     shapes = {"q": (2, 4, 70, 64), "k": (2, 4, keys, 64), "mask": (2, 1, 70, keys)}
 
@@ -149,7 +149,7 @@ def test_results_are_copied_to_any_order_of_dimensions(keys: int) -> None:
 
 
 def test_settings_of_torch_count() -> None:
-    """Also where a graph changes them itself."""
+    """Also settings that a graph changes itself."""
     gm = torch.export.export(_Plain(), (torch.randn(Q),)).graph_module
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         assert settings() == "" and make_whole(gm) == 0
@@ -240,7 +240,7 @@ def random(x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("mask", [set_afterwards, random])
 def test_masks_that_are_written_to_or_random(mask: Callable[[Tensor], Tensor]) -> None:
-    """Both were taken to hide nothing: the first by what it was made as."""
+    """Both used to be taken for masks that hide nothing, the first because of its initial value."""
 
     class Model(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
@@ -253,7 +253,7 @@ def test_masks_that_are_written_to_or_random(mask: Callable[[Tensor], Tensor]) -
 
 @pytest.mark.parametrize("mask", [by_comparisons, bias, window, of_values, lambda x: torch.zeros(1, 1, N, N)])
 def test_known_masks_become_flags(mask: Callable[[Tensor], Tensor]) -> None:
-    """On a CPU too, and where gradients are wanted."""
+    """Also on a CPU, and if gradients are needed."""
 
     class Model(nn.Module):
         def forward(self, x: Tensor) -> Tensor:

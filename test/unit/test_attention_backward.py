@@ -25,7 +25,7 @@ def near(found: Tensor, want: Tensor, bound: float = 0.0) -> None:
 
 @pytest.mark.parametrize(("queries", "values", "block"), [(10, 16, "m=16 n=16"), (40, 24, "m=32 n=16")])
 def test_sums(block: str, queries: int, values: int) -> None:
-    """Natural logarithms."""
+    """The logarithms of sums that forward returns are natural logarithms."""
     q, k, v = random(2, 4, queries, 16), random(2, 2, queries, 16), random(2, 2, queries, values)
     (out, sums), names = compute(lambda q, k, v: attention(q, k, v, None, True, 0.3), (q, k, v), f"forward{{{block}}}")
     near(out, exact(q, k, v, causal=True, scale=0.3))
@@ -111,7 +111,7 @@ def test_a_mask_and_causal() -> None:
 
 @pytest.mark.parametrize("blind", [torch.inf, -torch.inf, 0.0])
 def test_what_a_vendors_forward_pass_has_found_is_read(blind: float) -> None:
-    """Vendors differ in the logarithms of sums of rows that have seen nothing."""
+    """Vendors return different logarithms for rows whose keys are all hidden."""
     q, grad, k, v = (random(2, 2, 40, 16) for _ in range(4))
     mask = torch.where(torch.rand(2, 1, 40, 1) > 0.2, random(2, 1, 40, 40), -torch.inf).to(BF16)
     out, sums = exact(q, k, v, mask).to(BF16), exact_sums(q, k, mask).float().nan_to_num(posinf=blind)
@@ -130,7 +130,7 @@ def heads(x: Tensor, count: int) -> Tensor:
 
 
 def test_heads_are_read_and_written_where_they_lie() -> None:
-    """Parts of one product's result, and of its gradient: nothing is copied but what joins them."""
+    """Queries, keys and values are parts of one product's result, and so are their gradients: the only copy joins the gradients."""
 
     def fn(x: Tensor, grad: Tensor) -> tuple[Tensor, ...]:
         q, k, v = (heads(t, n) for t, n in zip(x.split([64, 32, 32], -1), (4, 2, 2), strict=True))
@@ -156,7 +156,7 @@ def test_only_what_is_read_is_computed() -> None:
 
 
 def test_two_graphs_as_torch_makes_them() -> None:
-    """What one of them finds for the other goes through the arguments of both."""
+    """What the forward graph computes for the backward graph passes through the arguments of both."""
     inputs = [random(2, 40, 2, 16).transpose(1, 2) for _ in range(3)]
     one, other = both_graphs(lambda q, k, v: attention(q, k, v, None, True)[0] * 2, inputs)
     module = to_graph_level(one)

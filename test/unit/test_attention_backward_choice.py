@@ -45,7 +45,7 @@ def training(q: Tensor, k: Tensor, grad: Tensor) -> tuple[Tensor, ...]:
 
 
 def test_both_passes_are_asked_about(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each alone: one may be the library's where the other is Lamina's."""
+    """Each pass is a separate question: one may use the library and the other Lamina's kernel."""
     questions: list[Question] = []
     ours = str(Backward(64, 64, 128, 64, 8))
 
@@ -77,7 +77,7 @@ def test_unmeasured_all_are_the_librarys() -> None:
 
 
 def test_gradients_are_measured_on_what_a_forward_pass_finds() -> None:
-    """Of the same random queries, keys and values."""
+    """The candidates for gradients get the results of a forward pass on the same random queries, keys and values."""
     module = graph_level(training, (zeros(1, 2, 20, 16), zeros(1, 2, 20, 16), zeros(1, 2, 20, 16)))
     (op,) = [op for op in calls(module) if Gradients.read(op) is not None]
     gradients = Gradients.read(op)
@@ -92,7 +92,7 @@ def test_gradients_are_measured_on_what_a_forward_pass_finds() -> None:
 
 @pytest.mark.parametrize(("gpu", "size"), [(HOPPER, 64), (HOPPER, 128), (AMPERE, 128)])
 def test_code_keeps_all_in_registers(gpu: Gpu, size: int) -> None:
-    """Of the likeliest candidate."""
+    """The code of the most promising candidate does not spill registers."""
     tensors = zeros(1, 2, 512, size), zeros(1, 1, 512, size), zeros(1, 2, 512, size)
     config, *_ = candidates(AttentionWork(1, 2, 1, 512, 512, size, size, True, backward=True), gpu)
     module = graph_level(lambda q, k, grad: training(q, k, grad)[1:], tensors)
@@ -106,6 +106,6 @@ def test_code_keeps_all_in_registers(gpu: Gpu, size: int) -> None:
 
 
 def test_schedules_of_attention_itself_are_not_for_gradients() -> None:
-    """Of a model without training, nothing changes."""
+    """A model without training is unchanged."""
     module = graph_level(lambda q: plain(q, q, q, True), (zeros(1, 2, 40, 16),))
     assert [s.reason for s in program_of(module, str(Backward())).steps if isinstance(s, Call)] == ["library"]

@@ -35,7 +35,7 @@ def seen(batch: int, queries: int, keys: int) -> Tensor:
 
 @pytest.mark.parametrize(("kind", "schedule"), [("bool", SMALL), ("bias", FLAT)])
 def test_masks(kind: str, schedule: str) -> None:
-    """A bias adds something too, to some that it does not hide."""
+    """A bias also adds to some of the elements that it does not hide."""
     q, k, v, mask = random(2, 2, 70, 16), random(2, 1, 87, 16), random(2, 1, 87, 16), seen(2, 70, 87)
     if kind == "bias":
         mask = torch.where(mask, torch.where(torch.arange(87) < 50, 0.0, 0.5), -torch.inf).to(BF16)
@@ -51,7 +51,7 @@ def test_a_causal_flag_hides_too() -> None:
 
 
 def test_flags_that_a_mask_says_beside_what_is_unknown() -> None:
-    """A window of positions, and pairs of bools; whole blocks, whose number divides the keys."""
+    """Combines a window of positions with a bool mask; the number of keys is a multiple of the block's."""
 
     def seen_of(pairs: Tensor) -> Tensor:
         at = torch.arange(64)
@@ -70,7 +70,7 @@ def test_flags_that_a_mask_says_beside_what_is_unknown() -> None:
 
 
 def test_logarithms_of_sums() -> None:
-    """Of a call for training: those of a query that sees nothing are infinite."""
+    """In a call for training, the logarithms for a query that sees no key are infinite."""
 
     def fn(q: Tensor, k: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         return attention(q, k, k, mask)
@@ -87,7 +87,7 @@ WORK = AttentionWork(2, 8, 8, 2048, 2048, 64, 64, masked=True, hides=True)
 
 
 def test_lists_are_candidates_of_long_sequences_alone() -> None:
-    """Never unmeasured."""
+    """They are never chosen unmeasured."""
     for name in ("sm_90a", "sm_80"):
         found = candidates(WORK, Gpu.named(name))
         assert [getattr(c, "blocks", 0) for c in found][-2:] == [0, 1] and unmeasured(WORK, Gpu.named(name)) is None
@@ -125,7 +125,7 @@ def test_what_is_measured_hides_half_of_the_squares() -> None:
 
 @pytest.mark.parametrize(("size", "dtype"), [(64, torch.bool), (128, BF16), (256, torch.bool)])
 def test_code_keeps_all_in_registers(size: int, dtype: torch.dtype) -> None:
-    """With masks of bools, and with one that is added, as most libraries take them."""
+    """With a bool mask, and with one that is added."""
     gpu = Gpu.named("sm_90a")
     config = candidates(AttentionWork(1, 2, 1, 1024, 1024, size, size, masked=True, hides=True), gpu)[-1]
     assert isinstance(config, Forward) and config.blocks

@@ -86,7 +86,7 @@ def test_few_queries() -> None:
 
 @pytest.mark.parametrize(("mask", "lists"), [(False, 0), (True, 3)])
 def test_the_model_has_kernels_where_no_library_may(mask: bool, lists: int) -> None:
-    """In both passes; a mask that only hides has lists of its blocks."""
+    """In both passes. For a mask that only hides, the kernels get lists of its blocks."""
     q, seen = random(1, 2, 1024, 64), torch.rand(1024, 1024) > 0.5
     cap = 0.0 if mask else CAP
     back = torch.ops.lamina.attention_backward.default
@@ -107,7 +107,7 @@ def test_the_model_has_kernels_where_no_library_may(mask: bool, lists: int) -> N
 @pytest.mark.parametrize("graph", [exported, by_dynamo])
 @pytest.mark.parametrize("masked", ["nothing", "causal", "bias"])
 def test_written_out(graph: Callable[..., fx.GraphModule], masked: str) -> None:
-    """As Gemma 2 has it: what is added to capped scores is in their type."""
+    """As in Gemma 2: the mask is added to the capped scores in their dtype."""
     n = 47
 
     def capped(q: Tensor, k: Tensor, v: Tensor, m: Tensor) -> Tensor:

@@ -132,7 +132,7 @@ def test_an_answer_makes_attention_ours(store: Store, monkeypatch: pytest.Monkey
 
 
 def test_the_library_may_win(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the cost model would have taken Lamina's."""
+    """Tuning may choose the library although the cost model would have chosen Lamina's kernel."""
     module = graph_level(lambda q, k: plain(q, k, k), (random(2, 8, 1, 64), random(2, 2, 1200, 64)))
     (question,) = asked(module, store, monkeypatch, LIBRARY)
     assert question.candidates[0].startswith("split{") and question.candidates[1] == LIBRARY
@@ -151,7 +151,7 @@ def compiled(program: Program, gpu: Gpu) -> tuple[Program, GpuArtifact]:
 @pytest.mark.parametrize("gpu", [HOPPER, AMPERE], ids=["sm_90a", "sm_80"])
 @pytest.mark.parametrize("size", [64, 128, 256])
 def test_code_keeps_all_in_registers(size: int, gpu: Gpu) -> None:
-    """Of each candidate, but for parts that differ in their number alone."""
+    """Compiles each candidate; of those that differ only in the number of parts, one."""
     many = random(1, 2, 512, size), random(1, 1, 512, size), random(1, 1, 512, size)
     few = random(2, 8, 1, size), *(random(2, 2, 4096, size) for _ in range(2))
     works = [
@@ -170,7 +170,7 @@ def test_code_keeps_all_in_registers(size: int, gpu: Gpu) -> None:
 
 @pytest.mark.parametrize("reads", [False, True])
 def test_code_asks_for_no_more_shared_memory_than_there_is(reads: bool) -> None:
-    """Of heads of 256 elements the first choice asked for 104 KiB, where many GPUs have 99."""
+    """For heads of 256 elements the first choice needed 104 KiB, and many GPUs have 99."""
     gpu, known = (
         Gpu.named("sm_86"),
         AttentionWork(1, 2, 2, 512, 512, 256, 256, window=0 if reads else 100, masked=reads, known=True),

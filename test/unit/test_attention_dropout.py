@@ -60,7 +60,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_both_passes(name: str) -> None:
-    """At lengths that blocks do not divide; which weights are dropped does not depend on the blocks."""
+    """At lengths that are no multiples of a block. Which weights are dropped does not depend on the blocks."""
     (batch, heads, kv_heads, queries, keys, size, values), dropout, schedule = CASES[name]
     grad, q = random(batch, heads, queries, values), random(batch, heads, queries, size)
     k, v = random(batch, kv_heads, keys, size), random(batch, kv_heads, keys, values)
@@ -80,13 +80,14 @@ def test_both_passes(name: str) -> None:
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1, 0.99, 0.999, 0.99999, 1.0])
 def test_the_mean_stays(dropout: float) -> None:
-    """Weights are kept in steps of 2^-16: those that are kept make up for just that."""
+    """The probability is a multiple of 2^-16, and the weights that are kept are scaled by exactly its inverse."""
     share = round((1 - dropout) * 2**16) / 2**16
     assert share * factor(dropout) == pytest.approx(1.0 if share else 0.0, abs=1e-12)
 
 
 def test_what_is_kept(dropout: float = 0.3) -> None:
-    """As many as chance allows; neighbors, those 8 apart, which share a block of words, and heads know nothing of each other."""
+    """As many weights are kept as chance predicts. Neighbors, weights 8 apart, which share a block of words, and heads are
+    independent."""
     kept = keeps(SEED, (2, 2, 70, 100), dropout).double()
     sigma = math.sqrt(dropout * (1 - dropout))
     assert abs(kept.mean() - (1 - dropout)) < 5 * sigma / math.sqrt(kept.numel())
@@ -104,8 +105,8 @@ def zeros(*shape: int) -> Tensor:
 
 
 def test_what_tuning_measures() -> None:
-    """Beside the op as torch computes it, which drops the same; gradients of what attention with the seed has found, of a mask that
-    hides squares."""
+    """Candidates are compared with torch's own ops, which drop the same weights. Gradients are measured on the results of
+    attention with the same seed, with a mask that hides squares."""
     seen = torch.ones(1, 1, 40, 40, dtype=torch.bool)
     module = graph_level(
         both(0.5), (zeros(1, 1, 40, 16), zeros(1, 1, 40, 16), zeros(1, 1, 40, 16), zeros(1, 1, 40, 16), SEED, seen)
@@ -132,7 +133,7 @@ def test_explain_names_what_a_library_drops() -> None:
 
 
 def test_lists_are_candidates_of_gradients_of_long_sequences() -> None:
-    """Where all that a mask does is to hide; never unmeasured."""
+    """If the mask only hides; they are never chosen unmeasured."""
     long, gpu = zeros(1, 2, 1024, 16), Gpu.named("sm_90a")
     for mask, is_one in ((torch.ones(1, 1, 1024, 1024, dtype=torch.bool), True), (zeros(1, 1, 1024, 1024), False)):
         module = graph_level(both(0.5), (long, long, long, long, SEED, mask))
@@ -144,7 +145,7 @@ def test_lists_are_candidates_of_gradients_of_long_sequences() -> None:
 
 @pytest.mark.parametrize(("arch", "size", "masked"), [("sm_90a", 128, False), ("sm_80", 128, True), ("sm_120a", 128, True)])
 def test_code_keeps_all_in_registers(arch: str, size: int, masked: bool) -> None:
-    """Of what is taken unmeasured; all but two, with Triton 3.9."""
+    """The schedules that are chosen unmeasured spill at most two registers (with Triton 3.9)."""
     gpu, mask = Gpu.named(arch), [torch.ones(1, 1, 512, 512, dtype=torch.bool)] if masked else []
     work = AttentionWork(1, 2, 1, 512, 512, size, size, not masked, masked, True, drops=True)
     schedules = (unmeasured(work, gpu), unmeasured(replace(work, backward=True), gpu))

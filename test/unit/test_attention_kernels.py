@@ -51,7 +51,7 @@ def test_causal(heads: int, length: int, size: int, schedule: str) -> None:
 
 
 def test_causal_counts_from_the_first_key() -> None:
-    """For torch's efficient kernel; others are left alone where there are not as many keys as queries."""
+    """For torch's efficient kernel. Other calls are not replaced unless there are as many keys as queries."""
     for queries, keys in ((40, 25), (25, 40)):
         q, k, v = random(1, 2, queries, 16), random(1, 2, keys, 16), random(1, 2, keys, 16)
         (found,), names = compute(lambda q, k, v: masked(q, k, v, None, True), (q, k, v), FORWARD)
@@ -65,7 +65,7 @@ def test_causal_counts_from_the_first_key() -> None:
     [(8, 2, 1, 70, 32, 32), (4, 4, 2, 33, 16, 20), (24, 1, 1, 64, 96, 96)],
 )
 def test_keys_in_parts(heads: int, kv_heads: int, queries: int, keys: int, size: int, values: int, parts: int) -> None:
-    """Also in more parts than there are blocks of keys: some are empty."""
+    """Also with more parts than blocks of keys, so that some parts are empty."""
     q, k, v = random(2, heads, queries, size), random(2, kv_heads, keys, size), random(2, kv_heads, keys, values)
     (found,), names = compute(lambda q, k, v: masked(q, k, v, None), (q, k, v), f"split{{n=16 parts={parts}}}")
     near(found, exact(q, k, v))
@@ -104,7 +104,8 @@ def heads(x: Tensor, count: int) -> Tensor:
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_heads_are_read_where_they_lie(schedule: str) -> None:
-    """Parts of one product's result, transposed; and the result is stored as its reader flattens it: nothing is copied."""
+    """Queries, keys and values are transposed parts of one product's result, and the result is stored as its reader flattens it:
+    nothing is copied."""
 
     def fn(x: Tensor) -> Tensor:
         q, k, v = x.split([64, 32, 32], -1)
@@ -129,7 +130,7 @@ def test_between_kernels_of_ours() -> None:
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_mask_for_all_layers_is_read_once(schedule: str) -> None:
-    """Though the model spreads it over heads and queries."""
+    """Although the model expands it over heads and queries."""
 
     def fn(q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
         mask = torch.where(seen[:, None, None], 0.0, -torch.inf).to(q.dtype).expand(2, 4, 3, 40)

@@ -62,7 +62,7 @@ def test_what_masks_mean(build: Builder) -> None:
 
 
 def test_what_masks_of_long_sequences_mean() -> None:
-    """Too large to be folded to constants."""
+    """These masks are too large to be folded to constants."""
     for build in (causal_window, causal_slopes, lengths):
         assert said(build, (2, 4, 1000, 1000)) == MEANINGS[build]
     assert said(cached, (2, 4, 3, 1000)) == ": causal from +997"
@@ -165,7 +165,7 @@ def test_the_flag_of_the_call_counts_too() -> None:
 
 
 def test_a_sequence_hidden_by_the_lowest_number_has_the_mean() -> None:
-    """As in eager; it had zeros."""
+    """As in eager; Lamina used to return zeros."""
     of, none = (1, 2, 3, 40), torch.zeros(1, 40, dtype=torch.int64)
     q, k, v = random(1, 2, 3, 16), random(1, 1, 40, 16), random(1, 1, 40, 16)
     (found,), _ = compute(lambda q, k, v, seen: masked(q, k, v, lowest(seen, of, q.dtype)), (q, k, v, none), FORWARD)
@@ -173,7 +173,7 @@ def test_a_sequence_hidden_by_the_lowest_number_has_the_mean() -> None:
 
 
 def test_keys_of_each_head() -> None:
-    """Few queries then need one kernel, which looks at each head alone."""
+    """If there are few queries, a single kernel handles each head's keys separately."""
     q, k, seen = random(2, 4, 2, 16), random(2, 2, 70, 16), torch.rand(2, 4, 1, 70) > 0.7
     (found,), names = compute(lambda q, k, seen: masked(q, k, k, seen), (q, k, seen), FORWARD)
     near(found, exact(q, k, k, seen))
@@ -184,7 +184,7 @@ def test_keys_of_each_head() -> None:
 
 
 def test_what_is_known_is_ours_unmeasured() -> None:
-    """No mask is made then; one that is read stays the library's."""
+    """If the mask's meaning is known, no mask is computed. If a mask must be read, the library is kept."""
     of = (2, 2, 40, 40)
     inputs = random(2, 2, 40, 64), there(2, 40)
     for build, ours in ((causal_window, True), (window, True), (lowest, False)):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def test_a_mask_of_one_key_is_of_as_many_as_each_call_has() -> None:
-    """The second had the bounds of the first's 20 keys."""
+    """The second call used to have the bounds of the first call's 20 keys."""
 
     def mask(there: Tensor) -> Tensor:
         return added(there[:, None, None, None], (2, 1, 1, 1), BF16)
@@ -25,7 +25,7 @@ def test_a_mask_of_one_key_is_of_as_many_as_each_call_has() -> None:
 
 
 def test_bounds_of_a_causal_call_are_its_own() -> None:
-    """One query then sees one key; so it did in the next call."""
+    """With one query a causal call sees one key; the next call used to see only one as well."""
     mask = added(torch.arange(40) < 30, (2, 2, 1, 40), BF16)
     q, k = random(2, 2, 1, 16), random(2, 2, 40, 16)
 
@@ -39,7 +39,7 @@ def test_bounds_of_a_causal_call_are_its_own() -> None:
 
 
 def test_slopes_are_of_as_many_heads_as_each_call_has() -> None:
-    """The second read two slopes for four heads."""
+    """The second call used to read two slopes for four heads."""
     mask = (torch.arange(40) * 0.25).view(1, 1, 1, 40).to(BF16)
 
     def fn(q: Tensor, wide: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
@@ -54,7 +54,7 @@ def test_slopes_are_of_as_many_heads_as_each_call_has() -> None:
 
 @pytest.mark.parametrize("kind", ["keys", "rows", "distance"])
 def test_logarithms_of_sums_have_all_that_is_added(kind: str) -> None:
-    """A library's backward pass adds the mask itself, whose rows may have more than slopes times distances."""
+    """A library's backward pass adds the mask itself, whose rows may include a constant besides slopes times distances."""
 
     def mask() -> Tensor:
         q, k = torch.arange(33)[:, None], torch.arange(47)[None]
@@ -77,7 +77,7 @@ def test_logarithms_of_sums_have_all_that_is_added(kind: str) -> None:
     (torch.finfo(torch.float32).min, BF16, ": causal from -1"),
 ])  # fmt: skip
 def test_numbers_that_round_to_the_lowest_do_not_hide_a_whole_row(fill: float, dtype: torch.dtype, want: str) -> None:
-    """The first query sees nothing: the mean of all, where the number is finite."""
+    """The first query sees no key: its result is the mean of all values if the number is finite."""
 
     def build(there: Tensor, of: Scores, _: torch.dtype) -> Tensor:
         at = torch.arange(of[3])

@@ -27,7 +27,8 @@ func.func @main(%x: !given) -> !tokens {
 
 
 def test_blocks_of_distant_rows_count_in_32_bits() -> None:
-    """The rows of (length, batch, head, element) lie a batch apart: 256 of them must be within 2**30 elements."""
+    """In (length, batch, head, element) order, consecutive rows are a batch apart: 256 of them must span less than 2**30
+    elements."""
     with context(), ir.Location.unknown():
         program, _ = placed(program_of(ir.Module.parse(LENGTH_FIRST)), Gpu.named("sm_90a"))
     program, kernels = launched(program)

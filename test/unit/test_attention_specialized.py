@@ -53,7 +53,7 @@ def test_sizes(heads: int, kv_heads: int, length: int, size: int, dtype: torch.d
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_several_tiles_a_program(causal: bool) -> None:
-    """More than there are multiprocessors: with causal attention in pairs, of which the last is half empty."""
+    """There are more tiles than multiprocessors. Causal attention takes tiles in pairs, and half of the last pair is empty."""
     q, k, v = (random(1, 3, 300, 16) for _ in range(3))
     few = replace(HOPPER, sm_count=2)
     (found,), _ = compute(lambda q, k, v: plain(q, k, v, causal), (q, k, v), "specialized{n=64 groups=2 stages=2}", few)
@@ -90,7 +90,7 @@ def test_lengths_of_sequences() -> None:
 
 
 def test_logarithms_of_sums() -> None:
-    """As gradients read them."""
+    """In the form that gradients read."""
     q, k, v = (random(2, 2, 201, 16) for _ in range(3))
     fn = lambda q, k, v: attention(q, k, v, None, True)  # noqa: E731
     (found, logs), _ = compute(fn, (q, k, v), SCHEDULE, replace(HOPPER, sm_count=2))
@@ -100,7 +100,7 @@ def test_logarithms_of_sums() -> None:
 
 
 def test_heads_side_by_side() -> None:
-    """Of one product for queries, keys and values, as models have them: positions first, heads of 48 in 3 x 96 elements."""
+    """Queries, keys and values come from one product, as in models: positions first, heads of 48 elements in rows of 3 x 96."""
     x = random(2, 130, 3 * 96)
 
     def fn(x: Tensor) -> Tensor:
@@ -114,7 +114,7 @@ def test_heads_side_by_side() -> None:
 
 
 def test_what_descriptors_cannot_take() -> None:
-    """Rows of 36 bytes: the kernel without them."""
+    """For rows of 36 bytes, the kernel without descriptors is chosen."""
     q, k, v = (random(1, 2, 70, 18) for _ in range(3))
     (found,), names = compute(lambda q, k, v: plain(q, k, v, True), (q, k, v), SCHEDULE)
     near(found, exact(q, k, v, causal=True))
@@ -122,7 +122,7 @@ def test_what_descriptors_cannot_take() -> None:
 
 
 def test_where_there_is_no_gluon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pinned choice on another GPU, or a version of Triton that nobody tried: the kernel without it."""
+    """A choice pinned on another GPU, or a version of Triton that was never tested, gives the kernel without Gluon."""
     inputs = [random(1, 2, 70, 16) for _ in range(3)]
     for gpu, version in ((Gpu.named("sm_100a"), "3.7.0"), (HOPPER, "3.10.0"), (HOPPER, "4.0.0")):
         monkeypatch.setattr(triton, "__version__", version)
@@ -139,7 +139,7 @@ def count_blocks(out, P: gl.constexpr):
 
 
 def test_tiles_of_no_queries() -> None:
-    """The fourth of a head that has three, as causal attention takes them in pairs, meets as few keys as any."""
+    """Causal attention takes tiles in pairs: a head with three tiles gets an empty fourth, which visits as few keys as possible."""
     found = torch.zeros(4, dtype=torch.int32)
     of = sizes((0, 0, 0, 0), (), 1, 1, 1, 300, 300, 16, 1.0, True, 0, 0, (), 1, 2, 32, 16, 16, 2, 1)
     simulate(count_blocks, 1, {"out": found, "P": of})
@@ -147,7 +147,7 @@ def test_tiles_of_no_queries() -> None:
 
 
 def test_results_far_apart() -> None:
-    """Heads whose results are 2**30 elements apart: their places need 64 bits."""
+    """The heads' results are 2**30 elements apart, so that offsets need 64 bits."""
     q, k, v = (random(1, 3, 16, 16) for _ in range(3))
     out = torch.empty((1 << 31) + 256, dtype=torch.float8_e5m2)  # of which the system gives what is written to
     strides = (768, 256, 16, 1)
@@ -173,8 +173,7 @@ def test_no_such_schedule(schedule: str) -> None:
 
 @pytest.mark.parametrize(("size", "schedule"), [(64, "specialized{n=128 groups=3 stages=3}"), (256, "specialized{n=64 groups=2}")])
 def test_code(size: int, schedule: str, tmp_path: Path) -> None:
-    """Registers are handed from the warp of loads to those that multiply; nothing is spilled, nothing waits for one product at a
-    time."""
+    """The loading warp gives registers to those that multiply; nothing spills, and no product waits alone."""
     x = torch.zeros(2, 16, 2048, size, dtype=torch.bfloat16)
     _, (made,) = take(program_of(graph_level(lambda q, k, v: plain(q, k, v, True), (x, x, x)), schedule), (), HOPPER)
     (tmp_path / "kernel.ptx").write_text(made.compiled.ptx)

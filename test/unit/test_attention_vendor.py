@@ -100,7 +100,7 @@ CASES: dict[str, tuple[str, tuple[int, ...], torch.dtype, Callable[[], Tensor] |
 
 @pytest.mark.parametrize("name", CASES)
 def test_both_passes(name: str) -> None:
-    """Of the right kernel, on operands in its form, with results in the op's."""
+    """Calls the right kernel, with operands in the kernel's form and results in the op's."""
     vendor, (batch, heads, kv_heads, queries, keys, size, values), dtype, make, causal = CASES[name]
     q, k = random(batch, heads, queries, size, dtype=dtype), random(batch, kv_heads, keys, size, dtype=dtype)
     v, grad = random(batch, kv_heads, keys, values, dtype=dtype), random(batch, heads, queries, values, dtype=dtype)
@@ -142,7 +142,7 @@ def test_the_gradient_of_a_mask() -> None:
 @pytest.mark.parametrize("dtype", [BF16, F32])
 @pytest.mark.parametrize("keys", [1, 8, 49, 64, 127])
 def test_rows_of_biases_are_aligned(keys: int, dtype: torch.dtype) -> None:
-    """They begin at multiples of 16 bytes, and are not spread in memory over batch and heads."""
+    """Rows start at multiples of 16 bytes, and biases are not expanded in memory over batch and heads."""
     q, k, mask = random(4, 3, 5, 16, dtype=dtype), random(4, 3, keys, 16, dtype=dtype), random(1, 3, 5, keys, dtype=dtype)
     module = graph_level(lambda q, k, m: attention(q, k, k, m * 2, False, None, EFFICIENT)[0], (q, k, mask))
     program = program_of(module, "library")
@@ -155,8 +155,8 @@ def test_rows_of_biases_are_aligned(keys: int, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("vendor", [CUDNN, EFFICIENT])
 def test_rows_are_contiguous_and_aligned(vendor: str) -> None:
-    """Also those of views, for the kernels read them without looking: of heads whose elements do not lie side by side, of a table of
-    positions by heads, and of memory that begins at an odd place."""
+    """Also for views, since the kernels do not check: heads with non-contiguous elements, a table of positions by heads, and
+    memory that starts at an odd offset."""
     grad, q, k, table = random(2, 4, 5, 16), random(2, 4, 16, 5), random(2, 4, 9, 17), random(5, 9, 4)
 
     def views(q: Tensor, k: Tensor, table: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -202,7 +202,7 @@ def test_rows_of_a_mask_are_aligned_once() -> None:
 
 
 def test_a_query_in_the_order_of_cudnns_result_saves_a_copy() -> None:
-    """Heads lie side by side, as their reader flattens them."""
+    """cuDNN's result then has heads adjacent in memory, in the order in which its reader flattens it."""
     x = random(2, 5, 32)
 
     def fn(x: Tensor) -> Tensor:

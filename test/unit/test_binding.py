@@ -69,7 +69,7 @@ def launches(program: Program) -> list[Launch]:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_random_programs_keep_live_values_at_every_size(seed: int) -> None:
-    """One plan, bound to several sizes: values, memory and peak are those of a plan for each of them."""
+    """One plan is bound to several sizes; values, memory and peak equal those of a separate plan for each size."""
     graph = random_graph(seed, size=random.Random(seed).choice([3, 12, 40]))
     if re.search(r"tensor<1x|x1xi64", graph.text):
         pytest.skip("strides of dimensions of 1 say nothing")
@@ -98,7 +98,7 @@ def chain(sizes: list[SizeLike], inplace: set[int], reach: list[int]) -> Program
 
 @pytest.mark.parametrize("seed", range(30))
 def test_memory_in_use_does_not_overlap(seed: int) -> None:
-    """Which of two sizes is larger changes from call to call."""
+    """Which of two sizes is larger differs between calls."""
     rng = random.Random(seed)
     count = rng.randrange(3, 30)
     sizes = [rng.choice([S * 4, T * 4, S * T, 16 * S + 4, S * S, least(S, T) * 8, 64]) for _ in range(count)]

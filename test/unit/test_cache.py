@@ -86,7 +86,7 @@ def test_an_entry_under_another_name_is_dropped(tmp_path: Path) -> None:
 def test_a_file_of_somebody_else_is_not_read(
     tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one may be that was put there while the folder was open to all."""
+    """Somebody else may have put it there while the folder was writable to all."""
     root = tmp_path / "c"
     cache = Cache(root)
     cache.put("k", ENTRY)
@@ -223,7 +223,7 @@ def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_looked_through_for_every_sixteenth_of_its_limit(tmp_path: Path) -> None:
-    """Not at every entry: there may be tens of thousands."""
+    """Not at every new entry: there may be tens of thousands."""
     cache, looks = Cache(tmp_path, limit_bytes=160_000), []
     for key in "abcdef":
         (tmp_path / ".new-left").touch()

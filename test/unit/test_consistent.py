@@ -46,5 +46,5 @@ def test_code_of_extremes(name: str, columns: int) -> None:
 
 
 def test_code_of_others() -> None:
-    """A softmax subtracts its maximum: approximations and fused multiply-adds are fine."""
+    """A softmax subtracts its maximum, so approximations and fused multiply-adds are fine."""
     assert FUSED.search(ptx(lambda a, b, c: ratio(a, b, c).softmax(-1), x(16, 512), x(512), x(16, 512)))

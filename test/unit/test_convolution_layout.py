@@ -22,7 +22,7 @@ def test_the_table_is_read_whole() -> None:
 
 
 def test_choices_for_convolutions_left_out_are_near_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each line is estimated without itself: what is chosen is far better than either layout for all."""
+    """Cross-validation: each line is estimated from the others. The choices are far better than one layout for all."""
     ratios: dict[str, list[float]] = {"chosen": [], "first": [], "last": []}
     neighbors = convolution_layout._neighbors
     for line in random.Random(0).sample(measured(), 300):

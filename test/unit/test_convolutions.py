@@ -93,7 +93,7 @@ def test_few_channels_become_sixteen(x: Shape, w: Shape, stride: int, padding: i
 
 @pytest.mark.parametrize(("x", "w", "stride", "padding", "image", "weight"), STEMS)
 def test_the_plan_of_few_channels(x: Shape, w: Shape, stride: int, padding: int, image: Shape, weight: Shape) -> None:
-    """One kernel of Lamina's makes the image, one or the same the weight, and both lie as cuDNN takes them."""
+    """One Lamina kernel lays out the image, and the same one or another lays out the weight, as cuDNN needs them."""
     program = planned(traced(x, w, bias=False, stride=stride, padding=padding))
     at = next(i for i, step in enumerate(program.steps) if isinstance(step, Call))
     call, before = program.steps[at], program.steps[:at]
@@ -111,7 +111,7 @@ def planned(gm: fx.GraphModule) -> Program:
     ("x", "w"), [((1, 64, 14, 14), (32, 64, 1, 1)), ((1, 64, 1, 9), (32, 64, 1, 3)), ((1, 1, 9, 9), (16, 1, 3, 3))]
 )
 def test_one_image_and_a_weight_of_one_pixel_have_channels_last_for_torch(x: Shape, w: Shape) -> None:
-    """Strides that fit channels first as well are taken for those, and images copied."""
+    """torch treats strides that fit both layouts as channels first, and copies images."""
     program = planned(traced(x, w, bias=False))
     (call,) = (step for step in program.steps if isinstance(step, Call))
     for ref in (a for a in call.args if isinstance(a, Ref)):
@@ -137,7 +137,7 @@ KERNELS = [(3, 3), (7, 7), (3, 4), (5, 8), (2, 6), (1, 2)]
 
 @pytest.mark.parametrize(("kernel", "size", "channels"), pairwise(KERNELS, [(16, 16), (17, 15), (15, 18), (9, 8)], [1, 3, 4]))
 def test_blocks_of_pixels(channels: int, size: Shape, kernel: Shape) -> None:
-    """With numbers of which every sum is exact, so that zeros in the wrong place are found whatever the order of adding."""
+    """All sums of these numbers are exact, so that a misplaced zero is found in any order of addition."""
     torch.manual_seed(0)
     x, w = (torch.randint(-8, 9, s).double() for s in ((2, channels, *size), (3, channels, *kernel)))
     for padding in itertools.product(*(range(k + 1) for k in kernel)):
@@ -190,7 +190,7 @@ def test_a_convolution_of_rows_is_one_of_images() -> None:
     ],
 )
 def test_what_stays(x: Shape, w: Shape, dtype: torch.dtype, how: dict[str, Any]) -> None:
-    """But for the bias, which a kernel adds."""
+    """The library's call stays, except that a kernel adds the bias."""
     (call,) = calls(x, w, dtype, **how)
     assert call.callee == FORWARD and call.operands == [x, w]
 
@@ -264,7 +264,7 @@ def test_a_bias_is_added_by_a_kernel(dims: int) -> None:
 @pytest.mark.parametrize("sizes", [((2, 3, 9, 7), (4, 3, 3, 3)), ((2, 3, 9), (4, 3, 3)), ((2, 3, 5, 6, 7), (4, 3, 2, 2, 2))])
 @pytest.mark.parametrize("dtype", [torch.float64, BF16])
 def test_gradients(mask: list[bool], sizes: tuple[Shape, Shape], dtype: torch.dtype) -> None:
-    """The bias's gradient is a sum in a kernel; those of 1-D convolutions of half types are of images of one row."""
+    """The bias's gradient is a sum in a kernel; gradients of 1-D convolutions of half types are those of images with one row."""
     shape, kernel = sizes
     x, weight = torch.randn(shape, dtype=dtype), torch.randn(kernel, dtype=dtype)
     how = [[2] * (x.dim() - 2), [1] * (x.dim() - 2), [1] * (x.dim() - 2), False, [0] * (x.dim() - 2), 1]
@@ -299,7 +299,7 @@ WEIGHTS: dict[str, tuple[Shape, Shape, dict[str, int], bool]] = {
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float16, BF16])
 def test_weights_of_depthwise_convolutions(name: str, last: bool, dtype: torch.dtype) -> None:
-    """Those of few elements are sums of products, of which kernels compute several."""
+    """Small weights' gradients are sums of products, several of which share a kernel."""
     shape, kernel, numbers, sums = WEIGHTS[name]
     x, weight = torch.randn(shape, dtype=dtype), torch.randn(kernel, dtype=dtype)
     x = x.transpose(1, -1).contiguous().transpose(1, -1) if last else x

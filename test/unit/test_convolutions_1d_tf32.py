@@ -49,8 +49,9 @@ def whisper(x: Tensor, w: Tensor, b: Tensor, v: Tensor, c: Tensor, p: Tensor) ->
 
 
 def test_rows_as_products() -> None:
-    """The first kernel lays image and weights out; a convolution's computes what follows, and writes what the next one reads. What
-    follows the second one puts channels last, and is a kernel; what nothing follows is copied to where eager has it."""
+    """The first kernel lays out image and weights. A convolution's kernel also computes the ops after it and writes the next
+    one's layout. The ops after the second convolution put channels last in a separate kernel; a result without further ops is
+    copied to eager's layout."""
     inputs = random(2, 20, 31), random(24, 20, 3), random(24), random(24, 24, 3), random(24), random(16, 24)
     check_rows(whisper, *inputs, launches=4)
     check_rows(lambda x, w: F.conv1d(x, w, padding=4, dilation=3), random(1, 16, 23), random(17, 16, 4), launches=3)
@@ -58,7 +59,7 @@ def test_rows_as_products() -> None:
 
 @pytest.mark.parametrize("residual", [True, False])
 def test_rows_in_strips(residual: bool) -> None:
-    """Conformer's: one filter for each channel. The result is copied to where eager has it."""
+    """As in Conformer: one filter per channel. The result is copied to eager's layout."""
 
     def block(x: Tensor, w: Tensor, b: Tensor, r: Tensor) -> Tensor:
         y = F.silu(F.conv1d(x, w, b, padding=7, groups=32))
@@ -68,7 +69,7 @@ def test_rows_in_strips(residual: bool) -> None:
 
 
 def test_one_row_of_one_channel() -> None:
-    """Pixels and windows are one axis each, and zeros are around the image all the same."""
+    """Pixels and windows have one axis each, but the image is still padded with zeros."""
     check_rows(lambda x, w: F.conv1d(x, w, padding=8), random(1, 1, 40), random(17, 1, 16), launches=2)
     inputs = random(1, 16, 1, 9), random(16, 16, 2, 1)  # a bound on the axis itself
     check_rows(lambda x, w: F.conv2d(x, w, padding=(1, 6), stride=(2, 1)), *inputs, launches=1)
@@ -126,7 +127,7 @@ def test_programs_for_gpus_depend_on_the_rounding() -> None:
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_code(arch: str) -> None:
-    """The first schedule is assembled with no spills, for tensor cores that round to tf32."""
+    """The first schedule compiles without spills, for tensor cores that round to tf32."""
     gpu = Gpu.named(arch)
     schedule = candidates(GemmWork(1, 8 * 28 * 28, 64, 576, item=4), 64, gpu)[0]
     with rounding(True):

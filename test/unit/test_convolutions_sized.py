@@ -101,7 +101,7 @@ SIZES = ((2, 9, 10), (3, 8, 8), (4, 5, 17), (5, 6, 5), (7, 11, 29))
 @pytest.mark.parametrize("name", STRIPS)
 @pytest.mark.parametrize("pixels", [True, False])
 def test_strips(name: str, pixels: bool, launches: list[Launch], steps: list[Any]) -> None:
-    """pixels: height and width are symbolic, too."""
+    """Height and width in pixels are symbolic, too."""
     model, channels = STRIPS[name]
     model = model.eval().to(BF16).to(memory_format=LAST)
     run = compiled(model) if pixels else torch.compile(model, backend="lamina", options=OPTIONS)
@@ -169,7 +169,7 @@ STEMS: dict[str, Callable[[], nn.Module]] = {
 @pytest.mark.usefixtures("not_compiled")
 @pytest.mark.parametrize("name", STEMS)
 def test_stems(name: str, launches: list[Launch], steps: list[Any]) -> None:
-    """One program has 16 channels, or patches as rows, at all sizes: what is left of an image, too."""
+    """One program handles 16 channels, or patches as rows, at all sizes, including the remainder of an image."""
     model = nn.Sequential(STEMS[name](), nn.Hardswish()).eval().to(BF16).to(memory_format=LAST)
     run = compiled(model)
     for n, h, w in ((2, 20, 24), (3, 21, 27), (2, 23, 22)):
@@ -181,7 +181,7 @@ def test_stems(name: str, launches: list[Launch], steps: list[Any]) -> None:
 
 @pytest.mark.filterwarnings("error")  # such as that it is compiled per size
 def test_norm_and_relu_of_a_library_s_convolution(steps: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """cuDNN's call computes both, as it does where sizes are known."""
+    """cuDNN's call computes both, as it does with known sizes."""
     torch._dynamo.reset()
     model = nn.Sequential(nn.Conv2d(64, 64, 3, padding=1, bias=False), nn.BatchNorm2d(64), nn.ReLU())
     model = model.eval().to(BF16).to(memory_format=LAST)

@@ -49,7 +49,7 @@ def test_rows(name: str) -> None:
 
 @pytest.mark.parametrize("last", [4, 5])
 def test_indices_are_checked_where_they_are_not_wanted(last: int) -> None:
-    """Eager reads all rows of the table, also those whose place another tensor takes."""
+    """Eager reads all rows of the table, also those that another tensor then replaces."""
     torch._dynamo.reset()
 
     def function(x: Tensor, table: Tensor, i: Tensor) -> Tensor:
@@ -75,7 +75,7 @@ def test_rows_that_are_too_long_to_be_kept() -> None:
 
 
 def test_large_results_of_parts() -> None:
-    """Parts begin anywhere in a cache line, where results of this size bypass the caches in whole lines."""
+    """Parts may start anywhere in a cache line, and results of this size bypass the caches in whole lines."""
     torch._dynamo.reset()
     compiled = torch.compile(lambda x: torch.cat([x + i for i in range(8)], 1), backend="lamina", dynamic=True, options=OPTIONS)
     for sizes in ((200, 1001), (3, 1000), (150, 1003)):
@@ -84,7 +84,7 @@ def test_large_results_of_parts() -> None:
 
 
 def test_without_rows() -> None:
-    """A size that may be 0 divides nothing."""
+    """A size that may be 0 must not be a divisor."""
     torch._dynamo.reset()
     compiled = torch.compile(lambda x, y: x * y[:, :1], backend="lamina", options=OPTIONS)
     for sizes in ((4, 9), (0, 9), (3, 0), (0, 0)):

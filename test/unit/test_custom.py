@@ -124,7 +124,7 @@ def test_alone() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_numbers_are_what_the_launcher_makes_of_them(dtype: torch.dtype) -> None:
-    """A float is one of f32, so that half types are multiplied in f32."""
+    """A Python float is an f32, so half types are multiplied in f32."""
     x, y = torch.randn(300).to(dtype), torch.randn(300).to(dtype)
     (found,), _ = run(lambda x, y: scaled_add(x, y, 0.3), [x, y], [scaled_add_of()])
     assert found.dtype is dtype
@@ -145,7 +145,7 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_layouts(name: str) -> None:
-    """The numbers that a kernel gets are the strides of what it gets."""
+    """The strides that a kernel gets as numbers are those of the tensors that it gets."""
     x = torch.randn(24, 37)
     (found,), program = run(lambda x: square(LAYOUTS[name](x), True), [x], [square_of()])
     assert torch.allclose(found, square(LAYOUTS[name](x), True))
@@ -155,7 +155,7 @@ def test_layouts(name: str) -> None:
 
 
 def test_a_value_is_copied_where_it_cannot_lie_as_its_kernel_needs_it() -> None:
-    """An argument has the strides that the caller gives it; two users want different ones."""
+    """An argument has the caller's strides; a value with two users that need different strides is copied for one."""
 
     def both(x: Tensor) -> tuple[Tensor, Tensor]:
         y = torch.relu(x)
@@ -254,7 +254,7 @@ def test_memory_that_is_known_to_be_aligned() -> None:
 
 
 def test_training() -> None:
-    """The forward op is the user's kernel, gradients are the op's own."""
+    """The forward op is the user's kernel; gradients are the op's own."""
     seen: list[stages.Built] = []
 
     def keep(gm: fx.GraphModule, inputs: Sequence[Any], **given: Any) -> Any:
@@ -353,7 +353,7 @@ def test_explain_counts_it_as_a_kernel_of_ours() -> None:
 
 
 def test_the_example_of_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It runs where there is no GPU, and its kernel computes what its op does."""
+    """The example runs without a GPU, and its kernel computes the same as its op."""
     page = (Path(__file__).parents[2] / "docs" / "custom-kernels.md").read_text()
     example = tmp_path / "example.py"
     example.write_text(re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0])

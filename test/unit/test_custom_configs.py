@@ -86,7 +86,7 @@ def test_without_an_answer_the_first_is_taken() -> None:
 
 
 def test_an_answer_of_the_store_is_followed(store: Store) -> None:
-    """The questions tell memory that begins at multiples of 16 bytes from other memory."""
+    """Memory that is aligned to 16 bytes and memory that is not are different questions."""
     x = torch.randn(2048)
     module = graph_level(lambda x: torch.relu(scaled_add(x[4:1028], x[:1024])) + scaled_add(x[1:1025], x[:1024]), x)
     first, second = map(Subgraph, problems(module))
@@ -99,7 +99,7 @@ def test_an_answer_of_the_store_is_followed(store: Store) -> None:
 
 
 def test_what_is_measured(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each config as a program of its own, down to the cubin; here run by torch, the last one wrongly."""
+    """Each config is a separate program, compiled to a cubin. Here torch runs them, the last one wrongly."""
     made: list[tuple[int, int, int]] = []
 
     def load(self: parts.BuiltCandidate, program: Program, artifact: Artifact) -> None:
@@ -121,8 +121,8 @@ def test_what_is_measured(store: Store, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_memory_of_what_is_measured() -> None:
-    """Operands have the strides that the kernel is written for, and dtypes that MLIR's types do not tell; the epilogue comes with the
-    kernel, through reshapes."""
+    """Operands have the strides that the kernel is written for, and dtypes that MLIR types do not distinguish; the epilogue is
+    included, through reshapes."""
     x = torch.randint(255, (8, 6), dtype=torch.uint8)
     by_columns = graph_level(lambda x: scaled_add(x.t().contiguous(), x.t().contiguous()), x)
     assert [tuple(map(list, m[1:])) for m in Subgraph(*problems(by_columns)).memory] == [([6, 8], [8, 1])]
@@ -146,7 +146,7 @@ def test_memory_of_what_is_measured() -> None:
 
 
 def test_a_part_of_a_tensor_of_symbolic_size() -> None:
-    """The kernel is asked about for memory of its own."""
+    """The kernel is measured with memory of its own."""
     with context(), ir.Location.unknown():
         module = ir.Module.parse("""
         func.func @main(%x: tensor<?x8xf32, ["s0~64", 8]>) -> tensor<16x8xf32> {

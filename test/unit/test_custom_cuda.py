@@ -97,7 +97,7 @@ def test_templates_macros_and_shared_memory() -> None:
 
 @needs_nvrtc
 def test_several_in_one_program() -> None:
-    """Names of their own, variables and functions of one name, with a kernel of Triton and printf."""
+    """Variables and functions of the same name do not clash, next to a Triton kernel and printf."""
     text = """
         __device__ int count;
         __constant__ float table[2] = {1, 2};

@@ -150,7 +150,7 @@ def test_what_stays_apart(case: str) -> None:
 
 
 def test_half_types() -> None:
-    """What the kernel computes in f32 goes on in f32, unless values are to be rounded as eager rounds them."""
+    """The epilogue starts from the kernel's f32 value, unless intermediate values are to be rounded as in eager."""
     x, y = (torch.randn(8, 40).half() for _ in range(2))
 
     def fn(x: Tensor, y: Tensor) -> Tensor:
@@ -166,7 +166,7 @@ def test_half_types() -> None:
 
 
 def test_strides_of_another_order() -> None:
-    """A result lies as its op says, and what is added to it as it is."""
+    """The result has the op's strides; the tensor that is added has its own."""
     x = torch.randn(6, 5).t()
     for fn in (
         lambda x: torch.relu(scaled_add(x, x)).flatten(),

@@ -188,7 +188,7 @@ def test_operands_that_share_elements_are_copied() -> None:
 
 @pytest.mark.parametrize("training", [False, True])
 def test_by_dynamo(training: bool) -> None:
-    """Its graphs are the same, and gradients are the pattern's own."""
+    """Dynamo's graphs match as well, and gradients are the pattern's own."""
     seen: list[stages.Built] = []
     kernels = (gated_of(), norm_of(lambda x, w: F.rms_norm(x, (x.shape[-1],), w, 1e-6)))
 
@@ -215,7 +215,7 @@ def test_down_to_the_cubin() -> None:
 
 
 def test_beside_calls_with_effects() -> None:
-    """Two draws stay two."""
+    """Two random draws stay two."""
 
     def fn(x: Tensor, w: Tensor) -> Tensor:
         return gated(x, w) + torch.poisson(x.abs()) - torch.poisson(x.abs())

@@ -194,7 +194,7 @@ def test_chain_through_torch_compile() -> None:
 
 
 def test_recursion_error_is_one_short_line() -> None:
-    """A pass that does run out of stack is one line, without thousands of frames."""
+    """A pass that runs out of stack reports it in one line, without thousands of frames."""
 
     class Deep:
         def apply(self, *_: object) -> None:

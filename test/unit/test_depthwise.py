@@ -82,7 +82,7 @@ class Inverted(nn.Module):
     ],
 )
 def test_what_follows_is_in_the_strips(model: nn.Module, shape: tuple[int, ...]) -> None:
-    """Norm, activation and residual are computed on the sums; what comes before shares a launch with the weight."""
+    """Norm, activation and residual are computed on the sums; the ops before share a launch with the weight's layout."""
     mine, eager, program = errors(model.eval().to(BF16).to(memory_format=LAST), images(*shape))
     assert mine <= 1.05 * eager
     assert len([s for s in program.program.steps if isinstance(s, Launch)]) == 2
@@ -102,7 +102,7 @@ class Block(nn.Module):
 
 @pytest.mark.parametrize("layout", [LAST, torch.contiguous_format])
 def test_norm_over_channels(layout: torch.memory_format) -> None:
-    """An image that does not have its channels last is copied once, beside the weight."""
+    """An image without channels last is copied once, next to the weight."""
     mine, eager, program = errors(Block().to(BF16), images(2, 64, 6, 8).contiguous(memory_format=layout))
     assert mine <= 1.05 * eager
     assert len([s for s in program.program.steps if isinstance(s, Launch)]) == 3
@@ -128,7 +128,7 @@ def test_other_convolutions_stay_calls(model: nn.Module, shape: tuple[int, ...],
 
 
 def test_kernels_are_shared() -> None:
-    """Layers that are alike have one kernel, whatever their weights."""
+    """Equal layers share a kernel, whatever their weights."""
     model = nn.Sequential(*(nn.Sequential(depthwise(32, 3), nn.Flatten(), nn.Unflatten(1, (32, 4, 8))) for _ in range(3)))
     _, _, program = errors(model.to(BF16).to(memory_format=LAST), images(1, 32, 4, 8))
     assert len({s.kernel for s in program.program.steps if isinstance(s, Launch) and "convolution" in s.kernel}) <= 2
@@ -173,7 +173,7 @@ class Gradient(nn.Module):
     ("size", "padding"), [((3, 3), (1, 1)), ((7, 7), (3, 3)), ((5, 3), (0, 1)), ((2, 4), (1, 3)), ((4,), (3,)), ((9,), (4,))]
 )
 def test_gradients_of_images(size: tuple[int, ...], padding: tuple[int, ...]) -> None:
-    """Convolutions with the window reversed."""
+    """They are convolutions with the reversed window."""
     shape = (9, 14)[-len(size) :]
     out = [n + 2 * p - k + 1 for n, p, k in zip(shape, padding, size, strict=True)]
     grad, x = (torch.randn(2, 32, *sizes).to(BF16) for sizes in (out, shape))
@@ -186,7 +186,7 @@ def test_gradients_of_images(size: tuple[int, ...], padding: tuple[int, ...]) ->
 
 @pytest.mark.parametrize(("channels", "length", "size", "padding"), [(32, 50, 4, 3), (64, 33, 31, 15), (24, 17, 3, 1)])
 def test_signals(channels: int, length: int, size: int, padding: int) -> None:
-    """Convolutions of rows of a sequence, as those of Mamba and Conformer."""
+    """Convolutions along a sequence, as in Mamba and Conformer."""
 
     class Signal(nn.Module):
         def __init__(self) -> None:

@@ -147,7 +147,7 @@ def test_gradients_of_any_number_of_images() -> None:
 
 
 def test_gradients_beside_channels_last() -> None:
-    """The first convolution is slow with its channels first, so that all images are saved with their channels last."""
+    """The first convolution is slow with channels first, so all images are saved with channels last."""
     first, last = nn.Conv2d(3, 24, 3, 2, 1), nn.ConvTranspose2d(40, 16, 2, 2)
     model = nn.Sequential(first, nn.ReLU(), nn.Conv2d(24, 24, 3, padding=1, groups=24), nn.SiLU(), nn.Conv2d(24, 40, 1), last)
     x = torch.randn(2, 3, 20, 28, requires_grad=True)

@@ -176,7 +176,7 @@ def test_attention_of_gpus_stays_whole(name: str) -> None:
 
 @pytest.mark.parametrize("name", ATTENTION)
 def test_attention_backward_takes_what_forward_gave(name: str) -> None:
-    """The seeds among it, some of them u64."""
+    """This includes the seeds, some of which are u64."""
 
     def fn(q: Tensor, k: Tensor, v: Tensor, g: Tensor) -> Any:
         function, rest = ATTENTION[name]
@@ -212,7 +212,7 @@ def test_convolutions_are_library_calls() -> None:
 @pytest.mark.parametrize("given", [torch.bfloat16, torch.float16, torch.float32])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 def test_gradients_of_softmax_never_reach_torchs_kernels(given: torch.dtype, dtype: torch.dtype) -> None:
-    """These know only some pairs of dtypes on a GPU ("expected input and grad types to match")."""
+    """On a GPU these accept only some pairs of dtypes ("expected input and grad types to match")."""
 
     def fn(g: Tensor, y: Tensor) -> Any:
         return aten._softmax_backward_data(g, y, -1, dtype), aten._log_softmax_backward_data(g, y, -1, dtype)

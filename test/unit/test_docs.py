@@ -47,7 +47,7 @@ def test_figures_of_the_readme_are_recorded() -> None:
 
 
 def test_gpu_figures_of_the_readme_are_recorded() -> None:
-    """The README shows some of the columns."""
+    """The README shows some of the recorded columns."""
     found = re.search(r"<!-- GPU figures -->\n(.*?)<!-- end of GPU figures -->", (ROOT / "README.md").read_text(), re.DOTALL)
     assert found
     recorded = [_cells(line) for line in (ROOT / "docs" / "figures-gpu.md").read_text().splitlines() if line.startswith("|")]

@@ -142,7 +142,7 @@ def test_nothing_is_taken_where_values_are_to_be_rounded_as_eager_does(name: str
 
 
 def test_tuning_measures_it() -> None:
-    """Beside Lamina's kernels and the library's call alone, which are no default."""
+    """Against Lamina's kernels and the library's call alone, neither of which is the default."""
     module, target = graph_level(traced(biased, IMAGE, WEIGHT, CHANNELS)), Target.parse(GPU)
     with module.context, ir.Location.unknown():
         problem = next(p for family in select.FAMILIES for p in family.problems(module))
@@ -156,7 +156,7 @@ def test_tuning_measures_it() -> None:
 
 
 def test_a_choice_is_followed_or_refused() -> None:
-    """Also where the call is no default: what follows rounds the result once more, in another layout."""
+    """Also if the fused call is not the default: the ops after it round the result once more, in another layout."""
     for options, message in (({}, ""), ({"round_intermediates": True}, "vendor{routine=cudnn} cannot compute this")):
         module = graph_level(traced(lambda x, w, b: F.conv2d(x, w, b).relu(), IMAGE, WEIGHT, CHANNELS), **options)
         with module.context:
@@ -282,7 +282,7 @@ def compiled(model: nn.Module, *shape: int) -> Program:
 
 
 def test_what_is_left_of_a_model() -> None:
-    """Two fused calls on channels-last images, a weight that our kernel writes as cuDNN reads it, and no pass in between."""
+    """Two fused calls on channels-last images, a weight that Lamina's kernel writes in cuDNN's layout, and no kernel in between."""
     program = compiled(Block(), 8, 16, 28, 28)
     made = [s for s in program.steps if isinstance(s, Call)]
     assert [s.callee for s in made] == ["aten.cudnn_convolution_relu.default"] * 2 + ["aten.convolution.default"]

@@ -278,7 +278,7 @@ def test_share_of_the_roof() -> None:
 
 
 def test_events_are_matched_to_steps() -> None:
-    """What a library records inside its step has the same name here, and belongs to it."""
+    """An event that a library records inside its step has the step's name and counts towards it."""
     one = [("relu", 0.0, 2.0), ("mm", 3.0, 9.0), ("mm", 4.0, 8.0), ("relu", 10.0, 11.0)]
     events = [*one, *((n, a + 20, b + 21) for n, a, b in one)]
     assert best(("relu", "mm", "relu"), events, 2) == pytest.approx([2e-6, 6e-6, 1e-6])

@@ -105,7 +105,8 @@ def test_sizes_for_people() -> None:
 
 
 def test_kernels_for_ranges_of_sizes_are_shown() -> None:
-    """The product has kernels for few rows, and the norm one that starts early; figures are of those that the example takes."""
+    """The product has kernels for few rows, and the norm has one that starts early; figures are for the kernels that the example
+    uses."""
     model = nn.Sequential(nn.Linear(768, 3072), nn.GELU(), nn.Linear(3072, 768), nn.LayerNorm(768)).to(torch.bfloat16)
     x = torch.randn(4, 1000, 768, dtype=torch.bfloat16)
     found = explain(model, (x,), dynamic_shapes=SHAPES, target="null:nvvm:sm_90a")

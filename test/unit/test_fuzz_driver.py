@@ -22,7 +22,7 @@ from lamina.runtime.cache import Cache, Entry
 
 
 def test_opt_driver_answers_in_lines(seed: int) -> None:
-    """Errors are one line each, and no process dies: what is wrong is printed with the case that shows it."""
+    """Each error is one line and no process dies; failures are printed with the input that causes them."""
     script = Path(__file__).with_name("fuzz_driver.py")
     command = [sys.executable, str(script), f"--seed={seed}", "--cases=250", "--seconds=20"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
@@ -71,7 +71,7 @@ def graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[fx.Gra
 
 
 def test_broken_entries_make_no_wrong_result(graphs: Any, caplog: pytest.LogCaptureFixture, seed: int) -> None:
-    """Bytes that are lost or changed, and metadata of other types under a right hash."""
+    """Entries with missing or changed bytes, and with metadata of other types under a correct hash."""
     random = Random(seed)
     caplog.set_level(logging.ERROR, "lamina")
     for number in range(60):

@@ -59,7 +59,7 @@ class TestMeasured:
 
 
 def test_every_recording_is_judged(gpu: FakeGpu) -> None:
-    """One that copies what has moved may be slower than the one before."""
+    """A recording that copies arguments that have moved may be slower than the one before."""
     gpu["launch_us"], gpu["kernel_us"], gpu["graph_us"] = 500, 100, 200
     program, (x, w) = p.product()
     run = gpu.executable(program, recorder=gpu.recorder(measured=True))
@@ -91,7 +91,7 @@ def test_the_least_recently_used_graphs_go_first(gpu: FakeGpu) -> None:
 
 
 def test_an_interrupt_while_recording_reaches_the_user(gpu: FakeGpu) -> None:
-    """It is no reason to give up graphs for good."""
+    """An interrupt must not disable graphs for good."""
     recorder = gpu.recorder()
     program, given = p.product()
     run = gpu.executable(program, recorder=recorder)

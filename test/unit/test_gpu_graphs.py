@@ -69,7 +69,7 @@ def test_arguments_of_libraries_that_move_at_every_call_are_copied(gpu: FakeGpu)
 
 @pytest.mark.parametrize("compiles", [True, False])
 def test_copies_are_made_by_one_launch(gpu: FakeGpu, compiles: bool) -> None:
-    """Or one by one, where the driver has no kernel that copies."""
+    """Or by separate copies, if the driver has no copy kernel."""
     program, (x, w) = p.product()
     mm = program.steps[1]
     assert isinstance(mm, Call)
@@ -112,7 +112,7 @@ def test_what_calls_return_is_copied_out(gpu: FakeGpu) -> None:
 
 
 def test_what_only_a_backward_pass_sees_is_lent(gpu: FakeGpu) -> None:
-    """It is not copied, and nothing is replayed while somebody has it, even a part of it."""
+    """It is not copied, and the graph is not replayed while anyone holds it or a part of it."""
     program, (x, w) = p.product()
     run = gpu.executable(replace(program, saved=(0, 1)), recorder=gpu.recorder())
     places = set()
@@ -160,7 +160,8 @@ def test_results_outlive_the_recording_that_lends_them(gpu: FakeGpu) -> None:
 
 
 def test_arguments_that_have_stopped_are_taken_where_they_lie(gpu: FakeGpu) -> None:
-    """Such as what a forward pass lends to a backward pass, from its own recording on. If they move again, they are copied."""
+    """For example values that a forward pass returns to a backward pass, once the forward pass is recorded. If the addresses
+    change again, the arguments are copied."""
     program, (x, w) = p.product()
     run = gpu.executable(program, recorder=gpu.recorder())
     kept = [w.clone() for _ in range(4)]
@@ -253,7 +254,7 @@ def test_what_is_never_recorded(gpu: FakeGpu, callee: str, args: Any, why: str) 
 
 @pytest.mark.parametrize(("dropout", "why"), [(0.0, ""), (0.5, "draws random numbers")])
 def test_attention_without_dropout_is_recorded(dropout: float, why: str) -> None:
-    """Its gradients take the seeds of a dropout, and do not look at them."""
+    """Its gradients take the seeds of a dropout, but do not read them."""
     x, seed = torch.randn(1, 1, 8, 8), torch.tensor(0)
     bufs = p.buffers(("input", 256), ("input", 8), ("output", 256), ("owned", 256), ("owned", 256), ("owned", 256), ("arena", 256))
     tensors = [p.ref(6, x) for _ in range(6)]
@@ -269,7 +270,7 @@ def test_attention_without_dropout_is_recorded(dropout: float, why: str) -> None
 
 
 def test_a_count_that_no_step_reads_stops_no_recording(gpu: FakeGpu) -> None:
-    """As BatchNorm's num_batches_tracked in evaluation; what a call reads as a tensor may be a number on the CPU."""
+    """Such as BatchNorm's num_batches_tracked in evaluation; an argument that only a call reads may be on the CPU."""
     program, (x, w) = p.product()
     count = torch.tensor(7)
     bufs = (*program.buffers, *p.buffers(("input", 8)))
@@ -300,7 +301,8 @@ def test_calls_of_torch_that_only_read_and_write_memory_are_recorded(gpu: FakeGp
 
 
 def test_random_numbers_are_drawn_ahead_of_every_replay(gpu: FakeGpu) -> None:
-    """Once a call, by the same generator: a seed repeats a run, recorded or not. One is read by a kernel, one is a result."""
+    """Seeds are drawn once per call from the same generator, recorded or not, so a seed repeats a run. A kernel reads one of
+    them; another is a result."""
     x = torch.zeros(64)
     bufs = p.buffers(("input", 256), ("owned", 256), ("owned", 256), ("output", 256), ("arena", 256))
     steps = [

@@ -77,7 +77,7 @@ def test_values(name: str) -> None:
     ("rows", "width", "dtype"), [(64, 4096, torch.float32), (64, 4096, BF16), (8, 768, BF16), (33, 32768, BF16)]
 )
 def test_softmax_reads_its_row_once(rows: int, width: int, dtype: torch.dtype) -> None:
-    """Whole accesses of 16 bytes, every sector once, rows in registers: of a CTA, or of a cluster."""
+    """Accesses have 16 bytes, every sector is read once, and rows stay in the registers of a CTA or of a cluster."""
     (found,) = run(lambda a: torch.softmax(a, -1), x(rows, width, dtype=dtype)).results
     read, written = found.loads[0], found.stores[1]
     assert set(read.accesses) == set(written.accesses) == {16}
@@ -103,7 +103,7 @@ def test_guards_leave_accesses_whole() -> None:
 
 
 def test_short_rows_are_walked_together() -> None:
-    """An image whose three channels become the last: no thread is idle, and neighbors write neighbors."""
+    """An image's three channels become the last dimension: no thread is idle, and adjacent threads write adjacent elements."""
     image = x(1, 3, 64, 64, dtype=BF16)
     (found,) = run(lambda a: (a + 1).contiguous(memory_format=torch.channels_last), image).results
     assert set(found.stores[1].accesses) == {4} and found.stores[1].sectors == found.stores[1].distinct_sectors
@@ -112,7 +112,8 @@ def test_short_rows_are_walked_together() -> None:
 
 
 def test_pooling_after_a_norm_is_one_kernel() -> None:
-    """As a ResNet begins: the taps compute the norm again, 16 bytes of channels at a time, with its factors read once."""
+    """As at the start of a ResNet: the kernel computes the norm again for each element of a window, 16 bytes of channels at a
+    time, and reads its factors once."""
     image = x(1, 64, 18, 18, dtype=BF16).to(memory_format=torch.channels_last)
     factors = [x(64, dtype=BF16), x(64, dtype=BF16).abs() + 0.5, x(64, dtype=BF16), x(64, dtype=BF16)]
     (found,) = run(lambda a, *f: F.max_pool2d(F.batch_norm(a, *f).relu(), 3, 2, 1), image, *factors).results
@@ -121,7 +122,7 @@ def test_pooling_after_a_norm_is_one_kernel() -> None:
 
 
 def test_a_stored_norm_keeps_the_channels_last() -> None:
-    """Where its taps had better read it: with 9 of them at every place."""
+    """Each window of the pooling has 9 elements, so the activation is stored rather than computed again for each."""
     image = x(1, 64, 18, 18, dtype=BF16).to(memory_format=torch.channels_last)
     for found in run(lambda a: F.max_pool2d(F.gelu(a), 3, 1, 1), image).results:
         assert all(set(t.accesses) == {16} for t in (found.loads[0], found.stores[1]))
@@ -159,7 +160,7 @@ def test_single_elements_are_neighbors_of_neighboring_threads(fn: Callable[[Tens
 
 
 def test_mixed_types_leave_no_gaps_between_threads() -> None:
-    """The largest type has accesses of 16 bytes, smaller ones less."""
+    """The largest type has accesses of 16 bytes, the smaller ones narrower accesses."""
     (found,) = run(lambda a, b, m: torch.where(m, a + b, 0), x(64, 1024), x(64, 1024, dtype=BF16), x(64, 1024) > 0).results
     assert [set(t.accesses) for t in (*found.loads[:3], found.stores[3])] == [{16}, {8}, {4}, {16}]
     assert all(t.sectors == t.distinct_sectors for t in (*found.loads[:3], found.stores[3]))

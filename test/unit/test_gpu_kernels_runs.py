@@ -42,12 +42,12 @@ def test_group_norm_in_clusters() -> None:
 
 
 def test_group_norm_of_rows_that_are_walked_over() -> None:
-    """Too long for registers: blocks of a loop, and a ragged last one."""
+    """Rows too long for registers are read by a loop over blocks, the last of which is partial."""
     run(group_norm, x(4, 64, 132, 132), x(64), x(64))
 
 
 def test_group_norm_of_long_rows_with_channels_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each kernel reads whole accesses: the row is that of memory, not of the channels in order."""
+    """Each kernel reads whole accesses, along the order of memory rather than channel by channel."""
     monkeypatch.setattr("lamina.frontend.decompositions.ops.norm.on_cpu", lambda x: False)
     monkeypatch.setattr("lamina.frontend.decompositions.ops.moments.on_cpu", lambda x: False)
     image = x(2, 64, 57, 44).contiguous(memory_format=torch.channels_last)
@@ -59,8 +59,8 @@ def test_group_norm_of_long_rows_with_channels_last(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("to", [torch.channels_last, torch.contiguous_format], ids=["channels_last", "transposed"])
 @pytest.mark.parametrize(("channels", "groups"), [(32, 8), (40, 4), (60, 4)])
 def test_group_norm_of_short_pieces(channels: int, groups: int, to: torch.memory_format, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Groups of 4, 10 and 15 channels of an image with its channels last: two kernels read the image, by whole sectors. Lanes past
-    its channels read one sector again."""
+    """Groups of 4, 10 and 15 channels of an image with channels last: two kernels read the image by whole sectors. Lanes past its
+    channels read one sector again."""
     monkeypatch.setattr("lamina.frontend.decompositions.ops.norm.on_cpu", lambda x: False)
     monkeypatch.setattr("lamina.frontend.decompositions.ops.moments.on_cpu", lambda x: False)
     image = (x(1, channels, 96, 96) * 3 + 100).contiguous(memory_format=torch.channels_last)
@@ -74,7 +74,7 @@ def test_group_norm_of_short_pieces(channels: int, groups: int, to: torch.memory
 
 
 def test_group_norm_of_concatenated_images(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where a decoder's image is put beside the encoder's: the groups do not end where an image ends."""
+    """As where a decoder's image is concatenated with the encoder's: groups do not end where an image ends."""
     monkeypatch.setattr("lamina.frontend.decompositions.ops.norm.on_cpu", lambda x: False)
     monkeypatch.setattr("lamina.frontend.decompositions.ops.moments.on_cpu", lambda x: False)
     images = [x(1, channels, 96, 96).contiguous(memory_format=torch.channels_last) for channels in (24, 16)]
@@ -83,7 +83,7 @@ def test_group_norm_of_concatenated_images(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize(("side", "dtype", "width"), [(28, torch.float32, 16), (14, BF16, 8), (7, torch.float32, 4)])
 def test_batch_norm_in_training(side: int, dtype: torch.dtype, width: int) -> None:
-    """A channel's pixels lie in as many runs as there are images."""
+    """A channel's pixels are as many contiguous runs as there are images."""
     program = run(batch_norm, x(8, 4, side, side, dtype=dtype), x(4, dtype=dtype), x(4, dtype=dtype))
     (found,) = program.results
     assert set(found.loads[0].accesses) == set(found.stores[3].accesses) == {width}
@@ -97,7 +97,8 @@ def test_instance_norm_and_sums_over_several_axes() -> None:
 
 
 def test_batch_norm_with_channels_last_has_many_programs() -> None:
-    """The mean of a sample, partial sums of both moments about it, their sums, and the result: images are read once for moments."""
+    """Its kernels compute the mean of a sample, partial sums of both moments about it, their totals, and the result: images are
+    read once for the moments."""
     images = x(16, 64, 28, 28, dtype=BF16).to(memory_format=torch.channels_last)
     found = run(batch_norm, images, x(64, dtype=BF16), x(64, dtype=BF16)).results
     assert [f.ctas for f in found] == [2, 64, 1, 784]
@@ -106,7 +107,8 @@ def test_batch_norm_with_channels_last_has_many_programs() -> None:
 
 @pytest.mark.parametrize(("side", "dtype", "width"), [(7, BF16, 16), (14, BF16, 8), (7, torch.float32, 16), (3, torch.float32, 16)])
 def test_normalized_images_are_read_in_whole_accesses(side: int, dtype: torch.dtype, width: int) -> None:
-    """All rows are one axis where rows are no whole accesses; an access that meets two channels has two weights, or more."""
+    """If a row is not a whole number of accesses, all rows are one axis; an access that covers two channels or more has as many
+    weights."""
 
     def fn(a: Tensor, m: Tensor, v: Tensor, w: Tensor) -> Tensor:
         return F.batch_norm(a, m, v, w).relu()
@@ -119,20 +121,20 @@ def test_normalized_images_are_read_in_whole_accesses(side: int, dtype: torch.dt
 @pytest.mark.parametrize(("channels", "side"), [(24, 17), (40, 9), (8, 37), (8 * 51, 3)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_groups_that_start_amid_accesses(channels: int, side: int, dtype: torch.dtype) -> None:
-    """Flattened columns and shifted rows at once."""
+    """Combines flattened columns with shifted rows."""
     (found,) = run(group_norm, x(3, channels, side, side, dtype=dtype), x(channels, dtype=dtype), x(channels, dtype=dtype)).results
     assert 16 in found.loads[0].accesses
 
 
 @pytest.mark.parametrize("repeats", [8, 6])
 def test_zeros_around_what_lanes_share(repeats: int) -> None:
-    """One element for all lanes of an access, or one of two; it is zero outside, not what memory begins with."""
+    """All lanes of an access, or pairs of them, read one element; outside the image it is zero, not the first element in memory."""
     run(lambda a, b: F.pad(a, (0, 0, 1, 1))[:, :, None].expand(-1, -1, repeats).reshape(b.shape) + b, x(5, 16), x(7, 16 * repeats))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, BF16])
 @pytest.mark.parametrize(("columns", "before", "after"), [(50, 0, 3), (200, 0, 1), (64, 0, 64), (67, 2, 1), (130, 0, -4)])
 def test_transposes_that_are_padded(columns: int, before: int, after: int, dtype: torch.dtype) -> None:
-    """Tiles end where the padding after them begins."""
+    """Tiles end where the padding begins."""
     y = x(2, 70, columns + before + after, dtype=dtype)
     run(lambda a, b: F.pad(a.transpose(1, 2), (before, after)) * b, x(2, columns, 70, dtype=dtype), y)

@@ -42,7 +42,7 @@ def test_values(name: str, dtype: torch.dtype) -> None:
 
 
 def test_long_rows_are_walked_over() -> None:
-    """Loops over whole blocks, and a rest that may be more than one block; the largest types have two accesses a block."""
+    """Loops over whole blocks leave a remainder that may exceed one block; the largest types have two accesses per block."""
     run(lambda a: (a.sum(-1), a.amax(-1)), x(36, 8 * 1024 + 1023, dtype=BF16))
     run(lambda a, t: F.cross_entropy(a, t), x(520, 3001, dtype=BF16), labels(520, 3001))
     run(lambda a, w, b: F.layer_norm(a, (1003,), w, b), x(9, 1003, dtype=BF16), x(1003, dtype=BF16), x(1003, dtype=BF16))
@@ -51,7 +51,8 @@ def test_long_rows_are_walked_over() -> None:
 
 @pytest.mark.parametrize("width", [257, 2049], ids=["ends cut", "only the start cut"])
 def test_wider_types_start_at_other_places(width: int) -> None:
-    """Rows of halves start amid 8 elements where those of floats start amid 4 alone: the block's first lane is then before these."""
+    """Halves are read 8 at a time and floats 4 at a time, so their rows may start at different offsets in an access: the block
+    starts at the lower one."""
     run(lambda a, b: torch.softmax(b + a, -1).to(BF16), x(6, 4, width, dtype=BF16), x(4, width))
 
 

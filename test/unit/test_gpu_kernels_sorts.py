@@ -62,7 +62,7 @@ def test_a_row_is_read_and_written_once_by_one_kernel() -> None:
 
 @pytest.mark.parametrize("name", ["argmax", "argmin", "max", "min"])
 def test_extremes_of_columns_are_found_with_their_places(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each element is read once. A NaN is the greatest and the least."""
+    """Each element is read once. NaN counts as both the greatest and the least."""
     monkeypatch.setattr("lamina.frontend.decompositions.ops.reduce.on_cpu", lambda x: False)
 
     def fn(a: Tensor) -> Any:

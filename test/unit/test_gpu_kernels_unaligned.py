@@ -78,7 +78,7 @@ def in_flight(found: Result, elements: int) -> float:
     ids=["apart", "from odd elements on", "padded by 6", "padded by 4", "padded by 1"],
 )
 def test_narrow_accesses_are_neighbors(small_gpu: None, rows: int, width: int, fn: Callable[[Tensor], Tensor], each: float) -> None:
-    """What is written lies beside what the next thread writes; what is read by single elements takes two accesses for a pair."""
+    """Adjacent threads write adjacent elements; a pair of elements that is not aligned is read by two accesses."""
     (found,) = run(fn, x(rows, width, dtype=torch.float16)).results
     read, written = found.loads[0], found.stores[1]
     assert written.sectors <= 1.4 * written.distinct_sectors
@@ -93,7 +93,7 @@ def test_a_bias_of_odd_rows_leaves_whole_accesses(small_gpu: None) -> None:
 
 @pytest.mark.parametrize(("rows", "width"), [(64, 119), (64, 67)])
 def test_norms_take_a_sector_of_a_row_at_a_time(small_gpu: None, rows: int, width: int) -> None:
-    """Two where it starts amid one; the last threads of a row have few elements."""
+    """Two sectors if it starts in the middle of one; the last threads of a row have few elements."""
     (found,) = run(lambda a: F.softmax(a, -1), x(rows, width, dtype=torch.float16)).results
     for traffic in (found.loads[0], found.stores[1]):
         assert traffic.sectors <= 2.6 * rows * width * 2 / SECTOR
@@ -102,7 +102,7 @@ def test_norms_take_a_sector_of_a_row_at_a_time(small_gpu: None, rows: int, widt
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.int64, torch.bool, torch.float64])
 @pytest.mark.parametrize("size", [(257,), (1000,), (1003,), (33, 37), (9, 127, 3), (4097,)], ids=str)
 def test_ends_amid_an_access(small_gpu: None, size: tuple[int, ...], dtype: torch.dtype) -> None:
-    """Nothing is read or written behind them."""
+    """Nothing is read or written past the end."""
     a = (x(*size) * 10).to(dtype)
     run(lambda a: ~a if dtype == torch.bool else a * 2 + 1, a)
     run(lambda a: (a.flip(0), torch.where(a > 0, a, a.flip(-1))), a)

@@ -71,13 +71,13 @@ SILU = """func.func @f(%x: SHAPE) -> SHAPE {
 
 
 def test_silu_of_f32() -> None:
-    """Within 5 * 2**-23, or what is lost where the reciprocal would be denormal."""
+    """The error is at most 5 * 2**-23, or what is lost where the reciprocal would be denormal."""
     source = SILU.replace("REST", "return %q : SHAPE").replace("SHAPE", f"vector<{COUNT}xf32>")
     check_silu(source, lambda exact: np.abs(exact) * 5 * 2.0**-23 + 2.0**-119)
 
 
 def test_silu_of_half_results_is_shorter() -> None:
-    """f32 before it is rounded: a relative error of 2**-16."""
+    """Before rounding the relative error is 2**-16."""
     rest = "%t = arith.truncf %q : SHAPE to HALF\n %w = arith.extf %t : HALF to SHAPE\n return %w : SHAPE"
     source = SILU.replace("REST", rest).replace("HALF", f"vector<{COUNT}xf16>").replace("SHAPE", f"vector<{COUNT}xf32>")
     with context(), ir.Location.unknown():

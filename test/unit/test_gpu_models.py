@@ -70,7 +70,7 @@ def test_transformer_block(dtype: torch.dtype) -> None:
 @pytest.mark.usefixtures("channels_last")
 @pytest.mark.parametrize("dtype", [torch.float32, BF16])
 def test_residual_network(dtype: torch.dtype) -> None:
-    """Convolutions of half types, and of f32 that may be rounded to tf32, take and give their channels last, from the image on."""
+    """Convolutions of half types, and of f32 if tf32 is allowed, have channels last from the image on."""
     mine, eager, program = errors(Residual().eval().to(dtype), torch.randn(2, 3, 64, 64).to(dtype))
     assert mine <= 1.5 * eager + 1e-6
     calls = [s for s in program.program.steps if isinstance(s, Call) and "convolution" in s.callee]
@@ -80,7 +80,7 @@ def test_residual_network(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, BF16])
 def test_squeeze_and_excitation(dtype: torch.dtype) -> None:
-    """What is gated is computed for its mean and again for the gate; in between are two products of matrices."""
+    """The gated image is computed once for its mean and again for the gate, with two matrix products in between."""
     mine, eager, program = errors(Gated().eval().to(dtype), torch.randn(2, 24, 12, 12).to(dtype))
     assert mine <= 1.5 * eager + 1e-6
     images = [[a.shape for a in s.args].count((2, 24, 12, 12)) for s in program.program.steps if isinstance(s, Launch)]

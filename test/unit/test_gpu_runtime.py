@@ -125,7 +125,7 @@ def test_a_launch_of_nothing(gpu: FakeGpu) -> None:
 
 
 def test_kernels_get_memory_aligned_to_16_bytes(gpu: FakeGpu) -> None:
-    """Arguments, and what calls return, are copied where they are not."""
+    """Arguments and results of calls are copied if they are not aligned."""
     x = torch.randn(65)
     flat = x[1:]
     bufs = p.buffers(("input", 256), ("output", 256))
@@ -142,7 +142,7 @@ def test_kernels_get_memory_aligned_to_16_bytes(gpu: FakeGpu) -> None:
 
 
 def test_what_kernels_take_as_it_lies_is_not_copied(gpu: FakeGpu) -> None:
-    """An argument says what its memory starts at a multiple of."""
+    """An argument states the alignment of its memory."""
     flat = torch.randn(70)[1:65]
     bufs = p.buffers(("input", 256), ("output", 256))
     program = p.program([flat], bufs, [p.inc(p.ref(0, flat), p.ref(1, flat))], [p.ref(1, flat)])
@@ -153,7 +153,7 @@ def test_what_kernels_take_as_it_lies_is_not_copied(gpu: FakeGpu) -> None:
 
 
 def test_constants_and_results_of_every_kind(gpu: FakeGpu) -> None:
-    """An argument, a view of one, one result and views of it, a constant, and two dtypes in one buffer."""
+    """An argument, a view of it, a result and views of it, a constant, and two dtypes in one buffer."""
     x = torch.randn(4, 16)
     data = torch.randn(64)
     bufs = (*p.buffers(("input", 256), ("output", 256), ("constant", 256), ("output", 256), ("arena", 256)),)
@@ -220,7 +220,7 @@ def test_attention_of_gpus_needs_no_python(
 
 
 def test_small_integers_that_only_calls_take_may_lie_anywhere(gpu: FakeGpu) -> None:
-    """Attention's seeds: torch keeps them on the CPU, the graph says they are on the GPU."""
+    """Such as attention's seeds, which torch keeps on the CPU though the graph says that they are on the GPU."""
     x, seed = torch.randn(8), torch.tensor(3)
     program = p.call_program("aten.add.Tensor", [x, seed], [T(0), T(1)], [x], reason="fallback", in_place=False)
     assert torch.equal(gpu.executable(program)(x, seed)[0], x + 3)

@@ -194,7 +194,7 @@ def test_trap() -> None:
 
 
 def test_a_sum_that_wraps_against_its_flags() -> None:
-    """Where numbers have 32 bits LLVM widens what does not wrap, part by part: -1 + 2 of unsigned numbers is 2**32 + 1 then."""
+    """LLVM widens 32-bit operations that do not wrap operand by operand: as unsigned numbers, -1 + 2 is then 2**32 + 1."""
     body = """%before = arith.constant -1 : index
               %a = arith.addi %before, %t overflow<FLAGS> : index"""
     run(kernel("", body.replace("FLAGS", "nsw")))

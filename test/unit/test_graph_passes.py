@@ -109,7 +109,7 @@ def test_close(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["views", "heads", "where", "ints", "softmax", "variance", "powers"])
 def test_the_evaluator_agrees_with_the_machine(name: str) -> None:
-    """What folding and these tests take for the meaning of ops is what upstream's lowering computes."""
+    """The evaluator, which constant folding and these tests use, must agree with upstream's lowering about each op's meaning."""
     case = (EXACT | CLOSE)[name]
     xs = [x.abs() for x in inputs(case, False)]
     text, after = prepared(case)

@@ -73,7 +73,7 @@ def test_graphs(dims: int, mode: str, padding: str, align: bool) -> None:
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize(("dims", "mode"), KINDS)
 def test_a_cpu_samples(dims: int, mode: str, dynamic: bool) -> None:
-    """No two sizes that change are equal in the first call: torch would take them for one, and compile once more."""
+    """No two symbolic sizes are equal in the first call: torch would use one symbol for both, and compile once more."""
     fn = sampled(mode, "zeros", False)
     run = compiled(lambda x, grid: fn(x * 2, grid).tanh(), dynamic)
     for shape in ((5, 9, (7, 8, 10)), (3, 17, (5, 9, 2))):
@@ -134,7 +134,7 @@ def test_gradients_on_a_gpu(dims: int, mode: str) -> None:
 
 
 def test_cudnn_samples_linearly() -> None:
-    """The op that eager calls on a GPU where cuDNN is on; a CPU has no kernel for it."""
+    """Eager calls this op on a GPU if cuDNN is enabled; a CPU has no kernel for it."""
     x, grid = inputs(2, (7, 5))
     sample, gradient = (table()[op] for op in (aten.cudnn_grid_sampler.default, aten.cudnn_grid_sampler_backward.default))
     flow = torch.randn(2, 3, 4, 6)
@@ -158,7 +158,7 @@ def test_affine_grids(dims: int, dynamic: bool) -> None:
 @torch._dynamo.config.patch(error_on_recompile=True)
 @pytest.mark.filterwarnings("error:lamina compiles this graph once per size")
 def test_gradients_of_affine_grids_are_compiled_once_for_all_batches() -> None:
-    """torch itself captures a graph for each size of an image, as `linspace` takes no symbols."""
+    """torch itself captures a graph for each size of an image, since `linspace` takes no symbols."""
 
     def grid(theta: Tensor, x: Tensor) -> Tensor:
         return F.affine_grid(theta, list(x.shape), align_corners=True)
@@ -171,7 +171,7 @@ def test_gradients_of_affine_grids_are_compiled_once_for_all_batches() -> None:
 
 
 def test_positions_are_not_saved_for_backward() -> None:
-    """The gradient's index of images and channels is known: it takes no memory and no checks."""
+    """The indices of images and channels in the gradient are known: they take no memory and need no checks."""
     x, grid = (t.requires_grad_() for t in inputs(2, (7, 5)))
     out = compiled(sampled("bilinear", "zeros", False))(x, grid)
     assert {t.dtype for t in out.grad_fn.saved_tensors} == {torch.float32}

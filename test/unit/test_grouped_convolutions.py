@@ -85,7 +85,7 @@ def test_strips(image: Shape, weight: Shape, how: dict[str, object]) -> None:
 
 @pytest.mark.parametrize(("group", "columns", "wide"), [(4, 8, 8), (8, 8, 8), (2, 8, 4), (6, 7, 4)])
 def test_channels_are_read_together(group: int, columns: int, wide: int) -> None:
-    """Each thread reads so many bytes of a pixel at a time."""
+    """Each thread reads this many bytes of a pixel in one access."""
     x, w = random(1, 2 * group, 2, columns), random(2 * group, group, 3, 3)
     simulated = check_strips(lambda x, w: F.conv2d(x, w, padding=1, groups=2), x, w)
     assert set(simulated.results[-1].loads[0].accesses) == {wide}
@@ -129,7 +129,7 @@ def test_products_of_groups(image: Shape, weight: Shape, how: dict[str, object])
 
 
 def test_what_stays() -> None:
-    """Windows spread too far, rows of few columns, odd numbers of features a group, and sums that are for tensor cores."""
+    """Widely dilated windows, rows of few columns, odd numbers of features per group, and sums large enough for tensor cores."""
     for shape, weight, how in (
         ((1, 16, 8, 24), (16, 4, 3, 3), {"groups": 4, "dilation": (1, 12), "padding": (1, 12)}),
         ((1, 16, 4, 3), (16, 4, 3, 3), {"groups": 4, "padding": 1}),
@@ -142,7 +142,7 @@ def test_what_stays() -> None:
 
 @pytest.mark.parametrize(("group", "first"), [(4, ["direct"]), (16, ["triton", "direct"]), (232, ["triton"])])
 def test_candidates(group: int, first: list[str]) -> None:
-    """In strips up to what tensor cores are for; as products from what feeds them. None is taken unmeasured."""
+    """Strips for sums too small for tensor cores, products for larger ones. None is chosen unmeasured."""
     module = graph_level(random(8, 8 * group, 7, 14), random(8 * group, group, 3, 3), fn=partial(F.conv2d, padding=1, groups=8))
     with module.context, ir.Location.unknown():
         (problem,) = products(module)
@@ -153,7 +153,7 @@ def test_candidates(group: int, first: list[str]) -> None:
 
 
 def test_an_answer_makes_it_ours(store: Store, here: Identity) -> None:
-    """Asked with what reads it, on images as they lie; the candidate that was measured is the program then."""
+    """The question includes the op's readers and the images' layout; the program then uses the candidate that was measured."""
 
     def net(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
         return F.relu(F.conv2d(x, w, b, padding=1, groups=8)) + 1
@@ -191,7 +191,7 @@ def test_code_of_strips(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int, 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize(("group", "size"), [(16, 14), (32, 7)])
 def test_code_of_products(group: int, size: int, arch: str) -> None:
-    """The first schedule is assembled with no spills; the image comes by cp.async, 16 bytes at a time."""
+    """The first schedule compiles without spills and reads the image by cp.async, 16 bytes at a time."""
     gpu = Gpu.named(arch)
     work = GemmWork(8, 8 * size * size, group, 9 * group)
     inputs = random(8, 8 * group, size, size), random(8 * group, group, 3, 3)

@@ -100,7 +100,7 @@ def test_code(schedule: str) -> None:
 
 
 def test_what_is_left_to_the_library() -> None:
-    """All that is not measured, and groups of columns or of the inner dimension."""
+    """Everything that was not measured, and groups along columns or the inner dimension."""
     ends = torch.tensor([16, 32], dtype=torch.int32)
     for x, w in ((random(48, 40), random(2, 40, 24)), (random(2, 24, 40), random(40, 32)), (random(16, 32), random(32, 24))):
         module = graph_level(torch._grouped_mm, (x, w, ends))

@@ -86,7 +86,7 @@ def norms(*tensors: Tensor) -> list[Tensor]:
 
 
 def test_rows_of_many_lengths() -> None:
-    """Kernels with barriers meet in CTAs of their size; those without join in CTAs of any."""
+    """Kernels with barriers are joined if their CTAs have the same size; those without barriers are joined in CTAs of any size."""
     inputs = [torch.randn(n, m) for n, m in [(7, 64), (33, 100), (4, 33), (5, 768), (9, 768), (5, 768), (3, 1000), (2, 3000)]]
     check(norms, inputs, 2, 1e-5)
 
@@ -117,7 +117,7 @@ def test_nothing_that_waits_for_another_joins_it() -> None:
 
 
 def test_later_launches_come_along_and_the_arena_stays_sound() -> None:
-    """Casts of weights, each wanted by its own product, meet in front of the first."""
+    """Casts of weights, each needed by a different product, are joined before the first product."""
 
     def fn(x: Tensor, *ws: Tensor) -> list[Tensor]:
         for w in ws:
@@ -153,7 +153,8 @@ class Block(nn.Module):
 
 
 def test_gradients_of_a_block() -> None:
-    """Sums for weights and biases, which nothing waits for, meet; so do others, and the arena holds."""
+    """Sums for weights and biases, which no other kernel reads, are joined, and so are others; values in the arena do not
+    overlap."""
     model = Block()
     names = [n for n, _ in model.named_parameters()]
 
@@ -173,7 +174,7 @@ def test_gradients_of_a_block() -> None:
 
 
 def test_what_the_assembler_says() -> None:
-    """Parts take the registers of the one that needs most, nothing spills, and choosing among buffers takes none."""
+    """A joined kernel uses the registers of the part that needs most, nothing spills, and selecting buffers uses none."""
     module, _ = tiled(adamw, [torch.rand(s) for _ in range(4) for s in SIZES])
     (used,) = NvvmBackend(Target.parse("nvvm:sm_90a")).compile(module).resources
     assert used.registers <= 40 and used.spill_stores == used.spill_loads == used.stack == 0
@@ -193,7 +194,7 @@ ROWS: dict[str, Callable[[Tensor], Tensor]] = {
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.parametrize("columns", [40, 300, 600])
 def test_rows_beside_a_kernel_with_larger_ctas(name: str, columns: int) -> None:
-    """Programs whose threads exchange values have the CTA to themselves, or all fit in warps of their own."""
+    """Programs whose threads exchange values have a CTA of their own, or each fits into warps of its own."""
 
     def both(x: Tensor, y: Tensor) -> list[Tensor]:
         return [ROWS[name](x), y * 2 + 1]

@@ -104,7 +104,7 @@ def test_random_programs(seed: int, window: int) -> None:
 
 @pytest.mark.parametrize(("elements", "bundles"), [(1024, [[0, 3], [1], [2], [4]]), (1 << 22, [[0], [1], [2], [3], [4]])])
 def test_what_has_few_bytes_is_made_long_before_it_is_needed(elements: int, bundles: list[list[int]]) -> None:
-    """To read again what the caches have lost by then takes less time than a launch."""
+    """Reading again what has left the caches by then takes less time than a launch."""
     large, small = f"memref<{1 << 24}xf32>", f"memref<{elements}xf32>"
     lines = [f'%{i} = "plan.input"() {{index = {n} : i64}} : () -> {small}' for n, i in enumerate("xy")]
     for name, type_ in (("a", small), ("b", large), ("c", large), ("d", small), ("e", large)):

@@ -92,7 +92,7 @@ def test_several_symbolic_kernels_are_one_launch(
 
 
 def test_a_sum_of_rows_beside_another_order(launches: list[Launch], programs: list[Program]) -> None:
-    """The sum is with the result in its order; rows of symbolic length are not joined with the kernel of the other one."""
+    """The sum is joined with the result in its order; the kernel of the other result is not joined with rows of symbolic length."""
     run = compiled(fn := lambda a, b: [a + 1, b.t() * a, a.sum(1)])
     for m, n in SIZES:
         inputs = vectors((m, n), (n, m))

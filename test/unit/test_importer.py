@@ -129,7 +129,7 @@ def test_views_of_what_does_not_lower_are_copies() -> None:
 
 
 def test_complex_tensors_are_real_ones() -> None:
-    """Calls tell which of their tensors are complex; views of complex tensors as real ones are the same values."""
+    """Calls state which of their tensors are complex; views of complex tensors as real ones have the same values."""
     module = linalg(lambda a: torch.view_as_real(torch.fft.ifft(a * 2)), [x(3, 4).to(torch.complex64)])
     (call,) = externs(module)
     assert call["graph.callee"] == '"complex.aten._fft_c2c.default"' and call["graph.complex"] == "array<i1: true, true>"
@@ -278,7 +278,7 @@ def test_equal_graphs_have_equal_fingerprints() -> None:
 
 
 def test_aliases_are_part_of_the_fingerprint() -> None:
-    """Two graphs that read the same but for what shares memory."""
+    """Two graphs that differ only in what shares memory have different fingerprints."""
     from lamina.frontend.compiling.fingerprint import fingerprint
 
     def graph(shared: bool) -> fx.GraphModule:

@@ -88,8 +88,8 @@ def test_values_and_gradients(dims: int, mode: str, size: int, how: str) -> None
     ("how", "mode", "align"), pairwise([*BY, "two fifths", "to thirty"], ["bilinear", "bicubic"], [False, True])
 )
 def test_antialiased(mode: str, how: str, align: bool) -> None:
-    """Long windows are reductions: of 127 elements by a result of one, of thirty results by one element. Several rows of one element
-    each are wrong in eager."""
+    """Long windows are reductions: 127 elements for a single result, and one element for thirty results. Eager is wrong for
+    several rows of one element each."""
     by = BY.get(how, {"size": 30} if how == "to thirty" else {"scale_factor": 0.4})
     for size in (3, 127):
         hold(resized(mode, align, {**by, "antialias": True}), torch.randn(2, 3, size, 9), 2e-5)
@@ -98,7 +98,7 @@ def test_antialiased(mode: str, how: str, align: bool) -> None:
 
 
 def test_long_sums() -> None:
-    """Many copies of each element are a reduction; long windows with weights are ATen's."""
+    """Gradients of an element with many copies are reductions; long windows with weights are left to ATen."""
     hold(resized("nearest", None, {"scale_factor": (9, 20)}), torch.randn(2, 3, 5, 4), 1e-5)
     hold(
         resized("bilinear", False, {"scale_factor": 9}),
@@ -121,14 +121,14 @@ def test_one_element_and_channels_last(mode: str) -> None:
 
 
 def test_a_result_is_no_view_of_its_input() -> None:
-    """As one of a single element that is read at every place would be."""
+    """Reading one element at every position must not give a view."""
     a = torch.randn(2, 3, 1)
     got, _ = trained(resized("nearest", None, {"size": 4}), a)
     assert got.untyped_storage().data_ptr() != a.untyped_storage().data_ptr()
 
 
 def test_places_are_those_of_eager_at_many_sizes() -> None:
-    """Whole numbers of f32 or f64 decide which neighbor is nearest."""
+    """Which neighbor is nearest depends on whether positions are computed in f32 or in f64."""
     for mode in ("nearest", "nearest-exact"):
         for n, out in ((10, 3), (100, 333), (1000, 377), (49, 1000), (1000, 1000), (7, 21)):
             a = torch.arange(float(n)).view(1, 1, n)
@@ -222,7 +222,7 @@ def test_kernels(name: str) -> None:
 
 
 def test_rows_are_transposed_as_they_are_gathered() -> None:
-    """Neighbors along a gathered image's rows become neighbors along channels in tiles."""
+    """Elements adjacent in an image's rows become adjacent along channels in tiles."""
 
     def laid_out(a: Tensor) -> Tensor:
         grown = F.interpolate(a, size=(21, a.shape[3]), mode="bilinear")
@@ -235,7 +235,7 @@ def test_rows_are_transposed_as_they_are_gathered() -> None:
 
 
 def test_known_places_are_read_without_checks() -> None:
-    """Every program of the kernel runs to its end in one piece: tables in 32 bits, no load behind a branch on an index."""
+    """Each program of the kernel has no branches: indices into tables have 32 bits, and no load depends on a check."""
     (found,) = run(lambda a: F.interpolate(a, scale_factor=2, mode="bilinear"), x(1, 2, 16, 64)).results
     assert all(set(t.accesses) == {4} for t in found.loads[:-1])
 
@@ -279,7 +279,7 @@ def _last(*shape: int) -> Tensor:
 
 
 def test_one_part_of_a_concatenation_in_each_program() -> None:
-    """A program lies within one part: it reads what that part is made of, whole accesses of it, without masks."""
+    """A program lies within one part and reads only that part's operands, in whole accesses without masks."""
 
     def joined(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
         up = [F.interpolate(v, scale_factor=k, mode="bilinear") for v, k in ((a, 4), (b, 2))]
@@ -290,7 +290,8 @@ def test_one_part_of_a_concatenation_in_each_program() -> None:
 
 
 def test_image_is_laid_out_before_it_is_gathered_from() -> None:
-    """A library's channels are last: a kernel puts those of the small image so, and the one that gathers reads whole accesses."""
+    """The library needs channels last: one kernel puts the small image in this layout, and the kernel that gathers reads whole
+    accesses."""
 
     def convolved(a: Tensor, w: Tensor) -> Tensor:
         return F.conv2d(F.interpolate(a, scale_factor=2, mode="bilinear"), w)
@@ -307,7 +308,7 @@ def test_parts_are_laid_out_before_they_are_concatenated() -> None:
 
 
 def test_what_is_small_is_stored_before_it_is_interpolated() -> None:
-    """An activation and a bias are computed once for each pixel of the small image, in its own type."""
+    """Activation and bias are computed once per pixel of the small image, in its own dtype."""
 
     def decoded(a: Tensor, b: Tensor, w: Tensor) -> Tensor:
         small = ((a + b.view(-1, 1, 1)).relu() * b.view(-1, 1, 1) + 1).clamp(max=3)

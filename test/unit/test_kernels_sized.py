@@ -67,7 +67,8 @@ def test_any_size(name: str, launches: list[Launch]) -> None:
 
 
 def test_larger_tensors_than_32_bits_count(launches: list[Launch], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels count in 32 bits; the first call with larger tensors compiles those that count in 64, which serve such calls."""
+    """Kernels use 32-bit indices; the first call with larger tensors compiles a variant with 64-bit indices, which serves such
+    calls."""
     monkeypatch.setattr(bind, "MOST_IN_32_BITS", 1000)
     compiled_with: list[bool] = []
     build = stages._build
@@ -101,7 +102,7 @@ def texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("wide", [False, True])
 def test_width_of_indices(wide: bool, texts: list[str]) -> None:
-    """A division of indices, which symbolic sizes need most, is several times as long in 64 bits."""
+    """Divisions of indices, frequent with symbolic sizes, take several times as long in 64 bits."""
     options = {"target": "null:nvvm:sm_90a", "cache": False, "wide_sizes": wide}
     run = torch.compile(lambda x, y: x.flip(1).t().reshape(-1) + y, backend="lamina", dynamic=True, options=options)
     run(torch.randn(6, 11), torch.randn(66))
@@ -125,7 +126,7 @@ def draws(x: Tensor, y: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("kernel", [positions, sums_of_positions, draws])
 def test_positions_that_no_tensor_has_count_too(kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a kernel computes of positions may need 64 bits where no tensor does: the wide variant serves such calls."""
+    """A kernel may compute positions that need 64 bits though no tensor is that large: such calls use the 64-bit variant."""
     torch._dynamo.reset()
     counted: list[set[int]] = []
     load = stages._loaded

@@ -48,7 +48,7 @@ def test_a_call_takes_the_first_kernel_that_there_is() -> None:
 
 
 def test_a_launch_becomes_those_of_what_its_kernel_became() -> None:
-    """They keep the step's arguments, and buffers live until the last of them. Lists of sizes that are there already are shared."""
+    """The launches keep the step's arguments, and buffers live until the last of them. Existing lists of sizes are shared."""
     sizes = Ref(1, 0, "i32", (2,), (1,))
     made = Program(
         0, 0, 0, (TensorSpec("f32", (N,), (1,), 16),), (Buffer("input", 0, 0, 4 * N, 1), Buffer("sizes", 0, 0, 8, -1)), (),

@@ -82,7 +82,7 @@ def test_span() -> None:
 
 
 def test_sizes_that_may_be_zero() -> None:
-    """torch's strides count them as 1, which matters for no element."""
+    """torch computes strides as if such sizes were 1, which affects no element."""
     b, n = Size.of("s0", 4), Size.of("s1", 9) - 2
     contiguous = Layout.of((b, 3, n), (3 * most(1, n), most(1, n), 1))
     assert contiguous == Layout.row_major((b, 3, n)) and contiguous.is_dense and contiguous.is_injective

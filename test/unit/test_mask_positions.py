@@ -110,7 +110,7 @@ def test_region_is_where_the_mask_has_its_values(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["window", "packed", "filled", "either side"])
 def test_other_regions_are_computed_anew(name: str) -> None:
-    """Once for all sequences, from positions, without what the model made them of."""
+    """They are computed from positions, once for all sequences, without the model's own mask ops."""
     graphs: list[fx.GraphModule] = []
 
     def attend(x: Tensor, of: Tensor) -> Tensor:

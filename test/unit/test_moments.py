@@ -116,7 +116,7 @@ LOSSES: dict[str, Callable[..., Tensor]] = {
 @pytest.mark.parametrize("n", [1000, 100_000, 10_000_000])
 @pytest.mark.parametrize("name", LOSSES)
 def test_means_of_many(name: str, n: int) -> None:
-    """Of losses and of elements in other orders in memory."""
+    """Means of losses, and of elements in other memory orders."""
     fn = LOSSES[name]
     given = drawn(1, (n,), 0.0, torch.float32), drawn(2, (n,), 0.0, torch.float32)
     compiled = lamina.compile(fn, given)
@@ -155,7 +155,7 @@ def test_half_types(name: str, rows: tuple[tuple[int, ...], list[int]], dtype: t
 
 @pytest.mark.parametrize(("shape", "dims"), [((64, 127), [1]), ((300, 64), [0]), ((140001,), [0])], ids=str)
 def test_f64(shape: tuple[int, ...], dims: list[int]) -> None:
-    """Of elements that fractions are exact of: those of f32, and what the offset leaves of them."""
+    """The reference is exact for these elements: they are f32 values plus an offset."""
     compiled = lamina.compile(lambda x: torch.var_mean(x, dims), (drawn(0, shape, 0.0, torch.float64),))
     near = drawn(1, shape, 0.0, torch.float32).double()
     for offset in (0.0, 2.0**20):
@@ -224,7 +224,7 @@ def test_running_statistics() -> None:
     ids=str,
 )
 def test_on_a_gpu(shape: tuple[int, ...], dims: list[int], offset: float) -> None:
-    """In the code of GPUs, where sums are of f32 throughout."""
+    """With GPU code, where all sums are f32."""
     x = drawn(2, shape, offset, torch.float32)
     program = Simulated(*distributed(lambda x: torch.var_mean(x, dims), (x,)))
     variance, mean = program(x)
@@ -236,7 +236,7 @@ def test_on_a_gpu(shape: tuple[int, ...], dims: list[int], offset: float) -> Non
 @pytest.mark.parametrize("shape", [(64, 4, 40, 40), (1, 4, 300, 300), (5, 4, 71001), (300007, 1)], ids=str)
 @pytest.mark.parametrize("offset", [0.0, 1e3, 1e6])
 def test_a_batch_is_read_once_on_a_gpu(shape: tuple[int, ...], offset: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """About the mean of a sample, also where some images are all padding."""
+    """Moments are taken about the mean of a sample, also if some images consist of padding."""
     monkeypatch.setattr("lamina.frontend.decompositions.ops.moments.on_cpu", lambda x: False)
     x = drawn(5, shape, offset, torch.float32)
     dims = [d for d in range(x.dim()) if d != 1]
@@ -252,7 +252,7 @@ def test_a_batch_is_read_once_on_a_gpu(shape: tuple[int, ...], offset: float, mo
 @pytest.mark.parametrize("shape", [(3, 12, 120, 121), (2, 1, 140001), (1, 1000, 12, 12)], ids=str)
 @pytest.mark.parametrize("offset", [0.0, 1e3, 1e6])
 def test_long_rows_are_read_once_on_a_gpu(shape: tuple[int, ...], offset: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over all dimensions of an image, whatever its layout: the sums are left to lamina-split-reductions."""
+    """Over all dimensions of an image, in any layout: splitting the sums is left to lamina-split-reductions."""
     monkeypatch.setattr("lamina.frontend.decompositions.ops.moments.on_cpu", lambda x: False)
     x = drawn(6, shape, offset, torch.float32)
     dims = list(range(1, x.dim()))
@@ -263,7 +263,7 @@ def test_long_rows_are_read_once_on_a_gpu(shape: tuple[int, ...], offset: float,
 
 
 def test_a_length_that_is_not_known_is_not_searched_for_divisors() -> None:
-    """Each that is tried is a guard: a variance of long rows took a minute to trace."""
+    """Each divisor tried would add a guard: a variance of long rows took a minute to trace."""
     traced = make_fx(lambda x: moments(x, [1]).squares, tracing_mode="symbolic")(torch.randn(2, 140003))
     assert len(traced.shape_env.guards) < 20
 

@@ -122,7 +122,7 @@ GATHER = """gpu.module @kernels {
 
 
 def test_long_indices_of_the_user_stay_out_of_bounds() -> None:
-    """2**32 + 5 must not become 5 where indices have 32 bits."""
+    """An index of 2**32 + 5 must not become 5 when indices have 32 bits."""
     narrow, wide = (compile_text(GATHER.replace("COUNT", str(n))).ptx for n in (1000, 1 << 31))
     assert "min.s64" in narrow and "max.s64" in narrow and "min.s64" not in wide
 
@@ -134,7 +134,7 @@ def test_kernels_of_one_module_share_a_cubin() -> None:
 
 
 def test_threads_take_turns() -> None:
-    """As every entry point has them do: MLIR's Python bindings keep state that threads at once break, and then end the process."""
+    """All entry points serialize threads: MLIR's Python bindings have global state, and concurrent use crashes the process."""
 
     def compiled(source: str) -> GpuArtifact:
         with COMPILING:
@@ -254,7 +254,7 @@ TILE = """func.func private @double(%x: memref<4096xf32>, %o: memref<4096xf32>) 
 
 
 def test_every_level_from_a_tile_program() -> None:
-    """MLIR levels parse again."""
+    """The MLIR levels can be parsed again."""
     with context(), ir.Location.unknown():
         reached = {level: text() for level, text in NvvmBackend(Target.parse("nvvm:sm_90a")).below(ir.Module.parse(TILE))}
         for level in ("gpu", "nvvm"):

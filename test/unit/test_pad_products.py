@@ -64,7 +64,7 @@ def test_a_result_keeps_the_strides_of_its_product(bias: bool) -> None:
 
 
 def test_what_else_reads_it_has_no_room() -> None:
-    """Pointwise results have the strides of what eager reads."""
+    """Only products see the padding: pointwise results have eager's strides."""
     (y, positive), _ = ran(lambda x, w: [(y := F.linear(x, w)), torch.relu(y)], X, W)
     assert y.stride() == (5 * WIDE, WIDE, 1) and positive.is_contiguous()
     torch.testing.assert_close(positive, torch.relu(y))
@@ -83,7 +83,7 @@ def test_what_else_reads_it_has_no_room() -> None:
     ],
 )
 def test_results_that_need_eagers_memory_have_it(fn: Results) -> None:
-    """So what a caller holds on to is not twice as large as in eager."""
+    """A result that the caller keeps must not be twice as large as in eager."""
     ((got,), run), (wanted,) = ran(fn, X, W), fn(X, W)
     assert widths(run) == [WIDE] and got.stride() == wanted.stride()
     torch.testing.assert_close(got, wanted, rtol=4e-3, atol=4e-3)
@@ -106,7 +106,7 @@ def test_columns_that_a_model_takes_itself_are_copied() -> None:
     ],
 )
 def test_results_share_memory_as_in_eager(fn: Results, weight: Tensor) -> None:
-    """What a caller writes to one is in those that eager has it in, and in no other."""
+    """A write to one result is visible in exactly those that share memory with it in eager."""
     (_, run), (first, second) = ran(fn, X, weight), fn(X, weight)
     alike = first.untyped_storage().data_ptr() == second.untyped_storage().data_ptr()
     one, other = run.program.outputs

@@ -149,7 +149,7 @@ def test_near_misses_do_not_match(function: Function) -> None:
 
 
 def test_before_other_passes_and_through_the_machine() -> None:
-    """On the importer's own output; before and after run by upstream's loops."""
+    """Patterns run on the importer's output; upstream's lowering to loops computes the results before and after."""
     x = torch.cat([torch.randn(24), SPECIAL[:8]]).reshape(4, 8)
     want = run(module(gelu_new, x), [x])[0]
     m = module(gelu_new, x)
@@ -189,7 +189,7 @@ def test_locations_of_what_was_matched_are_kept() -> None:
 
 
 def test_rules_of_your_own() -> None:
-    """log(1 + exp(x)) becomes softplus without overflow; a weight by rows; a number found where the pattern has a float."""
+    """log(1 + exp(x)) becomes softplus without overflow, a weight applies to rows, and a number matches the pattern's float."""
 
     def pattern(x: torch.Tensor) -> torch.Tensor:
         return torch.log(1 + torch.exp(x))
@@ -221,7 +221,7 @@ def test_a_rule_with_a_number() -> None:
 
 
 def test_two_tensors() -> None:
-    """SwiGLU: a rule over two tensors, one of them broadcast."""
+    """SwiGLU: a rule with two tensors, one of them broadcast."""
 
     def pattern(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return x * torch.sigmoid(x) * y

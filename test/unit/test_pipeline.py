@@ -245,7 +245,7 @@ def test_fault_of_a_pass_is_one_line() -> None:
 
 @pytest.mark.parametrize("name", registry.PASSES)
 def test_registered_pass(name: str) -> None:
-    """Every pass loads, says in a line what it does, and has a lit test of its name."""
+    """Every pass loads, describes itself in a line, and has a lit test of its name."""
     cls = registry.load(name)
     summary, _ = describe(cls)
     assert summary and len(summary) < 130 and "(self" not in summary
@@ -255,7 +255,7 @@ def test_registered_pass(name: str) -> None:
 
 @pytest.mark.parametrize("name", registry.PASSES)
 def test_registered_pass_has_a_case_with_symbols(name: str) -> None:
-    """A lit test with symbolic sizes runs it; tests of levels run it too, but do not say so."""
+    """A lit test runs the pass with symbolic sizes; tests of whole levels run it too, but do not count."""
     texts = [file.read_text() for file in ROOT.glob("passes/*.mlir")]
     assert any(re.search(r'"[^"]*s0~\d', text) and re.search(rf"RUN:.*\b{name}\b", text) for text in texts)
 
@@ -296,7 +296,7 @@ def test_driver_imports_no_torch() -> None:
 
 
 def test_driver_starts_in_half_a_second() -> None:
-    """Of processor time, which waits for nobody else's, in one of ten tries: what the caches hold is not the driver's."""
+    """In processor time, which does not count other processes, and in the fastest of ten runs, since the state of caches varies."""
 
     def spent() -> float:
         children = resource.getrusage(resource.RUSAGE_CHILDREN)

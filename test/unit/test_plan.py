@@ -73,7 +73,7 @@ def _overlap(a: Ref, b: Ref) -> bool:
 
 
 def test_in_place_and_sharing_happen() -> None:
-    """The random programs exercise what they are meant to."""
+    """The random programs do exercise writing in place and sharing memory."""
     programs = [planned(random_graph(seed, size=40).text) for seed in range(20)]
     launches = [step for program in programs for step in program.steps if isinstance(step, Launch)]
     assert sum(bool(step.inplace) for step in launches) > 20
@@ -82,7 +82,7 @@ def test_in_place_and_sharing_happen() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_arena_is_near_the_lower_bound(seed: int) -> None:
-    """Lifetimes as networks have them: most values die soon, a few live long, sizes differ by powers of two."""
+    """Lifetimes are as in networks: most values die soon, a few live long, and sizes differ by powers of two."""
     rng = random.Random(seed)
     slots = []
     for first in range(rng.randrange(5, 200)):
@@ -135,7 +135,7 @@ def test_untiled_kernels_are_named() -> None:
 
 
 def test_edge_shapes() -> None:
-    """Scalars, empty tensors and constants that are returned."""
+    """Scalars, empty tensors, and constants as results."""
     program = planned(
         """
         func.func @main(%e: tensor<0x3xf32>, %s: tensor<f32>, %b: tensor<2xi1>)

@@ -100,7 +100,7 @@ def test_activations(name: str) -> None:
     ],
 )
 def test_activations_as_functions(activation: Callable[[Tensor], Tensor], called: list[str]) -> None:
-    """With fewer instructions where a sum with 1 loses what they leave out."""
+    """A shorter function is called where adding 1 loses the digits that it leaves out."""
     module, _ = tiled(lambda x, w: activation((x @ w).float()), (random(40, 64), random(64, 48)), products=SMALL_BLOCKS)
     (printed,) = triton_text.take(module, True)
     assert list(printed.calls) == called
@@ -108,7 +108,7 @@ def test_activations_as_functions(activation: Callable[[Tensor], Tensor], called
 
 @pytest.mark.parametrize("arch", ["sm_86", "sm_120a"])
 def test_no_more_shared_memory_than_there_is(arch: str) -> None:
-    """What a GELU after 8192 x 768 by 768 x 3072 got unmeasured asked an RTX 5090 for 5 KiB more than it has."""
+    """The schedule chosen unmeasured for a GELU after 8192 x 768 by 768 x 3072 needed 5 KiB more than an RTX 5090 has."""
     gpu, work = Gpu.named(arch), GemmWork(1, 8192, 3072, 768, ops=40, writes=8192 * 3072 * 2)
     chosen = candidates(work, gpu)[0]
     module, _ = tiled(lambda x, w: F.gelu(x @ w), (torch.empty(512, 768).bfloat16(), random(768, 768)), products=str(chosen))
@@ -117,7 +117,7 @@ def test_no_more_shared_memory_than_there_is(arch: str) -> None:
 
 
 def test_large_numbers() -> None:
-    """Integers of 64 bits, which Triton would take for 32."""
+    """64-bit integers, which Triton would take for 32-bit ones."""
     fn, x, w = lambda x, w: torch.where(x @ w > 0, 100000, 1) * 100000, random(40, 64), torch.eye(64, 48, dtype=BF16)
     assert torch.equal(run(fn, x, w)[0][0], fn(x, w))
 
@@ -181,7 +181,7 @@ def test_products_of_f32_stay_calls() -> None:
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("config", [list(SCHEDULES)[i] for i in (0, 1, 8, 14)], ids=str)
 def test_code(config: GemmConfig, arch: str) -> None:
-    """Schedules are assembled with no spills, for tensor cores that descriptors feed where the chip has them."""
+    """Schedules compile without spills, for tensor cores with operands from descriptors where the GPU has them."""
     gpu = Gpu.named(arch)
     inputs = random(512, 256), random(512, 256), random(512)
     module, _ = tiled(lambda x, w, b: F.relu(F.linear(x, w, b)), inputs, products=str(config))
@@ -194,7 +194,7 @@ def test_code(config: GemmConfig, arch: str) -> None:
 
 
 def test_two_kernels_in_one_program() -> None:
-    """Each brings definitions of its own, of the same names."""
+    """Each contains definitions with the same names."""
 
     def model(x: Tensor, w: Tensor, b: Tensor, v: Tensor, c: Tensor) -> Tensor:
         return F.gelu(F.linear(F.gelu(F.linear(x, w, b)), v, c))
@@ -258,7 +258,8 @@ MEASURED = [  # us on an H200: what follows, the library with a Lamina kernel, t
 
 @pytest.mark.parametrize(("work", "library", "ours"), MEASURED)
 def test_cost_model(work: GemmWork, library: float, ours: float) -> None:
-    """Within a fifth of what was measured, and with the right choice where Lamina's is slower, or faster by a tenth."""
+    """Estimates are within a fifth of the measured times, and the library is chosen if Lamina is slower or less than a tenth
+    faster."""
     gpu = Gpu.named("sm_90a")
     best = next(c for c in candidates(work, gpu) if not c.ping_pong)
     assert library_seconds(work, gpu) * 1e6 == pytest.approx(library, rel=0.2)
@@ -270,7 +271,7 @@ def test_cost_model(work: GemmWork, library: float, ours: float) -> None:
 
 @pytest.mark.parametrize(("name", "bound"), [("erf", 2.5e-7), ("tanh", 5e-7), ("erf_beside_one", 1.3e-7)])
 def test_math(name: str, bound: float) -> None:
-    """Relative errors, but for erf_beside_one, whose is absolute."""
+    """Errors are relative, except that of erf_beside_one, which is absolute."""
     x = torch.cat([torch.linspace(-6, 6, 4096), torch.tensor([0.0, -0.0, 1e-30, torch.inf, -torch.inf, torch.nan])])
     found = call_function(name, x)
     want = getattr(torch, name.partition("_")[0])(x.double())
@@ -280,7 +281,7 @@ def test_math(name: str, bound: float) -> None:
 
 
 def test_gelu_as_one_function() -> None:
-    """Nearer to GELU below zero than its formula in float32, which has lost 1 + erf(x) there; at -inf its limit."""
+    """It is more accurate below zero than the formula in float32, where 1 + erf(x) cancels; at -inf it gives the limit."""
     x = torch.cat([torch.linspace(-9, 9, 20001), torch.tensor([0.0, -0.0, 1e-30, 3e38, torch.inf, -torch.inf, torch.nan])])
     found = call_function("erf_gelu", x).double()
     want = x.double() * torch.special.ndtr(x.double())

@@ -65,7 +65,8 @@ def test_of_a_vector() -> None:
 
 @pytest.mark.parametrize(("rows", "schedule", "steps"), [(1024, MEDIUM, 3), (1024, LARGE, 2), (8 * 131, LARGE, None)])
 def test_many_are_split_before(rows: int, schedule: str, steps: int | None) -> None:
-    """A sum of 262144 elements and more is of parts of rows: of one block each, of several, or of some that no blocks fill."""
+    """A sum of 262144 elements or more is split into parts of rows: single blocks, several blocks, or parts that are not whole
+    blocks."""
     simulated = check(gradients, random(rows, 16), random(16, 256), random(rows, 256), schedule=schedule)
     (kernel,) = simulated.printed.values()
     assert ("tl.sum" in kernel.kernel) == (steps is not None)
@@ -111,7 +112,7 @@ def test_code(config: int) -> None:
 
 @pytest.mark.parametrize("rows", [200, 4096])
 def test_tuning_alone_takes_it(rows: int) -> None:
-    """Nothing of it was measured. The sum of many rows is of parts of them before."""
+    """It is never chosen unmeasured. A sum of many rows has been split into parts before."""
     module = graph_level(random(rows, 1024), random(1024, 4096), random(rows, 4096), fn=lambda *t: gradients(*t)[1])
     with module.context, ir.Location.unknown():
         (problem,) = products(module)

@@ -82,7 +82,7 @@ def test_half(descriptors: bool) -> None:
 
 
 def test_a_norm_a_residual_and_a_gate() -> None:
-    """Norms whose numbers are arguments; factors of whole images, and of channels of each, at once."""
+    """The norms' parameters are arguments; factors apply to whole images and to each image's channels in the same kernel."""
 
     def block(x: Tensor, w: Tensor, mean: Tensor, var: Tensor, g: Tensor, b: Tensor, r: Tensor, s: Tensor) -> Tensor:
         y = F.batch_norm(F.conv2d(x, w, padding=1), mean, var, g, b)
@@ -95,7 +95,7 @@ def test_a_norm_a_residual_and_a_gate() -> None:
 
 
 def test_channels_in_parts() -> None:
-    """Each part is summed by itself; the kernel that adds them does what follows."""
+    """Each part is summed separately; the kernel that adds them computes the epilogue."""
 
     def block(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
         return F.silu(F.conv2d(x, w, b, padding=1)) + 1
@@ -105,7 +105,7 @@ def test_channels_in_parts() -> None:
 
 
 def test_images_in_rows() -> None:
-    """A kernel before puts channels last, one behind them first again."""
+    """One kernel puts channels last before, another puts them first after."""
     x, w = torch.randn(2, 16, 5, 7).to(BF16), torch.randn(24, 16, 3, 3).to(BF16)
     found, simulated = run(lambda x, w: F.conv2d(x, w, padding=1), x, w)
     want = F.conv2d(x.double(), w.double(), padding=1)
@@ -114,7 +114,7 @@ def test_images_in_rows() -> None:
 
 
 def test_two_layers() -> None:
-    """What a convolution's kernel writes has its channels last for the next one."""
+    """A convolution's kernel writes channels last for the next one."""
 
     def net(x: Tensor, w: Tensor, v: Tensor) -> Tensor:
         return F.conv2d(F.relu(F.conv2d(x, w, padding=1)), v, stride=2)
@@ -123,7 +123,7 @@ def test_two_layers() -> None:
 
 
 def test_what_stays() -> None:
-    """Transposed convolutions are no products of Lamina's; of f32, test_convolutions_1d_tf32.py has which are."""
+    """Lamina's products do not compute transposed convolutions; test_convolutions_1d_tf32.py has those of f32."""
     module, program = tiled(F.conv_transpose2d, (random(2, 16, 5, 7), random(16, 16, 3, 3)), products=SMALL_BLOCKS)
     assert not triton_text.take(module, True) and any(isinstance(s, Call) for s in program.steps)
 
@@ -132,8 +132,8 @@ def test_what_stays() -> None:
     ("channels", "number", "arch"), [(16, 0, "sm_80"), (16, 0, "sm_90a"), (64, 1, "sm_90a"), (64, 2, "sm_80"), (64, 2, "sm_90a")]
 )
 def test_code(channels: int, number: int, arch: str) -> None:
-    """Schedules are assembled with no spills. The image comes by cp.async, 16 bytes at a time, also where several positions of a
-    window share a block of the inner dimension; the weight by descriptors, where the schedule and the chip have them."""
+    """Schedules compile without spills. The image is read by cp.async, 16 bytes at a time, also if several positions of a window
+    share a block of the inner dimension; the weight is read by descriptors, if the schedule and the GPU have them."""
     config, gpu = list(SCHEDULES)[number], Gpu.named(arch)
     inputs = random(8, channels, 28, 28), random(128, channels, 3, 3), random(128)
     module, _ = tiled(lambda x, w, b: F.relu(F.conv2d(x, w, b, padding=1)), inputs, products=str(config))

@@ -69,7 +69,7 @@ def test_what_follows() -> None:
 
 
 def test_quantized_in_the_program() -> None:
-    """Eight-bit factors are made by Lamina kernels before."""
+    """Lamina kernels convert the factors to eight bits before the product."""
 
     def quantized(x: Tensor, w: Tensor) -> Tensor:
         a, b = (t.abs().amax().float() / 448 for t in (x, w))
@@ -86,7 +86,7 @@ def test_quantized_in_the_program() -> None:
 
 
 def test_digits_of_sums() -> None:
-    """Those of f32, unless the call lets them be fewer."""
+    """Sums have f32's precision, unless the call allows less."""
     inputs = operands(32, 32, 64)
     for fast in (False, True):
         module, _ = tiled(lambda *t, fast=fast: product(*t, use_fast_accum=fast), inputs, products=BLOCKS)
@@ -112,7 +112,8 @@ def test_code(fast: int) -> None:
 
 @pytest.mark.parametrize(("name", "fast", "schedules"), [("sm_90a", True, 1), ("sm_90a", False, 0), ("sm_80", True, None)])
 def test_candidates(name: str, fast: bool, schedules: int | None) -> None:
-    """Sums of fewer digits only where the call lets them be; none at all before sm_89. What is not measured is the library's."""
+    """Candidates with less precise sums exist only if the call allows them; before sm_89 there are none. Unmeasured, the library
+    is chosen."""
     module = graph_level(*operands(512, 512, 256), fn=lambda *t: torch.relu(product(*t, use_fast_accum=fast)))
     with module.context, ir.Location.unknown():
         (problem,) = products(module)

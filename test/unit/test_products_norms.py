@@ -56,14 +56,14 @@ def test_sizes(m: int, n: int, k: int) -> None:
 
 @pytest.mark.parametrize("schedule", [SMALL_BLOCKS, TWO_PARTS])
 def test_far_from_zero(schedule: str) -> None:
-    """A mean a thousand times the deviation: squares alone would have lost the variance."""
+    """The mean is a thousand times the deviation: a variance from the mean of squares would lose all digits."""
     x, w, b, r, g, c = inputs(20, 100, 64)
     given = x, w * 1e-2, b, r + 1000, g, c
     check(lambda x, w, b, r, g, c: F.layer_norm(F.linear(x, w) + r, g.shape, g, c), *given, schedule=schedule)
 
 
 def test_rows_that_are_all_one_number() -> None:
-    """The statistics are those of what is stored: no digit more."""
+    """The statistics are those of the stored, rounded values."""
     x, w, b, r, g, c = inputs(20, 100, 64)
     given = x, w * 0, torch.full_like(b, 0.3), torch.full_like(r, 100.0), g, c
     (found,), _ = run(NORMS["after the residual"], *given)

@@ -19,12 +19,12 @@ def test_parts_beyond_the_last_column_are_not_stored(n: int) -> None:
 
 
 def test_a_reader_with_another_dimension_stays_a_kernel() -> None:
-    """Its size is that of all products of elements: no reason to take its last dimension for the inner one."""
+    """It has as many elements as the product has multiplications: its last dimension must not be mistaken for the inner one."""
     check(lambda x, w, z: (x @ w)[:, :, None] * z, random(8, 32), random(32, 16), random(8, 16, 32))
 
 
 def test_results_that_a_view_wants_transposed() -> None:
-    """What is returned, or read as one dimension, would be written with rows in two places: it is copied."""
+    """A result that is returned, or read as one dimension, would have rows in two places: it is copied."""
 
     def heads(x: Tensor, w: Tensor) -> Tensor:
         return (torch.relu(x @ w).view(2, 20, 4, 12)).permute(0, 2, 1, 3).contiguous()

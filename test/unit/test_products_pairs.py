@@ -42,7 +42,7 @@ def test_biases_and_three_dimensions(schedule: str) -> None:
 
 @pytest.mark.parametrize(("m", "n", "k"), [(40, 96, 64), (3, 127, 128), (65, 1, 40), (1, 40, 1000), (64, 96, 2)])
 def test_one_dot(m: int, n: int, k: int) -> None:
-    """Also where the weights cannot come by a descriptor: then there are two."""
+    """Both products share one dot. If the weights cannot be read by a descriptor, there are two."""
     x, gate, up = random(m, k), random(n, k), random(n, k)
     check(swiglu, x, gate, up, schedule=JOINT)
     check(swiglu, x, up, gate, schedule=JOINT)
@@ -131,7 +131,7 @@ def test_what_is_no_pair(name: str) -> None:
 
 @pytest.mark.parametrize("config", list(PAIRS)[:8], ids=str)
 def test_code(config: GemmConfig) -> None:
-    """Pairs of sums fit into the registers, and tensor cores are fed by descriptors."""
+    """Pairs of sums fit into the registers, and descriptors feed the tensor cores."""
     gpu = Gpu.named("sm_90a")
     module, _ = tiled(swiglu, (random(256, 512), random(384, 512), random(384, 512)), products=str(config))
     (printed,) = triton_text.take(module, True)

@@ -63,7 +63,7 @@ def test_the_same_each_time() -> None:
 
 
 def test_an_inner_dimension_that_has_no_such_parts() -> None:
-    """The schedule is none for it: the library stays."""
+    """The schedule does not apply to it: the library is kept."""
     _, program = tiled(torch.mm, (random(20, 70), random(70, 56)), products=PARTS)
     assert not any(isinstance(step, Launch) for step in program.steps)
 
@@ -71,7 +71,7 @@ def test_an_inner_dimension_that_has_no_such_parts() -> None:
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 4096, 4096), (32, 4096, 4096), (128, 128, 16384)])
 @pytest.mark.parametrize("name", ["sm_90a", "sm_80"])
 def test_candidates_compile(name: str, m: int, n: int, k: int) -> None:
-    """The most promising that has parts: nothing is spilled."""
+    """The most promising candidate with parts compiles without spills."""
     gpu = Gpu.named(name)
     best = next(c for c in candidates(GemmWork(1, m, n, k), gpu) if c.parts > 1)
     module, _ = tiled(torch.mm, (random(m, k), random(k, n)), products=str(best))

@@ -37,7 +37,7 @@ def gelu(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
 
 
 def test_roles() -> None:
-    """A warp that loads, and two groups that multiply every other block each; results leave by a descriptor."""
+    """One warp loads, and two groups of warps multiply every other block each; results are stored by a descriptor."""
     kernel = printed(gelu, random(1024, 256), random(4096, 256), random(4096))
     erf, loads, multiplies, whole = kernel.kernel.split("@gluon.jit")[1:]
     assert "def addmm_mul_erf_to_copy_add_erf_gelu(x)" in erf and "tl.exp2" in erf
@@ -112,7 +112,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], str]] = 
 
 @pytest.mark.parametrize("name", CASES)
 def test_code(name: str) -> None:
-    """Tensor cores that descriptors feed, registers that go to those who multiply, no spills."""
+    """Descriptors feed the tensor cores, the multiplying warps get the registers, and nothing spills."""
     fn, shapes, schedule = CASES[name]
     gpu = Gpu.named("sm_90a")
     made = compile_kernel(printed(fn, *(random(*shape) for shape in shapes), schedule=schedule), gpu)
@@ -132,13 +132,13 @@ def test_code(name: str) -> None:
     ],
 )
 def test_refused(fn: Callable[..., Any], inner: int, schedule: str, why: str) -> None:
-    """Blocks that are no others are computed by a kernel in Triton's own language."""
+    """Work that the schedule cannot compute uses a kernel in Triton's own language."""
     kernel = printed(fn, random(256, inner), random(inner, 256), schedule=schedule)
     assert re.match(f"# No ping-pong: .*{why}.*\n@triton.jit", kernel.kernel) and not kernel.config.ping_pong and kernel.note
 
 
 def test_what_gluon_refuses(caplog: pytest.LogCaptureFixture) -> None:
-    """Threads of a CTA are then fewer than the launch was made with, and the launch's name says so, which explain shows."""
+    """The CTA then has fewer threads than the launch was planned with; the launch's name, which explain shows, says so."""
     gpu = Gpu.named("sm_90a")
     module, program = tiled(gelu, (random(256, 64), random(512, 64), random(512)), products=str(TURNS))
     (kernel,) = triton_text.take(module, True)

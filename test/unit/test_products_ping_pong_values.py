@@ -45,7 +45,8 @@ def swiglu(x: Tensor, gate: Tensor, up: Tensor) -> Tensor:
     ],
 )
 def test_blocks_of_a_program(fn: Callable[..., Any], columns: int, schedule: str) -> None:
-    """Three blocks of 132 programs, with steps that are no multiple of the stages, and rows that are none of a block."""
+    """Three blocks in each of 132 programs, with a number of steps that is no multiple of the stages, and partial blocks of
+    rows."""
     rows, inner, width = 2500, 328, 20 * columns - 8
     inputs = [random(rows, inner), random(width, inner), random(width) if fn is gelu else random(width, inner)]
     module, program = tiled(fn, inputs, products=schedule)

@@ -63,7 +63,7 @@ CASES: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_factors(name: str) -> None:
-    """One kernel, or two where rows are summed: what makes a factor is not written."""
+    """One kernel, or two if rows are summed: the values that a factor is computed from are not stored."""
     fn, inputs = CASES[name]
     _, simulated = run(fn, *inputs, schedule=PROLOGUE)
     assert len(simulated.program.steps) == 1 + (name == "sums of rows")
@@ -84,13 +84,13 @@ def test_rounded_as_what_would_be_written() -> None:
 
 
 def test_nothing_behind_the_end_of_rows() -> None:
-    """Whatever a factor would be of zeros there: infinity here."""
+    """Past the end, factors count as zero even if they would be infinite for an input of zero."""
     (found,), _ = run(lambda x, w: (1 / x) @ (1 / w), x := random(8, 33).abs() + 1, w := random(33, 8).abs() + 1, schedule=PROLOGUE)
     assert torch.allclose(found.double(), (1 / x.double()) @ (1 / w.double()), rtol=2e-2)
 
 
 def test_what_does_not_vary_is_computed_once() -> None:
-    """Before the loop: what it reads lies there."""
+    """It is computed before the loop, where its operands are read."""
     _, simulated = run(quantized, random(8, 72), int8(48, 72), random(48), random(48), schedule=PROLOGUE)
     (kernel,) = simulated.printed.values()
     before, loop = kernel.kernel.split("for k in")
@@ -122,7 +122,7 @@ def unmeasured(fn: Callable[..., Tensor], *inputs: Tensor) -> str:
     ("m", "n", "k"), [(1, 4096, 4096), (8, 768, 768), (32, 14336, 4096), (32, 4096, 14336), (2048, 4096, 4096)]
 )
 def test_few_rows_by_int8_weights_are_ours_unmeasured(m: int, n: int, k: int) -> None:
-    """Of many, each block of the result would compute the weights again."""
+    """With many rows, each block of the result would convert the weights again."""
     inputs = torch.empty(m, k).bfloat16(), torch.empty(n, k).char(), torch.empty(n).bfloat16()
     assert unmeasured(lambda x, w, s: F.linear(x, w.to(x.dtype) * s[:, None]), *inputs).startswith("prologue ") == (m <= 32)
 
@@ -151,7 +151,7 @@ WARPGROUPS = "prologue triton{m=128 n=128 k=64 warps=4 stages=3}"
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize(("name", "schedule"), [("int8", DECODE), ("int8", WIDER), ("silu", WIDER), ("silu", WARPGROUPS)])
 def test_code(name: str, schedule: str, arch: str) -> None:
-    """No spills; the tensor cores multiply what was computed."""
+    """Nothing spills, and the tensor cores multiply the computed values."""
     gpu = Gpu.named(arch)
     silu = swiglu, (random(256, 512), random(256, 512), random(384, 512))
     fn, inputs = silu if name == "silu" else (quantized, (random(32, 512), int8(384, 512), random(384), random(384)))

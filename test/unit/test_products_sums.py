@@ -54,7 +54,7 @@ def test_sizes(m: int, n: int, k: int) -> None:
 
 
 def test_many_are_split_further() -> None:
-    """A sum of 262144 elements and more is split by itself before."""
+    """A sum of 262144 elements or more has already been split."""
     check(SUMS["all"], random(1024, 16), random(16, 256), schedule="triton{m=64 n=64 k=16 warps=4 stages=2}")
 
 
@@ -96,7 +96,7 @@ def test_code(config: int) -> None:
 
 
 def test_cost_model() -> None:
-    """Nothing of the product's size is written."""
+    """The product's result is not stored."""
     gpu = Gpu.named("sm_90a")
     work = GemmWork(1, 8192, 4096, 1024, 4, 0, 8192 * 32 * 4)
     assert lamina_seconds(candidates(work, gpu)[0], work, gpu) < library_seconds(work, gpu) and unmeasured(work, gpu)
@@ -104,7 +104,7 @@ def test_cost_model() -> None:
 
 @pytest.mark.parametrize("start", [0.0, 1.0])
 def test_blocks_are_summed_from_nothing(start: float) -> None:
-    """A sum that a model begins with something else is none that the kernel's blocks could be."""
+    """The kernel's blocks cannot start a sum from a value other than zero."""
     source = f"""func.func @f(%x: tensor<3x64xf32>) -> tensor<3x2xf32> {{
       %c = arith.constant {start:e} : f32
       %e = tensor.empty() : tensor<3x2xf32>

@@ -75,7 +75,7 @@ def test_programs_for_gpus_depend_on_the_precision() -> None:
 
 @pytest.mark.parametrize("across", [False, True])
 def test_code(tf32: None, across: bool) -> None:
-    """Blocks of f32 fit; tensor cores are used."""
+    """Blocks of f32 fit into shared memory, and tensor cores are used."""
     gpu = Gpu.named("sm_90a")
     work = GemmWork(1, 8192, 4096, 4096, item=4)
     config = candidates(work, gpu)[0]

@@ -48,7 +48,7 @@ def same(got: SymNode, want: SymNode) -> None:
 
 @pytest.mark.parametrize("method", OPERATIONS)
 def test_operations_on_sizes(method: str) -> None:
-    """When they are remembered, too, and after a size has become known."""
+    """Also if their results are remembered, and after a size has become known."""
     env = ShapeEnv()
     nodes = sizes(env)
     quick = vars(SymNode)[f"_{method}"]
@@ -63,7 +63,7 @@ def test_operations_on_sizes(method: str) -> None:
 
 @pytest.mark.parametrize("method", "add sub mul mod eq ne lt le gt ge".split())
 def test_operations_of_python(method: str) -> None:
-    """With ints of every kind, floats, and what is no number."""
+    """With all kinds of ints, floats, and other objects."""
     values = [sym_node.wrap_node(node) for node in sizes(ShapeEnv())]
     quick = vars(torch.SymInt)[f"__{method}__"]
     for a, b in itertools.product(values, [*values, 7, 0, -1, 2.5, torch.sym_float(values[0]), "text"]):
@@ -87,7 +87,7 @@ def test_expressions() -> None:
 
 
 def test_symbols_of_expressions() -> None:
-    """Whoever asks may change the set."""
+    """Callers may modify the returned set."""
     for node in sizes(ShapeEnv()):
         for _ in range(2):
             symbols = node.expr.free_symbols
@@ -97,7 +97,8 @@ def test_symbols_of_expressions() -> None:
 
 
 def test_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By default, set, set to what can change, hidden as mock does, by another name, and of no such name."""
+    """With the default value, a set value, a value that can change, hidden as by mock, under another name, and with an unknown
+    name."""
     read = vars(ConfigModule)["__getattr__"]
     for config in (torch._dynamo.config, torch._functorch.config, torch.fx.experimental._config):
         for name in list(config._config):
@@ -121,7 +122,7 @@ def test_graphs_whose_code_is_asked_for() -> None:
 
 
 def test_ops_that_are_composed_of_others() -> None:
-    """Those of a library that is registered after the first search are found, too."""
+    """Also ops of a library that is registered after the first search."""
     before = export_utils._collect_all_valid_cia_ops()
     with torch.library._scoped_library("quick_torch_test", "DEF") as library:
         library.define("twice(Tensor x) -> Tensor")
@@ -132,7 +133,7 @@ def test_ops_that_are_composed_of_others() -> None:
 
 
 def test_entries_of_the_cache_of_fake_tensors() -> None:
-    """Tensors of every kind are made by entries as without them, which the mode compares for each."""
+    """Cached entries give the same tensors of every kind as without them; the mode compares the two for each."""
     env = ShapeEnv()
     context = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC] * 2)
     FakeTensorMode.cache_clear()

@@ -91,7 +91,7 @@ def test_known_answers_of_the_op() -> None:
 
 
 def test_positions_past_32_bits() -> None:
-    """The upper word of a block's number counts; scalars take the same way as blocks of lanes."""
+    """The upper word of a block's number is used; scalars take the same path as blocks of lanes."""
     text = """func.func @k(%in: memref<2xi64>, %out: memref<1xi32>) attributes {tile.grid = 1 : i64} {
       %c0 = arith.constant 0 : index
       %c1 = arith.constant 1 : index

@@ -62,7 +62,7 @@ def test_written_attention_is_one_op(graph: Callable[..., fx.GraphModule], form:
     ],
 )
 def test_a_slow_fused_kernel_is_not_taken(size: int, dtype: torch.dtype, joins: bool) -> None:
-    """torch's memory-efficient kernel on GPUs, for heads that Lamina's do not take either."""
+    """This is torch's memory-efficient kernel on GPUs, for head sizes that Lamina's kernels do not take either."""
     given = tuple(torch.randn(2, 3, 9, size, dtype=dtype) for _ in range(3))
     with torch.no_grad():
         gm = exported(
@@ -76,7 +76,7 @@ def test_a_slow_fused_kernel_is_not_taken(size: int, dtype: torch.dtype, joins: 
 def test_the_target_decides(
     monkeypatch: pytest.MonkeyPatch, graph: Callable[..., fx.GraphModule], target: str, joins: int, dtype: torch.dtype
 ) -> None:
-    """Kernels of CPUs are slow for few scores, those of GPUs read no mask of a wider type; all tensors here are on the CPU."""
+    """CPU kernels are slow for few scores, and GPU kernels read no mask of a wider dtype; all tensors here are on the CPU."""
     monkeypatch.undo()
 
     def both(q: Tensor, k: Tensor, v: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
@@ -121,7 +121,7 @@ def test_small_scores_of_wide_types_stay_on_a_cpu(
 
 @BOTH
 def test_a_mask_that_is_trained_stays_on_a_cpu(graph: Callable[..., fx.GraphModule]) -> None:
-    """Its kernel gives masks no gradient."""
+    """The CPU kernel computes no gradient for masks."""
     with torch.no_grad():
         gm = graph(Model(bert), inputs())
     (mask,) = (n for n in gm.graph.nodes if n.op == "placeholder" and n.name.strip("_")[-1] == "m")
@@ -143,7 +143,7 @@ def test_symbolic_sizes_are_recognized(graph: Callable[..., fx.GraphModule]) -> 
 
 @pytest.mark.parametrize("transformed", [torch.func.vmap, lambda fn: torch.func.grad(lambda *given: fn(*given).sum())])
 def test_attention_under_a_transform_stays(transformed: Callable[..., Any]) -> None:
-    """Values of nodes inside belong to a level of the transform, which is over by then: torch failed on them."""
+    """Values inside belong to a level of the transform, which has ended by then; torch used to raise an error."""
     q, k, v = (torch.randn(2, 2, 3, 5, 4) for _ in range(3))
 
     def fn(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -65,7 +65,7 @@ def test_values(name: str) -> None:
 
 
 def test_parts_of_large_memory() -> None:
-    """Programs' numbers need 64 bits where places do, in joined launches too."""
+    """Program indices need 64 bits if offsets do, also in joined launches."""
     many, few = torch.empty(200, 1 << 24, dtype=torch.int8), torch.ones(200, 40, dtype=torch.int8)
     module, _ = tiled(lambda a, b: (a[:, :40] + 1, b * 2), [many, few], last=PASS)
     (kernel,) = triton_text.take(module, descriptors=True)

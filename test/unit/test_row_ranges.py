@@ -40,7 +40,7 @@ RANGES = {
 @pytest.mark.filterwarnings("error")  # such as that it is compiled per size
 @pytest.mark.parametrize("name", KERNELS)
 def test_any_length(name: str, kernels: list[str]) -> None:
-    """Each length is computed twice: by the kernel for any length, or that for another range, and by that for its range."""
+    """Each length is computed twice: by the kernel for any length or for another range, and by the one for its range."""
     run = compiled(KERNELS[name])
     for length in ALL_LENGTHS if name == "softmax" else LENGTHS:
         x = torch.randn(3, length)
@@ -55,7 +55,7 @@ def test_any_length(name: str, kernels: list[str]) -> None:
 
 @pytest.mark.parametrize("name", ["softmax", "layer norm", "RMS norm"])
 def test_halves(name: str, kernels: list[str]) -> None:
-    """Eight elements are one access, and the results are rounded once."""
+    """An access has eight elements, and results are rounded once."""
     run = compiled(KERNELS[name])
     for length, kernel in ((264, "to_512_by_8"), (1001, "to_1017"), (2048, "to_2048_by_8")):
         x = torch.randn(3, length, dtype=torch.bfloat16)
@@ -90,7 +90,7 @@ def test_rows_of_pixels(name: str, kernels: list[str]) -> None:
 
 
 def test_rows_of_square_images(kernels: list[str]) -> None:
-    """Height and width are one symbol, whose square is the length of a row."""
+    """Height and width are the same symbol, whose square is the length of a row."""
     torch._dynamo.reset()
     run = compiled(IMAGES["scaled channels"])
     for side, kernel in ((10, "to_128_by_4"), (13, "to_253")):
@@ -103,7 +103,7 @@ def test_rows_of_square_images(kernels: list[str]) -> None:
 
 
 def test_a_length_that_a_symbol_decides_with_others(kernels: list[str]) -> None:
-    """A sum, whose multiples of four the symbol itself does not show, and a product with a number."""
+    """The length is a sum, of which the symbol alone does not show whether it is a multiple of four, or a product with a number."""
     for kernel, lengths in (
         (lambda x: torch.cat((x, x[:, :1]), 1).softmax(-1), (999, 1000)),
         (lambda x: rows_of_three(x), (90, 400)),
@@ -133,7 +133,7 @@ def test_deterministic_calls_wait_for_their_kernels(kernels: list[str]) -> None:
 
 
 def test_kernels_of_later_calls_get_what_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel of a product for few rows is launched with the shared memory that its compiler asks for."""
+    """The product's kernel for few rows is launched with the shared memory that its compiler reports."""
     found: list[Launch] = []
     load = stages._loaded
 
@@ -153,7 +153,7 @@ def test_kernels_of_later_calls_get_what_they_need(monkeypatch: pytest.MonkeyPat
 
 
 def test_kernels_that_cannot_be_compiled(kernels: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others go on in their place, and nobody tries again. A call that no kernel serves gets the error."""
+    """Other kernels are used instead, and compilation is not tried again. A call for which no kernel exists gets the error."""
     run = compiled(KERNELS["softmax"])
     run(torch.randn(3, 7))
     run(torch.randn(3, 70))  # waits for the kernel for any length
@@ -178,8 +178,8 @@ def test_kernels_that_cannot_be_compiled(kernels: list[str], monkeypatch: pytest
 
 
 def test_the_first_call_compiles_what_it_needs(kernels: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """No kernel for other lengths or other grids is tiled before a call needs it; one for any length serves all others, short rows,
-    too."""
+    """Kernels for other lengths or grids are not built before a call needs them; the one for any length serves the other lengths,
+    also short rows."""
     compiled_kernels: list[tuple[str, ...]] = []
     compile_ = NvvmBackend.compile
 
@@ -215,7 +215,7 @@ def test_kernels_of_later_calls_are_kept_in_the_cache(tmp_path: Path, monkeypatc
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", ["softmax", "sum", "argmax", "variance"])
 def test_rows_of_several_ctas(name: str, kernels: list[str], launches: list[Launch]) -> None:
-    """Rows that are too long for registers are walked over by the CTAs of a cluster, as a call may have few of them."""
+    """The CTAs of a cluster loop over rows too long for registers, since a call may have few of them."""
     run = compiled(KERNELS[name])
     for shape in ((3, 70), (2, 140003), (1, 300000)):
         x = torch.randn(shape)

@@ -51,7 +51,7 @@ def test_gradients_of_attention(n: int, dtype: torch.dtype, masked: bool, monkey
 
 
 def test_small_integers_that_may_lie_anywhere(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An argument of the program, and what a call without Python, and one through it, return."""
+    """They may be an argument of the program, or the result of a call, through Python or not."""
     gpu = fake_gpu.build(tmp_path_factory.mktemp("fake"))
     x, n = torch.randn(2, 5), torch.tensor([3, 1])
     for callee, args in (("aten.neg.default", ()), ("aten.mul.Scalar", (-1,))):

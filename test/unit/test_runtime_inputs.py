@@ -120,8 +120,8 @@ for name, mode in modes.items():
 
 
 def test_the_quick_way_is_found_in_any_mode() -> None:
-    """The native part learns how tensors lie in memory at its first use in the process, which a compilation may be, under a mode
-    that makes fake ones. Each mode has a process of its own, a fork of one that has imported what it needs."""
+    """The native part reads how tensors are laid out at its first use in a process, possibly during a compilation under a fake
+    tensor mode. Each mode runs in its own process, forked from one that has done the imports."""
     done = subprocess.run([sys.executable, "-c", FIRST_USE], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.split()) == (0, ["fake", "inference", "device", "compilation"]), done.stderr
 

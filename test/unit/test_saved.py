@@ -106,7 +106,7 @@ def test_gradients_are_eagers(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("specialize", [False, True])
 def test_gradients_of_symbolic_sizes_are_eagers(name: str, specialize: bool) -> None:
-    """Programs for some sizes give results that the backward graph for all sizes takes, and the other way round."""
+    """The backward graph for all sizes takes results of programs for single sizes, and the other way round."""
     make, shape = CASES[name]
     model, exact = make(), make().double()
     exact.load_state_dict(model.state_dict())
@@ -181,7 +181,7 @@ class Adapted(nn.Module):
 
 
 def test_what_was_widened_is_saved_as_it_was() -> None:
-    """Gates are computed in f32, of which AOTAutograd's partitioner saves the copy that is nearest to backward."""
+    """Gates are computed in f32; AOTAutograd's partitioner would save the f32 copy, which is nearest to backward."""
     saved = list[torch.dtype]()
 
     def note(t: Tensor) -> Tensor:
@@ -196,7 +196,7 @@ def test_what_was_widened_is_saved_as_it_was() -> None:
 
 
 def test_the_cache_keeps_them_apart(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An entry says how results lie: with and without somebody who asks for their strides are two graphs."""
+    """A cache entry records the results' layout: requests with and without strides are different graphs."""
     monkeypatch.setenv("LAMINA_CACHE_DIR", str(tmp_path))
     model, x = Depthwise(), torch.randn(2, 8, 5, 7, requires_grad=True)
     torch._dynamo.reset()  # other tests call this model's code with other sizes
@@ -264,7 +264,7 @@ class Heads(nn.Module):
 
 
 def test_parts_of_one_projection_are_saved_in_its_memory() -> None:
-    """Without copies, though no strides express the heads merged with the batch, nor three parts as one contiguous tensor."""
+    """They are not copied, though no strides express heads merged with the batch, nor three parts as one contiguous tensor."""
     saved: list[Tensor] = []
     model, x = Heads(), torch.randn(5, 7, 32, requires_grad=True)
     compiled = torch.compile(model, backend="lamina", options={"cache": False})
@@ -311,7 +311,7 @@ PARTS: dict[str, tuple[Callable[[Tensor], Any], tuple[int, ...]]] = {
 
 @pytest.mark.parametrize("name", PARTS)
 def test_only_whole_results_may_lie_otherwise(name: str) -> None:
-    """A part of a result, or another shape of it, has strides that do not follow from the result's."""
+    """The strides of a result's part or reshape do not follow from the result's."""
     function, wanted = PARTS[name]
     graph = make_fx(lambda x: function(x.exp()), tracing_mode="fake")(torch.randn(2, 5, 4)).graph
     found = classify(graph, list(graph.output_node().args[0]), graph.find_nodes(op="placeholder"))
@@ -319,7 +319,7 @@ def test_only_whole_results_may_lie_otherwise(name: str) -> None:
 
 
 def test_tokens_of_checks_are_not_among_the_results() -> None:
-    """torch orders checks of singular matrices by tokens, which come in front of a graph's results."""
+    """torch orders checks of singular matrices by tokens, which precede the results of a graph."""
     torch._dynamo.reset()
     solve = torch.compile(lambda a, b: torch.linalg.solve(a.sin(), b).cos(), backend="lamina", options={"cache": False})
     given = [torch.randn(5, 5), torch.randn(5, 2)]

@@ -141,7 +141,8 @@ def test_an_index_out_of_range_is_an_error_and_stores_nothing() -> None:
 
 
 def test_an_argument_that_a_kernel_writes_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a copy of it, as of one that is not aligned, or of one that a recording stages, is not taken for the argument."""
+    """A copy of the argument, made because it is not aligned or because a recording stages it, must not be written instead of
+    it."""
     programs: list[Program] = []
     loaded = stages._loaded
     monkeypatch.setattr(stages, "_loaded", lambda built, *of: (programs.append(built.program), loaded(built, *of))[1])

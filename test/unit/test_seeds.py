@@ -61,7 +61,7 @@ def test_a_seed_repeats_a_session(tmp_path: Path) -> None:
 
 
 def test_no_generator_has_a_seed_of_its_own() -> None:
-    """numpy's take one from the system unless they are given one: the fixtures `rng` and `seed` are for them."""
+    """Without an explicit seed numpy's generators take one from the system: use the fixtures `rng` and `seed`."""
     unseeded = re.compile(r"default_rng\(\)|\bRandom\(\)|RandomState\(\)|\.seed\(\)")
     found = [
         str(path.relative_to(TESTS)) for path in TESTS.rglob("*.py") if path != Path(__file__) and unseeded.search(path.read_text())

@@ -36,7 +36,7 @@ def test_what_the_model_asks_is_an_error_elsewhere() -> None:
 
 
 def test_what_compiling_asks_is_another_graph_elsewhere() -> None:
-    """Equality, too, though torch replaces one of the symbols by the other then."""
+    """Also for equality, although torch then replaces one symbol by the other."""
     x, y = fakes(8, 8)
     relations = SizeRelations([x, y])
     assert serves(relations, 9, 7)
@@ -45,7 +45,7 @@ def test_what_compiling_asks_is_another_graph_elsewhere() -> None:
 
 
 def test_an_int_that_several_guards_fix_is_a_number() -> None:
-    """torch may know the number and not put it in the symbol's place: of the last -n of t rows, where they are as many as all."""
+    """torch may know the number without substituting it: here of the last -n of t rows, if they are all rows."""
     env = ShapeEnv()
     n, t = (
         env.create_symintnode(env.create_unspecified_symbol(hint, source, DimDynamic.DYNAMIC), hint=hint, source=source)

@@ -146,7 +146,7 @@ def test_comparisons_are_proofs(seed: int) -> None:
 
 
 def test_comparisons_that_sizes_need() -> None:
-    """What a symbol's least value shows is proved, and nothing that a hint alone says."""
+    """The least value of a symbol may prove a comparison; a hint alone proves nothing."""
     assert A > 1 and A >= LEAST and A + 1 > A and 2 * A > A and A * B >= 2 * B and A * 16 > 16 and A > 0
     assert A % 8 < 8 and A // 4 >= 0 and A % 4 * B >= 0 and -A < 0 and abs(-A) == A
     assert most(1, A - 2) > A - 3 and A // 4 <= A and A * 4 // 3 >= A and least(A, B) <= B and A % B < B and most(A, B) * C >= C * A
@@ -305,8 +305,8 @@ def test_quotients_have_the_smallest_divisors() -> None:
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 127, 1000])
 def test_python_has_the_values_of_sizes(n: int) -> None:
-    """Quotients that some sizes have a remainder of are rounded up: kernels for multiples are evaluated at other sizes, too, and what
-    divides by a quotient must not divide by 0."""
+    """Inexact quotients are rounded up: kernels for multiples are evaluated at other sizes too, and divisors that are quotients
+    must not become 0."""
     s = Size.of("s0", 8, 0)
     quotient = exactly(s, 4)
     for size in (

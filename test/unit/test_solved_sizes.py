@@ -36,7 +36,7 @@ def test_equations_say_what_divides() -> None:
 
 
 def test_what_is_missing_to_a_multiple_of_a_number_may_be_nothing() -> None:
-    """As torch asks of what is padded by (4 - n % 4) % 4, at a size that needs no padding."""
+    """torch asks this for a padding of (4 - n % 4) % 4, at a size that needs none."""
     s = parse("s0~24")
     known = solved((4 - s % 4) % 4)
     assert (
@@ -66,7 +66,7 @@ def test_equal_symbols_are_one() -> None:
 
 
 def test_equations_say_what_is_a_square() -> None:
-    """As torch asks for the shapes of a view that makes an image of a row of its pixels."""
+    """torch asks this for a view that turns a row of pixels into an image."""
     n, t = parse("s0~36"), parse("s1~8")
     known = solved(n * t - root(n) * root(n) * t)
     side = replaced(root(n), known)
@@ -79,7 +79,7 @@ def test_equations_say_what_is_a_square() -> None:
 
 
 def test_a_remainder_and_a_quotient_make_a_multiple() -> None:
-    """As torch asks for the shapes of a view that splits rows into windows."""
+    """torch asks this for a view that splits rows into windows."""
     rows = (parse("s0~50") - 3) // 2 + 1
     windows = rows // 4
     known = learned(learned({}, rows % windows, 0), rows // windows, 4)
@@ -87,7 +87,7 @@ def test_a_remainder_and_a_quotient_make_a_multiple() -> None:
 
 
 def test_a_number_divides_a_sum() -> None:
-    """As torch asks for the shapes of a view of what is concatenated; and where a rest is left."""
+    """torch asks this for a view of a concatenation, and where there is a remainder."""
     s, t, k = parse("s0~24"), parse("s1~9"), parse("k~-23>=-9223372036854775808<=-1")
     for equation, whole in (((s + t) % 3, s + t), (s * 2 + t - (2 * s + t) // 3 * 3, 2 * s + t)):
         known = solved(equation)

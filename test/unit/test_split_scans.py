@@ -35,7 +35,7 @@ def test_parts_of_other_scans(shape: tuple[int, ...], dim: int, name: str) -> No
 
 
 def test_kernels_of_parts() -> None:
-    """Every part has threads of its own, and nothing of it is summed twice."""
+    """Every part has threads of its own, and no element is summed twice."""
     x = torch.randn(1, 517, 40)
     with patch("lamina.frontend.decompositions.ops.moments.on_cpu", return_value=False):
         module, program = distributed(lambda x: x.cumsum(1), (x,))

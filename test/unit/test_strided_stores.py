@@ -33,7 +33,7 @@ def test_values_on_a_cpu(name: str, shape: tuple[int, ...]) -> None:
 
 
 def test_lanes_are_of_the_large_result() -> None:
-    """All threads of a program work, rather than one element a program."""
+    """All threads of a program work, instead of one element per program."""
     a = x(4, 64, 32, 32).to(memory_format=torch.channels_last)
     (kernel,) = lamina.explain(CASES["sums of blocks of rows"], (a,), target="null:nvvm:sm_90a", show=False).kernels
     assert kernel.programs * 32 <= a.numel()

@@ -27,14 +27,14 @@ def test_public_classes_have_names_of_their_own() -> None:
 
 
 def test_the_front_end_decides_nothing_by_device() -> None:
-    """But which language a user's kernel is in, and which arguments are moved to a GPU."""
+    """Except which language a user's kernel is in, and which arguments are moved to a GPU."""
     front = ROOT / "python/lamina/frontend"
     found = {p.relative_to(front) for p in front.rglob("*.py") if re.search(r"\bon_gpu\b|\bis_cuda\b", p.read_text())}
     assert found == {Path("calls/call.py"), Path("custom/declare.py"), Path("custom/launch.py")}
 
 
 def test_definitions_with_public_names_say_what_they_do() -> None:
-    """Also methods of private classes, which ruff leaves out. Functions in functions are excepted."""
+    """Also methods of private classes, which ruff does not check. Nested functions are exempt."""
 
     def bare(of: ast.Module | ast.ClassDef) -> Iterator[str]:
         for n in of.body:

@@ -119,7 +119,7 @@ def test_a_gpu_refuses_an_op_whose_row_says_so(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_warp_groups_number_their_programs_themselves() -> None:
-    """A ping-pong kernel's two groups take turns, each with a number of its own: the program's id is not the CTA's."""
+    """The two groups of a ping-pong kernel alternate, each with its own program number, which is not the CTA's."""
     text = (
         in_a_product("tile.program_id")
         .replace("resident=0", "resident=1 ping_pong=1")

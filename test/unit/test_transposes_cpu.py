@@ -26,7 +26,7 @@ def test_large() -> None:
     ("columns", "before", "after"), [(50, 0, 3), (67, 2, 1), (33, 0, 1), (200, 5, 0), (9, 0, 100), (64, -4, 2)]
 )
 def test_padded(columns: int, before: int, after: int, dtype: torch.dtype) -> None:
-    """Tiles between the edges of what is padded or sliced, and elements one by one at them."""
+    """Tiles cover the interior of a padded or sliced image, single elements its edges."""
     x = torch.randn(2, columns, 70).to(dtype)
     y = torch.randn(2, 70, columns + before + after).to(dtype)
 

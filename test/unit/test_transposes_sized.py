@@ -35,7 +35,7 @@ def results(launches: list[Launch], monkeypatch: pytest.MonkeyPatch) -> list[Res
 @pytest.mark.filterwarnings("error")  # such as that it is compiled per size
 @pytest.mark.parametrize("name", TRANSPOSES)
 def test_any_size(name: str, results: list[Result]) -> None:
-    """Each size twice: by the kernel that any size has, and by that for multiples of an access, where it is one."""
+    """Each size is computed twice: by the kernel for any size, and by the one for multiples of an access if it is a multiple."""
     graph = TRANSPOSES[name]
     run = compiled(graph.function)
     for sizes in SIZES:
@@ -46,7 +46,7 @@ def test_any_size(name: str, results: list[Result]) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8], ids=str)
 def test_reads_and_writes_are_coalesced(dtype: torch.dtype, results: list[Result]) -> None:
-    """The sizes of a later call are those of whole tiles, of which no sector is read or written twice."""
+    """The later call's sizes are multiples of the tiles, so that no sector is read or written twice."""
     run = compiled(lambda a: a.t().contiguous() + 1)
     for sizes in ((70, 131), (128, 192)):
         run(torch.ones(sizes, dtype=dtype))
@@ -56,7 +56,7 @@ def test_reads_and_writes_are_coalesced(dtype: torch.dtype, results: list[Result
 
 
 def test_multiples_of_an_access_have_a_kernel(results: list[Result]) -> None:
-    """It is compiled when a call first needs it, and in front of the first one that has such sizes."""
+    """It is compiled when a call first needs it: before the first call with such sizes."""
     run = compiled(lambda a: a.t().contiguous() + 1)
     for sizes in ((70, 131), (128, 192), (128, 192), (64, 12), (127, 64)):
         a = torch.randn(sizes).bfloat16()

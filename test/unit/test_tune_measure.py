@@ -76,7 +76,7 @@ def test_rounds_end_with_the_budget_and_at_a_hundred(clock: FakeClock) -> None:
 
 
 def test_whoever_waits_before_the_first_round_has_the_whole_budget(clock: FakeClock) -> None:
-    """And only the end is told to be the end, however long a round takes."""
+    """Only the end of tuning is reported as the end, however long a round takes."""
     shares: list[float] = []
 
     def tick(share: float) -> None:

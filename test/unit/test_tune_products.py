@@ -143,7 +143,7 @@ def test_equal_surroundings_are_one_question(store: Store) -> None:
 
 
 def test_answers_hold_for_these_kernels_of_ours(store: Store, here: Identity) -> None:
-    """Not for those that round elsewhere."""
+    """Not for kernels that round in other places."""
     module = graph_level(*inputs())
     problem = products(module)[0]
     cut, rounded = Subgraph(problem), Subgraph(problem, True)
@@ -154,7 +154,7 @@ def test_answers_hold_for_these_kernels_of_ours(store: Store, here: Identity) ->
 
 
 def test_a_pair_is_one_question(store: Store, here: Identity) -> None:
-    """Of products that share their left factor and meet in a group; the library then computes both."""
+    """For products that share their left factor and meet in one group; in the library's case it computes both."""
 
     def swiglu(x: Tensor, w: Tensor, v: Tensor) -> Tensor:
         return F.silu(x @ w) * (x @ v)
@@ -184,7 +184,7 @@ def test_a_pair_is_one_question(store: Store, here: Identity) -> None:
 def test_half_of_a_pair_may_be_the_default(
     m: int, n: int, k: int, first: str, kinds: list[type], store: Store, here: Identity
 ) -> None:
-    """The other product is one more thing to read after one that is worth a kernel of its own."""
+    """The other product is then an operand of a product that is worth a kernel of its own."""
     with FakeTensorMode():
         given = [torch.empty(*shape, dtype=torch.bfloat16) for shape in ((m, k), (k, n), (k, n))]
         module = graph_level(*given, fn=lambda x, w, v: F.gelu(x @ w) * (x @ v))
@@ -199,8 +199,8 @@ def test_half_of_a_pair_may_be_the_default(
 
 
 def test_layers_are_asked_about_once() -> None:
-    """Groups that compute the same have names that differ by a number. What the first holds, such as an empty tensor, later ones
-    may find outside."""
+    """Groups that compute the same have names that differ by a number. A value inside the first, such as an empty tensor, may be
+    an operand of later ones."""
     module = graph_level(*inputs(), layers=3)
     _, down, up, *last = map(Subgraph, products(module))
     assert up.key.startswith("addmm 80x64 by 64x96 and ") and down.key.startswith("mm ")
@@ -243,7 +243,7 @@ def test_inputs_lie_as_they_will(store: Store) -> None:
 
 
 def test_layers_and_front_doors_ask_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model tuned by the command is asked for what torch.compile asks for, and repeated layers ask once."""
+    """The command asks the same questions for a model as torch.compile, and equal layers ask once."""
     asked: list[list[str]] = []
 
     def noted(module: ir.Module, *_: object) -> tuple[TunedChoice, ...]:
@@ -272,7 +272,7 @@ def test_layers_and_front_doors_ask_the_same(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_convolutions_are_asked_about(store: Store, here: Identity) -> None:
-    """On images as they will lie, also those that a kernel makes; unmeasured, they stay the library's."""
+    """With the layout that their images will have, also of images that a kernel computes; unmeasured, the library is kept."""
 
     def net(x: Tensor, w: Tensor, v: Tensor) -> Tensor:
         return F.conv2d(F.max_pool2d(F.relu(F.conv2d(x, w, padding=1)), 2), v)

@@ -94,7 +94,7 @@ def test_a_module_that_writes_no_kernels_does_not_count(package: Path) -> None:
 
 
 def test_every_pass_on_the_way_counts() -> None:
-    """The passes between the graph level and code are named in pipelines, not imported."""
+    """Pipelines name the passes between the graph level and code without importing them."""
     found = modules(HERE)
     names = {call.name for _, call in parse(pipeline("graph", "tile", target="nvvm:sm_90a")).calls()}
     names |= set(re.findall(r"lamina-[a-z-]+\b", (HERE / "targets/nvvm/backend.py").read_text()))

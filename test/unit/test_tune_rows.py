@@ -96,7 +96,7 @@ def by_triton(question: Question, *_: object, **__: object) -> Answer:
 
 
 def test_an_answer_is_the_schedule(store: Store, here: Identity, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of every launch of the program that it is of; the store then has it."""
+    """It applies to every launch of its program, and the store then contains it."""
     module = fake(softmax, (4096, 4096))
     monkeypatch.setattr(tuner, "decide", by_triton)
     ((question, answer),) = annotated(module, store, "quick")
@@ -114,7 +114,7 @@ def test_an_answer_is_the_schedule(store: Store, here: Identity, monkeypatch: py
 
 
 def test_what_is_measured_is_chosen_and_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fastest of those that compute the same; the second time the store answers."""
+    """The fastest candidate with correct results is chosen; the second time the store answers."""
     bench = Bench()
     monkeypatch.setattr(tuner, "CudaClock", lambda index: bench)
     monkeypatch.setattr(modules, "random_inputs", lambda part, device: [])
@@ -131,7 +131,8 @@ def test_what_is_measured_is_chosen_and_kept(store: Store, monkeypatch: pytest.M
 
 
 def test_equal_programs_are_one_question(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Named for where they stand, asked about once; what computes something else, or rounds elsewhere, is another."""
+    """The question is named for the first of them and asked once. A program that computes something else, or rounds elsewhere, is
+    another question."""
 
     def several(x: Tensor, y: Tensor, z: Tensor) -> list[Tensor]:
         return [softmax(x), softmax(y), torch.log_softmax(z, -1), x.sum(0)]
@@ -170,7 +171,8 @@ def test_small_programs_and_others_are_not_asked_about(store: Store, monkeypatch
 
 
 def test_a_part_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel as it is launched, from memory of its own: bools in bytes, what it writes in place somewhere else."""
+    """The kernel runs with its launch parameters and memory of its own: bools are bytes, and what it writes in place is
+    elsewhere."""
     module, _ = planned(lambda x, m: torch.where(m, softmax(x), 0), [torch.randn(5, 40), torch.rand(5, 40) > 0.5])
     loaded: list[Program] = []
 
@@ -193,7 +195,7 @@ def test_a_part_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_compilation_asks(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the plan and the programs, where layouts are known."""
+    """Tuning runs between the plan and the programs, when layouts are known."""
     monkeypatch.setattr(tuner, "decide", by_triton)
     monkeypatch.setattr("lamina.tune.store.store.default_path", lambda: store.path)
     monkeypatch.setattr(stages, "may_choose", lambda gpu, options: options.tune != "off")
@@ -210,7 +212,7 @@ def test_a_compilation_asks(store: Store, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_inputs_may_be_spread() -> None:
-    """A row that all rows read is one row in memory for a measurement, too."""
+    """A row that is broadcast to all rows is one row in a measurement's memory, too."""
     module, _ = planned(lambda x, y: softmax(x + y), [torch.randn(1, 4096).expand(64, 4096), torch.randn(64, 4200)[:, :4096]])
     before = torch.get_rng_state()
     with module.context:
@@ -244,7 +246,7 @@ def asked_of(name: str, arch: str) -> tuple[ir.Module, list[tuple[ir.Operation, 
 
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 def test_candidates_are_few_and_can_be(arch: str) -> None:
-    """Each is another way, and compiles down to a cubin; the first to be tried spill a register at most."""
+    """Candidates differ from each other and all compile to a cubin; the first to be tried spill at most one register."""
     for name in SHAPES:
         _module, ((kernel, work),) = asked_of(name, arch)
         names = names_of(work, Gpu.named(arch))

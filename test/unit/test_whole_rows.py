@@ -32,8 +32,8 @@ KERNELS: dict[str, tuple[Callable[..., Tensor], Make]] = {
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", KERNELS)
 def test_multiples_of_an_access(name: str, kernels: list[str]) -> None:
-    """Lengths that are multiples have a kernel of their own, others the one for any; each is computed twice, as its kernel may be
-    compiled after the first call."""
+    """Lengths that are multiples have a separate kernel, others use the one for any length. Each is computed twice, since its
+    kernel may be compiled after the first call."""
     function, make = KERNELS[name]
     run = compiled(function)
     for m, n in ((5, 1000), (3, 1001), (8, 16), (130, 24), (4, 7), (2, 4097)):
@@ -47,7 +47,7 @@ def test_multiples_of_an_access(name: str, kernels: list[str]) -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_rows_to_add_up(kernels: list[str]) -> None:
-    """Few rows have kernels in which a column has few threads; parts of one row are copied."""
+    """With few rows, kernels give a column few threads; parts of one row are copied."""
     run = compiled(lambda x: x.sum(0))
     cases = {(600, 4100): "_by_4", (3, 132): "_to_2048_by_4_of_16", (17, 4099): "_of_128", (130, 65): "_to_2048"}
     for shape, first in cases.items():
