@@ -1,4 +1,4 @@
-"""lit tests as pytest items: every .mlir or .test file of the tree is one, run by lit's own shell, several at a time.
+"""Runs lit tests as pytest items: every .mlir or .test file of the tree is one, run by lit's own shell, several at a time.
 
 Where there are many, `prefork` imports what they run once for all. No test sees the store of tuning of whoever runs it. Random inputs
 are seeded by `seeds`."""

@@ -1,4 +1,4 @@
-"""Arguments that share memory at some calls and not at others, in models that write to them."""
+"""Tests arguments that share memory in some calls and not in others, for models that write to them."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

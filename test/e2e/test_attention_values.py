@@ -1,4 +1,4 @@
-"""Attention that models write out, through both entry points, against float64."""
+"""Compares attention that models write out with float64, through both entry points."""
 
 import copy
 import math

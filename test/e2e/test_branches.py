@@ -1,4 +1,4 @@
-"""torch.cond, which keeps a branch on data in one graph, through both entry points and with gradients."""
+"""Tests torch.cond, which keeps a data-dependent branch in one graph, through both entry points and with gradients."""
 
 import itertools
 from collections.abc import Callable

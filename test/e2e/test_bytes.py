@@ -1,4 +1,4 @@
-"""Unsigned bytes, in kernels alone: the values, dtypes and strides of eager, at static and symbolic sizes."""
+"""Tests unsigned bytes, which compile to kernels alone, with eager's values, dtypes and strides, at static and symbolic sizes."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Graphs that tools/cliffs.py draws, small enough for a test: results and gradients beside float64's, as near as eager's."""
+"""Runs graphs that tools/cliffs.py draws, small enough for a test: the errors of results and gradients are at most eager's."""
 
 import math
 from argparse import Namespace

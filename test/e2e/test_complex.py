@@ -1,4 +1,5 @@
-"""Complex values: conj and neg bits of arguments, results and gradients, and results that view an argument in another dtype."""
+"""Tests complex tensors: conj and neg bits of arguments, results and gradients, and results that view an argument in another
+dtype."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,5 +1,5 @@
-"""Values of ops on complex numbers against the same in complex128, forward and backward, for sizes and layouts of all kinds; and that
-they are Lamina's kernels."""
+"""Compares ops on complex numbers with complex128, forward and backward, for sizes and layouts of all kinds, and checks that they
+compile to Lamina's kernels."""
 
 from collections.abc import Callable
 from typing import Any

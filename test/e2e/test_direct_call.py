@@ -1,4 +1,5 @@
-"""Graphs that need none of AOTAutograd's wrappers are called without them; the others keep them, and both give what eager gives."""
+"""Tests that graphs that need none of AOTAutograd's wrappers are called without them, that others keep them, and that both agree
+with eager."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Training graphs that need none of AOTAutograd's wrappers are called without them, and behave as eager does."""
+"""Tests that training graphs that need none of AOTAutograd's wrappers are called without them, and behave as eager does."""
 
 from collections.abc import Callable
 from typing import Any

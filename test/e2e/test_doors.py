@@ -1,4 +1,5 @@
-"""Every case through every entry point, with or without gradients, in every layout: all that a caller sees is as in eager.
+"""Runs every case through every entry point, with or without gradients, in every layout, and compares all that a caller sees with
+eager.
 
 Each case goes through some doors with gradients and through the others without; LAMINA_TEST_PRODUCTS=1 takes both. Each test takes
 contiguous arguments and one other layout, drawn from its seed; LAMINA_TEST_LAYOUTS=6 takes all of them.

@@ -1,4 +1,4 @@
-"""Attention that drops weights, through both entry points, as graphs for a GPU have it: one Lamina op with a seed, and its gradients.
+"""Tests attention with dropout, through both entry points, in the graphs for a GPU: one Lamina op with a seed, and its gradients.
 
 Here the front end takes the CPU for a GPU, so torch's ops stand for the kernels (test/unit/test_attention_dropout.py holds those to
 them).

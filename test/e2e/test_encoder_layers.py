@@ -1,5 +1,5 @@
-"""nn.TransformerEncoderLayer and nn.MultiheadAttention in eval mode without gradients, for which torch has one kernel each: they are
-opened up, with eager's values, also where a mask hides all."""
+"""Tests nn.TransformerEncoderLayer and nn.MultiheadAttention in eval mode without gradients, for which torch has one op each:
+they are decomposed, with eager's values, also if a mask hides all keys."""
 
 from typing import Any
 

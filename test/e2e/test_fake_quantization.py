@@ -1,4 +1,4 @@
-"""Fake quantization in strict mode: eager's values to the bit, and its gradients, which are 0 where a range ends."""
+"""Tests fake quantization in strict mode: eager's values bit by bit, and its gradients, which are 0 outside the range."""
 
 from collections.abc import Callable
 

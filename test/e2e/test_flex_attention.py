@@ -1,5 +1,5 @@
-"""flex_attention through the entry points, with static and dynamic sizes, in both passes, against its definition in float64, which
-torch's own agrees with."""
+"""Compares flex_attention through the entry points, with static and dynamic sizes, in both passes, with its definition in
+float64."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Weights count as constants when asked: what is computed from them alone is computed once, at compile time."""
+"""Tests fold_weights: values computed from weights alone are computed once, at compile time."""
 
 import torch
 from torch import Tensor, nn

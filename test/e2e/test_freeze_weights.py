@@ -1,4 +1,4 @@
-"""Weights are read at each call, whatever wrote to them, unless the user froze them."""
+"""Tests that weights are read at each call, whoever changed them, unless the user froze them."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Random functions, compiled whole and compared with float64. LAMINA_TEST_FUZZ=N compiles N functions instead of a few."""
+"""Compiles random functions and compares them with float64. LAMINA_TEST_FUZZ=N compiles N functions instead of a few."""
 
 import os
 

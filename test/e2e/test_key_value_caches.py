@@ -1,4 +1,5 @@
-"""Decoding word by word: a cache of keys and values that grows, and one that is written in place, with one compilation each."""
+"""Tests decoding word by word, with one compilation each: a cache of keys and values that grows, and one that is written in
+place."""
 
 import copy
 

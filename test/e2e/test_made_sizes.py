@@ -1,5 +1,5 @@
-"""Sizes that depend on the values of tensors, which torch captures with capture_dynamic_output_shape_ops and capture_scalar_outputs:
-the call that makes one runs eagerly, and what follows is compiled once."""
+"""Tests sizes that depend on the values of tensors, which torch captures with capture_dynamic_output_shape_ops and
+capture_scalar_outputs: the op that computes such a size runs in eager, and the rest is compiled once."""
 
 import warnings
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Ops of two integers of different dtypes, against eager: all in one graph for each dtype."""
+"""Compares ops of two integers of different dtypes with eager: all in one graph for each dtype."""
 
 import pytest
 import torch

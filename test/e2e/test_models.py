@@ -1,4 +1,4 @@
-"""The example models through both entry points, against eager and float64, without one fallback."""
+"""Compares the example models with eager and float64, through both entry points and without fallbacks."""
 
 import copy
 from collections.abc import Callable

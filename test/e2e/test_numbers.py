@@ -1,4 +1,4 @@
-"""Plain numbers where ATen takes tensors, and ops of torch on numbers, through both entry points."""
+"""Tests Python numbers where ATen takes tensors, and torch's ops on numbers, through both entry points."""
 
 from collections.abc import Callable
 from typing import Any

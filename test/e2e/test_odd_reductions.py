@@ -1,4 +1,4 @@
-"""Reductions over lengths without divisors, which are split into equal parts and what is left over; instance norms."""
+"""Tests reductions whose length has no suitable divisor, which are split into equal parts and a remainder, and instance norms."""
 
 from collections.abc import Callable
 

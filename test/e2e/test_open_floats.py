@@ -1,4 +1,4 @@
-"""Python floats under dynamic=True, and those that change from call to call: values, and how often they compile."""
+"""Tests Python floats under dynamic=True, and floats that change from call to call: their values, and how often they compile."""
 
 import copy
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Every family of ops against eager and float64: many ops share a graph, so that a case costs one compilation.
+"""Compares every family of ops with eager and float64. Many ops share a graph, so that a case costs one compilation.
 
 LAMINA_TEST_OPS=all runs every size with every dtype.
 """

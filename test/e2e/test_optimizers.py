@@ -1,4 +1,4 @@
-"""Optimizers compiled whole: one call, one program, for all parameters."""
+"""Tests optimizers that are compiled whole: one call and one program for all parameters."""
 
 from typing import Any
 

@@ -1,5 +1,5 @@
-"""Tests graphs that no single program can hold: higher-order ops, complex numbers, and dtypes and layouts without code. Each
-through both entry points, with static and dynamic sizes, forward and backward, against eager."""
+"""Tests graphs that do not fit in one program, because of higher-order ops, complex numbers, or dtypes and layouts without
+kernels. Each goes through both entry points, with static and dynamic sizes, forward and backward, and is compared with eager."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,5 @@
-"""Gradients of pooling are sums over the windows that took or cover an element; they and the places are eager's."""
+"""Tests that gradients of pooling are sums over the windows that cover or chose an element, and that gradients and indices are
+eager's."""
 
 from typing import Any
 

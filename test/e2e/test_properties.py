@@ -1,4 +1,4 @@
-"""Random modules, compiled once, changed and called again: all that a caller sees is as in eager.
+"""Compiles random modules once, changes them, calls them again, and compares all that a caller sees with eager.
 
 LAMINA_TEST_MODULES=N draws N modules for each entry point instead of a few. What fails is printed with all left out that it fails without.
 """

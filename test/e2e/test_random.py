@@ -1,4 +1,5 @@
-"""Random numbers through both entry points: statistics as eager's, seeds that repeat, gradients that agree with what was dropped."""
+"""Tests random numbers through both entry points: eager's statistics, seeds that repeat, and gradients that use the same dropped
+elements as forward."""
 
 import math
 from collections.abc import Callable

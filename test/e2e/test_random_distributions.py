@@ -1,4 +1,5 @@
-"""Normal, exponential and other random numbers, and random integers, in kernels: statistics as eager's, seeds that repeat."""
+"""Tests normal, exponential and other random numbers, and random integers, in kernels: eager's statistics, and seeds that
+repeat."""
 
 import math
 from collections.abc import Callable

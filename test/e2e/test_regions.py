@@ -1,4 +1,4 @@
-"""Regions of forward under another grad mode or autocast, with custom functions inside: values and gradients are eager's."""
+"""Tests regions of forward under another grad mode or autocast, with custom functions inside: values and gradients are eager's."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Results that eager computes into new memory share none with an argument, although their elements are an argument's."""
+"""Tests that results that eager stores in new memory share none with an argument, although their elements are an argument's."""
 
 from collections.abc import Callable
 

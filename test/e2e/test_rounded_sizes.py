@@ -1,4 +1,5 @@
-"""torch.compile(dynamic=True) where sizes are rounded floats, sums that a number divides, or made of ints below 0: one compilation."""
+"""Tests torch.compile(dynamic=True) with one compilation for sizes that are rounded floats, sums divisible by a number, or
+computed from negative ints."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Shifts of bits by numbers and tensors, by too many places too, against eager."""
+"""Compares shifts of bits by numbers and tensors with eager, also by more than the number of bits."""
 
 from typing import Any
 

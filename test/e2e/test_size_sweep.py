@@ -1,4 +1,5 @@
-"""Small models, each compiled once and called with 50 sizes: results and gradients against float64, and how often it was compiled."""
+"""Compiles small models once each, calls them with 50 sizes, compares results and gradients with float64, and counts
+compilations."""
 
 import copy
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""NaN, infinities, signed zeros and denormals through pointwise ops and constants, and results that are the argument itself."""
+"""Tests NaN, infinities, signed zeros and denormals in pointwise ops and constants, and results that are the argument itself."""
 
 import math
 from collections.abc import Callable

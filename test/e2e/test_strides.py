@@ -1,4 +1,4 @@
-"""Results have eager's strides, for inputs of any layout, by both entry points."""
+"""Tests that results have eager's strides, for inputs of any layout, through both entry points."""
 
 import warnings
 from collections.abc import Callable

@@ -1,4 +1,5 @@
-"""Attention of symbolic sizes is one op, as it is with fixed ones: one compilation serves all lengths with eager's values."""
+"""Tests that attention of symbolic sizes is one op, as with fixed sizes: one compilation serves all lengths, with eager's
+values."""
 
 from typing import Any
 

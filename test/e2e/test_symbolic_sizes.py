@@ -1,4 +1,4 @@
-"""torch.compile(dynamic=True): one compilation serves all sizes, with eager's values and strides."""
+"""Tests torch.compile(dynamic=True): one compilation serves all sizes, with eager's values and strides."""
 
 import re
 import warnings

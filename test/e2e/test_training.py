@@ -1,4 +1,4 @@
-"""Gradients and training against eager, in float32 and float64, through both entry points."""
+"""Compares gradients and training with eager, in float32 and float64, through both entry points."""
 
 import copy
 from collections.abc import Callable

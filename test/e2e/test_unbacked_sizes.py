@@ -1,4 +1,4 @@
-"""torch._dynamo.decorators.mark_unbacked: one compilation serves all sizes, 0 and 1 among them."""
+"""Tests torch._dynamo.decorators.mark_unbacked: one compilation serves all sizes, including 0 and 1."""
 
 import re
 import warnings

@@ -1,4 +1,4 @@
-"""Ops on tensors that one number fills, which are computed when compiling, and numbers that a half type rounds."""
+"""Tests ops on tensors filled with one number, which are computed at compile time, and numbers that a half type rounds."""
 
 import operator
 from collections.abc import Callable

@@ -1,5 +1,5 @@
-"""Arguments of which a part is written: by a kernel or a routine that writes into the argument itself, where nothing else reads its
-old value."""
+"""Tests arguments that are partly written: a kernel or a library routine writes into the argument itself if its old value is not
+read elsewhere."""
 
 from collections.abc import Callable
 from typing import Any

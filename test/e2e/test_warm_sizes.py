@@ -1,4 +1,4 @@
-"""The cache holds programs of symbolic sizes: a process that first meets other sizes compiles nothing again."""
+"""Tests that the cache holds programs of symbolic sizes: a process that starts with other sizes compiles nothing again."""
 
 from collections.abc import Callable
 from pathlib import Path

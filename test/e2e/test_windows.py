@@ -1,4 +1,5 @@
-"""Windows of a dimension are views that overlap: kernels gather them, callers see eager's strides, and gradients are sums."""
+"""Tests windows along a dimension, which are overlapping views: kernels gather them, callers see eager's strides, and gradients
+are sums."""
 
 from collections.abc import Callable
 

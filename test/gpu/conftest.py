@@ -1,4 +1,4 @@
-"""Tests that need an NVIDIA GPU: `pytest test/gpu`. Where there is none, all are skipped."""
+"""Marks tests that need an NVIDIA GPU (`pytest test/gpu`): without one, all are skipped."""
 
 import gc
 import sys

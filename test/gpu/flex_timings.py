@@ -1,4 +1,5 @@
-"""Prints what flex_attention takes on this GPU by Lamina and by Inductor, in both passes: `python test/gpu/flex_timings.py [LENGTH...]`.
+"""Prints the time of flex_attention on this GPU by Lamina and by Inductor, in both passes: `python test/gpu/flex_timings.py
+[LENGTH...]`.
 
 bf16, 16 heads, one sequence. A row is what is computed, heads' size, length, and milliseconds: the forward pass of Lamina and of Inductor,
 then gradients of both. Minima of 20 rounds in which the contenders take turns.

@@ -1,4 +1,4 @@
-"""Functions and modules through both entry points on the GPU, held against eager with float64 as the judge."""
+"""Compares functions and modules on the GPU with eager and float64, through both entry points."""
 
 import copy
 from collections.abc import Callable

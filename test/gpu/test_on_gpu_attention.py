@@ -1,4 +1,4 @@
-"""Attention by Lamina kernels on a GPU: each schedule against float64, and as lamina.compile and torch.compile choose it."""
+"""Tests attention by Lamina kernels on a GPU: each schedule against float64, and as lamina.compile and torch.compile choose it."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""Attention's gradients by Lamina kernels on a GPU: schedules against float64, and beside each library, of which one pass may be."""
+"""Tests attention's gradients by Lamina kernels on a GPU: schedules against float64, and combined with each library's forward or
+backward pass."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

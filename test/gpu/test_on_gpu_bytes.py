@@ -1,4 +1,4 @@
-"""Unsigned bytes, shifts of bits and masked writes on a GPU, against eager on it."""
+"""Compares unsigned bytes, shifts of bits and masked writes on a GPU with eager on it."""
 
 from collections.abc import Callable
 from typing import Any

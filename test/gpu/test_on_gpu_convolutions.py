@@ -1,4 +1,4 @@
-"""Convolutions that take what follows them, stems and patches on the GPU, held against eager with float64 as the judge."""
+"""Compares convolutions with epilogues, stems and patches on the GPU with eager and float64."""
 
 import copy
 from collections.abc import Callable

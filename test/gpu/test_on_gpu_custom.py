@@ -1,4 +1,4 @@
-"""Users' kernels on a GPU, by both entry points, against float64."""
+"""Compares users' kernels on a GPU with float64, through both entry points."""
 
 from collections.abc import Callable
 from pathlib import Path

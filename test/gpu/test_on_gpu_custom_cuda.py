@@ -1,4 +1,4 @@
-"""Users' kernels in CUDA C++, and users' Triton kernels with what follows them, on a GPU against float64."""
+"""Compares users' kernels in CUDA C++, and users' Triton kernels with epilogues, with float64 on a GPU."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Calls of operators through torch's dispatcher without Python, on a GPU: against eager and float64."""
+"""Compares calls of operators through torch's dispatcher, without Python, with eager and float64 on a GPU."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace

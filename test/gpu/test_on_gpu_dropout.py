@@ -1,4 +1,5 @@
-"""Attention that drops weights on a GPU: forward and gradients of Lamina kernels against float64 with the same draws; seeds, replays."""
+"""Tests attention with dropout on a GPU: forward and gradients of Lamina kernels against float64 with the same random numbers,
+seeds, and replays."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

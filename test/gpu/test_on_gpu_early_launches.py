@@ -1,4 +1,4 @@
-"""Kernels that start before what is ahead of them has ended, launched one by one and in CUDA graphs."""
+"""Tests kernels that start before the work in front of them has ended, launched one by one and in CUDA graphs."""
 
 import programs as p
 import pytest

@@ -1,4 +1,4 @@
-"""flex_attention on a GPU, in both passes, against torch's own in float64."""
+"""Compares flex_attention on a GPU, in both passes, with torch's own in float64."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Programs that run as CUDA graphs of their own."""
+"""Tests programs that run as CUDA graphs."""
 
 import gc
 import threading

@@ -1,5 +1,5 @@
-"""Convolutions of several groups, of rows and of f32 on the GPU as Lamina kernels, whatever tuning would choose, and as calls of the
-library, held against float64."""
+"""Compares grouped convolutions, convolutions of rows, and convolutions of f32 with float64, as Lamina kernels, whatever tuning
+would choose, and as calls of the library."""
 
 import copy
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tensors of more than 4 GiB, or of more than 2**31 elements: every kind of kernel reads and writes the far end."""
+"""Tests tensors of more than 4 GiB, or of more than 2**31 elements: every kind of kernel reads and writes the far end."""
 
 from collections.abc import Callable
 from typing import Any

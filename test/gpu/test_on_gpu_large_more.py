@@ -1,4 +1,4 @@
-"""Tensors of more than 2**31 elements in kernels that are chosen for: attention's gradients, groups, users' kernels, merged launches."""
+"""Tests tensors of more than 2**31 elements in attention's gradients, groups, users' kernels and merged launches."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Masks whose meaning is read, on a GPU: Lamina kernels that skip what they hide, against float64, by both entry points."""
+"""Tests masks of known meaning on a GPU: Lamina kernels skip what they hide; compares with float64, through both entry points."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The bounds that the GPU's formulas state hold on hardware: all bit patterns at random, and values where functions bend."""
+"""Checks the error bounds of the GPU's formulas on hardware, for random bit patterns and for values near the ends of intervals."""
 
 import sys
 from collections.abc import Callable

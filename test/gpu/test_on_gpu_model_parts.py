@@ -1,4 +1,4 @@
-"""On a GPU: parts of models that torch decomposes, or models write out, with values and gradients near float64's."""
+"""Compares parts of models that torch decomposes, or models write out, with float64 on a GPU: values and gradients."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Products of matrices by Lamina kernels, whatever tuning would choose, against float64."""
+"""Compares matrix products by Lamina kernels, whatever tuning would choose, with float64."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,5 @@
-"""Products whose inner dimension is cut in parts, those of eight-bit floats, and those of groups, whatever tuning would choose, against float64."""
+"""Compares products whose inner dimension is split into parts, of eight-bit floats, and of groups, whatever tuning would choose,
+with float64."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Ping-pong products (kernels in Gluon) against float64, blocks of several rounds each."""
+"""Compares ping-pong products (kernels in Gluon), with several blocks per program, with float64."""
 
 from collections.abc import Callable
 

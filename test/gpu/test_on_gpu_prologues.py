@@ -1,4 +1,4 @@
-"""Products whose kernels compute their factors, or statistics of their results, against float64."""
+"""Compares products whose kernels compute their factors, or statistics of their results, with float64."""
 
 from collections.abc import Callable
 

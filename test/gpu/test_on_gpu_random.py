@@ -1,4 +1,5 @@
-"""Random numbers on the GPU: those of the CPU for the same seed, new ones in every replay of a graph, and the same ones in backward."""
+"""Tests random numbers on the GPU: the CPU's for the same seed, new ones in every replay of a graph, and the same ones in
+backward."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Kernels that lamina-route-to-triton sends down through Triton, on the GPU against float64."""
+"""Compares kernels that lamina-route-to-triton compiles through Triton with float64 on the GPU."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Softmax, LayerNorm and cross entropy tuned on a GPU: right whatever is chosen, and the store answers the second time."""
+"""Tests tuning of softmax, LayerNorm and cross entropy on a GPU: every choice is correct, and the store answers the second time."""
 
 from collections.abc import Callable
 from pathlib import Path

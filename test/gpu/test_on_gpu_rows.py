@@ -1,5 +1,5 @@
-"""Scans, selections and sorts of rows, and antialiased interpolation, on a GPU: values and gradients against eager in float64, with
-known sizes and with symbolic ones."""
+"""Tests scans, selections and sorts of rows, and antialiased interpolation, on a GPU: values and gradients against eager in
+float64, with known and symbolic sizes."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The native runner on a GPU: streams, recorded graphs, threads, several devices, memory, errors."""
+"""Tests the native runner on a GPU: streams, recorded graphs, threads, several devices, memory, errors."""
 
 import gc
 import threading

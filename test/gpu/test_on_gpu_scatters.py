@@ -1,4 +1,4 @@
-"""Values that kernels add to elements at indices on a GPU, or reduce with them, by atomic operations."""
+"""Tests values that kernels add to elements at indices on a GPU, or combine with them, by atomic operations."""
 
 from collections.abc import Callable
 from typing import Any

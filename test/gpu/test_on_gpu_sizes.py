@@ -1,4 +1,4 @@
-"""On a GPU: one compilation serves all sizes, with eager's values and strides."""
+"""Tests on a GPU that one compilation serves all sizes, with eager's values and strides."""
 
 import copy
 from collections.abc import Iterator

@@ -1,4 +1,5 @@
-"""On a GPU: training steps at sizes that change, gradients of depthwise weights, and images of few channels in another order."""
+"""Tests on a GPU: training steps with changing sizes, gradients of depthwise weights, and images of few channels in another
+order."""
 
 from collections.abc import Callable
 

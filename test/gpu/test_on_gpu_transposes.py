@@ -1,4 +1,4 @@
-"""On a GPU: one compilation of a graph that transposes serves all sizes, with eager's values and strides."""
+"""Tests on a GPU that one compilation of a graph that transposes serves all sizes, with eager's values and strides."""
 
 import pytest
 from sized_graphs import Sized, compilations, dynamic, sweep

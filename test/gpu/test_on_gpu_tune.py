@@ -1,4 +1,4 @@
-"""Tuning on a GPU: what its clock says, choices between torch's own ops, and a candidate that costs the device."""
+"""Tests tuning on a GPU: its clock, choices between torch's own ops, and a candidate that breaks the device."""
 
 import multiprocessing
 import time

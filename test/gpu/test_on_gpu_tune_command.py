@@ -1,4 +1,4 @@
-"""`lamina tune` of an example on a GPU: what it learns is what compilations and explain then use."""
+"""Tests `lamina tune` with an example on a GPU: compilations and explain then use what it measured."""
 
 from pathlib import Path
 

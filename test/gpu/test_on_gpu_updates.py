@@ -1,4 +1,4 @@
-"""Arguments of which a part is written in place on a GPU, by programs that run as CUDA graphs too."""
+"""Tests arguments that are partly written in place on a GPU, also by programs that run as CUDA graphs."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Stand-ins for a GPU that tests share: for its driver, and for what tuning asks of it."""
+"""Fixtures that stand in for a GPU: its driver, and the device that tuning measures on."""
 
 from collections.abc import Iterator
 from pathlib import Path

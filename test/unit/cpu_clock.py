@@ -1,4 +1,4 @@
-"""Times candidates that run on the CPU, where a test asks tuning without a GPU."""
+"""Times candidates on the CPU, for tests of tuning without a GPU."""
 
 import time
 from collections.abc import Callable

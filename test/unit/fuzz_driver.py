@@ -1,4 +1,4 @@
-"""Runs opt-driver on mutated inputs and pipelines of the repository's lit tests, each in a process of its own.
+"""Runs opt-driver on mutated inputs and pipelines of the repository's lit tests, each in a separate process.
 
     python test/unit/fuzz_driver.py --seed 7 --cases 400        # prints what is wrong, with the files that repeat it
 

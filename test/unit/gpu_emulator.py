@@ -1,4 +1,4 @@
-"""Elementwise arith and math ops on numpy arrays, with the GPU's approximate instructions as wrong as their documents allow."""
+"""Elementwise arith and math ops on numpy arrays, with the GPU's approximate instructions at their worst documented error."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Kernels at the distributed GPU level, written by hand, for the tests of the simulator."""
+"""Handwritten kernels at the distributed GPU level, for tests of the simulator."""
 
 from torch_mlir import ir
 

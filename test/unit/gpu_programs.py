@@ -1,5 +1,4 @@
-"""Compiles functions for a GPU and runs their kernels in the simulator, or by Triton's interpreter: what a GPU would compute, with
-no GPU."""
+"""Compiles functions for a GPU and runs their kernels in the simulator, or by Triton's interpreter, without a GPU."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

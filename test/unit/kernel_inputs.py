@@ -1,4 +1,4 @@
-"""Inputs of kernels for GPUs, and the comparison of what they compute in the simulator with float64."""
+"""Inputs of GPU kernels, and the comparison of the simulator's results with float64."""
 
 import math
 from collections.abc import Callable

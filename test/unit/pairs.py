@@ -1,4 +1,4 @@
-"""Combinations of parameters for tests that would repeat nearly the same for each of their product."""
+"""Combinations of parameters for tests whose full product would repeat nearly the same."""
 
 import itertools
 import os

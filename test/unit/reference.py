@@ -1,5 +1,5 @@
-"""Runs a Program with torch tensors and Python callables in place of kernels: slow, independent of the native runtime, and
-unforgiving: memory starts as garbage, what a program must not overlap is checked, and freed memory is spoilt."""
+"""Runs a Program with torch tensors, and Python callables instead of kernels. It is slow and independent of the native runtime,
+and it checks memory: memory starts as garbage, forbidden overlaps are errors, and freed memory is overwritten."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Index arithmetic over axes: every quotient and remainder against integers, and which axis has to be split."""
+"""Tests index arithmetic over axes: every quotient and remainder against integers, and which axis must be split."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Attention of graphs for training as Lamina kernels, in Triton's interpreter against float64."""
+"""Tests attention in training graphs as Lamina kernels, in Triton's interpreter against float64."""
 
 from collections.abc import Callable
 from typing import Any

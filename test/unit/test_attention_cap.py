@@ -1,5 +1,5 @@
-"""Attention with a soft cap, cap * tanh(score / cap), and attention that no library may compute, by Lamina's kernels in Triton's
-interpreter, in both passes, against float64."""
+"""Tests attention with a soft cap, cap * tanh(score / cap), and other attention without a library kernel, by Lamina's kernels in
+Triton's interpreter, in both passes, against float64."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,5 @@
-"""Attention that drops weights, and its gradients, by Lamina kernels: in Triton's interpreter against float64 and the same draws."""
+"""Tests attention with dropout, and its gradients, by Lamina kernels: in Triton's interpreter against float64 with the same
+random numbers."""
 
 import math
 from collections.abc import Callable, Sequence

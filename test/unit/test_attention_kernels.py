@@ -1,4 +1,4 @@
-"""Attention as Lamina kernels, in Triton's interpreter against float64."""
+"""Tests attention as Lamina kernels, in Triton's interpreter against float64."""
 
 import pytest
 import torch

@@ -1,4 +1,5 @@
-"""Masks whose meaning is read from the ops that make them, and attention by Lamina kernels that know it, against float64."""
+"""Tests masks whose meaning is recognized from the ops that compute them, and attention by Lamina kernels with this knowledge,
+against float64."""
 
 from typing import Any
 

@@ -1,4 +1,5 @@
-"""Masks that several calls of attention read in different ways, logarithms of sums with what masks add, and the lowest numbers."""
+"""Tests masks that several calls of attention interpret in different ways, the logarithms of sums that include a mask, and the
+lowest numbers of dtypes."""
 
 import pytest
 import torch

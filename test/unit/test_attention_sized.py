@@ -1,4 +1,4 @@
-"""Tests attention kernels of symbolic sizes: what they count in 32 bits, and the checks for that."""
+"""Tests attention kernels of symbolic sizes: which indices have 32 bits, and the checks for that."""
 
 import pytest
 from attention_programs import program_of

@@ -1,4 +1,4 @@
-"""The tables and goals of `make bench`, on figures made up here, and its clock."""
+"""Tests the tables and goals of `make bench`, on invented figures, and its clock."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""`bench.py --target nvvm` on figures made up here, and what of it needs no GPU: workloads' shapes, errors, XLA's profile."""
+"""Tests `bench.py --target nvvm` on invented figures, and its parts that need no GPU: workloads' shapes, errors, XLA's profile."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,5 @@
-"""`bench.py --suite hot` on figures made up here, and what of it needs no GPU: workloads' shapes, the choice of our best kernel."""
+"""Tests `bench.py --suite hot` on invented figures, and its parts that need no GPU: workloads' shapes, the choice of our best
+kernel."""
 
 import json
 import sys

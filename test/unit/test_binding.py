@@ -1,4 +1,4 @@
-"""core/binding: programs with symbolic sizes, planned once, hold what they must at any sizes of a call."""
+"""Tests core/binding: programs with symbolic sizes, planned once, keep their values at any sizes of a call."""
 
 import random
 import re

@@ -1,4 +1,4 @@
-"""Tests that values which are compared for equality with their own maximum have the same bits in both kernels."""
+"""Tests that values that are compared for equality with their own maximum have the same bits in both kernels."""
 
 import re
 from collections.abc import Callable

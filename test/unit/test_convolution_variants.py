@@ -1,5 +1,5 @@
-"""Tests convolutions of all kinds with what surrounds them. Unmeasured, they are library calls with that reason; the rest are Lamina
-kernels, and nothing falls back."""
+"""Tests convolutions of all kinds with the ops around them. Unmeasured, they are library calls with that reason; the other ops
+are Lamina kernels, and nothing falls back."""
 
 from collections.abc import Callable
 

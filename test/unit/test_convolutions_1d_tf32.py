@@ -1,5 +1,5 @@
-"""Convolutions of rows (1-D) and of f32 that is rounded to tf32, as Lamina kernels: in Triton's interpreter and the simulator, against
-float64."""
+"""Tests 1-D convolutions, and convolutions of f32 rounded to tf32, as Lamina kernels: in Triton's interpreter and the simulator,
+against float64."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

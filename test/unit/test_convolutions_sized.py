@@ -1,4 +1,5 @@
-"""Convolutions of images of symbolic sizes as Lamina's kernels: in strips and as products, in the simulators against float64."""
+"""Tests convolutions of images of symbolic sizes as Lamina's kernels: in strips and as products, in the simulators against
+float64."""
 
 import copy
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Tests custom kernels in graphs, plans and programs: against torch by Triton's interpreter, and down to the cubin."""
+"""Tests custom kernels in graphs, plans and programs: against torch by Triton's interpreter, and compiled to cubins."""
 
 import re
 import runpy

@@ -1,4 +1,4 @@
-"""Tests custom kernels in CUDA C++: numbers of a launch as constants, down to the cubin, and error messages."""
+"""Tests custom kernels in CUDA C++: launch arguments as constants, compiled to cubins, and error messages."""
 
 import re
 import runpy

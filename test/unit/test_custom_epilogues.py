@@ -1,4 +1,4 @@
-"""Users' Triton kernels that compute what follows them, against float64 by Triton's interpreter, and down to the cubin."""
+"""Tests users' Triton kernels with epilogues, against float64 by Triton's interpreter, and compiled to cubins."""
 
 import re
 import runpy

@@ -1,4 +1,4 @@
-"""Errors in a user's kernel name the parameter or the rule that does not fit."""
+"""Tests that errors in a user's kernel name the parameter or the rule at fault."""
 
 from pathlib import Path
 from typing import Any

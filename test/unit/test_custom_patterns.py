@@ -1,4 +1,4 @@
-"""Users' kernels for graph patterns: where they are found, by both entry points, and where they are not."""
+"""Tests users' kernels for graph patterns: where they match, through both entry points, and where they do not."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Ops on lists of tensors, as optimizers call them."""
+"""Tests ops on lists of tensors, as optimizers call them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Math functions of single elements that Lamina computes by their decompositions: special values, and errors against float64."""
+"""Tests elementwise math functions that Lamina decomposes: special values, and errors against float64."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,5 @@
-"""Ops that few models call, and their gradients, by Lamina's decompositions: without external calls, against eager and float64."""
+"""Compares Lamina's decompositions of rarely used ops, and their gradients, with eager and float64; they leave no external
+calls."""
 
 import math
 from collections.abc import Callable

@@ -1,5 +1,5 @@
-"""Scans, searches, selections and distances along rows, windows and diagonals, through `torch.compile`: values, gradients, strides, and
-nothing but products of matrices left to libraries."""
+"""Tests scans, searches, selections and distances along rows, windows and diagonals, through `torch.compile`: values, gradients,
+strides, and that only matrix products are left to libraries."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Depthwise convolutions as Lamina kernels: strips of columns, against float64 in the simulator."""
+"""Compares depthwise convolutions as Lamina kernels, which compute strips of columns, with float64 in the simulator."""
 
 import pytest
 import torch

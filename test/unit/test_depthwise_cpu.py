@@ -1,4 +1,5 @@
-"""Depthwise convolutions of f32 on a CPU against float64: windows, strides, sizes that leave columns and rows over, epilogues."""
+"""Compares depthwise convolutions of f32 on a CPU with float64: windows, strides, sizes with partial blocks of columns and rows,
+epilogues."""
 
 import copy
 

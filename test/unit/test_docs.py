@@ -1,4 +1,4 @@
-"""The documents: the page of passes is up to date, links lead somewhere, the README's figures stand in docs/figures.md."""
+"""Checks the documents: the page of passes is up to date, links resolve, and the README's figures are in docs/figures.md."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""lamina.explain of programs with symbolic sizes."""
+"""Tests lamina.explain for programs with symbolic sizes."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Floats of eight bits: converted and moved by Lamina kernels, bit by bit as eager does it."""
+"""Tests eight-bit floats, which Lamina kernels convert and move with the same bits as eager."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Sizes that are rounded floats made of sizes: as Python computes them, with bounds that proofs go by."""
+"""Tests sizes that are rounded from floats computed from sizes: Python's values, and bounds for proofs."""
 
 import math
 from types import SimpleNamespace

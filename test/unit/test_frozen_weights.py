@@ -1,4 +1,5 @@
-"""The native runner: products and convolutions on packed copies of weights, which only frozen inputs and constants have."""
+"""Tests the native runner's products and convolutions with packed copies of weights, which only frozen inputs and constants
+have."""
 
 import time
 from collections.abc import Iterator

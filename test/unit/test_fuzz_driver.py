@@ -1,4 +1,4 @@
-"""opt-driver and the cache of programs on mutated inputs."""
+"""Runs opt-driver and the cache of programs on mutated inputs."""
 
 import json
 import logging

@@ -1,4 +1,5 @@
-"""The simulator of Gluon kernels: a persistent product is right in any order of events, and every seeded fault is found and named."""
+"""Tests the simulator of Gluon kernels: a persistent product is right in any order of events, and every seeded fault is found and
+named."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The table of GPUs."""
+"""Tests the table of GPUs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Indices out of range on a GPU: an assertion of the device, as in eager, with a text that names the model's line and the kernel."""
+"""Tests indices out of range on a GPU: a device assertion, as in eager, whose text names the model's line and the kernel."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Complex numbers on a GPU: kernels that compute both parts and store them side by side, in the simulator and down to the cubin."""
+"""Tests complex numbers on a GPU: kernels compute both parts and store them as pairs; in the simulator, and compiled to cubins."""
 
 import pytest
 import torch

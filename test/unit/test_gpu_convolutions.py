@@ -1,4 +1,4 @@
-"""Convolutions as GPUs run them, without a GPU: kernels in the simulator, cuDNN's call with its ReLU by its definition."""
+"""Tests convolutions for GPUs without a GPU: kernels in the simulator, and cuDNN's call with its ReLU by its definition."""
 
 from collections.abc import Iterator
 from typing import Any

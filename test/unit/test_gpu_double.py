@@ -1,4 +1,4 @@
-"""The GPU's f64 functions against long double over the whole range, run in the simulator after lamina-gpu-to-nvvm."""
+"""Compares the GPU's f64 functions with long double over the whole range, in the simulator after lamina-gpu-to-nvvm."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Gradients of gated units on a GPU, whose halves are put together: one kernel computes them, and stores no sigmoid in between."""
+"""Tests gradients of gated units on a GPU, whose halves are concatenated: one kernel computes them, without storing a sigmoid."""
 
 import pytest
 import torch

@@ -1,4 +1,5 @@
-"""Whether a program runs as a recorded CUDA graph: measured and bounded, on a driver that stands in for NVIDIA's."""
+"""Tests whether a program runs as a recorded CUDA graph, which is measured and bounded, with a driver that stands in for
+NVIDIA's."""
 
 import programs as p
 import pytest

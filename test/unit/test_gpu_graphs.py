@@ -1,4 +1,5 @@
-"""Programs recorded as CUDA graphs, on a driver that stands in for NVIDIA's: it runs the kernels of a graph, not its library calls."""
+"""Tests programs recorded as CUDA graphs, with a driver that stands in for NVIDIA's: it runs the kernels of a graph, but no
+library calls."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

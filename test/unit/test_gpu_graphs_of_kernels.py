@@ -1,5 +1,5 @@
-"""CUDA graphs of kernels alone, which are made without capturing a stream: while one is captured, other threads may not wait for the
-whole GPU. On a driver that stands in for NVIDIA's."""
+"""Tests CUDA graphs of kernels alone, which are created without capturing a stream, since other threads may not wait for the
+whole GPU during a capture. A driver stands in for NVIDIA's."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""Kernels for GPUs, from PyTorch down to the code of one thread, in the simulator: right against float64, inside their memory, without
-races, and with the accesses that they should make."""
+"""Tests GPU kernels from PyTorch down to the code of one thread, in the simulator: accurate against float64, within their memory,
+without races, and with the expected accesses."""
 
 from collections.abc import Callable
 from typing import Any

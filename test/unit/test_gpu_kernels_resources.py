@@ -1,5 +1,5 @@
-"""What ptxas makes of kernels for GPUs whose rows are held in registers: nothing spills, and two CTAs fit on a multiprocessor where
-that was asked for."""
+"""Checks with ptxas that GPU kernels that hold rows in registers do not spill, and that two CTAs fit on a multiprocessor where
+requested."""
 
 from collections.abc import Callable
 from typing import Any

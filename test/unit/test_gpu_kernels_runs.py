@@ -1,4 +1,4 @@
-"""Kernels for GPUs whose rows are several axes: one read in whole accesses where the row fits into registers."""
+"""Tests GPU kernels whose rows are several axes: a row is read in whole accesses if it fits into registers."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Kernels for GPUs that sum up along an axis: a row is the work of all threads of a program, and is read once."""
+"""Tests GPU kernels that compute cumulative sums: all threads of a program work on a row, which is read once."""
 
 from collections.abc import Callable
 

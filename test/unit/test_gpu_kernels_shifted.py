@@ -1,4 +1,4 @@
-"""Kernels for GPUs over rows that are no whole accesses long: whole accesses all the same, single elements at the rows' ends."""
+"""Tests GPU kernels over rows that are not a whole number of accesses: whole accesses inside, single elements at the rows' ends."""
 
 from collections.abc import Callable
 

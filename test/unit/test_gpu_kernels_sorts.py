@@ -1,4 +1,4 @@
-"""Kernels for GPUs that sort rows: in registers, each in one kernel with what is computed of its elements and their places."""
+"""Tests GPU kernels that sort rows in registers: one kernel computes the sort and the ops on its elements and indices."""
 
 from collections.abc import Callable
 from typing import Any

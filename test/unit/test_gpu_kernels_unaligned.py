@@ -1,4 +1,5 @@
-"""Kernels for GPUs over rows that start at no multiples of whole accesses: neighbors by neighboring threads, several in flight."""
+"""Tests GPU kernels over rows that do not start at whole accesses: adjacent threads read adjacent elements, with several reads in
+flight."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,5 @@
-"""The GPU's formulas of f32 against float64 over the whole range, by an emulation of the hardware at its worst documented error."""
+"""Compares the GPU's formulas of f32 with float64 over the whole range, by an emulation of the hardware with its worst documented
+errors."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Whole programs for GPUs: kernels in the simulator, library calls by torch on the CPU."""
+"""Runs whole programs for GPUs: kernels in the simulator, library calls by torch on the CPU."""
 
 from collections import Counter
 

@@ -1,4 +1,5 @@
-"""Norms and softmax between two orders of memory: reduced in one kernel, transposed in another, as float64 has them."""
+"""Tests norms and softmax whose input and result have different memory orders: one kernel reduces, another transposes. Compares
+with float64."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""The native runner for GPUs, on a driver that stands in for NVIDIA's: tensors lie on the CPU, kernels run there."""
+"""Tests the native runner for GPUs with a driver that stands in for NVIDIA's: tensors are on the CPU, and kernels run there."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

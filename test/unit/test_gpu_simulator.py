@@ -1,4 +1,4 @@
-"""The simulator of GPU kernels gives right kernels their results and counts."""
+"""Tests that the simulator of GPU kernels gives correct kernels their results and counts."""
 
 from typing import Any
 

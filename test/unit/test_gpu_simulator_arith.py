@@ -1,4 +1,4 @@
-"""The simulator's arithmetic, where the compiler's evaluator leaves it to the simulator, against Python's own numbers."""
+"""Compares the simulator's own arithmetic with Python's numbers; the rest is the compiler's evaluator's."""
 
 import math
 import struct

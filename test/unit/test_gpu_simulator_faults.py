@@ -1,4 +1,4 @@
-"""The simulator of GPU kernels finds every fault and names it: one seeded fault a check."""
+"""Tests that the simulator of GPU kernels finds and names every fault: one seeded fault per check."""
 
 from typing import Any
 

@@ -1,4 +1,5 @@
-"""State-space models as chunked scans on a GPU: sums within chunks, decays between them, both as products and as sums of products."""
+"""Tests state-space models as chunked scans on a GPU: sums within chunks, decays between them, both as products and as sums of
+products."""
 
 from collections.abc import Callable
 

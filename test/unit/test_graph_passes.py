@@ -1,4 +1,4 @@
-"""The graph passes keep what a program computes: before and after, on inputs with NaN, infinities, denormals and -0.0."""
+"""Tests that graph passes keep a program's values, on inputs with NaN, infinities, denormals and -0.0."""
 
 from collections.abc import Callable
 from typing import Any

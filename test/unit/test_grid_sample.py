@@ -1,5 +1,5 @@
-"""Images sampled at the places of a grid, and affine grids, against float64: graphs, kernels for GPUs in the simulator, and calls on
-a CPU."""
+"""Tests images sampled by grids, and affine grids, against float64: graphs, kernels for GPUs in the simulator, and calls on a
+CPU."""
 
 from collections.abc import Callable
 from typing import Any

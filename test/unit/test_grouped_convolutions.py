@@ -1,5 +1,5 @@
-"""Convolutions of several groups as Lamina kernels, against float64: in strips, by the simulator, and as a product for each group, by
-Triton's interpreter; and both down to the cubin."""
+"""Tests grouped convolutions as Lamina kernels against float64: in strips, by the simulator, and as a product per group, by
+Triton's interpreter; both are also compiled to cubins."""
 
 import re
 from collections.abc import Callable

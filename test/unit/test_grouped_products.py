@@ -1,5 +1,5 @@
-"""Products of rows with the matrix of their group (torch._grouped_mm): the library's, and a Lamina kernel in Triton's interpreter
-against float64."""
+"""Tests products of rows with the matrix of their group (torch._grouped_mm): the library's, and a Lamina kernel in Triton's
+interpreter, against float64."""
 
 from collections.abc import Callable, Sequence
 

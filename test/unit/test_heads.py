@@ -1,4 +1,4 @@
-"""Heads that several queries share, without a GPU."""
+"""Tests attention heads that several queries share, without a GPU."""
 
 from collections.abc import Callable
 

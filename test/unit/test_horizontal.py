@@ -1,4 +1,4 @@
-"""lamina-horizontal: whole programs in the simulator, against float64, and what their launches are."""
+"""Tests lamina-horizontal: whole programs in the simulator against float64, and their launches."""
 
 from collections.abc import Callable
 

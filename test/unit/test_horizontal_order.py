@@ -1,4 +1,4 @@
-"""Orders and arenas that lamina-horizontal finds for random programs: every step reads what it did before."""
+"""Tests the orders and arenas that lamina-horizontal finds for random programs: every step still reads the same values."""
 
 import random
 

@@ -1,4 +1,5 @@
-"""Launches with symbolic sizes that lamina-horizontal joins: in the simulators against float64, and as many as at fixed sizes."""
+"""Tests launches with symbolic sizes that lamina-horizontal joins: in the simulators against float64, and as many as with fixed
+sizes."""
 
 import dataclasses
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""From an FX graph to linalg: values through an independent executor, external calls, locations, aliases."""
+"""Tests the import of FX graphs to linalg: values by an independent executor, external calls, locations, aliases."""
 
 import json
 from collections.abc import Callable, Sequence

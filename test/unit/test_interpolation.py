@@ -1,4 +1,5 @@
-"""Interpolation, pooling and their gradients against float64: graphs, kernels for GPUs in the simulator, and whole calls on a CPU."""
+"""Tests interpolation, pooling and their gradients against float64: graphs, kernels for GPUs in the simulator, and whole calls on
+a CPU."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Kernels over symbolic sizes that lamina-distribute lowers for GPUs: in the simulator, against float64."""
+"""Tests kernels with symbolic sizes that lamina-distribute lowers for GPUs: in the simulator, against float64."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Kernels for machines of which 32 or 64 lanes run in step: the simulator runs what lamina-distribute makes for each."""
+"""Tests kernels for GPUs with warps of 32 and of 64 lanes: the simulator runs lamina-distribute's code for each."""
 
 import pytest
 from kernel_inputs import run

@@ -1,4 +1,4 @@
-"""core/binding: launches of kernels that are tiled when a call first needs them, and which kernels a call needs."""
+"""Tests core/binding: launches of kernels that are built when a call first needs them, and which kernels a call needs."""
 
 from dataclasses import replace
 

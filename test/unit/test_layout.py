@@ -1,4 +1,4 @@
-"""Layout arithmetic against torch's own strides."""
+"""Compares layout arithmetic with torch's strides."""
 
 import random
 

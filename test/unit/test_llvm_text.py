@@ -1,4 +1,4 @@
-"""LLVM 24's spelling of floating-point literals in LLVM 22's: exact, and nothing else touched."""
+"""Tests the conversion of LLVM 24's floating-point literals to LLVM 22's: exact, and nothing else is changed."""
 
 import struct
 

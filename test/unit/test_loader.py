@@ -1,4 +1,4 @@
-"""Object files in memory: every kind of reference that LLVM's small PIC code makes."""
+"""Tests loading object files into memory: every kind of relocation that LLVM's small PIC code model uses."""
 
 import ctypes
 import math

@@ -1,4 +1,4 @@
-"""Masks of symbolic sizes are read as regions of positions, in captured graphs; others are not."""
+"""Tests that masks of symbolic sizes that are regions of positions are recognized in captured graphs, and others are not."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Masked loads on a CPU read the selected lanes alone, also where a register has none: passes/lower/cpu/masked_loads.py."""
+"""Tests that masked loads on a CPU read only the selected lanes, also if a register has none (passes/lower/cpu/masked_loads.py)."""
 
 import numpy as np
 import pytest

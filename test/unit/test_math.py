@@ -1,4 +1,4 @@
-"""Every expanded math function of f32 against float64, and of f64 against long double: error in ulp over the whole range."""
+"""Compares every expanded math function of f32 with float64, and of f64 with long double: error in ulp over the whole range."""
 
 import ctypes
 import re

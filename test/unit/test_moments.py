@@ -1,5 +1,5 @@
-"""Sums, means, variances and statistics of norms, against float64: at most 1.5 times eager's error, or 2 units in the last place,
-however far from zero elements lie and however long rows are."""
+"""Tests sums, means, variances and statistics of norms against float64: the error is at most 1.5 times eager's, or 2 units in the
+last place, however far from zero the elements are and however long the rows."""
 
 from collections.abc import Callable
 from functools import lru_cache

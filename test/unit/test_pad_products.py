@@ -1,4 +1,4 @@
-"""Products that are padded for a library: their values, and results that stay in the wider tensor that it computes."""
+"""Tests products that are padded for a library: their values, and results that stay in the wider tensor that it computes."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Pipeline text, typed options, the registry and running mixed pipelines from Python."""
+"""Tests pipeline texts, typed options, the registry, and running mixed pipelines from Python."""
 
 import re
 import resource

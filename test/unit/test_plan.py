@@ -1,4 +1,4 @@
-"""lamina-plan: random programs keep every live value, and the arena is near the lower bound."""
+"""Tests lamina-plan: random programs keep every live value, and the arena's size is near the lower bound."""
 
 import random
 import re

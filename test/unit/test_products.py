@@ -1,4 +1,4 @@
-"""Products of matrices with what follows them, as Triton kernels: in Triton's interpreter against float64, and down to the cubin."""
+"""Tests matrix products with epilogues as Triton kernels: in Triton's interpreter against float64, and compiled to cubins."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""Products whose columns are summed, as for gradients of biases: their kernel yields the sums of blocks of rows, and a small one sums
-these."""
+"""Tests products whose columns are summed, as for gradients of biases: their kernel returns the sums of blocks of rows, and a
+small one adds these."""
 
 from collections.abc import Callable
 

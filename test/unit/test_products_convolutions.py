@@ -1,4 +1,5 @@
-"""Convolutions as products of Lamina's, with what surrounds them: in Triton's interpreter against float64, and down to the cubin."""
+"""Tests convolutions as products of Lamina's, with the ops around them: in Triton's interpreter against float64, and compiled to
+cubins."""
 
 import re
 from collections.abc import Callable

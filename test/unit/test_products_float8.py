@@ -1,5 +1,5 @@
-"""Products of scaled eight-bit floats (torch._scaled_mm) with what follows them: in Triton's interpreter against float64, and down
-to the cubin."""
+"""Tests products of scaled eight-bit floats (torch._scaled_mm) with epilogues: in Triton's interpreter against float64, and
+compiled to cubins."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

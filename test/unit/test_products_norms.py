@@ -1,5 +1,5 @@
-"""Norms that follow products: their kernel yields the product, with bias and residual, and the statistics of blocks of columns; a
-small one joins these, and the norm reads the product once."""
+"""Tests products followed by norms: their kernel returns the product, with bias and residual, and the statistics of blocks of
+columns; a small kernel combines these, and the norm reads the product once."""
 
 from collections.abc import Callable
 

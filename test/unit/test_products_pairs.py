@@ -1,4 +1,4 @@
-"""Two products that share their left factor and meet in one group, as one kernel with two sums."""
+"""Tests two products that share their left factor and meet in one group, as one kernel with two sums."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Products whose inner dimension is cut in parts: their sums, and the kernel that adds them and goes on."""
+"""Tests products whose inner dimension is split into parts: their sums, and the kernel that adds them and computes the epilogue."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Ping-pong products, as kernels in Gluon: their text, down to the cubin, and in a simulator against float64."""
+"""Tests ping-pong products, which are kernels in Gluon: their text, compiled to cubins, and in a simulator against float64."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Ping-pong products, in the simulator of Gluon against float64: a program of several blocks, in several orders of events."""
+"""Tests ping-pong products in the simulator of Gluon against float64: programs of several blocks, in several orders of events."""
 
 from collections.abc import Callable
 from typing import Any

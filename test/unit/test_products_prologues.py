@@ -1,5 +1,5 @@
-"""Products whose factors are computed on the blocks that their kernel loads: in Triton's interpreter against float64, and down to the
-cubin."""
+"""Tests products whose factors are computed from the blocks that their kernel loads: in Triton's interpreter against float64, and
+compiled to cubins."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,5 @@
-"""Products with a symbolic number of rows or columns as Lamina's kernels: in Triton's interpreter against float64, and to the cubin."""
+"""Tests products with a symbolic number of rows or columns as Lamina's kernels: in Triton's interpreter against float64, and
+compiled to cubins."""
 
 import copy
 import re

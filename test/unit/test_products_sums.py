@@ -1,4 +1,4 @@
-"""Products whose rows are summed: their kernel yields the sums of blocks of columns, and a small one sums these."""
+"""Tests products whose rows are summed: their kernel returns the sums of blocks of columns, and a small one adds these."""
 
 from collections.abc import Callable
 

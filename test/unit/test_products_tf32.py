@@ -1,4 +1,4 @@
-"""Products of f32 whose factors may be rounded to tf32, as torch lets them be where it is asked to."""
+"""Tests products of f32 whose factors are rounded to tf32, if torch's settings allow it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,5 @@
-"""Random bits: known answers of Philox, the same numbers in every tiling and on both targets, and what a kernel pays for them."""
+"""Tests random bits: known answers of Philox, equal numbers in every tiling and on both targets, and the instructions that a
+kernel spends on them."""
 
 import ctypes
 import functools

@@ -1,4 +1,4 @@
-"""IR as text for people: at every level of real graphs, each value is named before it is used."""
+"""Tests IR printed for people: at every level of real graphs, each value is named before it is used."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Attention that models write out, in both dialects of graphs."""
+"""Tests the recognition of attention that models write out, in both dialects of graphs."""
 
 from collections.abc import Callable
 from typing import Any

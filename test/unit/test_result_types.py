@@ -1,4 +1,4 @@
-"""Every decomposition of Lamina's table gives results of the types and shapes that eager's op gives, whatever its arguments' types."""
+"""Tests that every decomposition in Lamina's table returns the dtypes and shapes of eager's op, whatever its arguments' dtypes."""
 
 import itertools
 from collections.abc import Iterator

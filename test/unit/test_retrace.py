@@ -1,4 +1,4 @@
-"""An exported graph decomposed op by op, and which graphs may be."""
+"""Tests decomposing an exported graph op by op, and for which graphs that is possible."""
 
 import inspect
 from collections import Counter

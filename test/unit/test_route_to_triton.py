@@ -1,4 +1,4 @@
-"""Tile programs without products as Triton kernels, by Triton's interpreter against float64, and down to cubins."""
+"""Tests tile programs without products as Triton kernels: by Triton's interpreter against float64, and compiled to cubins."""
 
 from collections.abc import Callable
 from typing import Any

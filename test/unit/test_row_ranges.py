@@ -1,4 +1,4 @@
-"""Kernels for ranges of a row's length: in the simulator against float64, and when they are compiled."""
+"""Tests kernels for ranges of a row's length: in the simulator against float64, and when they are compiled."""
 
 from pathlib import Path
 from typing import Any

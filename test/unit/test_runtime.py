@@ -1,4 +1,4 @@
-"""The native runner: launches, arguments, results, memory, threads."""
+"""Tests the native runner: launches, arguments, results, memory, threads."""
 
 import gc
 from concurrent.futures import ThreadPoolExecutor

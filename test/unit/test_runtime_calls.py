@@ -1,4 +1,4 @@
-"""The native runner: calls of libraries, of packed products and of Python operators."""
+"""Tests the native runner's calls of libraries, of packed products and of Python operators."""
 
 from typing import Any
 

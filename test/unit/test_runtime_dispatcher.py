@@ -1,4 +1,4 @@
-"""The native runner: calls of operators through torch's dispatcher without Python."""
+"""Tests the native runner's calls of operators through torch's dispatcher, without Python."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

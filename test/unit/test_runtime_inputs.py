@@ -1,4 +1,5 @@
-"""Arguments of the native runner whose memory is not their values: conj and neg bits, subclasses, transforms, no memory, tangents."""
+"""Tests arguments of the native runner whose memory differs from their values: conj and neg bits, subclasses, transforms, no
+memory, tangents."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Scans on a CPU whose steps are neighbors in memory: prefixes of blocks, of whole ones and of a part of one."""
+"""Tests scans on a CPU along a contiguous dimension: prefix sums of blocks, including a partial one."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Values that kernels store where indices say: on CPUs, and on GPUs in the simulator and by Triton's interpreter."""
+"""Tests values that kernels store at indices: on CPUs, and on GPUs in the simulator and by Triton's interpreter."""
 
 from collections.abc import Callable
 from pathlib import Path

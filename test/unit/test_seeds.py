@@ -1,4 +1,4 @@
-"""One number repeats what random tests draw, whichever of them run, in however many processes."""
+"""Tests that one seed repeats all random inputs, whichever tests run, in however many processes."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""The native set of sizes and strides that tells whether a compiled model has met a call's sizes."""
+"""Tests the native set of sizes and strides that tells whether a compiled model has met a call's sizes."""
 
 import pytest
 import torch

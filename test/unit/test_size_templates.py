@@ -1,4 +1,4 @@
-"""core/binding/template.py: data of symbolic sizes, evaluated for one set of values after the other."""
+"""Tests core/binding/template.py, which evaluates data with symbolic sizes for given values."""
 
 import random
 from dataclasses import dataclass

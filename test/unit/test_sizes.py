@@ -1,4 +1,4 @@
-"""core/sizes: arithmetic, proofs and texts, against the same expressions on numbers."""
+"""Compares arithmetic, proofs and texts of core/sizes with the same expressions on numbers."""
 
 import itertools
 import math

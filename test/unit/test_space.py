@@ -1,4 +1,4 @@
-"""Rows and columns that passes/space/space.py finds for kernels written by hand."""
+"""Tests the rows and columns that passes/space/space.py finds for handwritten kernels."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

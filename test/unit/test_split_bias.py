@@ -1,4 +1,4 @@
-"""Biases of products of f32 on GPUs: where kernels of Lamina add them, and that the results are the same."""
+"""Tests biases of products of f32 on GPUs: where Lamina's kernels add them, and that the results are equal."""
 
 from collections.abc import Callable
 from typing import Any

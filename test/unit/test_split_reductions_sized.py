@@ -1,4 +1,4 @@
-"""Reductions along symbolic sizes in parts: on the CPU and in the simulator of GPUs, against float64."""
+"""Tests reductions along symbolic sizes that are split into parts: on the CPU and in the simulator of GPUs, against float64."""
 
 from collections.abc import Callable
 from typing import Any

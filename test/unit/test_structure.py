@@ -1,4 +1,4 @@
-"""The sources as a whole: files that can be read in one sitting, folders that can be seen at once, one class for each name."""
+"""Checks the sources as a whole: the length of files, the number of files in a folder, and that each class name is used once."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""The tables of tile ops by target: every op has a row in each, and a program with the op is lowered, or refused, as the row says."""
+"""Checks the tables of tile ops by target: every op has a row in each, and is lowered or rejected as the row says."""
 
 import inspect
 import re

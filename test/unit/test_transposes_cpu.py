@@ -1,4 +1,5 @@
-"""Transposes on a CPU by squares: axes that squares divide, leave a part over, or are shorter than one."""
+"""Tests transposes on a CPU by square tiles: axes that are multiples of a tile, that leave a remainder, and that are shorter than
+a tile."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Kernels that transpose at symbolic sizes on a GPU: in the simulator against float64, and what they read and write at a time."""
+"""Tests GPU kernels that transpose with symbolic sizes: in the simulator against float64, and the width of their accesses."""
 
 from typing import Any
 

@@ -1,4 +1,5 @@
-"""Loops whose products read registers wait for all of them: in PTX written by hand, and in a kernel that Triton compiles."""
+"""Tests that loops whose products read operands from registers wait for all products: in handwritten PTX, and in a kernel that
+Triton compiles."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""`lamina tune FILE.py:FACTORY` with no GPU: what is asked for, what is shown, and what an interrupt leaves."""
+"""Tests `lamina tune FILE.py:FACTORY` without a GPU: its questions, its output, and what remains after an interrupt."""
 
 import io
 from collections.abc import Callable

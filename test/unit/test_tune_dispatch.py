@@ -1,4 +1,4 @@
-"""Tests that candidates are timed as they are called later, wherever tuning is started."""
+"""Tests that candidates are timed in the way in which they are called later, wherever tuning is started."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Timing of candidates, on a clock that takes what the test says; comparing their results; the clocks themselves."""
+"""Tests the timing of candidates, with a clock that returns given times, the comparison of their results, and the clocks."""
 
 import time
 from collections.abc import Callable, Iterator

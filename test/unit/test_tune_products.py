@@ -1,4 +1,4 @@
-"""Matrix products asked of tuning, with no GPU: what is asked, and what an answer does to the program."""
+"""Tests tuning of matrix products, without a GPU: its questions, and the effect of an answer on the program."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Programs that reduce rows asked of tuning, with no GPU: what is asked, what an answer does to the program, and that every
+"""Tests tuning of programs that reduce rows, without a GPU: its questions, the effect of an answer on the program, and that every
 candidate computes the same."""
 
 from collections.abc import Callable, Sequence

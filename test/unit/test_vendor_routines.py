@@ -1,4 +1,5 @@
-"""The routine of a vendor's that CONTRIBUTING adds, by its one file and its registry line: selected, offered to tuning, planned, run."""
+"""Tests CONTRIBUTING's example of a vendor's routine, which is one file and one registry line: it is selected, offered to tuning,
+planned and run."""
 
 import re
 from pathlib import Path

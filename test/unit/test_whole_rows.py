@@ -1,4 +1,4 @@
-"""Kernels for multiples of a thread's access, and for few rows to add up: in the simulator against float64."""
+"""Tests kernels for multiples of a thread's access, and for sums of few rows: in the simulator against float64."""
 
 from collections.abc import Callable
 

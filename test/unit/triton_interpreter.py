@@ -1,4 +1,4 @@
-"""Runs printed Triton kernels on the CPU by Triton's own interpreter, those in Gluon in our simulator, where there is no GPU."""
+"""Runs printed Triton kernels on the CPU without a GPU: by Triton's own interpreter, and Gluon kernels by our simulator."""
 
 import inspect
 import os
