@@ -1,13 +1,13 @@
 """`gelu(x @ W + b)` from Python to machine code.
 
-- aten    what torch.export and our decompositions make of the Python: mm, add, and GELU in elementary functions
+- aten    the graph after torch.export and Lamina's decompositions: mm, add, and GELU in elementary functions
 - torch   the same in torch-mlir's dialect
-- linalg  loops over elements with their index maps; mm goes to a library and is a call of a private function
-- graph   the call is a graph.extern; the addition and GELU, which is recognized, are one graph.group
-- plan    memory: the product goes into the arena, at an offset; the call and the launch in order
-- tile    the group as a program over blocks, with vectors that are read, computed on and written
-- llvm    the same in the llvm dialect, on the processor's vectors, erf as polynomials
-- asm     what runs
+- linalg  loops over elements with index maps; mm is a call of a private function that stands for the library's
+- graph   the call is a graph.extern; the addition and GELU, which has been recognized, are one graph.group
+- plan    buffers with offsets in the arena, and the order of steps: the library's call, then the launch of the group's kernel
+- tile    the group as a program over blocks, which reads, computes and writes vectors
+- llvm    the same in the llvm dialect, with the processor's vector length, and erf as polynomials
+- asm     the machine code
 
 Run: python examples/exercises/all_levels.py [level...]
 """
@@ -41,7 +41,7 @@ def model() -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 
 def main(wanted: list[str]) -> None:
-    """Prints the model at the wanted levels, by default at all."""
+    """Prints the model at the wanted levels, by default at all levels."""
     for level, text in levels(*model()):
         if not wanted or level in wanted:
             print(f"===== {level}\n{text}")

@@ -1,7 +1,7 @@
 """Bytes and launches before and after fusion, for `sigmoid(relu(x * w + b))`.
 
-Before: four kernels, x*w, +b, relu and sigmoid; three of them write an array as large as x for the next one to read. After: one
-kernel that reads x, w and b and writes the result. On memory-bound work the bytes are the time.
+Before: four kernels, x*w, +b, relu and sigmoid, of which three write an array as large as x that the next one reads. After: one
+kernel that reads x, w and b and writes the result. The time of memory-bound kernels is proportional to the bytes.
 
 Run: python examples/exercises/bytes_moved.py
 """
@@ -27,7 +27,7 @@ def graph() -> Graph:
 
 
 def main() -> None:
-    """Prints launches and bytes before and after fusion, beside what follows by hand."""
+    """Prints launches and bytes before and after fusion, and the same numbers counted by hand."""
     array, vector = 4 * ROWS * COLUMNS, 4 * COLUMNS  # bytes of f32
     found = graph()
     print(f"before: {found.before.kernels} launches, {found.before.bytes} bytes; by hand: {8 * array + 2 * vector}")

@@ -1,12 +1,12 @@
 """Which expressions become one kernel, and why.
 
-- `(x + 1).relu() * 2`: one. Every element of the result depends on one element of x; the chain runs in registers.
-- `x.relu() + y.sigmoid()`: one. Two chains over the same elements end in one result.
-- `(x * x).sum().sqrt()`: the squares are made where they are added, and the root is taken of the sum at hand, so no array is
-  written at all. A small x is one kernel. A large one is summed in parallel parts, and a second kernel adds these few numbers.
-- `x / x.sum()`: every quotient needs the whole sum. A small x is read by one program, twice, the second time from cache: one
-  kernel. For a large one that would leave all cores but one idle: its sum is made in parallel parts as above, and nobody can
-  divide before all of them are done, which is where one kernel ends and the next begins.
+- `(x + 1).relu() * 2`: one kernel. Every element of the result depends on one element of x; intermediate values stay in registers.
+- `x.relu() + y.sigmoid()`: one kernel. Two chains over the same elements end in one result.
+- `(x * x).sum().sqrt()`: squares, sum and root are fused, so no array is written. For a small x this is one kernel. A large x is
+  summed in parallel parts, and a second kernel adds the few partial sums.
+- `x / x.sum()`: every quotient needs the whole sum. For a small x this is one kernel: a single program reads x twice, the second
+  time from cache. For a large x that would leave all cores but one idle, so the sum is computed in parallel parts as above. The
+  division must wait for all of them, so it is another kernel.
 
 Run: python examples/exercises/fusion.py
 """

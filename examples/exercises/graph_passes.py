@@ -1,9 +1,9 @@
-"""The graph passes at work, one after the other: IR before and after each, on a model with something for each of them.
+"""Shows the IR before and after each graph pass, on a model that gives each of them something to do.
 
-- lamina-rewrite-patterns finds GELU, written out by hand with tanh, and puts one op in its place
-- lamina-dce              drops what it was written with, which nobody uses any more
-- lamina-simplify         takes away `+ 0` and the double negation, and makes a product of `** 2`
-- lamina-cse              sees that both exponentials now are of x, and keeps one
+- lamina-rewrite-patterns finds GELU, written out with tanh, and replaces it with one op
+- lamina-dce              removes the ops of the written-out GELU, whose results are no longer used
+- lamina-simplify         removes `+ 0` and the double negation, and turns `** 2` into a product
+- lamina-cse              finds that both exponentials now have the argument x, and keeps one
 - lamina-fold-constants   computes `scale`, which depends on no input
 
 Run: python examples/exercises/graph_passes.py
@@ -24,7 +24,7 @@ PASSES = ("lamina-rewrite-patterns", "lamina-dce", "lamina-simplify", "lamina-cs
 
 
 class Model(nn.Module):
-    """Has something for each of the passes."""
+    """A model that gives each of the passes something to do."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps (rows, 4) to the same shape."""
@@ -36,7 +36,7 @@ class Model(nn.Module):
 
 
 def rewritten() -> Iterator[tuple[str, str, str]]:
-    """(pass, IR before, IR after) for every pass, each on the module that the one before left."""
+    """Yields (pass, IR before, IR after) for every pass, each applied to the result of the one before."""
     from torch_mlir import ir
 
     linalg = emit(Model(), (torch.randn(3, 4),), target="cpu", level="linalg", options=lamina.Options())
@@ -48,7 +48,7 @@ def rewritten() -> Iterator[tuple[str, str, str]]:
 
 
 def ops(text: str) -> int:
-    """Ops that compute tensors."""
+    """Returns the number of ops that compute tensors."""
     return text.count("linalg.generic")
 
 

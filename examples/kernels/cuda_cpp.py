@@ -1,4 +1,4 @@
-"""A kernel of yours in CUDA C++: `python examples/kernels/cuda_cpp.py`. Without an NVIDIA GPU the op is computed as torch does."""
+"""A custom kernel in CUDA C++: `python examples/kernels/cuda_cpp.py`. Without an NVIDIA GPU, torch computes the op."""
 
 import torch
 import triton
@@ -42,7 +42,7 @@ KERNEL = lamina.custom_kernel(
 
 
 def model(x: Tensor, y: Tensor) -> Tensor:
-    """Calls the op between two that Lamina computes."""
+    """Calls the op between two ops that Lamina compiles."""
     return torch.relu(scaled_add(x * 2, y, 0.5))
 
 

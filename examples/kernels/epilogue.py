@@ -1,5 +1,4 @@
-"""A Triton kernel of yours that computes what follows it: `python examples/kernels/epilogue.py`. Without an NVIDIA GPU the op is
-computed as torch does."""
+"""A custom Triton kernel with an epilogue: `python examples/kernels/epilogue.py`. Without an NVIDIA GPU, torch computes the op."""
 
 import torch
 import torch.nn.functional as F
@@ -25,7 +24,7 @@ def _(a: Tensor, b: Tensor) -> Tensor:
 def product_kernel(
     a_ptr, b_ptr, out_ptr, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, epilogue: tl.constexpr, operands
 ):
-    """Rows of a times columns of b. `epilogue` computes what is stored of what the kernel has in registers."""
+    """Multiplies a and b. `epilogue` maps each block of the product, in registers, to the block to store."""
     rows, columns = tl.program_id(0) * M + tl.arange(0, M)[:, None], tl.program_id(1) * N + tl.arange(0, N)[None, :]
     acc = tl.zeros((M, N), tl.float32)
     for start in range(0, k, K):
