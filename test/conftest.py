@@ -74,11 +74,11 @@ class LitItem(pytest.Item):
 
 
 class LitFailure(Exception):
-    """What lit says of a test that failed."""
+    """Carries lit's output for a test that failed."""
 
 
 class Tools:
-    """The process that runs lit tests' tools, once it is started; until then they run by themselves."""
+    """The process that runs lit tests' tools; until it is started they run as separate processes."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -96,7 +96,7 @@ class Tools:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[listener.fileno()])
 
     def stop(self) -> None:
-        """Ends it; it ends by itself when this process does."""
+        """Ends the process; it also ends when this process does."""
         if self._process is not None:
             self._process.communicate()
 
@@ -141,7 +141,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> LitFile | 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
-    """lit tests first: their processes then run beside nothing that measures."""
+    """Moves lit tests to the front, so that their processes do not run beside tests that measure."""
     config.stash[_TOOLS].worthwhile = sum(isinstance(item, LitItem) for item in items) > 8
     ordered = sorted(items, key=lambda item: not isinstance(item, LitItem))
     items[:] = ordered  # type: ignore[index]  # pytest wants the list changed in place
@@ -182,7 +182,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def pytest_runtestloop(session: pytest.Session) -> None:
-    """All lit tests at once, unless this is one of pytest-xdist's processes, which are given their tests one by one."""
+    """Starts all lit tests at once, unless this is one of pytest-xdist's processes, which get their tests one by one."""
     if not session.config.option.collectonly and not hasattr(session.config, "workerinput"):
         for item in session.items:
             if isinstance(item, LitItem):
@@ -206,5 +206,5 @@ def no_compilation_goes_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def channels_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets every convolution for a GPU have its channels last, which Lamina's kernels take, however small it is."""
+    """Gives every convolution for a GPU channels last, which Lamina's kernels need, however small it is."""
     monkeypatch.setattr(layout, "cheapest", lambda function, calls, gpu: calls)

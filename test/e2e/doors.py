@@ -36,7 +36,7 @@ def by_dynamo(model: Model, args: tuple[Any, ...], *, dynamic: bool = False) -> 
 
 
 def by_dynamo_dynamic(model: Model, args: tuple[Any, ...]) -> Model:
-    """Sizes and numbers are symbols in the graph that Dynamo captures."""
+    """Compiles with torch.compile(dynamic=True): sizes and numbers are symbols in the captured graph."""
     return by_dynamo(model, args, dynamic=True)
 
 
@@ -44,19 +44,19 @@ DOORS = {"lamina.compile": by_export, "torch.compile": by_dynamo, "torch.compile
 
 
 def static_and_dynamic(names: Iterable[str]) -> list[tuple[str, str]]:
-    """Pairs each name with the dynamic door and, in turn, with one of the two whose graphs have the same ops and sizes."""
+    """Pairs each name with the dynamic entry point and, in turn, with one of the two whose graphs have the same ops and sizes."""
     *static, symbolic = DOORS
     chosen = [(name, door) for i, name in enumerate(names) for door in (static[i % len(static)], symbolic)]
     return [*itertools.product(names, DOORS)] if os.environ.get("LAMINA_TEST_PRODUCTS") else chosen
 
 
 def clone(values: Any) -> Any:
-    """Copies of the tensors in a tree, with their strides, offsets, sharing and need of gradients."""
+    """Copies the tensors of a tree, with their strides, offsets, sharing and requires_grad."""
     return copy.deepcopy(values)
 
 
 def same(got: Any, want: Any, rtol: float = 1e-4, atol: float = 1e-5) -> None:
-    """Equal trees: tensors close, of the same type, shape and strides; all else equal."""
+    """Asserts that two trees are equal: tensors close, of the same type, shape and strides; everything else equal."""
     a, a_spec = pytree.tree_flatten(got)
     b, b_spec = pytree.tree_flatten(want)
     assert a_spec == b_spec
@@ -141,7 +141,7 @@ def _smooth(case: Case, layout: str, own_leaves: bool) -> tuple[Any, ...]:
 
 
 def _moved(t: Tensor) -> Tensor:
-    """Each element by a few roundings."""
+    """Changes each element by a few roundings."""
     return t * (1 + 8 * torch.finfo(t.dtype).eps * torch.rand_like(t)) if t.dtype in (torch.float32, torch.float64) else t
 
 
@@ -158,5 +158,5 @@ def _leaves(case: Case, layout: str, gradients: bool) -> bool | None:
 
 
 def memory(t: Tensor) -> int:
-    """Equal for tensors over the same storage."""
+    """Returns a key that is equal for tensors with the same storage."""
     return t.untyped_storage().data_ptr()

@@ -32,7 +32,7 @@ class Flex:
     whole: bool = False
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, *read: Tensor, aux: AuxRequest | None = None) -> Any:
-        """Calls it by torch's function, as inference does; gradients on CPUs are the op's alone."""
+        """Calls torch's function without gradients; on CPUs only the op has gradients."""
         blocks, score = None, None
         if self.shows is not None:
             blocks = create_block_mask(
@@ -43,7 +43,7 @@ class Flex:
         return flex_attention(q, k, v, score_mod=score, block_mask=blocks, enable_gqa=True, return_aux=aux)
 
     def by_op(self, q: Tensor, k: Tensor, v: Tensor, *read: Tensor) -> Tensor:
-        """Calls it by the op."""
+        """Calls the op."""
 
         def score(s: Tensor, *at: Tensor) -> Tensor:
             return s if self.score is None else self.score(read, s, *at)
@@ -56,7 +56,8 @@ class Flex:
         return out
 
     def defined(self, q: Tensor, k: Tensor, v: Tensor, *read: Tensor) -> tuple[Tensor, Tensor]:
-        """The results and the logarithms of sums as the definition has them, without Dynamo, which torch's own calls go through."""
+        """Returns the results and the logarithms of sums by the definition, without Dynamo, through which torch's own function
+        goes."""
         at = [torch.arange(n) for n in (*q.shape[:3], k.shape[2])]
         k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], 1) for t in (k, v))
         scores = q @ k.mT * q.shape[3] ** -0.5

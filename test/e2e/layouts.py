@@ -14,7 +14,7 @@ def contiguous(t: Tensor) -> Tensor:
 
 
 def sliced(t: Tensor) -> Tensor:
-    """Part of a larger tensor, every other element of its last dimension, after an offset."""
+    """Returns a part of a larger tensor: every other element of its last dimension, after an offset."""
     if not t.dim():
         return t.new_zeros(3)[2].copy_(t)
     base = t.new_zeros([*(n + 2 for n in t.shape[:-1]), 2 * t.shape[-1] + 1])
@@ -22,22 +22,22 @@ def sliced(t: Tensor) -> Tensor:
 
 
 def transposed(t: Tensor) -> Tensor:
-    """The dimensions in reverse order in memory."""
+    """Returns a copy whose dimensions are in reverse order in memory."""
     return t.permute(*reversed(range(t.dim()))).contiguous().permute(*reversed(range(t.dim())))
 
 
 def expanded(t: Tensor) -> Tensor:
-    """One row for all rows."""
+    """Returns one row, expanded to all rows."""
     return t[:1].clone().expand_as(t) if t.dim() and t.numel() else t.clone()
 
 
 def channels_last(t: Tensor) -> Tensor:
-    """The second dimension innermost in memory."""
+    """Returns a copy whose second dimension is innermost in memory."""
     return t.movedim(1, -1).contiguous().movedim(-1, 1) if t.dim() > 2 else t.clone()
 
 
 def aliased(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """The tensors of one dtype as views of one storage: equal shapes are the same tensor, others overlap."""
+    """Returns the tensors of one dtype as views of one storage: equal shapes are the same tensor, others overlap."""
     largest = {t.dtype: t for t in sorted(tensors, key=lambda t: t.numel())}
     bases = {dtype: torch.cat([t.reshape(-1), t.reshape(-1)]) for dtype, t in largest.items()}
     views: dict[Any, Tensor] = {}
@@ -59,7 +59,7 @@ LAYOUTS: dict[str, Callable[[Sequence[Tensor]], list[Tensor]]] = {
 
 
 def arranged(args: Any, layout: str) -> Any:
-    """The same tree with its tensors in a layout, as leaves of autograd."""
+    """Returns the same tree with its tensors in a layout, as leaves of autograd."""
     leaves, spec = pytree.tree_flatten(args)
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
     found: dict[int, Tensor] = {}
@@ -69,7 +69,7 @@ def arranged(args: Any, layout: str) -> Any:
 
 
 def fitting(args: Any, rng: random.Random, count: int) -> list[str]:
-    """So many layouts, in a random order and contiguous among them, of those that say something about these arguments."""
+    """Returns so many layouts that apply to these arguments, in a random order, contiguous among them."""
     tensors = [leaf for leaf in pytree.tree_leaves(args) if isinstance(leaf, Tensor)]
     dtypes = [t.dtype for t in tensors]
     others = [

@@ -61,7 +61,7 @@ def _named(kind: str, tree: Any) -> dict[str, Tensor]:
 
 
 def _state(module: Any) -> dict[str, Tensor]:
-    """Parameters, buffers, and tensors that are plain attributes, by every name that they have."""
+    """Returns parameters, buffers, and tensors that are plain attributes, by each of their names."""
     if not isinstance(module, nn.Module):
         return {}
     found = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers(remove_duplicate=False))}
@@ -70,7 +70,7 @@ def _state(module: Any) -> dict[str, Tensor]:
 
 
 class _Copy(torch.autograd.Function):
-    """The same elements in the same places of fresh memory, which may be written under autograd."""
+    """Copies elements to the same offsets of new memory, which may be written under autograd."""
 
     @staticmethod
     def forward(ctx: Any, t: Tensor) -> Tensor:
@@ -82,7 +82,7 @@ class _Copy(torch.autograd.Function):
 
 
 def _differentiate(values: dict[str, Tensor], wanted: dict[str, Tensor], seed: int) -> dict[str, Tensor | None]:
-    """Gradients of all values that depend on what is wanted, weighted by numbers drawn from the seed."""
+    """Returns gradients of all values that depend on `wanted`, weighted by numbers drawn from the seed."""
     of = {name: t for name, t in values.items() if t.requires_grad and t.grad_fn is not None}
     if not of or not wanted:
         return dict.fromkeys(wanted)
@@ -123,7 +123,8 @@ def _same_tensor(name: str, got: Tensor, want: Tensor, tolerance: float) -> None
 
 
 def _same_gradient(name: str, got: Tensor | None, want: Tensor | None, tolerance: float, scale: float) -> None:
-    """scale  the largest gradient of the call: what cancels in one tensor, as a bias before a BatchNorm, was as large in others"""
+    """Asserts that two gradients agree. scale: the call's largest gradient, since terms that cancel in one tensor, such as a bias
+    before a BatchNorm, were as large in others."""
     if got is None or want is None:  # zeros where eager has none: torch's own back ends do so too
         assert got is None or not got.any(), f"{name} is not None"
         assert want is None or not want.any(), f"{name} is None"
@@ -158,7 +159,7 @@ def _some(t: Tensor) -> list[Any]:
 
 
 def sharing(tensors: dict[str, Tensor]) -> dict[str, tuple[str, int]]:
-    """For each tensor the first that shares its storage and the distance from that one's first element, in bytes."""
+    """Returns, for each tensor, the first that shares its storage, and the distance in bytes between their first elements."""
     first: dict[int, tuple[str, int]] = {}
     found = {}
     for name, t in tensors.items():

@@ -17,8 +17,8 @@ OPTIONS = Options(strict=True, cache=False)
 
 
 def compiled(fn: Function, inputs: Sequence[Tensor], options: Options = OPTIONS) -> Function:
-    """`fn`, functionalized and decomposed as the front ends do it, compiled for inputs like these: a callable that returns the
-    list of what `fn` returns."""
+    """Compiles `fn`, functionalized and decomposed as by the front ends, for inputs like these. Returns a callable that returns
+    the list of `fn`'s results."""
     with torch.no_grad():
         gm = make_fx(functionalize(_outputs(fn)), decomposition_table=table(), tracing_mode="fake")(*inputs)
         if any(n.op == "call_function" and n.target._schema.is_mutable for n in gm.graph.nodes):  # in a decomposition
@@ -28,7 +28,7 @@ def compiled(fn: Function, inputs: Sequence[Tensor], options: Options = OPTIONS)
 
 
 def check(fn: Function, *inputs: Tensor, slack: float = 4.0, ulps: float = 4.0, absolute: float = 0.0) -> None:
-    """Compiles `fn` and compares its results, and compares again on a second call: no result may depend on stale memory."""
+    """Compiles `fn` and compares the results of two calls: no result may depend on stale memory."""
     run = compiled(fn, inputs)
     before = [x.clone() for x in inputs]
     first, second = run(*inputs), run(*inputs)
@@ -83,7 +83,7 @@ def _bits(x: Tensor) -> Tensor:
 
 
 def _outputs(fn: Function) -> Callable[..., list[Tensor]]:
-    """`fn` with a list of tensors as its result."""
+    """Wraps `fn` so that its result is a list of tensors."""
 
     def run(*inputs: Tensor) -> list[Tensor]:
         out = fn(*inputs)

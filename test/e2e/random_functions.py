@@ -17,7 +17,7 @@ NAMES = {"torch": torch, "F": torch.nn.functional}
 
 @dataclass
 class Program:
-    """`lines` are statements; `outputs` names. A subset of the lines is a program too if all names are defined."""
+    """`lines` are statements, `outputs` names. A subset of the lines is also a program if all names are defined."""
 
     inputs: dict[str, Tensor]
     lines: list[str]
@@ -36,7 +36,7 @@ class Program:
 
 @dataclass
 class Writer(Values):
-    """ops: statements at most."""
+    """Writes random programs. ops: the largest number of statements."""
 
     ops: int = 14
     lines: list[str] = field(default_factory=list)

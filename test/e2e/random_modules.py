@@ -96,7 +96,7 @@ torch.export.register_dataclass(Pair)
 
 
 class Block(nn.Module):
-    """A child with a child, state, and two ways to compute."""
+    """A submodule with a submodule, state, and two forward paths."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class Block(nn.Module):
 
 
 class Own(torch.autograd.Function):
-    """A function whose gradient is not the derivative of what it computes."""
+    """A function whose gradient is not its derivative."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> Tensor:
@@ -137,7 +137,7 @@ custom.register_autograd(lambda ctx, gradient: gradient * 3)
 
 @dataclass(frozen=True)
 class Step:
-    """A call, after some changes. inputs: how x and y lie in memory; needs: whether they need gradients."""
+    """A call, after some changes. inputs: the layouts of x and y; needs: whether they require gradients."""
 
     changes: tuple[str, ...] = ()
     inputs: str = "apart"
@@ -164,7 +164,7 @@ class Program:
 
     @property
     def text(self) -> str:
-        """The class."""
+        """Returns the source of the class."""
         parameters, unpack = HEADERS[self.header]
         body = [*([unpack] if unpack else []), *self.lines, f"return {', '.join(self.outputs)}{',' * (len(self.outputs) > 1)}"]
         init = ["super().__init__()", *(f"self.{n} = {PARTS[n]}" for n in PARTS if n in self.parts)]
@@ -188,7 +188,7 @@ class Program:
         return "\n".join([self.text, f"# {kind}", *(f"# {i}. {step}" for i, step in enumerate(self.steps))])
 
     def model(self) -> nn.Module:
-        """The module, with the same weights each time."""
+        """Returns the module, with the same weights each time."""
         generator = torch.Generator().manual_seed(self.number)
         names = {
             "torch": torch,
@@ -212,7 +212,7 @@ class Program:
 
 
 def random_program(seed: int, statements: Sequence[str] = STATEMENTS, changes: Sequence[str] = CHANGES) -> Program:
-    """Up to eight statements, and up to three calls after the first."""
+    """Returns a program of up to eight statements, and up to three calls after the first."""
     r = random.Random(seed)
     values, lines = ["x", "y"], []
     for i in range(r.randint(1, 8)):
@@ -246,7 +246,7 @@ def _applies(change: str, program: Program) -> bool:
 
 
 def smaller(program: Program) -> Iterator[Program]:
-    """Programs with a part left out: a call, a statement, a change, an output, an option."""
+    """Yields programs without one part: a call, a statement, a change, an output, an option."""
     for i in range(1, len(program.steps)):
         yield replace(program, steps=program.steps[:i] + program.steps[i + 1 :])
     for i, line in enumerate(program.lines):
@@ -270,7 +270,7 @@ def smaller(program: Program) -> Iterator[Program]:
 
 
 def smallest(program: Program, fails: Callable[[Program], bool], tries: int = 150) -> Program:
-    """The program with as much left out as still fails."""
+    """Returns the program without all parts that are not needed to fail."""
     left = tries
     while True:
         for candidate in smaller(program):

@@ -13,7 +13,7 @@ SIZES = [1, 1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 100
 
 @dataclass
 class Value:
-    """A variable. exact: no rounding in it, so that eager in any precision gives the same."""
+    """A variable. exact: it involves no rounding, so that eager gives the same value in any precision."""
 
     name: str
     tensor: Tensor
@@ -34,7 +34,7 @@ class Value:
 
 @dataclass
 class Values:
-    """The variables of one function. limit: elements of one tensor at most; dtype: of floating inputs."""
+    """The variables of a function. limit: the largest number of elements of a tensor; dtype: of floating inputs."""
 
     seed: int
     limit: int = 40000
@@ -54,7 +54,7 @@ class Values:
         self.add_input(self.strided(shape))
 
     def strided(self, shape: list[int]) -> Tensor:
-        """Normal numbers in one of the layouts that callers pass."""
+        """Returns normal numbers in one of the layouts that callers pass."""
         r, kind = self.random, self.random.randint(0, 9)
         if kind == 0 and len(shape) > 1:
             order = r.sample(range(len(shape)), len(shape))
@@ -82,7 +82,7 @@ class Values:
         return self.add_input(torch.randint(low, size, shape, generator=self.generator))
 
     def some(self, **wants: Any) -> Value | None:
-        """A value, newer ones more often. floating, exact: as asked; rank: at least."""
+        """Returns a value, preferring newer ones. floating, exact: required properties; rank: the least."""
         fits = [
             v
             for v in self.values
@@ -94,7 +94,7 @@ class Values:
         return self.random.choice(fits[-6:] if self.random.random() < 0.7 else fits) if fits else None
 
     def partner(self, v: Value) -> Value | None:
-        """A value that broadcasts with `v`."""
+        """Returns a value that broadcasts with `v`."""
         fits = [u for u in self.values if u.floating == v.floating and broadcasts(u.shape, v.shape)]
         others = [u for u in fits if u is not v]
         return self.random.choice(others or fits) if fits else None

@@ -20,7 +20,7 @@ class AttentionGraph:
 
 
 def tokens(batch: int, length: int, device: str, dtype: torch.dtype = torch.bfloat16) -> tuple[Tensor, Tensor]:
-    """Random queries, keys and values side by side, and lengths."""
+    """Returns random queries, keys and values in one tensor, and lengths."""
     x = torch.randn(batch, length, 3 * HEADS * SIZE, device=device, dtype=dtype)
     return x, torch.randint(1, length + 1, (batch,), device=device)
 
@@ -32,7 +32,7 @@ def heads(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def fused(mask: Callable[[Tensor, Tensor], Tensor] | None, **more: bool) -> Callable[[Tensor, Tensor], Tensor]:
-    """Attention by torch's op, with the mask that a function makes of positions (length,) and lengths."""
+    """Returns attention by torch's op, with the mask that a function computes from positions (length,) and lengths."""
 
     def run(x: Tensor, lengths: Tensor) -> Tensor:
         q, k, v = heads(x)
@@ -44,7 +44,7 @@ def fused(mask: Callable[[Tensor, Tensor], Tensor] | None, **more: bool) -> Call
 
 
 def written(mask: Callable[[Tensor, Tensor], Tensor] | None, hidden: float = -INF) -> Callable[[Tensor, Tensor], Tensor]:
-    """Attention by products and a softmax."""
+    """Returns attention by products and a softmax."""
 
     def run(x: Tensor, lengths: Tensor) -> Tensor:
         q, k, v = heads(x)
@@ -57,23 +57,23 @@ def written(mask: Callable[[Tensor, Tensor], Tensor] | None, hidden: float = -IN
 
 
 def earlier(at: Tensor, _: Tensor) -> Tensor:
-    """Keys up to the query's own position."""
+    """Selects keys up to the query's own position."""
     return at <= at[:, None]
 
 
 def triangle(at: Tensor, _: Tensor) -> Tensor:
-    """The same as a triangle of infinities, added to the scores."""
+    """Returns the same mask as a triangle of infinities, which is added."""
     return torch.full((at.shape[0], at.shape[0]), -INF, device=at.device).triu(1)
 
 
 def window(at: Tensor, _: Tensor) -> Tensor:
-    """The query's own and the 99 keys before it."""
+    """Selects the query's own key and the 99 before it."""
     return (at <= at[:, None]) & (at > at[:, None] - 100)
 
 
 def packed(at: Tensor, lengths: Tensor) -> Tensor:
-    """Keys of the query's own sequence among several that are packed into one, up to its own position: there is one sequence, which
-    shows in no value but in how positions are numbered."""
+    """Selects keys of the query's own sequence, up to its position, among several sequences packed into one. Only the numbering
+    of positions shows where a sequence starts."""
     places = at[None].expand(lengths.shape[0], -1)
     number = (torch.diff(places, prepend=places[:, :1] - 1, dim=-1) != 1).cumsum(-1)
     batch, queries, keys = torch.arange(lengths.shape[0], device=at.device)[:, None, None, None], at[:, None], at
@@ -82,17 +82,17 @@ def packed(at: Tensor, lengths: Tensor) -> Tensor:
 
 
 def packed_window(at: Tensor, lengths: Tensor) -> Tensor:
-    """The same without the keys that are 100 or more before the query."""
+    """As `packed`, without the keys that are 100 or more before the query."""
     return packed(at, lengths) & (at > at[:, None] - 100)
 
 
 def there(at: Tensor, lengths: Tensor) -> Tensor:
-    """Keys within the sequence's length."""
+    """Selects keys within the sequence's length."""
     return (at < lengths[:, None])[:, None, None, :]
 
 
 def repeated(x: Tensor, lengths: Tensor) -> Tensor:
-    """One query, of heads that share the keys of one head."""
+    """Computes one query per head, for heads that share the keys of one head."""
     q, k, v = heads(x)
     seen = there(torch.arange(x.shape[1], device=x.device), lengths)
     return F.scaled_dot_product_attention(q[:, :, :1], k[:, :1], v[:, :1], attn_mask=seen, enable_gqa=True)

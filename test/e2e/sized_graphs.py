@@ -40,7 +40,7 @@ class Sized:
 
 @pytest.fixture
 def compilations(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """A list that grows by one with each graph that is compiled."""
+    """Returns a list that grows by one with each graph that is compiled."""
     torch._dynamo.reset()
     found: list[int] = []
     compile_ = stages._compile
@@ -105,7 +105,7 @@ def parts_of_a_projection(a: Tensor) -> Tensor:
 
 
 def blocks(a: Tensor) -> Tensor:
-    """Attention within blocks of eight rows, for which they are padded."""
+    """Computes attention within blocks of eight rows, to which rows are padded."""
     padded = F.pad(a, (0, 0, 0, -a.shape[1] % 8))
     taken = padded.view(a.shape[0], padded.shape[1] // 8, 8, a.shape[2])
     return (taken @ taken.transpose(-1, -2)).softmax(-1).flatten(1, 2)[:, : a.shape[1]] * 2
@@ -244,12 +244,12 @@ GRAPHS: dict[str, Sized] = {
 
 
 def leaves(args: tuple[Any, ...], dtype: torch.dtype | None = None) -> list[Any]:
-    """Copies of the arguments, floating ones in another dtype."""
+    """Copies the arguments, floating ones in another dtype."""
     return [a.to(dtype or a.dtype, copy=True) if a.is_floating_point() else a.clone() for a in args]
 
 
 def observed(function: Callable[..., Any], args: list[Any], train: bool) -> list[Any]:
-    """What a function returns, and where it is trained the gradients of its arguments."""
+    """Returns what a function returns and, if it is trained, the gradients of its arguments."""
     for a in args:
         a.requires_grad_(train and a.is_floating_point())
     out = function(*args)

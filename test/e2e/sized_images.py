@@ -27,12 +27,12 @@ def images(b: int, _: int) -> tuple[Any, ...]:
 
 
 def areas(b: int, n: int) -> tuple[Any, ...]:
-    """Images of any size, of which each window is inside."""
+    """Returns images of any size, none smaller than the window."""
     return (x(2, 3, b + 9, n + 9),)
 
 
 def pairs(b: int, n: int) -> tuple[Any, ...]:
-    """Two images of different sizes."""
+    """Returns two images of different sizes."""
     return x(2, 3, b + 3, n + 9), x(2, 3, b + 9, n + 20)
 
 
@@ -44,7 +44,7 @@ IMAGE_WEIGHTS = nn.ModuleList([CONV, POINTWISE, DEPTHWISE, PIXELS, POSITIONS]).r
 
 
 def windows(a: Tensor) -> Tensor:
-    """Weights among the pixels of each window of 4 by 4."""
+    """Computes weights among the pixels of each window of 4 by 4."""
     b, h, w, c = a.shape
     return a.view(b, h // 4, 4, w // 4, 4, c).permute(0, 1, 3, 2, 4, 5).reshape(-1, 16, c).softmax(1)
 
@@ -54,7 +54,7 @@ def convolutions(a: Tensor) -> Tensor:
 
 
 def group_norm_of_a_convolution(a: Tensor) -> Tensor:
-    """The convolution's result may have no rows, for all that the sizes show."""
+    """Normalizes a convolution's result, which the sizes do not show to have any rows."""
     y = F.conv2d(a, CONV.weight.to(a.dtype), stride=2)
     return F.group_norm(y, 1) + y
 
@@ -74,7 +74,7 @@ def resized_positions(a: Tensor) -> Tensor:
 
 
 def squares(b: int, n: int) -> tuple[Any, ...]:
-    """The pixels of square images."""
+    """Returns the pixels of square images."""
     return (x(b, (n % 30 + 3) ** 2, 5),)
 
 
@@ -90,20 +90,20 @@ def image_of_patches(a: Tensor) -> Tensor:
 
 
 def resized_convolution(a: Tensor) -> Tensor:
-    """Joins what the whole image is to each of its pixels, as pyramids of pools do."""
+    """Concatenates features of the whole image to those of each pixel, as pyramids of pools do."""
     y = F.conv2d(a, CONV.weight.to(a.dtype), stride=2)
     whole = F.conv2d(F.adaptive_avg_pool2d(y, 1), POINTWISE.weight.to(a.dtype)[:4])
     return torch.cat([y, F.interpolate(whole, y.shape[2:], mode="bilinear")], 1)
 
 
 def resized_rows(a: Tensor, image: Tensor) -> Tensor:
-    """Makes an image with its channels last of rows of pixels, and resizes it."""
+    """Makes an image with channels last from rows of pixels, and resizes it."""
     pixels = a.view(a.shape[0], -1, 15, 6).permute(0, 3, 1, 2) * 2
     return F.interpolate(pixels, image.shape[2:], mode="bilinear")
 
 
 def weight_for_each_image(a: Tensor, style: Tensor, channels: int = 4) -> Tensor:
-    """Computes a convolution of each image by a weight of its own, as groups of one."""
+    """Convolves each image with its own weight, by a grouped convolution."""
     b, c, h, w = a.shape
     weight = CONV.weight.to(a.dtype) * style[:, None, :, None, None]
     return (

@@ -38,12 +38,12 @@ def heads(b: int, n: int) -> tuple[Any, ...]:
 
 
 def apart(b: int, n: int) -> tuple[Any, ...]:
-    """A part of a matrix: its rows start anywhere, and lie apart."""
+    """Returns a part of a matrix, whose rows start anywhere and are not adjacent."""
     return (x(b, n + 5)[:, 3:-2],)
 
 
 def with_steps(b: int, n: int) -> tuple[Any, ...]:
-    """Every other row."""
+    """Returns every other row."""
     return (x(2 * b, n)[::2],)
 
 

@@ -155,7 +155,7 @@ def _exact(op: Any, sample: Any, grad: bool, count: int) -> list[Any] | None:
 
 
 def _check(found: Any, want: Any, exact: Any) -> None:
-    """Raises AssertionError where a value is neither eager's nor about as near to that of float64."""
+    """Raises AssertionError if a value is neither eager's nor about as near to float64."""
     try:
         torch.testing.assert_close(found, want, rtol=1e-4, atol=1e-5, equal_nan=True)
     except AssertionError:

@@ -21,7 +21,7 @@ def compiled(fn: Callable[..., Any], strict: bool = True, **more: Any) -> Callab
 
 
 def check(fn: Callable[..., Any], *given: Tensor, strict: bool = True, tolerance: float = 1e-5, **more: Any) -> None:
-    """The compiled function against eager's in float64; integers are exact."""
+    """Compares the compiled function with eager's in float64; integers must be equal."""
     found = compiled(fn, strict, **more)(*given)
     want = fn(*(t.double() if t.is_floating_point() else t for t in given)).to(found.dtype)
     torch.testing.assert_close(found, want, rtol=tolerance, atol=tolerance, equal_nan=True)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 
 class Doubled(torch.autograd.Function):
-    """Its backward is not the derivative of its forward."""
+    """A function whose backward is not the derivative of its forward."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, scale: float) -> Tensor:  # type: ignore[override]

@@ -24,7 +24,8 @@ CALLEE = "aten._scaled_dot_product_flash_attention_for_cpu.default"
 
 @pytest.fixture(autouse=True)
 def same_numbers() -> None:
-    """Bounds follow eager's error, which chance makes small now and then: one run of 300 had a gradient beyond them."""
+    """Compares with bounds that follow eager's error. That is sometimes small by chance: one run of 300 had a gradient beyond
+    them."""
     torch.manual_seed(0)
 
 
@@ -41,7 +42,7 @@ def compiled(form: Callable[..., Any], given: tuple[Tensor, ...], door: str) -> 
 
 
 def gradients(run: Callable[..., Tensor], tensors: tuple[Tensor, ...]) -> list[Tensor]:
-    """The result, and the gradients of the first three tensors where that of the result is the fifth."""
+    """Returns the result, and the gradients of the first three tensors; the fifth is the result's gradient."""
     q, k, v = (t.detach().clone().requires_grad_() for t in tensors[:3])
     out = run(q, k, v, tensors[3])
     return [out, *torch.autograd.grad(out, (q, k, v), tensors[4].to(out.dtype))]
@@ -146,7 +147,7 @@ class Hidden(nn.Module):
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The library calls of the programs that are compiled."""
+    """Returns the library calls of the programs that are compiled."""
     found: list[str] = []
     compile_ = stages._compile
 

@@ -98,13 +98,13 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def drawn(*shape: int, layout: str = "contiguous", dtype: torch.dtype = torch.complex64) -> Tensor:
-    """Numbers that a function may divide by, and whose parts differ in size."""
+    """Returns numbers by which a function may divide, and whose parts differ in size."""
     size = torch.rand(shape, dtype=torch.float64) * 2 + 0.25
     return LAYOUTS[layout](torch.polar(size, torch.rand(shape, dtype=torch.float64) * 6.28).to(dtype))
 
 
 def close(got: Any, want: Any, *, double: bool = False) -> None:
-    """Compares values with those of complex128, by the size of all of them."""
+    """Compares values with those of complex128, relative to the largest of them."""
     for a, b in zip(got, want, strict=True):
         assert a.shape == b.shape and a.is_complex() == b.is_complex()
         if a.numel():

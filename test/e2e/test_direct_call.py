@@ -29,7 +29,7 @@ def unmarked(run: Any) -> Any:
 
 
 def agrees(model: Callable[..., Any], *args: Any) -> Any:
-    """Calls eager and compiled twice with equal arguments; what the backend returned for the only graph."""
+    """Calls eager and the compiled model twice with equal arguments. Returns what the backend returned for the only graph."""
     compiled, returned = spied(model, dynamic=False)
     for _ in range(2):
         mine, theirs = [a.clone() for a in args], [a.clone() for a in args]

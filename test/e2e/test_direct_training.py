@@ -28,7 +28,7 @@ def is_direct(run: Any) -> bool:
 
 
 class Branchy(nn.Module):
-    """Has several results, one without gradient, and a buffer that each call changes."""
+    """A module with several results, one without gradient, and a buffer that each call changes."""
 
     def __init__(self) -> None:
         super().__init__()

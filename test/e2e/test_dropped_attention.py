@@ -41,7 +41,7 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
 
 
 def sdpa_of_rows(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    """A mask of two dimensions, a scale, heads of keys that several share, and a result that is flattened."""
+    """Calls attention with a mask of two dimensions, a scale and shared heads of keys, and flattens the result."""
     at = torch.arange(40)
     y = F.scaled_dot_product_attention(q, k[:, :2], v[:, :2], at < at[:, None] + 5, dropout_p=P, scale=0.25, enable_gqa=True)
     return y.transpose(1, 2).flatten(2)
@@ -82,7 +82,7 @@ def inputs() -> list[Tensor]:
 
 
 def exact(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, how: str) -> Tensor:
-    """In float64, by the numbers that follow torch.manual_seed(3)."""
+    """Computes in float64, with the random numbers that follow torch.manual_seed(3)."""
     scores = q @ k.mT / 4
     at = torch.arange(40)
     if how == "rows":

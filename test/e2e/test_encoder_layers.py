@@ -21,7 +21,7 @@ MASKS = ("none", "padding", "scores", "both", "everything", "numbers")
 
 
 class Masked(nn.Module):
-    """A module and the names by which it takes masks."""
+    """A module and the names of its mask arguments."""
 
     def __init__(self, inner: nn.Module, kind: str, copies: int = 1, **fixed: Any) -> None:
         super().__init__()

@@ -37,7 +37,7 @@ def wide(tensors: Any) -> list[Tensor]:
 
 
 def near(found: Tensor, want: Tensor, bound: float = 2e-6) -> None:
-    """The largest error, relative to the largest element; what is infinite is so in both."""
+    """Asserts that the largest error is small relative to the largest element, and that the same elements are infinite."""
     assert found.shape == want.shape
     finite = want.isfinite()
     assert torch.equal(found[~finite].double(), want[~finite])

@@ -7,7 +7,7 @@ import lamina
 
 
 class Scaled(nn.Module):
-    """exp of a small weight, and a larger one that stays an argument."""
+    """Computes exp of a small weight, and uses a larger weight that stays an argument."""
 
     def __init__(self) -> None:
         super().__init__()

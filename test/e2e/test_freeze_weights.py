@@ -32,7 +32,7 @@ def through_data(weight: Tensor) -> None:
 
 
 def shared(weight: Tensor) -> None:
-    """Writes to memory as another process that maps it would."""
+    """Writes to memory as another process would that maps it."""
     memory = torch.empty(0).set_(weight.untyped_storage(), 0, (weight.numel(),))
     memory[77] = 100
 

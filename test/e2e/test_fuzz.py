@@ -11,7 +11,7 @@ COUNT = int(os.environ.get("LAMINA_TEST_FUZZ", "40"))
 
 
 def compute(program: Program) -> None:
-    """With more room for rounding than one op needs: errors of a statement grow in those after it."""
+    """Compares with larger bounds than a single op needs: errors of a statement grow in those after it."""
     try:
         check(program.function(), *program.inputs.values(), slack=8, ulps=64, absolute=512)
     except Exception as error:

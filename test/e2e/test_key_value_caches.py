@@ -15,7 +15,7 @@ EACH = WIDTH // HEADS
 
 
 class Layer(nn.Module):
-    """A layer of Llama's form: rotary positions, heads that share keys, SwiGLU."""
+    """A layer like Llama's: rotary positions, heads that share keys, SwiGLU."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -46,7 +46,7 @@ def float64(model: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
 
 
 def close(ours: Tensor, eager: Tensor, exact: Tensor, slack: float = 4) -> None:
-    """As near to float64 as eager is, up to a factor."""
+    """Asserts that the error against float64 is at most eager's, up to a factor."""
     error, allowed = (ours.double() - exact).abs().max(), (eager.double() - exact).abs().max()
     assert error <= slack * allowed + 1e-6 * exact.abs().max()
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:lamina compiles this graph once 
 
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The graphs that were compiled."""
+    """Returns the graphs that were compiled."""
     found: list[Any] = []
     build = stages.build
 

@@ -41,7 +41,8 @@ def integers(*shape: int, low: int = -50, high: int = 50, dtype: torch.dtype = t
 
 
 def sizes_for(dtypes: list[torch.dtype]) -> list[Any]:
-    """Every dtype with one size, every size with the first dtype; all pairs in the long run."""
+    """Returns test parameters (dtype, size): the first dtype with every size and every dtype with one; all pairs if
+    LAMINA_TEST_OPS=all."""
     pairs = itertools.product(dtypes, SIZES) if ALL else [(dtypes[0], n) for n in SIZES] + [(d, 127) for d in dtypes[1:]]
     return [pytest.param(d, n, id=f"{name(d)}-{n}") for d, n in pairs]
 

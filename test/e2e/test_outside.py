@@ -113,7 +113,7 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
 
 
 def _run(model: Callable[..., Any], args: tuple[Any, ...]) -> list[Any]:
-    """Results, gradients and the arguments after the call."""
+    """Returns results, gradients and the arguments after the call."""
     args = tuple(a.detach().clone().requires_grad_(a.requires_grad) for a in args)
     results = pytree.tree_leaves(model(*args))
     loss = [r.abs().sum() for r in results if r.requires_grad]

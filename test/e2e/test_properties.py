@@ -22,7 +22,7 @@ COUNT = int(os.environ.get("LAMINA_TEST_MODULES", "12"))
 
 
 class Refused(Exception):
-    """Eager, or torch's own back end, does not run a program either."""
+    """Raised if eager, or torch's own back end, does not run a program either."""
 
 
 @pytest.mark.parametrize("number", range(COUNT))
@@ -48,8 +48,8 @@ def failure(program: Program, door: str) -> str | None:
 
 
 def _without(program: Program, changes: list[str]) -> Program:
-    """Python attributes are constants of models compiled by lamina.compile, as documented; hooks are constants of what torch.compile
-    makes."""
+    """Returns the program without changes of these kinds, which are constants by design: Python attributes for lamina.compile,
+    hooks for torch.compile."""
     return replace(program, steps=tuple(replace(s, changes=tuple(c for c in s.changes if c not in changes)) for s in program.steps))
 
 
@@ -68,7 +68,7 @@ def _holds(program: Program, door: Callable[..., Model]) -> bool:
 
 
 def compare(program: Program, door: Callable[..., Model]) -> None:
-    """Calls a module and its compiled twin, step by step. AssertionError where they differ, Refused where eager fails."""
+    """Calls a module and its compiled twin, step by step. Raises AssertionError if they differ, Refused if eager fails."""
     if "in_place(y)" in program.text and any(step.needs for step in program.steps):
         raise Refused  # eager forgets that an op without gradients has written to what needs them, AOTAutograd does not
     try:
@@ -103,7 +103,7 @@ def _compiled(program: Program, module: nn.Module, door: Callable[..., Model]) -
 
 
 def _closure(program: Program, module: nn.Module) -> Model:
-    """A function with the module's arguments that calls it."""
+    """Returns a function with the module's arguments that calls it."""
     return {
         "plain": lambda x, y: module(x, y),
         "keyword": lambda x, *, y: module(x, y=y),
@@ -117,7 +117,7 @@ def _change(change: str, module: nn.Module) -> None:
 
 
 def _step(program: Program, step: Step, run: Model, module: nn.Module, number: int) -> Observed:
-    """One call; the changes of the first are those that the module is compiled with."""
+    """Makes one call; the model is compiled with the changes of the first."""
     for change in step.changes if number or run is module else ():
         _change(change, module)
     args, kwargs = _arguments(program, step, module, number)

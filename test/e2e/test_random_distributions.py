@@ -26,7 +26,7 @@ def drawn(fn: Callable[..., Tensor], *inputs: Tensor, dynamic: bool = False) -> 
 
 
 def follows(x: Tensor, distribution: Callable[[Tensor], Tensor], step: float = 0.0) -> None:
-    """Holds the numbers against a cumulative distribution (Kolmogorov and Smirnov), and neighbors against each other."""
+    """Compares the numbers with a cumulative distribution (Kolmogorov and Smirnov), and neighbors with each other."""
     at = distribution(x.double().flatten().sort().values)
     steps = torch.arange(1, len(at) + 1) / len(at)
     assert (at - steps).abs().max() < 2 / math.sqrt(len(at)) + step

@@ -20,7 +20,7 @@ def autocast(**options: Any) -> torch.autocast:
 
 
 class Scaled(torch.autograd.Function):
-    """Its backward is not the derivative of its forward, which has a region of its own."""
+    """A function whose backward is not the derivative of its forward, which contains another region."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, scale: float) -> Tensor:  # type: ignore[override]
@@ -65,7 +65,7 @@ class InF32(torch.autograd.Function):
 
 
 class Several(torch.autograd.Function):
-    """Two results with gradients and one without."""
+    """A function with two results with gradients and one without."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
@@ -179,7 +179,7 @@ def test_regions(function: Callable[..., Tensor], door: Callable[..., Any]) -> N
 
 
 def close(got: Tensor | None, want: Tensor, rounding: float = 0.02) -> None:
-    """Within a part of the largest number, at least twice what bf16 rounded away in hundreds of draws."""
+    """Compares within a part of the largest number: at least twice what bf16 rounded away in hundreds of draws."""
     assert got is not None
     torch.testing.assert_close(got, want, rtol=1e-5, atol=rounding * want.abs().max().item())
 

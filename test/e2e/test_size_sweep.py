@@ -31,7 +31,7 @@ class NormSoftmax(nn.Module):
 
 
 class Recommender(nn.Module):
-    """Sums of embeddings of what a user has seen, and the products of these with dense features."""
+    """Sums embeddings of a user's items, and multiplies them with dense features."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ CASES = {
 
 
 def found(model: Callable[..., Tensor], parameters: list[Tensor], args: tuple[Tensor, ...], train: bool) -> list[Tensor]:
-    """What a model returns and, where it is trained, the gradients of its parameters."""
+    """Returns what a model returns and, if it is trained, the gradients of its parameters."""
     if not train:
         with torch.no_grad():
             return [model(*args)]

@@ -58,7 +58,7 @@ CONSTANTS: list[Callable[[], Tensor]] = [
 
 @pytest.fixture(params=["compile", "dynamo"])
 def through(request: pytest.FixtureRequest) -> Doors:
-    """The results of a function by one of both entry points."""
+    """Returns a function that compiles another by one of the two entry points and returns its results."""
 
     def ahead(f: Callable[..., Any], args: tuple[Tensor, ...]) -> Any:
         return lamina.compile(f, args)(*args)
@@ -71,7 +71,7 @@ def through(request: pytest.FixtureRequest) -> Doors:
 
 
 def wrong(got: Tensor, want: Tensor) -> Tensor:
-    """Where results differ in more than rounding: in NaN, infinity, or the sign of a zero."""
+    """Returns where results differ by more than rounding: in NaN, infinity, or the sign of a zero."""
     assert got.dtype == want.dtype and got.shape == want.shape
     if not want.dtype.is_floating_point:
         return got != want

@@ -18,7 +18,7 @@ SHAPES = ({0: Dim("batch", max=64), 1: Dim.AUTO},)
 
 
 class Model(nn.Module):
-    """Has sizes in views, in values and in a reduction, and constants."""
+    """A model with sizes in views, in values and in a reduction, and with constants."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Model(nn.Module):
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[Any, ...]]]:
-    """The shapes of the arguments of all graphs that were compiled."""
+    """Returns the shapes of the arguments of all graphs that were compiled."""
     shapes: list[tuple[Any, ...]] = []
     compile_ = stages._compile
 

@@ -79,7 +79,7 @@ LAYOUTS: dict[str, Callable[[], Tensor]] = {
 
 
 def strides(results: Any) -> list[list[int]]:
-    """Those of dimensions with more than one element."""
+    """Returns the strides of dimensions with more than one element."""
     return [[s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1] for t in pytree.tree_leaves(results)]
 
 
@@ -129,7 +129,7 @@ def test_a_group_norm_beside_its_input(shape: tuple[int, ...], layout: torch.mem
 
 
 class Normalized(torch.nn.Module):
-    """The gradient of a convolution's weight, in another order for rows of length 1, on its way to an op that reads it as rows."""
+    """A convolution with weight norm. The weight's gradient, whose order differs for rows of length 1, is read as rows."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -86,8 +86,8 @@ def test_gradients(name: str, door: Door, dtype: torch.dtype) -> None:
 
 
 def _is_smooth(exact: nn.Module, args: tuple[Any, ...]) -> bool:
-    """Whether no gradient jumps within some roundings of these arguments, as that of relu does: where one does, f32 may be on the
-    other side of it than f64."""
+    """Returns whether no gradient jumps within some roundings of these arguments, as relu's does, so that f32 and f64 are on the
+    same side."""
     found = []
     for move in (0.0, 1e-6, -1e-6):
         model = copy.deepcopy(exact)

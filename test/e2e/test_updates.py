@@ -92,7 +92,7 @@ COPIED: dict[str, Update] = {
 
 
 def cache(kind: str) -> Tensor:
-    """A tensor (3, 40, 8) in some memory."""
+    """Returns a tensor (3, 40, 8) in some layout."""
     if kind == "transposed":
         return torch.randn(40, 3, 8).transpose(0, 1)
     if kind == "in larger memory":
@@ -104,7 +104,7 @@ def cache(kind: str) -> Tensor:
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the programs that are compiled call, and the names of their launches."""
+    """Returns what the compiled programs call, and the names of their launches."""
     found: list[str] = []
     compile_ = stages._compile
 

@@ -14,7 +14,7 @@ LISTS = [op for op in FOREACH if "_foreach_" in str(op)]
 
 
 def arguments(op: torch._ops.OpOverload) -> list[Any]:
-    """Positive tensors below one, of several shapes; numbers for numbers."""
+    """Returns positive tensors below one, of several shapes, and numbers for numbers."""
 
     def some() -> list[Tensor]:
         return [torch.rand(s) * 0.8 + 0.1 for s in ((3,), (2, 5), (), (0,))]

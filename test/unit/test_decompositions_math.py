@@ -39,7 +39,7 @@ EXACT: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
 
 
 def bits(x: Tensor) -> Tensor:
-    """A float's bits, by which -0 differs from 0; one NaN for all."""
+    """Returns a float's bits, which differ for -0 and 0, with the same bits for all NaNs."""
     if not x.dtype.is_floating_point:
         return x
     return torch.where(x.isnan(), math.nan, x).view({2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()])

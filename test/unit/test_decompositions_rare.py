@@ -85,7 +85,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
 
 
 def gradients(fn: Callable[..., Any], inputs: list[Tensor]) -> list[Tensor]:
-    """What a function returns, and the gradient of the sum of that with respect to its first argument, where it has one."""
+    """Returns a function's result, and the gradient of its sum with respect to its first argument, if it has one."""
     first, *rest = (t.clone() for t in inputs)
     found = flat(fn(first.requires_grad_(first.is_floating_point()) * 1, *rest))
     losses = [t.sum() for t in found if t.requires_grad]

@@ -94,7 +94,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
 
 
 def trained(fn: Callable[..., Any], given: list[Tensor]) -> list[Tensor]:
-    """Results and gradients."""
+    """Returns results and gradients."""
     leaves = [t.detach().clone(memory_format=torch.preserve_format) for t in given]
     leaves = [t.requires_grad_() if t.dtype.is_floating_point else t for t in leaves]
     found = fn(*leaves)

@@ -26,7 +26,7 @@ CHEAP = ("arith.mulf", "arith.addf", "arith.maximumf")
 
 
 def chain(length: int, ops: tuple[str, ...]) -> str:
-    """A function of `length` pointwise ops, each on the result of the one before it and the second argument."""
+    """Returns a function of `length` pointwise ops, each of which reads the result of the one before and the second argument."""
     lines = [f"func.func @main(%v0: {T}, %w: {T}) -> {T} {{", f"  %e = tensor.empty() : {T}"]
     for i in range(length):
         op = ops[i % len(ops)]
@@ -52,7 +52,7 @@ def lowered(text: str, target: str) -> ir.Module:
 
 @pytest.fixture
 def shallow() -> Iterator[None]:
-    """A stack that has room for the program's own depth but not for that of the graph."""
+    """Sets a stack limit that is enough for the program's own depth but not for the graph's."""
     limit, frame, depth = sys.getrecursionlimit(), sys._getframe(), 0
     while frame.f_back is not None:
         frame, depth = frame.f_back, depth + 1
@@ -145,7 +145,7 @@ def prepended(*inputs: Tensor) -> Tensor:
 
 
 def lattice(x: Tensor) -> Tensor:
-    """Every value is read twice."""
+    """Computes a chain in which every value is read twice."""
     a, b = x, x * 2
     for _ in range(120):
         a, b = torch.tanh(a + b), a * 0.5 - b

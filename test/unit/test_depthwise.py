@@ -55,7 +55,7 @@ def test_convolution(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtyp
 
 
 class Inverted(nn.Module):
-    """What MobileNet does between two products: norms and activations around a depthwise convolution, and a residual."""
+    """The ops between two products in MobileNet: norms and activations around a depthwise convolution, and a residual."""
 
     def __init__(self, channels: int, kernel: int, stride: int, activation: nn.Module) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ def test_what_follows_is_in_the_strips(model: nn.Module, shape: tuple[int, ...])
 
 
 class Block(nn.Module):
-    """ConvNeXt's: the result is read across its channels."""
+    """ConvNeXt's block, which reads the result across its channels."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ def test_kernels_are_shared() -> None:
 
 
 class Tokens(nn.Module):
-    """A depthwise convolution of the image of a sequence (SegFormer's MLP), with what follows it on the sequence."""
+    """A depthwise convolution of a sequence's image (SegFormer's MLP), with the ops after it on the sequence."""
 
     def __init__(self, channels: int, sizes: tuple[int, int]) -> None:
         super().__init__()
@@ -154,7 +154,7 @@ def test_rows_of_channels_are_in_the_strips(channels: int, sizes: tuple[int, int
 
 
 class Gradient(nn.Module):
-    """The gradient of the image of a depthwise convolution of stride 1, whose weight and image are given."""
+    """The gradient of a depthwise convolution's image for stride 1, with given weight and image."""
 
     def __init__(self, x: Tensor, size: tuple[int, ...], padding: tuple[int, ...]) -> None:
         super().__init__()

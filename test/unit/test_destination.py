@@ -31,14 +31,14 @@ HEADS = (2, 4, 128, 64)
 def traced(
     fn: Callable[..., Any], *shapes: tuple[int, ...], devices: tuple[str, ...] = (), dtype: torch.dtype = torch.float32
 ) -> fx.GraphModule:
-    """The graph of a function of tensors on "cuda", or on these devices."""
+    """Returns the graph of a function of tensors on "cuda", or on these devices."""
     with FakeTensorMode(allow_non_fake_inputs=True):
         inputs = [torch.empty(s, device=d, dtype=dtype) for s, d in zip(shapes, devices or ["cuda"] * len(shapes), strict=True)]
         return make_fx(fn, decomposition_table=table())(*inputs)
 
 
 def planned(gm: fx.GraphModule) -> Program:
-    """Its program with the CPU's kernels: importing and planning are the same for a GPU."""
+    """Returns its program with the CPU's kernels: importing and planning are the same for a GPU."""
     graph = normalize(gm)
     check_devices(graph.gm)
     module = import_linalg(graph, Options())

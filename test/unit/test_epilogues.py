@@ -51,14 +51,14 @@ def traced(fn: Function, *shapes: tuple[int, ...], dtype: torch.dtype = BF16, de
 
 
 def graph_level(gm: fx.GraphModule, target: str = GPU, **options: Any) -> ir.Module:
-    """The module before kernels are selected."""
+    """Returns the module before kernels are selected."""
     module = import_linalg(normalize(gm), Options(strict=True, **options))
     run(pipeline("linalg", "graph", target=target, **options), module)
     return module
 
 
 def selected(fn: Function, *shapes: tuple[int, ...], dtype: torch.dtype = BF16, device: str = "cuda", **options: Any) -> ir.Module:
-    """The module after kernels were selected."""
+    """Returns the module after kernels were selected."""
     module = graph_level(traced(fn, *shapes, dtype=dtype, device=device), GPU if device == "cuda" else "cpu", **options)
     text = f"lamina-select-kernels{{target={GPU} round-intermediates={str(bool(options)).lower()}}}"
     run(f"builtin.module({text if device == 'cuda' else 'lamina-select-kernels'})", module)
@@ -66,7 +66,7 @@ def selected(fn: Function, *shapes: tuple[int, ...], dtype: torch.dtype = BF16, 
 
 
 def names(module: ir.Module) -> list[str]:
-    """The libraries' routines that are called."""
+    """Returns the library routines that are called."""
     return [ir.StringAttr(op.attributes["callee"]).value for op in calls_of(module)]
 
 
@@ -83,7 +83,7 @@ def block(x: Tensor, w: Tensor, *of: Tensor) -> Tensor:
 
 
 def after(x: Tensor) -> Tensor:
-    """Something that a library does, for which `x` has to be in memory."""
+    """Calls a library op for which `x` must be in memory."""
     return F.conv2d(x, x.new_ones(8, x.shape[1], 1, 1))
 
 
@@ -92,7 +92,7 @@ def biased(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
 
 
 def frozen(x: Tensor, w: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """A norm as detectors write it."""
+    """Computes a norm as detectors write it."""
     return after(F.relu(F.conv2d(x, w) * scale.reshape(1, -1, 1, 1) + shift.reshape(1, -1, 1, 1)))
 
 

@@ -41,7 +41,7 @@ def explain(model: object, inputs: object, **kwargs: object) -> Explanation:
 
 @pytest.fixture(scope="module", autouse=True)
 def peaks() -> object:
-    """No time for measurements of the machine."""
+    """Skips the measurement of the machine's peaks, which takes time."""
     patch = pytest.MonkeyPatch()
     patch.setattr("lamina.frontend.entry.explain_backend.peaks", lambda again=False: PEAKS)
     yield

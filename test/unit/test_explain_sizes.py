@@ -18,7 +18,7 @@ SHAPES = ({0: Dim("batch", max=64), 1: Dim.AUTO},)
 
 @pytest.fixture(autouse=True)
 def peaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No time for measurements of the machine."""
+    """Skips the measurement of the machine's peaks, which takes time."""
     monkeypatch.setattr("lamina.frontend.entry.explain_backend.peaks", lambda again=False: Peaks("somecpu", 2, 10e9, 100e9))
 
 
@@ -118,7 +118,7 @@ def test_kernels_for_ranges_of_sizes_are_shown() -> None:
 
 
 class Branches(nn.Module):
-    """Asks for a range, a factor and an equality."""
+    """A model that asks for a range, a factor and an equality of sizes."""
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         if x.shape[1] > 20 or x.shape[1] % 5:

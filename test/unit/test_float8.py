@@ -38,14 +38,14 @@ def all_of(dtype: torch.dtype) -> Tensor:
 
 
 def numbers(dtype: torch.dtype) -> Tensor:
-    """Of all sizes, all that are exact, and those half way between two of them."""
+    """Returns numbers of all magnitudes, all exact ones, and those half way between two of them."""
     exact = all_of(dtype).float()
     wide = torch.randn(2000) * 10 ** torch.linspace(-9, 6, 2000)
     return torch.cat([wide, torch.tensor(EDGES), exact, (exact[1:] + exact[:-1]) / 2])
 
 
 def same(found: Tensor, want: Tensor) -> bool:
-    """NaNs may differ in their bits."""
+    """Asserts equality, except that NaNs may have other bits."""
     assert found.dtype == want.dtype and found.shape == want.shape
     a, b = found.float(), want.float()
     return bool(((a == b) & (a.signbit() == b.signbit()) | a.isnan() & b.isnan()).all())

@@ -102,7 +102,7 @@ class TestProductsThatPackNothing:
 
 @pytest.fixture
 def packs_products(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """On any processor: by itself it is done where it is faster."""
+    """Makes products be packed on any processor; by default they are packed if that is faster."""
     monkeypatch.setattr(packing, "_packs_products", lambda: True)
     yield
 

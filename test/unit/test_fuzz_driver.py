@@ -58,7 +58,7 @@ def several(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 @pytest.fixture
 def graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[fx.GraphModule, tuple[Tensor, ...], list[Tensor], Path]]:
-    """Graphs with inputs, right results and their entries."""
+    """Returns graphs with inputs, correct results and their cache entries."""
     monkeypatch.setenv("LAMINA_CACHE_DIR", str(tmp_path))
     found = []
     for function, inputs in ((rows, (torch.randn(7, 5), torch.randn(5, 9))), (several, (torch.randn(7, 5), torch.randn(7, 5)))):

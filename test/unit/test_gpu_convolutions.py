@@ -59,7 +59,7 @@ class Patches(nn.Module):
 
 
 def errors(model: nn.Module, x: Tensor) -> tuple[float, float, list[Call]]:
-    """Lamina's and eager's, relative to float64, and the calls that ran."""
+    """Returns Lamina's and eager's errors relative to float64, and the calls that ran."""
     mine, eager, ran = gpu_programs.errors(model.eval().to(x.dtype), x, "model")
     return mine, eager, [s for s in ran.program.steps if isinstance(s, Call)]
 

@@ -20,7 +20,7 @@ SECTOR = 32
 
 @pytest.fixture
 def small_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that small tensors keep busy, so that their schedules are those of large ones."""
+    """Makes small tensors count as large enough to keep the GPU busy, so that they get the schedules of large ones."""
     monkeypatch.setattr(nvvm, "BUSY", 1)
     monkeypatch.setattr(widths, "RAGGED", 256)
 
@@ -63,7 +63,7 @@ def test_values_where_the_gpu_has_more_threads(name: str, shape: tuple[int, ...]
 
 
 def in_flight(found: Result, elements: int) -> float:
-    """Elements of a thread."""
+    """Returns the number of elements per thread."""
     return elements / (found.ctas * found.threads)
 
 

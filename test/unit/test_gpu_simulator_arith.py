@@ -17,7 +17,7 @@ DIVISORS = [3, -3, 1, 2, 5, -7, 1000, 2**31 - 1, -(2**31), 16, 10, 4, 3, -2, 7, 
 
 
 def signed(n: int) -> int:
-    """The i32 with these bits."""
+    """Returns the i32 with these bits."""
     return struct.unpack("<i", struct.pack("<I", n & MASK))[0]
 
 
@@ -56,7 +56,7 @@ def test_integers(op: str, want: Callable[[int, int], int]) -> None:
 
 
 def on_each(ops: str, x: np.ndarray, source: str, to: str, dtype: torch.dtype) -> list:
-    """%r of `ops`, for %a each of 32 elements of `x`."""
+    """Returns %r of `ops` for each of the 32 elements of `x` as %a."""
     body = f"""
         %a = memref.load %x[%t] : memref<32x{source}>
         {ops}

@@ -16,7 +16,7 @@ DTYPES = [torch.float32, torch.bfloat16]
 
 
 def decays(a: Tensor) -> Tensor:
-    """exp of sums from each step to each later one."""
+    """Returns exp of the sums from each step to each later one."""
     n = a.shape[-1]
     within = torch.tril(torch.ones(n, n, dtype=torch.bool))
     steps = a[..., None].expand(*a.shape, n).masked_fill(~within.tril(-1), 0)

@@ -75,7 +75,7 @@ def prepared(case: Case) -> tuple[str, ir.Module]:
 
 
 def same(a: np.ndarray, b: np.ndarray) -> bool:
-    """Equal, NaN to NaN and the sign of zeros included."""
+    """Asserts equality, including NaN and the sign of zeros."""
     assert a.dtype == b.dtype and a.shape == b.shape
     if a.dtype.kind != "f":
         return np.array_equal(a, b)

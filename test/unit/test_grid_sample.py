@@ -40,7 +40,7 @@ def compiled(fn: Callable[..., Any], dynamic: bool = False) -> Callable[..., Any
 
 
 def gradients(fn: Callable[..., Tensor], given: tuple[Tensor, ...], flow: Tensor) -> list[Tensor | None]:
-    """The result and the gradients of all inputs."""
+    """Returns the result and the gradients of all inputs."""
     mine = [t.clone().requires_grad_() for t in given]
     out = fn(*mine)
     out.backward(flow.to(out.dtype))
@@ -48,7 +48,7 @@ def gradients(fn: Callable[..., Tensor], given: tuple[Tensor, ...], flow: Tensor
 
 
 def hold(fn: Callable[..., Tensor], run: Callable[..., Tensor], given: tuple[Tensor, ...], tolerance: float = 1e-4) -> None:
-    """Values and gradients are those of eager in f64."""
+    """Asserts that values and gradients are those of eager in f64."""
     flow = torch.randn(fn(*given).shape)
     found, want = gradients(run, given, flow), gradients(fn, tuple(t.double() for t in given), flow)
     for one, other in zip(found, want, strict=True):

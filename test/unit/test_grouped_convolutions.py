@@ -92,7 +92,7 @@ def test_channels_are_read_together(group: int, columns: int, wide: int) -> None
 
 
 def block(x: Tensor, w: Tensor, mean: Tensor, var: Tensor, g: Tensor, b: Tensor, r: Tensor, s: Tensor) -> Tensor:
-    """What ResNeXt and RegNet do between products: a norm, a gate of channels and a residual."""
+    """Computes the ops between products in ResNeXt and RegNet: a norm, a gate of channels and a residual."""
     y = F.batch_norm(F.conv2d(x, w, padding=1, groups=x.shape[1] // w.shape[1]), mean, var, g, b)
     return F.silu(y) * s + r
 

@@ -17,7 +17,7 @@ Q, KV = (2, 8, 16, 8), (2, 2, 16, 8)
 
 
 def by_expansion(x: Tensor) -> Tensor:
-    """As transformers repeats heads."""
+    """Repeats heads as transformers does."""
     batch, heads, length, size = x.shape
     return x[:, :, None, :, :].expand(batch, heads, 4, length, size).reshape(batch, 4 * heads, length, size)
 
@@ -31,7 +31,7 @@ def by_interleaving(x: Tensor) -> Tensor:
 
 
 def by_tiling(x: Tensor) -> Tensor:
-    """Another order of heads."""
+    """Repeats heads in another order."""
     return x[:, None].expand(2, 4, 2, 16, 8).reshape(2, 8, 16, 8)
 
 

@@ -20,7 +20,7 @@ KERNELS = {"small": (128, 1, 4096), "tiny": (32, 1, 64), "rows": (256, 1, 4096),
 
 
 def program(seed: int, steps: int) -> str:
-    """Launches and calls of random buffers, some through views, some written over what dies there."""
+    """Returns launches and calls of random buffers, some through views, some written over a buffer that is no longer needed."""
     rng = random.Random(seed)
     sizes = {f"i{n}": rng.randint(1, 9) * 16 for n in range(3)}
     uses: list[tuple[str, list[str], str]] = []
@@ -56,7 +56,7 @@ def module(body: str) -> str:
 
 
 def runs_as_before(steps: PlannedSteps, bundles: list[list[int]], packed: Packed) -> None:
-    """Memory by cache lines: whose value lies there."""
+    """Models memory by cache lines, which record whose value they hold, and asserts that every step reads the same values."""
     memory: dict[int, ir.Value] = {}
 
     def places(buffer: ir.Value) -> range:

@@ -26,7 +26,7 @@ from lamina.passes.simplify.extern import ExternPass
 
 
 def captured(fn: Callable[..., Any], inputs: Sequence[Tensor]) -> fx.GraphModule:
-    """The graph as AOTAutograd hands it to a compiler."""
+    """Returns the graph that AOTAutograd passes to a compiler."""
     found: list[fx.GraphModule] = []
 
     def keep(gm: fx.GraphModule, _: Any) -> Any:

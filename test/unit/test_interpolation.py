@@ -59,7 +59,7 @@ def called(graphs: list[fx.GraphModule]) -> set[str]:
 
 
 def hold(fn: Fn, a: Tensor, tolerance: float, calls: set[str] = frozenset()) -> None:  # type: ignore[assignment]
-    """Values and gradient are those of eager in f64, results lie as in eager, and nothing but `calls` is ATen's."""
+    """Asserts that values and gradient are those of eager in f64, that strides are eager's, and that only `calls` are ATen's."""
     mine, exact = a.clone().requires_grad_(), a.double().requires_grad_()
     got, graphs = trained(fn, mine)
     want = fn(exact)

@@ -10,7 +10,7 @@ from lamina.targets.llvm_text import attach, convert, spelling
 
 
 def bits_of_float(spelt: str) -> int:
-    """The f32 bits that LLVM 22 reads from its spelling."""
+    """Returns the f32 bits that LLVM 22 reads from its spelling."""
     (value,) = struct.unpack("<d", struct.pack("<Q", int(spelt, 16)))
     return int(np.float32(value).view(np.uint32))
 

@@ -67,7 +67,7 @@ def holds(name: str, seed: int, found: Any, eager: Any, expected: Any, scale: Te
 
 
 def cancelled(x: Tensor, dims: list[int], name: str) -> Tensor | None:
-    """The size of a sum of such elements without an offset: of what cancels below it, f32 knows nothing."""
+    """Returns the size of a sum of such elements without an offset: f32 has no digits of what cancels below it."""
     n = x.double().square().sum(dims, keepdim=name == "mean").sqrt()
     if name == "mean":
         return n / (x.numel() // n.numel())

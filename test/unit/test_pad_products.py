@@ -26,7 +26,7 @@ def always_pays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ran(fn: Results, *inputs: Tensor) -> tuple[list[Tensor], Simulated]:
-    """The results of a program for a GPU, and the program."""
+    """Returns the results of a program for a GPU, and the program."""
     run = Simulated(*distributed(fn, inputs))
     return run(*inputs), run
 

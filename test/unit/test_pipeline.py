@@ -52,7 +52,7 @@ class Example(Pass):
 
 @dataclass(frozen=True)
 class Needs(Pass):
-    """Has an option without a default."""
+    """A pass with an option that has no default."""
 
     name: ClassVar[str] = "lamina-needs"
     level: int
@@ -60,7 +60,7 @@ class Needs(Pass):
 
 @dataclass(frozen=True)
 class Breaks(Pass):
-    """Makes IR that does not verify."""
+    """A pass whose result does not verify."""
 
     name: ClassVar[str] = "lamina-breaks"
     how: str = "verify"

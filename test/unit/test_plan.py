@@ -22,7 +22,7 @@ from lamina.passes.plan.program import program_from
 
 
 def planned(text: str, device: Device = "cpu", **geometry: int) -> Program:
-    """The program of a graph-level module, its kernels marked as tiled."""
+    """Returns the program of a graph-level module, with its kernels marked as tiled."""
     with context(), ir.Location.unknown():
         module = ir.Module.parse(text)
         PlanPass().run(module)

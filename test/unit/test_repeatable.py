@@ -30,7 +30,7 @@ def test_indices_that_are_gathered_are_added_in_one_order(tmp_path: Path) -> Non
     call = ["-m", "lamina.tools.opt_driver", "model.py:model", "--target=nvvm:sm_90a", "--emit=tile"]
 
     def text(seed: int) -> str:
-        """Python places objects elsewhere with another seed of its hashes, and with another environment."""
+        """Returns the text in a process with another hash seed and environment, where Python places objects elsewhere."""
         environment = {**os.environ, "PYTHONHASHSEED": str(seed), "PADDING": "x" * 999 * seed}
         done = subprocess.run([sys.executable, *call], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
         return done.stdout

@@ -20,7 +20,7 @@ from lamina.frontend.fx.sizes import exact_sizes, restrided
 
 
 class Depthwise(nn.Module):
-    """Keeps what a convolution and a norm have made."""
+    """Saves results of a convolution and of a norm."""
 
     def __init__(self, channels: int = 8) -> None:
         super().__init__()
@@ -123,7 +123,7 @@ def test_gradients_of_symbolic_sizes_are_eagers(name: str, specialize: bool) -> 
 
 
 def outcome(model: Any, x: Tensor) -> list[Tensor]:
-    """Results and gradients, computed in the dtype of the model's parameters."""
+    """Returns results and gradients, computed in the dtype of the model's parameters."""
     dtype = next(model.parameters()).dtype
     leaf = x.detach().to(dtype).requires_grad_()
     results = model(leaf)
@@ -168,7 +168,7 @@ def test_strides_may_be_symbolic_where_no_size_is() -> None:
 
 
 class Adapted(nn.Module):
-    """A frozen product in bf16, of which two gates are computed, one of them of its sum with another product."""
+    """A frozen product in bf16 from which two gates are computed, one of its sum with another product."""
 
     def __init__(self) -> None:
         super().__init__()

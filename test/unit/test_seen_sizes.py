@@ -7,7 +7,7 @@ from lamina import _native
 
 
 class Wrapped(torch.Tensor):
-    """A tensor that no native code reads by itself."""
+    """A tensor subclass that native code does not read directly."""
 
 
 def test_sizes_and_strides_count() -> None:

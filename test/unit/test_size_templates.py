@@ -43,7 +43,7 @@ def data(depth: int) -> Any:
 
 
 def evaluated(x: Any, symbols: dict[str, int]) -> Any:
-    """The same, plainly."""
+    """Evaluates the same data directly."""
     if isinstance(x, Size):
         return evaluate(x, symbols)
     if isinstance(x, tuple):

@@ -62,7 +62,7 @@ def envs(values: range = range(LEAST, 10)) -> Iterator[dict[str, int]]:
 
 
 def draw(rng: random.Random, depth: int) -> Twin:
-    """A random expression. Divisors are sums of symbols and positive numbers."""
+    """Returns a random expression. Divisors are sums of symbols and positive numbers."""
     if not depth or rng.random() < 0.15:
         if rng.random() < 0.4:
             k = rng.randrange(-3, 8)
@@ -81,7 +81,7 @@ def draw(rng: random.Random, depth: int) -> Twin:
 
 
 def positive(rng: random.Random) -> Twin:
-    """A random polynomial that is above 0: up to three terms."""
+    """Returns a random polynomial above 0, of up to three terms."""
     terms = [(rng.randrange(1, 5), rng.sample(list(HINTS), rng.randrange(0, 3))) for _ in range(rng.randrange(1, 4))]
 
     def total(of: Callable[[str], Any]) -> Any:

@@ -61,7 +61,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
 
 @pytest.fixture
 def tune(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Runs the command: its status, what it printed, and what it said beside."""
+    """Runs the command. Returns its status, its output, and its messages."""
 
     def run(*words: str, store: Path = tmp_path / "store") -> tuple[int, str, str]:
         status = lamina_command.main(["tune", *words, "--store", str(store)])

@@ -36,7 +36,7 @@ class Fake:
 
 @dataclass
 class Bench:
-    """Fakes by name, a clock that they set, and who was compiled and run."""
+    """Fake candidates by name, a clock that they set, and records of what was compiled and run."""
 
     fakes: dict[str, Fake] = field(default_factory=dict)
     compiled: list[str] = field(default_factory=list)

@@ -14,7 +14,7 @@ from lamina.tune.measure import Measured, choose, measure
 
 
 class FakeClock:
-    """Runs take the seconds that they return; the device is lost when `dies` was called."""
+    """A clock whose runs take the seconds that they return; after `dies` the device is lost."""
 
     def __init__(self) -> None:
         self.time = 0.0

@@ -36,7 +36,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def package(copied: Path) -> Iterator[Path]:
-    """The copy, whose files are as before after the test."""
+    """Returns the copy, and restores its files after the test."""
     before = {path: path.read_bytes() for path in copied.rglob("*.py")}
     yield copied
     for path, text in before.items():
@@ -44,7 +44,7 @@ def package(copied: Path) -> Iterator[Path]:
 
 
 def anew(package: Path) -> str:
-    """The revision, which the process otherwise finds once."""
+    """Returns the revision, computed again; a process normally computes it once."""
     return revision.__wrapped__(package)
 
 

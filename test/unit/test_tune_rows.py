@@ -234,7 +234,7 @@ SHAPES: dict[str, tuple[Function, list[tuple[int, ...]], torch.dtype]] = {
 
 
 def asked_of(name: str, arch: str) -> tuple[ir.Module, list[tuple[ir.Operation, RowWork]]]:
-    """A module, and the programs of it that are asked about."""
+    """Returns a module, and its programs that tuning asks about."""
     fn, shapes, dtype = SHAPES[name]
     module = fake(fn, *shapes, dtype=dtype, target=f"nvvm:{arch}")
     launched = layouts(module)
@@ -316,7 +316,7 @@ def test_values(name: str, text: str) -> None:
 
 
 def computed(fn: Function, inputs: Sequence[Tensor], text: str) -> list[Tensor]:
-    """By the simulator or Triton's interpreter."""
+    """Computes by the simulator or Triton's interpreter."""
     module, interface = planned(fn, inputs)
     with module.context:
         for kernel in kernels(module):

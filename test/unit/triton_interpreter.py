@@ -38,20 +38,20 @@ def interpret(kernel: Printed, ctas: int, arguments: Sequence[Tensor]) -> None:
 
 @lru_cache(maxsize=256)
 def _defined(kernel: Printed, interpreted: bool = False) -> Any:
-    """The function that a kernel's text defines, made while kernels are interpreted or not: to read the text takes as long as a CTA."""
+    """Returns the function that a kernel's text defines, read once, since reading the text takes as long as a CTA."""
     return defined(kernel)
 
 
 @contextmanager
 def interpreted(function: JITFunction) -> Iterator[Any]:
-    """A function that was made by @triton.jit, for the interpreter, with those that it calls."""
+    """Returns the interpreter's version of a @triton.jit function and of those that it calls."""
     with _interpreting(), _calling():
         yield triton.jit(function.fn)
 
 
 @contextmanager
 def _calling() -> Iterator[None]:
-    """Functions that were made by @triton.jit before, such as tl.sum, can be called."""
+    """Allows calls of functions that were compiled by @triton.jit before, such as tl.sum."""
 
     def compiled(self: JITFunction, *args: Any, **kwargs: Any) -> Any:
         return triton.jit(self.fn)(*args, **kwargs)
@@ -92,7 +92,7 @@ def _patch_members(package: Any, builder: Any, scope: Any) -> None:
 
 
 def _dot_of_numbers(builder: Any, a: Any, b: Any, acc: Any, *rest: Any) -> Any:
-    """The interpreter multiplies the bits of bf16."""
+    """Converts bf16 operands of tl.dot to numbers, as the interpreter would multiply their bits."""
 
     def wide(x: Any) -> Any:
         if x.dtype.scalar.name != "bf16":
@@ -109,14 +109,14 @@ def _with_indices(tensor: Any, scope: Any) -> None:
 
 
 def _rounded(values: np.ndarray, source: Any, target: Any, mode: Any) -> np.ndarray:
-    """The interpreter drops the digits that bf16 has no place for; a GPU rounds to the nearest."""
+    """Rounds to bf16 to nearest, as a GPU does; the interpreter truncates."""
     if (source.name, target.name) != ("fp32", "bf16"):
         return _TRUNCATED(values, source, target, mode)
     return torch.from_numpy(np.array(values, np.float32)).bfloat16().view(torch.int16).numpy().view(np.uint16)
 
 
 def call_function(name: str, x: Tensor) -> Tensor:
-    """A function of targets/triton/printing/math.py on the elements of x (f32)."""
+    """Calls a function of targets/triton/printing/math.py on the elements of x (f32)."""
     n = 1 << (x.numel() - 1).bit_length()
     body = (
         f"i = tl.arange(0, {n})\n    tl.store(y + i, {name}(tl.load(x + i, mask=i < {x.numel()}, other=0.0)), mask=i < {x.numel()})"
