@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
-from lamina.core.sizes import SizeLike, is_symbolic, least, most, typical
+from lamina.core.sizes import SizeLike, is_symbolic, least, most, typical, upper_end
 
 from ..infra.base import Pass
 from ..ir.reading import REDUCERS, Generic, ops_in, producer, width
@@ -97,7 +97,9 @@ class SplitReductions(Pass):
         long = each * (memory.overread(g) if self.columns else 1) >= self.elements // LEAST
         limit = self.columns if self.columns and memory.pieces(g, long) else self.rows
         few = size < (self.elements // FEWER if self._is_ragged(g) else self.elements)
-        if results >= limit or few or combine is None or combine.name not in REDUCERS:
+        reduced = math.prod(n for n, r in zip(g.extents, g.reduced, strict=True) if r)
+        bounded = self._is_ragged(g) and upper_end(reduced) <= 2 * BLOCK
+        if results >= limit or few or bounded or combine is None or combine.name not in REDUCERS:
             return None
         if g.block.arguments[g.inputs] not in list(combine.operands) or _uses_index(g):
             return None

@@ -137,10 +137,13 @@ def _others(merged: Merged, vector: Axis) -> int:
 
 def _rows(merged: Merged, vector: Axis, device: Gpu) -> int:
     """Returns how many rows there are. Where a call decides, and there may be any number, at least as many as keep a GPU busy: with
-    more threads to a row, calls with thousands of rows take up to half as long again, while those with few hardly gain."""
+    more threads to a row, calls with thousands of rows take up to half as long again, while those with few hardly gain. The parts
+    of a sum are never so many, but more than the one that a small call has."""
     others = math.prod(a.extent for a in merged.rows if a is not vector)
-    many = is_symbolic(others) and not is_bounded(others)  # the parts of a sum, for one, are never many
-    return max(typical(others), nvvm.BUSY * device.sm_count if many else 0)
+    if not is_symbolic(others):
+        return typical(others)
+    many = min(nvvm.PARTS, upper_end(others)) if is_bounded(others) else nvvm.BUSY * device.sm_count
+    return max(typical(others), int(many))
 
 
 def _pointwise(

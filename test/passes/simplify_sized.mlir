@@ -61,3 +61,29 @@ func.func @main(%x: tensor<?xf32, ["s0~8"]>) -> tensor<?xf32, ["s0~8 + s1~9 + s2
   } : tensor<?xf32, ["s0~8 + s1~9"]> to tensor<?xf32, ["s0~8 + s1~9 + s2~7"]>
   return %1 : tensor<?xf32, ["s0~8 + s1~9 + s2~7"]>
 }
+
+// -----
+
+// An index that is clamped by the size of the dimension needs no check; one that a larger size clamps does.
+// CHECK-LABEL: func.func @main
+// CHECK: tensor.extract %arg0[%{{.*}}] {graph.checked}
+// CHECK: tensor.extract %arg1[%{{[0-9a-z]+}}] :
+#id = affine_map<(d0) -> (d0)>
+func.func @main(%x: tensor<?xf32, ["s0~8"]>, %y: tensor<?xf32, ["s1~9"]>, %at: tensor<4xi32>) -> tensor<4xf32> {
+  %last = "graph.size"() {size = "s0~8 - 1"} : () -> index
+  %wide = arith.index_cast %last : index to i64
+  %most = arith.trunci %wide : i64 to i32
+  %least = arith.constant 0 : i32
+  %e = tensor.empty() : tensor<4xf32>
+  %p = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%at : tensor<4xi32>) outs(%e : tensor<4xf32>) {
+  ^bb0(%a: i32, %acc: f32):
+    %0 = arith.minsi %a, %most : i32
+    %1 = arith.maxsi %0, %least : i32
+    %2 = arith.index_cast %1 : i32 to index
+    %3 = tensor.extract %x[%2] : tensor<?xf32, ["s0~8"]>
+    %4 = tensor.extract %y[%2] : tensor<?xf32, ["s1~9"]>
+    %5 = arith.addf %3, %4 : f32
+    linalg.yield %5 : f32
+  } -> tensor<4xf32>
+  return %p : tensor<4xf32>
+}

@@ -17,7 +17,7 @@ ORDERED = "tile.ordered"  # on a loop: each iteration takes what the one before 
 IN_FLIGHT = 64  # bytes of loads in flight per thread from which on more hide no latency, also where few warps are resident
 COUNTED_IN_FLIGHT = 128  # the same where the number of iterations is known at run time: LLVM unrolls other loops further
 MOST_TURNS = 8  # turns of an unrolled body
-ORDERED_TURNS = 16  # the same for one whose turns run in order, as then few threads run
+ORDERED_TURNS = 32  # the same for one whose turns run in order, as then few threads run
 FEWER = 4  # times that a turn has fewer iterations which takes what the longer ones before it leave
 LONGEST = 1024  # operations on single elements in an unrolled body: longer ones do not stay in the instruction cache
 
@@ -62,7 +62,8 @@ def ordered_loop(k: "ThreadKernel", op: ir.Operation, inits: list[ir.Value]) -> 
     flight at once; those that are left over take shorter turns, in the end one by one."""
     body, rows, number = op.regions[0].blocks[0], k.uniform(op.operands[1]), k.index_ops.number
     ahead = [] if any(list(o.regions) for o in ops_in(body)) else _loads_of(body)
-    each = _in_flight(k, body, ORDERED_TURNS, IN_FLIGHT) if ahead else 1
+    wanted = COUNTED_IN_FLIGHT if number_of(op.operands[1]) is None else IN_FLIGHT
+    each = _in_flight(k, body, ORDERED_TURNS, wanted) if ahead else 1
     done = number(0)
     while each > 1:
         whole = k.index_ops.times(k.index_ops.over(rows, each), each)
@@ -92,6 +93,7 @@ def _counted(k: "ThreadKernel", body: ir.Block, rows: ir.Value, inits: list[ir.V
             iterations = [index_ops.add(first, i * teams) for i in range(each)]
             scf.YieldOp(_turns(k, body, iterations, list(loop.inner_iter_args)))
         inits = list(loop.results)
+    each = _unrolled(k, body, IN_FLIGHT)
     loop = scf.ForOp(whole, index_ops.over(index_ops.add(rows, teams - 1), teams), number(each), inits)
     with ir.InsertionPoint(loop.body):
         first, carried = index_ops.add(index_ops.times(loop.induction_variable, teams), k.team), list(loop.inner_iter_args)

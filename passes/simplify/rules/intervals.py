@@ -9,12 +9,13 @@ from collections.abc import Callable
 import numpy as np
 from torch_mlir import ir
 
-from lamina.core.sizes import Size
+from lamina.core.sizes import Size, SizeLike, at_most
 
 from ...ir.expressions import decide
 from ...ir.index_ranges import SIGNED, UNKNOWN, Range, hull
 from ...ir.reading import CHECKED, element_of, producer
 from ...ir.rewriting import constant
+from ...ir.sizes import size_of, sizes_of
 from ..evaluate import array_of, attribute_of
 from ..scalars import ScalarRef
 from ..scope import RewriteScope
@@ -68,9 +69,49 @@ def compare(s: RewriteScope, op: ir.Operation) -> ir.Value | None:
 
 def mark_checked(s: RewriteScope, op: ir.Operation) -> None:
     """Marks a tensor.extract whose indices are all known to be in bounds, so that its kernel does not check them."""
-    shape = ir.ShapedType(op.operands[0].type).shape
-    if all(low >= 0 and high < n for (low, high), n in zip((interval(s, ref) for ref in s.args(op)[1:]), shape, strict=True)):
+    shape = sizes_of(ir.RankedTensorType(op.operands[0].type))
+    if all(_is_inside(s, ref, n) for ref, n in zip(s.args(op)[1:], shape, strict=True)):
         op.attributes[CHECKED] = ir.UnitAttr.get(op.context)
+
+
+def _is_inside(s: RewriteScope, ref: ScalarRef, n: SizeLike) -> bool:
+    """Returns whether an index is known to be in a dimension of size `n`."""
+    low, high = interval(s, ref)
+    if low < 0 or isinstance(n, int):
+        return low >= 0 and high < n
+    return any(at_most(bound, n - 1) for bound in _at_most(s, ref))
+
+
+def _at_most(s: RewriteScope, ref: ScalarRef, depth: int = _DEEPEST) -> list[SizeLike]:
+    """Returns sizes that an integer is at most, where symbolic ones are known: positions, and clamps by a size."""
+    resolved = s.scalars.resolve(ref)
+    if isinstance(number := s.number(ref), int):
+        return [number]
+    if (size := size_of(resolved.value)) is not None:
+        return [size]
+    node = s.node(resolved) if depth else None
+    if node is None:
+        return []
+    if node.name == "linalg.index":
+        loop = resolved.index[ir.IntegerAttr(node.op.attributes["dim"]).value]
+        extent = 1 if loop < 0 else s.generic.extents.get(loop)
+        return [] if extent is None else [extent - 1]
+    bounds = [_at_most(s, arg, depth - 1) for arg in node.args]
+    if node.name == "arith.minsi":
+        return [*bounds[0], *bounds[1]]
+    if node.name == "arith.maxsi":  # both are at most what either is known to be at most and the other's bound does not exceed
+        return [x for x in (*bounds[0], *bounds[1]) if all(any(at_most(y, x) for y in side) for side in bounds)]
+    if node.name in ("arith.index_cast", "arith.extsi"):
+        return bounds[0]
+    if node.name == "arith.trunci":  # of a size, which is not negative: what is left is no more
+        return [x for x in bounds[0] if size_of(_cast_from(s, node.args[0]).value) == x and at_most(0, x)]
+    return []
+
+
+def _cast_from(s: RewriteScope, ref: ScalarRef) -> ScalarRef:
+    """Returns what an integer is an index_cast of; itself where it is none."""
+    node = s.node(ref, "arith.index_cast")
+    return s.scalars.resolve(node.args[0] if node is not None else ref)
 
 
 def narrow_table(s: RewriteScope, op: ir.Operation) -> ir.Value | None:

@@ -23,6 +23,7 @@ COLUMNS = 32  # columns of one CTA at least, where there is much to read: four a
 PAIR = 2  # threads of one row at least, where there is little to read: whole sectors
 LITTLE = 1 << 20  # elements below which there is little to read
 COLUMN_ROWS = 4  # rows of one team at least
+PARTS = 32  # parts of a sum that are worth a second kernel, where a call decides how many there are
 FILLED = 0.85  # least share of a program's threads with work
 LINE = 8  # neighboring threads whose widest accesses make a line of the cache
 FULL_ACCESS = 16  # bytes of a thread's widest memory access

@@ -89,7 +89,7 @@ def within(x: Any, last: Any) -> Any:
     """Returns positions, a tensor or array, clamped from 0 to the last one, which may be symbolic."""
     if isinstance(last, int):
         return x.clip(0, last)
-    return torch.minimum(x.clamp(min=0), torch.full((), last, dtype=x.dtype, device=x.device))
+    return torch.minimum(x, torch.full((), last, dtype=x.dtype, device=x.device)).clamp(min=0)  # in range if `last` wraps, too
 
 
 def near(x: Any, derivative: int = 0) -> Any:

@@ -26,6 +26,7 @@ PART, COLUMN_PART = 8192, 128  # elements of one part, at most
 SPREAD = 262144  # from this many elements on, lamina-split-reductions makes several programs of one sum
 PIECES = 32768  # elements from which on it does so for a row of a GPU that lies in pieces, such as a channel of an image
 SAMPLE = 256  # elements whose mean is the shift of a batch's statistics, at most
+IMAGES, PIXELS = 64, 2  # of these, along the first and along each other dimension, where a call decides their sizes
 FEW = 8  # elements whose mean is the shift of a row's
 
 
@@ -81,8 +82,10 @@ def _shifted(x: Tensor, dims: Sequence[int], n: int) -> Moments:
 def _mean_of_batches(x: Tensor, dims: Sequence[int]) -> Tensor:
     """Returns the mean of a sample from the middle of the dimensions."""
     sample, left = x, SAMPLE
-    for d in sorted(dims):
-        length = min(x.shape[d], max(left, 1))
+    known = all(isinstance(x.shape[d], int) for d in dims)
+    for number, d in enumerate(sorted(dims)):
+        most = max(left, 1) if known else SAMPLE if len(dims) == 1 else IMAGES if number == 0 else PIXELS
+        length = min(x.shape[d], most)
         sample, left = sample.narrow(d, (x.shape[d] - length) // 2, length), left // length
     return wide(sample).sum(dims, True) / count(sample, dims)
 
