@@ -167,7 +167,7 @@ def capped(q: Tensor, k: Tensor, v: Tensor, m: Tensor) -> Tensor:
 
 
 def other_size(q: Tensor, k: Tensor, v: Tensor, m: Tensor) -> Tensor:
-    """Which the CPU's kernel does not take."""
+    """Computes attention with values of a size that the CPU's kernel does not take."""
     return (q @ k.mT).softmax(-1) @ torch.cat([v, v], -1)
 
 

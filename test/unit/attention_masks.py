@@ -19,7 +19,7 @@ def places(of: Scores) -> tuple[Tensor, Tensor]:
 
 
 def causal_window(there: Tensor, of: Scores, dtype: torch.dtype) -> Tensor:
-    """As transformers' models build it: positions, and a mask that is gathered."""
+    """Builds the mask as transformers' models do: from positions, and gathered."""
     batch, q, k = torch.arange(of[0])[:, None, None, None], torch.arange(of[2])[:, None], torch.arange(of[3])
     seen = q.new_ones((), dtype=torch.bool) & (k > q - 8) & (k <= q)
     return added(seen & there.to(torch.bool)[batch, k], of, dtype)
@@ -31,7 +31,7 @@ def window(there: Tensor, of: Scores, dtype: torch.dtype) -> Tensor:
 
 
 def cached(there: Tensor, of: Scores, dtype: torch.dtype) -> Tensor:
-    """Queries are the last of the positions."""
+    """Builds the mask of queries at the last positions."""
     q, k = places(of)
     return added(k <= q + (of[3] - of[2]), of, dtype)
 
@@ -45,7 +45,7 @@ def lengths(there: Tensor, of: Scores, dtype: torch.dtype) -> Tensor:
 
 
 def beyond(there: Tensor, of: Scores, dtype: torch.dtype) -> Tensor:
-    """The opposite of lengths, put in place of zeros."""
+    """Selects keys past the lengths, for a mask that replaces zeros."""
     hidden = torch.arange(of[3]) >= there.sum(1)[:, None]
     return torch.zeros(of, dtype=dtype).masked_fill(hidden[:, None, None], -torch.inf)
 
@@ -66,7 +66,7 @@ def causal_slopes(there: Tensor, of: Scores, dtype: torch.dtype) -> Tensor:
 
 
 def lowest(there: Tensor, of: Scores, dtype: torch.dtype) -> Tensor:
-    """A sequence without keys has the mean of all: no bounds."""
+    """Builds a mask in which a sequence without keys has the mean of all values, so that there are no bounds."""
     return added(there.to(torch.bool)[:, None, None], of, dtype, torch.finfo(dtype).min)
 
 
@@ -75,13 +75,13 @@ def scaled(there: Tensor, of: Scores, dtype: torch.dtype) -> Tensor:
 
 
 def of_values(there: Tensor, of: Scores, dtype: torch.dtype) -> Tensor:
-    """Hides keys by position, and rows by values: nothing known below the diagonal."""
+    """Hides keys by position, and rows by values: nothing is known below the diagonal."""
     q, k = places(of)
     return added((k <= q) & (there[:, None, : of[2], None] * there[:, None, None] > 0), of, dtype)
 
 
 def two_stripes(there: Tensor, of: Scores, dtype: torch.dtype) -> Tensor:
-    """A mask that no flag can express."""
+    """Builds a mask that no flag can express."""
     q, k = places(of)
     return added((k - q) % 7 < 3, of, dtype)
 

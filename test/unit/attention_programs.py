@@ -32,7 +32,7 @@ _BY_MODEL = f"lamina-select-kernels{{target={TARGET}}}"
 
 
 def graph_level(fn: Callable[..., Any], inputs: Sequence[Tensor]) -> ir.Module:
-    """A function of tensors, which may call attention as it is called on a GPU, on fake tensors."""
+    """Returns the graph level of a function of tensors, which may call attention's op for GPUs, on fake tensors."""
 
     def flat(*tensors: Tensor) -> list[Tensor]:
         found = fn(*tensors)
@@ -44,7 +44,7 @@ def graph_level(fn: Callable[..., Any], inputs: Sequence[Tensor]) -> ir.Module:
 
 
 def to_graph_level(gm: fx.GraphModule) -> ir.Module:
-    """A decomposed graph."""
+    """Returns the graph level of a decomposed graph."""
     module = stages.import_linalg(normalize(gm), Options(strict=True))
     run(pipeline("linalg", "graph", target=TARGET), module)
     return module
@@ -63,7 +63,7 @@ def program_of(module: ir.Module, schedule: str = "") -> Program:
 
 
 def compute(fn: Callable[..., Any], inputs: Sequence[Tensor], schedule: str, gpu: Gpu = _HOPPER) -> tuple[list[Tensor], list[str]]:
-    """The results, and the names of the kernels that were launched."""
+    """Returns the results, and the names of the kernels that were launched."""
     module = graph_level(fn, inputs)
     return run_program(module, program_of(module, schedule), inputs, gpu)
 
@@ -71,7 +71,7 @@ def compute(fn: Callable[..., Any], inputs: Sequence[Tensor], schedule: str, gpu
 def run_program(
     module: ir.Module, program: Program, inputs: Sequence[Tensor], gpu: Gpu = _HOPPER
 ) -> tuple[list[Tensor], list[str]]:
-    """The same of a program, whose tile programs a module holds."""
+    """Returns the same for a program whose tile programs are in a module."""
     program, functions = source_kernels.placed(program, gpu)
     program, kernels = triton_user.launched(program)
     if any(op.operation.name == "func.func" for op in module.body.operations):
@@ -117,7 +117,7 @@ def attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, causal: bool = False, scale: float | None = None,
     allowed: str = TORCH_KERNELS,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """The result and the logarithms of sums, by the one op that graphs have."""
+    """Returns the result and the logarithms of sums, by the op that graphs have."""
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     found: tuple[Tensor, Tensor] = ATTENTION(query, key, value, mask, None, 0.0, causal, factor, allowed)
     return found

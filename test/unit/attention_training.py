@@ -33,7 +33,7 @@ def _scores(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool, scale: floa
 
 
 def exact_sums(q: Tensor, k: Tensor, mask: Tensor | None = None, causal: bool = False, scale: float | None = None) -> Tensor:
-    """(batch, heads, queries) in float64; infinity for rows that see nothing."""
+    """Returns logarithms of sums (batch, heads, queries) in float64; infinity for rows that see no key."""
     sums = _scores(q.double(), k.double(), mask, causal, scale).logsumexp(-1)
     return sums.masked_fill(sums == -torch.inf, torch.inf)
 
@@ -60,7 +60,7 @@ def exact_gradients_of(
 
 
 def both_graphs(fn: Callable[..., Tensor], inputs: Sequence[Tensor]) -> tuple[fx.GraphModule, fx.GraphModule]:
-    """The forward and the backward graph of a function of tensors that all need gradients, as torch.compile makes them."""
+    """Returns the forward and the backward graph of torch.compile for a function of tensors that all need gradients."""
     graphs: list[fx.GraphModule] = []
 
     def keep(gm: fx.GraphModule, _: object) -> Callable[..., Any]:

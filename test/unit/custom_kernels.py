@@ -59,7 +59,7 @@ def scaled_add_of(**changes: Any) -> CustomKernel:
 def compiled(
     fn: Callable[..., Any], inputs: Sequence[Tensor], kernels: Sequence[CustomKernel] = (), **options: Any
 ) -> stages.Built:
-    """Compiles to the cubin."""
+    """Compiles to a cubin."""
     chosen = with_registered(Options(kernels=tuple(kernels), cache=False, strict=True, **options))
     return stages.build(inference_graph(fn, tuple(inputs), chosen, TARGET), options=chosen, target=TARGET)
 
@@ -67,7 +67,7 @@ def compiled(
 def planned(
     fn: Callable[..., Any], inputs: Sequence[Tensor], kernels: Sequence[CustomKernel] = ()
 ) -> tuple[Any, Program, list[triton_user.UserKernel]]:
-    """Lamina's kernels as tile programs, the program, users' kernels."""
+    """Returns Lamina's kernels as tile programs, the program, and users' kernels."""
     options = Options(kernels=tuple(kernels), strict=True)
     gm = inference_graph(fn, tuple(inputs), options, TARGET)
     graph = normalize(with_users_patterns(gm, options, destination(TARGET, gm)))
@@ -80,7 +80,7 @@ def planned(
 
 
 def run(fn: Callable[..., Any], inputs: Sequence[Tensor], kernels: Sequence[CustomKernel] = ()) -> tuple[list[Tensor], Program]:
-    """The results of the program for a GPU, and that."""
+    """Returns the results of the program for a GPU, and the program."""
     module, program, users = planned(fn, inputs, kernels)
     if any(op.operation.name == "func.func" for op in module.body.operations):
         distribute(module)
@@ -103,7 +103,7 @@ class _Simulated(Simulated):
 
 
 def launches(program: Program) -> list[Launch]:
-    """The steps of a program that has nothing but launches."""
+    """Returns the steps of a program, all of which are launches."""
     found = [step for step in program.steps if isinstance(step, Launch)]
     assert len(found) == len(program.steps)
     return found

@@ -61,15 +61,16 @@ class FakeGpu:
         kind.in_dll(self.library, f"fake_{name}").value = value
 
     def fail(self, function: str, code: int, after: int = 0) -> None:
-        """One call of a function fails, once `after` calls have not."""
+        """Makes one call of a function fail, after `after` calls that succeed."""
         self.library.fake_fail(function.encode(), code, after)
 
     def launches(self) -> list[Launched]:
-        """Those since the last look."""
+        """Returns the launches since the last call of this."""
         return self._records("launches", "launch_count")
 
     def nodes(self) -> list[Launched]:
-        """Kernels added to graphs that are not captured, since the last look; `dependent`: by the edge from the one before."""
+        """Returns the kernels added to graphs without capture since the last call of this; `dependent`: by the edge from the one
+        before."""
         return self._records("nodes", "node_count")
 
     def _records(self, name: str, count: str) -> list[Launched]:
@@ -93,7 +94,7 @@ class FakeGpu:
         return found
 
     def attributes(self) -> list[tuple[int, int]]:
-        """Attributes of functions set since the last look."""
+        """Returns the function attributes that were set since the last call of this."""
         pairs = ((ctypes.c_int * 2) * 64).in_dll(self.library, "fake_attributes")
         found = [(pairs[i][0], pairs[i][1]) for i in range(self["attribute_count"])]
         self["attribute_count"] = 0
@@ -141,7 +142,7 @@ class Cubin:
 
 
 def on_gpu(program: Program, **changes: Any) -> Program:
-    """A program of the CPU's tests for the GPU: blocks of 64 threads, unless `changes` say otherwise."""
+    """Returns a program of the CPU's tests for the GPU, with blocks of 64 threads unless `changes` say otherwise."""
     given = {"threads": 64, **changes}
     steps = tuple(
         replace(s, **{k: v for k, v in given.items() if not getattr(s, k)}) if isinstance(s, Launch) else s for s in program.steps
@@ -159,7 +160,7 @@ def build(folder: Path, *flags: str) -> FakeGpu:
 
 
 def clean(library: FakeGpu) -> Iterator[FakeGpu]:
-    """The library with nothing counted and costs of nothing; in the end nothing of it may be in use."""
+    """Yields the library with its counters and costs reset to 0, and asserts in the end that nothing is in use."""
     counters = ("launch_count", "node_count", "graph_launches", "copies", "changes", "capturing", "stream")
     costs = ("kernel_us", "graph_us", "launch_us", "replay_us", "late")
     for name in (*counters, *costs):

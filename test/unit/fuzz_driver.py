@@ -42,7 +42,7 @@ class Case:
 
 
 def corpus() -> list[Case]:
-    """Every piece of every lit test's input, with each pipeline that it is run by."""
+    """Returns every part of every lit test's input, with each pipeline that runs on it."""
     found = []
     for file in sorted(TESTS.glob("*/*.mlir")):
         text = file.read_text()
@@ -79,7 +79,7 @@ def mutants(seed: int) -> Iterator[Case]:
 
 
 def run(case: Case, folder: Path) -> str:
-    """What is wrong with opt-driver's answer, "" for nothing."""
+    """Returns what is wrong with opt-driver's answer, "" for nothing."""
     source, said = folder / "case.mlir", folder / "said"
     source.write_bytes(case.text.encode("utf-8", "surrogateescape"))
     argv = [str(source), "-o", os.devnull, "--reproducer", str(folder / "repeat.mlir"), *case.arguments]
@@ -115,7 +115,7 @@ def run(case: Case, folder: Path) -> str:
 
 
 def _wait(child: int) -> int | None:
-    """The status of a process, None for one that had to be killed."""
+    """Returns the status of a process, None for one that had to be killed."""
     end = time.monotonic() + DEADLOCK
     while time.monotonic() < end:
         done, status = os.waitpid(child, os.WNOHANG)
@@ -128,7 +128,7 @@ def _wait(child: int) -> int | None:
 
 
 def fuzz(seed: int, cases: int, seconds: float, keep: Path | None = None) -> list[str]:
-    """What is wrong, a line each; the cases that show it are left in `keep`."""
+    """Returns what is wrong, a line each; the inputs that show it are left in `keep`."""
     found, end, done = [], time.monotonic() + seconds, 0
     with tempfile.TemporaryDirectory(prefix="lamina-fuzz-") as folder:
         for number, case in zip(range(cases), mutants(seed), strict=False):

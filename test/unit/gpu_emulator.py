@@ -72,7 +72,7 @@ class Emulator:
         return np.where(np.abs(result) < 2.0**-126, np.float32(0), result) if op.name == "math.exp2" else result
 
     def _perturbed(self, exact: Array, ulps: float) -> Array:
-        """The nearest f32, moved by as many ulp, of the exact result, as leave it within `ulps` of it."""
+        """Returns the nearest f32 of the exact result, moved by as many ulp as keep it within `ulps` of it."""
         rounded = exact.astype(np.float32)
         finite = np.isfinite(rounded) & (rounded != 0)
         last = np.spacing(np.where(finite, np.abs(rounded), np.float32(1))).astype(np.float64)

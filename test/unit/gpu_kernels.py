@@ -8,7 +8,7 @@ SHARED = "#gpu.address_space<workgroup>"
 
 
 def kernel(arguments: str, body: str, *, threads: int = 32, shared: str = "") -> ir.Module:
-    """A module with one gpu.func @k, with thread and block ids at hand."""
+    """Returns a module with one gpu.func @k, in which thread and block ids are defined."""
     text = f"""
     gpu.module @kernels {{
       gpu.func @k({arguments}) {f"workgroup({shared})" if shared else ""} kernel
@@ -30,7 +30,7 @@ def kernel(arguments: str, body: str, *, threads: int = 32, shared: str = "") ->
 
 
 def pointwise(n: int, threads: int, element: str = "f32", vec: int = 4, align: int = 16) -> ir.Module:
-    """y = x * x, `vec` elements a thread, the last CTA ragged."""
+    """Returns a kernel of y = x * x, with `vec` elements per thread, and a partial last CTA."""
     return kernel(
         f"%x: memref<{n}x{element}>, %y: memref<{n}x{element}>",
         f"""
@@ -102,7 +102,7 @@ ROW_SUM = """
 
 
 def row_sum(body: str = ROW_SUM) -> ir.Module:
-    """The sums of 8 rows of 2048, one CTA a row: registers, shuffles, shared memory."""
+    """Returns a kernel that sums 8 rows of 2048, one CTA per row: in registers, by shuffles, in shared memory."""
     body = body.replace("SHARED", SHARED)
     return kernel("%x: memref<16384xf32>, %y: memref<8xf32>", body, threads=256, shared=f"%smem: memref<8xf32, {SHARED}>")
 
@@ -138,5 +138,5 @@ CLUSTER = """
 
 
 def cluster(body: str = CLUSTER) -> ir.Module:
-    """Every CTA sends its number to both CTAs of its cluster, and writes what it received."""
+    """Returns a kernel in which every CTA sends its number to both CTAs of its cluster, and writes what it received."""
     return kernel("%y: memref<16xf32>", body.replace("SHARED", SHARED), shared=f"%smem: memref<2xf32, {SHARED}>")

@@ -63,7 +63,7 @@ def tiled(
 def distributed(
     fn: Callable[..., Any], inputs: Sequence[Tensor], options: Options | None = None, lanes: int = 32, products: str = ""
 ) -> tuple[ir.Module, Program]:
-    """The same, the kernels as the code of one thread."""
+    """Returns the same with the kernels as the code of one thread."""
     module, program = tiled(fn, inputs, options, products)
     distribute(module, lanes)
     return module, program
@@ -188,7 +188,7 @@ def cudnn_by_definition() -> Iterator[None]:
 
 
 def errors(model: nn.Module, x: Tensor, products: str = "") -> tuple[float, float, Simulated]:
-    """Lamina's and eager's, relative to float64, and the program that ran."""
+    """Returns Lamina's and eager's errors relative to float64, and the program that ran."""
     state = dict(model.named_parameters()) | dict(model.named_buffers())
 
     def fn(x: Tensor, *values: Tensor) -> Tensor:

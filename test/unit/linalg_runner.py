@@ -25,7 +25,7 @@ _PIPELINE = (
 
 
 def run(module: ir.Module, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The results of @main on contiguous copies of `inputs`."""
+    """Returns the results of @main on contiguous copies of `inputs`."""
     ctx = module.context
     with ctx, ir.Location.unknown():
         main = next(op for op in module.body.operations if op.attributes["sym_name"].value == "main")
@@ -48,5 +48,5 @@ _DTYPES = {
 
 
 def _array(t: torch.Tensor) -> np.ndarray:
-    """The tensor's memory as an array of a type numpy knows, of the same width."""
+    """Returns the tensor's memory as an array of a numpy type of the same width."""
     return (t.view(torch.int16) if t.dtype in (torch.bfloat16, torch.float16) else t).numpy()

@@ -31,7 +31,7 @@ _NOISE = ("\0", "\xff", "é", '"', "{", "}", "(", ")", "<", ">", "%", "//", "\\"
 
 
 def mutated(text: str, random: Random, most: int = 3) -> str:
-    """The text with one change, or up to `most` of them."""
+    """Returns the text with one change, or up to `most` of them."""
     tokens = _TOKEN.findall(text)
     for _ in range(random.randint(1, most)):
         if tokens:
@@ -54,7 +54,7 @@ def _swap(tokens: list[str], random: Random) -> None:
 
 
 def _swap_near(tokens: list[str], random: Random) -> None:
-    """Two words with what stands between them: operands, arguments, ops in a chain."""
+    """Swaps two words and keeps the text between them: operands, arguments, ops in a chain."""
     words = [i for i, t in enumerate(tokens) if not t.isspace()]
     at = random.randrange(len(words)) if words else 0
     for other in words[at + 1 : at + 3][-1:]:
@@ -75,7 +75,7 @@ def _type(tokens: list[str], random: Random) -> None:
 
 
 def _name(tokens: list[str], random: Random) -> None:
-    """One name in the place of another of its kind."""
+    """Replaces one name by another of its kind."""
     names = [i for i, t in enumerate(tokens) if (t[0] in "%@#^" and len(t) > 1) or (t[0].isalpha() and "." in t)]
     if names:
         at = random.choice(names)
@@ -84,7 +84,7 @@ def _name(tokens: list[str], random: Random) -> None:
 
 
 def _line(tokens: list[str], random: Random) -> None:
-    """A line goes, or comes twice."""
+    """Deletes or repeats a line."""
     lines = "".join(tokens).splitlines(keepends=True)
     at = random.randrange(len(lines))
     lines[at : at + 1] = [lines[at]] * random.choice((0, 2))
@@ -105,7 +105,7 @@ _CHANGES: tuple[Callable[[list[str], Random], None], ...] = (
 
 
 def damaged(data: bytes, random: Random) -> bytes:
-    """Bytes with some of them flipped, lost, repeated or made up."""
+    """Returns the bytes with some of them flipped, removed, repeated or inserted."""
     out = bytearray(data)
     for _ in range(random.randint(1, 4)):
         at = random.randrange(len(out)) if out else 0

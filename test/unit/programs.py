@@ -84,7 +84,7 @@ def nbytes(t: torch.Tensor) -> int:
 
 
 def buffers(*kinds: tuple[BufferKind, int]) -> tuple[Buffer, ...]:
-    """Buffers of (kind, bytes), numbered within their kind, arena buffers one after the other."""
+    """Returns buffers of (kind, bytes), numbered within their kind, arena buffers one after the other."""
     found, counts, offset = [], dict.fromkeys(("input", "arena", "output", "constant", "owned"), 0), 0
     for kind, size in kinds:
         found.append(Buffer(kind, counts[kind], offset if kind == "arena" else 0, size, -1))
@@ -112,7 +112,7 @@ def inc(source: Ref, out: Ref, **changes: Any) -> Launch:
 
 
 def inc_chain(n: int, length: int) -> Program:
-    """x + length by `length` launches over two arena buffers."""
+    """Returns a program of x + length by `length` launches over two arena buffers."""
     like = torch.empty(n)
     bufs = buffers(("input", 4 * n), ("output", 4 * n), ("arena", 4 * n), ("arena", 4 * n))
     places = [0, *(2 + i % 2 for i in range(length - 1)), 1]

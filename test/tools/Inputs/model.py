@@ -4,7 +4,7 @@ import torch
 
 
 class Mlp(torch.nn.Module):
-    """One layer and something to fuse."""
+    """A linear layer and an op to fuse."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -21,7 +21,7 @@ def check_loops(function: Any) -> None:
 
 
 class _Values(ast.NodeVisitor):
-    """Follows which names have one value: a copy of a name has the value of that name, all else a new one."""
+    """Tracks which names have the same value: a copied name has the value of its source, everything else a new value."""
 
     def __init__(self, function: Any) -> None:
         self.name, self.first = function.__name__, function.__code__.co_firstlineno

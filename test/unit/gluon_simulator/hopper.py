@@ -16,7 +16,7 @@ from .values import Pointer, Tensor, plain, shape_of, triton_type
 
 
 class Barriers:
-    """The module `mbarrier`."""
+    """Simulates the module `mbarrier`."""
 
     MBarrierLayout = real_barriers.MBarrierLayout
 
@@ -73,7 +73,7 @@ class Descriptor:
         return SimpleNamespace(nbytes=self.nbytes_per_cta, shape=self.block_shape)
 
     def place(self, at: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Offsets of the block's elements from the memory's first, and which are inside of the tensor."""
+        """Returns the offsets of the block's elements from the memory's first, and which are inside of the tensor."""
         offsets, inside = self.base.offsets, torch.ones((), dtype=torch.bool)
         for axis, (start, block) in enumerate(zip(at, self.block_shape, strict=True)):
             index = (start + torch.arange(block)).view([-1 if i == axis else 1 for i in range(len(at))])
@@ -88,7 +88,7 @@ class _Store:
 
 
 class Tma:
-    """The module `tma`."""
+    """Simulates the module `tma`."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -146,7 +146,7 @@ class Tma:
     async_copy_shared_to_global = async_store
 
     def store_wait(self, pendings: Any) -> None:
-        """Waits for all stores of the partition but so many of the last."""
+        """Waits for all stores of the partition except the last `pendings`."""
         me = self._program.running
         awaited = me.stores[: max(len(me.stores) - plain(pendings), 0)]
         self._program.pause(lambda: all(store.done for store in awaited))
@@ -166,7 +166,7 @@ class Tma:
 
 
 class Product(Tensor):
-    """What a product that may not be done yet will be: an accumulator, or what warpgroup_mma_wait makes a tensor."""
+    """The future result of a product: an accumulator, or a tensor once warpgroup_mma_wait was called."""
 
     def __init__(self, program: Program, shape: list[int], compute: Callable[[], torch.Tensor], operands: list[Memory]) -> None:
         self.program, self._shape, self.compute, self.operands = program, shape, compute, operands
@@ -191,7 +191,7 @@ class Product(Tensor):
 
 
 class Products:
-    """warpgroup_mma and what goes with it."""
+    """Simulates warpgroup_mma and related functions."""
 
     def __init__(self, program: Program) -> None:
         self._program = program

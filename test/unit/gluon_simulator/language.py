@@ -30,7 +30,7 @@ def _of_two(function: Callable[..., torch.Tensor]) -> Callable[..., Tensor]:
 
 
 def _reduction(function: Callable[..., torch.Tensor], nothing: float) -> Callable[..., Tensor]:
-    """Of 32 bits where there are fewer. What is no number loses against every other, but not in a sum."""
+    """Reduces in at least 32 bits. NaN loses against every number, but not in a sum."""
 
     def called(x: Tensor, axis: Any = None, keep_dims: bool = False, **_: Any) -> Tensor:
         wide = x.data
@@ -53,7 +53,7 @@ def _smallest(x: Any, y: Any, propagate_nan: Any = None, **_: Any) -> Tensor:
 
 
 def _reduce(x: Any, axis: Any, combine: Callable[..., Any], keep_dims: Any = False) -> Any:
-    """One after the other, of a tensor or of several at once."""
+    """Reduces a tensor, or several at once, one element after the other."""
     several = isinstance(x, tuple | core.tuple)
     parts = [[Tensor(part) for part in t.data.unbind(plain(axis))] for t in (x if several else [x])]
     found = [p[0] for p in parts]
@@ -120,7 +120,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 class Language:
-    """The module `gl` of one program. Layouts and types are the real ones."""
+    """Simulates the module `gl` for one program. Layouts and types are Triton's own."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -143,13 +143,13 @@ class Language:
         return self._program.running.warps
 
     def barrier(self, **_: Any) -> None:
-        """Of the warps of a partition, which are one here."""
+        """Synchronizes the warps of a partition, which are one thread here."""
         self._program.pause()
 
     thread_barrier = barrier  # its name in triton 3.6
 
     def load(self, pointer: Pointer, mask: Any = None, other: Any = None, **_: Any) -> Tensor:
-        """What is masked is `other`, or without one what no result may depend on: NaN."""
+        """Loads elements. Masked ones are `other`, or NaN if there is none, since no result may depend on them."""
         self._program.pause()
         offsets, chosen = self._reached(pointer, mask)
         kind = pointer.memory.dtype
@@ -181,7 +181,7 @@ class Language:
         return made
 
     def warp_specialize(self, functions: Any, worker_num_warps: Any, worker_num_regs: Any = None) -> Any:
-        """What the first function returns, which the warps run that are here already; the others have warps of their own."""
+        """Returns the first function's result, computed by the warps that are running; the others get warps of their own."""
         if any(n is not None and len(n) != len(functions) - 1 for n in (worker_num_warps, worker_num_regs)):
             raise self._program.fault("warp_specialize wants warps and registers for every function but the first")
         bodies = [partial(function, *arguments) for function, arguments in functions]

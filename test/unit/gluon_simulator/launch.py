@@ -54,7 +54,7 @@ def _argument(x: Any, constant: bool) -> Any:
 
 
 class _Names:
-    """What names of a kernel's module mean while a program runs."""
+    """Maps the names in a kernel's module to their meaning while a program runs."""
 
     def __init__(self, program: Program) -> None:
         self.gl, self.barriers, self.tma = Language(program), Barriers(program), Tma(program)
@@ -73,7 +73,8 @@ class _Names:
         return self.made[jit]
 
     def of(self, x: Any) -> Any:
-        """What stands for a global: Triton's own by their module, functions of kernels rebuilt, all else itself."""
+        """Returns the stand-in of a global: for Triton's modules a simulated one, for functions of kernels a rebuilt one, else
+        the global itself."""
         module = x.__name__ if isinstance(x, ModuleType) else getattr(x, "__module__", None) or ""
         if module.startswith(("triton.language", "triton.experimental.gluon.language")) and not isinstance(x, core.constexpr):
             ours = self._module(module)

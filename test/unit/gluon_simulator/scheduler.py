@@ -16,23 +16,23 @@ _DEADLOCK = 600  # seconds
 
 
 class Fault(Exception):
-    """What a GPU would hang on, or compute wrongly without a word."""
+    """Raised where a GPU would hang, or silently compute a wrong result."""
 
 
 class _Stop(BaseException):
-    """Ends a partition, as another has failed."""
+    """Ends a partition because another has failed."""
 
 
 @dataclass(eq=False)
 class Copy:
-    """Something that the chip does on its own, at any time after it was asked to: `finish`."""
+    """An asynchronous operation, which `finish` completes at any time after its start."""
 
     finish: Callable[[], None]
     weight: float
 
 
 class Waits(Protocol):
-    """What a partition waits for: says its state, by the name that the partition has for it."""
+    """A condition that a partition waits for, with its state, and the partition's name for it."""
 
     def describe(self, names: dict[str, Any]) -> str: ...
 
@@ -70,7 +70,7 @@ class Partition:
         return f"partition {self.index}"
 
     def where(self) -> tuple[str, dict[str, Any]]:
-        """The line of the kernel that the partition is at, and the names that are known there."""
+        """Returns the line of the kernel that the partition is at, and the names that are known there."""
         frame = sys._current_frames().get(self.thread.ident or 0) if self.thread else None
         while frame is not None and frame.f_code.co_filename.startswith(_NOT_KERNELS):
             frame = frame.f_back
@@ -102,7 +102,8 @@ class Program:
         return made
 
     def _weight(self) -> float:
-        """How likely one is to go on. In some programs all are alike, in others one is a hundred times slower than another."""
+        """Returns how likely a partition is to go on. In some programs all are equally likely, in others one is a hundred times
+        slower than another."""
         return float(10 ** self.random.uniform(-self._slowness, 0))
 
     def run(self, body: Callable[[], Any]) -> None:
@@ -140,11 +141,11 @@ class Program:
         return made
 
     def fault(self, message: str) -> Fault:
-        """A fault of the partition that runs."""
+        """Returns a fault of the running partition."""
         return Fault(f"program {self.place}: {self.running.where()[0]}: {message}")
 
     def pause(self, ready: Callable[[], bool] | None = None, awaited: Waits | None = None) -> None:
-        """Lets others go on, and returns when it is this partition's turn and it is ready."""
+        """Lets other partitions run, and returns when it is this partition's turn and it is ready."""
         me = self.running
         me.ready, me.awaited = ready, awaited
         if self._next() is not me:
@@ -155,7 +156,7 @@ class Program:
         me.ready = me.awaited = None
 
     def _next(self) -> Partition | None:
-        """Draws who goes on; copies are finished on the way. None where nobody is left."""
+        """Draws the partition that goes on, and finishes copies on the way. Returns None if no partition is left."""
         while self.partitions:
             self.steps += 1
             able: list[Partition | Copy] = [p for p in self.partitions if p.ready is None or p.ready()]

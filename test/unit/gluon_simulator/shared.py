@@ -147,7 +147,7 @@ class Memory:
         me.unfenced.append(self)
 
     def claim(self) -> None:
-        """Begins a write by the running partition, or one that it asks for: all earlier reads and writes must happen before it."""
+        """Begins a write by the running partition, or one that it requests: all earlier reads and writes must happen before it."""
         me = self.program.running
         if self.lent.any():
             raise self._fault("writes", "which a product or a TMA store that was not waited for still reads")
@@ -163,7 +163,7 @@ class Memory:
         self.state.fill_(ARRIVING)
 
     def written(self, state: int, key: Partition | Barrier, time: int) -> None:
-        """Notes a write. It happens before whatever has `time` of `key` in its clock."""
+        """Records a write. It happens before everything that has `time` of `key` in its clock."""
         self.writes.append((key, time))
         self.writer.fill_(len(self.writes))
         self.state.fill_(state)

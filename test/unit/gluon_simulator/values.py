@@ -38,7 +38,7 @@ def triton_type(dtype: torch.dtype) -> Any:
 
 
 def plain(x: Any) -> Any:
-    """A number of a tensor without axes or of a constexpr; anything else as it is."""
+    """Returns the number of a tensor without axes or of a constexpr; anything else unchanged."""
     x = core._unwrap_if_constexpr(x)
     return x.data.item() if isinstance(x, Tensor) and not x.data.ndim else x
 
@@ -112,13 +112,13 @@ def shape_of(given: Any) -> list[int]:
 
 
 def given_shape(numbers: Sequence[Any]) -> list[int]:
-    """Of arguments that are numbers, or one list of them."""
+    """Returns the shape from arguments that are numbers, or one list of them."""
     first = core._unwrap_if_constexpr(numbers[0])
     return shape_of(first if isinstance(first, Sequence | core.tuple) else numbers)
 
 
 def tensor(x: Any) -> Tensor:
-    """A number has the type that Triton gives it."""
+    """Returns a tensor; a number gets the type that Triton gives it."""
     x = core._unwrap_if_constexpr(x)
     if isinstance(x, Tensor):
         return x
@@ -132,7 +132,7 @@ def tensor(x: Any) -> Tensor:
 
 
 def matched(a: Any, b: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Both of one type: numbers take the tensor's where that holds their kind."""
+    """Returns both with one type: numbers take the tensor's if it can hold them."""
     x, y = tensor(a).data, tensor(b).data
     if isinstance(a, Tensor) and not isinstance(b, Tensor):
         kind = _weak(x, y)
@@ -168,7 +168,7 @@ def _true(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def _floor(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """As C divides: towards zero."""
+    """Divides as C does, towards zero."""
     if a.dtype.is_floating_point:
         raise TypeError("// of floating point numbers is not Triton's")
     return torch.div(a, b, rounding_mode="trunc")
@@ -233,6 +233,6 @@ class Pointer:
 
 
 def pointer(x: torch.Tensor) -> Pointer:
-    """To the first element of a tensor; bounds are those of what its strides reach."""
+    """Returns a pointer to the first element of a tensor; its bounds are those that the strides reach."""
     reach = 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True)) if x.numel() else 0
     return Pointer(x.as_strided((reach,), (1,)), torch.zeros((), dtype=torch.int64))

@@ -12,7 +12,7 @@ _RELAXED, _ARRIVED = 1, 2
 
 
 class Fault(AssertionError):
-    """A kernel did what it must not. The text names kernel, CTA, thread, op and place."""
+    """Raised for a forbidden operation. The text names kernel, CTA, thread, op and location."""
 
 
 class Batch:
@@ -45,7 +45,7 @@ class Batch:
 
     @contextmanager
     def only(self, mask: Array) -> Iterator[None]:
-        """Only these lanes are active; they must be some of those that were."""
+        """Makes only these lanes active; they must be active already."""
         before = self.mask, self.lanes
         lanes = np.flatnonzero(mask)
         if len(lanes) < len(self.lanes):
@@ -56,16 +56,16 @@ class Batch:
             self.mask, self.lanes = before
 
     def wide(self, x: Array) -> Array:
-        """A value with all its lanes."""
+        """Returns a value with all its lanes."""
         return x if len(x) == self.size else np.broadcast_to(x, (self.size, *x.shape[1:]))
 
     @property
     def whole(self) -> bool:
-        """Whether all lanes are active."""
+        """Returns whether all lanes are active."""
         return len(self.lanes) == self.size
 
     def active(self, x: Array) -> Array:
-        """A value's active lanes alone."""
+        """Returns a value's active lanes."""
         return self.wide(x) if self.whole else self.wide(x)[self.lanes]
 
     def epoch(self, lanes: Array) -> Array:
@@ -74,11 +74,11 @@ class Batch:
         return (self.clusters.epoch[local] << 32) + self._barriers[local]
 
     def barrier(self, op: ir.Operation) -> None:
-        """All threads of a CTA, or none of them, arrive."""
+        """Synchronizes: all threads of a CTA, or none of them, must arrive."""
         self._barriers += self.together(op, self.threads, "barrier")
 
     def together(self, op: ir.Operation, group: int, what: str) -> Array:
-        """Which groups of so many lanes are active, all of whose lanes must be then."""
+        """Returns which groups of so many lanes are active. All lanes of an active group must be active."""
         here = self.mask.reshape(-1, group)
         torn = here.any(1) & ~here.all(1)
         if torn.any():
@@ -89,7 +89,7 @@ class Batch:
         return np.asarray(here.any(1))
 
     def whole_warps(self, op: ir.Operation) -> None:
-        """All threads of a warp take part, or none."""
+        """Checks that all threads of a warp take part, or none."""
         full = np.bincount(self.warp - self.warp[0])
         here = np.bincount(self.warp[self.lanes] - self.warp[0], minlength=len(full))
         torn = (here > 0) & (here < full)
@@ -125,7 +125,7 @@ class Clusters:
         self._arrived[self.batch.lanes] = _RELAXED if relaxed else _ARRIVED
 
     def wait(self, op: ir.Operation) -> None:
-        """All threads of a cluster, or none. Memory is ordered unless a thread's arrival was relaxed."""
+        """Waits for all threads of a cluster, or none. Memory is ordered unless a thread's arrival was relaxed."""
         batch = self.batch
         self._each(op, self._arrived > 0, "waits at a cluster barrier without having arrived")
         waiting = batch.together(op, batch.threads * batch.cluster, "cluster barrier")
@@ -135,14 +135,14 @@ class Clusters:
         self._arrived[batch.lanes] = 0
 
     def reach(self, op: ir.Operation, remote: Array) -> None:
-        """Lanes (a mask of the batch) that access another CTA's shared memory."""
+        """Checks that these lanes (a mask of the batch) may access another CTA's shared memory."""
         local = self.batch.local
         self._each(op, ~remote | self._started[local], "reaches a CTA that may not have started: no cluster barrier yet")
         self._each(op, ~remote | (self._arrived == 0), "reaches another CTA between arriving at a cluster barrier and waiting")
         self._reached[local[remote]] = self.epoch[local[remote]]
 
     def finish(self, op: ir.Operation) -> None:
-        """The kernel ends."""
+        """Ends the kernel."""
         late = self._reached == self.epoch
         self._each(op, ~late[self.batch.local], "ends with no cluster barrier since it reached another CTA, which may have ended")
 

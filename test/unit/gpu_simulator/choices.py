@@ -33,7 +33,7 @@ def switch(op: ir.Operation, yields: Callable[[Batch, int], list]) -> Callable:
 
 
 def each(run: Callable) -> Callable:
-    """`run` for the lanes of every view by themselves."""
+    """Calls `run` for the lanes of each view separately."""
 
     def split(batch: Batch, *values: object) -> object:
         choice = next((v for v in values if isinstance(v, Choice)), None)

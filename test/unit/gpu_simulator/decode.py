@@ -20,7 +20,7 @@ Step = Callable[[Batch], None]
 
 @dataclass
 class Body:
-    """A block: where its arguments go, what it does, and where its terminator's operands are found."""
+    """A block: where its arguments are stored, its steps, and where its terminator's operands are found."""
 
     arguments: list[int]
     steps: list[Step]
@@ -35,7 +35,7 @@ class Body:
 
 
 class Decoder:
-    """Gives every value a slot, and every op a step."""
+    """Assigns a slot to every value, and a step to every op."""
 
     def __init__(self) -> None:
         self.slots: dict[ir.Value, int] = {}
@@ -71,7 +71,7 @@ class Decoder:
 
 
 def _storing(run: Callable, ins: Sequence[int], outs: Sequence[int]) -> Step:
-    """`run(batch, *values)` gives one value, or as many as there are results."""
+    """Returns a step that stores the results of `run(batch, *values)`: one value, or as many as there are results."""
 
     def step(batch: Batch) -> None:
         env = batch.env
@@ -89,7 +89,8 @@ _DIVISIONS = {f"arith.{name}" for name in ("divsi", "divui", "remsi", "remui", "
 
 
 def _checked(op: ir.Operation, pure: Callable) -> Callable:
-    """Division by zero, and a wrap that the op's flags rule out, are undefined where a thread does them."""
+    """Returns `pure` with checks for division by zero, and for overflow that the op's flags exclude, which are undefined in
+    active threads."""
     flags = str(op.attributes["overflowFlags"]) if "overflowFlags" in op.attributes else ""
     if op.name not in _DIVISIONS and not ("nsw" in flags or "nuw" in flags):
         return lambda _batch, *xs: pure(*xs)
@@ -110,7 +111,7 @@ def _checked(op: ir.Operation, pure: Callable) -> Callable:
 
 
 def _merge(condition: Array, yes: list, no: list) -> list:
-    """By lane; what is the same object stays."""
+    """Merges values lane by lane; equal objects stay as they are."""
     return [a if a is b else np.where(spread(condition, max(a.ndim, b.ndim)), a, b) for a, b in zip(yes, no, strict=True)]
 
 

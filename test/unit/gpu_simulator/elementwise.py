@@ -25,7 +25,7 @@ def element_of(type_: ir.Type) -> ir.Type:
 
 
 def constant(op: ir.Operation) -> Array:
-    """The value, with a leading axis of 1 for the lanes."""
+    """Returns the value of a constant, with a leading axis of 1 for the lanes."""
     value = array_of(op.attributes["value"])
     if value is None:
         raise NotImplementedError(f"a constant {op.attributes['value']}")
@@ -33,7 +33,7 @@ def constant(op: ir.Operation) -> Array:
 
 
 def elementwise(op: ir.Operation) -> Function | None:
-    """The op on arrays [lanes or 1, ...]; None when it is not known."""
+    """Returns the op as a function of arrays [lanes or 1, ...]; None if it is not known."""
     run = _function(op)
     if run is None:
         return None
@@ -65,7 +65,7 @@ def _function(op: ir.Operation) -> Function | None:
 
 
 class _Scalar:
-    """A vector op as the scalar op that it does in every element."""
+    """The scalar op that a vector op applies to every element."""
 
     def __init__(self, op: ir.Operation) -> None:
         self.name, self.attributes = op.name, op.attributes
@@ -82,7 +82,7 @@ def _select(condition: Array, a: Array, b: Array) -> Array:
 
 
 def spread(x: Array, rank: int) -> Array:
-    """One value a lane, to go with arrays of this rank."""
+    """Reshapes one value per lane to the rank of other arrays."""
     return x if x.ndim == rank else x.reshape(len(x), *[1] * (rank - 1))
 
 
@@ -96,7 +96,7 @@ def bitcast(x: Array, source: ir.Type, to: ir.Type) -> Array:
 
 
 def _float_to_int(to: ir.Type, signed: bool) -> Function:
-    """As the GPU's cvt: towards zero, saturating, NaN is 0. (arith leaves what does not fit undefined.)"""
+    """Converts as the GPU's cvt: towards zero, saturating, NaN to 0. (In arith, values that do not fit are undefined.)"""
     dtype = np.dtype(dtype_of(to))
     if dtype == np.bool_:
         return lambda x: np.trunc(x) != 0
@@ -125,12 +125,12 @@ def _on_unsigned(f: Callable[[Array, Array], Array]) -> Function:
 
 
 def _divsi(a: Array, b: Array) -> Array:
-    """Towards zero; a zero divisor, which only lanes that are not active may have, gives 0."""
+    """Divides towards zero; a zero divisor, which only inactive lanes may have, gives 0."""
     return ((a - np.fmod(a, b)) // b).astype(a.dtype)
 
 
 def _extended(signed: bool) -> Function:
-    """Both halves of a product."""
+    """Returns the function for both halves of a product."""
 
     def run(a: Array, b: Array) -> tuple[Array, Array]:
         if a.dtype.itemsize > 4:
@@ -144,7 +144,7 @@ def _extended(signed: bool) -> Function:
 
 
 def _fma(a: Array, b: Array, c: Array) -> Array:
-    """Rounded once: through f64, and for f64 with the errors of product and sum (Dekker, Knuth)."""
+    """Computes a * b + c, rounded once: through f64, and for f64 with the errors of product and sum (Dekker, Knuth)."""
     if a.dtype != np.float64:
         return (a.astype(np.float64) * b + c).astype(a.dtype)
     high = [x * 134217729.0 - (x * 134217729.0 - x) for x in (a, b)]
@@ -158,7 +158,7 @@ def _fma(a: Array, b: Array, c: Array) -> Array:
 
 
 def _bits(count: Callable[[str], int]) -> Function:
-    """A function of the binary digits."""
+    """Returns the function that applies `count` to the binary digits of each element."""
 
     def run(x: Array) -> Array:
         digits = 8 * x.dtype.itemsize
@@ -200,7 +200,8 @@ _APPROXIMATION = re.compile(rf"\b({'|'.join(_APPROXIMATE)})\.approx(\.ftz)?")
 
 
 def _approximation(op: ir.Operation) -> Function | None:
-    """nvvm ops, LLVM intrinsics and lines of PTX that are one approximation of the hardware."""
+    """Returns the function for nvvm ops, LLVM intrinsics and PTX lines that are a single approximate instruction; None for
+    others."""
     if op.name == "nvvm.ex2":
         found, ftz = "ex2", "true" in str(op.attributes["ftz"])
     else:
@@ -214,12 +215,12 @@ def _approximation(op: ir.Operation) -> Function | None:
 
 
 def _flush(x: Array) -> Array:
-    """Subnormal numbers become zeros of their sign."""
+    """Replaces denormals by zeros of their sign."""
     return np.where(np.abs(x) < np.finfo(x.dtype).tiny, np.copysign(np.zeros_like(x), x), x)
 
 
 def combine(kind: str) -> Function:
-    """The operator of a vector.reduction."""
+    """Returns the operator of a vector.reduction."""
     floats = {
         "add": "addf",
         "mul": "mulf",
@@ -233,7 +234,7 @@ def combine(kind: str) -> Function:
 
 
 def reduce(x: Array, op: ir.Operation, start: Sequence[Array]) -> Array:
-    """vector.reduction of [lanes, n] to [lanes], in order."""
+    """Computes vector.reduction of [lanes, n] to [lanes], in order."""
     kind, element = str(op.attributes["kind"]).split("<")[1][:-1], op.results[0].type
     f, parts = combine(kind), [*start, *np.moveaxis(x, 1, 0)]
     total = parts[0]

@@ -13,7 +13,7 @@ def _dimension(op: ir.Operation) -> str:
 
 
 def _id(of: Callable[[Batch], Array | int], other: int) -> Callable[[ir.Operation], Callable]:
-    """An index along x; `other` along y and z, where launches have an extent of one."""
+    """Returns an index along x; `other` along y and z, in which launches have an extent of one."""
 
     def build(op: ir.Operation) -> Callable:
         if _dimension(op) != "x":

@@ -102,7 +102,7 @@ def simulate(
 
 
 def storage(tensor: torch.Tensor) -> Array:
-    """A copy of the tensor's elements, row-major, as `simulate` wants them: bf16 as f32, bool as i8, other bytes as bits."""
+    """Copies the tensor's elements, row-major, as `simulate` takes them: bf16 as f32, bool as i8, other bytes as bits."""
     if tensor.dtype is torch.bfloat16:
         tensor = tensor.float()
     if tensor.dtype is torch.bool:
@@ -113,7 +113,8 @@ def storage(tensor: torch.Tensor) -> Array:
 
 
 def poison(size: int, dtype: torch.dtype) -> Array:
-    """Storage for an output of so many elements: NaN, or bytes 0x5A, wherever the kernel does not write."""
+    """Returns storage for an output of so many elements, filled with NaN or bytes of 0x5A, which show where the kernel does not
+    write."""
     if dtype.is_floating_point:
         return storage(torch.full((size,), torch.nan, dtype=dtype))
     return storage(
@@ -176,7 +177,7 @@ def _argument(number: int, type_: ir.Type, value: Array | int | float, align: in
 
 
 def _inside(type_: ir.Type, size: int) -> Array | None:
-    """The elements that the memref has, if there are others among them."""
+    """Returns which elements of the memory the memref has; None if it has all of them."""
     shape, strides, offset = layout_of(type_)
     if extent_of(type_) == np.prod(shape):
         return None
@@ -189,7 +190,7 @@ def _inside(type_: ir.Type, size: int) -> Array | None:
 
 
 def _share(values: Sequence[View | Array]) -> None:
-    """One array given as several arguments has one history of accesses."""
+    """Gives an array that is passed as several arguments one history of accesses."""
     buffers = [v.buffer for v in values if isinstance(v, View)]
     for i, a in enumerate(buffers):
         for b in buffers[:i]:

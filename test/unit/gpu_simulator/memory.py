@@ -15,7 +15,7 @@ BF16_BYTES = 2  # stored as f32 here
 
 
 def width_of(element: ir.Type) -> int:
-    """Bytes of an element in the GPU's memory."""
+    """Returns the bytes of an element in the GPU's memory."""
     return 8 if isinstance(element, ir.IndexType) else max(8, element.width) // 8
 
 
@@ -48,7 +48,7 @@ class Buffer:
         self.loads, self.stores = Traffic.over(self.size * self.width), Traffic.over(self.size * self.width)
 
     def instance(self, batch: Batch, lanes: Array) -> Array:
-        """Where the lanes' own instances start."""
+        """Returns where the lanes' own instances start."""
         if self.space == "global":
             return np.zeros(1, np.int64)
         return (batch.local[lanes] if self.space == "shared" else lanes) * self.size
@@ -83,7 +83,7 @@ class Access:
         return self.at.shape[1]
 
     def threads(self) -> Threads:
-        """Who makes the access, one entry an element, flat."""
+        """Returns who makes the access, one entry per element, flat."""
         b = self.batch
         who, epoch = (np.repeat(x, self.count) for x in (b.who[b.lanes], b.epoch(b.lanes)))
         return Threads(who, epoch, b.threads, b.threads * b.cluster)
@@ -98,7 +98,7 @@ class Access:
 
 
 def access(batch: Batch, op: ir.Operation, view: View, indices: Sequence[Array], count: int, align: int | None) -> Access:
-    """Bounds and alignment of an access to `count` neighboring elements. `align` is what the op promises, in bytes."""
+    """Checks bounds and alignment of an access to `count` adjacent elements. `align` is the op's promise, in bytes."""
     buffer, steps = view.buffer, [batch.active(np.asarray(i)) for i in indices]
     element = batch.active(view.offset)
     for index, stride in zip(steps, view.strides, strict=True):
@@ -120,7 +120,7 @@ def access(batch: Batch, op: ir.Operation, view: View, indices: Sequence[Array],
 
 
 def place(batch: Batch, op: ir.Operation, buffer: Buffer, element: Array, instance: Array, count: int, align: int | None) -> Access:
-    """As `access`, of elements counted from the start of an instance of the buffer, which starts at `instance`."""
+    """As `access`, for elements counted from the start of an instance of the buffer, at `instance`."""
     start = element + instance
     at = start[:, None] if count == 1 else start[:, None] + np.arange(count)
     found = Access(batch, op, buffer, element, at)
@@ -138,14 +138,14 @@ def place(batch: Batch, op: ir.Operation, buffer: Buffer, element: Array, instan
 
 
 def _count(a: Access, traffic: Traffic, align: int | None) -> None:
-    """An access is one instruction of at most 16 bytes, and of no more than its alignment."""
+    """Counts instructions: an access is one of at most 16 bytes, and of no more than its alignment."""
     size = a.count * a.buffer.width
     width = np.gcd(size, min(16, align or a.buffer.width))
     traffic.record(a.element * a.buffer.width, size, int(width), a.batch.warp[a.batch.lanes])
 
 
 def load(a: Access, align: int | None) -> Array:
-    """[lanes of the batch, count]; lanes that are not active get zeros."""
+    """Loads an array [lanes of the batch, count]; inactive lanes get zeros."""
     b, buffer, at = a.batch, a.buffer, a.at.reshape(-1)
     if buffer.space == "global":
         _count(a, buffer.loads, align)
@@ -164,7 +164,7 @@ def load(a: Access, align: int | None) -> Array:
 
 
 def store(a: Access, values: Array, align: int | None) -> None:
-    """`values` is [lanes of the batch or 1, count]."""
+    """Stores `values`, [lanes of the batch or 1, count]."""
     b, buffer, at = a.batch, a.buffer, a.at.reshape(-1)
     new, threads, words = b.active(values).reshape(-1), a.threads(), buffer.words
     read = words.races_with_reads(at, threads)
@@ -191,6 +191,6 @@ def _race(a: Access, race: Array, other: Array, this: str, that: str) -> None:
 
 
 def _same(x: Array, y: Array) -> Array:
-    """Bit by bit: NaN is itself, and -0.0 is not 0.0."""
+    """Compares bit by bit: NaN equals itself, and -0.0 differs from 0.0."""
     bits = np.dtype(f"u{x.itemsize}")
     return x.view(bits) == y.view(bits)

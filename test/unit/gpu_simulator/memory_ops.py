@@ -17,7 +17,7 @@ _DYNAMIC = -(2**63)
 
 
 def poisoned(element: ir.Type, n: int) -> Array:
-    """What memory holds before anybody writes: NaN, or bytes 0x5A."""
+    """Returns the contents of memory before the first write: NaN, or bytes of 0x5A."""
     dtype = np.dtype(dtype_of(element))
     if dtype.kind == "f":
         return np.full(n, np.nan, dtype)
@@ -25,7 +25,7 @@ def poisoned(element: ir.Type, n: int) -> Array:
 
 
 def layout_of(type_: ir.Type) -> tuple[list[int], list[int], int]:
-    """Shape, strides and offset of a static memref, in elements."""
+    """Returns shape, strides and offset of a static memref, in elements."""
     strides, offset = type_.get_strides_and_offset()
     if not type_.has_static_shape or _DYNAMIC in strides or offset == _DYNAMIC:
         raise NotImplementedError(f"a memref of this type: {type_}")
@@ -33,7 +33,7 @@ def layout_of(type_: ir.Type) -> tuple[list[int], list[int], int]:
 
 
 def extent_of(type_: ir.Type) -> int:
-    """Elements from the start of the memory to the last one that the memref has."""
+    """Returns the number of elements from the start of the memory to the memref's last one."""
     shape, strides, offset = layout_of(type_)
     return 0 if 0 in shape else offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + 1
 
@@ -74,7 +74,7 @@ def _store(op: ir.Operation) -> Callable:
 
 
 def _atomic(op: ir.Operation) -> Callable:
-    """One lane after another, which is no race."""
+    """Executes one lane after another, which is no race."""
 
     def run(batch: Batch, values: Array, view: View, *indices: Array) -> Array:
         at = access(batch, op, view, indices, 1, None)

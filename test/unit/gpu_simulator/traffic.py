@@ -23,7 +23,7 @@ class Traffic:
 
     @classmethod
     def over(cls, size: int) -> "Traffic":
-        """None yet, to an argument of `size` bytes."""
+        """Returns empty counts for an argument of `size` bytes."""
         return cls(touches=np.zeros(-(-size // SECTOR), np.int64))
 
     @property

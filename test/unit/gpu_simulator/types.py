@@ -9,12 +9,12 @@ FLOAT8 = ("f8E4M3FN", "f8E5M2")
 
 
 def dtype_of(element: ir.Type) -> type | None:
-    """As constants have it; floats of eight bits are their bits, on which nothing but bitcasts may be done."""
+    """Returns the dtype that constants have; eight-bit floats are their bits, which only bitcasts may read."""
     return np.int8 if str(element) in FLOAT8 else arrays.dtype_of(element)
 
 
 def array_of(attribute: ir.Attribute) -> arrays.Array | None:
-    """The value of a constant; of floats of eight bits that is zero alone."""
+    """Returns the value of a constant; for eight-bit floats only zero."""
     splat = attribute.get_splat_value() if isinstance(attribute, ir.DenseElementsAttr) and attribute.is_splat else attribute
     if isinstance(splat, ir.FloatAttr) and str(splat.type) in FLOAT8 and not splat.value:
         return np.zeros(ir.ShapedType(attribute.type).shape if splat is not attribute else (), np.int8)

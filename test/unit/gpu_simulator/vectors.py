@@ -19,13 +19,13 @@ def _ints(attribute: ir.Attribute) -> list[int]:
 
 
 def _common(xs: tuple[Array, ...]) -> list[Array]:
-    """All with as many lanes as the widest."""
+    """Broadcasts all to the lanes of the widest."""
     n = max(len(x) for x in xs)
     return [np.broadcast_to(x, (n, *x.shape[1:])) for x in xs]
 
 
 def vector(op: ir.Operation) -> Callable[..., Any] | None:
-    """The op on arrays; None when it is not known."""
+    """Returns the op as a function of arrays; None if it is not known."""
     build = _OPS.get(op.name)
     return build(op) if build else None
 

@@ -23,7 +23,7 @@ class Threads:
         return self.who // self.per_cta
 
     def after(self, who: Array, epoch: Array) -> Array:
-        """Does a barrier lie between an access by `who` and this one?"""
+        """Returns whether a barrier lies between an access by `who` and this one."""
         cta = (who // self.per_cta == self.cta) & (epoch != self.epoch)
         if self.per_cluster == self.per_cta:
             return cta
@@ -40,7 +40,7 @@ class Words:
         self.reader_cta = np.full(size, _NOBODY)
 
     def read(self, at: Array, threads: Threads) -> Array:
-        """Notes reads; says which of them race with a write."""
+        """Records reads. Returns which of them race with a write."""
         writer = self.writer[at]
         race = (writer >= 0) & (writer != threads.who) & ~threads.after(writer, self.written_at[at])
         cta = threads.cta
@@ -54,7 +54,7 @@ class Words:
         return race
 
     def races_with_reads(self, at: Array, threads: Threads) -> Array:
-        """Which of these writes race with a read."""
+        """Returns which of these writes race with a read."""
         reader, cta = self.reader[at], self.reader_cta[at]
         first = np.where(cta >= 0, cta, 0) * threads.per_cta
         ordered = (cta >= 0) & threads.after(first, self.read_at[at])

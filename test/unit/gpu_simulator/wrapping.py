@@ -17,7 +17,7 @@ _WRAPS: dict[tuple[str, str], Callable[[Array, Array, Array], Array]] = {
 
 
 def wraps(name: str, flags: str, a: Array, b: Array, result: Array) -> Array:
-    """Which elements of the op `name` wrap as signed (nsw) or as unsigned (nuw) integers."""
+    """Returns which elements of the op `name` overflow as signed (nsw) or as unsigned (nuw) integers."""
     if not result.size or _far_from_limits(name, flags, a, b):
         return np.zeros(1, bool)
     wrong = np.zeros(result.shape, bool)
@@ -49,6 +49,7 @@ def _unsigned(x: Array) -> Array:
 
 
 def _product_leaves(a: Array, b: Array) -> Array:
-    """By 80-bit floats: products up to 2**64 are exact in them, and others far from the limits of a type."""
+    """Returns which products overflow, by 80-bit floats: products up to 2**64 are exact in them, and others far from a type's
+    limits."""
     limits, exact = np.iinfo(a.dtype), a.astype(np.longdouble) * b.astype(np.longdouble)
     return (exact < limits.min) | (exact > limits.max)
