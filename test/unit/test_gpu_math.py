@@ -16,7 +16,7 @@ from lamina.passes.infra.pipeline import run
 from lamina.passes.lower.expand_math import ExpandMath
 from lamina.passes.lower.gpu_math import F32, LATE
 
-BOUNDS = F32_BOUNDS | stated("| f32 | ulp | instructions | made of |\n")
+BOUNDS = F32_BOUNDS | stated("| f32 | ulp | instructions | computed from |\n")
 
 
 def expanded(source: str) -> ir.Module:

@@ -56,7 +56,8 @@ SPECIAL = np.array(
 
 
 def stated(section: str) -> dict[str, float]:
-    """The bounds in ulp that a section of docs/numerics.md states, in rows of names and a number, or of as many numbers."""
+    """Returns the bounds in ulp from the table of docs/numerics.md with this heading: rows of names and a number, or as many
+    numbers."""
     found = {}
     for line in PAGE.read_text().split(section, 1)[1].split("\n\n")[0].splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
