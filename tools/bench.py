@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from lamina.tools.benchmarks.serve import Found
+from lamina.tools.benchmarks.serve import Results
 from lamina.tools.benchmarks.suites import SUITES, Suite, plot, store
 from lamina.tools.benchmarks.tables import figures
 
@@ -47,15 +47,15 @@ def main() -> int:
     return 1 if any("failed" in f for f in found.values()) else 0
 
 
-def measure(suite: Suite, names: list[str], quick: bool, folder: Path, console: Console) -> Found:
+def measure(suite: Suite, names: list[str], quick: bool, folder: Path, console: Console) -> Results:
     """Returns the figures by workload; prints and stores each as it arrives."""
-    found: Found = {}
+    results: Results = {}
     with tempfile.TemporaryDirectory(prefix="lamina-bench-") as caches:
         for name, f in suite.run(names, quick, caches):
-            found[name] = f
-            store(folder, found, suite)
+            results[name] = f
+            store(folder, results, suite)
             console.print(figures.row(name, f, suite.workloads), highlight=False, soft_wrap=True, markup=False)
-    return found
+    return results
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ def _questions(arguments: argparse.Namespace, **more: Any) -> list[Question]:
 
 def _ask(
     arguments: argparse.Namespace,
-    found: Findings,
+    findings: Findings,
     console: Console,
     questions: Sequence[Question],
     merged: Callable[[Finding, dict[str, Any]], Finding] = lambda finding, answer: replace(finding, **answer),
@@ -120,39 +120,39 @@ def _ask(
             if "failed" in answer and arguments.work is not _run:
                 console.print(f"{seed}: {answer['failed']}")
             else:
-                found[seed] = merged(found.get(seed, Finding(seed)), answer)
-                append(_file(arguments), found[seed])
+                findings[seed] = merged(findings.get(seed, Finding(seed)), answer)
+                append(_file(arguments), findings[seed])
 
 
-def _run(arguments: argparse.Namespace, found: Findings, console: Console) -> int:
-    measured = {seed for seed, f in found.items() if f.seconds or f.failed}
-    _ask(arguments, found, console, [q for q in _questions(arguments) if q["seed"] not in measured])
-    return _show(arguments, found, console)
+def _run(arguments: argparse.Namespace, findings: Findings, console: Console) -> int:
+    measured = {seed for seed, f in findings.items() if f.seconds or f.failed}
+    _ask(arguments, findings, console, [q for q in _questions(arguments) if q["seed"] not in measured])
+    return _show(arguments, findings, console)
 
 
-def _compile(arguments: argparse.Namespace, found: Findings, console: Console) -> int:
-    known = {seed for seed, f in found.items() if f.graph_seconds}
-    _ask(arguments, found, console, [q for q in _questions(arguments, compile=True) if q["seed"] not in known])
-    console.print(compile_table(list(found.values())))
+def _compile(arguments: argparse.Namespace, findings: Findings, console: Console) -> int:
+    known = {seed for seed, f in findings.items() if f.graph_seconds}
+    _ask(arguments, findings, console, [q for q in _questions(arguments, compile=True) if q["seed"] not in known])
+    console.print(compile_table(list(findings.values())))
     return 0
 
 
-def _regret(arguments: argparse.Namespace, found: Findings, console: Console) -> int:
-    known = {seed for seed, f in found.items() if f.choices is not None}
-    _ask(arguments, found, console, [q for q in _questions(arguments, choices=True) if q["seed"] not in known])
-    console.print(regret_table(list(found.values())))
+def _regret(arguments: argparse.Namespace, findings: Findings, console: Console) -> int:
+    known = {seed for seed, f in findings.items() if f.choices is not None}
+    _ask(arguments, findings, console, [q for q in _questions(arguments, choices=True) if q["seed"] not in known])
+    console.print(regret_table(list(findings.values())))
     return 0
 
 
-def _repeat(arguments: argparse.Namespace, found: Findings, console: Console) -> int:
-    slow = [_question(arguments, f.seed, graph=f.graph) for f in _slow(found, arguments.above) for _ in range(arguments.times)]
-    _ask(arguments, found, console, slow, lambda f, answer: replace(f, again=[*f.again, Finding(f.seed, **answer).first]))
-    return _show(arguments, found, console)
+def _repeat(arguments: argparse.Namespace, findings: Findings, console: Console) -> int:
+    slow = [_question(arguments, f.seed, graph=f.graph) for f in _slow(findings, arguments.above) for _ in range(arguments.times)]
+    _ask(arguments, findings, console, slow, lambda f, answer: replace(f, again=[*f.again, Finding(f.seed, **answer).first]))
+    return _show(arguments, findings, console)
 
 
-def _shrink(arguments: argparse.Namespace, found: Findings, console: Console) -> int:
+def _shrink(arguments: argparse.Namespace, findings: Findings, console: Console) -> int:
     with worker(arguments.folder) as one:
-        for f in [f for f in _slow(found, arguments.above) if not f.smaller][: arguments.worst]:
+        for f in [f for f in _slow(findings, arguments.above) if not f.smaller][: arguments.worst]:
 
             def is_slow(graph: DrawnGraph, seed: str = f.seed) -> bool:
                 """Returns whether a smaller graph is still slow."""
@@ -166,11 +166,11 @@ def _shrink(arguments: argparse.Namespace, found: Findings, console: Console) ->
     return 0
 
 
-def _kernels(arguments: argparse.Namespace, found: Findings, console: Console) -> int:
-    slow = _slow(found, arguments.above)
+def _kernels(arguments: argparse.Namespace, findings: Findings, console: Console) -> int:
+    slow = _slow(findings, arguments.above)
     questions = [_question(arguments, f.seed, graph=f.graph, kernels=True) for f in slow]
-    _ask(arguments, found, console, questions, lambda f, answer: replace(f, kernels=answer["kernels"]))
-    for f in (found[f.seed] for f in slow):
+    _ask(arguments, findings, console, questions, lambda f, answer: replace(f, kernels=answer["kernels"]))
+    for f in (findings[f.seed] for f in slow):
         console.print(f"\n{f.seed}: {f.ratio:.2f} {f.text}")
         for contender, kernels in f.kernels.items():
             total = sum(us for _, _, us in kernels)
@@ -180,30 +180,30 @@ def _kernels(arguments: argparse.Namespace, found: Findings, console: Console) -
     return 0
 
 
-def _slow(found: Findings, above: float) -> list[Finding]:
+def _slow(findings: Findings, above: float) -> list[Finding]:
     """Returns the findings with a ratio above `above`, the slowest first."""
-    slow = [f for f in found.values() if not f.failed and math.isfinite(f.ratio) and f.ratio > above]
+    slow = [f for f in findings.values() if not f.failed and math.isfinite(f.ratio) and f.ratio > above]
     return sorted(slow, key=lambda f: -f.ratio)
 
 
-def _show(arguments: argparse.Namespace, found: Findings, console: Console) -> int:
+def _show(arguments: argparse.Namespace, findings: Findings, console: Console) -> int:
     if source := getattr(arguments, "source", None):
-        console.print(DrawnGraph.from_json(found[source].graph).source)
+        console.print(DrawnGraph.from_json(findings[source].graph).source)
         return 0
-    findings = list(found.values())
-    console.print(markdown(findings))
+    all_findings = list(findings.values())
+    console.print(markdown(all_findings))
     if arguments.what == "models":
-        console.print(memory(findings))
-    for name, count, mean, worst in by_operation(findings)[:12]:
+        console.print(memory(all_findings))
+    for name, count, mean, worst in by_operation(all_findings)[:12]:
         console.print(f"{mean:6.2f} {worst:6.2f} {count:4d}  {name}")
-    for f in findings:
+    for f in all_findings:
         if f.fault:
             console.print(f"{f.seed}: {f.fault} in {f.text}")
-    return 1 if summary(findings)["failed or wrong"] else 0
+    return 1 if summary(all_findings)["failed or wrong"] else 0
 
 
-def _note(arguments: argparse.Namespace, found: Findings, console: Console) -> int:
-    append(_file(arguments), replace(found[arguments.graph], note=arguments.text))
+def _note(arguments: argparse.Namespace, findings: Findings, console: Console) -> int:
+    append(_file(arguments), replace(findings[arguments.graph], note=arguments.text))
     return 0
 
 

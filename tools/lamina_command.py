@@ -27,9 +27,9 @@ def main(argv: list[str] | None = None) -> int:
     """Runs a command and returns its exit status. Nothing heavy is imported before the command is known."""
     replace_closed()
     try:
-        given = _parsed(sys.argv[1:] if argv is None else argv)
-        work: Work = given.work
-        work(given)
+        args = _parsed(sys.argv[1:] if argv is None else argv)
+        work: Work = args.work
+        work(args)
         return 0
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

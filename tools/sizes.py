@@ -40,35 +40,35 @@ def main() -> int:
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="workloads or kernels whose names contain this")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of a CPU; 1: by the thread's CPU time")
     parser.add_argument("--store", action="store_true", help="write docs/figures-sizes-DEVICE.md")
-    given = parser.parse_args()
-    seed = random.SystemRandom().randrange(1 << 16) if given.seed is None else given.seed
+    args = parser.parse_args()
+    seed = random.SystemRandom().randrange(1 << 16) if args.seed is None else args.seed
     warnings.filterwarnings("ignore")
-    torch.set_num_threads(given.threads)
-    cores = f"{given.threads} of {host().cores} cores"
-    machine = torch.cuda.get_device_name() if given.device == "cuda" else f"{host().processor}, {cores}"
+    torch.set_num_threads(args.threads)
+    cores = f"{args.threads} of {host().cores} cores"
+    machine = torch.cuda.get_device_name() if args.device == "cuda" else f"{host().processor}, {cores}"
     lines = ["# Symbolic sizes", "", f"{machine}, torch {torch.__version__}, by `python tools/sizes.py`."]
     with torch.no_grad():
-        for table in measured(given, seed):
+        for table in measured(args, seed):
             show([table], Console(width=160))
             lines += ["", f"## {table.title}", "", markdown_table(table.columns, table.rows)]
-    if given.store:
-        (ROOT / "docs" / f"figures-sizes-{given.device}.md").write_text("\n".join(lines))
+    if args.store:
+        (ROOT / "docs" / f"figures-sizes-{args.device}.md").write_text("\n".join(lines))
     return 0
 
 
-def measured(given: argparse.Namespace, seed: int) -> Iterator[Figures]:
+def measured(args: argparse.Namespace, seed: int) -> Iterator[Figures]:
     """Yields the tables that were asked for."""
-    device, layers = given.device, given.layers
-    if "encode" in given.what:
-        yield encoding(device, layers, given.sizes, seed)
-    if "decode" in given.what:
+    device, layers = args.device, args.layers
+    if "encode" in args.what:
+        yield encoding(device, layers, args.sizes, seed)
+    if "decode" in args.what:
         yield decoding(device, layers, grows=True)
         yield decoding(device, layers, grows=False)
-    if "kernels" in given.what:
-        yield kernels(device, given.sizes, seed, given.only or [""])
-    if "workloads" in given.what:
+    if "kernels" in args.what:
+        yield kernels(device, args.sizes, seed, args.only or [""])
+    if "workloads" in args.what:
         known = WORKLOADS if device == "cpu" else GPU_WORKLOADS | HOT_WORKLOADS
-        only = given.only or [""]
+        only = args.only or [""]
         yield of_workloads(
             {n: w for n, w in known.items() if w.kind not in ("call", "tuning") and any(o in n for o in only)}, device
         )

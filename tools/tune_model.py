@@ -51,24 +51,24 @@ def with_name(argv: list[str], commands: "Commands") -> list[str]:
     return [NAME, *argv] if is_model else argv
 
 
-def _work(given: argparse.Namespace) -> None:
+def _work(args: argparse.Namespace) -> None:
     from .driver.model import build, options_from  # imports MLIR
 
-    _check_gpu(given.target)
-    found = MODEL.fullmatch(given.model)
+    _check_gpu(args.target)
+    found = MODEL.fullmatch(args.model)
     if found is None:
-        raise CompileError(f"{given.model!r} names no model", remedy=f"give {NAME}")
-    options = replace(options_from(given.options), tune=given.policy, cache=False)
+        raise CompileError(f"{args.model!r} names no model", remedy=f"give {NAME}")
+    options = replace(options_from(args.options), tune=args.policy, cache=False)
     warnings.simplefilter("ignore", FutureWarning)  # torch warns about its own code
     module, inputs = on_gpu(*build(found["file"], found["factory"]))
-    store = Store(given.store)
+    store = Store(args.store)
     kept = f"kept in {store.path}" if store.takes() else f"not kept, as {store.path} cannot be written"
     board = ProgressDisplay(Console(stderr=True))
     try:
-        built = _tune(module, inputs, options, given.target, store, given.again, board)
+        built = _tune(module, inputs, options, args.target, store, args.again, board)
     except KeyboardInterrupt:
         board.show()
-        rest = " without --again" if given.again else ""
+        rest = " without --again" if args.again else ""
         board.say(f"interrupted: {len(board.choices)} of {counted(board.of, 'op')} done, {kept}; the same command{rest} goes on")
         raise
     except CompileError:

@@ -46,36 +46,36 @@ def add_commands(commands: "Commands") -> None:
     clear.add_argument("which", nargs="?", default="", metavar="KEY", help=_WHICH)
 
 
-def _show(given: argparse.Namespace) -> None:
-    store = Store(given.store)
-    records = [store.find(given.which)] if given.which else store.records()
+def _show(args: argparse.Namespace) -> None:
+    store = Store(args.store)
+    records = [store.find(args.which)] if args.which else store.records()
     if records:
-        wide_console().print(_details(records[0]) if given.which else _all(records))
+        wide_console().print(_details(records[0]) if args.which else _all(records))
     else:
         print(f"{store.path} holds no answers")
 
 
-def _export(given: argparse.Namespace) -> None:
-    write_output(given.file, Store(given.store).export())
+def _export(args: argparse.Namespace) -> None:
+    write_output(args.file, Store(args.store).export())
 
 
-def _merge(given: argparse.Namespace) -> None:
-    taken, left = Store(given.store).merge(given.file)
+def _merge(args: argparse.Namespace) -> None:
+    taken, left = Store(args.store).merge(args.file)
     print(f"{counted(taken, 'answer')} taken, {left} left as they were")
 
 
-def _pin(given: argparse.Namespace) -> None:
-    record = Store(given.store).pin(given.which, given.candidate)
+def _pin(args: argparse.Namespace) -> None:
+    record = Store(args.store).pin(args.which, args.candidate)
     print(f"{record.id}: {record.question.what} uses {record.answer.winner}")
 
 
-def _unpin(given: argparse.Namespace) -> None:
-    record = Store(given.store).unpin(given.which)
+def _unpin(args: argparse.Namespace) -> None:
+    record = Store(args.store).unpin(args.which)
     print(f"{record.id}: {record.question.what} uses {record.answer.winner or 'what the cost model says'}")
 
 
-def _clear(given: argparse.Namespace) -> None:
-    print(f"{counted(Store(given.store).clear(given.which), 'answer')} forgotten")
+def _clear(args: argparse.Namespace) -> None:
+    print(f"{counted(Store(args.store).clear(args.which), 'answer')} forgotten")
 
 
 def _all(records: Iterable[Record]) -> RenderableType:

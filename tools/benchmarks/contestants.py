@@ -15,7 +15,7 @@ import lamina
 from lamina.core.options import Tune
 from lamina.schedules.rows import MODEL
 from lamina.tools.benchmarks.hot_workloads import COMPILED
-from lamina.tools.benchmarks.serve import Found
+from lamina.tools.benchmarks.serve import Results
 from lamina.tools.benchmarks.workloads import Workload
 from lamina.tune.clocks import one_line
 from lamina.tune.store.records import Record
@@ -51,14 +51,14 @@ def by_lamina(model: Callable[..., Any], inputs: tuple[Any, ...], policy: Tune =
     return partial(lamina.compile(model, inputs, options=lamina.Options(cache=False, tune=policy, **options)), *inputs)
 
 
-def begun(made: Mapping[str, Callable[[], Run]], exact: Any, found: Found) -> dict[str, Run]:
-    """Compiles the contestants; returns the calls of those that work. Adds compile times, errors and failures to `found`."""
+def begun(makers: Mapping[str, Callable[[], Run]], exact: Any, results: Results) -> dict[str, Run]:
+    """Compiles the contestants; returns the calls of those that work. Adds compile times, errors and failures to `results`."""
     runs: dict[str, Run] = {}
-    for name, make in made.items():
+    for name, make in makers.items():
         try:
-            runs[name], found["cold"][name], found["errors"][name] = cold(make, exact)
+            runs[name], results["cold"][name], results["errors"][name] = cold(make, exact)
         except Exception as error:
-            found["notes"][name] = one_line(error)
+            results["notes"][name] = one_line(error)
     return runs
 
 
@@ -77,11 +77,11 @@ def cold(make: Callable[[], Run], exact: Any) -> tuple[Run, float, float]:
     return run, taken, difference(run(), exact)
 
 
-def difference(given: Any, exact: Any) -> float:
+def difference(actual: Any, exact: Any) -> float:
     """Returns the norm of the difference from float64's results, relative to their norm: the largest of all results."""
-    if not all(isinstance(t, Tensor) for t in pytree.tree_leaves(given)):
-        given = in_jax().as_tensors(given)
-    pairs = zip(pytree.tree_leaves(given), pytree.tree_leaves(exact), strict=True)
+    if not all(isinstance(t, Tensor) for t in pytree.tree_leaves(actual)):
+        actual = in_jax().as_tensors(actual)
+    pairs = zip(pytree.tree_leaves(actual), pytree.tree_leaves(exact), strict=True)
     return max(float((a.double() - b).norm() / b.norm()) for a, b in pairs)
 
 

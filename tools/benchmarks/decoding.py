@@ -94,8 +94,8 @@ def decoding(device: str, layers: int, grows: bool) -> Figures:
     runs = {kind: compiled(model, kind) for kind in ("lamina", "inductor")}
     seconds = [mean_seconds(partial(_decode, run, _at(3, layers, device, dtype, grows), grows)) for run in runs.values()]
     for length in SAMPLED:
-        given = _at(length, layers, device, dtype, grows)
-        table.add(str(length), {**runs, "static": compiled(model, "static")}, given)
+        inputs = _at(length, layers, device, dtype, grows)
+        table.add(str(length), {**runs, "static": compiled(model, "static")}, inputs)
     table.seconds(f"seconds of {TOKENS} tokens", *seconds)
     return table.figures()
 
@@ -107,9 +107,9 @@ def _at(length: int, layers: int, device: str, dtype: torch.dtype, grows: bool) 
     return torch.randn(1, 1, WIDTH, device=device, dtype=dtype), cache, torch.tensor([length], device=device)  # type: ignore[return-value]
 
 
-def _decode(run: Callable[..., Any], given: tuple[Tensor, Cache, Tensor], grows: bool) -> None:
+def _decode(run: Callable[..., Any], inputs: tuple[Tensor, Cache, Tensor], grows: bool) -> None:
     """Decodes TOKENS tokens, starting with the given arguments."""
-    x, cache, at = given
+    x, cache, at = inputs
     for _ in range(TOKENS):
         x, cache = run(x, cache, at)
         at = at + 1 if grows else (at + 1) % TOKENS

@@ -41,7 +41,7 @@ from lamina.tools.benchmarks.contestants import (
 )
 from lamina.tools.benchmarks.gpu_workloads import GPU_WORKLOADS
 from lamina.tools.benchmarks.hot_workloads import AUTOTUNED, HOT_WORKLOADS
-from lamina.tools.benchmarks.serve import Found, Say
+from lamina.tools.benchmarks.serve import Results, Say
 from lamina.tools.benchmarks.timing import Timed
 from lamina.tools.benchmarks.worker import call_overhead, in_double, traffic
 from lamina.tools.benchmarks.workloads import Workload
@@ -134,33 +134,33 @@ def measure(
 
     A contestant that fails is left out, with its reason in "notes".
     """
-    found: Found = {"kind": workload.kind, "roofs": roofs, "cold": {}, "errors": {}, "notes": {}}
+    results: Results = {"kind": workload.kind, "roofs": roofs, "cold": {}, "errors": {}, "notes": {}}
     given = (*inputs, *(model.parameters() if isinstance(model, nn.Module) else ()))
-    found["work"] = {"bytes": workload.reads * traffic(given) + traffic(model(*inputs)), "flops": flops(model, inputs)}
+    results["work"] = {"bytes": workload.reads * traffic(given) + traffic(model(*inputs)), "flops": flops(model, inputs)}
     exact = in_double(workload.exact or model, inputs)
-    runs = begun(contestants(workload, model, inputs), exact, found)
+    runs = begun(contestants(workload, model, inputs), exact, results)
     if workload.kind == "op":
         records = Store().records()
-        found["choices"] = [choice(record) for record in records]
+        results["choices"] = [choice(record) for record in records]
         if pins := best_of_ours(records):
-            runs |= begun({"lamina own": lambda: pinned(pins, model, inputs)}, exact, found)
-    time_all(runs, clocks, found)
+            runs |= begun({"lamina own": lambda: pinned(pins, model, inputs)}, exact, results)
+    time_all(runs, clocks, results)
     if workload.kind != "op" and "lamina" in runs:
-        found["made"] = explained(model, inputs)
-        found["work"]["flops"] = found["work"]["flops"] or found["made"].get("flops", 0)
+        results["made"] = explained(model, inputs)
+        results["work"]["flops"] = results["work"]["flops"] or results["made"].get("flops", 0)
     if AUTOTUNED in workload.needs:
-        say({**found, "notes": {**found["notes"], AUTOTUNED: UNFINISHED}})
+        say({**results, "notes": {**results["notes"], AUTOTUNED: UNFINISHED}})
         compiled = {AUTOTUNED: lambda: partial(torch.compile(model, mode="max-autotune-no-cudagraphs"), *inputs)}
-        runs |= begun(compiled, exact, found)
-        time_all(runs, clocks, found)
-    say(found)
+        runs |= begun(compiled, exact, results)
+        time_all(runs, clocks, results)
+    say(results)
 
 
-def time_all(runs: Mapping[str, Run], clocks: Mapping[str, Clock], found: Found) -> None:
-    """Adds the seconds of all contestants by each clock to `found`."""
+def time_all(runs: Mapping[str, Run], clocks: Mapping[str, Clock], results: Results) -> None:
+    """Adds the seconds of all contestants by each clock to `results`."""
     for name, clock in clocks.items():
-        found[name], failed = clock(runs)
-        found["notes"] |= failed
+        results[name], failed = clock(runs)
+        results["notes"] |= failed
 
 
 def flops(model: Callable[..., Any], inputs: tuple[Any, ...]) -> int:

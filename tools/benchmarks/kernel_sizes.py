@@ -123,9 +123,9 @@ def _profiled(run: Callable[[], Any]) -> float:
     return sum(e.device_time for e in trace.events() if e.device_type == DeviceType.CUDA) * 1e-6 / CALLS
 
 
-def drawn(rng: random.Random, count: int, most: int) -> Iterator[tuple[int, int]]:
-    """Yields rows and columns, few to many, at most so many elements; every second number of columns is a multiple of 8."""
+def drawn(rng: random.Random, count: int, largest: int) -> Iterator[tuple[int, int]]:
+    """Yields rows and columns, few to many, with at most `largest` elements; every second number of columns is a multiple of 8."""
     for i in range(count):
         columns = int(2 ** rng.uniform(3, 14))
-        rows = int(2 ** rng.uniform(1, (most // columns).bit_length() - 1))
+        rows = int(2 ** rng.uniform(1, (largest // columns).bit_length() - 1))
         yield rows, columns if i % 2 else (columns + 7) // 8 * 8

@@ -19,8 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-Found = dict[str, Any]
-Say = Callable[[Found], None]
+Results = dict[str, Any]
+Say = Callable[[Results], None]
 
 
 def command(module: str, packages: Sequence[str] = ()) -> list[str]:
@@ -59,7 +59,7 @@ class Worker:
             )
         return self._process
 
-    def ask(self, question: Mapping[str, Any], limit: float) -> Found:
+    def ask(self, question: Mapping[str, Any], limit: float) -> Results:
         """Returns the answer to a question.
 
         Returns {"failed": reason} if there is none. If figures were printed before the process ended or took more than `limit`
@@ -76,18 +76,18 @@ class Worker:
             while (line := process.stdout.readline()).strip():
                 lines.append(line)
         timer.cancel()
-        found: Found = json.loads(lines[-1]) if lines else {}
+        results: Results = json.loads(lines[-1]) if lines else {}
         if line:  # the empty one
             self._answered += 1
             if self._answered == self._life:
                 self.close()
-            return found
+            return results
         status, self._process = process.wait(), None
         self._errors.seek(0)
         reason = ([f"exit status {status}"] + self._errors.read().strip().splitlines())[-1]
         if time.perf_counter() - start >= limit:
             reason = f"took more than {limit} s"
-        return {**found, "notes": {**found.get("notes", {}), "the process": reason}} if lines else {"failed": reason}
+        return {**results, "notes": {**results.get("notes", {}), "the process": reason}} if lines else {"failed": reason}
 
     def close(self) -> None:
         """Ends the process, by the end of its standard input, and waits for it."""
@@ -105,7 +105,7 @@ class Worker:
 def main() -> int:
     """Answers the questions on standard input until it ends."""
     module, *packages = sys.argv[1:]
-    answer: Callable[[Found, Say], None] = importlib.import_module(module).answer
+    answer: Callable[[Results, Say], None] = importlib.import_module(module).answer
     for package in packages:
         if importlib.util.find_spec(package):
             importlib.import_module(package)

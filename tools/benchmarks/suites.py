@@ -15,7 +15,7 @@ import torch
 from lamina.core.device import host
 from lamina.tools.benchmarks.gpu_workloads import GPU_WORKLOADS
 from lamina.tools.benchmarks.hot_workloads import AUTOTUNED, HOT_WORKLOADS
-from lamina.tools.benchmarks.serve import Found, Worker, command
+from lamina.tools.benchmarks.serve import Results, Worker, command
 from lamina.tools.benchmarks.tables import figures_cpu, figures_gpu, figures_hot
 from lamina.tools.benchmarks.tables.figures import Figures, Judged, goals, markdown
 from lamina.tools.benchmarks.tables.roofline_plot import draw
@@ -38,19 +38,19 @@ class Suite:
     """
 
     workloads: Mapping[str, Workload]
-    run: Callable[[Sequence[str], bool, str], Iterator[tuple[str, Found]]]
-    make_tables: Callable[[Found, list[Judged]], list[Figures]]
+    run: Callable[[Sequence[str], bool, str], Iterator[tuple[str, Results]]]
+    make_tables: Callable[[Results, list[Judged]], list[Figures]]
     machine: Callable[[], str]
     file: str
     command: str
     draw: Callable[[Mapping[str, Any], Path], str] | None = None
 
-    def tables(self, found: Found) -> list[Figures]:
-        """Returns the tables of `found`."""
-        return self.make_tables(found, goals(found, self.workloads))
+    def tables(self, results: Results) -> list[Figures]:
+        """Returns the tables of `results`."""
+        return self.make_tables(results, goals(results, self.workloads))
 
 
-def on_cpu(names: Sequence[str], quick: bool, caches: str) -> Iterator[tuple[str, Found]]:
+def on_cpu(names: Sequence[str], quick: bool, caches: str) -> Iterator[tuple[str, Results]]:
     """Yields figures of each workload on the CPU; those of a second process, with filled caches, are under "warm"."""
     seconds = 1200  # torch.compile is slow
     for i, name in enumerate(names):
@@ -63,7 +63,7 @@ def on_cpu(names: Sequence[str], quick: bool, caches: str) -> Iterator[tuple[str
         yield name, found
 
 
-def on_gpu(names: Sequence[str], quick: bool, caches: str) -> Iterator[tuple[str, Found]]:
+def on_gpu(names: Sequence[str], quick: bool, caches: str) -> Iterator[tuple[str, Results]]:
     """Yields figures of each workload on the GPU."""
     packages = {"kernel": ("jax",), "model": ("transformers", "torchvision")}
     workers = {
@@ -76,7 +76,7 @@ def on_gpu(names: Sequence[str], quick: bool, caches: str) -> Iterator[tuple[str
     return started_ahead(workers, quick, 150)
 
 
-def hot_on_gpu(names: Sequence[str], quick: bool, caches: str) -> Iterator[tuple[str, Found]]:
+def hot_on_gpu(names: Sequence[str], quick: bool, caches: str) -> Iterator[tuple[str, Results]]:
     """Yields figures of hot ops on the GPU, each of which has an empty tuning store of its own.
 
     torch.compile's cache is shared, so that what it knows of products of one size is kept. Workloads that wait for max-autotune
@@ -92,7 +92,7 @@ def hot_on_gpu(names: Sequence[str], quick: bool, caches: str) -> Iterator[tuple
     return started_ahead(workers, quick, 120)
 
 
-def started_ahead(workers: Mapping[str, Worker], quick: bool, limit: float) -> Iterator[tuple[str, Found]]:
+def started_ahead(workers: Mapping[str, Worker], quick: bool, limit: float) -> Iterator[tuple[str, Results]]:
     """Yields figures of workers on the GPU. AHEAD of them are started early, to import while those before them measure."""
     if not torch.cuda.is_available():
         sys.exit("this measures on an NVIDIA GPU, and torch finds none here")
@@ -122,14 +122,14 @@ def this_gpu() -> str:
     return ", ".join([torch.cuda.get_device_name(), *versions])
 
 
-def store(folder: Path, found: Found, suite: Suite) -> tuple[Path, Path]:
+def store(folder: Path, results: Results, suite: Suite) -> tuple[Path, Path]:
     """Writes the figures as JSON and Markdown, with those of other workloads that this machine has stored before."""
     folder.mkdir(parents=True, exist_ok=True)
     data, page = folder / f"{suite.file}.json", folder / f"{suite.file}.md"
     machine = suite.machine()
     if data.exists() and (before := json.loads(data.read_text()))["machine"] == machine:
-        found = {**before["workloads"], **found}
-    ordered = {name: found[name] for name in suite.workloads if name in found}
+        results = {**before["workloads"], **results}
+    ordered = {name: results[name] for name in suite.workloads if name in results}
     data.write_text(json.dumps({"machine": machine, "workloads": ordered}, indent=1) + "\n")
     page.write_text(markdown(suite.tables(ordered), machine, suite.command))
     return data, page

@@ -21,7 +21,7 @@ import lamina
 from lamina.frontend.compiling.stages import compile_graph
 from lamina.frontend.entry.dynamo import autograd
 from lamina.report.roofline import copy_bandwidth
-from lamina.tools.benchmarks.serve import Found, Say
+from lamina.tools.benchmarks.serve import Results, Say
 from lamina.tools.benchmarks.timing import interleaved
 from lamina.tools.benchmarks.workloads import WORKLOADS, Workload, chain
 from lamina.tune.clocks import mean_seconds
@@ -105,31 +105,31 @@ def answer(asked: dict[str, Any], say: Say) -> None:
             say(measure(workload, asked.get("compile_only", False), asked["budget"]))
 
 
-def measure(workload: Workload, compile_only: bool, budget: float) -> Found:
+def measure(workload: Workload, compile_only: bool, budget: float) -> Results:
     """Returns compile times and, unless `compile_only`, errors, times of a call and, where a goal asks, of the kernels alone."""
     for backend in BACKENDS.values():
         torch.compile(lambda x: torch.sin(x) + 1, backend=backend(Watch()))(torch.ones(8))
     model, inputs = workload.make("cpu")
-    found: Found = {"kind": workload.kind, "cold": {}, "tracing": {}}
+    results: Results = {"kind": workload.kind, "cold": {}, "tracing": {}}
     runs: dict[str, Callable[[], Any]] = {"eager": partial(model, *inputs)}
     for name, backend in BACKENDS.items():
         watch = Watch()
         runs[name] = partial(torch.compile(model, backend=backend(watch)), *inputs)
         total = mean_seconds(runs[name])
-        found["cold"][name] = watch.compile + watch.first
-        found["tracing"][name] = total - found["cold"][name]
+        results["cold"][name] = watch.compile + watch.first
+        results["tracing"][name] = total - results["cold"][name]
     if compile_only:
-        return found
+        return results
     expected = runs["eager"]()
-    found["errors"] = {name: largest_difference(run(), expected) for name, run in runs.items() if name != "eager"}
-    found["times"], found["notes"] = interleaved(runs, budget=budget)
+    results["errors"] = {name: largest_difference(run(), expected) for name, run in runs.items() if name != "eager"}
+    results["times"], results["notes"] = interleaved(runs, budget=budget)
     if "alone" in workload.needs:
         before = copy_bandwidth()
         steps = lamina.explain(model, inputs, show=False, measure=True)
-        found["alone"] = {"lamina": sum(k.seconds or 0.0 for k in steps.kernels) + sum(e.seconds or 0.0 for e in steps.externals)}
-        found["work"] = {"bytes": traffic(inputs, expected), "flops": 0}
-        found["roofs"] = {"bandwidth": max(before, copy_bandwidth())}
-    return found
+        results["alone"] = {"lamina": sum(k.seconds or 0.0 for k in steps.kernels) + sum(e.seconds or 0.0 for e in steps.externals)}
+        results["work"] = {"bytes": traffic(inputs, expected), "flops": 0}
+        results["roofs"] = {"bandwidth": max(before, copy_bandwidth())}
+    return results
 
 
 def traffic(*values: Any) -> int:
@@ -152,17 +152,17 @@ def in_double(model: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
         model.to(before.pop())
 
 
-def largest_difference(given: Any, expected: Any) -> float:
-    """Returns the largest difference from what is expected, relative to its largest value: of all results; infinite for NaN."""
+def largest_difference(actual: Any, expected: Any) -> float:
+    """Returns the largest difference from the expected results, relative to its largest value: of all results; infinite for NaN."""
     worst = 0.0
-    for mine, right in zip(pytree.tree_leaves(given), pytree.tree_leaves(expected), strict=True):
+    for mine, right in zip(pytree.tree_leaves(actual), pytree.tree_leaves(expected), strict=True):
         if isinstance(right, Tensor) and right.numel():
             scale = right.abs().max().clamp(min=1e-30)
             worst = max(worst, float(((mine.detach().to(right) - right).abs().max() / scale).nan_to_num(math.inf)))
     return worst
 
 
-def call_overhead(workload: Workload, budget: float, device: str) -> Found:
+def call_overhead(workload: Workload, budget: float, device: str) -> Results:
     """Measures seconds of a call on a small tensor, whose work takes no time.
 
     The calls are eager, through lamina.compile, through torch.compile with each compiler, and through torch.compile with a compiler

@@ -153,12 +153,12 @@ class First(nn.Module):
         super().__init__()
         self.model = model.eval()
 
-    def forward(self, given: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """Runs the model on its one input."""
-        return self.model(given)[0]
+        return self.model(x)[0]
 
 
-def transformer(build: Callable[[Any], nn.Module], given: Input, dtype: torch.dtype = torch.float32) -> Callable[[str], Made]:
+def transformer(build: Callable[[Any], nn.Module], example: Input, dtype: torch.dtype = torch.float32) -> Callable[[str], Made]:
     """Returns the maker of a model with random weights from the transformers package, which `build` takes as its argument."""
 
     def make(device: str) -> Made:
@@ -167,7 +167,7 @@ def transformer(build: Callable[[Any], nn.Module], given: Input, dtype: torch.dt
 
         with torch.device(device):
             model = First(build(transformers))
-        return model.eval().to(dtype), (given(device),)
+        return model.eval().to(dtype), (example(device),)
 
     return make
 

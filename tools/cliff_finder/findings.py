@@ -105,12 +105,12 @@ class Finding:
 
 def load(path: Path) -> dict[str, Finding]:
     """Reads findings by seed; later lines replace earlier ones."""
-    found: dict[str, Finding] = {}
+    findings: dict[str, Finding] = {}
     if path.exists():
         for line in path.read_text().splitlines():
             one = Finding(**json.loads(line))
-            found[one.seed] = one
-    return found
+            findings[one.seed] = one
+    return findings
 
 
 def append(path: Path, finding: Finding) -> None:
@@ -119,30 +119,30 @@ def append(path: Path, finding: Finding) -> None:
         file.write(json.dumps(asdict(finding)) + "\n")
 
 
-def summary(found: Sequence[Finding]) -> dict[str, float]:
+def summary(findings: Sequence[Finding]) -> dict[str, float]:
     """Summarizes the graphs that eager runs.
 
     Returns how many there are, the geometric mean of finite ratios, the share above 1.05, the number above 1.15, the number above
     1.05 by lamina.compile too, the worst ratio, and how many failed or are wrong.
     """
-    found = [f for f in found if f.measured]
-    ratios = [f.ratio for f in found]
+    findings = [f for f in findings if f.measured]
+    ratios = [f.ratio for f in findings]
     finite = [r for r in ratios if math.isfinite(r)]
     return {
         "graphs": len(ratios),
         "geometric mean": math.exp(statistics.fmean(map(math.log, finite))) if finite else math.nan,
         "above 1.05": sum(r > 1.05 for r in ratios) / max(1, len(ratios)),
         "above 1.15": sum(r > 1.15 for r in ratios),
-        "above 1.05 ahead": sum(min(f.ratio, f.ahead) > 1.05 for f in found),
+        "above 1.05 ahead": sum(min(f.ratio, f.ahead) > 1.05 for f in findings),
         "worst": max(ratios, default=math.nan),
-        "failed or wrong": sum(bool(f.fault) for f in found),
+        "failed or wrong": sum(bool(f.fault) for f in findings),
     }
 
 
-def by_operation(found: Sequence[Finding]) -> list[tuple[str, int, float, float]]:
+def by_operation(findings: Sequence[Finding]) -> list[tuple[str, int, float, float]]:
     """Returns (operation, how many graphs have it, geometric mean of their ratios, worst ratio), the slowest first."""
     ratios: dict[str, list[float]] = {}
-    for f in found:
+    for f in findings:
         if f.measured and math.isfinite(f.ratio):
             for name in {_operation(node) for node in f.graph["nodes"]}:
                 ratios.setdefault(name, []).append(f.ratio)
@@ -159,9 +159,9 @@ def _operation(node: dict[str, Any]) -> str:
     return text.partition("(")[0] if text[0] in "Ft" else text[:24]
 
 
-def markdown(found: Sequence[Finding], worst: int = 25) -> str:
+def markdown(findings: Sequence[Finding], worst: int = 25) -> str:
     """Formats the summary and the worst graphs, with what was done about each."""
-    n = summary(found)
+    n = summary(findings)
     lines = [
         f"{n['graphs']:.0f} graphs: geometric mean {n['geometric mean']:.2f} of the best other, {n['above 1.05']:.0%} above 1.05,"
         f" {n['above 1.15']:.0f} above 1.15, the worst {n['worst']:.2f}, {n['failed or wrong']:.0f} failed or wrong;"
@@ -169,7 +169,7 @@ def markdown(found: Sequence[Finding], worst: int = 25) -> str:
         "",
     ]
     rows = []
-    for f in sorted(found, key=lambda f: -f.ratio if not f.failed else 0)[:worst]:
+    for f in sorted(findings, key=lambda f: -f.ratio if not f.failed else 0)[:worst]:
         if not f.measured or f.ratio <= 1.05:
             continue
         text = (f.smaller or {"text": f.text})["text"].replace("|", "\\|")
@@ -180,9 +180,9 @@ def markdown(found: Sequence[Finding], worst: int = 25) -> str:
     return "\n".join([*lines, markdown_table(columns, rows, texts)])
 
 
-def memory(found: Sequence[Finding]) -> str:
+def memory(findings: Sequence[Finding]) -> str:
     """Formats the peak GPU memory of calls in MiB, by contender; "" if none was measured."""
-    measured = [f for f in found if len(f.peak) > 1 and "lamina" in f.peak]
+    measured = [f for f in findings if len(f.peak) > 1 and "lamina" in f.peak]
     if not measured:
         return ""
     names = list(dict.fromkeys(name for f in measured for name in f.peak))
@@ -190,9 +190,9 @@ def memory(found: Sequence[Finding]) -> str:
     return markdown_table(("seed", *(f"{name} MiB" for name in names)), rows)
 
 
-def compile_table(found: Sequence[Finding]) -> str:
+def compile_table(findings: Sequence[Finding]) -> str:
     """Formats seconds from AOTAutograd's graph to the first result, by compiler; "" if none were measured."""
-    pairs = [(f, f.graph_seconds["lamina"], f.graph_seconds["torch.compile"]) for f in found if len(f.graph_seconds) > 1]
+    pairs = [(f, f.graph_seconds["lamina"], f.graph_seconds["torch.compile"]) for f in findings if len(f.graph_seconds) > 1]
     if not pairs:
         return ""
     mean = math.exp(statistics.fmean(math.log(mine / theirs) for _, mine, theirs in pairs))

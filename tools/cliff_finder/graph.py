@@ -151,11 +151,11 @@ class DrawnGraph:
         return asdict(self)
 
     @staticmethod
-    def from_json(given: dict[str, Any]) -> "DrawnGraph":
+    def from_json(json: dict[str, Any]) -> "DrawnGraph":
         """Restores a graph from what to_json returned."""
-        inputs = tuple(DrawnInput(**{**i, "shape": tuple(i["shape"])}) for i in given["inputs"])
-        nodes = tuple(DrawnNode(n["expression"], tuple(n["operands"]), n["module"]) for n in given["nodes"])
-        return DrawnGraph(inputs, nodes, given["mode"], given["dtype"])
+        inputs = tuple(DrawnInput(**{**i, "shape": tuple(i["shape"])}) for i in json["inputs"])
+        nodes = tuple(DrawnNode(n["expression"], tuple(n["operands"]), n["module"]) for n in json["nodes"])
+        return DrawnGraph(inputs, nodes, json["mode"], json["dtype"])
 
     def __str__(self) -> str:
         """Returns one line: the operations in order, the inputs, the mode."""

@@ -131,10 +131,10 @@ def _perceptron(batch: int) -> DrawnGraph:
     return _model(layers, DrawnInput((batch, 1024)), call="{m}({0})", mode="gradients")
 
 
-def _model(constructor: str, *given: DrawnInput, call: str = "", mode: str = "inference", dtype: str = "float32") -> DrawnGraph:
-    arguments = ", ".join(f"{{{i}}}" for i in range(len(given)))
-    node = DrawnNode(call or f"first({{m}}({arguments}))", tuple(range(len(given))), constructor)
-    return DrawnGraph(given, (node,), mode, dtype)
+def _model(constructor: str, *inputs: DrawnInput, call: str = "", mode: str = "inference", dtype: str = "float32") -> DrawnGraph:
+    arguments = ", ".join(f"{{{i}}}" for i in range(len(inputs)))
+    node = DrawnNode(call or f"first({{m}}({arguments}))", tuple(range(len(inputs))), constructor)
+    return DrawnGraph(inputs, (node,), mode, dtype)
 
 
 def _image(constructor: str, batch: int, dtype: str = "float32", *, side: int = 224, mode: str = "inference") -> DrawnGraph:

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-from lamina.tools.benchmarks.serve import Found, Worker, command
+from lamina.tools.benchmarks.serve import Results, Worker, command
 
 PATIENCE = 400.0  # seconds for one graph
 _LIFE = 25  # graphs after which a process is replaced: compilers do not free all memory
@@ -17,14 +17,14 @@ def worker(folder: Path) -> Worker:
     return Worker(command("cliff_finder.worker"), log=folder / "workers.log", life=_LIFE)
 
 
-def answers(questions: Iterable[dict[str, Any]], jobs: int, folder: Path) -> Iterator[tuple[dict[str, Any], Found]]:
+def answers(questions: Iterable[dict[str, Any]], jobs: int, folder: Path) -> Iterator[tuple[dict[str, Any], Results]]:
     """Distributes questions to `jobs` workers; yields each question with its answer as answers arrive."""
     workers = [worker(folder) for _ in range(jobs)]
     free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
     for one in workers:
         free.put(one)
 
-    def ask(question: dict[str, Any]) -> tuple[dict[str, Any], Found]:
+    def ask(question: dict[str, Any]) -> tuple[dict[str, Any], Results]:
         """Asks the next free worker."""
         one = free.get()
         try:

@@ -49,13 +49,13 @@ class Judged:
         return next((kind for kind in ("attention", "convolution") if kind in self.what), "product")
 
 
-def judged(found: Sequence[Finding]) -> list[Judged]:
+def judged(findings: Sequence[Finding]) -> list[Judged]:
     """Returns one for each op of each graph with more than one measured candidate, the largest regret first.
 
     An op that occurs in several graphs counts once.
     """
     known: dict[str, Judged] = {}
-    for f in found:
+    for f in findings:
         for choice in map(TunedChoice.from_json, f.choices or ()):
             if len(choice.seconds) > 1:
                 known.setdefault(choice.what + " ".join(sorted(choice.order)), _judge(f.seed, choice))
@@ -79,9 +79,9 @@ def _correlation(order: Sequence[str], times: Mapping[str, float]) -> float:
     return float(np.corrcoef(np.arange(len(measured)), ranks)[0, 1])
 
 
-def regret_table(found: Sequence[Finding], worst: int = 25) -> str:
+def regret_table(findings: Sequence[Finding], worst: int = 25) -> str:
     """Formats correlation and regret for each cost model, and the ops with a regret above 10%; "" if none were measured."""
-    ops = judged(found)
+    ops = judged(findings)
     if not ops:
         return ""
     kinds = dict.fromkeys(["all", *sorted({one.kind for one in ops})])

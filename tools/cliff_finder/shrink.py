@@ -7,9 +7,9 @@ from .grammar import result_shape
 from .graph import DrawnGraph, DrawnInput
 
 
-def shrink(graph: DrawnGraph, slow: Callable[[DrawnGraph], bool], most: int = 40) -> DrawnGraph:
-    """Replaces the graph by the first smaller one that is still slow, repeatedly; measures at most `most` graphs."""
-    left = most
+def shrink(graph: DrawnGraph, slow: Callable[[DrawnGraph], bool], limit: int = 40) -> DrawnGraph:
+    """Replaces the graph by the first smaller one that is still slow, repeatedly; measures at most `limit` graphs."""
+    left = limit
     found = True
     while found and left:
         found = False

@@ -31,15 +31,15 @@ class Expectation:
     is_pattern: bool
     written: int
 
-    def matches(self, given: Diagnostic, line: int) -> bool:
-        """Returns whether the diagnostic `given`, which is at `line`, meets the expectation."""
-        if given.severity != self.severity or line != self.line:
+    def matches(self, diagnostic: Diagnostic, line: int) -> bool:
+        """Returns whether the diagnostic, which is at `line`, meets the expectation."""
+        if diagnostic.severity != self.severity or line != self.line:
             return False
         if not self.is_pattern:
-            return self.text in given.message
+            return self.text in diagnostic.message
         parts = re.split(r"\{\{(.*?)\}\}", self.text)
         pattern = "".join(f"(?:{p})" if i % 2 else re.escape(p) for i, p in enumerate(parts))
-        return re.search(pattern, given.message) is not None
+        return re.search(pattern, diagnostic.message) is not None
 
 
 def expectations(lines: list[str], first: int) -> list[Expectation]:

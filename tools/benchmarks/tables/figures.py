@@ -23,7 +23,7 @@ CLOCKS = {
 OURS = ("lamina", "lamina graphs", "lamina tuned", "lamina own")
 NONE = "-"
 
-Found = Mapping[str, Any]
+Results = Mapping[str, Any]
 """The results of the workers, by workload; {"failed": text} for one that failed."""
 Judged = tuple[str, bool]
 """A goal in words, and whether it was reached."""
@@ -43,28 +43,28 @@ class Figures:
     rows: Sequence[Sequence[str]]
 
 
-def by_kind(found: Found) -> defaultdict[str, dict[str, Any]]:
+def by_kind(results: Results) -> defaultdict[str, dict[str, Any]]:
     """Returns the figures by kind and workload, without workloads that failed."""
     kinds: defaultdict[str, dict[str, Any]] = defaultdict(dict)
-    for name, f in found.items():
+    for name, f in results.items():
         if "failed" not in f:
             kinds[f["kind"]][name] = f
     return kinds
 
 
-def goals(found: Found, workloads: Mapping[str, Workload]) -> list[Judged]:
+def goals(results: Results, workloads: Mapping[str, Workload]) -> list[Judged]:
     """Returns every goal and whether it was reached: of a workload that failed, that it runs.
 
     Goals of a clock that was not read are left out.
     """
     judged: list[Judged] = []
-    for name, f in found.items():
+    for name, f in results.items():
         reached = [("runs", False)] if "failed" in f else [_judge(f, goal) for goal in workloads[name].goals if goal.clock in f]
         judged += [(f"{name}: {text}", met) for text, met in reached]
     return judged
 
 
-def _judge(f: Found, goal: Goal) -> Judged:
+def _judge(f: Results, goal: Goal) -> Judged:
     times = dict(f[goal.clock])
     if "roofs" in f:
         times["copy bandwidth"] = f["work"]["bytes"] / f["roofs"]["bandwidth"]
@@ -90,7 +90,7 @@ def fastest(times: Mapping[str, float], names: Iterable[str]) -> float | None:
     return min((times[name] for name in names if name in times), default=None)
 
 
-def floor(f: Found) -> float:
+def floor(f: Results) -> float:
     """Returns the hardware's least seconds.
 
     They are bytes over the copy's bandwidth or, if measured and more, operations over cuBLAS's rate.
@@ -100,7 +100,7 @@ def floor(f: Found) -> float:
     return float(max(work["bytes"] / roofs["bandwidth"], matrix))
 
 
-def row(name: str, f: Found, workloads: Mapping[str, Workload]) -> str:
+def row(name: str, f: Results, workloads: Mapping[str, Workload]) -> str:
     """Formats the figures of one workload in a line, with the goals that it misses."""
     if "failed" in f:
         return f"{name}: failed: {f['failed']}"
@@ -120,7 +120,7 @@ def row(name: str, f: Found, workloads: Mapping[str, Workload]) -> str:
     return f"{name}: {'; '.join([*parts, *missed, *(f'{key}: {why}' for key, why in f.get('notes', {}).items())])}"
 
 
-def call_table(title: str, found: Found) -> Figures:
+def call_table(title: str, results: Results) -> Figures:
     """Returns the table of call overheads, in microseconds."""
     names = {
         "eager": "eager",
@@ -129,15 +129,15 @@ def call_table(title: str, found: Found) -> Figures:
         "lamina": "torch.compile, Lamina",
         "torch.compile": "torch.compile, Inductor",
     }
-    rows = [[text, number(f["times"].get(key), 1e6, 1)] for f in found.values() for key, text in names.items()]
+    rows = [[text, number(f["times"].get(key), 1e6, 1)] for f in results.values() for key, text in names.items()]
     return Figures(title, ("through", "us"), rows)
 
 
-def not_run(found: Found) -> Figures:
+def not_run(results: Results) -> Figures:
     """Returns the table of what did not run, with the reasons."""
-    rows = [(name, "all", f["failed"]) for name, f in found.items() if "failed" in f]
-    rows += [(name, key, why) for name, f in found.items() for key, why in f.get("notes", {}).items()]
-    rows += [(name, "explain", f["made"]["failed"]) for name, f in found.items() if "failed" in f.get("made", {})]
+    rows = [(name, "all", f["failed"]) for name, f in results.items() if "failed" in f]
+    rows += [(name, key, why) for name, f in results.items() for key, why in f.get("notes", {}).items()]
+    rows += [(name, "explain", f["made"]["failed"]) for name, f in results.items() if "failed" in f.get("made", {})]
     return Figures("What did not run", ("workload", "contestant", "why"), rows)
 
 
@@ -146,7 +146,7 @@ def goal_table(judged: Sequence[Judged]) -> Figures:
     return Figures("Goals", ("goal", ""), [(text, "reached" if met else "missed") for text, met in judged])
 
 
-def launch_count(f: Found) -> str:
+def launch_count(f: Results) -> str:
     """Formats how many kernels and calls Lamina makes of a workload; NONE if that is not known."""
     made = f.get("made", {})
     if "kernels" not in made:
@@ -155,12 +155,12 @@ def launch_count(f: Found) -> str:
     return f"{made['kernels']} + {made['calls']}{fallbacks}"
 
 
-def chosen(f: Found) -> str:
+def chosen(f: Results) -> str:
     """Names the candidates that tuning chose; NONE if it was asked nothing."""
     return ", ".join(asked["chosen"] for asked in f["choices"]) or NONE
 
 
-def largest_error(f: Found, *names: str) -> str:
+def largest_error(f: Results, *names: str) -> str:
     """Returns the largest error of these contestants as text; NONE if none ran."""
     errors = [f["errors"][name] for name in names if name in f["errors"]]
     return f"{max(errors):.1e}" if errors else NONE

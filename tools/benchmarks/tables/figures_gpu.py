@@ -4,8 +4,8 @@ from lamina.tools.benchmarks.gpu_workloads import COMPILERS, LAMINA
 from lamina.tools.benchmarks.tables.figures import (
     NONE,
     Figures,
-    Found,
     Judged,
+    Results,
     by_kind,
     call_table,
     fastest,
@@ -31,32 +31,32 @@ _MODEL_COLUMNS = (
 _COLD_COLUMNS = ("workload", "torch.compile s", "XLA s", "Lamina s", "of torch.compile")
 
 
-def tables(found: Found, goals: list[Judged]) -> list[Figures]:
-    """Returns the tables of `found`."""
-    kinds = by_kind(found)
+def tables(results: Results, goals: list[Judged]) -> list[Figures]:
+    """Returns the tables of `results`."""
+    kinds = by_kind(results)
     kernels, models = kinds["kernel"], kinds["model"]
     return [
         Figures("Kernels", _KERNEL_COLUMNS, [_kernel(n, f) for n, f in kernels.items()]),
         Figures("Models, bf16", _MODEL_COLUMNS, [_model(n, f) for n, f in models.items()]),
         Figures("Cold compile to the first result", _COLD_COLUMNS, [_cold(n, f) for n, f in {**kernels, **models}.items()]),
         call_table("A call on 64x64", kinds["call"]),
-        not_run(found),
+        not_run(results),
         goal_table(goals),
     ]
 
 
-def _kernel(name: str, f: Found) -> list[str]:
+def _kernel(name: str, f: Results) -> list[str]:
     times, busy = numbers(f["times"], ("eager", *COMPILERS, "lamina"), 1e6, 1), f.get("busy", {})
     against_xla = [*numbers(busy, ("XLA", "lamina"), 1e6, 1), ratio(busy.get("lamina"), busy.get("XLA"))]
     return [name, *times, *_against(f, 1e6, 1, "torch.compile"), launch_count(f), *against_xla]
 
 
-def _model(name: str, f: Found) -> list[str]:
+def _model(name: str, f: Results) -> list[str]:
     times = numbers(f["times"], ("eager", *COMPILERS, *LAMINA), 1e3, 3)
     return [name, *times, *_against(f, 1e3, 3, "reduce-overhead"), launch_count(f)]
 
 
-def _against(f: Found, scale: float, digits: int, of: str) -> list[str]:
+def _against(f: Results, scale: float, digits: int, of: str) -> list[str]:
     """Returns cells: the floor, its share of Lamina's time, ratios to the best rival and to one other, errors."""
     mine, least = fastest(f["times"], LAMINA), floor(f)
     share = f"{least / mine:.0%}" if mine else NONE
@@ -64,6 +64,6 @@ def _against(f: Found, scale: float, digits: int, of: str) -> list[str]:
     return [number(least, scale, digits), share, *ratios, largest_error(f, *LAMINA), largest_error(f, "eager")]
 
 
-def _cold(name: str, f: Found) -> list[str]:
+def _cold(name: str, f: Results) -> list[str]:
     cold = f["cold"]
     return [name, *numbers(cold, ("torch.compile", "XLA", "lamina"), 1, 2), ratio(cold.get("lamina"), cold.get("torch.compile"))]

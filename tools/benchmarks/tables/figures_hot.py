@@ -7,8 +7,8 @@ from lamina.tools.benchmarks.tables.figures import (
     NONE,
     OURS,
     Figures,
-    Found,
     Judged,
+    Results,
     by_kind,
     chosen,
     fastest,
@@ -32,21 +32,21 @@ _TUNING_COLUMNS = ("model", "ops", "quick tuning s", "untuned compile s", "with 
 _CANDIDATE_COLUMNS = ("workload", "op", "cost model's", "chosen", "us, as tuning measured", "dropped")
 
 
-def tables(found: Found, goals: list[Judged]) -> list[Figures]:
-    """Returns the tables of `found`."""
-    kinds = by_kind(found)
+def tables(results: Results, goals: list[Judged]) -> list[Figures]:
+    """Returns the tables of `results`."""
+    kinds = by_kind(results)
     ops, tuned = kinds["op"], kinds["tuning"]
     return [
         Figures("Hot ops, bf16, us on the device", _OP_COLUMNS, [_op(n, f) for n, f in ops.items()]),
         Figures("As a caller sees it, us a call", _WALL_COLUMNS, [_wall(n, f) for n, f in ops.items() if "wall" in f]),
         Figures("Tuning", _TUNING_COLUMNS, [_tuning(n, f) for n, f in tuned.items()]),
         Figures("Candidates", _CANDIDATE_COLUMNS, [each for n, f in {**ops, **tuned}.items() for each in _candidates(n, f)]),
-        not_run(found),
+        not_run(results),
         goal_table(goals),
     ]
 
 
-def _op(name: str, f: Found) -> list[str]:
+def _op(name: str, f: Results) -> list[str]:
     times = f["times"]
     others = [f"{n} {number(t, 1e6, 1)}" for n, t in times.items() if n not in (*_RIVALS, *_MINE)]
     tuned, best = times.get("lamina tuned"), fastest(times, times.keys() - OURS)
@@ -56,18 +56,18 @@ def _op(name: str, f: Found) -> list[str]:
     return [name, *cells, number(floor(f), 1e6, 1), *ratios, chosen(f), *errors]
 
 
-def _wall(name: str, f: Found) -> list[str]:
+def _wall(name: str, f: Results) -> list[str]:
     wall = f["wall"]
     times = numbers(wall, ("eager", COMPILED, "lamina", "lamina tuned"), 1e6, 1)
     return [name, *times, *(ratio(wall.get("lamina tuned"), wall.get(n)) for n in (COMPILED, "eager"))]
 
 
-def _tuning(name: str, f: Found) -> list[str]:
+def _tuning(name: str, f: Results) -> list[str]:
     off, quick, filled = (f["times"][policy] for policy in ("off", "quick", "cached"))
     return [name, str(len(f["choices"])), f"{quick:.1f}", f"{off:.2f}", f"{filled:.2f}", ratio(filled, off)]
 
 
-def _candidates(name: str, f: Found) -> list[Sequence[str]]:
+def _candidates(name: str, f: Results) -> list[Sequence[str]]:
     lines: list[Sequence[str]] = []
     for asked in f["choices"]:
         times = ", ".join(f"{candidate} {number(seconds, 1e6, 1)}" for candidate, seconds in asked["seconds"].items())

@@ -14,13 +14,13 @@ MARKS = {"kernel": "o", "model": "s"}
 Point = tuple[str, str, str, float, float]
 
 
-def points(found: Mapping[str, Any]) -> list[Point]:
+def points(results: Mapping[str, Any]) -> list[Point]:
     """Returns (workload, its kind, contestant, operations per byte, operations per second) of all that was measured.
 
     Leaves out workloads without operations. torch.compile and Lamina stand at the better of their modes.
     """
     made: list[Point] = []
-    for name, f in found.items():
+    for name, f in results.items():
         work = f.get("work", {})
         if work.get("flops"):
             for contestant, seconds in best_modes(f).items():
@@ -35,16 +35,16 @@ def best_modes(f: Mapping[str, Any]) -> dict[str, float]:
     return {name: seconds for name, seconds in {**modes, "lamina": fastest(times, LAMINA)}.items() if seconds is not None}
 
 
-def roofs(found: Mapping[str, Any]) -> tuple[float, float | None]:
+def roofs(results: Mapping[str, Any]) -> tuple[float, float | None]:
     """Returns bytes and operations per second: the medians of what the processes measured; None if none measured operations."""
-    measured = [f["roofs"] for f in found.values() if "roofs" in f]
+    measured = [f["roofs"] for f in results.values() if "roofs" in f]
     rates = [r["flops"] for r in measured if "flops" in r]
     return statistics.median(r["bandwidth"] for r in measured), statistics.median(rates) if rates else None
 
 
-def draw(found: Mapping[str, Any], file: Path) -> str:
+def draw(results: Mapping[str, Any], file: Path) -> str:
     """Writes the plot as PNG; returns a line with the path, or with the reason if there is no plot."""
-    drawn = points(found)
+    drawn = points(results)
     if not drawn:
         return "no picture: nothing to draw"
     try:
@@ -55,7 +55,7 @@ def draw(found: Mapping[str, Any], file: Path) -> str:
     figure = Figure(figsize=(13, 7.5), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    _roof(axes, found, drawn)
+    _roof(axes, results, drawn)
     numbers = {name: i for i, name in enumerate(dict.fromkeys(p[0] for p in drawn), 1)}
     for name, kind, contestant, intensity, rate in drawn:
         front = contestant == "lamina"
@@ -74,8 +74,8 @@ def draw(found: Mapping[str, Any], file: Path) -> str:
     return f"written: {file}"
 
 
-def _roof(axes: Any, found: Mapping[str, Any], drawn: list[Point]) -> None:
-    bandwidth, rate = roofs(found)
+def _roof(axes: Any, results: Mapping[str, Any], drawn: list[Point]) -> None:
+    bandwidth, rate = roofs(results)
     least, most = min(p[3] for p in drawn) / 2, max(p[3] for p in drawn) * 2
     ends = [least, *([rate / bandwidth] if rate and least < rate / bandwidth < most else []), most]
     axes.plot(ends, [min(bandwidth * x, rate or bandwidth * x) for x in ends], color="black", zorder=1)
