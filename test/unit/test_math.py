@@ -164,7 +164,7 @@ def ulp_error(got: np.ndarray, exact: np.ndarray) -> np.ndarray:
 
 
 def test_largest_errors_are_those_of_the_page(compiled: Compiled) -> None:
-    stated = re.findall(r"(\d\.\d\d) for (\w+)", PAGE.read_text().split("The largest found", 1)[1].split("\n\n")[0])
+    stated = re.findall(r"(\d\.\d\d) for (\w+)", PAGE.read_text().split("The largest errors found", 1)[1].split("\n\n")[0])
     assert stated
     for number, name in stated:
         x = np.ones(COUNT, np.float32)

@@ -82,8 +82,8 @@ def space_to_depth(
         return None
     batch, _, *size = shape_of(image)
     ends = [a if at_most(0, a) else 0 for a in after]
-    kept = [n + a - e for n, a, e in zip(size, after, ends, strict=True)]
-    image = image if kept == size else sliced(image, [0] * 4, [batch, channels, *kept], [1] * 4)
+    covered = [n + a - e for n, a, e in zip(size, after, ends, strict=True)]
+    image = image if covered == size else sliced(image, [0] * 4, [batch, channels, *covered], [1] * 4)
     image = padded(image, [0, 0, *padding], [0, more, *ends])
     return _depth(image), _depth(padded(weight, [0] * 4, [0, more, *(k % 2 for k in kernel)]))
 

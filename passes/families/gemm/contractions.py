@@ -21,12 +21,13 @@ def product_in(group: ir.Operation) -> Contraction:
     """Returns the contraction of a group with products. Raises Unfit or Untraceable if a GEMM kernel cannot compute it."""
     ins, outs = [strides_of(v) for v in group.operands], [row_major(shape_of(v)) for v in group.results]
     if WINDOW in group.attributes:  # lamina-plan lays images out channels last
-        ins = [_last(v, s) for v, s in zip(group.operands, ins, strict=True)]
-        outs = [_last(v, s) for v, s in zip(group.results, outs, strict=True)]
+        ins = [_channels_last_strides(v, s) for v, s in zip(group.operands, ins, strict=True)]
+        outs = [_channels_last_strides(v, s) for v, s in zip(group.results, outs, strict=True)]
     return product_on(group, ins, outs)
 
 
-def _last(v: ir.Value, strides: tuple[int, ...]) -> tuple[int, ...]:
+def _channels_last_strides(v: ir.Value, strides: tuple[int, ...]) -> tuple[int, ...]:
+    """Returns the channels-last strides of an image; the given strides for values of other ranks."""
     return channels_last(shape_of(v)) if len(strides) == 4 else strides
 
 
@@ -39,16 +40,16 @@ def product_of(
     block: ir.Block, ins: Sequence[tuple[int, ...]], outs: Sequence[tuple[int, ...]], *, round_half: bool = False
 ) -> Contraction:
     """Returns the contraction of the block of a group or kernel function. For sums over blocks, the results are what is summed."""
-    ends = list(list(block.operations)[-1].operands)
-    sums = [BlockSums.read(v) for v in ends]
-    for v, strides, sum_ in zip(ends, outs, sums, strict=True):
+    results = list(list(block.operations)[-1].operands)
+    sums = [BlockSums.read(v) for v in results]
+    for v, strides, sum_ in zip(results, outs, sums, strict=True):
         if sum_ is not None and strides != row_major(shape_of(v)):
             raise Unfit("sums of blocks that do not lie one row after the other")
-    whole = [v if s is None else s.value for v, s in zip(ends, sums, strict=True)]
-    places = [o if s is None else row_major(shape_of(s.value)) for o, s in zip(outs, sums, strict=True)]
+    summed = [v if s is None else s.value for v, s in zip(results, sums, strict=True)]
+    result_strides = [o if s is None else row_major(shape_of(s.value)) for o, s in zip(outs, sums, strict=True)]
     strides_in = dict(zip(block.arguments, ins, strict=True))
     centered = [s is not None and s.centered for s in sums]  # summed as stored, since a variance may depend on rounding
-    space = find_space(block, strides_in, places, outs=whole, divide=True, round_half=round_half or any(centered))
+    space = find_space(block, strides_in, result_strides, outs=summed, divide=True, round_half=round_half or any(centered))
     if WINDOW in block.owner.attributes and not any(sums):
         return windows_of(space, _factors_in(block))
     contraction = contraction_of(space, _factors_in(block), [s.size if s is not None and s.is_along_rows else 0 for s in sums])
