@@ -82,7 +82,10 @@ def _counted(k: "ThreadKernel", body: ir.Block, rows: ir.Value, inits: list[ir.V
     """Emits loops over the turns of a number of iterations that is known at run time: one over those that all teams have, unrolled,
     and one over the rest, in which teams without a turn repeat the last iteration and drop its results."""
     assert k.team is not None
-    teams, each = k.shape.teams, _unrolled(k, body, COUNTED_IN_FLIGHT)
+    strided = any(
+        op.name == "tile.gather" for op in ops_in(body)
+    )  # each access of a warp is many: more are not worth their registers
+    teams, each = k.shape.teams, _unrolled(k, body, IN_FLIGHT if strided else COUNTED_IN_FLIGHT)
     number, index_ops = k.index_ops.number, k.index_ops
     whole = number(0)
     if not _branches(body):
