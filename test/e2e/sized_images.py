@@ -171,6 +171,10 @@ IMAGES: dict[str, Sized] = {
         )
         for mode in ("reflect", "replicate", "circular")
     },
+    "wrapped_and_cut": Sized(
+        lambda a, b, c: F.pad(a, (-c.shape[0], b.shape[0], 1 - b.shape[0], c.shape[0]), "circular"),
+        lambda b, n: (x(1, 3, 4 * b + n, 5 * n + b), x(b), x(n)),
+    ),
     "resize_nearest": Sized(lambda a: F.interpolate(a, scale_factor=2), areas),
     "resize_nearest_three": Sized(lambda a: F.interpolate(a, scale_factor=3), areas),
     "resize_nearest_exact": Sized(lambda a: F.interpolate(a, scale_factor=0.75, mode="nearest-exact"), areas),

@@ -133,8 +133,23 @@ def silence_raw_sizes() -> None:
 @contextmanager
 def unguarded(graph: fx.Graph) -> Iterator[None]:
     """Raises for a comparison of sizes in its body that would add a guard: it would compile for some sizes only."""
-    with raw_sizes(), guards_refused(graph):
+    with raw_sizes(), guards_refused(graph), _uncached(graph):
         yield
+
+
+@contextmanager
+def _uncached(graph: fx.Graph) -> Iterator[None]:
+    """Turns off the cache of fake tensors in its body: it asks for the memory format of each, which torch may not know without a
+    guard."""
+    mode = torch._guards.detect_fake_mode([node.meta.get("val") for node in graph.find_nodes(op="placeholder")])
+    if mode is None:
+        yield
+        return
+    before, mode.cache_enabled = mode.cache_enabled, False
+    try:
+        yield
+    finally:
+        mode.cache_enabled = before
 
 
 def guards_refused(graph: fx.Graph) -> AbstractContextManager[None]:
