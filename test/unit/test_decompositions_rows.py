@@ -130,6 +130,17 @@ def test_nothing_is_left_to_aten(name: str) -> None:
     assert set().union(*map(fallbacks, graphs(first, given))) == set()
 
 
+@pytest.mark.parametrize("fn", [lambda a, b: torch.topk(a, b.shape[0]), lambda a, b: torch.kthvalue(a, b.shape[0])])
+def test_a_size_tells_how_many_are_taken(fn: Callable[..., Any]) -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(fn, backend="lamina", dynamic=True, options={"strict": True})
+    a = torch.stack([torch.randperm(60) for _ in range(3)]).float()
+    torch._dynamo.mark_static(a)
+    for n in (5, 9, 41):
+        for got, want in zip(compiled(a, x(n)), fn(a, x(n)), strict=True):
+            assert got.equal(want)
+
+
 def test_gradients_of_products_are_as_many_ops_at_any_length() -> None:
     assert (
         len({sum(len(gm.graph.nodes) for gm in graphs(lambda a: a.cumprod(1), [x(2, n, requires_grad=True)])) for n in (5, 50)})

@@ -47,10 +47,10 @@ def _first_wide(order: Tensor, k: int, dim: int) -> tuple[Tensor, Tensor]:
 
 
 def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
-    """Takes the first element k times, each time of those behind the one before. Many, and a symbolic number, are the first ones of
-    a sort."""
+    """Takes the first element k times, each time of those behind the one before. Many, and a symbolic number in a row of known
+    length, are the first ones of a sort."""
     fixed = isinstance(k, int)
-    if x.dtype is torch.bool or surely(x.numel() == 0) or (fixed and k < 1):
+    if x.dtype is torch.bool or surely(x.numel() == 0) or (k < 1 if fixed else not isinstance(x.shape[dim], int)):
         return NotImplemented
     dim %= x.dim()
     if fixed and k == 1 and (largest or not x.dtype.is_floating_point):  # the least float is a NaN for amin
@@ -108,8 +108,9 @@ def sort_stable(x: Tensor, *, stable: bool | None = None, dim: int = -1, descend
 
 
 def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
-    """Sorts short rows."""
-    if x.dtype is torch.bool or (found := sort(x, dim)) is NotImplemented:
+    """Sorts short rows; by a symbolic number, those of known length."""
+    known = isinstance(k, int) or isinstance(x.shape[dim], int)
+    if x.dtype is torch.bool or not known or (found := sort(x, dim)) is NotImplemented:
         return NotImplemented
     return tuple(t.narrow(dim, k - 1, 1).clone() if keepdim else t.select(dim, k - 1).clone() for t in found)
 
