@@ -81,7 +81,10 @@ class Kernel:
         return replace(space, lengths=self.lengths)
 
     def outside(self, size: SizeLike) -> SizeLike:
-        """Returns a size of the kernel in its launches' symbols: a product comes back as the maximum of it and its least value."""
+        """Returns a size of the kernel in its launches' symbols. What stands for a product becomes the maximum of the product and
+        the least value that it has in this kernel, so that the bound stays known."""
+        if not self.lengths:
+            return size
         products = {s.name: most(product, s.least) for product, length in self.lengths.items() for s in all_symbols(length)}
         return substituted(size, products)
 

@@ -217,7 +217,7 @@ def test_bags(dtype: torch.dtype, mode: str, last: bool, padding: int | None) ->
 
 
 def test_bags_of_maxima() -> None:
-    """Of equal elements, the first gets the gradient; empty bags get none."""
+    """Gives the gradient to the first of equal elements, and none to empty bags."""
     table, rows, starts = torch.randn(9, 24).round(), torch.randint(0, 9, (33,)), torch.tensor([0, 5, 5, 9, 33])
     check(lambda i, w, o: F.embedding_bag(i, w, o, mode="max"), rows, table, starts)
 

@@ -2,6 +2,7 @@
 // nothing. Sizes are loaded, and a lane past the end reads element 0.
 // RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-distribute)' | FileCheck %s
 // RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-distribute,lamina-gpu-to-nvvm)' | FileCheck %s --check-prefix=NVVM
+// RUN: opt-driver %s --target=nvvm:sm_90a --emit=ptx | FileCheck %s --check-prefix=PTX
 
 // CHECK: gpu.func @logs(%arg0: memref<f32>, %arg1: memref<f32>, %[[SIZES:.*]]: memref<2xi32>) kernel
 // CHECK-SAME: gpu.grid = "-((-s0~800)//(128))", known_block_size = array<i32: 128, 1, 1>
@@ -19,6 +20,9 @@
 // NVVM: gpu.func @logs(%arg0: memref<f32> {llvm.align = 16 : i64, llvm.noalias, llvm.nonnull, llvm.readonly}, %arg1: memref<f32> {llvm.align = 16 : i64, llvm.noalias, llvm.nonnull}, %arg2: memref<2xi32> {llvm.align = 4 : i64}) kernel
 // NVVM-SAME: lamina.by_value = !llvm.array<2 x i32>
 // NVVM-NOT: tile.
+// PTX: .entry logs(
+// PTX: .param .align 4 .b8 logs_param_2[8]
+// PTX: ld.param.b32 %r{{[0-9]+}}, [logs_param_2{{.*}}]
 func.func private @logs(%arg0: memref<f32>, %arg1: memref<f32>, %arg2: memref<2xi32>) attributes {tile.align = array<i64: 16, 16, 16>, tile.bytes = "8*s0~800", tile.chunks = 1 : i64, tile.cluster = 1 : i64, tile.flops = "12*s0~800", tile.grid = "-((-s0~800)//(32))", tile.outputs = 1 : i64, tile.pack = 4 : i64, tile.resident = 0 : i64, tile.sizes = ["s0~800", "-((-s0~800)//(32))"], tile.teams = 1 : i64, tile.threads = 32 : i64, tile.vec = 1 : i64} {
   %c1 = arith.constant 1 : index
   %0 = memref.load %arg2[%c1] : memref<2xi32>

@@ -98,7 +98,7 @@ def chain(sizes: list[SizeLike], inplace: set[int], reach: list[int]) -> Program
 
 @pytest.mark.parametrize("seed", range(30))
 def test_memory_in_use_does_not_overlap(seed: int) -> None:
-    """Which of two sizes is larger differs between calls."""
+    """Binds calls that differ in which of two sizes is larger."""
     rng = random.Random(seed)
     count = rng.randrange(3, 30)
     sizes = [rng.choice([S * 4, T * 4, S * T, 16 * S + 4, S * S, least(S, T) * 8, 64]) for _ in range(count)]

@@ -138,7 +138,7 @@ def test_refused(fn: Callable[..., Any], inner: int, schedule: str, why: str) ->
 
 
 def test_what_gluon_refuses(caplog: pytest.LogCaptureFixture) -> None:
-    """The CTA then has fewer threads than the launch was planned with; the launch's name, which explain shows, says so."""
+    """The CTA then has fewer threads than the launch was planned with; explain shows that in the launch's name."""
     gpu = Gpu.named("sm_90a")
     module, program = tiled(gelu, (random(256, 64), random(512, 64), random(512)), products=str(TURNS))
     (kernel,) = triton_text.take(module, True)

@@ -28,6 +28,7 @@ from lamina.core.sizes import (
     symbol_name,
     symbols_of,
     typical,
+    with_symbol,
     without_hints,
 )  # fmt: skip
 from lamina.core.sizes.roots import root
@@ -319,3 +320,12 @@ def test_python_has_the_values_of_sizes(n: int) -> None:
     ):
         assert eval(as_python(size), {"s0": n, "isqrt": math.isqrt}) == evaluate(size, {"s0": n})
     assert evaluate(quotient, {"s0": n}) == -(-n // 4)
+
+
+def test_a_symbol_for_a_product() -> None:
+    """Replaces a product wherever it is a factor, with its powers and inside quotients, but none of its factors alone."""
+    a, b, p = Size.of("a", 7), Size.of("b", 9), Size.of("p", 63)
+    assert with_symbol(3 * a * b + a, a * b, p) == 3 * p + a
+    assert with_symbol(a * a * b * b, a * b, p) == p * p
+    assert with_symbol((a * b + 1) // 4, a * b, p) == (p + 1) // 4
+    assert with_symbol(a + b, a * b, p) == a + b and with_symbol(5, a * b, p) == 5

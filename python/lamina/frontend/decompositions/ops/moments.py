@@ -4,8 +4,9 @@ The mean of rows that lie far from zero is rounded by as much as their deviation
 mean, and the shift's error is subtracted again: the corrected two-pass algorithm of T. Chan, G. Golub and R. LeVeque, "Algorithms
 for computing the sample variance", 1983. Long rows are cut into parts that stay in a cache or in registers, whose moments are
 merged. On a GPU the parts of a batch's statistics stay in neither. There the shift is the mean of a sample, as in the same authors'
-shifted one-pass algorithm; the sample is taken from every image, so that none of them decides it. That of a long row is the mean of
-a few of its elements: it loses about as many bits as the binary logarithm of 1 + (shift - mean)^2 / variance.
+shifted one-pass algorithm; the sample is taken from every image (of symbolic batches, from up to 64), so that no single one decides
+it. That of a long row is the mean of a few of its elements: it loses about as many bits as the binary logarithm of
+1 + (shift - mean)^2 / variance.
 """
 
 import math
@@ -84,7 +85,12 @@ def _mean_of_batches(x: Tensor, dims: Sequence[int]) -> Tensor:
     sample, left = x, SAMPLE
     known = all(isinstance(x.shape[d], int) for d in dims)
     for number, d in enumerate(sorted(dims)):
-        most = max(left, 1) if known else SAMPLE if len(dims) == 1 else IMAGES if number == 0 else PIXELS
+        if known:
+            most = max(left, 1)
+        elif len(dims) == 1:
+            most = SAMPLE
+        else:
+            most = IMAGES if number == 0 else PIXELS
         length = min(x.shape[d], most)
         sample, left = sample.narrow(d, (x.shape[d] - length) // 2, length), left // length
     return wide(sample).sum(dims, True) / count(sample, dims)
