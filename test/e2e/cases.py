@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from doors import Case
+from entry_points import Case
 from test_branches import nested
 from test_training import MODELS
 from torch import Tensor, nn

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from doors import BACKEND, NO_CACHE
+from entry_points import BACKEND, NO_CACHE
 from torch import Tensor, nn
 
 from lamina.frontend.compiling import stages

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from doors import NO_CACHE
+from entry_points import NO_CACHE
 
 from lamina.frontend.entry.dynamo import backend
 

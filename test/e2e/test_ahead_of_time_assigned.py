@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from ahead_of_time import ahead, x
-from doors import same
+from entry_points import same
 from torch import Tensor, nn
 
 import lamina

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 import torch
-from doors import DOORS, NO_CACHE, Model, as_eager, memory, same
+from entry_points import ENTRY_POINTS, NO_CACHE, Model, as_eager, memory, same
 from torch import Tensor, nn
 
 from lamina import compile as lamina_compile
 
-Door = Callable[..., Model]
+EntryPoint = Callable[..., Model]
 
 
 @pytest.fixture(autouse=True)
@@ -18,8 +18,8 @@ def same_numbers() -> None:
     torch.manual_seed(0)
 
 
-@pytest.fixture(params=DOORS.values(), ids=DOORS.keys())
-def door(request: pytest.FixtureRequest) -> Iterator[Door]:
+@pytest.fixture(params=ENTRY_POINTS.values(), ids=ENTRY_POINTS.keys())
+def entry_point(request: pytest.FixtureRequest) -> Iterator[EntryPoint]:
     with torch.no_grad():
         yield request.param
 
@@ -28,26 +28,26 @@ def x(*shape: int) -> Tensor:
     return torch.randn(*shape)
 
 
-def test_an_output_that_is_the_changed_input(door: Door) -> None:
-    (a,), got = as_eager(door, lambda a: a.add_(1), x(3))
+def test_an_output_that_is_the_changed_input(entry_point: EntryPoint) -> None:
+    (a,), got = as_eager(entry_point, lambda a: a.add_(1), x(3))
     assert memory(got) == memory(a)
     got.zero_()
     assert not a.any()
 
 
-def test_outputs_that_share_memory(door: Door) -> None:
+def test_outputs_that_share_memory(entry_point: EntryPoint) -> None:
     def fn(a: Tensor) -> Any:
         b = a + 1
         return b, b.t(), b[0], b
 
-    _, (b, t, row, again) = as_eager(door, fn, x(3, 4))
+    _, (b, t, row, again) = as_eager(entry_point, fn, x(3, 4))
     assert memory(b) == memory(t) == memory(row) == memory(again)
     b.zero_()
     assert not t.any() and not row.any()
 
 
-@pytest.mark.parametrize("through", DOORS.values(), ids=DOORS)
-def test_a_result_that_autograd_saved_and_the_caller_changed(through: Door) -> None:
+@pytest.mark.parametrize("through", ENTRY_POINTS.values(), ids=ENTRY_POINTS)
+def test_a_result_that_autograd_saved_and_the_caller_changed(through: EntryPoint) -> None:
     """Its gradient would be wrong, so backward raises, as in eager. (AOTAutograd does not check this for views.)"""
     a = x(3, 4).requires_grad_()
     result = through(torch.exp, (a,))(a)
@@ -57,7 +57,7 @@ def test_a_result_that_autograd_saved_and_the_caller_changed(through: Door) -> N
         result.sum().backward()
 
 
-@pytest.mark.parametrize("name", DOORS)
+@pytest.mark.parametrize("name", ENTRY_POINTS)
 def test_autograd_follows_what_is_written_from_one_result_to_another(name: str) -> None:
     def fn(a: Tensor) -> tuple[Tensor, ...]:
         b = a + 1
@@ -71,13 +71,13 @@ def test_autograd_follows_what_is_written_from_one_result_to_another(name: str) 
         results[1].mul_(w)
         return torch.autograd.grad(sum((r * r).sum() for r in results), w)[0]
 
-    same(gradient(DOORS[name](fn, (a,))), gradient(fn))
+    same(gradient(ENTRY_POINTS[name](fn, (a,))), gradient(fn))
 
 
 @pytest.mark.parametrize(
     "fn", [lambda a: a[1:3], lambda a: a.view(2, 2), lambda a: a.view(2, 2).t()], ids=["part", "view", "turned"]
 )
-def test_views_of_arguments_that_share_memory_and_change(door: Door, fn: Callable[[Tensor], Tensor]) -> None:
+def test_views_of_arguments_that_share_memory_and_change(entry_point: EntryPoint, fn: Callable[[Tensor], Tensor]) -> None:
     def changed(a: Tensor, b: Tensor) -> Any:
         b.mul_(2)
         return fn(b), a + 1
@@ -86,7 +86,7 @@ def test_views_of_arguments_that_share_memory_and_change(door: Door, fn: Callabl
         base = torch.arange(8.0)
         return base[:4], base[start : start + 4]
 
-    compiled = door(changed, arguments())
+    compiled = entry_point(changed, arguments())
     for start in (2, 3, 2):
         mine, theirs = arguments(start), arguments(start)
         got, want = compiled(*mine), changed(*theirs)
@@ -95,8 +95,8 @@ def test_views_of_arguments_that_share_memory_and_change(door: Door, fn: Callabl
         same(mine, theirs)
 
 
-def test_results_of_two_calls_do_not_share_memory(door: Door) -> None:
-    compiled = door(lambda a: a + 1, (x(1000),))
+def test_results_of_two_calls_do_not_share_memory(entry_point: EntryPoint) -> None:
+    compiled = entry_point(lambda a: a + 1, (x(1000),))
     a = x(1000)
     first = compiled(a)
     kept = first.clone()
@@ -135,7 +135,7 @@ def test_arguments_that_share_memory_and_change() -> None:
         theirs = mine.clone()
         same(compiled(mine, mine), fn(theirs, theirs))
         same(mine, theirs)
-        as_eager(DOORS["torch.compile"], lambda a: fn(a, a), x(4))
+        as_eager(ENTRY_POINTS["torch.compile"], lambda a: fn(a, a), x(4))
 
 
 def test_arguments_that_share_memory_when_compiled_alone() -> None:
@@ -153,8 +153,8 @@ def test_arguments_that_share_memory_when_compiled_alone() -> None:
             else (x(12).requires_grad_(), x(4, 5).requires_grad_())
         )
 
-    for door in DOORS.values():
-        compiled = door(fn, pair(True))
+    for entry_point in ENTRY_POINTS.values():
+        compiled = entry_point(fn, pair(True))
         for shared in (True, False, False, True):
             args = pair(shared)
             found = torch.autograd.grad(compiled(*args).sin().sum(), args)
@@ -169,8 +169,8 @@ def test_gradients_of_what_was_computed_of_an_argument_before_it_changed() -> No
         a.zero_()
         return b * w
 
-    for door in DOORS.values():
-        compiled = door(fn, (x(4), weight))
+    for entry_point in ENTRY_POINTS.values():
+        compiled = entry_point(fn, (x(4), weight))
         for _ in range(2):
             mine = x(4)
             theirs = mine.clone()
@@ -196,11 +196,11 @@ VIEWS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_views_are_other_tensors(door: Door, name: str) -> None:
+def test_views_are_other_tensors(entry_point: EntryPoint, name: str) -> None:
     """Only some ops return their input for a view of all of it, and the gradient state must be eager's."""
     function = VIEWS[name]
     for needs_grad in (False, True)[: 1 if name == "in place" else 2]:
         a = x(3, 4).requires_grad_(needs_grad)
-        got, want = door(function, (a,))(a), function(a)
+        got, want = entry_point(function, (a,))(a), function(a)
         assert memory(got) == memory(want)
         assert (got is a, got.requires_grad) == (want is a, want.requires_grad), needs_grad

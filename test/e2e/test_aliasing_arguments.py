@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from doors import BACKEND, NO_CACHE, same
+from entry_points import BACKEND, NO_CACHE, same
 from pairs import pairwise
 from torch import Tensor
 
@@ -52,37 +52,39 @@ def jit(dynamic: bool | None) -> Callable[..., Any]:
     return lambda model, args: torch.compile(model, backend=BACKEND, options=NO_CACHE, dynamic=dynamic)
 
 
-DOORS = {"aot": ahead, "jit": jit(False), "jit dynamic": jit(True)}
+ENTRY_POINTS = {"aot": ahead, "jit": jit(False), "jit dynamic": jit(True)}
 
 
-@pytest.mark.parametrize(("model", "name_of_door", "backwards"), pairwise([both, one, returned, none], [*DOORS], [False, True]))
+@pytest.mark.parametrize(
+    ("model", "entry_point_name", "backwards"), pairwise([both, one, returned, none], [*ENTRY_POINTS], [False, True])
+)
 @pytest.mark.filterwarnings("ignore:lamina compiles this graph once per size")
-def test_values_and_mutation(model: Callable[..., Any], name_of_door: str, backwards: bool) -> None:
+def test_values_and_mutation(model: Callable[..., Any], entry_point_name: str, backwards: bool) -> None:
     torch._dynamo.reset()
-    door = DOORS[name_of_door]
+    entry_point = ENTRY_POINTS[entry_point_name]
     compiled: Any = None
-    for n in (5,) if door is ahead else (5, 6):
+    for n in (5,) if entry_point is ahead else (5, 6):
         for name, draw in list(pairs(n))[:: -1 if backwards else 1]:
             state = torch.get_rng_state()
             theirs = draw()
             torch.set_rng_state(state)
             mine = draw()
-            compiled = compiled or door(model, draw())
+            compiled = compiled or entry_point(model, draw())
             want, got = model(*theirs), compiled(*mine)
             same((got, mine), (want, theirs))
             assert [r.data_ptr() == mine[0].data_ptr() for r in got] == [r.data_ptr() == theirs[0].data_ptr() for r in want], name
 
 
-@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS.values(), ids=ENTRY_POINTS)
 @pytest.mark.filterwarnings("ignore:lamina compiles this graph once per size")
-def test_gradients(door: Callable[..., Any]) -> None:
+def test_gradients(entry_point: Callable[..., Any]) -> None:
     torch._dynamo.reset()
     compiled: Any = None
-    for n in (5, 5) if door is ahead else (5, 6):
+    for n in (5, 5) if entry_point is ahead else (5, 6):
         for views in (lambda t: (t * 2, t * 3), lambda t: (t * 2,) * 2, lambda t: ((t * 2)[:], t.cos())):
             start = torch.randn(n)
             mine, theirs = (start.clone().requires_grad_() for _ in range(2))
-            compiled = compiled or door(both, views(theirs.detach().clone().requires_grad_()))
+            compiled = compiled or entry_point(both, views(theirs.detach().clone().requires_grad_()))
             got, want = compiled(*views(mine)), both(*views(theirs))
             same(got, want)
             for results in (got, want):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from doors import DOORS, same, static_and_dynamic
+from entry_points import ENTRY_POINTS, same, static_and_dynamic
 from torch import Tensor
 
 import lamina
@@ -53,25 +53,27 @@ def loss(results: list[Tensor]) -> Tensor:
     return torch.stack([(y * torch.arange(1.0, 1 + y.numel()).view(y.shape)).sum() for y in results]).sum()
 
 
-@pytest.mark.parametrize(("name", "door"), static_and_dynamic(FUNCTIONS))
-def test_values(name: str, door: str) -> None:
+@pytest.mark.parametrize(("name", "entry_point"), static_and_dynamic(FUNCTIONS))
+def test_values(name: str, entry_point: str) -> None:
     inputs = tuple(arrange(torch.arange(49.0).view(7, 7)) for arrange in LAYOUTS.values())
     run = of_each(FUNCTIONS[name])
-    same(DOORS[door](run, inputs)(*inputs), run(*inputs))
+    same(ENTRY_POINTS[entry_point](run, inputs)(*inputs), run(*inputs))
 
 
-@pytest.mark.parametrize(("name", "door"), [(name, [*DOORS][i % len(DOORS)]) for i, name in enumerate(GRADIENTS)])
-def test_gradients(name: str, door: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "entry_point"), [(name, [*ENTRY_POINTS][i % len(ENTRY_POINTS)]) for i, name in enumerate(GRADIENTS)]
+)
+def test_gradients(name: str, entry_point: str) -> None:
     inputs = tuple(arrange(torch.arange(49.0).view(7, 7)).requires_grad_() for arrange in LAYOUTS.values())
     run = of_each(FUNCTIONS[name])
     want = torch.autograd.grad(loss(run(*inputs)), inputs)
-    same(torch.autograd.grad(loss(DOORS[door](run, inputs)(*inputs)), inputs), want)
+    same(torch.autograd.grad(loss(ENTRY_POINTS[entry_point](run, inputs)(*inputs)), inputs), want)
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_an_input_elsewhere_in_its_memory(door: str) -> None:
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_an_input_elsewhere_in_its_memory(entry_point: str) -> None:
     """The offset is taken from the call's tensor, not from the example."""
-    run = DOORS[door](FUNCTIONS["as_strided"], (torch.zeros(3, 7),))
+    run = ENTRY_POINTS[entry_point](FUNCTIONS["as_strided"], (torch.zeros(3, 7),))
     for x in (torch.arange(21.0).view(3, 7), torch.arange(49.0).view(7, 7)[2:5]):
         same(run(x), FUNCTIONS["as_strided"](x))
 

@@ -34,8 +34,8 @@ def however_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(written_out, "SMALL", {False: 0, True: 0})
 
 
-def compiled(form: Callable[..., Any], given: tuple[Tensor, ...], door: str) -> Callable[..., Any]:
-    if door == "compile":
+def compiled(form: Callable[..., Any], given: tuple[Tensor, ...], entry_point: str) -> Callable[..., Any]:
+    if entry_point == "compile":
         return lamina.compile(Model(form), given, options=OPTIONS)
     torch._dynamo.reset()
     return torch.compile(Model(form), backend="lamina", options=OPTIONS)
@@ -51,12 +51,12 @@ def gradients(run: Callable[..., Tensor], tensors: tuple[Tensor, ...]) -> list[T
 SIZES = [(3, 127, torch.float32), (127, 3, torch.bfloat16), (1, 3, torch.float32)]
 
 
-@pytest.mark.parametrize(("form", "sizes", "door"), pairwise([*FORMS], SIZES, ["compile", "torch.compile"]))
-def test_values(form: Form, sizes: tuple[int, int, torch.dtype], door: str) -> None:
+@pytest.mark.parametrize(("form", "sizes", "entry_point"), pairwise([*FORMS], SIZES, ["compile", "torch.compile"]))
+def test_values(form: Form, sizes: tuple[int, int, torch.dtype], entry_point: str) -> None:
     rows, columns, dtype = sizes
     given = inputs(dtype, rows, columns)
     with torch.no_grad():
-        compare(form, given, [compiled(form, given, door)(*given)])
+        compare(form, given, [compiled(form, given, entry_point)(*given)])
 
 
 @pytest.mark.parametrize(
@@ -76,18 +76,18 @@ def test_gradients(form: Form, dtype: torch.dtype) -> None:
     compare(lambda *tensors: gradients(form, tensors), (*given, grad), gradients(run, (*given, grad)), ulps=8)
 
 
-@pytest.mark.parametrize("door", ["compile", "torch.compile"])
+@pytest.mark.parametrize("entry_point", ["compile", "torch.compile"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_rows_hidden_by_infinity_are_nan(dtype: torch.dtype, door: str) -> None:
+def test_rows_hidden_by_infinity_are_nan(dtype: torch.dtype, entry_point: str) -> None:
     """As in eager, with NaN gradients wherever eager has them; fused kernels would return zeros."""
     given = inputs(dtype)
     given[3][1] = -1.0
     with torch.no_grad():
-        found = compiled(minus_infinity_from_inputs, given, door)(*given)
+        found = compiled(minus_infinity_from_inputs, given, entry_point)(*given)
     assert found[1].isnan().all()
     compare(minus_infinity_from_inputs, given, [found])
     given = (*given, torch.ones(given[0].shape))
-    ours = gradients(compiled(minus_infinity_from_inputs, given[:4], door), given)
+    ours = gradients(compiled(minus_infinity_from_inputs, given[:4], entry_point), given)
     for mine, eager in zip(ours, gradients(minus_infinity_from_inputs, given), strict=True):
         assert bool((mine.isnan() | ~eager.isnan()).all())
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from doors import BACKEND, DOORS, NO_CACHE, Model, same
+from entry_points import BACKEND, ENTRY_POINTS, NO_CACHE, Model, same
 from torch import Tensor
 
 import lamina
 from lamina import CompileError
 
-Door = Callable[..., Model]
+EntryPoint = Callable[..., Model]
 
 
 def grow_or_turn(a: Tensor) -> Tensor:
@@ -40,15 +40,15 @@ def looks_up(table: Tensor, where: Tensor) -> Tensor:
     return torch.cond(where.max() < table.shape[0], inside, outside, (table, where))
 
 
-@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS.keys())
-def test_a_branch(door: Door) -> None:
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS.values(), ids=ENTRY_POINTS.keys())
+def test_a_branch(entry_point: EntryPoint) -> None:
     torch._dynamo.reset()
     a, b = torch.rand(5, 5) + 0.1, torch.randn(5, 5)
     with torch.no_grad():
-        compiled = door(grow_or_turn, (a,))
+        compiled = entry_point(grow_or_turn, (a,))
         for c in (a, -a):
             same(compiled(c), grow_or_turn(c))
-        compiled = door(nested, (a, b))
+        compiled = entry_point(nested, (a, b))
         for c, d in itertools.product((a, -a), (b, -b)):
             same(compiled(c, d), nested(c, d))
 
@@ -72,8 +72,8 @@ def test_the_other_branch_looks_nothing_up() -> None:
             same(compiled(table, torch.tensor(where)), looks_up(table, torch.tensor(where)))
 
 
-@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS.keys())
-def test_branches_with_effects_run_where_they_are_taken(door: Door) -> None:
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS.values(), ids=ENTRY_POINTS.keys())
+def test_branches_with_effects_run_where_they_are_taken(entry_point: EntryPoint) -> None:
     def drops(a: Tensor) -> Any:
         def drop(b: Tensor) -> Tensor:
             return torch.dropout(b, 0.5, True) * 1.5
@@ -83,7 +83,7 @@ def test_branches_with_effects_run_where_they_are_taken(door: Door) -> None:
     with torch.no_grad():
         torch._dynamo.reset()
         a = torch.rand(4000)
-        compiled = door(drops, (a,))
+        compiled = entry_point(drops, (a,))
         state = torch.get_rng_state()
         torch.testing.assert_close(compiled(-a), drops(-a))
         assert torch.equal(torch.get_rng_state(), state)
@@ -100,8 +100,8 @@ def test_branches_with_effects_are_refused_in_strict_mode() -> None:
         lamina.compile(drops, (torch.randn(4),), options={"strict": True, "cache": False})
 
 
-@pytest.mark.parametrize("door", ["aot", "jit"])
-def test_gradients_of_branches_in_different_layouts(door: str) -> None:
+@pytest.mark.parametrize("entry_point", ["aot", "jit"])
+def test_gradients_of_branches_in_different_layouts(entry_point: str) -> None:
     """The gradient of a product is row-major, that of a copied transpose is not; torch rejects such a pair."""
 
     def product_or_transpose(a: Tensor, b: Tensor) -> Tensor:
@@ -110,7 +110,7 @@ def test_gradients_of_branches_in_different_layouts(door: str) -> None:
     torch._dynamo.reset()
     inputs = torch.rand(5, 5), torch.rand(5, 5)
     ahead = lamina.compile(product_or_transpose, tuple(t.clone().requires_grad_() for t in inputs), options=NO_CACHE)
-    compiled = ahead if door == "aot" else torch.compile(product_or_transpose, backend=BACKEND, options=NO_CACHE)
+    compiled = ahead if entry_point == "aot" else torch.compile(product_or_transpose, backend=BACKEND, options=NO_CACHE)
     for sign in (1, -1):
         a, b = ((t * sign).requires_grad_() for t in inputs)
         weights = torch.randn(5, 5)

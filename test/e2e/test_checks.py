@@ -85,13 +85,13 @@ def test_a_branch_divides_only_where_it_is_taken() -> None:
         run(x, y)
 
 
-@pytest.mark.parametrize("door", ["torch.compile", "symbolic", "lamina.compile"])
-def test_classes_are_checked_where_they_are_read(door: str) -> None:
+@pytest.mark.parametrize("entry_point", ["torch.compile", "symbolic", "lamina.compile"])
+def test_classes_are_checked_where_they_are_read(entry_point: str) -> None:
     def fn(x: Tensor, w: Tensor) -> Tensor:
         return F.one_hot(x, 5).to(torch.float32) @ w
 
     x, w = torch.tensor([[0, 4, 2], [1, 1, 3]]), torch.randn(5, 7)
-    run = lamina.compile(fn, (x, w), options=STRICT) if door == "lamina.compile" else compiled(fn, door == "symbolic")
+    run = lamina.compile(fn, (x, w), options=STRICT) if entry_point == "lamina.compile" else compiled(fn, entry_point == "symbolic")
     with torch.no_grad():
         torch.testing.assert_close(run(x, w), fn(x, w))
         for wrong, message in ((5, "smaller than num_classes"), (-1, "non-negative")):

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from doors import BACKEND, DOORS, NO_CACHE, Model, memory, same, static_and_dynamic
+from entry_points import BACKEND, ENTRY_POINTS, NO_CACHE, Model, memory, same, static_and_dynamic
 from torch import Tensor
 from torch.nn import functional as F
 
 from lamina import compile as lamina_compile
 
-Door = Callable[..., Model]
+EntryPoint = Callable[..., Model]
 
 
 @pytest.fixture(autouse=True)
@@ -20,8 +20,8 @@ def same_numbers() -> None:
     torch.manual_seed(0)
 
 
-@pytest.fixture(params=DOORS.values(), ids=DOORS.keys())
-def door(request: pytest.FixtureRequest) -> Iterator[Door]:
+@pytest.fixture(params=ENTRY_POINTS.values(), ids=ENTRY_POINTS.keys())
+def entry_point(request: pytest.FixtureRequest) -> Iterator[EntryPoint]:
     yield request.param
 
 
@@ -69,12 +69,14 @@ COMPUTED: dict[str, tuple[Model, tuple[Tensor, ...]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "door"), [(name, DOORS[door]) for name, door in static_and_dynamic(COMPUTED)])
-def test_values_and_gradients(name: str, door: Door) -> None:
+@pytest.mark.parametrize(
+    ("name", "entry_point"), [(name, ENTRY_POINTS[entry_point]) for name, entry_point in static_and_dynamic(COMPUTED)]
+)
+def test_values_and_gradients(name: str, entry_point: EntryPoint) -> None:
     """The gradients of the results have the conj or neg bit themselves."""
     fn, example = COMPUTED[name]
     example = tuple(t.clone().requires_grad_() for t in example)
-    compiled = door(fn, example)
+    compiled = entry_point(fn, example)
     arguments = tuple(torch.randn_like(t).requires_grad_() for t in example)
     wanted, got = fn(*arguments), compiled(*arguments)
     same(got, wanted)
@@ -99,7 +101,7 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @pytest.mark.parametrize("grad", [False, True])
-def test_arguments_with_bits(door: Door, grad: bool) -> None:
+def test_arguments_with_bits(entry_point: EntryPoint, grad: bool) -> None:
     """A model compiled for arguments with the bits is called without them, and the other way round."""
 
     def fn(a: Tensor, b: Tensor) -> Any:
@@ -107,7 +109,7 @@ def test_arguments_with_bits(door: Door, grad: bool) -> None:
 
     example, others = ("plain", LAYOUTS) if not grad else ("adjoint", ("plain", "conjugate", "both", "expanded"))
     with torch.set_grad_enabled(grad):
-        compiled = door(fn, (LAYOUTS[example](z(3, 3)), z(3, 3)))
+        compiled = entry_point(fn, (LAYOUTS[example](z(3, 3)), z(3, 3)))
         for other in others:
             a, b = LAYOUTS[other](z(4, 3) if other == "sliced" else z(3, 3)).detach().requires_grad_(grad), z(3, 3).conj()
             wanted, got = fn(a, b), compiled(a, b)
@@ -117,9 +119,9 @@ def test_arguments_with_bits(door: Door, grad: bool) -> None:
                 torch.testing.assert_close(*[torch.autograd.grad(part, a)[0] for part in parts])
 
 
-def test_a_real_argument_with_a_neg_bit(door: Door) -> None:
+def test_a_real_argument_with_a_neg_bit(entry_point: EntryPoint) -> None:
     with torch.no_grad():
-        compiled = door(lambda a: a * 2, (x(5),))
+        compiled = entry_point(lambda a: a * 2, (x(5),))
         for a in (x(5), torch._neg_view(x(5)), z(5).conj().imag):
             same(compiled(a), a * 2)
 
@@ -144,11 +146,11 @@ VIEWS: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_a_result_that_views_an_argument(door: Door, name: str) -> None:
+def test_a_result_that_views_an_argument(entry_point: EntryPoint, name: str) -> None:
     """Its dtype, strides, offset and bits are eager's, and it shares the argument's memory."""
     view, a = VIEWS[name]
     with torch.no_grad():
-        wanted, (got, more) = view(a), door(lambda a: (view(a), a * 2), (a,))(a)
+        wanted, (got, more) = view(a), entry_point(lambda a: (view(a), a * 2), (a,))(a)
     same((got, more), (wanted, a * 2))
     assert memory(got) == memory(a)
     assert (got.dtype, got.storage_offset(), bits(got)) == (wanted.dtype, wanted.storage_offset(), bits(wanted))
@@ -158,48 +160,48 @@ def test_a_result_that_views_an_argument(door: Door, name: str) -> None:
     assert a._version > version
 
 
-def test_a_view_of_an_argument_that_lies_elsewhere(door: Door) -> None:
+def test_a_view_of_an_argument_that_lies_elsewhere(entry_point: EntryPoint) -> None:
     """The argument's offset differs from the example's."""
     with torch.no_grad():
-        compiled = door(lambda a: (a.view(torch.int32), a + 1), (x(6),))
+        compiled = entry_point(lambda a: (a.view(torch.int32), a + 1), (x(6),))
         a = x(20)[7:13]
         got, _ = compiled(a)
         same(got, a.view(torch.int32))
         assert got.storage_offset() == 7 and memory(got) == memory(a)
-        wide = door(lambda a: (torch.view_as_complex(a), a + 1), (x(3, 2),))
+        wide = entry_point(lambda a: (torch.view_as_complex(a), a + 1), (x(3, 2),))
         with pytest.raises((RuntimeError, ValueError), match="divisible by 2|whole torch.complex64"):
             wide(x(7)[1:].view(3, 2))
 
 
 @pytest.mark.parametrize("grad", [False, True])
-def test_views_of_an_argument_with_other_bits(door: Door, grad: bool) -> None:
+def test_views_of_an_argument_with_other_bits(entry_point: EntryPoint, grad: bool) -> None:
     def fn(a: Tensor) -> Any:
         return a.imag, a.conj(), a.real
 
     with torch.set_grad_enabled(grad):
         for example in ("plain", "conjugate"):
-            compiled = door(fn, (LAYOUTS[example](z(3, 4)),))
+            compiled = entry_point(fn, (LAYOUTS[example](z(3, 4)),))
             for other in ("plain", "conjugate", "both"):
                 a = LAYOUTS[other](z(3, 4)).detach().requires_grad_(grad)
                 same(compiled(a), fn(a))
 
 
-def test_results_that_share_memory(door: Door) -> None:
+def test_results_that_share_memory(entry_point: EntryPoint) -> None:
     def fn(a: Tensor) -> Any:
         b = a * 2
         return b, b.conj(), b.real, b.conj().imag, torch.view_as_real(b), b.conj() * 1
 
     a = z(3, 4)
     with torch.no_grad():
-        wanted, got = fn(a), door(fn, (a,))(a)
+        wanted, got = fn(a), entry_point(fn, (a,))(a)
     same(got, wanted)
     assert [bits(t) for t in got] == [bits(t) for t in wanted]
     assert len({memory(t) for t in got[:5]}) == 1 and memory(got[5]) != memory(got[0])
 
 
-def test_equal_results_have_memory_of_their_own(door: Door) -> None:
+def test_equal_results_have_memory_of_their_own(entry_point: EntryPoint) -> None:
     with torch.no_grad():
-        first, second = door(lambda a: (a * 2, a * 2), (z(3),))(z(3))
+        first, second = entry_point(lambda a: (a * 2, a * 2), (z(3),))(z(3))
     assert memory(first) != memory(second)
     same(first, second)
 
@@ -207,39 +209,39 @@ def test_equal_results_have_memory_of_their_own(door: Door) -> None:
 @pytest.mark.parametrize(
     "change", [lambda a: a.real.mul_(2), lambda a: a.conj().mul_(a), lambda a: a.view(torch.float32)[0].zero_()]
 )
-def test_an_argument_changed_through_such_a_view(door: Door, change: Callable[[Tensor], Tensor]) -> None:
+def test_an_argument_changed_through_such_a_view(entry_point: EntryPoint, change: Callable[[Tensor], Tensor]) -> None:
     def fn(a: Tensor) -> Tensor:
         change(a)
         return a + 1
 
     start = z(3, 4)
     with torch.no_grad():
-        compiled = door(fn, (start.clone(),))
+        compiled = entry_point(fn, (start.clone(),))
         a, b = start.clone(), start.clone()
         same(compiled(a), fn(b))
         same(a, b)
 
 
-def test_a_conjugate_changed_in_place(door: Door) -> None:
+def test_a_conjugate_changed_in_place(entry_point: EntryPoint) -> None:
     start = z(3, 4)
     with torch.no_grad():
-        compiled = door(lambda a: a.mul_(2) + 1, (start.clone().conj(),))
+        compiled = entry_point(lambda a: a.mul_(2) + 1, (start.clone().conj(),))
         a, b = start.clone(), start.clone()
         same(compiled(a.conj()), b.conj().mul_(2) + 1)
         same(a, b)
 
 
-def test_a_product_of_one_row_for_all(door: Door) -> None:
+def test_a_product_of_one_row_for_all(entry_point: EntryPoint) -> None:
     """The library reads complex numbers as adjacent pairs, also those computed from expanded arguments."""
     for one in (z(1, 3).expand(4, 3), z(3, 1).expand(3, 4).t()):
         args = (one, z(4, 3))
-        same(door(lambda x, y: x.mH @ y, args)(*args), args[0].mH @ args[1], 1e-5, 1e-5)
+        same(entry_point(lambda x, y: x.mH @ y, args)(*args), args[0].mH @ args[1], 1e-5, 1e-5)
 
 
-def test_constants(door: Door) -> None:
+def test_constants(entry_point: EntryPoint) -> None:
     constant = torch.tensor([1 + 2j, 3, 4j])
     with torch.no_grad():
-        same(door(lambda a: a * constant + torch.tensor([1j]), (z(3),))(constant), constant * constant + 1j)
+        same(entry_point(lambda a: a * constant + torch.tensor([1j]), (z(3),))(constant), constant * constant + 1j)
 
 
 def test_open_sizes() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from doors import BACKEND, NO_CACHE
+from entry_points import BACKEND, NO_CACHE
 from torch import Tensor, nn
 
 import lamina

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from doors import DOORS, as_eager
+from entry_points import ENTRY_POINTS, as_eager
 from torch import Tensor
 
 
@@ -21,7 +21,7 @@ def filled(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
     )
 
 
-@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
-def test_what_is_made_empty_and_filled(door: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS.values(), ids=ENTRY_POINTS)
+def test_what_is_made_empty_and_filled(entry_point: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAMINA_STRICT", "1")
-    as_eager(door, filled, torch.randn(33, 5), torch.randn(2, 3, 4, 5).contiguous(memory_format=torch.channels_last))
+    as_eager(entry_point, filled, torch.randn(33, 5), torch.randn(2, 3, 4, 5).contiguous(memory_format=torch.channels_last))

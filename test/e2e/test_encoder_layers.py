@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from doors import BACKEND, NO_CACHE
+from entry_points import BACKEND, NO_CACHE
 from pairs import pairwise
 from torch import Tensor, nn
 
@@ -13,7 +13,7 @@ import lamina
 
 STRICT = NO_CACHE | {"strict": True}
 """Refuses torch's kernels, which have no lowering."""
-DOORS = {
+ENTRY_POINTS = {
     "lamina.compile": lambda model, inputs: lamina.compile(model, inputs, options=STRICT),
     "torch.compile": lambda model, inputs: torch.compile(model, backend=BACKEND, options=STRICT, dynamic=False, fullgraph=True),
 }
@@ -59,11 +59,11 @@ def masks(kind: str, batch: int, length: int) -> tuple[Tensor, ...]:
     }[kind]
 
 
-def check(door: str, model: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+def check(entry_point: str, model: nn.Module, inputs: tuple[Tensor, ...]) -> None:
     torch._dynamo.reset()
     with torch.no_grad():
         want = model(*inputs)
-        compiled = DOORS[door](model, inputs)
+        compiled = ENTRY_POINTS[entry_point](model, inputs)
         found = compiled(*inputs)
     pairs = [(found, want)] if isinstance(want, Tensor) else list(zip(found, want, strict=True))
     for mine, right in pairs:
@@ -73,26 +73,26 @@ def check(door: str, model: nn.Module, inputs: tuple[Tensor, ...]) -> None:
             assert mine.stride() == right.stride()
 
 
-@pytest.mark.parametrize(("kind", "door", "norm_first"), pairwise(MASKS, [*DOORS], [False, True]))
-def test_layers(kind: str, door: str, norm_first: bool) -> None:
-    if kind == "everything" and door == "lamina.compile":
+@pytest.mark.parametrize(("kind", "entry_point", "norm_first"), pairwise(MASKS, [*ENTRY_POINTS], [False, True]))
+def test_layers(kind: str, entry_point: str, norm_first: bool) -> None:
+    if kind == "everything" and entry_point == "lamina.compile":
         pytest.skip("torch.export traces the layer's slow path, which gives zeros for rows that a mask hides whole")
     activation = "gelu" if norm_first else "relu"
     layer = nn.TransformerEncoderLayer(32, 4, 48, batch_first=True, norm_first=norm_first, activation=activation).eval()
-    check(door, Masked(layer, kind), (torch.randn(3, 7, 32), *masks(kind, 3, 7)))
+    check(entry_point, Masked(layer, kind), (torch.randn(3, 7, 32), *masks(kind, 3, 7)))
 
 
 WEIGHTS: dict[str, dict[str, bool]] = {"mean": {}, "none": {"need_weights": False}, "each": {"average_attn_weights": False}}
 
 
-@pytest.mark.parametrize(("kind", "asked", "door"), pairwise(MASKS, [*WEIGHTS], [*DOORS]))
-def test_attention(kind: str, asked: str, door: str) -> None:
+@pytest.mark.parametrize(("kind", "asked", "entry_point"), pairwise(MASKS, [*WEIGHTS], [*ENTRY_POINTS]))
+def test_attention(kind: str, asked: str, entry_point: str) -> None:
     attention = nn.MultiheadAttention(24, 3, batch_first=True).eval()
-    check(door, Masked(attention, kind, 3, **WEIGHTS[asked]), (torch.randn(2, 5, 24), *masks(kind, 2, 5)))
+    check(entry_point, Masked(attention, kind, 3, **WEIGHTS[asked]), (torch.randn(2, 5, 24), *masks(kind, 2, 5)))
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 @pytest.mark.parametrize("length", [1, 127])
-def test_encoders(door: str, length: int) -> None:
+def test_encoders(entry_point: str, length: int) -> None:
     layer = nn.TransformerEncoderLayer(32, 4, 48, batch_first=True, activation="gelu")
-    check(door, nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval(), (torch.randn(2, length, 32),))
+    check(entry_point, nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval(), (torch.randn(2, length, 32),))

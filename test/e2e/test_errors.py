@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from doors import BACKEND, NO_CACHE
+from entry_points import BACKEND, NO_CACHE
 from torch import Tensor, nn
 
 import lamina
@@ -277,10 +277,10 @@ def test_options_of_the_backend() -> None:
         torch.compile(Scale(), backend=BACKEND, options={"strickt": True})(torch.randn(2, 3))
 
 
-@pytest.mark.parametrize("door", [lamina.compile, lamina.explain])
-def test_what_is_no_model_or_target_is_a_type_error(door: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("entry_point", [lamina.compile, lamina.explain])
+def test_what_is_no_model_or_target_is_a_type_error(entry_point: Callable[..., Any]) -> None:
     x = torch.ones(3)
     with pytest.raises(TypeError, match="model must be a module or a function, not int"):
-        door(3, (x,))
+        entry_point(3, (x,))
     with pytest.raises(TypeError, match="a target is text, not int"):
-        door(torch.sin, (x,), target=5)
+        entry_point(torch.sin, (x,), target=5)

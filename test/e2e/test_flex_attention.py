@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from doors import BACKEND, DOORS, NO_CACHE, by_export, static_and_dynamic
+from entry_points import BACKEND, ENTRY_POINTS, NO_CACHE, by_export, static_and_dynamic
 from flex_attentions import FLEX, Flex, causal, operands
 from torch import Tensor
 from torch._higher_order_ops.flex_attention import flex_attention as flex_attention_op
@@ -51,12 +51,12 @@ def calls(fn: Any, args: Any, **more: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "door"), [case for case in static_and_dynamic(FLEX) if case[0] not in ALL_LENGTHS or "dynamic" not in case[1]]
+    ("name", "entry_point"), [case for case in static_and_dynamic(FLEX) if case[0] not in ALL_LENGTHS or "dynamic" not in case[1]]
 )
-def test_values(name: str, door: str) -> None:
+def test_values(name: str, entry_point: str) -> None:
     fn = FLEX[name]
     given = [*operands(), *fn.tensors(2, 4, 127, 127)]
-    run = DOORS[door](fn, tuple(given))
+    run = ENTRY_POINTS[entry_point](fn, tuple(given))
     near(run(*given), fn.defined(*wide(given))[0])
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from doors import BACKEND, NO_CACHE
+from entry_points import BACKEND, NO_CACHE
 from torch import Tensor, nn
 
 import lamina
@@ -37,20 +37,20 @@ def shared(weight: Tensor) -> None:
     memory[77] = 100
 
 
-def compiled(door: str, model: nn.Module, inputs: tuple[Tensor, ...], options: dict[str, Any]) -> Callable[..., Any]:
-    if door == "lamina.compile":
+def compiled(entry_point: str, model: nn.Module, inputs: tuple[Tensor, ...], options: dict[str, Any]) -> Callable[..., Any]:
+    if entry_point == "lamina.compile":
         return lamina.compile(model, inputs, options=options)
     torch._dynamo.reset()
     made: Callable[..., Any] = torch.compile(model, backend=BACKEND, options=options)
     return made
 
 
-@pytest.mark.parametrize("door", ["lamina.compile", "torch.compile"])
+@pytest.mark.parametrize("entry_point", ["lamina.compile", "torch.compile"])
 @pytest.mark.parametrize("write", [by_numpy, through_data, shared])
-def test_every_write_is_seen(door: str, write: Callable[[Tensor], None]) -> None:
+def test_every_write_is_seen(entry_point: str, write: Callable[[Tensor], None]) -> None:
     model, inputs = Layers(), (torch.randn(64, 256), torch.randn(2, 8, 32, 32))
     with torch.no_grad():
-        run = compiled(door, model, inputs, NO_CACHE)
+        run = compiled(entry_point, model, inputs, NO_CACHE)
         for _ in range(4):
             run(*inputs)
         for weight in (model.linear.weight, model.convolution.weight):
@@ -59,12 +59,12 @@ def test_every_write_is_seen(door: str, write: Callable[[Tensor], None]) -> None
         torch.testing.assert_close(run(*inputs), model(*inputs), rtol=1e-4, atol=1e-2)
 
 
-@pytest.mark.parametrize("door", ["lamina.compile", "torch.compile"])
-def test_frozen_weights(door: str) -> None:
+@pytest.mark.parametrize("entry_point", ["lamina.compile", "torch.compile"])
+def test_frozen_weights(entry_point: str) -> None:
     """Packed copies of the weights give the same results, and assigning another weight still takes effect."""
     model, inputs = Layers(), (torch.randn(64, 256), torch.randn(2, 8, 32, 32))
     with torch.no_grad():
-        run = compiled(door, model, inputs, {**NO_CACHE, "freeze_weights": True})
+        run = compiled(entry_point, model, inputs, {**NO_CACHE, "freeze_weights": True})
         for _ in range(3):
             torch.testing.assert_close(run(*inputs), model(*inputs), rtol=1e-4, atol=1e-4)
         model.convolution.weight = nn.Parameter(torch.randn(8, 8, 3, 3))

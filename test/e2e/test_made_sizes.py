@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from doors import BACKEND, NO_CACHE, same
+from entry_points import BACKEND, NO_CACHE, same
 from sized_graphs import compilations, x
 from torch import Tensor
 

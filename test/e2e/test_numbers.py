@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from doors import DOORS, Model, same
+from entry_points import ENTRY_POINTS, Model, same
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -24,16 +24,16 @@ ON_NUMBERS: dict[str, Callable[[Tensor], Any]] = {
 }
 
 
-@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS.keys())
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS.values(), ids=ENTRY_POINTS.keys())
 @pytest.mark.parametrize("model", ON_NUMBERS.values(), ids=ON_NUMBERS.keys())
-def test_numbers(door: Callable[..., Model], model: Callable[[Tensor], Any]) -> None:
+def test_numbers(entry_point: Callable[..., Model], model: Callable[[Tensor], Any]) -> None:
     for dtype in (torch.float32, torch.int64):
         x = (torch.rand(5, 3) * 9 + 1).to(dtype)
         try:
             want = model(x)
         except (RuntimeError, NotImplementedError):
             continue
-        same(door(model, (x,))(x), want)
+        same(entry_point(model, (x,))(x), want)
 
 
 VIEWS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -47,7 +47,7 @@ VIEWS: dict[str, Callable[[Tensor], Tensor]] = {
 def test_views_of_another_namespace(model: Callable[[Tensor], Tensor]) -> None:
     """AOTAutograd rejects these views in graphs from Dynamo."""
     x = torch.randn(6, 1, 3)
-    same(DOORS["lamina.compile"](model, (x,))(x), model(x))
+    same(ENTRY_POINTS["lamina.compile"](model, (x,))(x), model(x))
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -66,7 +66,7 @@ def test_nll_loss_of_one_sample(weighted: bool, reduction: int) -> None:
         (torch.tensor(-100), torch.rand(1)),
     ):
         args = (grad, x, target, weight)
-        same(DOORS["torch.compile"](backward, args)(*args), backward(*args))
+        same(ENTRY_POINTS["torch.compile"](backward, args)(*args), backward(*args))
 
 
 @pytest.mark.parametrize("reduction", ["mean", "none"])
@@ -75,5 +75,5 @@ def test_nll_loss_trains_on_one_sample(reduction: str) -> None:
         return F.nll_loss(x.log_softmax(0), target, reduction=reduction)
 
     x, target = torch.randn(7, requires_grad=True), torch.tensor(4)
-    (got,) = torch.autograd.grad(DOORS["torch.compile"](loss, (x, target))(x, target), x)
+    (got,) = torch.autograd.grad(ENTRY_POINTS["torch.compile"](loss, (x, target))(x, target), x)
     torch.testing.assert_close(got, torch.autograd.grad(loss(x, target), x)[0])

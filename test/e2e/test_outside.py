@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from doors import BACKEND, NO_CACHE
+from entry_points import BACKEND, NO_CACHE
 from functorch.experimental.control_flow import map as torch_map
 from torch import Tensor, fx
 from torch._higher_order_ops.flex_attention import flex_attention as flex_attention_op
@@ -132,16 +132,16 @@ def _same(got: list[Any], want: list[Any]) -> None:
         torch.testing.assert_close(*dense)
 
 
-@pytest.mark.parametrize("door", ["ahead", "static", "dynamic"])
+@pytest.mark.parametrize("entry_point", ["ahead", "static", "dynamic"])
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.filterwarnings("ignore:ComplexHalf support", "ignore:lamina compiles this graph once per size")
-def test_outside(name: str, door: str) -> None:
+def test_outside(name: str, entry_point: str) -> None:
     model, draw = CASES[name]
     torch._dynamo.reset()
-    if door == "ahead":
+    if entry_point == "ahead":
         compiled: Any = lamina.compile(model, draw(), options=NO_CACHE)
     else:
-        compiled = torch.compile(model, backend=BACKEND, options=NO_CACHE, dynamic=door == "dynamic", fullgraph=True)
+        compiled = torch.compile(model, backend=BACKEND, options=NO_CACHE, dynamic=entry_point == "dynamic", fullgraph=True)
     for _ in range(2):
         args = draw()
         _same(_run(compiled, args), _run(model, args))

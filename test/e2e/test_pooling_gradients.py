@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from doors import NO_CACHE
+from entry_points import NO_CACHE
 from torch import Tensor
 
 import lamina

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from doors import DOORS, Model
+from entry_points import ENTRY_POINTS, Model
 from observed import Observed, agree, observe
 from random_modules import ATTRIBUTE_CHANGES, HOOK_CHANGES, Pair, Program, S, Step, random_program, smallest
 from torch import Tensor, nn
@@ -26,24 +26,24 @@ class Refused(Exception):
 
 
 @pytest.mark.parametrize("number", range(COUNT))
-@pytest.mark.parametrize("door", DOORS)
-def test_random_module(door: str, number: int, seed: int) -> None:
-    program = _without(random_program(seed), HOOK_CHANGES if "torch" in door else ATTRIBUTE_CHANGES)
-    if failure(program, door):
-        program = smallest(program, lambda p: failure(p, door) is not None)
-        raise AssertionError(f"{failure(program, door)}\n\n{program}")
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_random_module(entry_point: str, number: int, seed: int) -> None:
+    program = _without(random_program(seed), HOOK_CHANGES if "torch" in entry_point else ATTRIBUTE_CHANGES)
+    if failure(program, entry_point):
+        program = smallest(program, lambda p: failure(p, entry_point) is not None)
+        raise AssertionError(f"{failure(program, entry_point)}\n\n{program}")
 
 
-def failure(program: Program, door: str) -> str | None:
+def failure(program: Program, entry_point: str) -> str | None:
     """Returns what is wrong with a program through an entry point, if torch's own back end gets it right; else None."""
     try:
-        compare(program, DOORS[door])
+        compare(program, ENTRY_POINTS[entry_point])
     except Refused:
         return None
     except CompileError as error:
         return f"CompileError: {error}"
     except Exception as error:
-        return None if "torch" in door and not _holds(program, _aot_eager) else f"{type(error).__name__}: {error}"
+        return None if "torch" in entry_point and not _holds(program, _aot_eager) else f"{type(error).__name__}: {error}"
     return None
 
 
@@ -59,15 +59,15 @@ def _aot_eager(model: Model, args: tuple[Any, ...]) -> Model:
     return compiled
 
 
-def _holds(program: Program, door: Callable[..., Model]) -> bool:
+def _holds(program: Program, entry_point: Callable[..., Model]) -> bool:
     try:
-        compare(program, door)
+        compare(program, entry_point)
     except Exception:
         return False
     return True
 
 
-def compare(program: Program, door: Callable[..., Model]) -> None:
+def compare(program: Program, entry_point: Callable[..., Model]) -> None:
     """Calls a module and its compiled twin, step by step. Raises AssertionError if they differ, Refused if eager fails."""
     if "in_place(y)" in program.text and any(step.needs for step in program.steps):
         raise Refused  # eager forgets that an op without gradients has written to what needs them, AOTAutograd does not
@@ -78,7 +78,7 @@ def compare(program: Program, door: Callable[..., Model]) -> None:
     except Exception as error:
         raise Refused from error
     eager, twin = program.model(), program.model()
-    compiled = _compiled(program, twin, door)
+    compiled = _compiled(program, twin, entry_point)
     rounded = False  # what a module keeps of a call under autocast has that call's roundings
     for number, step in enumerate(program.steps):
         want = _step(program, step, eager, eager, number)
@@ -91,7 +91,7 @@ def compare(program: Program, door: Callable[..., Model]) -> None:
             raise AssertionError(f"call {number}: {type(error).__name__}: {error}") from error
 
 
-def _compiled(program: Program, module: nn.Module, door: Callable[..., Model]) -> Model:
+def _compiled(program: Program, module: nn.Module, entry_point: Callable[..., Model]) -> Model:
     for change in program.steps[0].changes:
         _change(change, module)
     args, kwargs = _arguments(program, program.steps[0], module, 99)
@@ -99,7 +99,7 @@ def _compiled(program: Program, module: nn.Module, door: Callable[..., Model]) -
         args, kwargs = torch.utils._pytree.tree_map_only(Tensor, Tensor.clone, (args, kwargs))
     model = _closure(program, module) if program.closure else module
     with _modes(program.steps[0]):
-        return door(model, {"x": args[0], **kwargs} if kwargs else args)
+        return entry_point(model, {"x": args[0], **kwargs} if kwargs else args)
 
 
 def _closure(program: Program, module: nn.Module) -> Model:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from ahead_of_time import ahead, x
-from doors import BACKEND, NO_CACHE, same
+from entry_points import BACKEND, NO_CACHE, same
 from torch import Tensor, nn
 from torch.amp import custom_bwd, custom_fwd
 from torch.utils.checkpoint import checkpoint
@@ -151,19 +151,19 @@ FUNCTIONS = [
     casting, no_grad_inside_autocast, own_casts, nested, nested_the_other_way, in_place, after_a_region_of_its_own, checkpointed,
 ]  # fmt: skip
 JIT: Callable[..., Any] = lambda f, _: torch.compile(f, backend=BACKEND, options=NO_CACHE)  # noqa: E731
-DOORS: dict[str, Callable[..., Any]] = {"aot": lambda f, args: lamina.compile(f, args, options=NO_CACHE), "jit": JIT}
+ENTRY_POINTS: dict[str, Callable[..., Any]] = {"aot": lambda f, args: lamina.compile(f, args, options=NO_CACHE), "jit": JIT}
 
 
-@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS.values(), ids=ENTRY_POINTS)
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
-def test_regions(function: Callable[..., Tensor], door: Callable[..., Any]) -> None:
+def test_regions(function: Callable[..., Tensor], entry_point: Callable[..., Any]) -> None:
     """bf16 sums of gradients may be rounded in another order; a missing region or backward changes the first digit."""
     torch._dynamo.reset()
     compiled = None
     for needs in ((True, True), (True, False), (False, True), (False, False)):
         values = torch.randn(5, 5), torch.randn(5, 5)
         mine, theirs = ([v.clone().requires_grad_(n) for v, n in zip(values, needs, strict=True)] for _ in range(2))
-        compiled = compiled or door(function, tuple(mine))
+        compiled = compiled or entry_point(function, tuple(mine))
         got, want = compiled(*mine), function(*theirs)
         close(got, want)
         assert got.requires_grad == want.requires_grad

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from doors import same
+from entry_points import same
 from sized_graphs import compilations, dynamic, observed, precise_enough, x
 from torch import Tensor
 

@@ -17,7 +17,7 @@ NAN, INF = math.nan, math.inf
 VALUES = torch.tensor(
     [NAN, INF, -INF, 0.0, -0.0, 1e-45, -1e-45, 1e-40, -1e-40, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 3.0, -3.0, 6.0, 7.0, 1e30, -1e30]
 )
-Doors = Callable[[Callable[..., Any], tuple[Tensor, ...]], Any]
+EntryPoint = Callable[[Callable[..., Any], tuple[Tensor, ...]], Any]
 
 UNARY: dict[str, Callable[[Tensor], Tensor]] = {
     "sign": torch.sign, "sgn": torch.sgn, "abs": torch.abs, "neg": torch.neg, "relu": torch.relu, "relu6": F.relu6,
@@ -57,7 +57,7 @@ CONSTANTS: list[Callable[[], Tensor]] = [
 
 
 @pytest.fixture(params=["compile", "dynamo"])
-def through(request: pytest.FixtureRequest) -> Doors:
+def through(request: pytest.FixtureRequest) -> EntryPoint:
     """Returns a function that compiles another by one of the two entry points and returns its results."""
 
     def ahead(f: Callable[..., Any], args: tuple[Tensor, ...]) -> Any:
@@ -81,7 +81,7 @@ def wrong(got: Tensor, want: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
-def test_pointwise(dtype: torch.dtype, through: Doors) -> None:
+def test_pointwise(dtype: torch.dtype, through: EntryPoint) -> None:
     x = VALUES.to(dtype)
     got = through(lambda x: [f(x) for f in UNARY.values()], (x,))
     for (name, f), result in zip(UNARY.items(), got, strict=True):
@@ -92,7 +92,7 @@ def test_pointwise(dtype: torch.dtype, through: Doors) -> None:
         assert not bad.any(), (name, x[bad], result[bad], one_by_one[bad])
 
 
-def test_pairs(through: Doors) -> None:
+def test_pairs(through: EntryPoint) -> None:
     x, y = (v.flatten().resize_(448) for v in torch.meshgrid(VALUES, VALUES, indexing="ij"))  # eager's vector code in every place
     x[441:], y[441:] = 1.0, 2.0
     got = through(lambda x, y: [f(x, y) for f in BINARY.values()], (x, y))
@@ -101,7 +101,7 @@ def test_pairs(through: Doors) -> None:
         assert not bad.any(), (name, x[bad], y[bad], result[bad], f(x, y)[bad])
 
 
-def test_constants(through: Doors) -> None:
+def test_constants(through: EntryPoint) -> None:
     got = through(lambda x: [f() for f in CONSTANTS], (torch.ones(1),))
     for i, (f, result) in enumerate(zip(CONSTANTS, got, strict=True)):
         assert not wrong(result, f()).any(), (i, result, f())
@@ -116,7 +116,7 @@ def test_a_zero_s_sign_tells_programs_apart() -> None:
 
 @pytest.mark.parametrize("trained", [False, True])
 @pytest.mark.parametrize("p, training", [(0.5, False), (0.0, True), (0.0, False)])
-def test_idle_dropout_is_its_argument(p: float, training: bool, trained: bool, through: Doors) -> None:
+def test_idle_dropout_is_its_argument(p: float, training: bool, trained: bool, through: EntryPoint) -> None:
     x = torch.randn(4, 6, requires_grad=trained)
     assert F.dropout(x, p, training) is x
     assert through(lambda x: F.dropout(F.dropout(x, p, training), p, training), (x,)).data_ptr() == x.data_ptr()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from doors import DOORS, static_and_dynamic
+from entry_points import ENTRY_POINTS, static_and_dynamic
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
@@ -88,14 +88,14 @@ def all_layouts(function: Function) -> Callable[..., Any]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("name", "door"), static_and_dynamic(FUNCTIONS))
-def test_strides(name: str, door: str) -> None:
+@pytest.mark.parametrize(("name", "entry_point"), static_and_dynamic(FUNCTIONS))
+def test_strides(name: str, entry_point: str) -> None:
     warnings.simplefilter("ignore")
     inputs = tuple(make() for make in LAYOUTS.values())
     run = all_layouts(FUNCTIONS[name])
     with torch.no_grad():
         want = run(*inputs)
-        got = DOORS[door](run, inputs)(*inputs)
+        got = ENTRY_POINTS[entry_point](run, inputs)(*inputs)
     assert dict(zip(LAYOUTS, strides(got), strict=True)) == dict(zip(LAYOUTS, strides(want), strict=True))
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
 
@@ -140,22 +140,22 @@ class Normalized(torch.nn.Module):
         return self.convolution(x.transpose(1, 2))
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_fallbacks_get_the_strides_of_eager(door: str) -> None:
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_fallbacks_get_the_strides_of_eager(entry_point: str) -> None:
     model, x = Normalized(), torch.randn(2, 1, 8)
     parameters = list(model.parameters())
     right = torch.autograd.grad(model(x).square().sum(), parameters)
-    got = torch.autograd.grad(DOORS[door](model, (x,))(x).square().sum(), parameters)
+    got = torch.autograd.grad(ENTRY_POINTS[entry_point](model, (x,))(x).square().sum(), parameters)
     torch.testing.assert_close(got, right)
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("door", DOORS)
-def test_fallbacks_take_expanded_tensors(door: str) -> None:
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_fallbacks_take_expanded_tensors(entry_point: str) -> None:
     x = (torch.randn(5, 5) + 5 * torch.eye(5),)
     functions: tuple[Function, ...] = (torch.trace, lambda x: torch.linalg.solve(x, (x[:, 0] * 2).expand(5, 5)))
     for function in functions:
-        torch.testing.assert_close(DOORS[door](function, x)(*x), function(*x), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(ENTRY_POINTS[entry_point](function, x)(*x), function(*x), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

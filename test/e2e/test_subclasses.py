@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from doors import by_dynamo, by_export, same
+from entry_points import by_dynamo, by_export, same
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
@@ -101,18 +101,18 @@ def test_torch_compile_keeps_the_class(kind: Any, grad: bool) -> None:
         same(got.as_subclass(Tensor), wanted.as_subclass(Tensor))
 
 
-@pytest.mark.parametrize("door", [by_export, by_dynamo])
+@pytest.mark.parametrize("entry_point", [by_export, by_dynamo])
 @pytest.mark.parametrize("grad", [False, True])
-def test_tangents_are_not_dropped(door: Callable[..., Any], grad: bool) -> None:
+def test_tangents_are_not_dropped(entry_point: Callable[..., Any], grad: bool) -> None:
     """They equal eager's, or an error is raised."""
     a = torch.randn(4).requires_grad_(grad)
     with torch.set_grad_enabled(grad):
-        compiled = door(model, (a,))
+        compiled = entry_point(model, (a,))
         compiled(a)
         with forward_ad.dual_level():
             same(compiled(a), model(a))
             dual = forward_ad.make_dual(a, torch.ones(4))
-            if door is by_export:
+            if entry_point is by_export:
                 same(forward_ad.unpack_dual(compiled(dual)).tangent, forward_ad.unpack_dual(model(dual)).tangent)
                 return
             with pytest.raises((TypeError, RuntimeError), match="forward-mode tangent|forward mode AD"):
@@ -123,8 +123,8 @@ def test_parameters_of_a_class_of_their_own() -> None:
     layer = nn.Linear(4, 3)
     layer.weight = Weight(layer.weight.detach())
     a = torch.randn(2, 4)
-    for door in (by_export, by_dynamo):
-        compiled, gradient = door(layer, (a,)), torch.randn(2, 3)
+    for entry_point in (by_export, by_dynamo):
+        compiled, gradient = entry_point(layer, (a,)), torch.randn(2, 3)
         same(compiled(a), layer(a))
         (found,), (wanted,) = [torch.autograd.grad(f(a), layer.weight, gradient) for f in (compiled, layer)]
         torch.testing.assert_close(found, wanted)

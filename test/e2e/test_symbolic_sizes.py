@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from doors import same
+from entry_points import same
 from sized_graphs import GRAPHS, compilations, dynamic, leaves, observed, sweep, x
 from sized_images import IMAGES
 from torch import Tensor

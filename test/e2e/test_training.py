@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from doors import BACKEND, DOORS, NO_CACHE, Model, same
+from entry_points import BACKEND, ENTRY_POINTS, NO_CACHE, Model, same
 from pairs import pairwise
 from torch import Tensor, nn
 
 from lamina import compile as lamina_compile
 
-Door = Callable[..., Model]
+EntryPoint = Callable[..., Model]
 
 
-@pytest.fixture(params=DOORS.values(), ids=DOORS.keys())
-def door(request: pytest.FixtureRequest) -> Door:
-    chosen: Door = request.param
+@pytest.fixture(params=ENTRY_POINTS.values(), ids=ENTRY_POINTS.keys())
+def entry_point(request: pytest.FixtureRequest) -> EntryPoint:
+    chosen: EntryPoint = request.param
     return chosen
 
 
@@ -61,8 +61,10 @@ MODELS: dict[str, Callable[[], tuple[nn.Module, tuple[Any, ...]]]] = {
 }
 
 
-@pytest.mark.parametrize(("name", "door", "dtype"), pairwise([*MODELS], [*DOORS.values()], [torch.float32, torch.float64]))
-def test_gradients(name: str, door: Door, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(
+    ("name", "entry_point", "dtype"), pairwise([*MODELS], [*ENTRY_POINTS.values()], [torch.float32, torch.float64])
+)
+def test_gradients(name: str, entry_point: EntryPoint, dtype: torch.dtype) -> None:
     model, args = MODELS[name]()
     model = model.to(dtype).train()
     exact, twin = copy.deepcopy(model).double(), copy.deepcopy(model)
@@ -71,7 +73,7 @@ def test_gradients(name: str, door: Door, dtype: torch.dtype) -> None:
     args = tuple(a.to(dtype) if a.is_floating_point() else a for a in args)
     mine = tuple(a.clone().requires_grad_(a.is_floating_point()) for a in args)
     truth = tuple(a.double().requires_grad_() if a.is_floating_point() else a for a in args)
-    compiled = door(twin, mine)
+    compiled = entry_point(twin, mine)
     got, want = first(compiled(*mine)), first(exact(*truth))
     seed = torch.randn(want.shape, dtype=torch.float64)
     got.backward(seed.to(dtype))
@@ -107,12 +109,12 @@ def first(outputs: Any) -> Tensor:
 @pytest.mark.parametrize(
     "optimizer", [lambda p: torch.optim.SGD(p, 0.1, momentum=0.9), lambda p: torch.optim.AdamW(p, 0.01, eps=1e-3)]
 )
-def test_training_follows_eager(door: Door, optimizer: Callable[..., torch.optim.Optimizer]) -> None:
+def test_training_follows_eager(entry_point: EntryPoint, optimizer: Callable[..., torch.optim.Optimizer]) -> None:
     """Rounding a gradient moves a weight by at most lr / eps times the difference: with the default eps, a gradient that cancels
     would move it by lr."""
     model = nn.Sequential(nn.Linear(8, 16, bias=False), nn.BatchNorm1d(16), nn.Tanh(), nn.Linear(16, 3)).train()
     twin = copy.deepcopy(model)
-    compiled = door(twin, (x(6, 8),))
+    compiled = entry_point(twin, (x(6, 8),))
     pairs = [(model, optimizer(model.parameters())), (compiled, optimizer(twin.parameters()))]
     for _ in range(5):
         a, target = x(6, 8), torch.randint(0, 3, (6,))
@@ -128,16 +130,16 @@ def test_training_follows_eager(door: Door, optimizer: Callable[..., torch.optim
         same(compiled(a), model(a), rtol=1e-3, atol=1e-4)
 
 
-def test_dropout_drops_the_same_in_both_passes(door: Door) -> None:
+def test_dropout_drops_the_same_in_both_passes(entry_point: EntryPoint) -> None:
     model = nn.Dropout(0.5).train()
     a = torch.ones(200, requires_grad=True)
-    got = door(model, (a,))(a)
+    got = entry_point(model, (a,))(a)
     got.sum().backward()
     torch.testing.assert_close(a.grad, got.detach())
     assert 20 < int((got == 0).sum()) < 180
 
 
-def test_gradients_through_a_changed_buffer_and_an_alias(door: Door) -> None:
+def test_gradients_through_a_changed_buffer_and_an_alias(entry_point: EntryPoint) -> None:
     def fn(a: Tensor, b: Tensor) -> Any:
         c = a * b
         return c, c.t(), a.view(-1), b.detach() + 1
@@ -149,7 +151,7 @@ def test_gradients_through_a_changed_buffer_and_an_alias(door: Door) -> None:
         return [a.grad, b.grad]
 
     sample = (x(3, 4).requires_grad_(), x(3, 4).requires_grad_())
-    same(grads(door(fn, sample)), grads(fn))
+    same(grads(entry_point(fn, sample)), grads(fn))
 
 
 def test_the_need_of_gradients_may_change() -> None:
@@ -187,10 +189,10 @@ class Rescaled(nn.Conv2d):
         return F.conv2d(image, self.weight * 2, self.bias.exp())
 
 
-def test_a_library_has_no_gradient_of_what_needs_none(door: Door) -> None:
+def test_a_library_has_no_gradient_of_what_needs_none(entry_point: EntryPoint) -> None:
     """The library does not compute the gradient of a convolution's image; Lamina kernels use those of weight and bias."""
     model, image = Rescaled(3, 4, 3), x(2, 3, 8, 8)
-    exact, compiled = copy.deepcopy(model).double(), door(model, (image,))
+    exact, compiled = copy.deepcopy(model).double(), entry_point(model, (image,))
     compiled(image).square().mean().backward()
     exact(image.double()).square().mean().backward()
     for a, b in zip(model.parameters(), exact.parameters(), strict=True):

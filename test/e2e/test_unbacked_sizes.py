@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from doors import BACKEND, NO_CACHE, same
+from entry_points import BACKEND, NO_CACHE, same
 from sized_graphs import GRAPHS, Sized, compilations, rows, sweep, vectors, x
 from sized_images import IMAGES, Images
 from torch import Tensor, nn

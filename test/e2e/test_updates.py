@@ -118,19 +118,19 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def compiled(door: str, fn: Update, given: tuple[Tensor, ...]) -> Update:
+def compiled(entry_point: str, fn: Update, given: tuple[Tensor, ...]) -> Update:
     torch._dynamo.reset()
     options = {"cache": False}
-    if door == "lamina.compile":
+    if entry_point == "lamina.compile":
         return lamina.compile(lambda *args: fn(*args), tuple(t.clone() for t in given), options=options)  # type: ignore[no-any-return]
-    return torch.compile(lambda *args: fn(*args), backend="lamina", dynamic=door == "dynamic", options=options)
+    return torch.compile(lambda *args: fn(*args), backend="lamina", dynamic=entry_point == "dynamic", options=options)
 
 
-@pytest.mark.parametrize("door", ["torch.compile", "dynamic", "lamina.compile"])
+@pytest.mark.parametrize("entry_point", ["torch.compile", "dynamic", "lamina.compile"])
 @pytest.mark.parametrize("name", [*IN_PLACE, *COPIED])
-def test_the_argument_has_its_new_value(name: str, door: str, steps: list[str]) -> None:
+def test_the_argument_has_its_new_value(name: str, entry_point: str, steps: list[str]) -> None:
     fn, at = (IN_PLACE | COPIED)[name], torch.tensor([5, 0, 31])
-    run = compiled(door, fn, (cache(""), at, torch.randn(3, 3, 8)))
+    run = compiled(entry_point, fn, (cache(""), at, torch.randn(3, 3, 8)))
     for _ in range(3):
         c, v = cache(""), torch.randn(3, 3, 8)
         own, version, place = c.clone(), c._version, c.data_ptr()
@@ -144,7 +144,7 @@ def test_the_argument_has_its_new_value(name: str, door: str, steps: list[str]) 
             torch.testing.assert_close(mine, theirs)
     called = [step for step in steps if step.startswith("aten.")]
     if name == "given back":  # by AOTAutograd, as argument
-        assert door == "lamina.compile" or steps[0] == "index_copy"
+        assert entry_point == "lamina.compile" or steps[0] == "index_copy"
     elif name in IN_PLACE:
         assert not called and "copy" not in steps
     elif name != "returned":

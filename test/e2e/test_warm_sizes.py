@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from doors import BACKEND, same
+from entry_points import BACKEND, same
 from torch import Tensor, nn
 
 from lamina.frontend.compiling import stages

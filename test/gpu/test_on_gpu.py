@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from doors import by_dynamo, by_export
+from entry_points import by_dynamo, by_export
 from oracle import compare
 from torch import Tensor, nn
 
 import lamina
 
-DOORS = (by_export, by_dynamo)
+ENTRY_POINTS = (by_export, by_dynamo)
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 
 
-def check(fn: Callable[..., Any], inputs: tuple[Tensor, ...], door: Any, **bounds: float) -> None:
+def check(fn: Callable[..., Any], inputs: tuple[Tensor, ...], entry_point: Any, **bounds: float) -> None:
     with torch.no_grad():
-        run = door(fn, inputs)
+        run = entry_point(fn, inputs)
         for _ in range(2):
             got = run(*inputs)
             results = list(got) if isinstance(got, tuple | list) else [got]
@@ -52,19 +52,19 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
 }
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_functions(name: str, dtype: torch.dtype, door: Any) -> None:
+def test_functions(name: str, dtype: torch.dtype, entry_point: Any) -> None:
     fn, shapes = FUNCTIONS[name]
-    check(fn, tuple(torch.randn(s, device="cuda", dtype=dtype) for s in shapes), door)
+    check(fn, tuple(torch.randn(s, device="cuda", dtype=dtype) for s in shapes), entry_point)
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_integers_and_bools(door: Any) -> None:
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_integers_and_bools(entry_point: Any) -> None:
     x = torch.randint(-50, 50, (321, 77), device="cuda")
-    check(lambda x: (x * 2 + 1, x > 3, (x > 3) & (x < 9), x.sum(-1)), (x,), door)
-    check(lambda x: x.to(torch.int32) - 5, (x.to(torch.int8).to(torch.int64),), door)
+    check(lambda x: (x * 2 + 1, x > 3, (x > 3) & (x < 9), x.sum(-1)), (x,), entry_point)
+    check(lambda x: x.to(torch.int32) - 5, (x.to(torch.int8).to(torch.int64),), entry_point)
 
 
 def chained(x: Tensor) -> Tensor:
@@ -97,24 +97,24 @@ def test_constants_of_the_graph() -> None:
     check(lambda x: x * torch.arange(5, device=x.device), (x,), by_export)
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_products(door: Any, dtype: torch.dtype) -> None:
+def test_products(entry_point: Any, dtype: torch.dtype) -> None:
     a, b, c = (torch.randn(s, device="cuda", dtype=dtype) for s in ((65, 129), (129, 33), (33,)))
-    check(lambda a, b: a @ b, (a, b), door, slack=8)
-    check(lambda a, b, c: F.relu(a @ b + c), (a, b, c), door, slack=8)
-    check(lambda c, a, b: torch.addmm(c, a, b, beta=0.5, alpha=2), (c, a, b), door, slack=8)
+    check(lambda a, b: a @ b, (a, b), entry_point, slack=8)
+    check(lambda a, b, c: F.relu(a @ b + c), (a, b, c), entry_point, slack=8)
+    check(lambda c, a, b: torch.addmm(c, a, b, beta=0.5, alpha=2), (c, a, b), entry_point, slack=8)
     x, y = torch.randn(4, 17, 65, device="cuda", dtype=dtype), torch.randn(4, 65, 9, device="cuda", dtype=dtype)
-    check(lambda x, y: torch.bmm(x, y) + 1, (x, y), door, slack=8)
+    check(lambda x, y: torch.bmm(x, y) + 1, (x, y), entry_point, slack=8)
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_a_product_on_filled_up_rows(door: Any) -> None:
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_a_product_on_filled_up_rows(entry_point: Any) -> None:
     """Its result stays in the padded memory."""
     x, w = torch.randn(4, 2048, 64, device="cuda").bfloat16(), torch.randn(5003, 64, device="cuda").bfloat16()
-    check(lambda x, w: F.linear(x, w), (x, w), door, slack=8)
+    check(lambda x, w: F.linear(x, w), (x, w), entry_point, slack=8)
     with torch.no_grad():
-        got = door(lambda x, w: F.linear(x, w), (x, w))(x, w)
+        got = entry_point(lambda x, w: F.linear(x, w), (x, w))(x, w)
     assert got.stride() == (2048 * 5008, 5008, 1)
 
 
@@ -136,8 +136,8 @@ def test_attention(dtype: torch.dtype, causal: bool) -> None:
         return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
     with torch.no_grad():
-        for door in DOORS:
-            torch.testing.assert_close(door(fn, (q, k, v))(q, k, v), fn(q, k, v), rtol=1e-5, atol=1e-5)
+        for entry_point in ENTRY_POINTS:
+            torch.testing.assert_close(entry_point(fn, (q, k, v))(q, k, v), fn(q, k, v), rtol=1e-5, atol=1e-5)
 
 
 def causal_by_comparisons(n: int) -> Tensor:
@@ -165,8 +165,8 @@ def test_attention_with_a_mask_of_positions(mask: Callable[[int], Tensor], n: in
 
     with torch.no_grad():
         exact = fn(q.double(), k.double(), v.double())
-        for door in DOORS:
-            error = (door(fn, (q, k, v))(q, k, v) - exact).norm()
+        for entry_point in ENTRY_POINTS:
+            error = (entry_point(fn, (q, k, v))(q, k, v) - exact).norm()
             assert error <= 2 * (fn(q, k, v) - exact).norm() + 1e-3 * exact.norm()
         calls = lamina.explain(fn, (q, k, v)).externals
         assert not calls if mask is window else len(calls) == 1 and "attention" in calls[0].callee
@@ -184,8 +184,8 @@ def test_attention_whose_heads_are_shared(repeat: bool) -> None:
 
     with torch.no_grad():
         exact = fn(q.double(), k.double(), v.double())
-        for door in DOORS:
-            assert (door(fn, (q, k, v))(q, k, v) - exact).norm() <= 2 * (fn(q, k, v) - exact).norm()
+        for entry_point in ENTRY_POINTS:
+            assert (entry_point(fn, (q, k, v))(q, k, v) - exact).norm() <= 2 * (fn(q, k, v) - exact).norm()
         calls = lamina.explain(fn, (q, k, v))
         assert len(calls.externals) == 1 and "attention" in calls.externals[0].callee and not calls.kernels
 
@@ -211,13 +211,13 @@ def gradients(model: Callable[..., Tensor], module: nn.Module, x: Tensor) -> lis
     return [x.grad, *(p.grad.clone() for p in module.parameters())]  # type: ignore[list-item,union-attr]
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_training_a_transformer_block(door: Any) -> None:
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_training_a_transformer_block(entry_point: Any) -> None:
     module = Block().cuda()
     x = torch.randn(4, 64, 128, device="cuda")
     exact = gradients(module.double(), module, x.double())
     eager = gradients(module.float(), module, x)
-    mine = gradients(door(module, (x.clone().requires_grad_(),)), module, x)
+    mine = gradients(entry_point(module, (x.clone().requires_grad_(),)), module, x)
     for a, b, truth in zip(mine, eager, exact, strict=True):
         own = (b - truth).abs().max()
         assert (a - truth).abs().max() <= 8 * own + 1e-6 * truth.abs().max() + 1e-9

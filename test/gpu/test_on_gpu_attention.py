@@ -24,7 +24,7 @@ from lamina.targets.kernel_calls.user import take
 LIBRARY = str(choices.LIBRARY)
 
 BF16, F16 = torch.bfloat16, torch.float16
-DOORS = ("lamina.compile", "torch.compile")
+ENTRY_POINTS = ("lamina.compile", "torch.compile")
 
 
 def gpu() -> Gpu:
@@ -84,9 +84,9 @@ def test_heads_are_read_where_they_lie() -> None:
     near(computed(fn, (x,), "forward{m=64 n=64 descriptors=1}"), exact(q, k, v, causal=True).transpose(1, 2).flatten(2))
 
 
-def compiled(door: str, fn: Callable[..., Any], inputs: tuple[Tensor, ...], **options: Any) -> Callable[..., Any]:
+def compiled(entry_point: str, fn: Callable[..., Any], inputs: tuple[Tensor, ...], **options: Any) -> Callable[..., Any]:
     given = {"strict": True, "cache": False, **options}
-    if door == "lamina.compile":
+    if entry_point == "lamina.compile":
         return lamina.compile(fn, inputs, options=given)
     torch._dynamo.reset()
     return torch.compile(fn, backend="lamina", options=given)
@@ -97,11 +97,11 @@ def decode(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("graphs", [True, False])
-@pytest.mark.parametrize("door", DOORS)
-def test_few_queries_that_share_keys_are_ours(door: str, graphs: bool) -> None:
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_few_queries_that_share_keys_are_ours(entry_point: str, graphs: bool) -> None:
     q, k, v = random(2, 32, 1, 128), random(2, 4, 3001, 128), random(2, 4, 3001, 128)
     with torch.no_grad():
-        run = compiled(door, decode, (q, k, v), cuda_graphs=graphs)
+        run = compiled(entry_point, decode, (q, k, v), cuda_graphs=graphs)
         for _ in range(4):
             near(run(q, k, v), exact(q, k, v))
             q = random(2, 32, 1, 128)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from doors import by_dynamo, by_export
+from entry_points import by_dynamo, by_export
 from gpu_programs import tiled
 from torch import Tensor, nn
 
@@ -18,7 +18,7 @@ from lamina.runtime.executable import Executable
 from lamina.schedules.convolution_cost import SCHEDULES
 from lamina.targets.nvvm.backend import NvvmBackend
 
-DOORS = (by_export, by_dynamo)
+ENTRY_POINTS = (by_export, by_dynamo)
 BF16 = torch.bfloat16
 FUSED, PLAIN, ADDMM = "aten.cudnn_convolution_relu.default", "aten.convolution.default", "aten.addmm.default"
 LAST, FIRST = torch.channels_last, torch.contiguous_format
@@ -125,17 +125,17 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], list[str]]] = 
 }
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 @pytest.mark.parametrize("memory", [FIRST, LAST])
 @pytest.mark.parametrize("dtype", [BF16, torch.float16])
 @pytest.mark.parametrize("name", MODELS)
-def test_models(name: str, dtype: torch.dtype, memory: torch.memory_format, door: Any) -> None:
+def test_models(name: str, dtype: torch.dtype, memory: torch.memory_format, entry_point: Any) -> None:
     make, shape, callees = MODELS[name]
     model = make().eval().cuda().to(dtype).to(memory_format=memory)
     x = torch.randn(shape, device="cuda").to(dtype).contiguous(memory_format=memory)
     with torch.no_grad():
         exact, eager = copy.deepcopy(model).double()(x.double()), model(x)
-        run = door(model, (x,))
+        run = entry_point(model, (x,))
         for _ in range(3):
             mine = run(x)
             assert mine.stride() == eager.stride()
@@ -152,8 +152,8 @@ def test_a_result_of_the_graph_with_its_relu(memory: torch.memory_format) -> Non
     x = torch.randn(2, 16, 9, 11, device="cuda").to(BF16).contiguous(memory_format=memory)
     with torch.no_grad():
         exact, eager = copy.deepcopy(model).double()(x.double()), model(x)
-        for door in DOORS:
-            mine = door(model, (x,))(x)
+        for entry_point in ENTRY_POINTS:
+            mine = entry_point(model, (x,))(x)
             assert mine.stride() == eager.stride()
             assert (mine - exact).norm() <= 1.5 * (eager - exact).norm()
 

@@ -17,12 +17,12 @@ from torch import Tensor
 import lamina
 
 BF16 = torch.bfloat16
-DOORS = ("lamina.compile", "torch.compile")
+ENTRY_POINTS = ("lamina.compile", "torch.compile")
 
 
-def compiled(door: str, fn: Callable[..., Any], inputs: tuple[Tensor, ...], **options: Any) -> Callable[..., Any]:
+def compiled(entry_point: str, fn: Callable[..., Any], inputs: tuple[Tensor, ...], **options: Any) -> Callable[..., Any]:
     given = {"strict": True, **options}
-    if door == "lamina.compile":
+    if entry_point == "lamina.compile":
         return lamina.compile(fn, inputs, options=given)
     torch._dynamo.reset()
     return torch.compile(fn, backend="lamina", options=given)
@@ -90,22 +90,22 @@ def product_of() -> lamina.CustomKernel:
     )
 
 
-def stands_between_ours(kernel: lamina.CustomKernel, door: str, dtype: torch.dtype) -> None:
+def stands_between_ours(kernel: lamina.CustomKernel, entry_point: str, dtype: torch.dtype) -> None:
     """A kernel for scaled_add, against float64."""
 
     def fn(x: Tensor, y: Tensor) -> Tensor:
         return torch.relu(scaled_add(x * 2, y, 0.5))
 
     x, y = (torch.randn(1000, 33, device="cuda", dtype=dtype) for _ in range(2))
-    run = compiled(door, fn, (x, y), kernels=[kernel])
+    run = compiled(entry_point, fn, (x, y), kernels=[kernel])
     for _ in range(4):
         near(run(x, y), fn(x.double(), y.double()))
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 @pytest.mark.parametrize("dtype", [torch.float32, BF16, torch.float16])
-def test_between_kernels_of_ours(door: str, dtype: torch.dtype) -> None:
-    stands_between_ours(scaled_add_of(), door, dtype)
+def test_between_kernels_of_ours(entry_point: str, dtype: torch.dtype) -> None:
+    stands_between_ours(scaled_add_of(), entry_point, dtype)
 
 
 @pytest.mark.parametrize("graphs", [True, False])
@@ -121,15 +121,15 @@ def test_arguments_that_move(graphs: bool) -> None:
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-@pytest.mark.parametrize("door", DOORS)
-def test_layouts_and_grids_of_two_dimensions(door: str, name: str) -> None:
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_layouts_and_grids_of_two_dimensions(entry_point: str, name: str) -> None:
     x = torch.randn(24, 37, device="cuda")
 
     def fn(x: Tensor) -> Tensor:
         return square(LAYOUTS[name](x), True)
 
     # x + 1 is rounded by half of eps, which the square doubles; it and the sum after it are rounded by another half each
-    near(compiled(door, fn, (x,), kernels=[square_of()])(x), fn(x.double()), of=2.0)
+    near(compiled(entry_point, fn, (x,), kernels=[square_of()])(x), fn(x.double()), of=2.0)
 
 
 def test_several_results() -> None:
@@ -145,13 +145,13 @@ def test_several_results() -> None:
     assert torch.equal(low, x.float().clamp(max=0.25)) and torch.equal(high, x > 0.25)
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_an_op_of_torch_and_its_gradients(door: str) -> None:
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_an_op_of_torch_and_its_gradients(entry_point: str) -> None:
     def fn(x: Tensor, w: Tensor) -> Tensor:
         return F.softmax(x * w, -1)
 
     x, w = torch.randn(64, 1000, device="cuda", requires_grad=True), torch.randn(1000, device="cuda", requires_grad=True)
-    run = compiled(door, fn, (x, w), kernels=[softmax_of()])
+    run = compiled(entry_point, fn, (x, w), kernels=[softmax_of()])
     found = run(x, w)
     wide = [t.detach().double().requires_grad_() for t in (x, w)]
     want = fn(*wide)
@@ -163,9 +163,9 @@ def test_an_op_of_torch_and_its_gradients(door: str) -> None:
         near(mine, theirs, 40)
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 @pytest.mark.parametrize("dtype", [torch.float32, BF16])
-def test_patterns(door: str, dtype: torch.dtype) -> None:
+def test_patterns(entry_point: str, dtype: torch.dtype) -> None:
     def fn(x: Tensor, w: Tensor, v: Tensor) -> Tensor:
         return gated(F.rms_norm(x, (300,), v, 1e-6), w)
 
@@ -174,7 +174,7 @@ def test_patterns(door: str, dtype: torch.dtype) -> None:
 
     x, w, v = (torch.randn(shape, device="cuda", dtype=dtype) for shape in ((8, 60, 300), (8, 60, 300), (300,)))
     kernels = [gated_of(), norm_of(rms_norm)]
-    near(compiled(door, fn, (x, w, v), kernels=kernels)(x, w, v), fn(x.double(), w.double(), v.double()), 4)
+    near(compiled(entry_point, fn, (x, w, v), kernels=kernels)(x, w, v), fn(x.double(), w.double(), v.double()), 4)
     (graph,) = lamina.explain(fn, (x, w, v), options={"kernels": kernels}, show=False).graphs
     assert [k.name for k in graph.kernels] == ["norm_kernel", "gated_kernel"]
 

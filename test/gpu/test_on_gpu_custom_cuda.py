@@ -10,7 +10,7 @@ import triton
 from custom_kernels import scaled_add
 from test_custom_cuda import cuda_of
 from test_custom_epilogues import FUSED, HOOK, hooked, product, product_kernel
-from test_on_gpu_custom import BF16, DOORS, compiled, near, stands_between_ours
+from test_on_gpu_custom import BF16, ENTRY_POINTS, compiled, near, stands_between_ours
 from torch import Tensor
 
 import lamina
@@ -62,10 +62,10 @@ def typed_of(**changes: Any) -> lamina.CustomKernel:
     return cuda_of(TYPED, **{"kernel": "scaled_add<ELEMENT>", "constants": {"ELEMENT": lambda x: x.dtype}, **changes})
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 @pytest.mark.parametrize("dtype", [torch.float32, BF16, torch.float16])
-def test_between_kernels_of_ours(door: str, dtype: torch.dtype) -> None:
-    stands_between_ours(typed_of(), door, dtype)
+def test_between_kernels_of_ours(entry_point: str, dtype: torch.dtype) -> None:
+    stands_between_ours(typed_of(), entry_point, dtype)
 
 
 @pytest.mark.parametrize("graphs", [True, False])
@@ -123,15 +123,15 @@ def test_several_results_of_what_follows() -> None:
         return torch.tanh(v), (v * 2).to(torch.float16), v < 0.25
 
     x, y = (torch.randn(1000, 33, device="cuda") for _ in range(2))
-    for door in DOORS:
-        tanh, twice, less = compiled(door, fn, (x, y), kernels=[hooked()])(x, y)
+    for entry_point in ENTRY_POINTS:
+        tanh, twice, less = compiled(entry_point, fn, (x, y), kernels=[hooked()])(x, y)
         near(tanh, torch.tanh(x.double() + y.double()), 8.0)
         near(twice, (x.double() + y.double()) * 2)
         assert torch.equal(less, x + y < 0.25)
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_a_product_with_what_follows(door: str) -> None:
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_a_product_with_what_follows(entry_point: str) -> None:
     kernel = lamina.custom_kernel(
         product,
         kernel=product_kernel,
@@ -147,6 +147,6 @@ def test_a_product_with_what_follows(door: str) -> None:
         return F.gelu(product(a, b) + bias) + more
 
     inputs = tuple(torch.randn(s, device="cuda", dtype=BF16) for s in ((300, 500), (500, 200), (200,), (300, 200)))
-    near(compiled(door, fn, inputs, kernels=[kernel])(*inputs), fn(*(t.double() for t in inputs)), 2.0)
+    near(compiled(entry_point, fn, inputs, kernels=[kernel])(*inputs), fn(*(t.double() for t in inputs)), 2.0)
     (graph,) = lamina.explain(fn, inputs, options={"kernels": [kernel]}, measure=True, show=False).graphs
     assert [k.name for k in graph.kernels] == ["product_kernel"] and "aten.gelu.default" in graph.kernels[0].ops

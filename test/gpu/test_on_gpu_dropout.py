@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from doors import by_dynamo, by_export
+from entry_points import by_dynamo, by_export
 from test_on_gpu_attention_backward import computed, near
 from torch import Tensor, nn
 
@@ -190,8 +190,8 @@ def test_no_gradients_through_export() -> None:
     q, there = random(1, 2, 100, 64), torch.ones(1, 1, 1, 100, dtype=torch.bool, device="cuda")
     found = []
     with torch.no_grad():
-        for door in (by_export, by_dynamo):
-            run = door(with_mask, (q, q, q, there))
+        for entry_point in (by_export, by_dynamo):
+            run = entry_point(with_mask, (q, q, q, there))
             torch.manual_seed(3)
             found.append(run(q, q, q, there))
     assert torch.equal(*found)

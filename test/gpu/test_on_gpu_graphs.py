@@ -116,7 +116,7 @@ class TestRecorded:
 
     def test_reduce_overhead_of_torch_compile(self) -> None:
         torch._dynamo.reset()
-        from doors import BACKEND
+        from entry_points import BACKEND
 
         x = torch.randn(128, 64, device="cuda")
         run = torch.compile(steps, backend=BACKEND, mode="reduce-overhead")

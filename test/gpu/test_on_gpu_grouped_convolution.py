@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from doors import by_dynamo, by_export
+from entry_points import by_dynamo, by_export
 from gpu_programs import tiled
 from torch import Tensor, nn
 
@@ -113,18 +113,18 @@ class Groups(nn.Module):
         return F.relu(self.wide(F.relu(self.norm(self.groups(F.relu(self.narrow(x)))))) + x)
 
 
-@pytest.mark.parametrize("door", [by_export, by_dynamo])
+@pytest.mark.parametrize("entry_point", [by_export, by_dynamo])
 @pytest.mark.parametrize(
     ("model", "shape", "memory"),
     [(Rows, (3, 20, 61), None), (Rows, (1, 20, 60), None), (Groups, (2, 24, 13, 14), LAST), (Groups, (2, 24, 13, 14), None)],
 )
-def test_models(model: Any, shape: Shape, memory: torch.memory_format | None, door: Any) -> None:
+def test_models(model: Any, shape: Shape, memory: torch.memory_format | None, entry_point: Any) -> None:
     """Unmeasured: the library computes the convolutions."""
     made, x = model().eval().cuda().to(BF16), torch.randn(shape, device="cuda").to(BF16)
     if memory is not None:
         made, x = made.to(memory_format=memory), x.contiguous(memory_format=memory)
     with torch.no_grad():
-        exact, eager, run = copy.deepcopy(made).double()(x.double()), made(x), door(made, (x,))
+        exact, eager, run = copy.deepcopy(made).double()(x.double()), made(x), entry_point(made, (x,))
         for _ in range(3):
             mine = run(x)
             assert mine.stride() == eager.stride()

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from attention_training import backward, exact_gradients, exact_sums
 from custom_kernels import scaled_add
-from doors import by_export
+from entry_points import by_export
 from test_on_gpu_attention_backward import computed, gpu, near
 from test_on_gpu_large import FAR, GIB, HALF, SIDE, filled
 from test_on_gpu_products_more import by_schedule

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from attention_masks import Builder, Scores, causal_slopes, causal_window, keys, lengths, lowest, slopes, window
 from attention_programs import exact, masked
-from test_on_gpu_attention import DOORS, compiled, computed, near, random
+from test_on_gpu_attention import ENTRY_POINTS, compiled, computed, near, random
 from torch import Tensor
 
 import lamina
@@ -57,8 +57,8 @@ def test_few_keys(count: int) -> None:
     check(causal_window, (3, 4, count, count), FORWARD[0])
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_sliding_windows_and_padding_of_models(door: str) -> None:
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_sliding_windows_and_padding_of_models(entry_point: str) -> None:
     """The mask is not computed: it would have 1001 keys, which no library takes without padding."""
     count = 1001
     q, k, seen = random(2, 8, count, 64), random(2, 8, count, 64), there(2, count).bool()
@@ -71,7 +71,7 @@ def test_sliding_windows_and_padding_of_models(door: str) -> None:
     at = torch.arange(count, device="cuda")
     mask = (at <= at[:, None]) & (at > at[:, None] - 100) & seen[:, None, None]
     with torch.no_grad():
-        near(compiled(door, fn, (q, k, seen))(q, k, seen), exact(q, k, k, mask))
+        near(compiled(entry_point, fn, (q, k, seen))(q, k, seen), exact(q, k, k, mask))
         found = lamina.explain(fn, (q, k, seen), options={"tune": "off"}, show=False)
     names = [kernel.name for kernel in found.graphs[0].kernels]
     assert names[-2:] == ["attention_bounds", "attention_forward"] and not found.graphs[0].externals

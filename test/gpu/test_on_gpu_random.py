@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from doors import by_dynamo, by_export
+from entry_points import by_dynamo, by_export
 from torch import Tensor, nn
 
 import lamina
 from lamina.frontend.fx.random_bits import draw_seed
 
-DOORS = (by_export, by_dynamo)
+ENTRY_POINTS = (by_export, by_dynamo)
 
 
 def kept(x: Tensor, p: float) -> Tensor:
@@ -22,13 +22,13 @@ def kept(x: Tensor, p: float) -> Tensor:
     return bits < round((1 - p) * 2**32) - 2**31
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("shape", [(4096, 4096), (197, 197), (63, 1027), (1001,)])
-def test_numbers_belong_to_elements(door: Any, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+def test_numbers_belong_to_elements(entry_point: Any, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
     x = torch.rand(shape, device="cuda").to(dtype) + 1
     with torch.no_grad():
-        run = door(lambda x: F.dropout(x, 0.3), (x,))
+        run = entry_point(lambda x: F.dropout(x, 0.3), (x,))
         run(x)
         torch.manual_seed(3)
         y = run(x)

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from doors import by_dynamo, by_export
+from entry_points import by_dynamo, by_export
 from torch import Tensor, nn
 
 import lamina
 
 SLEEP = 100_000_000  # cycles: some 50 ms
-DOORS = (by_export, by_dynamo)
+ENTRY_POINTS = (by_export, by_dynamo)
 several = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 
 
@@ -35,11 +35,11 @@ def _no_gradients() -> Any:
         yield
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 @pytest.mark.parametrize("fn", [chain, steps])
-def test_the_current_stream_orders_the_work(fn: Callable[..., Tensor], door: Any) -> None:
+def test_the_current_stream_orders_the_work(fn: Callable[..., Tensor], entry_point: Any) -> None:
     x = torch.zeros(256, 256, device="cuda")
-    run = door(fn, (x,))
+    run = entry_point(fn, (x,))
     run(x)
     torch.cuda.synchronize()
     stream = torch.cuda.Stream()
@@ -72,15 +72,15 @@ def test_memory_is_not_handed_on_while_another_stream_may_use_it() -> None:
         assert torch.equal(kept, want)
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 @pytest.mark.parametrize("warm", [True, False])
 @pytest.mark.parametrize("fn", [chain, steps])
-def test_torch_records_calls_as_a_graph(fn: Callable[..., Tensor], warm: bool, door: Any) -> None:
+def test_torch_records_calls_as_a_graph(fn: Callable[..., Tensor], warm: bool, entry_point: Any) -> None:
     """Also without a call before, if the model was compiled ahead of time."""
-    if door is by_dynamo and not warm:
+    if entry_point is by_dynamo and not warm:
         pytest.skip("torch.compile compiles at the first call")
     x = torch.randn(128, 64, device="cuda")
-    run = door(fn, (x,))
+    run = entry_point(fn, (x,))
     fn(x)  # cuBLAS makes its workspace
     if warm:
         run(x)
@@ -188,8 +188,8 @@ def test_code_for_another_gpu_is_refused() -> None:
 @several
 def test_other_devices_than_the_current_one() -> None:
     x = torch.randn(100, 64, device="cuda:1")
-    for door in DOORS:
-        run = door(steps, (x,))
+    for entry_point in ENTRY_POINTS:
+        run = entry_point(steps, (x,))
         for _ in range(2):
             y = run(x)
             assert y.device == x.device and torch.cuda.current_device() == 0

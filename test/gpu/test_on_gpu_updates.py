@@ -21,8 +21,8 @@ def memory(odd: bool) -> Tensor:
 @pytest.mark.parametrize("graphs", [True, False], ids=["recorded", "step by step"])
 @pytest.mark.parametrize("odd", [False, True], ids=["aligned", "misaligned"])
 @pytest.mark.parametrize("caches", [1, 2, 12])
-@pytest.mark.parametrize("door", ["torch.compile", "lamina.compile"])
-def test_the_argument_is_written(door: str, caches: int, odd: bool, graphs: CudaGraphs) -> None:
+@pytest.mark.parametrize("entry_point", ["torch.compile", "lamina.compile"])
+def test_the_argument_is_written(entry_point: str, caches: int, odd: bool, graphs: CudaGraphs) -> None:
     """The calls use one cache, several in turn, or a new one each time."""
     held = [memory(odd) for _ in range(caches)]
     x, at = torch.randn(2, 16, 32, device="cuda"), torch.tensor([3], device="cuda")
@@ -32,7 +32,7 @@ def test_the_argument_is_written(door: str, caches: int, odd: bool, graphs: Cuda
         example = (x, held[0].clone(), at)
         run = (
             torch.compile(lambda *args: step(*args), backend="lamina", dynamic=False, options=options)
-            if door == "torch.compile"
+            if entry_point == "torch.compile"
             else lamina.compile(lambda *args: step(*args), example, options=options)
         )
         for n in range(24):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from doors import DOORS, as_eager
+from entry_points import ENTRY_POINTS, as_eager
 from torch import Tensor, fx, nn
 
 import lamina
@@ -147,10 +147,10 @@ def filled(x: Tensor) -> tuple[Tensor, ...]:
 
 
 @pytest.mark.parametrize("model", [powers, conjugate, filled])
-@pytest.mark.parametrize("door", DOORS)
-def test_what_is_changed_in_place_is_as_in_eager(model: Callable[..., Any], door: str) -> None:
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_what_is_changed_in_place_is_as_in_eager(model: Callable[..., Any], entry_point: str) -> None:
     with torch.no_grad():
-        as_eager(DOORS[door], model, torch.randn(3, 4))
+        as_eager(ENTRY_POINTS[entry_point], model, torch.randn(3, 4))
 
 
 def an_argument(x: Tensor) -> Tensor:

@@ -242,7 +242,7 @@ def test_inputs_lie_as_they_will(store: Store) -> None:
     assert [x.stride() for x in made] == [(1,), (64, 1), (1, 64)] and made[1].std() > 0.5
 
 
-def test_layers_and_front_doors_ask_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layers_and_entry_points_ask_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command asks the same questions for a model as torch.compile, and equal layers ask once."""
     asked: list[list[str]] = []
 

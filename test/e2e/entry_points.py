@@ -40,14 +40,14 @@ def by_dynamo_dynamic(model: Model, args: tuple[Any, ...]) -> Model:
     return by_dynamo(model, args, dynamic=True)
 
 
-DOORS = {"lamina.compile": by_export, "torch.compile": by_dynamo, "torch.compile dynamic": by_dynamo_dynamic}
+ENTRY_POINTS = {"lamina.compile": by_export, "torch.compile": by_dynamo, "torch.compile dynamic": by_dynamo_dynamic}
 
 
 def static_and_dynamic(names: Iterable[str]) -> list[tuple[str, str]]:
     """Pairs each name with the dynamic entry point and, in turn, with one of the two whose graphs have the same ops and sizes."""
-    *static, symbolic = DOORS
-    chosen = [(name, door) for i, name in enumerate(names) for door in (static[i % len(static)], symbolic)]
-    return [*itertools.product(names, DOORS)] if os.environ.get("LAMINA_TEST_PRODUCTS") else chosen
+    *static, symbolic = ENTRY_POINTS
+    chosen = [(name, entry_point) for i, name in enumerate(names) for entry_point in (static[i % len(static)], symbolic)]
+    return [*itertools.product(names, ENTRY_POINTS)] if os.environ.get("LAMINA_TEST_PRODUCTS") else chosen
 
 
 def clone(values: Any) -> Any:
@@ -68,11 +68,13 @@ def same(got: Any, want: Any, rtol: float = 1e-4, atol: float = 1e-5) -> None:
         torch.testing.assert_close(x, y, rtol=rtol, atol=atol, equal_nan=True)
 
 
-def as_eager(door: Callable[..., Model], model: Model, *args: Any, calls: int = 2, rtol: float = 1e-4, atol: float = 1e-5) -> Any:
+def as_eager(
+    entry_point: Callable[..., Model], model: Model, *args: Any, calls: int = 2, rtol: float = 1e-4, atol: float = 1e-5
+) -> Any:
     """Calls eager and compiled alike: outputs, inputs and the model's buffers must agree after each call. The last pair of
     (arguments, outputs) of the compiled model."""
     twin = clone(model) if isinstance(model, nn.Module) else model
-    compiled = door(twin, clone(args))
+    compiled = entry_point(twin, clone(args))
     for _ in range(calls):
         mine, theirs = clone(args), clone(args)
         want, got = model(*theirs), compiled(*mine)
@@ -96,7 +98,7 @@ class Case:
     layouts: bool = True
 
 
-def holds(case: Case, door: Callable[..., Model], *, gradients: bool, seed: int, layouts: int = 3) -> None:
+def holds(case: Case, entry_point: Callable[..., Model], *, gradients: bool, seed: int, layouts: int = 3) -> None:
     """Compiles a case once and calls it with arguments in several layouts, beside eager: all that a caller sees must agree.
 
     Which layouts, and which of them the model is compiled with, is drawn from the seed. What eager refuses is left out.
@@ -108,7 +110,7 @@ def holds(case: Case, door: Callable[..., Model], *, gradients: bool, seed: int,
         assert "contiguous" in dict(accepted), "eager refuses the case"
         eager, twin = (copy.deepcopy(case.model) if isinstance(case.model, nn.Module) else case.model for _ in range(2))
         first = arranged(case.draw(), accepted[0][0])
-        compiled = door(twin, first)
+        compiled = entry_point(twin, first)
         for number, (layout, own_leaves) in enumerate([*accepted, accepted[0]]):
             theirs = arranged(_smooth(case, layout, own_leaves) if gradients else case.draw(), layout)
             mine, draws = clone(theirs), {"gradients": gradients, "seed": rng.getrandbits(60), "own_leaves": own_leaves}

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from doors import BACKEND, DOORS, NO_CACHE, Model, by_export, same
+from entry_points import BACKEND, ENTRY_POINTS, NO_CACHE, Model, by_export, same
 from torch import Tensor, nn
 
 import lamina
 
-Door = Callable[..., Model]
+EntryPoint = Callable[..., Model]
 
 
-@pytest.fixture(params=DOORS.values(), ids=DOORS.keys())
-def door(request: pytest.FixtureRequest) -> Iterator[Door]:
+@pytest.fixture(params=ENTRY_POINTS.values(), ids=ENTRY_POINTS.keys())
+def entry_point(request: pytest.FixtureRequest) -> Iterator[EntryPoint]:
     with torch.no_grad():
         yield request.param
 
@@ -41,10 +41,10 @@ def chain(a: Tensor) -> Tensor:
     ],
     ids="softmax log_softmax layer_norm group_norm".split(),
 )
-def test_results_are_laid_out_as_in_eager(door: Door, function: Model) -> None:
+def test_results_are_laid_out_as_in_eager(entry_point: EntryPoint, function: Model) -> None:
     for a in (x(2, 4, 6, 6).to(memory_format=torch.channels_last), x(6, 2, 6, 4).permute(1, 3, 0, 2)):
         torch._dynamo.reset()
-        same(door(function, (a,))(a), function(a))
+        same(entry_point(function, (a,))(a), function(a))
 
 
 def test_other_strides_at_a_later_call() -> None:
@@ -120,11 +120,11 @@ def test_the_models_mode_is_seen() -> None:
         same(compiled(a), model(a))
 
 
-def test_random_numbers_that_are_not_ours_are_eagers(door: Door) -> None:
+def test_random_numbers_that_are_not_ours_are_eagers(entry_point: EntryPoint) -> None:
     def model(a: Tensor) -> Tensor:
         return a + torch.randn_like(a, dtype=torch.float64)
 
-    compiled = door(model, (x(50),))
+    compiled = entry_point(model, (x(50),))
     a = x(50)
     compiled(a)
     for seed in (1, 2):
@@ -135,11 +135,11 @@ def test_random_numbers_that_are_not_ours_are_eagers(door: Door) -> None:
         assert not torch.equal(*got)
 
 
-def test_a_seed_repeats_what_is_dropped(door: Door) -> None:
+def test_a_seed_repeats_what_is_dropped(entry_point: EntryPoint) -> None:
     model = nn.Sequential(nn.Dropout(0.5), nn.Dropout(0.5)).train()
     a = torch.ones(400)
     with torch.no_grad():
-        compiled = door(model, (a,))
+        compiled = entry_point(model, (a,))
         torch.manual_seed(1)
         first = [compiled(a), compiled(a)]
         torch.manual_seed(1)
