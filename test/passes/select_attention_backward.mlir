@@ -53,11 +53,9 @@ func.func @unmeasured(%q: tensor<2x4x40x64xbf16>, %m: tensor<2x4x40x40xbf16>, %s
 // Lists of blocks: of keys for the first kernel, of queries for the second.
 // CHECK-LABEL: func.func @listed
 // GIVEN-LABEL: func.func @listed
-// CHECK: %[[OF_KEYS:.*]] = "graph.kernel"(%arg1) {{.*}}callee = "lamina.attention_blocks", kwargs = {causal = false, keys = 70 : i64, m = 32 : i64, n = 16 : i64
-// CHECK-SAME: turned = false
+// CHECK: %[[OF_KEYS:.*]] = "graph.kernel"(%arg1) {{.*}}callee = "lamina.attention_blocks", kwargs = {by_keys = false, causal = false, keys = 70 : i64, m = 32 : i64, n = 16 : i64
 // CHECK-SAME: -> tensor<2x1x2x7xi32>
-// CHECK: %[[OF_QUERIES:.*]] = "graph.kernel"(%arg1) {{.*}}callee = "lamina.attention_blocks", kwargs = {causal = false, keys = 70 : i64, m = 16 : i64, n = 64 : i64
-// CHECK-SAME: turned = true
+// CHECK: %[[OF_QUERIES:.*]] = "graph.kernel"(%arg1) {{.*}}callee = "lamina.attention_blocks", kwargs = {by_keys = true, causal = false, keys = 70 : i64, m = 16 : i64, n = 64 : i64
 // CHECK-SAME: -> tensor<2x1x2x5xi32>
 // CHECK: "graph.kernel"({{.*}}, %arg1, %[[OF_KEYS]], {{.*}}callee = "lamina.attention_backward_queries"
 // CHECK-SAME: reads = "mask blocks"

@@ -74,8 +74,8 @@ func.func @lengths(%q: tensor<2x4x64x64xbf16>, %n: tensor<2xi64>) -> (tensor<2x4
 
 // A mask of bools that nobody knows: its blocks are listed once for both calls, and what flags say beside it is theirs.
 // CHECK-LABEL: func.func @blocks
-// CHECK: %[[LISTS:.*]] = "graph.kernel"(%arg1) {{.*}}callee = "lamina.attention_blocks", kwargs = {causal = true, keys = 70 : i64, m = 32 : i64, n = 16 : i64
-// CHECK-SAME: queries = 70 : i64, turned = false, window = 0 : i64
+// CHECK: %[[LISTS:.*]] = "graph.kernel"(%arg1) {{.*}}callee = "lamina.attention_blocks", kwargs = {by_keys = false, causal = true, keys = 70 : i64, m = 32 : i64, n = 16 : i64
+// CHECK-SAME: queries = 70 : i64, window = 0 : i64
 // CHECK-SAME: -> tensor<2x1x3x7xi32>
 // CHECK: "graph.kernel"(%arg0, %arg0, %arg0, %arg1, %[[LISTS]])
 // CHECK-SAME: reads = "mask blocks"

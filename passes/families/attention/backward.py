@@ -24,13 +24,13 @@ _NAMES = ("grad", *NAMES[:4], "out", "sums", *NAMES[4:-1], "trains_mask", NAMES[
 class Gradients:
     """The gradients of query, key and value of an attention.
 
-    of       the attention; its result and sums are those that the forward pass found
-    grad     the gradient of its result
-    results  gradients of query, key, value and, where it needs one, of the mask; None for those without users
-    masks    the analyzed masks of the module; None: nothing is known of masks
+    attention  the call of the forward pass, with its result and sums
+    grad       the gradient of its result
+    results    gradients of query, key, value and, where it needs one, of the mask; None for those without users
+    masks      the analyzed masks of the module; None: nothing is known of masks
     """
 
-    of: Attention
+    attention: Attention
     grad: ir.Value
     sums: ir.Value
     results: tuple[ir.Value | None, ...]
@@ -49,20 +49,20 @@ class Gradients:
 
     def fits(self) -> bool:
         """Returns whether Lamina's kernels can compute them. They compute none of a mask."""
-        return self.of.fits() and all(result is None for result in self.results[3:])
+        return self.attention.fits() and all(result is None for result in self.results[3:])
 
     @property
     def work(self) -> AttentionWork:
         """The cost model's problem: that of attention that reads its mask."""
-        work, mask = replace(self.of.work, backward=True), self.of.mask
+        work, mask = replace(self.attention.work, backward=True), self.attention.mask
         if mask is None or self.masks is None:
             return work
-        return replace(work, hides=self.masks.meaning(mask, self.of.scores, self.of.causal).hides)
+        return replace(work, hides=self.masks.meaning(mask, self.attention.scores, self.attention.causal).hides)
 
     @property
     def what(self) -> str:
         """A description for messages, such as "attention backward 4x12x512x64 on 4x12x512x64, causal"."""
-        return self.of.what.replace("attention", "attention backward", 1)
+        return self.attention.what.replace("attention", "attention backward", 1)
 
     def emit(self, config: Config, strides: Mapping[ir.Value, Sequence[int]], masks: Masks) -> dict[ir.Value, ir.Value]:
         """Emits the calls of Lamina's kernels at the insertion point; returns the replacement of each result that has users.
@@ -71,31 +71,33 @@ class Gradients:
         masks    the operands that earlier calls made of masks
         """
         assert isinstance(config, Backward)
-        of, (query, key, value) = self.of, self.results[:3]
-        by_query = of.extras(masks)
+        attention, (query, key, value) = self.attention, self.results[:3]
+        by_query = attention.extras(masks)
         by_key = dict(by_query)
-        if of.mask is not None and config.blocks:
-            by_query["blocks"] = masks.blocks(of.mask, of.scores, of.meaning, config.m, config.n)
-            by_key["blocks"] = masks.blocks(of.mask, of.scores, of.meaning, config.queries, config.keys, turned=True)
-        operands, arguments = of.kernel_operands(config, by_query, GRADIENTS)
-        arguments["causal"] = of.causal
-        deltas = tensor_type(of.scores[:3], ir.F32Type.get())
+        if attention.mask is not None and config.blocks:
+            by_query["blocks"] = masks.blocks(attention.mask, attention.scores, attention.meaning, config.m, config.n)
+            by_key["blocks"] = masks.blocks(
+                attention.mask, attention.scores, attention.meaning, config.queries, config.keys, by_keys=True
+            )
+        operands, arguments = attention.kernel_operands(config, by_query, GRADIENTS)
+        arguments["causal"] = attention.causal
+        deltas = tensor_type(attention.scores[:3], ir.F32Type.get())
         first = kernel_call(
             BACKWARD_QUERIES,
-            [*operands, of.result, self.sums, self.grad],
-            [of.query.type, deltas],
+            [*operands, attention.result, self.sums, self.grad],
+            [attention.query.type, deltas],
             arguments,
-            [_strides(query, of.query, strides), row_major(of.scores[:3])],
+            [_strides(query, attention.query, strides), row_major(attention.scores[:3])],
         )
         replacements = {} if query is None else {query: first.results[0]}
         if key is None and value is None:
             return replacements
         second = kernel_call(
             BACKWARD_KEYS,
-            [*of.kernel_operands(config, by_key)[0], self.sums, self.grad, first.results[1]],
-            [of.key.type, of.value.type],
+            [*attention.kernel_operands(config, by_key)[0], self.sums, self.grad, first.results[1]],
+            [attention.key.type, attention.value.type],
             arguments,
-            [_strides(key, of.key, strides), _strides(value, of.value, strides)],
+            [_strides(key, attention.key, strides), _strides(value, attention.value, strides)],
         )
         return replacements | {v: new for v, new in zip((key, value), second.results, strict=True) if v is not None}
 

@@ -46,7 +46,7 @@ class AttentionProblem(Problem):
     @property
     def before(self) -> Sequence[ir.Operation]:
         """Ops that Lamina's kernels do not need: those that make a known mask."""
-        return self.call.of.before
+        return self.call.attention.before
 
     @property
     def results(self) -> Sequence[ir.Value]:
@@ -67,7 +67,7 @@ class AttentionProblem(Problem):
 
     def candidates(self, gpu: Gpu) -> Sequence[Choice]:
         """Returns the schedules that suit, the most promising first; none for symbolic sizes, at which nothing can be measured."""
-        return [] if self.call.of.is_symbolic else [Choice(config) for config in candidates(self.call.work, gpu)]
+        return [] if self.call.attention.is_symbolic else [Choice(config) for config in candidates(self.call.work, gpu)]
 
     def take(self, choice: Choice, target: Target | None) -> None:
         """Replaces the call by calls of Lamina's kernels. Raises Unfit if the schedule does not suit."""
@@ -137,9 +137,9 @@ def _unfit(config: Config, call: Attention | Gradients) -> str:
     """Returns why a schedule does not suit a call; "" if it does."""
     if isinstance(config, Backward) != isinstance(call, Gradients):
         return "for gradients alone" if isinstance(config, Backward) else "not for gradients"
-    if isinstance(config, Forward | Backward) and config.blocks and not call.of.meaning.rest:
+    if isinstance(config, Forward | Backward) and config.blocks and not call.attention.meaning.rest:
         return "for masks that are read for each score alone"
-    if call.of.is_symbolic and (isinstance(config, Specialized) or getattr(config, "blocks", 0) == 1):
+    if call.attention.is_symbolic and (isinstance(config, Specialized) or getattr(config, "blocks", 0) == 1):
         return "of symbolic sizes, which kernels with specialized warps or lists of blocks are not for"
     if isinstance(config, Specialized) and (call.work.masked or call.work.slopes or call.work.drops or call.work.caps):
         return "for attention without dropout or soft cap and with nothing that is read or added for each score"

@@ -38,7 +38,7 @@ class Attention:
     seed     of the random numbers that drop weights with probability `dropout`; None without dropout
     causal   query i sees keys 0 to i
     allowed  torch's fused kernels that its settings allow
-    logs     the rows' log-sum-exp (natural), (batch, heads, queries), if it has users
+    sums     the rows' log-sum-exp (natural), (batch, heads, queries), if it has users
     masks    the analyzed masks of the module; None: a mask is read, whatever it means
     cap      soft cap: scaled scores become cap * tanh(score / cap) before the mask; 0: they stay
     """
@@ -67,8 +67,8 @@ class Attention:
         return Attention(**args, result=result, sums=sums if used(sums) else None, masks=masks)
 
     @property
-    def of(self) -> "Attention":
-        """Itself, as gradients have the attention that they are of."""
+    def attention(self) -> "Attention":
+        """Returns itself, as Gradients.attention returns the attention whose gradients they are."""
         return self
 
     @property

@@ -36,15 +36,27 @@ def hide_blocks(mask: Tensor) -> None:
 def run_forward(op: ir.Operation, gradients: Gradients, inputs: Sequence[Tensor]) -> None:
     """Fills in the results of attention that its gradients read, by torch's reference of the op. inputs: the call's operands, each
     once."""
-    of = gradients.of
+    attention = gradients.attention
     order = list(dict.fromkeys(op.operands))
-    query, key, value, out, sums = (inputs[order.index(v)] for v in (of.query, of.key, of.value, of.result, gradients.sums))
-    mask, seed = (None if v is None else inputs[order.index(v)] for v in (of.mask, of.seed))
+    query, key, value, out, sums = (
+        inputs[order.index(v)] for v in (attention.query, attention.key, attention.value, attention.result, gradients.sums)
+    )
+    mask, seed = (None if v is None else inputs[order.index(v)] for v in (attention.mask, attention.seed))
     if mask is not None:
         hide_blocks(mask)
     # One at a time, since the reference stores the weights; not where the random numbers depend on the place in the batch.
     whole = [slice(None)] if seed is not None else [slice(i, i + 1) for i in range(len(query))]
     for part in whole:
         here = mask if mask is None or len(mask) == 1 else mask[part]
-        given = query[part], key[part], value[part], here, seed, of.dropout, of.causal, of.scale, of.allowed
+        given = (
+            query[part],
+            key[part],
+            value[part],
+            here,
+            seed,
+            attention.dropout,
+            attention.causal,
+            attention.scale,
+            attention.allowed,
+        )
         out[part], sums[part] = torch.ops.lamina.attention.default(*given)

@@ -19,57 +19,59 @@ _ALIGNED = 16  # alignment in bytes of a descriptor's base and strides
 
 
 def _forward(call: Call) -> dict[str, Any]:
-    config, of = Forward.read(_schedule(call)), Operands.of(call)
+    config, operands = Forward.read(_schedule(call)), Operands.of(call)
     own = {
         "M": config.m, "N": config.n,
-        "DESCRIPTORS": int(bool(config.descriptors) and all(map(_suits_descriptors, (of.key, of.value)))),
+        "DESCRIPTORS": int(bool(config.descriptors) and all(map(_suits_descriptors, (operands.key, operands.value)))),
     }  # fmt: skip
-    batch, heads, queries, _ = of.scores
-    return _describe_forward(call, of, own, batch * heads * -(-queries // config.m), config.warps, config.stages)
+    batch, heads, queries, _ = operands.scores
+    return _describe_forward(call, operands, own, batch * heads * -(-queries // config.m), config.warps, config.stages)
 
 
 def _specialized(call: Call) -> dict[str, Any]:
-    config, of = Specialized.read(_schedule(call)), Operands.of(call)
-    batch, heads, queries, _ = of.scores
-    programs = min(of.kwargs["multiprocessors"], batch * heads * -(-queries // (config.groups * config.queries)))
-    described = {name: _described(ref) for name, ref in (("Q", of.query), ("K", of.key), ("V", of.value))}
+    config, operands = Specialized.read(_schedule(call)), Operands.of(call)
+    batch, heads, queries, _ = operands.scores
+    programs = min(operands.kwargs["multiprocessors"], batch * heads * -(-queries // (config.groups * config.queries)))
+    described = {name: _described(ref) for name, ref in (("Q", operands.query), ("K", operands.key), ("V", operands.value))}
     own = {"N": config.n, "GROUPS": config.groups, "STAGES": config.stages, "PROGRAMS": programs, **described}
-    return _describe_forward(call, of, own, programs, 4, config.stages)
+    return _describe_forward(call, operands, own, programs, 4, config.stages)
 
 
 def _specialized_on(call: Call, gpu: Gpu) -> Call:
     """Returns the call with the number of multiprocessors; a call of `forward` where Gluon's kernel or the descriptors that it
     needs cannot be had."""
-    of = Operands.of(call)
-    if has_gluon(gpu) and None not in map(_described, (of.query, of.key, of.value)):
+    operands = Operands.of(call)
+    if has_gluon(gpu) and None not in map(_described, (operands.query, operands.key, operands.value)):
         return replace(call, kwargs=(*call.kwargs, ("multiprocessors", gpu.sm_count)))
-    schedule = str(Specialized.read(_schedule(call)).instead(max(of.elements)))
+    schedule = str(Specialized.read(_schedule(call)).instead(max(operands.elements)))
     return replace(call, callee=FORWARD, kwargs=tuple((dict(call.kwargs) | {"schedule": schedule}).items()))
 
 
-def _describe_forward(call: Call, of: Operands, own: dict[str, Any], programs: SizeLike, warps: int, stages: int) -> dict[str, Any]:
-    """Describes a launch for many queries. own: constants of this kernel alone."""
-    (batch, heads, queries, keys), kwargs = of.scores, of.kwargs
-    window, asked = kwargs["window"], kwargs["sums"]
+def _describe_forward(
+    call: Call, operands: Operands, extra: dict[str, Any], programs: SizeLike, warps: int, stages: int
+) -> dict[str, Any]:
+    """Describes a launch for many queries. extra: constants that only this kernel takes."""
+    (batch, heads, queries, keys), kwargs = operands.scores, operands.kwargs
+    window, has_sums = kwargs["window"], kwargs["sums"]
     constants = {
-        **of.constants, "OUT": strides(call.outs[0]), "SUMS": strides(call.outs[1]) if asked else (), "OFFSET": kwargs["offset"],
-        "WINDOW": window, "TOGETHER": of.together(), **own,
+        **operands.constants, "OUT": strides(call.outs[0]), "SUMS": strides(call.outs[1]) if has_sums else (),
+        "OFFSET": kwargs["offset"], "WINDOW": window, "TOGETHER": operands.together(), **extra,
     }  # fmt: skip
-    seen = least(keys, window or keys)
-    flops = 2 * batch * heads * queries * seen * sum(of.elements) // (2 if kwargs["causal"] and not window else 1)
-    names = {**of.names(), "out": "y0", "sums": "y1" if asked else "x0"}
+    visible_keys = least(keys, window or keys)
+    flops = 2 * batch * heads * queries * visible_keys * sum(operands.elements) // (2 if kwargs["causal"] and not window else 1)
+    names = {**operands.names(), "out": "y0", "sums": "y1" if has_sums else "x0"}
     return launch(call, names, constants, programs, warps, stages, flops, _reached(constants))
 
 
 def _split(call: Call) -> dict[str, Any]:
-    config, of = Split.read(_schedule(call)), Operands.of(call)
-    batch, heads, queries, keys = of.scores
-    rows = fixed(heads // of.kv_heads * queries, "attention of few queries")
-    constants = {**of.constants, "PARTS": config.parts, "M": power(rows), "N": config.n}
-    flops = 2 * batch * heads * queries * keys * sum(of.elements)
-    names = {**of.names(), "parts": "y0", "logs": "y1"}
+    config, operands = Split.read(_schedule(call)), Operands.of(call)
+    batch, heads, queries, keys = operands.scores
+    rows = fixed(heads // operands.kv_heads * queries, "attention of few queries")
+    constants = {**operands.constants, "PARTS": config.parts, "M": power(rows), "N": config.n}
+    flops = 2 * batch * heads * queries * keys * sum(operands.elements)
+    names = {**operands.names(), "parts": "y0", "logs": "y1"}
     return launch(
-        call, names, constants, batch * of.kv_heads * config.parts, config.warps, config.stages, flops, _reached(constants)
+        call, names, constants, batch * operands.kv_heads * config.parts, config.warps, config.stages, flops, _reached(constants)
     )
 
 
@@ -85,36 +87,40 @@ def _join(call: Call) -> dict[str, Any]:
 
 
 def _backward_queries(call: Call) -> dict[str, Any]:
-    config, of = Backward.read(_schedule(call)), Operands.of(call)
-    out, sums, grad = of.rest
+    config, operands = Backward.read(_schedule(call)), Operands.of(call)
+    out, sums, grad = operands.rest
     constants = {
         "OUT": strides(out), "SUMS": strides(sums), "GRAD": strides(grad), "D_Q": strides(call.outs[0]), "M": config.m,
-        "N": config.n, "TOGETHER": of.together(),
+        "N": config.n, "TOGETHER": operands.together(),
     }  # fmt: skip
-    batch, heads, queries, _ = of.scores
-    names = {**of.names("out", "sums", "grad"), "d_q": "y0", "deltas": "y1"}
-    return _gradients(call, of, names, constants, batch * heads * -(-queries // config.m), 2 * of.elements[0] + of.elements[1])
+    batch, heads, queries, _ = operands.scores
+    names = {**operands.names("out", "sums", "grad"), "d_q": "y0", "deltas": "y1"}
+    return _gradients(
+        call, operands, names, constants, batch * heads * -(-queries // config.m), 2 * operands.elements[0] + operands.elements[1]
+    )
 
 
 def _backward_keys(call: Call) -> dict[str, Any]:
-    config, of = Backward.read(_schedule(call)), Operands.of(call)
-    sums, grad, _ = of.rest
+    config, operands = Backward.read(_schedule(call)), Operands.of(call)
+    sums, grad, _ = operands.rest
     constants = {
         "SUMS": strides(sums), "GRAD": strides(grad), "D_K": strides(call.outs[0]), "D_V": strides(call.outs[1]),
-        "M": config.queries, "N": config.keys, "TOGETHER": of.together(by_keys=True),
+        "M": config.queries, "N": config.keys, "TOGETHER": operands.together(by_keys=True),
     }  # fmt: skip
-    batch, _, _, keys = of.scores
-    names = {**of.names("sums", "grad", "deltas"), "d_k": "y0", "d_v": "y1"}
-    return _gradients(call, of, names, constants, batch * of.kv_heads * -(-keys // config.keys), 2 * sum(of.elements))
+    batch, _, _, keys = operands.scores
+    names = {**operands.names("sums", "grad", "deltas"), "d_k": "y0", "d_v": "y1"}
+    return _gradients(
+        call, operands, names, constants, batch * operands.kv_heads * -(-keys // config.keys), 2 * sum(operands.elements)
+    )
 
 
 def _gradients(
-    call: Call, of: Operands, names: dict[str, str], constants: dict[str, Any], programs: SizeLike, products: int
+    call: Call, operands: Operands, names: dict[str, str], constants: dict[str, Any], programs: SizeLike, products: int
 ) -> dict[str, Any]:
     """Describes a launch of the backward pass. products: multiplications for each score."""
-    config, (batch, heads, queries, keys) = Backward.read(_schedule(call)), of.scores
-    flops = 2 * batch * heads * queries * keys * products // (2 if of.kwargs["causal"] else 1)
-    constants = of.constants | constants
+    config, (batch, heads, queries, keys) = Backward.read(_schedule(call)), operands.scores
+    flops = 2 * batch * heads * queries * keys * products // (2 if operands.kwargs["causal"] else 1)
+    constants = operands.constants | constants
     return launch(call, names, constants, programs, config.warps, config.stages, flops, _reached(constants))
 
 
@@ -125,14 +131,14 @@ def _reached(constants: dict[str, Any]) -> list[SizeLike]:
 
 
 def _bounds(call: Call) -> dict[str, Any]:
-    (there,), kwargs = tensors(call), dict(call.kwargs)
-    batch, heads, _, keys = there.shape
-    at_batch, at_head, _, at_key = strides(there)
+    (visible,), kwargs = tensors(call), dict(call.kwargs)
+    batch, heads, _, keys = visible.shape
+    at_batch, at_head, _, at_key = strides(visible)
     constants = {
-        "AT": (at_batch, at_head, at_key), "OUT": strides(call.outs[0]), "HEADS": heads, "KEYS": keys, "LOW": kwargs["low"],
+        "MASK": (at_batch, at_head, at_key), "OUT": strides(call.outs[0]), "HEADS": heads, "KEYS": keys, "LOW": kwargs["low"],
         "HIGH": kwargs["high"], "N": min(1024, power(typical(keys))),
     }  # fmt: skip
-    return launch(call, {"there": "x0", "out": "y0"}, constants, batch * heads)
+    return launch(call, {"mask": "x0", "out": "y0"}, constants, batch * heads)
 
 
 def _blocks(call: Call) -> dict[str, Any]:
@@ -141,12 +147,12 @@ def _blocks(call: Call) -> dict[str, Any]:
     constants = {
         "MASK": strides(mask), "OUT": strides(out)[:3], "HEADS": heads, "QUERIES": kwargs["queries"], "KEYS": kwargs["keys"],
         "HOW": "bool" if mask.dtype == "bool" else "bias", "CAUSAL": bool(kwargs["causal"]), "OFFSET": kwargs["offset"],
-        "WINDOW": kwargs["window"], "TURNED": bool(kwargs["turned"]), "M": kwargs["m"], "N": kwargs["n"],
+        "WINDOW": kwargs["window"], "BY_KEYS": bool(kwargs["by_keys"]), "M": kwargs["m"], "N": kwargs["n"],
     }  # fmt: skip
-    if kwargs["turned"]:
+    if kwargs["by_keys"]:
         other = {"QUERIES": "KEYS", "KEYS": "QUERIES", "M": "N", "N": "M"}
         at_batch, at_head, at_query, at_key = strides(mask)
-        constants |= {name: constants[of] for name, of in other.items()} | {"MASK": (at_batch, at_head, at_key, at_query)}
+        constants |= {name: constants[source] for name, source in other.items()} | {"MASK": (at_batch, at_head, at_key, at_query)}
     return launch(call, {"mask": "x0", "out": "y0"}, constants, batch * heads * count)
 
 

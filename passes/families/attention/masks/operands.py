@@ -64,46 +64,46 @@ class Masks:
                 self.meanings[key] = meaning(mask, scores, causal, self.values)
         return self.meanings[key]
 
-    def operands(self, mask: ir.Value, scores: Sequence[int], of: Meaning) -> dict[str, ir.Value]:
+    def operands(self, mask: ir.Value, scores: Sequence[int], meaning: Meaning) -> dict[str, ir.Value]:
         """Returns the operands that kernels read, by name. Emits them at the insertion point unless an earlier call has them."""
-        if of.rest:
+        if meaning.rest:
             if mask not in self.narrow:
                 self.narrow[mask] = narrowed(mask)
             return {"mask": self.narrow[mask]}
-        known = Known(of.keys, of.span, of.slopes, (scores[BATCH], scores[HEAD], scores[KEY]))
+        known = Known(meaning.keys, meaning.span, meaning.slopes, (scores[BATCH], scores[HEAD], scores[KEY]))
         if known not in self.emitted:
-            self.emitted[known] = _operands_of(of, scores, len(self.emitted) + 1)
+            self.emitted[known] = _operands_of(meaning, scores, len(self.emitted) + 1)
         return self.emitted[known]
 
-    def blocks(self, mask: ir.Value, scores: Sequence[int], of: Meaning, m: int, n: int, turned: bool = False) -> ir.Value:
+    def blocks(self, mask: ir.Value, scores: Sequence[int], meaning: Meaning, m: int, n: int, by_keys: bool = False) -> ir.Value:
         """Returns the lists of visible blocks of a mask that kernels still read (kernels/attention/blocks.py): i32 of shape
-        (batch or 1, heads or 1, blocks of m queries, blocks of n keys + 2). turned: (..., blocks of n keys, blocks of m queries
+        (batch or 1, heads or 1, blocks of m queries, blocks of n keys + 2). by_keys: (..., blocks of n keys, blocks of m queries
         + 2). Call `operands` for the mask first."""
         read, arguments = self.narrow[mask], {"m": m, "n": n, "queries": scores[QUERY], "keys": scores[KEY]}
-        arguments |= {"offset": of.offset, "window": of.window}
-        key = (read, of.causal, turned, *arguments.values())
+        arguments |= {"offset": meaning.offset, "window": meaning.window}
+        key = (read, meaning.causal, by_keys, *arguments.values())
         if key not in self.listed:
             counts = -(-scores[QUERY] // m), -(-scores[KEY] // n)
-            shape = [*shape_of(read)[:QUERY], counts[turned], counts[not turned] + 2]
+            shape = [*shape_of(read)[:QUERY], counts[by_keys], counts[not by_keys] + 2]
             type_ = tensor_type(shape, ir.IntegerType.get_signless(32))
             call = kernel_call(
-                BLOCKS, [read], [type_], {"of": "attention's mask", **arguments, "causal": of.causal, "turned": turned}
+                BLOCKS, [read], [type_], {"of": "attention's mask", **arguments, "causal": meaning.causal, "by_keys": by_keys}
             )
             self.listed[key] = call.results[0]
         return self.listed[key]
 
 
-def _operands_of(of: Meaning, scores: Sequence[int], number: int) -> dict[str, ir.Value]:
+def _operands_of(meaning: Meaning, scores: Sequence[int], number: int) -> dict[str, ir.Value]:
     """Emits the operands that replace a mask. number: of the mask, to name a new group."""
     operands: dict[str, ir.Value] = {}
-    if of.keys is not None:
-        there = _visible_keys(of.keys, scores, number)
-        operands = {} if of.keys.exact else {"mask": there}
-        operands["bounds"] = _bounds(there, of.span or (0, scores[KEY]))
-    elif of.span is not None:
-        operands["bounds"] = _constant(np.array(of.span, np.int32).reshape(1, 1, 2))
-    if of.slopes is not None:
-        operands["slopes"] = _constant(np.array(of.slopes, np.float32))
+    if meaning.keys is not None:
+        visible = _visible_keys(meaning.keys, scores, number)
+        operands = {} if meaning.keys.exact else {"mask": visible}
+        operands["bounds"] = _bounds(visible, meaning.span or (0, scores[KEY]))
+    elif meaning.span is not None:
+        operands["bounds"] = _constant(np.array(meaning.span, np.int32).reshape(1, 1, 2))
+    if meaning.slopes is not None:
+        operands["slopes"] = _constant(np.array(meaning.slopes, np.float32))
     return operands
 
 
@@ -114,11 +114,11 @@ def _constant(value: np.ndarray) -> ir.Value:
     )
 
 
-def _bounds(there: ir.Value, span: tuple[int, int]) -> ir.Value:
+def _bounds(visible: ir.Value, span: tuple[int, int]) -> ir.Value:
     """Emits bounds, i32 of shape (batch or 1, heads or 1, 2): the first visible key within `span`, and one past the last."""
-    shape = shape_of(there)
+    shape = shape_of(visible)
     type_ = tensor_type([shape[BATCH], shape[HEAD], 2], ir.IntegerType.get_signless(32))
-    return kernel_call(BOUNDS, [there], [type_], {"of": "attention's mask", "low": span[0], "high": span[1]}).results[0]
+    return kernel_call(BOUNDS, [visible], [type_], {"of": "attention's mask", "low": span[0], "high": span[1]}).results[0]
 
 
 def _visible_keys(keys: Keys, scores: Sequence[int], number: int) -> ir.Value:

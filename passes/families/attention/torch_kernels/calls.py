@@ -38,7 +38,7 @@ def hand_over(module: ir.Module, target: Target | None) -> None:
             op.attributes["reason"] = ir.StringAttr.get("fallback", op.context)
             continue
         with op.location, ir.InsertionPoint(op):
-            replacements = _Call(attention.of, kernel, rows, isinstance(attention, Gradients)).emit(attention)
+            replacements = _Call(attention.attention, kernel, rows, isinstance(attention, Gradients)).emit(attention)
         for old, new in replacements.items():
             old.replace_all_uses_with(new)
         op.erase()
@@ -52,20 +52,22 @@ def drops(call: Call) -> bool:
 
 def _kernel(attention: Attention | Gradients, target: Target | None) -> TorchKernel | None:
     """Returns the kernel that computes a call; None without one."""
-    of, trains = attention.of, len(attention.results) > 3
-    size, values = shape_of(of.query)[3], shape_of(of.value)[3]
+    forward, trains = attention.attention, len(attention.results) > 3
+    size, values = shape_of(forward.query)[3], shape_of(forward.value)[3]
     backward = isinstance(attention, Gradients)
-    case = Case(element_type(of.query), of.scores, size, values, of.mask is not None, trains, of.causal, backward)
-    if of.seed is not None or of.cap or (of.mask is not None and not _is_added(of.mask, of.scores)):
+    case = Case(
+        element_type(forward.query), forward.scores, size, values, forward.mask is not None, trains, forward.causal, backward
+    )
+    if forward.seed is not None or forward.cap or (forward.mask is not None and not _is_added(forward.mask, forward.scores)):
         return None
-    return preferred(case, target.gpu.capability if target is not None and target.is_gpu else None, of.allowed)
+    return preferred(case, target.gpu.capability if target is not None and target.is_gpu else None, forward.allowed)
 
 
 @dataclass(frozen=True)
 class _Call:
     """The call of a vendor's kernel for an attention, or for its gradients. rows: masks with aligned rows, by mask."""
 
-    of: Attention
+    attention: Attention
     kernel: TorchKernel
     rows: dict[ir.Value, ir.Value]
     backward: bool
@@ -75,20 +77,24 @@ class _Call:
         return self._gradients(attention) if isinstance(attention, Gradients) else self._forward()
 
     def _forward(self) -> dict[ir.Value, ir.Value]:
-        of, kernel = self.of, self.kernel
-        query, key, value = (self._operand(v) for v in (of.query, of.key, of.value))
-        out = self._result(of.result, (*shape_of(query)[:3], shape_of(value)[3]))
-        operands = TorchKernelOperands(of.causal, self._mask(), of.sums is not None)
+        attention, kernel = self.attention, self.kernel
+        query, key, value = (self._operand(v) for v in (attention.query, attention.key, attention.value))
+        out = self._result(attention.result, (*shape_of(query)[:3], shape_of(value)[3]))
+        operands = TorchKernelOperands(attention.causal, self._mask(), attention.sums is not None)
         args = [query, key, value, *kernel.arguments(operands)]
         results = self._call(args, kernel.named(operands), [out, self._sums(), *[None] * (kernel.results - 2)])
-        found = {of.result: sliced(results[0], shape_of(of.result))}
-        if of.sums is not None:
-            found[of.sums] = sliced(without_one(results[1]) if kernel.sums_as_column else results[1], shape_of(of.sums))
+        found = {attention.result: sliced(results[0], shape_of(attention.result))}
+        if attention.sums is not None:
+            found[attention.sums] = sliced(
+                without_one(results[1]) if kernel.sums_as_column else results[1], shape_of(attention.sums)
+            )
         return found
 
     def _gradients(self, gradients: Gradients) -> dict[ir.Value, ir.Value]:
-        of, kernel, (queries, keys) = self.of, self.kernel, self.of.scores[2:]
-        grad, query, key, value, out = (self._operand(v) for v in (gradients.grad, of.query, of.key, of.value, of.result))
+        attention, kernel, (queries, keys) = self.attention, self.kernel, self.attention.scores[2:]
+        grad, query, key, value, out = (
+            self._operand(v) for v in (gradients.grad, attention.query, attention.key, attention.value, attention.result)
+        )
         tensors, seeds = [grad, query, key, value], [unread(shape) for shape in kernel.seeds]
         wanted = [
             None if v is None else self._result(v, shape_of(like)) for v, like in zip(gradients.results, tensors[1:], strict=False)
@@ -96,10 +102,10 @@ class _Call:
         sums = padded(gradients.sums, 2, -queries % kernel.sums_multiple, float("inf"))
         trained = gradients.results[3] if len(gradients.results) > 3 else None
         if kernel.expands_mask:
-            rows = row_major((*of.scores[:3], -(-keys // 16) * 16))
+            rows = row_major((*attention.scores[:3], -(-keys // 16) * 16))
             wanted.append(None if trained is None else (trained.type, rows))
         sums = with_one(sums) if kernel.sums_as_column else sums
-        operands = TorchKernelOperands(of.causal, self._mask(), sums, out, seeds, (queries, keys), trained is not None)
+        operands = TorchKernelOperands(attention.causal, self._mask(), sums, out, seeds, (queries, keys), trained is not None)
         results = self._call([*tensors, *kernel.gradient_arguments(operands)], kernel.named(operands), wanted)
         if kernel.result_side_by_side:
             call, needed = results[0].owner, sizes_attribute(in_order(shape_of(out), _SIDE_BY_SIDE))
@@ -109,22 +115,22 @@ class _Call:
 
     def _sums(self) -> Result:
         """Returns type and strides of the log-sum-exps."""
-        if self.of.sums is None:
+        if self.attention.sums is None:
             return None
-        batch, heads, queries, _ = self.of.scores
+        batch, heads, queries, _ = self.attention.scores
         sums = (batch, heads, -(-queries // self.kernel.sums_multiple) * self.kernel.sums_multiple)
         strides: tuple[int, ...] = (heads * queries, 1, heads) if self.kernel.sums_heads_innermost else row_major(sums)
         last = (1,) if self.kernel.sums_as_column else ()
-        return tensor_type([*sums, *last], ir.RankedTensorType(self.of.sums.type).element_type), (*strides, *last)
+        return tensor_type([*sums, *last], ir.RankedTensorType(self.attention.sums.type).element_type), (*strides, *last)
 
     def _operand(self, value: ir.Value) -> ir.Value:
         """Returns an operand in the kernel's form: with longer heads, or more of them."""
         longer = padded(value, 3, -shape_of(value)[3] % self.kernel.head_multiple)
-        return repeated(longer, self.of.scores[1]) if self.kernel.repeats_heads else longer
+        return repeated(longer, self.attention.scores[1]) if self.kernel.repeats_heads else longer
 
     def _mask(self) -> ir.Value | None:
         """Returns the mask in the kernel's form."""
-        mask, scores = self.of.mask, self.of.scores
+        mask, scores = self.attention.mask, self.attention.scores
         if mask is None or not self.kernel.expands_mask:
             return mask
         if mask not in self.rows:
@@ -140,7 +146,7 @@ class _Call:
 
     def _call(self, args: Sequence[Any], named: dict[str, Any], results: Sequence[Result]) -> list[ir.Value]:
         """Emits the graph.extern."""
-        call = extern_call(self.kernel.overloads[self.backward], args, named | {"scale": self.of.scale}, results)
+        call = extern_call(self.kernel.overloads[self.backward], args, named | {"scale": self.attention.scale}, results)
         if self.kernel.like_query and not self.backward and results[0] is not None:  # a query in the declared order saves a copy
             wished = [in_order(shape_of(v), order_of(results[0][1])) for v in list(call.operands)[:3]]
             call.attributes["prefers"] = encoded(list(map(sizes_attribute, wished)))

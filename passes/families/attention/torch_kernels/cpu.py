@@ -21,14 +21,14 @@ class CpuKernel(FlashKernel):
         known = case.dtype in (*HALF, "f32", "f64") and case.size == case.values and not case.trains_mask
         return capability is None and known
 
-    def arguments(self, of: TorchKernelOperands) -> Sequence[Any]:
+    def arguments(self, operands: TorchKernelOperands) -> Sequence[Any]:
         """Returns dropout and causal."""
-        return [0.0, of.causal]
+        return [0.0, operands.causal]
 
-    def gradient_arguments(self, of: TorchKernelOperands) -> Sequence[Any]:
+    def gradient_arguments(self, operands: TorchKernelOperands) -> Sequence[Any]:
         """Returns the forward pass's results, dropout and causal."""
-        return [of.out, of.sums, 0.0, of.causal]
+        return [operands.out, operands.sums, 0.0, operands.causal]
 
-    def named(self, of: TorchKernelOperands) -> dict[str, Any]:
+    def named(self, operands: TorchKernelOperands) -> dict[str, Any]:
         """Returns the mask."""
-        return {} if of.mask is None else {"attn_mask": of.mask}
+        return {} if operands.mask is None else {"attn_mask": operands.mask}

@@ -37,10 +37,10 @@ class CudnnKernel(TorchKernel):
         sizes = max(case.size, case.values) <= _LONGEST or (case.size, case.values) == (192, 128)
         return capability is not None and case.dtype in HALF and aligned and sizes and below(1, keys) and not case.trains_mask
 
-    def arguments(self, of: TorchKernelOperands) -> Sequence[Any]:
+    def arguments(self, operands: TorchKernelOperands) -> Sequence[Any]:
         """Returns the mask, whether the log-sum-exps are computed, dropout, causal, and no mask of what was dropped."""
-        return [of.mask, of.sums, 0.0, of.causal, False]
+        return [operands.mask, operands.sums, 0.0, operands.causal, False]
 
-    def gradient_arguments(self, of: TorchKernelOperands) -> Sequence[Any]:
+    def gradient_arguments(self, operands: TorchKernelOperands) -> Sequence[Any]:
         """Returns the forward pass's results, dropout's state, the mask, no sequences' ends, the lengths, dropout and causal."""
-        return [of.out, of.sums, *of.seeds, of.mask, None, None, *of.lengths, 0.0, of.causal]
+        return [operands.out, operands.sums, *operands.seeds, operands.mask, None, None, *operands.lengths, 0.0, operands.causal]

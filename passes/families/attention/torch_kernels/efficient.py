@@ -27,10 +27,18 @@ class EfficientKernel(TorchKernel):
         unit = _ALIGNED // (2 if case.dtype in HALF else 4)
         return capability is not None and case.dtype in (*HALF, "f32") and case.size % unit == case.values % unit == 0
 
-    def arguments(self, of: TorchKernelOperands) -> Sequence[Any]:
+    def arguments(self, operands: TorchKernelOperands) -> Sequence[Any]:
         """Returns the mask, whether the log-sum-exps are computed, dropout and causal."""
-        return [of.mask, of.sums, 0.0, of.causal]
+        return [operands.mask, operands.sums, 0.0, operands.causal]
 
-    def gradient_arguments(self, of: TorchKernelOperands) -> Sequence[Any]:
+    def gradient_arguments(self, operands: TorchKernelOperands) -> Sequence[Any]:
         """Returns the mask, the forward pass's results, dropout's state, dropout, the gradients to compute, and causal."""
-        return [of.mask, of.out, of.sums, *of.seeds, 0.0, [True, True, True, of.trains], of.causal]
+        return [
+            operands.mask,
+            operands.out,
+            operands.sums,
+            *operands.seeds,
+            0.0,
+            [True, True, True, operands.trains],
+            operands.causal,
+        ]

@@ -32,10 +32,10 @@ class FlashKernel(TorchKernel):
         plain = not case.masked and (not case.causal or queries == keys)
         return capability is not None and case.dtype in HALF and sizes and plain
 
-    def arguments(self, of: TorchKernelOperands) -> Sequence[Any]:
+    def arguments(self, operands: TorchKernelOperands) -> Sequence[Any]:
         """Returns dropout, causal, and no mask of what was dropped."""
-        return [0.0, of.causal, False]
+        return [0.0, operands.causal, False]
 
-    def gradient_arguments(self, of: TorchKernelOperands) -> Sequence[Any]:
+    def gradient_arguments(self, operands: TorchKernelOperands) -> Sequence[Any]:
         """Returns the forward pass's results, no sequences' ends, the lengths, dropout, causal, and dropout's state."""
-        return [of.out, of.sums, None, None, *of.lengths, 0.0, of.causal, *of.seeds]
+        return [operands.out, operands.sums, None, None, *operands.lengths, 0.0, operands.causal, *operands.seeds]

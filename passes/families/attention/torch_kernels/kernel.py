@@ -97,14 +97,14 @@ class TorchKernel:
         """Returns whether the kernel computes an attention. capability: of the GPU, 90 for sm_90a; None on CPUs."""
         raise NotImplementedError
 
-    def arguments(self, of: TorchKernelOperands) -> Sequence[Any]:
+    def arguments(self, operands: TorchKernelOperands) -> Sequence[Any]:
         """Returns the forward call's arguments after queries, keys and values."""
         raise NotImplementedError
 
-    def gradient_arguments(self, of: TorchKernelOperands) -> Sequence[Any]:
+    def gradient_arguments(self, operands: TorchKernelOperands) -> Sequence[Any]:
         """Returns the backward call's arguments after the result's gradient, queries, keys and values."""
         raise NotImplementedError
 
-    def named(self, of: TorchKernelOperands) -> dict[str, Any]:
+    def named(self, operands: TorchKernelOperands) -> dict[str, Any]:
         """Returns arguments that are passed by name."""
         return {}

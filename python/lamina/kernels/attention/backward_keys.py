@@ -32,120 +32,129 @@ def backward_keys(
     KV_HEADS = HEADS // GROUP
     EDGE: tl.constexpr = may_end_inside(KEYS, N)
     batch, kv_head, place = place_of(PLACES, BATCH, KV_HEADS, TOGETHER)
-    start = place * N  # the first keys first: with CAUSAL, they have the most work
+    key_start = place * N  # the first keys first: with CAUSAL, they have the most work
 
-    places, d, e = start + tl.arange(0, N), tl.arange(0, D), tl.arange(0, E)
-    keys = rows_of(k + batch * K[0] + kv_head * K[1], start, K[2], K[3], KEYS, SIZE, N, D, EDGE)
-    values = rows_of(v + batch * V[0] + kv_head * V[1], start, V[2], V[3], KEYS, VALUES, N, E, EDGE)
+    key_rows, d, e = key_start + tl.arange(0, N), tl.arange(0, D), tl.arange(0, E)
+    keys = rows_of(k + batch * K[0] + kv_head * K[1], key_start, K[2], K[3], KEYS, SIZE, N, D, EDGE)
+    values = rows_of(v + batch * V[0] + kv_head * V[1], key_start, V[2], V[3], KEYS, VALUES, N, E, EDGE)
     key_acc, value_acc = tl.zeros((N, D), tl.float32), tl.zeros((N, E), tl.float32)
-    drawn = 0
+    drop_seed = 0
     if len(DROPS) > 0:
-        drawn = tl.load(seed)
+        drop_seed = tl.load(seed)
     for member in range(GROUP):
         head = kv_head * GROUP + member
         q_head, grad_head = q + batch * Q[0] + head * Q[1], grad + batch * GRAD[0] + head * GRAD[1]
         sums_head, deltas_head = sums + batch * SUMS[0] + head * SUMS[1], deltas + (batch * HEADS + head) * QUERIES
         mask_head = mask + batch * MASK[0] + head * MASK[1]
-        number = (batch * HEADS + head).to(tl.int32)
+        head_number = (batch * HEADS + head).to(tl.int32)
         if len(BLOCKS) > 0:
-            listed = blocks + batch * BLOCKS[0] + head * BLOCKS[1] + start // N * BLOCKS[2]
+            listed = blocks + batch * BLOCKS[0] + head * BLOCKS[1] + key_start // N * BLOCKS[2]
             key_acc, value_acc = _listed(
-                key_acc, value_acc, keys, values, q_head, grad_head, sums_head, deltas_head, mask_head, listed, places, start,
-                drawn, number, Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, HOW, DROPS, M, D, E,
+                key_acc, value_acc, keys, values, q_head, grad_head, sums_head, deltas_head, mask_head, listed, key_rows, key_start,
+                drop_seed, head_number, Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, HOW, DROPS, M, D, E,
             )  # fmt: skip
         else:
             key_acc, value_acc = _in_order(
-                key_acc, value_acc, keys, values, q_head, grad_head, sums_head, deltas_head, mask_head, places, start, drawn,
-                number, Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, HOW, DROPS, M, N, D, E,
+                key_acc, value_acc, keys, values, q_head, grad_head, sums_head, deltas_head, mask_head, key_rows, key_start,
+                drop_seed, head_number, Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, HOW, DROPS, M, N, D,
+                E,
             )  # fmt: skip
     if len(DROPS) > 0:
         key_acc, value_acc = key_acc * DROPS[1], value_acc * DROPS[1]
-    wide_places = places.to(tl.int64)[:, None]
+    wide_places = key_rows.to(tl.int64)[:, None]
     k_to = d_k + batch * D_K[0] + kv_head * D_K[1] + wide_places * D_K[2] + d[None, :] * D_K[3]
     v_to = d_v + batch * D_V[0] + kv_head * D_V[1] + wide_places * D_V[2] + e[None, :] * D_V[3]
-    tl.store(k_to, (key_acc * SCALE).to(d_k.dtype.element_ty), mask=(places[:, None] < KEYS) & (d[None, :] < SIZE))
-    tl.store(v_to, value_acc.to(d_v.dtype.element_ty), mask=(places[:, None] < KEYS) & (e[None, :] < VALUES))
+    tl.store(k_to, (key_acc * SCALE).to(d_k.dtype.element_ty), mask=(key_rows[:, None] < KEYS) & (d[None, :] < SIZE))
+    tl.store(v_to, value_acc.to(d_v.dtype.element_ty), mask=(key_rows[:, None] < KEYS) & (e[None, :] < VALUES))
 
 
 @triton.jit
 def _listed(
-    key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, blocks, places, start, drawn, number, Q, GRAD, SUMS, MASK,
-    QUERIES, KEYS, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr, CAUSAL: tl.constexpr,
-    HOW: tl.constexpr, DROPS: tl.constexpr, M: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
+    key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, blocks, key_rows, key_start, drop_seed, head_number, Q, GRAD,
+    SUMS, MASK, QUERIES, KEYS, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr,
+    CAUSAL: tl.constexpr, HOW: tl.constexpr, DROPS: tl.constexpr, M: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
 ):  # fmt: skip
     """Adds the blocks of a head's queries that the lists at `blocks` name, as in forward."""
-    count, at = tl.load(blocks), tl.load(blocks + 2)
+    count, block = tl.load(blocks), tl.load(blocks + 2)
     for i in range(count):
         key_acc, value_acc = _block(
-            key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, places, start, at * M, drawn, number, Q, GRAD, SUMS,
-            MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, "none" if HOW == "bool" else "zeros", DROPS, M, D, E, False,
+            key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, key_rows, key_start, block * M, drop_seed, head_number,
+            Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, "none" if HOW == "bool" else "zeros", DROPS, M, D, E,
+            False,
         )  # fmt: skip
-        at = tl.load(blocks + 2 + min(i + 1, count - 1))  # one iteration ahead, as in forward
+        block = tl.load(blocks + 2 + min(i + 1, count - 1))  # one iteration ahead, as in forward
     last = blocks + (QUERIES + M - 1) // M + 1
-    count, at = tl.load(blocks + 1), tl.load(last)
+    count, block = tl.load(blocks + 1), tl.load(last)
     for i in range(count):
         key_acc, value_acc = _block(
-            key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, places, start, at * M, drawn, number, Q, GRAD, SUMS,
-            MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, HOW, DROPS, M, D, E, CAUSAL,
+            key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, key_rows, key_start, block * M, drop_seed, head_number,
+            Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, HOW, DROPS, M, D, E, CAUSAL,
         )  # fmt: skip
-        at = tl.load(last - min(i + 1, count - 1))
+        block = tl.load(last - min(i + 1, count - 1))
     return key_acc, value_acc
 
 
 @triton.jit
 def _in_order(
-    key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, places, start, drawn, number, Q, GRAD, SUMS, MASK, QUERIES, KEYS,
-    SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr, CAUSAL: tl.constexpr, HOW: tl.constexpr,
-    DROPS: tl.constexpr, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
+    key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, key_rows, key_start, drop_seed, head_number, Q, GRAD, SUMS, MASK,
+    QUERIES, KEYS, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr, CAUSAL: tl.constexpr,
+    HOW: tl.constexpr, DROPS: tl.constexpr, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr,
 ):  # fmt: skip
     """Adds all blocks of a head's queries that see these keys."""
-    whole = 0  # rows from here on see all of these keys
+    interior = 0  # rows from here on see all of these keys
     if CAUSAL:
-        whole = (start + N - 1 + M - 1) // M * M
-        for at in range(start // M * M, min(whole, QUERIES), M):
+        interior = (key_start + N - 1 + M - 1) // M * M
+        for query_start in range(key_start // M * M, min(interior, QUERIES), M):
             key_acc, value_acc = _block(
-                key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, places, start, at, drawn, number, Q, GRAD, SUMS,
-                MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, HOW, DROPS, M, D, E, True,
+                key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, key_rows, key_start, query_start, drop_seed,
+                head_number, Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, HOW, DROPS, M, D, E, True,
             )  # fmt: skip
-    for at in range(whole, QUERIES, M):
+    for query_start in range(interior, QUERIES, M):
         key_acc, value_acc = _block(
-            key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, places, start, at, drawn, number, Q, GRAD, SUMS,
-            MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, HOW, DROPS, M, D, E, False,
+            key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, key_rows, key_start, query_start, drop_seed, head_number,
+            Q, GRAD, SUMS, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, HOW, DROPS, M, D, E, False,
         )  # fmt: skip
     return key_acc, value_acc
 
 
 @triton.jit
 def _block(
-    key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, places, start, at, drawn, number, Q,
+    key_acc, value_acc, keys, values, q, grad, sums, deltas, mask, key_rows, key_start, query_start, drop_seed, head_number, Q,
     GRAD, SUMS, MASK, QUERIES, KEYS, SIZE: tl.constexpr,
     VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr, HOW: tl.constexpr, DROPS: tl.constexpr, M: tl.constexpr,
     D: tl.constexpr, E: tl.constexpr, DIAGONAL: tl.constexpr,
 ):  # fmt: skip
-    """Adds queries `at` to at + M of a head. DIAGONAL: some of them come before some of the keys. Queries past the end have weight
-    zero, and gradients of keys past the end are not stored."""
+    """Adds queries `query_start` to query_start + M of a head. Queries past the end have weight zero, and gradients of keys past
+    the end are not stored.
+
+    DIAGONAL  some of the queries come before some of the keys
+    """
     EDGE: tl.constexpr = may_end_inside(QUERIES, M)
-    rows = at + tl.arange(0, M)
-    inside = (places[:, None] < KEYS) & (rows[None, :] < QUERIES)
-    hidden, bias = masked(mask, places.to(tl.int64) * MASK[3], rows.to(tl.int64), inside, MASK[2], HOW, False, QUERIES)
+    rows = query_start + tl.arange(0, M)
+    inside = (key_rows[:, None] < KEYS) & (rows[None, :] < QUERIES)
+    hidden, bias = masked(mask, key_rows.to(tl.int64) * MASK[3], rows.to(tl.int64), inside, MASK[2], HOW, False, QUERIES)
     if DIAGONAL:
-        hidden |= places[:, None] > rows[None, :]
-    queries = rows_of(q, at, Q[2], Q[3], QUERIES, SIZE, M, D, EDGE)
-    grads = rows_of(grad, at, GRAD[2], GRAD[3], QUERIES, VALUES, M, E, EDGE)
+        hidden |= key_rows[:, None] > rows[None, :]
+    queries = rows_of(q, query_start, Q[2], Q[3], QUERIES, SIZE, M, D, EDGE)
+    grads = rows_of(grad, query_start, GRAD[2], GRAD[3], QUERIES, VALUES, M, E, EDGE)
     BIAS: tl.constexpr = HOW == "bias" or HOW == "zeros"
     log = logarithms(sums, rows, SUMS[2], QUERIES, BIAS)
     delta = tl.load(deltas + rows, mask=rows < QUERIES, other=0.0)
     scores = tl.dot(keys, queries.T)
     if CAP > 0:
         scores = capped(scores, SCALE, CAP)
-    LEFT: tl.constexpr = 1.0 if CAP > 0 else SCALE
-    found = weights(scores, log[None, :], hidden, bias, LEFT, DIAGONAL or HOW == "bool", BIAS)
-    left, d_weights = found, tl.dot(values, grads.T)
+    SCALE_LEFT: tl.constexpr = 1.0 if CAP > 0 else SCALE
+    probabilities = weights(scores, log[None, :], hidden, bias, SCALE_LEFT, DIAGONAL or HOW == "bool", BIAS)
+    kept_probabilities, d_weights = probabilities, tl.dot(values, grads.T)
     if len(DROPS) > 0:
-        keeps = kept(drawn, number, at, start, DROPS[0], M, places.shape[0], True)
-        left, d_weights, delta = tl.where(keeps, found, 0.0), tl.where(keeps, d_weights, 0.0), delta * DROPS[2]
-    value_acc = tl.dot(left.to(grads.dtype), grads, value_acc)
-    d_scores = found * (d_weights - delta[None, :])
+        keeps = kept(drop_seed, head_number, query_start, key_start, DROPS[0], M, key_rows.shape[0], True)
+        kept_probabilities, d_weights, delta = (
+            tl.where(keeps, probabilities, 0.0),
+            tl.where(keeps, d_weights, 0.0),
+            delta * DROPS[2],
+        )
+    value_acc = tl.dot(kept_probabilities.to(grads.dtype), grads, value_acc)
+    d_scores = probabilities * (d_weights - delta[None, :])
     if CAP > 0:
         d_scores *= 1.0 - (scores / CAP) * (scores / CAP)
     return tl.dot(d_scores.to(queries.dtype), queries, key_acc), value_acc

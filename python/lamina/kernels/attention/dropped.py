@@ -14,8 +14,8 @@ _ROUNDS = tl.constexpr(7)  # as passes/lower/philox.py
 
 
 @triton.jit
-def kept(seed, head, query, key, BELOW: tl.constexpr, M: tl.constexpr, N: tl.constexpr, TURNED: tl.constexpr):
-    """Returns (M, N) bool, or (N, M) where TURNED (transposed): whether each of M queries keeps each of N keys.
+def kept(seed, head, query, key, BELOW: tl.constexpr, M: tl.constexpr, N: tl.constexpr, TRANSPOSED: tl.constexpr):
+    """Returns (M, N) bool, or (N, M) where TRANSPOSED: whether each of M queries keeps each of N keys.
 
     seed        i64
     head        its index among the heads of all sequences
@@ -23,10 +23,10 @@ def kept(seed, head, query, key, BELOW: tl.constexpr, M: tl.constexpr, N: tl.con
     BELOW       a half word less than this keeps its weight
     """
     rows = (query >> 1) + tl.arange(0, M // 2)
-    if TURNED or N < 32:
+    if TRANSPOSED or N < 32:
         columns = (key >> 1) + tl.arange(0, N // 2)
         number, high = columns >> 4 << 3 | columns & 7, columns & 8 != 0
-        if TURNED:
+        if TRANSPOSED:
             a, c, b, d = tl.philox(seed, number[:, None], rows[None, :], head, 0, _ROUNDS)
             drawn = _put(_half(a, high[:, None]), _half(b, high[:, None]), _half(c, high[:, None]), _half(d, high[:, None]), N, M)
         else:

@@ -19,9 +19,9 @@ def forward(
     """Computes attention for M queries of one head. The package's docstring describes the parameters."""
     PLACES = (QUERIES + M - 1) // M
     batch, head, place = place_of(PLACES, BATCH, HEADS, TOGETHER)
-    start = (PLACES - 1 - place) * M  # the last rows first: with CAUSAL, they have the most work
+    query_start = (PLACES - 1 - place) * M  # the last rows first: with CAUSAL, they have the most work
 
-    rows, d = start + tl.arange(0, M), tl.arange(0, D)
+    rows, d = query_start + tl.arange(0, M), tl.arange(0, D)
     q_at = q + batch * Q[0] + head * Q[1] + rows.to(tl.int64)[:, None] * Q[2] + d[None, :] * Q[3]
     queries = tl.load(q_at, mask=(rows[:, None] < QUERIES) & (d[None, :] < SIZE), other=0.0)
     k += batch * K[0] + head // GROUP * K[1]
@@ -32,135 +32,146 @@ def forward(
         v = tl.make_tensor_descriptor(v, [KEYS, VALUES], [V[2], 1], [N, E])
 
     acc = tl.zeros((M, E), tl.float32)
-    most = tl.full((M,), -float("inf"), tl.float32)
-    total = tl.zeros((M,), tl.float32)
-    first, begin, left, whole, end = _keys_of(bounds, batch, head, start, KEYS, CAUSAL, OFFSET, WINDOW, BOUNDS, M, N)
-    number, drawn = (batch * HEADS + head).to(tl.int32), 0
+    row_max = tl.full((M,), -float("inf"), tl.float32)
+    row_sum = tl.zeros((M,), tl.float32)
+    first, begin, interior, interior_end, end = _keys_of(
+        bounds, batch, head, query_start, KEYS, CAUSAL, OFFSET, WINDOW, BOUNDS, M, N
+    )
+    head_number, drop_seed = (batch * HEADS + head).to(tl.int32), 0
     if len(DROPS) > 0:
-        drawn = tl.load(seed)
+        drop_seed = tl.load(seed)
     slope = 0.0
     if ALIBI:
         slope = tl.load(slopes + head)
     if len(BLOCKS) > 0:
-        blocks += batch * BLOCKS[0] + head * BLOCKS[1] + start // M * BLOCKS[2]
-        acc, most, total = _listed(
-            acc, most, total, queries, k, v, mask, blocks, rows, start, first, end, slope, drawn, number, K, V, MASK, QUERIES, KEYS,
-            SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS,
+        blocks += batch * BLOCKS[0] + head * BLOCKS[1] + query_start // M * BLOCKS[2]
+        acc, row_max, row_sum = _listed(
+            acc, row_max, row_sum, queries, k, v, mask, blocks, rows, query_start, first, end, slope, drop_seed, head_number, K, V,
+            MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS,
         )  # fmt: skip
     else:
-        acc, most, total = _in_order(
-            acc, most, total, queries, k, v, mask, rows, start, first, begin, left, whole, end, slope, drawn, number, K, V, MASK,
-            QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS,
+        acc, row_max, row_sum = _in_order(
+            acc, row_max, row_sum, queries, k, v, mask, rows, query_start, first, begin, interior, interior_end, end, slope,
+            drop_seed, head_number, K, V, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI,
+            DROPS, N, D, E, DESCRIPTORS,
         )  # fmt: skip
     _write(
-        acc, most, total, rows, start, slope, batch, head, out, sums, OUT, SUMS, QUERIES, VALUES, HOW == "bias" or ALIBI, ALIBI,
-        HOW != "none" or WINDOW > 0 or len(BOUNDS) > 0 or OFFSET < 0, DROPS, M, E,
+        acc, row_max, row_sum, rows, query_start, slope, batch, head, out, sums, OUT, SUMS, QUERIES, VALUES, HOW == "bias" or ALIBI,
+        ALIBI, HOW != "none" or WINDOW > 0 or len(BOUNDS) > 0 or OFFSET < 0, DROPS, M, E,
     )  # fmt: skip
 
 
 @triton.jit
 def _keys_of(
-    bounds, batch, head, start, KEYS, CAUSAL: tl.constexpr, OFFSET: tl.constexpr, WINDOW: tl.constexpr, BOUNDS,
+    bounds, batch, head, query_start, KEYS, CAUSAL: tl.constexpr, OFFSET: tl.constexpr, WINDOW: tl.constexpr, BOUNDS,
     M: tl.constexpr, N: tl.constexpr,
 ):  # fmt: skip
-    """Returns which keys M queries from `start` on may see, leaving aside a mask that is read.
+    """Returns which keys M queries from `query_start` on may see, leaving aside a mask that is read.
 
-    first, end   the bounds of `bounds`, and of CAUSAL for the last query: keys outside of them are hidden
-    begin        the first block
-    left, whole  blocks from `left` up to `whole` hide no key by its position
+    first, end              the bounds of `bounds`, and of CAUSAL for the last query: keys outside of them are hidden
+    begin                   the first block
+    interior, interior_end  blocks from `interior` up to `interior_end` hide no key by its position
     """
-    first, begin, left = 0, 0, 0
+    first, begin, interior = 0, 0, 0
     end = KEYS
-    whole = KEYS // N * N
+    interior_end = KEYS // N * N
     if CAUSAL:
-        end = max(0, min(start + M + OFFSET, KEYS))
-        whole = max(0, min(start + 1 + OFFSET, KEYS)) // N * N
+        end = max(0, min(query_start + M + OFFSET, KEYS))
+        interior_end = max(0, min(query_start + 1 + OFFSET, KEYS)) // N * N
     if WINDOW > 0:
-        begin = max(0, start + OFFSET - WINDOW + 1)
-        left = max(0, start + M + OFFSET - WINDOW)
+        begin = max(0, query_start + OFFSET - WINDOW + 1)
+        interior = max(0, query_start + M + OFFSET - WINDOW)
     if len(BOUNDS) > 0:
         bounds += batch * BOUNDS[0] + head * BOUNDS[1]
         first = tl.load(bounds)
-        begin, left = max(begin, first), max(left, first)
+        begin, interior = max(begin, first), max(interior, first)
         end = min(end, tl.load(bounds + BOUNDS[2]))
-        whole = min(whole, end // N * N)
+        interior_end = min(interior_end, end // N * N)
     if WINDOW > 0 or len(BOUNDS) > 0:
         begin = begin // N * N
-        left = min((left + N - 1) // N, (end + N - 1) // N) * N
-        whole = max(whole, left)
-    return first, begin, left, whole, end
+        interior = min((interior + N - 1) // N, (end + N - 1) // N) * N
+        interior_end = max(interior_end, interior)
+    return first, begin, interior, interior_end, end
 
 
 @triton.jit
 def _listed(
-    acc, most, total, queries, k, v, mask, blocks, rows, start, first, end, slope, drawn, number, K, V, MASK, QUERIES, KEYS,
-    SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr, CAUSAL: tl.constexpr, OFFSET: tl.constexpr,
-    WINDOW: tl.constexpr, HOW: tl.constexpr, BOUNDS, ALIBI: tl.constexpr, DROPS: tl.constexpr, N: tl.constexpr, D: tl.constexpr,
-    E: tl.constexpr, DESCRIPTORS: tl.constexpr,
+    acc, row_max, row_sum, queries, k, v, mask, blocks, rows, query_start, first, end, slope, drop_seed, head_number, K, V, MASK,
+    QUERIES, KEYS, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr, CAUSAL: tl.constexpr,
+    OFFSET: tl.constexpr, WINDOW: tl.constexpr, HOW: tl.constexpr, BOUNDS, ALIBI: tl.constexpr, DROPS: tl.constexpr,
+    N: tl.constexpr, D: tl.constexpr, E: tl.constexpr, DESCRIPTORS: tl.constexpr,
 ):  # fmt: skip
     """Adds the blocks of keys that the lists at `blocks` name: those that the mask shows wholly, then those shown in part."""
-    count, at = tl.load(blocks), tl.load(blocks + 2)
+    count, block = tl.load(blocks), tl.load(blocks + 2)
     for i in range(count):
-        acc, most, total = _block(
-            acc, most, total, queries, k, v, mask, rows, at * N, start, first, end, slope, drawn, number, K, V, MASK, QUERIES, KEYS,
-            SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, "none" if HOW == "bool" else "zeros", BOUNDS, ALIBI, DROPS, N, D, E,
-            DESCRIPTORS, False,
+        acc, row_max, row_sum = _block(
+            acc, row_max, row_sum, queries, k, v, mask, rows, block * N, query_start, first, end, slope, drop_seed, head_number, K,
+            V, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, "none" if HOW == "bool" else "zeros", BOUNDS,
+            ALIBI, DROPS, N, D, E, DESCRIPTORS, False,
         )  # fmt: skip
-        at = tl.load(blocks + 2 + min(i + 1, count - 1))  # one iteration ahead: loads of keys do not wait for it
+        block = tl.load(blocks + 2 + min(i + 1, count - 1))  # one iteration ahead: loads of keys do not wait for it
     last = blocks + (KEYS + N - 1) // N + 1
-    count, at = tl.load(blocks + 1), tl.load(last)
+    count, block = tl.load(blocks + 1), tl.load(last)
     for i in range(count):
-        acc, most, total = _block(
-            acc, most, total, queries, k, v, mask, rows, at * N, start, first, end, slope, drawn, number, K, V, MASK, QUERIES, KEYS,
-            SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS,
-            CAUSAL or WINDOW > 0 or may_end_inside(KEYS, N),
+        acc, row_max, row_sum = _block(
+            acc, row_max, row_sum, queries, k, v, mask, rows, block * N, query_start, first, end, slope, drop_seed, head_number, K,
+            V, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E,
+            DESCRIPTORS, CAUSAL or WINDOW > 0 or may_end_inside(KEYS, N),
         )  # fmt: skip
-        at = tl.load(last - min(i + 1, count - 1))
-    return acc, most, total
+        block = tl.load(last - min(i + 1, count - 1))
+    return acc, row_max, row_sum
 
 
 @triton.jit
 def _in_order(
-    acc, most, total, queries, k, v, mask, rows, start, first, begin, left, whole, end, slope, drawn, number, K, V, MASK, QUERIES,
-    KEYS, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr, CAUSAL: tl.constexpr,
-    OFFSET: tl.constexpr, WINDOW: tl.constexpr, HOW: tl.constexpr, BOUNDS, ALIBI: tl.constexpr, DROPS: tl.constexpr,
-    N: tl.constexpr, D: tl.constexpr, E: tl.constexpr, DESCRIPTORS: tl.constexpr,
+    acc, row_max, row_sum, queries, k, v, mask, rows, query_start, first, begin, interior, interior_end, end, slope, drop_seed,
+    head_number, K, V, MASK, QUERIES, KEYS, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr,
+    CAUSAL: tl.constexpr, OFFSET: tl.constexpr, WINDOW: tl.constexpr, HOW: tl.constexpr, BOUNDS, ALIBI: tl.constexpr,
+    DROPS: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr, DESCRIPTORS: tl.constexpr,
 ):  # fmt: skip
     """Adds the blocks of keys from `begin` to `end` (see _keys_of)."""
     if WINDOW > 0 or len(BOUNDS) > 0:
-        for at in range(begin, left, N):
-            acc, most, total = _block(
-                acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, drawn, number, K, V, MASK, QUERIES, KEYS,
-                SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS, True,
+        for key_start in range(begin, interior, N):
+            acc, row_max, row_sum = _block(
+                acc, row_max, row_sum, queries, k, v, mask, rows, key_start, query_start, first, end, slope, drop_seed, head_number,
+                K, V, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E,
+                DESCRIPTORS, True,
             )  # fmt: skip
-    for at in range(left, whole, N):
-        acc, most, total = _block(
-            acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, drawn, number, K, V, MASK, QUERIES, KEYS,
-            SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS, False,
+    for key_start in range(interior, interior_end, N):
+        acc, row_max, row_sum = _block(
+            acc, row_max, row_sum, queries, k, v, mask, rows, key_start, query_start, first, end, slope, drop_seed, head_number, K,
+            V, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E,
+            DESCRIPTORS, False,
         )  # fmt: skip
     if CAUSAL or may_end_inside(KEYS, N) or len(BOUNDS) > 0:
-        for at in range(whole, end, N):
-            acc, most, total = _block(
-                acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, drawn, number, K, V, MASK, QUERIES, KEYS,
-                SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E, DESCRIPTORS, True,
+        for key_start in range(interior_end, end, N):
+            acc, row_max, row_sum = _block(
+                acc, row_max, row_sum, queries, k, v, mask, rows, key_start, query_start, first, end, slope, drop_seed, head_number,
+                K, V, MASK, QUERIES, KEYS, SIZE, VALUES, SCALE, CAP, CAUSAL, OFFSET, WINDOW, HOW, BOUNDS, ALIBI, DROPS, N, D, E,
+                DESCRIPTORS, True,
             )  # fmt: skip
-    return acc, most, total
+    return acc, row_max, row_sum
 
 
 @triton.jit
 def _block(
-    acc, most, total, queries, k, v, mask, rows, at, start, first, end, slope, drawn, number, K, V,
+    acc, row_max, row_sum, queries, k, v, mask, rows, key_start, query_start, first, end, slope, drop_seed, head_number, K, V,
     MASK, QUERIES, KEYS, SIZE: tl.constexpr, VALUES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr,
     CAUSAL: tl.constexpr, OFFSET: tl.constexpr, WINDOW: tl.constexpr, HOW: tl.constexpr, BOUNDS,
     ALIBI: tl.constexpr, DROPS: tl.constexpr, N: tl.constexpr, D: tl.constexpr, E: tl.constexpr, DESCRIPTORS: tl.constexpr,
     EDGE: tl.constexpr,
 ):  # fmt: skip
-    """Adds keys `at` to at + N. EDGE: some of them may be past the end, or be hidden from a query by their position."""
-    keys = at + tl.arange(0, N)
+    """Adds keys `key_start` to key_start + N.
+
+    EDGE  some of them may be past the end, or be hidden from a query by their position
+    """
+    keys = key_start + tl.arange(0, N)
     inside = (rows[:, None] < QUERIES) & (keys[None, :] < KEYS)
     hidden, bias = masked(mask, rows.to(tl.int64) * MASK[2], keys, inside, MASK[3], HOW, is_zero(MASK[2]), KEYS)
     if ALIBI:
-        bias += (slope * (keys - start).to(tl.float32))[None, :]  # softmax does not change where all scores of a row are shifted
+        bias += (slope * (keys - query_start).to(tl.float32))[
+            None, :
+        ]  # softmax does not change where all scores of a row are shifted
     if EDGE:
         hidden |= keys[None, :] >= KEYS
         if len(BOUNDS) > 0:
@@ -170,34 +181,36 @@ def _block(
         if WINDOW > 0:
             hidden |= keys[None, :] <= rows[:, None] + (OFFSET - WINDOW)
     if DESCRIPTORS:
-        key, value = k.load([at, 0]), v.load([at, 0])
+        key, value = k.load([key_start, 0]), v.load([key_start, 0])
     else:
-        key = rows_of(k, at, K[2], K[3], KEYS, SIZE, N, D, EDGE)
-        value = rows_of(v, at, V[2], V[3], KEYS, VALUES, N, E, EDGE)
+        key = rows_of(k, key_start, K[2], K[3], KEYS, SIZE, N, D, EDGE)
+        value = rows_of(v, key_start, V[2], V[3], KEYS, VALUES, N, E, EDGE)
     keeps = inside
     if len(DROPS) > 0:
-        keeps = kept(drawn, number, start, at, DROPS[0], rows.shape[0], N, False)
+        keeps = kept(drop_seed, head_number, query_start, key_start, DROPS[0], rows.shape[0], N, False)
     BIAS: tl.constexpr = HOW == "bias" or HOW == "zeros" or ALIBI
-    return step(acc, most, total, queries, key, value, hidden, bias, keeps, SCALE, CAP, EDGE or HOW == "bool", BIAS, len(DROPS))
+    return step(
+        acc, row_max, row_sum, queries, key, value, hidden, bias, keeps, SCALE, CAP, EDGE or HOW == "bool", BIAS, len(DROPS)
+    )
 
 
 @triton.jit
 def _write(
-    acc, most, total, rows, start, slope, batch, head, out, sums, OUT, SUMS, QUERIES, VALUES: tl.constexpr, BIAS: tl.constexpr,
-    ALIBI: tl.constexpr, HIDES: tl.constexpr, DROPS: tl.constexpr, M: tl.constexpr, E: tl.constexpr,
+    acc, row_max, row_sum, rows, query_start, slope, batch, head, out, sums, OUT, SUMS, QUERIES, VALUES: tl.constexpr,
+    BIAS: tl.constexpr, ALIBI: tl.constexpr, HIDES: tl.constexpr, DROPS: tl.constexpr, M: tl.constexpr, E: tl.constexpr,
 ):  # fmt: skip
     """Stores the result and the log-sum-exps of M queries. HIDES: some may see nothing, and are zero."""
     if len(SUMS) > 0:
-        moved = tl.zeros((M,), tl.float32)
+        shift = tl.zeros((M,), tl.float32)
         if ALIBI:
-            moved = slope * (start - rows).to(tl.float32)
+            shift = slope * (query_start - rows).to(tl.float32)
         sums += batch * SUMS[0] + head * SUMS[1]
-        keep_sums(sums, rows, most, total, moved, SUMS[2], QUERIES, BIAS)
+        keep_sums(sums, rows, row_max, row_sum, shift, SUMS[2], QUERIES, BIAS)
     if HIDES:
-        total = tl.where(total == 0.0, 1.0, total)
-    found = acc / total[:, None]
+        row_sum = tl.where(row_sum == 0.0, 1.0, row_sum)
+    result = acc / row_sum[:, None]
     if len(DROPS) > 0:
-        found *= DROPS[1]
+        result *= DROPS[1]
     e = tl.arange(0, E)
     out_at = out + batch * OUT[0] + head * OUT[1] + rows.to(tl.int64)[:, None] * OUT[2] + e[None, :] * OUT[3]
-    tl.store(out_at, found.to(out.dtype.element_ty), mask=(rows[:, None] < QUERIES) & (e[None, :] < VALUES))
+    tl.store(out_at, result.to(out.dtype.element_ty), mask=(rows[:, None] < QUERIES) & (e[None, :] < VALUES))

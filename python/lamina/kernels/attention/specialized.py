@@ -41,9 +41,11 @@ def specialized(
     q_shared: gl.constexpr = gl.NVMMASharedLayout.get_default_for([1, 1, M, D], dtype)
     k_shared: gl.constexpr = gl.NVMMASharedLayout.get_default_for([1, 1, N, D], dtype)
     v_shared: gl.constexpr = gl.NVMMASharedLayout.get_default_for([1, 1, N, E], dtype)
-    q_at = tma.make_tensor_descriptor(q, [BATCH, HEADS, QUERIES, SIZE], [Q[0], Q[1], Q[2], 1], [1, 1, M, D], q_shared)
-    k_at = tma.make_tensor_descriptor(k, [BATCH, HEADS // GROUP, KEYS, SIZE], [K[0], K[1], K[2], 1], [1, 1, N, D], k_shared)
-    v_at = tma.make_tensor_descriptor(v, [BATCH, HEADS // GROUP, KEYS, VALUES], [V[0], V[1], V[2], 1], [1, 1, N, E], v_shared)
+    q_descriptor = tma.make_tensor_descriptor(q, [BATCH, HEADS, QUERIES, SIZE], [Q[0], Q[1], Q[2], 1], [1, 1, M, D], q_shared)
+    k_descriptor = tma.make_tensor_descriptor(k, [BATCH, HEADS // GROUP, KEYS, SIZE], [K[0], K[1], K[2], 1], [1, 1, N, D], k_shared)
+    v_descriptor = tma.make_tensor_descriptor(
+        v, [BATCH, HEADS // GROUP, KEYS, VALUES], [V[0], V[1], V[2], 1], [1, 1, N, E], v_shared
+    )
     queries = gl.allocate_shared_memory(dtype, [GROUPS, 1, 1, M, D], q_shared)
     keys = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, N, D], k_shared)
     values = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, N, E], v_shared)
@@ -52,13 +54,13 @@ def specialized(
     v_full, v_free = _barriers(STAGES, 1), _barriers(STAGES, GROUPS)
     fence_async_shared()  # makes the barriers visible to TMA
     ring = (queries, keys, values, q_full, q_free, k_full, k_free, v_full, v_free)
-    at = (q_at, k_at, v_at)
+    descriptors = (q_descriptor, k_descriptor, v_descriptor)
     if GROUPS == 2:
         gl.warp_specialize(
             [
                 (_attend, (0, P, ring, bounds, out, sums)),
                 (_attend, (1, P, ring, bounds, out, sums)),
-                (_load, (P, at, ring, bounds)),
+                (_load, (P, descriptors, ring, bounds)),
             ],
             [4, 1],
             [240, 24],
@@ -69,7 +71,7 @@ def specialized(
                 (_attend, (0, P, ring, bounds, out, sums)),
                 (_attend, (1, P, ring, bounds, out, sums)),
                 (_attend, (2, P, ring, bounds, out, sums)),
-                (_load, (P, at, ring, bounds)),
+                (_load, (P, descriptors, ring, bounds)),
             ],
             [4, 4, 1],
             [160, 160, 24],
@@ -102,45 +104,45 @@ def _block(i, bounds, P: gl.constexpr):
     place = inside // wide
     if P.PAIR == 2:
         place = gl.where(i % 2 == 0, P.PLACES - 1 - place, place)
-    start = place * P.ROWS
+    query_start = place * P.ROWS
     batch, head = (first_head + inside % wide) // P.HEADS, (first_head + inside % wide) % P.HEADS
-    first, stop = start * 0, start * 0 + P.KEYS
+    first, stop = query_start * 0, query_start * 0 + P.KEYS
     if len(P.BOUNDS) > 0:
         bounds += batch * P.BOUNDS[0] + head * P.BOUNDS[1]
         first, stop = gl.maximum(gl.load(bounds), 0), gl.minimum(gl.load(bounds + P.BOUNDS[2]), P.KEYS)
     begin, end = first, stop
     if P.CAUSAL:
-        end = gl.minimum(end, start + P.ROWS + P.OFFSET)
-        end = gl.where(start < P.QUERIES, end, 0)
+        end = gl.minimum(end, query_start + P.ROWS + P.OFFSET)
+        end = gl.where(query_start < P.QUERIES, end, 0)
     if P.WINDOW > 0:
-        begin = gl.maximum(begin, start + P.OFFSET - P.WINDOW + 1)
+        begin = gl.maximum(begin, query_start + P.OFFSET - P.WINDOW + 1)
     begin = begin // P.N
-    return batch, head, start, first, stop, begin, gl.maximum((end + P.N - 1) // P.N - begin, 1)
+    return batch, head, query_start, first, stop, begin, gl.maximum((end + P.N - 1) // P.N - begin, 1)
 
 
 @gluon.jit
-def _load(P: gl.constexpr, at, ring, bounds):
+def _load(P: gl.constexpr, descriptors, ring, bounds):
     """Loads, in one warp. A tile's last block of keys comes first: with CAUSAL, that one hides some keys."""
     queries, keys, values, q_full, q_free, k_full, k_free, v_full, v_free = ring
-    q_at, k_at, v_at = at
+    q_descriptor, k_descriptor, v_descriptor = descriptors
     done = gl.program_id(0) * 0
     groups: gl.constexpr = P.GROUPS
     bytes: gl.constexpr = 2  # of an element
     for i in range(_rounds(P)):
-        batch, head, start, _, _, begin, count = _block(i, bounds, P)
+        batch, head, query_start, _, _, begin, count = _block(i, bounds, P)
         for group in gl.static_range(groups):
             mbarrier.wait(q_free.index(group), (i & 1) ^ 1)
             mbarrier.expect(q_full.index(group), P.M * P.D * bytes)
-            _async_load(q_at, [batch, head, start + group * P.M, 0], q_full.index(group), queries.index(group))
+            _async_load(q_descriptor, [batch, head, query_start + group * P.M, 0], q_full.index(group), queries.index(group))
         for j in range(count):
             stage, free = (done + j) % P.STAGES, (((done + j) // P.STAGES) & 1) ^ 1
             key = (begin + count - 1 - j) * P.N
             mbarrier.wait(k_free.index(stage), free)
             mbarrier.expect(k_full.index(stage), P.N * P.D * bytes)
-            _async_load(k_at, [batch, head // P.GROUP, key, 0], k_full.index(stage), keys.index(stage))
+            _async_load(k_descriptor, [batch, head // P.GROUP, key, 0], k_full.index(stage), keys.index(stage))
             mbarrier.wait(v_free.index(stage), free)
             mbarrier.expect(v_full.index(stage), P.N * P.E * bytes)
-            _async_load(v_at, [batch, head // P.GROUP, key, 0], v_full.index(stage), values.index(stage))
+            _async_load(v_descriptor, [batch, head // P.GROUP, key, 0], v_full.index(stage), values.index(stage))
         done += count
 
 
@@ -160,8 +162,8 @@ def _attend(GROUP: gl.constexpr, P: gl.constexpr, ring, bounds, out, sums):
     zeros = gl.zeros([M, N], gl.float32, layout=scored)
     done = gl.program_id(0) * 0
     for i in range(_rounds(P)):
-        batch, head, start, first, stop, begin, count = _block(i, bounds, P)
-        start += GROUP * P.M
+        batch, head, query_start, first, stop, begin, count = _block(i, bounds, P)
+        query_start += GROUP * P.M
         acc = gl.zeros([M, E], gl.float32, layout=summed)
         mbarrier.wait(q_full.index(GROUP), i & 1)
         stage, phase = done % P.STAGES, (done // P.STAGES) & 1
@@ -169,25 +171,27 @@ def _attend(GROUP: gl.constexpr, P: gl.constexpr, ring, bounds, out, sums):
         scores = warpgroup_mma(q, keys.index(stage).reshape([N, D]).permute([1, 0]), zeros, use_acc=False, is_async=True)
         scores = warpgroup_mma_wait(0, [scores])
         mbarrier.arrive(k_free.index(stage), count=1)
-        scores = _mask(scores, (begin + count - 1) * P.N, start, first, stop, P)
-        most = gl.full([M], _NONE, gl.float32, layout=gl.SliceLayout(1, scored))
-        weights, _, most, total = _softmax_step(scores, most, gl.zeros([M], gl.float32, layout=gl.SliceLayout(1, scored)), P)
+        scores = _mask(scores, (begin + count - 1) * P.N, query_start, first, stop, P)
+        row_max = gl.full([M], _NONE, gl.float32, layout=gl.SliceLayout(1, scored))
+        weights, _, row_max, row_sum = _softmax_step(
+            scores, row_max, gl.zeros([M], gl.float32, layout=gl.SliceLayout(1, scored)), P
+        )
         weights = gl.convert_layout(weights.to(dtype), weighing)
         for j in range(1, count):
-            before, phase_before = (done + j - 1) % P.STAGES, ((done + j - 1) // P.STAGES) & 1
+            previous, previous_phase = (done + j - 1) % P.STAGES, ((done + j - 1) // P.STAGES) & 1
             stage, phase = (done + j) % P.STAGES, ((done + j) // P.STAGES) & 1
             mbarrier.wait(k_full.index(stage), phase)
             scores = warpgroup_mma(q, keys.index(stage).reshape([N, D]).permute([1, 0]), zeros, use_acc=False, is_async=True)
-            mbarrier.wait(v_full.index(before), phase_before)
-            later = warpgroup_mma(weights, values.index(before).reshape([N, E]), acc, is_async=True)
+            mbarrier.wait(v_full.index(previous), previous_phase)
+            product = warpgroup_mma(weights, values.index(previous).reshape([N, E]), acc, is_async=True)
             scores = warpgroup_mma_wait(1, [scores])
             mbarrier.arrive(k_free.index(stage), count=1)
-            scores = _mask(scores, (begin + count - 1 - j) * P.N, start, first, stop, P)
-            found, old, most, total = _softmax_step(scores, most, total, P)
-            acc = warpgroup_mma_wait(0, [later])
-            mbarrier.arrive(v_free.index(before), count=1)
-            acc = acc * gl.convert_layout(old, gl.SliceLayout(1, summed))[:, None]
-            weights = gl.convert_layout(found.to(dtype), weighing)
+            scores = _mask(scores, (begin + count - 1 - j) * P.N, query_start, first, stop, P)
+            new_weights, rescale, row_max, row_sum = _softmax_step(scores, row_max, row_sum, P)
+            acc = warpgroup_mma_wait(0, [product])
+            mbarrier.arrive(v_free.index(previous), count=1)
+            acc = acc * gl.convert_layout(rescale, gl.SliceLayout(1, summed))[:, None]
+            weights = gl.convert_layout(new_weights.to(dtype), weighing)
         mbarrier.arrive(q_free.index(GROUP), count=1)
         done += count
         stage, phase = (done - 1) % P.STAGES, ((done - 1) // P.STAGES) & 1
@@ -195,22 +199,25 @@ def _attend(GROUP: gl.constexpr, P: gl.constexpr, ring, bounds, out, sums):
         acc = warpgroup_mma(weights, values.index(stage).reshape([N, E]), acc, is_async=True)
         acc = warpgroup_mma_wait(0, [acc])
         mbarrier.arrive(v_free.index(stage), count=1)
-        _store(acc, most, total, out, sums, batch, head, start, P)
+        _store(acc, row_max, row_sum, out, sums, batch, head, query_start, P)
 
 
 @gluon.jit
-def _mask(scores, at, start, first, stop, P: gl.constexpr):
-    """Sets scores of keys `at` to at + N to -inf where their position hides them. `start` is the first query."""
+def _mask(scores, key_start, query_start, first, stop, P: gl.constexpr):
+    """Sets scores of keys `key_start` to key_start + N to -inf where their position hides them.
+
+    query_start  the first query
+    """
     M: gl.constexpr = P.M
     N: gl.constexpr = P.N
-    edge = (at + P.N > stop) | (at < first)
+    edge = (key_start + P.N > stop) | (key_start < first)
     if P.CAUSAL:
-        edge |= at + P.N - 1 > start + P.OFFSET
+        edge |= key_start + P.N - 1 > query_start + P.OFFSET
     if P.WINDOW > 0:
-        edge |= at <= start + P.M - 1 + P.OFFSET - P.WINDOW
+        edge |= key_start <= query_start + P.M - 1 + P.OFFSET - P.WINDOW
     if edge:
-        rows = start + gl.arange(0, M, layout=gl.SliceLayout(1, scores.type.layout))[:, None]
-        keys = at + gl.arange(0, N, layout=gl.SliceLayout(0, scores.type.layout))[None, :]
+        rows = query_start + gl.arange(0, M, layout=gl.SliceLayout(1, scores.type.layout))[:, None]
+        keys = key_start + gl.arange(0, N, layout=gl.SliceLayout(0, scores.type.layout))[None, :]
         hidden = (keys >= stop) | (keys < first)
         if P.CAUSAL:
             hidden = hidden | (keys > rows + P.OFFSET)
@@ -221,31 +228,31 @@ def _mask(scores, at, start, first, stop, P: gl.constexpr):
 
 
 @gluon.jit
-def _softmax_step(scores, most, total, P: gl.constexpr):
+def _softmax_step(scores, row_max, row_sum, P: gl.constexpr):
     """Does a step of online softmax, as step.py. Returns the exponentials relative to each row's largest score, the factor by which
     earlier ones shrink, that score times log2(e) and SCALE, and the sum."""
     factor: gl.constexpr = P.SCALE * _LOG2_E
-    now = gl.maximum(most, gl.max(scores, 1) * factor)
-    origin = gl.where(now == _NONE, 0.0, now)  # a row that has seen nothing yet
+    new_max = gl.maximum(row_max, gl.max(scores, 1) * factor)
+    origin = gl.where(new_max == _NONE, 0.0, new_max)  # a row that has seen nothing yet
     weights = gl.exp2(scores * factor - origin[:, None])
-    old = gl.exp2(most - origin)
-    return weights, old, now, total * old + gl.sum(weights, 1)
+    rescale = gl.exp2(row_max - origin)
+    return weights, rescale, new_max, row_sum * rescale + gl.sum(weights, 1)
 
 
 @gluon.jit
-def _store(acc, most, total, out, sums, batch, head, start, P: gl.constexpr):
+def _store(acc, row_max, row_sum, out, sums, batch, head, query_start, P: gl.constexpr):
     """Stores results, and the log-sum-exps as step.py's keep_sums does."""
     M: gl.constexpr = P.M
     E: gl.constexpr = P.E
     batch, head = batch.to(gl.int64), head.to(gl.int64)
     if len(P.SUMS) > 0:
-        rows = start + gl.arange(0, M, layout=total.type.layout)
-        log = gl.where(most != _NONE, (most + gl.log2(gl.where(total == 0.0, 1.0, total))) * _LN_2, -_NONE)
+        rows = query_start + gl.arange(0, M, layout=row_sum.type.layout)
+        log = gl.where(row_max != _NONE, (row_max + gl.log2(gl.where(row_sum == 0.0, 1.0, row_sum))) * _LN_2, -_NONE)
         gl.store(sums + batch * P.SUMS[0] + head * P.SUMS[1] + rows * P.SUMS[2], log, mask=rows < P.QUERIES)
     layout: gl.constexpr = acc.type.layout
-    total = gl.convert_layout(gl.where(total == 0.0, 1.0, total), gl.SliceLayout(1, layout))  # rows that see nothing are zero
-    rows = start + gl.arange(0, M, layout=gl.SliceLayout(1, layout))[:, None]
+    row_sum = gl.convert_layout(gl.where(row_sum == 0.0, 1.0, row_sum), gl.SliceLayout(1, layout))  # rows that see nothing are zero
+    rows = query_start + gl.arange(0, M, layout=gl.SliceLayout(1, layout))[:, None]
     e = gl.arange(0, E, layout=gl.SliceLayout(0, layout))[None, :]
-    at = out + batch * P.OUT[0] + head * P.OUT[1] + rows.to(gl.int64) * P.OUT[2] + e * P.OUT[3]
-    found = acc / total[:, None]
-    gl.store(at, found.to(out.dtype.element_ty), mask=(rows < P.QUERIES) & (e < P.VALUES))
+    addresses = out + batch * P.OUT[0] + head * P.OUT[1] + rows.to(gl.int64) * P.OUT[2] + e * P.OUT[3]
+    result = acc / row_sum[:, None]
+    gl.store(addresses, result.to(out.dtype.element_ty), mask=(rows < P.QUERIES) & (e < P.VALUES))

@@ -16,47 +16,47 @@ _LN_2 = tl.constexpr(0.6931471805599453)
 
 @triton.jit
 def step(
-    acc, most, total, q, k, v, hidden, bias, keeps, SCALE: tl.constexpr, CAP: tl.constexpr, HIDES: tl.constexpr,
+    acc, row_max, row_sum, q, k, v, hidden, bias, keeps, SCALE: tl.constexpr, CAP: tl.constexpr, HIDES: tl.constexpr,
     BIAS: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
     """Updates the state of the rows with one more block of keys.
 
-    acc     (M, D) f32: the sum of values, weighted by exponentials relative to `most`
-    most    (M,) f32: the largest score so far, times log2(e) unless BIAS; -inf before the first
-    total   (M,) f32: the sum of these exponentials
-    q       (M, D); k: (N, D); v: (N, D of the values)
-    hidden  (M, N) or (1, N) bool, where HIDES: scores that do not count
-    bias    (M, N) or (1, N) f32, where BIAS: added to the scaled scores
-    keeps   (M, N) bool, where DROPS: weights that are not dropped; `total` includes all
-    SCALE   of the scores, positive
-    CAP     see `capped`
+    acc      (M, D) f32: the sum of values, weighted by exponentials relative to `row_max`
+    row_max  (M,) f32: the largest score so far, times log2(e) unless BIAS; -inf before the first
+    row_sum  (M,) f32: the sum of these exponentials
+    q        (M, D); k: (N, D); v: (N, D of the values)
+    hidden   (M, N) or (1, N) bool, where HIDES: scores that do not count
+    bias     (M, N) or (1, N) f32, where BIAS: added to the scaled scores
+    keeps    (M, N) bool, where DROPS: weights that are not dropped; `row_sum` includes them all
+    SCALE    of the scores, positive
+    CAP      see `capped`
     """
     scores = tl.dot(q, k.T)
     if CAP > 0:
         scores = capped(scores, SCALE, CAP)
-    LEFT: tl.constexpr = 1.0 if CAP > 0 else SCALE  # of the scale, to be applied
+    SCALE_LEFT: tl.constexpr = 1.0 if CAP > 0 else SCALE  # of SCALE, what `capped` has not applied
     if BIAS:
-        scores = scores * LEFT + bias
+        scores = scores * SCALE_LEFT + bias
     if HIDES:
         scores = tl.where(hidden, -float("inf"), scores)
     if BIAS:
-        now = tl.maximum(most, tl.max(scores, 1))
-        origin = tl.where(now == -float("inf"), 0.0, now)  # a row that has seen nothing yet
+        new_max = tl.maximum(row_max, tl.max(scores, 1))
+        origin = tl.where(new_max == -float("inf"), 0.0, new_max)  # a row that has seen nothing yet
         weights = tl.exp2((scores - origin[:, None]) * _LOG2_E)
-        old = tl.exp2((most - origin) * _LOG2_E)
+        rescale = tl.exp2((row_max - origin) * _LOG2_E)
     else:
-        factor = LEFT * _LOG2_E  # takes one instruction with the subtraction of the maximum
-        now = tl.maximum(most, tl.max(scores, 1) * factor)
-        origin = now
+        factor = SCALE_LEFT * _LOG2_E  # takes one instruction with the subtraction of the maximum
+        new_max = tl.maximum(row_max, tl.max(scores, 1) * factor)
+        origin = new_max
         if HIDES:
-            origin = tl.where(now == -float("inf"), 0.0, now)
+            origin = tl.where(new_max == -float("inf"), 0.0, new_max)
         weights = tl.exp2(scores * factor - origin[:, None])
-        old = tl.exp2(most - origin)
-    total = total * old + tl.sum(weights, 1)
+        rescale = tl.exp2(row_max - origin)
+    row_sum = row_sum * rescale + tl.sum(weights, 1)
     if DROPS > 0:
         weights = tl.where(keeps, weights, 0.0)
-    acc = tl.dot(weights.to(v.dtype), v, acc * old[:, None])
-    return acc, now, total
+    acc = tl.dot(weights.to(v.dtype), v, acc * rescale[:, None])
+    return acc, new_max, row_sum
 
 
 @triton.jit
@@ -66,22 +66,22 @@ def capped(scores, SCALE: tl.constexpr, CAP: tl.constexpr):
 
 
 @triton.jit
-def logarithm(most, total, BIAS: tl.constexpr):
+def logarithm(row_max, row_sum, BIAS: tl.constexpr):
     """Returns log2 of each row's sum of exponentials from the state of `step`; -inf where nothing was seen. A row of a type's
     lowest number stays finite."""
     if BIAS:
-        most = tl.where(most == -float("inf"), most, tl.maximum(most * _LOG2_E, -3.0e38))
-    return most + tl.log2(tl.where(total == 0.0, 1.0, total))
+        row_max = tl.where(row_max == -float("inf"), row_max, tl.maximum(row_max * _LOG2_E, -3.0e38))
+    return row_max + tl.log2(tl.where(row_sum == 0.0, 1.0, row_sum))
 
 
 @triton.jit
-def keep_sums(sums, rows, most, total, moved, STRIDE, QUERIES, BIAS: tl.constexpr):
+def keep_sums(sums, rows, row_max, row_sum, shift, STRIDE, QUERIES, BIAS: tl.constexpr):
     """Stores each row's natural log-sum-exp: infinity for rows that see nothing.
 
-    moved  (M,) f32: a shift of all scores of a row, added back
+    shift  (M,) f32: a shift of all scores of a row, added back
     """
-    log = logarithm(most, total, BIAS) * _LN_2 + moved
-    tl.store(sums + rows * STRIDE, tl.where(most != -float("inf"), log, float("inf")), mask=rows < QUERIES)
+    log = logarithm(row_max, row_sum, BIAS) * _LN_2 + shift
+    tl.store(sums + rows * STRIDE, tl.where(row_max != -float("inf"), log, float("inf")), mask=rows < QUERIES)
 
 
 @triton.jit
@@ -95,28 +95,30 @@ def masked(mask, rows, columns, inside, STRIDE, HOW: tl.constexpr, ONE: tl.const
     hidden, bias = inside & False, tl.zeros(inside.shape, tl.float32)
     if HOW == "bool" or HOW == "bias":
         if ONE:
-            found = tl.load(mask + columns * STRIDE, mask=columns < KEYS, other=0)[None, :]
+            loaded = tl.load(mask + columns * STRIDE, mask=columns < KEYS, other=0)[None, :]
         else:
-            found = tl.load(mask + rows[:, None] + columns[None, :] * STRIDE, mask=inside, other=0)
+            loaded = tl.load(mask + rows[:, None] + columns[None, :] * STRIDE, mask=inside, other=0)
         if HOW == "bias":
-            bias = found.to(tl.float32)
+            bias = loaded.to(tl.float32)
         else:
-            hidden |= found == 0
+            hidden |= loaded == 0
     return hidden, bias  # a single return: triton 3.6 compares the types of all returns
 
 
 @triton.jit
-def rows_of(x, at, ROW, COLUMN, ROWS, COLUMNS: tl.constexpr, N: tl.constexpr, D: tl.constexpr, EDGE: tl.constexpr):
-    """Loads rows `at` to at + N of a matrix of these strides and sizes, in a block of D columns; zero outside. EDGE: some rows may
-    be outside."""
+def rows_of(x, start, ROW, COLUMN, ROWS, COLUMNS: tl.constexpr, N: tl.constexpr, D: tl.constexpr, EDGE: tl.constexpr):
+    """Loads rows `start` to start + N of a matrix of these strides and sizes, in a block of D columns; zero outside.
+
+    EDGE  some rows may be outside
+    """
     i, j = tl.arange(0, N)[:, None], tl.arange(0, D)[None, :]
     if is_far(ROW, N) or is_far(COLUMN, D):
         i, j = i.to(tl.int64), j.to(tl.int64)
-    places = x + at * tl.full((), ROW, tl.int64) + i * ROW + j * COLUMN
+    places = x + start * tl.full((), ROW, tl.int64) + i * ROW + j * COLUMN
     if EDGE and COLUMNS != D:
-        return tl.load(places, mask=(at + i < ROWS) & (j < COLUMNS), other=0.0)
+        return tl.load(places, mask=(start + i < ROWS) & (j < COLUMNS), other=0.0)
     if EDGE:
-        return tl.load(places, mask=at + i < ROWS, other=0.0)
+        return tl.load(places, mask=start + i < ROWS, other=0.0)
     if COLUMNS != D:
         return tl.load(places, mask=j < COLUMNS, other=0.0)
     return tl.load(places)
