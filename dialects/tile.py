@@ -198,13 +198,13 @@ class SortOp(Tile.Operation, name="sort", traits=[ext.Pure]):
 
 
 class WindowOp(Tile.Operation, name="window", traits=[ext.Pure]):
-    """A mask of lanes `low` to `high` - 1, which may cut accesses. most: upper bound of `low`; least: lower bound of `high`."""
+    """A mask of lanes `low` to `high` - 1, which may cut accesses. max_low: the largest `low`; min_high: the smallest `high`."""
 
     out: ext.Result[Any]
     low: ext.Operand[ir.IndexType]
     high: ext.Operand[ir.IndexType]
-    most: ir.IntegerAttr
-    least: ir.IntegerAttr
+    max_low: ir.IntegerAttr
+    min_high: ir.IntegerAttr
 
 
 class TransposeOp(Tile.Operation, name="transpose"):

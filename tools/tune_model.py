@@ -135,14 +135,14 @@ class ProgressDisplay:
         self._all = self.progress.add_task("compiling the model", total=None, note="")
         self._one = self.progress.add_task("", total=1.0, visible=False, note="")
 
-    def asking(self, what: str, number: int, of: int) -> None:
-        """Shows that op `number` of `of`, described by `what`, is next."""
-        self.of = of
-        self.progress.update(self._all, description="ops", total=of, completed=number - 1, note=f"{number - 1} of {of}")
+    def asking(self, what: str, number: int, total: int) -> None:
+        """Shows that op `number` of `total`, described by `what`, is next."""
+        self.of = total
+        self.progress.update(self._all, description="ops", total=total, completed=number - 1, note=f"{number - 1} of {total}")
         self.progress.reset(self._one, description=what, visible=True, note="")
         self._known = self.measured
         if not self.console.is_terminal:
-            self.say(f"{number} of {of}: {what}")
+            self.say(f"{number} of {total}: {what}")
 
     def watch(self, stage: str, share: float) -> None:
         """Shows the stage of the current op's measurement and the share of it that is done, from 0 to 1."""

@@ -6,7 +6,7 @@ from functools import partial
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from lamina.core.sizes import SizeLike, least, most
+from lamina.core.sizes import SizeLike, maximum, minimum
 
 from ..ir.generics import empty, generic, padded, with_body
 from ..ir.reading import Generic, neutral, shape_of
@@ -18,8 +18,8 @@ from .partial_reductions import applied, shifted, split
 def ragged(n: SizeLike, wanted: SizeLike, multiple: int = 1) -> tuple[SizeLike, SizeLike]:
     """Returns how many parts a loop of `n` iterations has, at most `wanted`, and their length, a multiple of `multiple`. The last
     parts may be empty."""
-    parts = most(1, least(wanted, n))
-    return parts, most(1, -(-n // (parts * multiple))) * multiple
+    parts = maximum(1, minimum(wanted, n))
+    return parts, maximum(1, -(-n // (parts * multiple))) * multiple
 
 
 def split_ragged(

@@ -129,12 +129,12 @@ def _size(n: GroupNode) -> int:
     return math.prod(map(typical, n.extents))
 
 
-def _evaluations(g: Group, of: set[ir.Value]) -> Mapping[ir.Value, int]:
-    """Returns how many elements a group reads of each value in `of`; an element that is read twice counts twice."""
+def _evaluations(g: Group, values: set[ir.Value]) -> Mapping[ir.Value, int]:
+    """Returns how many elements a group reads of each value in `values`; an element that is read twice counts twice."""
     reads: dict[ir.Value, int] = defaultdict(int)
     for n in g.nodes:
         for v, places in n.reads.items():
-            if v in of:
+            if v in values:
                 reads[v] += len(places) * _size(n)
     return reads
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
-from lamina.core.sizes import SizeLike, is_symbolic, least, most, typical, upper_end
+from lamina.core.sizes import SizeLike, is_symbolic, maximum, minimum, typical, upper_end
 
 from ..infra.base import Pass
 from ..ir.reading import REDUCERS, Generic, ops_in, producer, width
@@ -111,46 +111,50 @@ class SplitReductions(Pass):
         loops = [i for i in plain if i not in deferred]
         return _Reduction(g, combine.name, loops, deferred, memory.order(g), memory.inner_loops(g), together, at_once)
 
-    def _split_evenly(self, of: "_Reduction", others: Sequence[tuple[bool, ...]]) -> None:
+    def _split_evenly(self, reduction: "_Reduction", others: Sequence[tuple[bool, ...]]) -> None:
         """Splits loops into equal parts. others: which loops other reductions of as many iterations reduce."""
-        g, results = of.g, max(typical(of.results), 1)
-        max_parts = min(self.parts, self.programs * of.together // results)
-        max_parts = max_parts if of.along else min(max_parts, typical(math.prod(g.extents)) // results // BLOCK)
+        g, results = reduction.g, max(typical(reduction.results), 1)
+        max_parts = min(self.parts, self.programs * reduction.together // results)
+        max_parts = max_parts if reduction.along else min(max_parts, typical(math.prod(g.extents)) // results // BLOCK)
         known = not is_symbolic(g.extents)
         parts = (
-            (_parts_like(others, of, max_parts) or _outer_parts(of, max_parts) if of.along else _adjacent_parts(of, max_parts))
+            (
+                _parts_like(others, reduction, max_parts) or _outer_parts(reduction, max_parts)
+                if reduction.along
+                else _adjacent_parts(reduction, max_parts)
+            )
             if known
             else {}
         )
         if math.prod(parts.values()) < LEAST:
-            even = _even_parts(of, max_parts)
+            even = _even_parts(reduction, max_parts)
             if even is None:
                 return
             loop, count, length = even
             parts, n = {loop: count}, g.extents[loop]
             whole, rest = (count * length, n - count * length) if known else (n // count * count, n % count)
             if rest != 0:
-                g = cut(g, loop, whole, rest, of.combine)
-        split(g, parts, of.deferred, of.order, of.combine)
+                g = cut(g, loop, whole, rest, reduction.combine)
+        split(g, parts, reduction.deferred, reduction.order, reduction.combine)
 
-    def _split_ragged(self, of: "_Reduction") -> None:
+    def _split_ragged(self, reduction: "_Reduction") -> None:
         """Splits the outermost loops in memory, of which all but the last that it takes a whole: a part for each iteration."""
-        if not of.loops or self.programs * of.together // max(typical(of.results), 1) < LEAST:
+        if not reduction.loops or self.programs * reduction.together // max(typical(reduction.results), 1) < LEAST:
             return
-        of = of.joined()
-        g, loops = of.g, [i for i in of.order if i in of.loops]
-        worth = -(-of.reduced // BLOCK) if of.together > 1 else of.reduced // of.at_once
-        wanted = least(self.parts, self.programs * of.together // most(1, of.results), worth)
+        reduction = reduction.joined()
+        g, loops = reduction.g, [i for i in reduction.order if i in reduction.loops]
+        worth = -(-reduction.reduced // BLOCK) if reduction.together > 1 else reduction.reduced // reduction.at_once
+        wanted = minimum(self.parts, self.programs * reduction.together // maximum(1, reduction.results), worth)
         whole: list[int] = []
         for loop in loops[:-1]:
             if typical(math.prod(g.extents[i] for i in (*whole, loop))) > typical(wanted):
                 break
             whole.append(loop)
         loop = loops[len(whole)]
-        n, multiple = g.extents[loop], of.at_once if loop in of.inner else 1
+        n, multiple = g.extents[loop], reduction.at_once if loop in reduction.inner else 1
         left = wanted // math.prod(g.extents[i] for i in whole) if whole else wanted
-        left = least(left, n // multiple) if multiple > 1 else left  # others would be empty
-        split_ragged(g, loop, *ragged(n, left, multiple), [*of.deferred, *whole], of.order, of.combine)
+        left = minimum(left, n // multiple) if multiple > 1 else left  # others would be empty
+        split_ragged(g, loop, *ragged(n, left, multiple), [*reduction.deferred, *whole], reduction.order, reduction.combine)
 
 
 @dataclass(frozen=True)
@@ -198,58 +202,58 @@ class _Reduction:
         return replace(self, g=g, loops=loops, deferred=deferred, order=order, inner={numbers[i] for i in self.inner})
 
 
-def _parts_like(others: Sequence[tuple[bool, ...]], of: _Reduction, max_parts: int) -> dict[int, int]:
+def _parts_like(others: Sequence[tuple[bool, ...]], reduction: _Reduction, max_parts: int) -> dict[int, int]:
     """Returns a part for each row of another reduction, so that one kernel computes both; none where there are too few or too many
     rows."""
     fitting: list[dict[int, int]] = []
     for reduced in sorted(others):
-        rows = {i: of.g.extents[i] for i in of.loops if not reduced[i]}
-        reduces_less = all(mine or not other for mine, other in zip(of.g.reduced, reduced, strict=True))
+        rows = {i: reduction.g.extents[i] for i in reduction.loops if not reduced[i]}
+        reduces_less = all(mine or not other for mine, other in zip(reduction.g.reduced, reduced, strict=True))
         if reduces_less and ENOUGH <= math.prod(rows.values()) <= max_parts:
             fitting.append(rows)
     return max(fitting, key=lambda rows: math.prod(rows.values()), default={})
 
 
-def _outer_parts(of: _Reduction, max_parts: int) -> dict[int, int]:
+def _outer_parts(reduction: _Reduction, max_parts: int) -> dict[int, int]:
     """Returns the parts of the first loop that makes enough, and, where these are few, of the loops behind it. A loop along
     neighbors in memory is taken only where no other does, in pieces that are worth a part."""
-    loops = sorted(of.loops, key=lambda i: i in of.inner)
+    loops = sorted(reduction.loops, key=lambda i: i in reduction.inner)
     for position, loop in enumerate(loops):
-        n = of.g.extents[loop]
-        if (parts := _divisor(n, min(max_parts, n // BLOCK) if loop in of.inner else max_parts)) < LEAST:
+        n = reduction.g.extents[loop]
+        if (parts := _divisor(n, min(max_parts, n // BLOCK) if loop in reduction.inner else max_parts)) < LEAST:
             continue
         parts_of = {loop: parts}
         for behind in loops[position + 1 :]:
-            few = min(max_parts // parts, typical(of.reduced) // (parts * LONG))
-            if parts >= ENOUGH or parts_of[loop] < of.g.extents[loop] or behind in of.inner or few < 2:
+            few = min(max_parts // parts, typical(reduction.reduced) // (parts * LONG))
+            if parts >= ENOUGH or parts_of[loop] < reduction.g.extents[loop] or behind in reduction.inner or few < 2:
                 break
-            loop, parts_of[behind] = behind, _divisor(of.g.extents[behind], few)
+            loop, parts_of[behind] = behind, _divisor(reduction.g.extents[behind], few)
             parts *= parts_of[behind]
         return parts_of
     return {}
 
 
-def _adjacent_parts(of: _Reduction, max_parts: int) -> dict[int, int]:
+def _adjacent_parts(reduction: _Reduction, max_parts: int) -> dict[int, int]:
     """Returns the parts of adjacent loops, up to `max_parts` in all, from the outermost loops that make enough, as an extent may be
     prime."""
-    for first in range(len(of.loops)):
+    for first in range(len(reduction.loops)):
         parts, left = {}, max_parts
-        for loop in of.loops[first:]:
-            parts[loop] = _divisor(of.g.extents[loop], left)
+        for loop in reduction.loops[first:]:
+            parts[loop] = _divisor(reduction.g.extents[loop], left)
             left //= parts[loop]
-            if parts[loop] < of.g.extents[loop]:
+            if parts[loop] < reduction.g.extents[loop]:
                 break
         if math.prod(parts.values()) >= LEAST:
             return {loop: n for loop, n in parts.items() if n > 1}
     return {}
 
 
-def _even_parts(of: _Reduction, max_parts: int) -> tuple[int, int, int] | None:
+def _even_parts(reduction: _Reduction, max_parts: int) -> tuple[int, int, int] | None:
     """Returns the longest loop, and how many equal parts of which length to split it into, where no extent has a divisor that
     would do, or some are symbolic. Along neighbors in memory, parts are rows of whole accesses. None if there would be too few
     parts."""
-    loops, inner, extents = of.loops, of.inner, tuple(map(typical, of.g.extents))
-    symbolic = is_symbolic(of.g.extents)
+    loops, inner, extents = reduction.loops, reduction.inner, tuple(map(typical, reduction.g.extents))
+    symbolic = is_symbolic(reduction.g.extents)
     if symbolic:  # of an outer loop, parts are contiguous where the whole is
         loops = [i for i in loops if i not in inner and extents[i] >= LEAST] or loops
     loop = max(loops, key=lambda i: (i not in inner or extents[i] >= LEAST * BLOCK, extents[i]), default=None)

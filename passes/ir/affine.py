@@ -12,7 +12,7 @@ from itertools import count, pairwise
 from typing import Any, Self
 
 from lamina.core.layout import Layout
-from lamina.core.sizes import SizeLike, at_most, below, least, most, typical
+from lamina.core.sizes import SizeLike, at_most, below, maximum, minimum, typical
 
 _SERIALS = count()
 
@@ -104,7 +104,7 @@ class Affine:
             if at_most(0, c):
                 high = high + reach
             else:
-                low, high = least(reach, 0) + low, most(reach, 0) + high
+                low, high = minimum(reach, 0) + low, maximum(reach, 0) + high
         return low, high
 
     def divmod(self, k: SizeLike) -> tuple["Affine", "Affine"]:

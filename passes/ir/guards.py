@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lamina.core.sizes import SizeLike, at_most, below, least, most
+from lamina.core.sizes import SizeLike, at_most, below, maximum, minimum
 
 from .affine import Affine
 
@@ -69,7 +69,7 @@ def narrowed(guard: Guard, more: Guard) -> Guard:
         for i, b in enumerate(out[last:], last):
             if b.at.terms == new.at.terms:
                 k = new.at.constant - b.at.constant
-                out[i] = Bound(b.at, most(b.low, new.low - k), least(b.high, new.high - k))
+                out[i] = Bound(b.at, maximum(b.low, new.low - k), minimum(b.high, new.high - k))
                 break
         else:
             out.append(new)

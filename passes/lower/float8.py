@@ -65,31 +65,31 @@ def _element(v: ir.Value) -> str:
     return str(element_of(v.type))
 
 
-def _narrowed(x: Num, to: Format, name: str) -> Num:
+def _narrowed(x: Num, format_: Format, name: str) -> Num:
     """Rounds f32 to 8 bits."""
     bits, i8 = x.bits(), ir.IntegerType.get_signless(8)
     sign = bits.shr(24) & 0x80
     size = bits & 0x7FFFFFFF
-    magic = (to.least + to.shift) << 23  # a number whose last digit is that of denormals
+    magic = (format_.least + format_.shift) << 23  # a number whose last digit is that of denormals
     denormal = (size.as_float() + x.emitter.i32(magic).as_float()).bits() - magic
-    odd = size.shr(to.shift) & 1
-    normal = (size - ((to.least - 1) << 23) + ((1 << (to.shift - 1)) - 1) + odd).shr(to.shift)
-    out = denormal.where(size.compare("ult", to.least << 23), normal)
-    out = x.emitter.i32(to.most).where(size.compare("uge", to.large), out)
+    odd = size.shr(format_.shift) & 1
+    normal = (size - ((format_.least - 1) << 23) + ((1 << (format_.shift - 1)) - 1) + odd).shr(format_.shift)
+    out = denormal.where(size.compare("ult", format_.least << 23), normal)
+    out = x.emitter.i32(format_.most).where(size.compare("uge", format_.large), out)
     out = x.emitter.i32(_NAN).where(size.compare("ugt", _F32_INFINITE), out)
     return (out | sign).cast("arith.trunci", i8).cast("arith.bitcast", ir.Type.parse(name))
 
 
-def _widened(x: Num, of: Format) -> Num:
+def _widened(x: Num, format_: Format) -> Num:
     """Converts 8 bits to f32."""
     bits = x.cast("arith.bitcast", ir.IntegerType.get_signless(8)).cast("arith.extui", ir.IntegerType.get_signless(32))
     size = bits & 0x7F
-    digits = size << of.shift
-    normal = digits + ((of.least - 1) << 23)
-    least = x.emitter.i32(of.least << 23)
+    digits = size << format_.shift
+    normal = digits + ((format_.least - 1) << 23)
+    least = x.emitter.i32(format_.least << 23)
     denormal = ((digits + least).as_float() - least.as_float()).bits()
-    out = denormal.where(size.compare("ult", 1 << of.mantissa), normal)
-    if of.infinite:
-        out = x.emitter.i32(_F32_INFINITE).where(size.compare("eq", of.most), out)
-    out = x.emitter.i32(_F32_NAN).where(size.compare("ugt", of.most), out)
+    out = denormal.where(size.compare("ult", 1 << format_.mantissa), normal)
+    if format_.infinite:
+        out = x.emitter.i32(_F32_INFINITE).where(size.compare("eq", format_.most), out)
+    out = x.emitter.i32(_F32_NAN).where(size.compare("ugt", format_.most), out)
     return (out | ((bits & 0x80) << 24)).as_float()

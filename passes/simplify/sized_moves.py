@@ -11,7 +11,7 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import arith, linalg, tensor
 
-from lamina.core.sizes import Size, SizeLike, most, typical
+from lamina.core.sizes import Size, SizeLike, maximum, typical
 
 from ..ir.generics import empty, fill, generic, padded, spread, with_body
 from ..ir.reading import CHECKED, shape_of
@@ -50,7 +50,7 @@ def slice_(
     begin = start or 0
     if typical(begin) < 0:  # there may be fewer elements than it counts from the end
         is_rest = step == 1 and end in (None, _OPEN)
-        begin = source[dim] - shape[dim] if is_rest else most(0, begin + source[dim])
+        begin = source[dim] - shape[dim] if is_rest else maximum(0, begin + source[dim])
     starts[dim], steps[dim % len(source)] = begin, step
     return sliced(x, starts, shape, steps)
 

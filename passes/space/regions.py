@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from lamina.core.sizes import SizeLike, at_most, is_symbolic, least, most
+from lamina.core.sizes import SizeLike, at_most, is_symbolic, maximum, minimum
 
 from ..ir.affine import Affine, Axis
 from ..ir.expressions import Apply, Const, Expr, InBounds, Load, walk
@@ -89,7 +89,7 @@ def _span(bound: Bound, axis: Axis, change: dict[Axis, Affine]) -> tuple[SizeLik
         low, high = -((at.constant - bound.low) // step), -((at.constant - bound.high) // step)
     else:
         low, high = (at.constant - bound.high) // -step + 1, (at.constant - bound.low) // -step + 1
-    return least(most(low, 0), axis.extent), least(most(high, 0), axis.extent)
+    return minimum(maximum(low, 0), axis.extent), minimum(maximum(high, 0), axis.extent)
 
 
 def _sorted(sizes: Iterable[SizeLike]) -> list[SizeLike]:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from lamina.core.sizes import SizeLike, at_most, is_symbolic, least, most, typical, upper_end
+from lamina.core.sizes import SizeLike, at_most, is_symbolic, maximum, minimum, typical, upper_end
 from lamina.schedules.base import TILE_SIDE, power_of_two
 from lamina.schedules.cpu import LINE, REST, REST_COLUMNS, SCAN_LANES, SCATTER_LANES, CpuConfig, choose, side
 
@@ -70,7 +70,7 @@ def schedule_cpu(space: Space, cores: int) -> Schedule:
         config = replace(config, rest=REST if form.column_vector or not merged.columns else REST_COLUMNS)
     rows = [a for a in merged.rows if a is not vector] + ([vector] if vector in merged.rows else [])
     elements = math.prod(a.extent for a in merged.columns)
-    work = 1 if elements == 0 else most(config.work // most(elements, 1), 1)
+    work = 1 if elements == 0 else maximum(config.work // maximum(elements, 1), 1)
     return _programs(config, merged, vector, rows, work)
 
 
@@ -150,7 +150,7 @@ def _programs(config: CpuConfig, merged: Merged, vector: Axis | None, axes: Sequ
             covered = covered * a.extent
             continue
         parts.insert(0, (a, wanted))
-        covered = covered * most(least(a.extent, wanted), 1)
+        covered = covered * maximum(minimum(a.extent, wanted), 1)
         if not is_symbolic(a.extent):
             break
     schedule = Schedule(config, merged, vector, tuple(rows), None, 0, tuple(inner), grouped=tuple(parts[:-1]))

@@ -7,7 +7,7 @@ from torch_mlir import ir
 
 from lamina.core.errors import CompileError
 from lamina.core.layout import Layout
-from lamina.core.sizes import Size, SizeLike, all_symbols, most, substituted
+from lamina.core.sizes import Size, SizeLike, all_symbols, maximum, substituted
 
 from ..families.choice import CHOICE, ROWS
 from ..families.gemm.block_sums import is_reduction
@@ -85,7 +85,7 @@ class Kernel:
         the least value that it has in this kernel, so that the bound stays known."""
         if not self.lengths:
             return size
-        products = {s.name: most(product, s.least) for product, length in self.lengths.items() for s in all_symbols(length)}
+        products = {s.name: maximum(product, s.least) for product, length in self.lengths.items() for s in all_symbols(length)}
         return substituted(size, products)
 
     def row_space(self, round_half: bool, scans: bool = False) -> Space | None:

@@ -22,7 +22,7 @@ from torch_mlir import ir
 from lamina.core.device import Cpu
 from lamina.core.errors import CompileError
 from lamina.core.gpu import Gpu
-from lamina.core.sizes import SizeLike, least, typical
+from lamina.core.sizes import SizeLike, minimum, typical
 from lamina.core.target import Target
 from lamina.schedules import nvvm
 from lamina.schedules.contraction import GemmConfig
@@ -125,7 +125,7 @@ def _product(kernel: Kernel, target: Target, round_half: bool) -> TileProgram:
         if any(rows not in (0, config.m) for rows in product.stacked):
             raise Unfit(f"sums of {max(product.stacked)} rows in blocks of {config.m}")
     grid = output_tiles(product, config)
-    ctas = least(grid, target.gpu.sm_count * config.resident) if config.resident else grid
+    ctas = minimum(grid, target.gpu.sm_count * config.resident) if config.resident else grid
     points = product.batches * math.prod(product.sizes)
     loads = [e for r in product.results for e in walk(r.expr) if isinstance(e, Load)]
     flops, bytes_ = 2 * len(product.products) * points, _moved(loads, points, kernel.outs)

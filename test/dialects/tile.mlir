@@ -49,9 +49,9 @@ func.func @runs(%x: memref<28xf32>, %o: memref<28xf32>) attributes {tile.grid = 
 }
 
 // CHECK-LABEL: func.func @window
-// CHECK: "tile.window"(%{{.*}}, %{{.*}}) {least = 5 : i64, most = 3 : i64} : (index, index) -> vector<8xi1>
+// CHECK: "tile.window"(%{{.*}}, %{{.*}}) {max_low = 3 : i64, min_high = 5 : i64} : (index, index) -> vector<8xi1>
 func.func @window(%low: index, %high: index) -> vector<8xi1> {
-  %m = "tile.window"(%low, %high) {least = 5 : i64, most = 3 : i64} : (index, index) -> vector<8xi1>
+  %m = "tile.window"(%low, %high) {max_low = 3 : i64, min_high = 5 : i64} : (index, index) -> vector<8xi1>
   return %m : vector<8xi1>
 }
 

@@ -260,7 +260,7 @@ func.func private @window(%x: memref<1001xf32>, %o: memref<1001xf32>) attributes
   %high = arith.addi %low, %n : index
   %whole = arith.divui %start, %c4 : index
   %first = arith.muli %whole, %c4 : index
-  %mask = "tile.window"(%low, %high) {most = 3 : i64, least = 333 : i64} : (index, index) -> vector<384xi1>
+  %mask = "tile.window"(%low, %high) {max_low = 3 : i64, min_high = 333 : i64} : (index, index) -> vector<384xi1>
   %a = vector.transfer_read %x[%first], %zero, %mask {in_bounds = [true]} : memref<1001xf32>, vector<384xf32>
   vector.transfer_write %a, %o[%first], %mask {in_bounds = [true]} : vector<384xf32>, memref<1001xf32>
   return

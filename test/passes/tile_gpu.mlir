@@ -169,7 +169,7 @@ func.func private @group_norm(%x: tensor<16x8x64xf32>, %w: tensor<16x8xf32>) -> 
 // CHECK-SAME: tile.vec = 4 : i64
 // CHECK: %[[START:.*]] = arith.muli %{{.*}}, %c1001
 // CHECK: %[[BY:.*]] = arith.remui %[[START]], %c4
-// CHECK: "tile.window"(%{{.*}}, %{{.*}}) {least = 1001 : i64, most = 3 : i64}
+// CHECK: "tile.window"(%{{.*}}, %{{.*}}) {max_low = 3 : i64, min_high = 1001 : i64}
 // CHECK: %[[WHOLE:.*]] = arith.divui %{{.*}}, %c4
 // CHECK: %[[AT:.*]] = arith.muli %[[WHOLE]], %c4
 // CHECK: vector.transfer_read %{{.*}}[%[[AT]]]

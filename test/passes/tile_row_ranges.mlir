@@ -31,7 +31,7 @@
 // CHECK-LABEL: func.func private @softmax_to_1021(
 // CHECK-SAME: tile.vec = 4
 // CHECK-NOT: scf.for
-// CHECK: tile.window{{.*}}least = 510 : i64, most = 3 : i64
+// CHECK: tile.window{{.*}}max_low = 3 : i64, min_high = 510 : i64
 // CHECK: return
 
 // The kernel for the row and the grid that were traced is compiled at once.

@@ -15,7 +15,7 @@ from torch import nn
 from lamina.core.binding.arena import ALIGN
 from lamina.core.binding.bind import MOST_BYTES, bound
 from lamina.core.program import Buffer, Launch, Program, Ref
-from lamina.core.sizes import Size, SizeLike, evaluate, least
+from lamina.core.sizes import Size, SizeLike, evaluate, minimum
 from lamina.frontend.compiling import stages
 from lamina.frontend.entry.dynamo import backend
 
@@ -101,7 +101,7 @@ def test_memory_in_use_does_not_overlap(seed: int) -> None:
     """Binds calls that differ in which of two sizes is larger."""
     rng = random.Random(seed)
     count = rng.randrange(3, 30)
-    sizes = [rng.choice([S * 4, T * 4, S * T, 16 * S + 4, S * S, least(S, T) * 8, 64]) for _ in range(count)]
+    sizes = [rng.choice([S * 4, T * 4, S * T, 16 * S + 4, S * S, minimum(S, T) * 8, 64]) for _ in range(count)]
     inplace = {i for i in range(1, count) if sizes[i] == sizes[i - 1] and rng.random() < 0.7}
     reach = [rng.choice([1, 1, 2, 5]) if i + 1 not in inplace else 1 for i in range(count)]
     program = chain(sizes, inplace, reach)

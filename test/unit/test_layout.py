@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lamina.core.layout import Layout
-from lamina.core.sizes import Size, most
+from lamina.core.sizes import Size, maximum
 
 
 def layout(t: torch.Tensor) -> Layout:
@@ -84,6 +84,6 @@ def test_span() -> None:
 def test_sizes_that_may_be_zero() -> None:
     """torch computes strides as if such sizes were 1, which affects no element."""
     b, n = Size.of("s0", 4), Size.of("s1", 9) - 2
-    contiguous = Layout.of((b, 3, n), (3 * most(1, n), most(1, n), 1))
+    contiguous = Layout.of((b, 3, n), (3 * maximum(1, n), maximum(1, n), 1))
     assert contiguous == Layout.row_major((b, 3, n)) and contiguous.is_dense and contiguous.is_injective
-    assert Layout.of((b, n), (1, b)).is_injective and Layout.of((b, n, 3), (3 * most(1, n), 1, most(1, n))).is_dense
+    assert Layout.of((b, n), (1, b)).is_injective and Layout.of((b, n, 3), (3 * maximum(1, n), 1, maximum(1, n))).is_dense

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lamina.core.binding.template import Template
-from lamina.core.sizes import Size, SizeLike, evaluate, least, most
+from lamina.core.sizes import Size, SizeLike, evaluate, maximum, minimum
 
 S, T = Size.of("s0", 8), Size.of("s77", 128)
 
@@ -24,7 +24,7 @@ class Part:
 
 def size() -> SizeLike:
     """A random size: a polynomial, quotients, remainders, bounds, or a number."""
-    parts = [S, T, S * T, 3 * S + 2, (S * T) // 64, -(-T // 128), T % 8, least(S, 5), most(S, T - 3), 7, 0]
+    parts = [S, T, S * T, 3 * S + 2, (S * T) // 64, -(-T // 128), T % 8, minimum(S, 5), maximum(S, T - 3), 7, 0]
     return random.choice(parts) + random.choice([0, 0, 4, S])
 
 

@@ -19,8 +19,8 @@ from lamina.core.sizes import (
     divisor,
     evaluate,
     is_symbolic,
-    least,
-    most,
+    maximum,
+    minimum,
     parse,
     size_from_json,
     size_to_json,
@@ -53,7 +53,7 @@ class Twin:
 
 
 _OPS: list[tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = [
-    (lambda a, b: a + b,) * 2, (lambda a, b: a - b,) * 2, (lambda a, b: a * b,) * 2, (least, min), (most, max),
+    (lambda a, b: a + b,) * 2, (lambda a, b: a - b,) * 2, (lambda a, b: a * b,) * 2, (minimum, min), (maximum, max),
 ]  # fmt: skip
 
 
@@ -150,11 +150,18 @@ def test_comparisons_that_sizes_need() -> None:
     """The least value of a symbol may prove a comparison; a hint alone proves nothing."""
     assert A > 1 and A >= LEAST and A + 1 > A and 2 * A > A and A * B >= 2 * B and A * 16 > 16 and A > 0
     assert A % 8 < 8 and A // 4 >= 0 and A % 4 * B >= 0 and -A < 0 and abs(-A) == A
-    assert most(1, A - 2) > A - 3 and A // 4 <= A and A * 4 // 3 >= A and least(A, B) <= B and A % B < B and most(A, B) * C >= C * A
-    assert most(1, A - 2) * C > (A - 3) * C and A // 4 * 4 + 3 >= A
+    assert (
+        maximum(1, A - 2) > A - 3
+        and A // 4 <= A
+        and A * 4 // 3 >= A
+        and minimum(A, B) <= B
+        and A % B < B
+        and maximum(A, B) * C >= C * A
+    )
+    assert maximum(1, A - 2) * C > (A - 3) * C and A // 4 * 4 + 3 >= A
     for open_ in (
         lambda: A > 2,
-        lambda: most(1, A - 2) > A - 2,
+        lambda: maximum(1, A - 2) > A - 2,
         lambda: A // 4 < A // 8 + 1,
         lambda: A < B,
         lambda: A - 1 < B - 1,
@@ -181,7 +188,7 @@ def test_equal_polynomials_are_equal() -> None:
 
 
 def test_what_a_size_depends_on() -> None:
-    assert symbols_of(7) == set() and symbols_of(A // (B + 3)) == {"s0", "s1"} and symbols_of(least(A, C) * 2) == {"s0", "s2"}
+    assert symbols_of(7) == set() and symbols_of(A // (B + 3)) == {"s0", "s1"} and symbols_of(minimum(A, C) * 2) == {"s0", "s2"}
     assert (
         is_symbolic(A) and is_symbolic((1, (2, A))) and is_symbolic([1, A]) and not is_symbolic((1, 2)) and not is_symbolic("s0~8")
     )
@@ -192,13 +199,13 @@ def test_what_a_size_depends_on() -> None:
 
 
 def test_minima_and_maxima() -> None:
-    assert least(A, A + 1) == A and most(A, 1) == A and least(3, 5) == 3 and most(A * B, A, 2) == A * B
+    assert minimum(A, A + 1) == A and maximum(A, 1) == A and minimum(3, 5) == 3 and maximum(A * B, A, 2) == A * B
     assert (
-        most(0, 64 - A) + least(A, 64) == 64
-        and least(0, 64 - A) == least(64, A) - A
-        and str(most(0, A - 64)) == "max(0, s0~8 - 64)"
+        maximum(0, 64 - A) + minimum(A, 64) == 64
+        and minimum(0, 64 - A) == minimum(64, A) - A
+        and str(maximum(0, A - 64)) == "max(0, s0~8 - 64)"
     )
-    open_ = least(A, B, 64)
+    open_ = minimum(A, B, 64)
     assert [evaluate(open_, {"s0": a, "s1": b}) for a, b in ((3, 5), (5, 3), (100, 100))] == [3, 3, 64]
     assert open_ <= 64 and open_ >= LEAST and open_ * 2 > 2
 
@@ -218,12 +225,12 @@ def test_a_symbol_may_have_another_least_value() -> None:
     assert str(n * 2 + A) == "2*n~8>=0 + s0~8" and parse("2*n~8>=0 + s0~8") == n * 2 + A
     assert n >= 0 and n + 1 > 0 and n * A >= 0 and not at_most(1, n) and not below(0, n)
     assert without_hints(n) == Size.of("n", LEAST, 0) and as_python(n * A) == "n*s0" and shown(n - 1) == "n - 1"
-    assert most(n, 1) != n and evaluate(most(n, 1), {"n": 0}) == 1
+    assert maximum(n, 1) != n and evaluate(maximum(n, 1), {"n": 0}) == 1
 
 
 def test_texts() -> None:
     assert str(A * B * 2 + 1) == "2*s0~8*s1~128 + 1" and str(-A) == "-s0~8" and str(A * -3 - 1) == "-3*s0~8 - 1"
-    assert parse("s0~8*16") == A * 16 and parse("3") == 3 and parse("max(s0~8, s1~128)") == most(A, B)
+    assert parse("s0~8*16") == A * 16 and parse("3") == 3 and parse("max(s0~8, s1~128)") == maximum(A, B)
     assert parse("a_1~5") == Size.of("a_1", 5) and str(parse("a_1~5")) == "a_1~5"
     assert size_to_json(3) == 3 and size_to_json(A) == "s0~8"
     half = parse("(s0~8)/(2)")
@@ -313,10 +320,10 @@ def test_python_has_the_values_of_sizes(n: int) -> None:
     for size in (
         quotient,
         3 * quotient - s + 2,
-        most(1, least(s // 7, 5)),
+        maximum(1, minimum(s // 7, 5)),
         -(-s // 3) * (s % 5),
         root(s + 7),
-        1024 // most(1, 4 * quotient),
+        1024 // maximum(1, 4 * quotient),
     ):
         assert eval(as_python(size), {"s0": n, "isqrt": math.isqrt}) == evaluate(size, {"s0": n})
     assert evaluate(quotient, {"s0": n}) == -(-n // 4)

@@ -47,7 +47,7 @@ OPS = {
     "tile.scan": '"tile.scan"(%v, %one) {combine = "arith.addf"} : (vector<128xf32>, f32) -> (vector<128xf32>, f32)',
     "tile.sort": '"tile.sort"(%seed) : (vector<128xi64>) -> vector<128xi64>',
     "tile.recurrence": '"tile.recurrence"(%v, %v, %one) : (vector<128xf32>, vector<128xf32>, f32) -> (vector<128xf32>, f32)',
-    "tile.window": '"tile.window"(%zero, %all) {least = 128 : i64, most = 0 : i64} : (index, index) -> vector<128xi1>',
+    "tile.window": '"tile.window"(%zero, %all) {max_low = 0 : i64, min_high = 128 : i64} : (index, index) -> vector<128xi1>',
     "tile.transpose": '"tile.transpose"(%m, %zero, %all, %all, %scratch, %all) : '
     "(memref<128xf32>, index, index, index, memref<128x128xf32>, index) -> ()",
     "tile.combine": '"tile.combine"(%v) {combine = "arith.addf"} : (vector<128xf32>) -> vector<128xf32>',

@@ -53,9 +53,9 @@ def _own_time(run: Callable[[], Any]) -> Sampler:
 class Comparison:
     """A table of calls through one compilation for all sizes, compared with static compilations and TorchInductor's dynamic one."""
 
-    def __init__(self, title: str, of: str, device: str, clock: Clock | None = None) -> None:
+    def __init__(self, title: str, noun: str, device: str, clock: Clock | None = None) -> None:
         """Takes what the rows are of, where calls run ("cpu" or "cuda"), and what times them instead of `timed`."""
-        self._title, self._of = title, of
+        self._title, self._of = title, noun
         self._clock = clock or partial(timed, device=device)
         self._rows: list[list[str]] = []
         self._ratios: list[list[float | None]] = []

@@ -6,7 +6,7 @@ from typing import Any
 from lamina.core.gpu import Gpu
 from lamina.core.program import ITEM_BYTES, Call, Ref
 from lamina.core.program_needs import fixed
-from lamina.core.sizes import SizeLike, divisor, is_symbolic, least, typical
+from lamina.core.sizes import SizeLike, divisor, is_symbolic, minimum, typical
 from lamina.kernels.gluon import has_gluon
 
 from ..launches import Source, launch, power, strides, tensors
@@ -57,7 +57,7 @@ def _describe_forward(
         **operands.constants, "OUT": strides(call.outs[0]), "SUMS": strides(call.outs[1]) if has_sums else (),
         "OFFSET": kwargs["offset"], "WINDOW": window, "TOGETHER": operands.together(), **extra,
     }  # fmt: skip
-    visible_keys = least(keys, window or keys)
+    visible_keys = minimum(keys, window or keys)
     flops = 2 * batch * heads * queries * visible_keys * sum(operands.elements) // (2 if kwargs["causal"] and not window else 1)
     names = {**operands.names(), "out": "y0", "sums": "y1" if has_sums else "x0"}
     return launch(call, names, constants, programs, warps, stages, flops, _reached(constants))

@@ -32,14 +32,14 @@ def work_of(problem: GemmProblem) -> GemmWork | None:
     return None
 
 
-def _work(program: GemmProgram, of: GemmProblem) -> GemmWork:
+def _work(program: GemmProgram, problem: GemmProblem) -> GemmWork:
     product = program.product
     batch, m, n, k = map(typical, (product.batches, *product.sizes))
     after = _computed(*(outside(r.expr, product.products) for r in product.results))
     writes = sum(bytes_of(v) for v in program.group.results)
     item, count = 4 if product.factors == "tf32" else bits(product.factors) // 8, len(product.products)
-    fed, follows = _fed(product, of.before) if of.before else None, of.group is not None
-    doubled = product.factors == FLOAT8 and not all(p.fast for op in of.ops if (p := Product.read(op)))
+    fed, follows = _fed(product, problem.before) if problem.before else None, problem.group is not None
+    doubled = product.factors == FLOAT8 and not all(p.fast for op in problem.ops if (p := Product.read(op)))
     goes_on = program.pieces is not None or any(product.stacked)
     return GemmWork(batch, m, n, k, *after, writes, follows, count, item, goes_on, fed, doubled, _waste(program))
 

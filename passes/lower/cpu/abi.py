@@ -48,14 +48,14 @@ def outline(function: ir.Operation, ops: dict[str, list[ir.Operation]], has_chec
     return extra[0] if has_checks else None
 
 
-def _checked(of: ir.Type, function: ir.Operation, name: str) -> ir.Type:
-    if not isinstance(of, ir.MemRefType) or not of.has_static_shape:
+def _checked(type_: ir.Type, function: ir.Operation, name: str) -> ir.Type:
+    if not isinstance(type_, ir.MemRefType) or not type_.has_static_shape:
         raise CompileError(
-            f"tile program @{name} takes {of}: only memrefs of static shape can be launched",
+            f"tile program @{name} takes {type_}: only memrefs of static shape can be launched",
             where=where(function.location),
             remedy="give the kernel's operands static shapes",
         )
-    return of
+    return type_
 
 
 def _loop(function: ir.Operation, block: ir.Block, ops: dict[str, list[ir.Operation]], lo: ir.Value, hi: ir.Value) -> None:

@@ -47,17 +47,17 @@ def store_as_integers(function: ir.Operation) -> None:
             replace_op(op, op.operands[0])
 
 
-def _is_bf16(of: ir.Type) -> bool:
-    return isinstance(element_of(of), ir.BF16Type)
+def _is_bf16(type_: ir.Type) -> bool:
+    return isinstance(element_of(type_), ir.BF16Type)
 
 
-def _as_integer(of: ir.Type) -> ir.Type:
+def _as_integer(type_: ir.Type) -> ir.Type:
     i16 = ir.IntegerType.get_signless(16)
-    if not _is_bf16(of):
-        return of
-    if isinstance(of, ir.VectorType):
-        return ir.VectorType.get(of.shape, i16)
-    return ir.MemRefType.get(of.shape, i16, of.layout, of.memory_space) if isinstance(of, ir.MemRefType) else i16
+    if not _is_bf16(type_):
+        return type_
+    if isinstance(type_, ir.VectorType):
+        return ir.VectorType.get(type_.shape, i16)
+    return ir.MemRefType.get(type_.shape, i16, type_.layout, type_.memory_space) if isinstance(type_, ir.MemRefType) else i16
 
 
 def _constant(op: ir.Operation) -> None:

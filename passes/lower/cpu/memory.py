@@ -16,9 +16,9 @@ from ..lane_indices import lane_stride
 FEW = 4  # up to this stride, loading everything and shuffling lanes beats a gather
 
 
-def strides(of: ir.MemRefType) -> list[int]:
+def strides(type_: ir.MemRefType) -> list[int]:
     """Returns the strides of a memref type."""
-    return list(of.get_strides_and_offset()[0])
+    return list(type_.get_strides_and_offset()[0])
 
 
 def lower_gather(op: ir.Operation) -> None:

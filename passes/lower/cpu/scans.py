@@ -51,22 +51,22 @@ def lower_recurrence(op: ir.Operation) -> None:
     replace_op(op, after(factors, e.op("vector.broadcast", [of], [carry]).result, sums), end)
 
 
-def _emitter(op: ir.Operation, of: ir.VectorType) -> Emit:
-    return Emit(ir.InsertionPoint(op), op.location, list(of.shape))
+def _emitter(op: ir.Operation, type_: ir.VectorType) -> Emit:
+    return Emit(ir.InsertionPoint(op), op.location, list(type_.shape))
 
 
-def _prefixes(e: Emit, of: ir.VectorType, blocks: list[ir.Value], neutral_blocks: list[ir.Value], join: Join) -> list[ir.Value]:
+def _prefixes(e: Emit, type_: ir.VectorType, blocks: list[ir.Value], neutral_blocks: list[ir.Value], join: Join) -> list[ir.Value]:
     """Returns the prefixes of a block whose elements are tuples, one of each of `blocks`. neutral_blocks: the neutral tuple."""
-    (lanes,) = of.shape
+    (lanes,) = type_.shape
     reach = 1
     while reach < lanes:
         mask = ir.DenseI64ArrayAttr.get([i - reach if i >= reach else lanes + i for i in range(lanes)])
-        before = [e.op("vector.shuffle", [of], [b, n], mask=mask).result for b, n in zip(blocks, neutral_blocks, strict=True)]
+        before = [e.op("vector.shuffle", [type_], [b, n], mask=mask).result for b, n in zip(blocks, neutral_blocks, strict=True)]
         blocks = join(before, blocks)
         reach *= 2
     return blocks
 
 
-def _last(e: Emit, of: ir.VectorType, block: ir.Value) -> ir.Value:
-    position = ir.DenseI64ArrayAttr.get([of.shape[0] - 1])
-    return e.op("vector.extract", [of.element_type], [block], static_position=position).result
+def _last(e: Emit, type_: ir.VectorType, block: ir.Value) -> ir.Value:
+    position = ir.DenseI64ArrayAttr.get([type_.shape[0] - 1])
+    return e.op("vector.extract", [type_.element_type], [block], static_position=position).result

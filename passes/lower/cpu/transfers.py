@@ -70,13 +70,13 @@ class Transfers:
             self._write(t, e, row, t.dims[outer], t.dims[inner], k)
         t.op.erase()
 
-    def _read(self, t: "Transfer", e: Emit, of: ir.Type, outer: int, inner: int, k: int) -> ir.Value:
+    def _read(self, t: "Transfer", e: Emit, type_: ir.Type, outer: int, inner: int, k: int) -> ir.Value:
         indices = t.indices_of(outer, k)
         mask = t.row_mask(outer, inner, k, e.shape[0])
         if mask is None:
-            return e.op("vector.load", [of], [t.memory, *indices]).result
-        pad = e.op("vector.broadcast", [of], [t.value]).result
-        return e.op("vector.maskedload", [of], [t.memory, *indices, mask, pad]).result
+            return e.op("vector.load", [type_], [t.memory, *indices]).result
+        pad = e.op("vector.broadcast", [type_], [t.value]).result
+        return e.op("vector.maskedload", [type_], [t.memory, *indices, mask, pad]).result
 
     def _write(self, t: "Transfer", e: Emit, row: ir.Value, outer: int, inner: int, k: int) -> None:
         indices = t.indices_of(outer, k)

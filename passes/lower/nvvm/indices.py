@@ -47,16 +47,16 @@ def _fits(ranges: Ranges, value: ir.Value) -> bool:
     return (low == -inf or low >= -(1 << 31)) and (high == inf or high < 1 << 31)
 
 
-def _is_near(of: ir.Type, bounded: bool) -> bool:
+def _is_near(type_: ir.Type, bounded: bool) -> bool:
     """Returns whether a buffer has at most MOST_IN_32_BITS elements from its first to its last; `bounded` where its sizes are
     symbolic."""
-    if not isinstance(of, ir.MemRefType):
+    if not isinstance(type_, ir.MemRefType):
         return True
-    strides, offset = of.get_strides_and_offset()
-    if not of.has_static_shape or ir.ShapedType.get_dynamic_stride_or_offset() in (*strides, offset):
+    strides, offset = type_.get_strides_and_offset()
+    if not type_.has_static_shape or ir.ShapedType.get_dynamic_stride_or_offset() in (*strides, offset):
         return bounded
-    reach = offset + 1 + sum((size - 1) * abs(stride) for size, stride in zip(of.shape, strides, strict=True))
-    return prod(of.shape) == 0 or reach <= MOST_IN_32_BITS
+    reach = offset + 1 + sum((size - 1) * abs(stride) for size, stride in zip(type_.shape, strides, strict=True))
+    return prod(type_.shape) == 0 or reach <= MOST_IN_32_BITS
 
 
 def saturate(op: ir.Operation) -> None:

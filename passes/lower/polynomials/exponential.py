@@ -173,7 +173,7 @@ def scale(x: Num, whole: Num) -> Num:
     return x * _power_of(half, of) * _power_of(count - half, of)
 
 
-def _power_of(count: Num, of: FloatFormat) -> Num:
+def _power_of(count: Num, float_format: FloatFormat) -> Num:
     """Emits 2**count for an i32, if that is a normal number."""
-    wide = count if of is SINGLE else count.cast("arith.extsi", ir.IntegerType.get_signless(64))
-    return ((wide + of.bias) << of.mantissa).as_float()
+    wide = count if float_format is SINGLE else count.cast("arith.extsi", ir.IntegerType.get_signless(64))
+    return ((wide + float_format.bias) << float_format.mantissa).as_float()

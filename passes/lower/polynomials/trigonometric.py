@@ -59,20 +59,22 @@ def _curves(x: Num) -> tuple[Num, Num, Num]:
     return quadrant, sine, near + e.fma(e.horner(square, of.cosine) * square, square, (1.0 - near) - half)
 
 
-def _reduce(x: Num, of: "Angles") -> tuple[Num, Num]:
+def _reduce(x: Num, angles: "Angles") -> tuple[Num, Num]:
     """Returns q and r (see `_curves`): by parts of pi/2, and by `of.exact` in a branch taken where any |x| > `of.largest`."""
     e, rounding = x.emitter, format_of(x).round
     whole = e.fma(x, TWO_OVER_PI, rounding)
     n = whole - rounding
     r = x
-    for part in of.half_pi:
+    for part in angles.half_pi:
         r = e.fma(n, -part, r)
-    far = x.abs() > of.largest
+    far = x.abs() > angles.largest
     usual = [whole.bits().value, r.value]
     types = [v.type for v in usual]
     branch = ir.Operation.create("scf.if", types, [e.any(far).value], regions=2, loc=e.loc, ip=e.ip)
     then, otherwise = (Emit(ir.InsertionPoint(region.blocks.append()), e.loc, e.shape) for region in branch.regions)
-    chosen = [v.where(then.wrap(far.value), then.wrap(u)).value for v, u in zip(of.exact(then.wrap(x.value)), usual, strict=True)]
+    chosen = [
+        v.where(then.wrap(far.value), then.wrap(u)).value for v, u in zip(angles.exact(then.wrap(x.value)), usual, strict=True)
+    ]
     then.op("scf.yield", [], chosen)
     otherwise.op("scf.yield", [], usual)
     return e.wrap(branch.results[0]), e.wrap(branch.results[1])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from torch_mlir import ir
 from torch_mlir.dialects import arith
 
-from lamina.core.sizes import SizeLike, at_most, below, is_symbolic, least, most
+from lamina.core.sizes import SizeLike, at_most, below, is_symbolic, maximum, minimum
 from lamina.dialects.tile import GUARD
 
 from ...ir.affine import Affine, Axis
@@ -87,7 +87,7 @@ def extremes(at: Affine, ranges: dict[Axis, Range]) -> Range:
     for a, c in at.terms:
         first, last = ranges.get(a, (0, a.extent - 1))
         ends = first * c, last * c
-        low, high = least(*ends) + low, most(*ends) + high
+        low, high = minimum(*ends) + low, maximum(*ends) + high
     return low, high
 
 

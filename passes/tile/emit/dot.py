@@ -7,7 +7,7 @@ Blocks are tiles, vectors of rank 2 (blocks.py). Convolutions are GEMMs whose op
 from torch_mlir import ir
 from torch_mlir.dialects import arith, vector
 
-from lamina.core.sizes import SizeLike, least
+from lamina.core.sizes import SizeLike, minimum
 from lamina.schedules.contraction import GemmConfig
 
 from ...ir.expressions import Expr, Load
@@ -119,7 +119,7 @@ class Dot:
             wide = b.number(across)
             i, j = arith.divui(rest, wide), arith.remui(rest, wide)
         else:
-            rows_of_tiles = least(c.group, down)
+            rows_of_tiles = minimum(c.group, down)
             width = b.number(rows_of_tiles * across)
             first = arith.muli(arith.divui(rest, width), b.number(rows_of_tiles))
             rows = arith.minui(arith.subi(b.number(down), first), b.number(rows_of_tiles))

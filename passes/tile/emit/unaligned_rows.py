@@ -45,19 +45,22 @@ def over(
     return out
 
 
-def enter(b: "Blocks", window: ShiftedBlocks, axis: Axis, at: ir.Value, ends: bool) -> None:
-    """Sets the mask and the axis of a block whose first lane is `at` lanes after the start of the row's first access. ends: whether
-    the row may end in it."""
+def enter(b: "Blocks", window: ShiftedBlocks, axis: Axis, lane: ir.Value, ends: bool) -> None:
+    """Sets the mask and the axis of a block.
+
+    lane  the block's first lane, counted from the start of the row's first access
+    ends  whether the row may end in the block
+    """
     with b.point():
-        low = arith.subi(window.by, at)
+        low = arith.subi(window.by, lane)
         high = arith.addi(low, window.count) if ends else b.number(b.lanes)
-        first = number_of(at)
-        most = 0 if first else window.shift.width - 1
-        least = b.lanes if not ends else 0 if first is None else max(at_least(axis.extent) - int(first), 0)
+        first = number_of(lane)
+        max_low = 0 if first else window.shift.width - 1
+        min_high = b.lanes if not ends else 0 if first is None else max(at_least(axis.extent) - int(first), 0)
         type_ = ir.VectorType.get([b.lanes], ir.IntegerType.get_signless(1))
-        attributes = {"most": i64(most), "least": i64(least)}
+        attributes = {"max_low": i64(max_low), "min_high": i64(min_high)}
         b.stack[-1].mask = b.memoized(
             "mask", -1,
             lambda: ir.Operation.create("tile.window", results=[type_], operands=[low, high], attributes=attributes).results[0],
         )  # fmt: skip
-        b.bind(axis, arith.subi(at, window.by))
+        b.bind(axis, arith.subi(lane, window.by))

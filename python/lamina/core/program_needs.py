@@ -7,7 +7,7 @@ from dataclasses import replace
 from .errors import CompileError
 from .program import Buffer, Launch, Needs, Program, Ref, Step
 from .sizes import SizeLike, is_symbolic
-from .sizes import most as largest
+from .sizes import maximum as largest
 
 _ALIGNED = 64  # alignment of arena buffers, in bytes
 SCRATCH = 128  # alignment of scratch memory at most, in bytes, where binding places it

@@ -89,8 +89,8 @@ class _Drawing:
                 self.graph.add_edge(source, node, label=type_text(value.type))
         self.writer.update(dict.fromkeys(outs, node))
 
-    def _add_node(self, of: ir.Operation | ir.Value, label: str, into: Any, **style: str) -> str:
-        name = self.nodes[of] = f"n{len(self.graph)}"
+    def _add_node(self, origin: ir.Operation | ir.Value, label: str, into: Any, **style: str) -> str:
+        name = self.nodes[origin] = f"n{len(self.graph)}"
         into.add_node(name, label=label, **style)
         return name
 

@@ -46,18 +46,18 @@ def _type_before(line: str, end: int) -> str:
 
 
 @cache
-def spelling(of: str, literal: str) -> str:
-    """Respells one literal of type `of`, e.g. ("float", "0.1") -> "0x3FB99999A0000000"."""
-    bits = _bits(of, literal)
-    if of == "half":
+def spelling(text: str, literal: str) -> str:
+    """Respells one literal of type `text`, e.g. ("float", "0.1") -> "0x3FB99999A0000000"."""
+    bits = _bits(text, literal)
+    if text == "half":
         return f"0xH{bits:04X}"
-    if of == "bfloat":
+    if text == "bfloat":
         return f"0xR{bits:04X}"
-    return f"0x{bits if of == 'double' else _widened(bits):016X}"
+    return f"0x{bits if text == 'double' else _widened(bits):016X}"
 
 
-def _bits(of: str, literal: str) -> int:
-    width, mantissa = _WIDTHS[of]
+def _bits(text: str, literal: str) -> int:
+    width, mantissa = _WIDTHS[text]
     if literal.startswith("f0x"):
         return int(literal[3:], 16)
     sign = (literal[0] == "-") << (width - 1)
@@ -71,12 +71,12 @@ def _bits(of: str, literal: str) -> int:
     if "nan" in name:
         return sign | exponent | (0 if name[0] == "s" else quiet) | int(name[name.index("x") + 1 : -1], 16)
     value = float(literal)
-    if of == "double":
+    if text == "double":
         return int(struct.unpack("<Q", struct.pack("<d", value))[0])
-    if of == "half":
+    if text == "half":
         return int(struct.unpack("<H", struct.pack("<e", value))[0])
     single = int(struct.unpack("<I", struct.pack("<f", value))[0])
-    return single if of == "float" else (single + 0x7FFF + (single >> 16 & 1)) >> 16
+    return single if text == "float" else (single + 0x7FFF + (single >> 16 & 1)) >> 16
 
 
 def _widened(bits: int) -> int:

@@ -56,11 +56,11 @@ def _model(name: str, f: Results) -> list[str]:
     return [name, *times, *_against(f, 1e3, 3, "reduce-overhead"), launch_count(f)]
 
 
-def _against(f: Results, scale: float, digits: int, of: str) -> list[str]:
+def _against(f: Results, scale: float, digits: int, compiler: str) -> list[str]:
     """Returns cells: the floor, its share of Lamina's time, ratios to the best rival and to one other, errors."""
     mine, least = fastest(f["times"], LAMINA), floor(f)
     share = f"{least / mine:.0%}" if mine else NONE
-    ratios = [ratio(mine, fastest(f["times"], _RIVALS[f["kind"]])), ratio(mine, f["times"].get(of))]
+    ratios = [ratio(mine, fastest(f["times"], _RIVALS[f["kind"]])), ratio(mine, f["times"].get(compiler))]
     return [number(least, scale, digits), share, *ratios, largest_error(f, *LAMINA), largest_error(f, "eager")]
 
 

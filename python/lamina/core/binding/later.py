@@ -29,10 +29,10 @@ def with_launches(program: Program, tiled: Mapping[str, Program]) -> Program:
     buffers, sizes = list(program.buffers), list(program.sizes)
     places = {(sizes[b.index], b.bytes): number for number, b in enumerate(buffers) if b.kind == "sizes"}
 
-    def scratch(ref: Ref, of: Program) -> Ref:
+    def scratch(ref: Ref, program: Program) -> Ref:
         """Returns the place of a kernel's symbolic sizes in the program."""
-        buffer = of.buffers[ref.buffer]
-        key: tuple[tuple[SizeLike, ...], SizeLike] = (of.sizes[buffer.index], buffer.bytes)
+        buffer = program.buffers[ref.buffer]
+        key: tuple[tuple[SizeLike, ...], SizeLike] = (program.sizes[buffer.index], buffer.bytes)
         if key not in places:
             places[key] = len(buffers)
             buffers.append(replace(buffer, index=len(sizes)))

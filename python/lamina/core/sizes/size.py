@@ -147,12 +147,12 @@ def at_most(a: SizeLike, b: SizeLike) -> bool:
         return False
 
 
-def least(*sizes: "SizeLike") -> "SizeLike":
+def minimum(*sizes: "SizeLike") -> "SizeLike":
     """Returns the minimum of sizes, evaluated at the call where it is not known before."""
     return chosen("min", sizes)
 
 
-def most(*sizes: "SizeLike") -> "SizeLike":
+def maximum(*sizes: "SizeLike") -> "SizeLike":
     """Returns the maximum of sizes, evaluated at the call where it is not known before."""
     return chosen("max", sizes)
 

@@ -71,10 +71,10 @@ def solved(difference: SizeLike) -> Solved:
     return {one: value}
 
 
-def _has_one_root(degrees: dict[int, int], of: Factor) -> bool:
+def _has_one_root(degrees: dict[int, int], factor: Factor) -> bool:
     """Returns whether a polynomial of one factor, given by its coefficients, is known to be 0 for no two values of it: it rises or
     falls from some value on, and below that has no root."""
-    low = lower_end(of)
+    low = lower_end(factor)
     if low == -math.inf:
         return False
     for start in range(int(low), int(low) + _FEW):
@@ -148,14 +148,14 @@ def replaced(size: SizeLike, known: Solved) -> SizeLike:
     return _map_factors(size, lambda f: _replaced(f, known)) if known else size
 
 
-def _map_factors(size: SizeLike, of: Callable[[Factor], SizeLike]) -> SizeLike:
+def _map_factors(size: SizeLike, function: Callable[[Factor], SizeLike]) -> SizeLike:
     if not isinstance(size, Size):
         return size
     total: SizeLike = 0
     for factors, k in size.terms:
         part: SizeLike = k
         for f in factors:
-            part = part * of(f)
+            part = part * function(f)
         total = total + part
     return total
 

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from .factors import Opaque
-from .size import Size, SizeLike, factor_of, most
+from .size import Size, SizeLike, factor_of, maximum
 
 
 def where_elements(size: SizeLike, shape: Sequence[SizeLike]) -> SizeLike:
     """Returns a stride of a tensor of this shape that has elements: torch counts sizes that may be 0 as max(1, size)."""
     if isinstance(size, int) or not size.is_opaque:
         return size
-    guarded = {most(1, held): n for n in shape if isinstance(n, Size) for held in (n, _raised(n))}
+    guarded = {maximum(1, held): n for n in shape if isinstance(n, Size) for held in (n, _raised(n))}
     out: int | Size = 0
     for factors, k in size.terms:
         part: int | Size = k

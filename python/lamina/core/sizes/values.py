@@ -8,7 +8,7 @@ from typing import Any
 from .factors import Factor, Opaque, SizeSymbol
 from .floats import FLOAT_OPS, ROUNDED
 from .roots import root
-from .size import Size, SizeLike, exactly, factor_of, least, most, without
+from .size import Size, SizeLike, exactly, factor_of, maximum, minimum, without
 
 
 def typical(size: SizeLike) -> int:
@@ -61,13 +61,13 @@ def applied(op: str, left: SizeLike, right: SizeLike) -> SizeLike:
     return found
 
 
-def computed(size: SizeLike, of: Callable[[SizeSymbol], Any], ops: "Mapping[str, Callable[[Any, Any], Any]]") -> Any:
+def computed(size: SizeLike, value_of: Callable[[SizeSymbol], Any], ops: "Mapping[str, Callable[[Any, Any], Any]]") -> Any:
     """Computes a size in numbers of another kind, which must have + and *.
 
-    of   returns the number for a symbol
-    ops  the functions for "//", "/", "%", "min", "max", "root" and the ops of floats.py
+    value_of  returns the number for a symbol
+    ops       the functions for "//", "/", "%", "min", "max", "root" and the ops of floats.py
     """
-    return size if isinstance(size, int) else _value(size, of, ops)
+    return size if isinstance(size, int) else _value(size, value_of, ops)
 
 
 def is_symbolic(sizes: Any) -> bool:
@@ -107,14 +107,14 @@ def symbol_name(size: SizeLike) -> str | None:
     return None
 
 
-def _value(size: Size, of: Callable[[SizeSymbol], Any], ops: "Mapping[str, Callable[[Any, Any], Any]] | None" = None) -> Any:
+def _value(size: Size, value_of: Callable[[SizeSymbol], Any], ops: "Mapping[str, Callable[[Any, Any], Any]] | None" = None) -> Any:
     """Computes a size, see `computed`; in integers without `ops`."""
 
     def factor(f: Factor) -> Any:
         """Evaluates a symbol or an opaque operation."""
         if isinstance(f, SizeSymbol):
-            return of(f)
-        left, right = (x if isinstance(x, int) else _value(x, of, ops) for x in (f.left, f.right))
+            return value_of(f)
+        left, right = (x if isinstance(x, int) else _value(x, value_of, ops) for x in (f.left, f.right))
         return (ops or _OPS)[f.op](left, right)
 
     return sum(k * math.prod(map(factor, factors)) for factors, k in size.terms)
@@ -126,6 +126,6 @@ _OPS: dict[str, Callable[[Any, Any], Any]] = {
     "root": lambda a, _: root(a), **FLOAT_OPS, **ROUNDED,
 }  # fmt: skip
 _SIZE_OPS: dict[str, Callable[[Any, Any], Any]] = {
-    **_OPS, "/": exactly, "min": least, "max": most, **{op: partial(float_of, op) for op in FLOAT_OPS},
+    **_OPS, "/": exactly, "min": minimum, "max": maximum, **{op: partial(float_of, op) for op in FLOAT_OPS},
     **{op: partial(rounded, op) for op in ROUNDED},
 }  # fmt: skip

@@ -164,10 +164,10 @@ class _Reader:
             return None
         rows, columns = (_linear(self.of(part)) if part is not None else None for part in [None, *parts][-2:])
 
-        def at(of: Linear) -> Linear | None:
+        def at(linear: Linear) -> Linear | None:
             """Returns a linear form with the index's own forms in place of its positions; None if they have no such form."""
-            total = Linear(0, 0, of.constant)
-            for factor, position in ((of.query, rows), (of.key, columns)):
+            total = Linear(0, 0, linear.constant)
+            for factor, position in ((linear.query, rows), (linear.key, columns)):
                 if factor and (position is None or not position.is_natural):
                     return None
                 total += position.times(factor) if factor and position is not None else Linear(0, 0, 0)
@@ -185,10 +185,10 @@ class _Reader:
             return None
         rank, old, starts = len(order), len(shape(source)), starts_of(node)
 
-        def moved(of: Linear) -> Linear | None:
+        def moved(linear: Linear) -> Linear | None:
             """Returns a linear form of the source's positions as one of the view's; None if a dimension is lost."""
-            where, constant = {-2: 0, -1: 0}, of.constant
-            for last, factor in ((-2, of.query), (-1, of.key)):
+            where, constant = {-2: 0, -1: 0}, linear.constant
+            for last, factor in ((-2, linear.query), (-1, linear.key)):
                 dim = old + last
                 if not factor:
                     continue
@@ -218,11 +218,11 @@ def _number(x: float) -> Place:
     return TwoValued(Region(), x, x)
 
 
-def _linear(of: Place | None) -> Linear | None:
-    if isinstance(of, TwoValued):
-        whole = not of.region.bounds and type(of.inside) is int
-        return Linear(0, 0, of.inside) if whole else None  # type: ignore[arg-type]
-    return of
+def _linear(place: Place | None) -> Linear | None:
+    if isinstance(place, TwoValued):
+        whole = not place.region.bounds and type(place.inside) is int
+        return Linear(0, 0, place.inside) if whole else None  # type: ignore[arg-type]
+    return place
 
 
 def _combined(kind: str, one: Place | None, other: Place | None) -> Place | None:

@@ -109,19 +109,19 @@ def _order(new: Sequence[str], old: Sequence[str]) -> tuple[int, ...]:
     return () if [*new] == [*old] else tuple([*old].index(c) for c in new)
 
 
-def traced_back(of: Operand) -> Operand:
+def traced_back(operand: Operand) -> Operand:
     """Returns the operand behind transposes of its last two dimensions, copies and products by positive numbers."""
-    while not is_in_place(of.node):
-        node, times, swap, copied = of.node, scaled(of.node), transposed(of.node), same_elements(of.node)
+    while not is_in_place(operand.node):
+        node, times, swap, copied = operand.node, scaled(operand.node), transposed(operand.node), same_elements(operand.node)
         if times is not None and times[1] > 0:
-            of = Operand(times[0], of.order, of.scale * times[1], (*of.seen, node))
+            operand = Operand(times[0], operand.order, operand.scale * times[1], (*operand.seen, node))
         elif swap is not None:
-            of = Operand(swap, _through_swap(of.order, len(shape(node))), of.scale, (*of.seen, node))
+            operand = Operand(swap, _through_swap(operand.order, len(shape(node))), operand.scale, (*operand.seen, node))
         elif copied is not None and shape(copied) == shape(node) and dtype(copied) is dtype(node):
-            of = Operand(copied, of.order, of.scale, (*of.seen, node))
+            operand = Operand(copied, operand.order, operand.scale, (*operand.seen, node))
         else:
             break
-    return of
+    return operand
 
 
 def _through_swap(order: tuple[int, ...], rank: int) -> tuple[int, ...]:

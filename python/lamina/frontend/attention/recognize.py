@@ -90,19 +90,19 @@ def _four(lead: Sequence[int]) -> tuple[int, ...]:
     return (*lead, 1, 1)[:2]
 
 
-def _end(of: Written) -> tuple[fx.Node, tuple[fx.Node, ...]]:
+def _end(written: Written) -> tuple[fx.Node, tuple[fx.Node, ...]]:
     """Returns the node that attention replaces, and the nodes before it that become dead: where the leading dimensions of a product
     are merged only to be split again, attention skips both."""
-    whole = (*_four(of.shape[:-2]), of.shape[-2], shape(of.node)[-1])
+    whole = (*_four(written.shape[:-2]), written.shape[-2], shape(written.node)[-1])
     gone: list[fx.Node] = []
-    node = of.node
-    while not of.last.order and shape(node) != whole and len(users(node)) == 1:
+    node = written.node
+    while not written.last.order and shape(node) != whole and len(users(node)) == 1:
         gone.append(node)
         (node,) = users(node)
-        if same_elements(node) is not gone[-1] or dtype(node) is not dtype(of.node):
+        if same_elements(node) is not gone[-1] or dtype(node) is not dtype(written.node):
             break
-    fits = gone and shape(node) == whole and same_elements(node) is gone[-1] and dtype(node) is dtype(of.node)
-    return (node, tuple(gone)) if fits else (of.node, ())
+    fits = gone and shape(node) == whole and same_elements(node) is gone[-1] and dtype(node) is dtype(written.node)
+    return (node, tuple(gone)) if fits else (written.node, ())
 
 
 @dataclass(frozen=True)
@@ -159,10 +159,10 @@ class _Rewrite:
         wide = val is not None and val.dtype.itemsize >= 4
         return self.gpu or not wide or prod(map(typical, self.of.shape)) >= SMALL[bool(self.trained)]
 
-    def _operand(self, of: Operand, lead: tuple[int, ...]) -> fx.Node | None:
+    def _operand(self, operand: Operand, lead: tuple[int, ...]) -> fx.Node | None:
         """Returns an operand of a product with leading dimensions `lead` as (batch, heads, length, size); None if they do not
         fit."""
-        node = of.node if not of.order else self.graft.call(aten.permute.default, of.node, list(of.order))
+        node = operand.node if not operand.order else self.graft.call(aten.permute.default, operand.node, list(operand.order))
         *own, length, size = shape(node)
         if len(own) != len(lead) or any(n not in (1, m) for n, m in zip(own, lead, strict=True)):
             return None

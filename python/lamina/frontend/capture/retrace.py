@@ -133,23 +133,23 @@ class _Run:
                 self.known[key] = expansion
         return self._copy(expansion, call.inputs, node)
 
-    def _copy(self, of: Expansion, inputs: Sequence[fx.Node], node: fx.Node) -> Any:
+    def _copy(self, expansion: Expansion, inputs: Sequence[fx.Node], node: fx.Node) -> Any:
         """Copies an expansion into the new graph. Its results get memory of their own each time, intermediate values do not."""
-        new = dict(zip(of.inputs, inputs, strict=True))
-        for one in of.nodes:
-            new[one] = self._constant(of, one) if one.op == "get_attr" else self.graph.node_copy(one, new.__getitem__)
+        new = dict(zip(expansion.inputs, inputs, strict=True))
+        for one in expansion.nodes:
+            new[one] = self._constant(expansion, one) if one.op == "get_attr" else self.graph.node_copy(one, new.__getitem__)
             origin = one.meta.get("original_aten")
             new[one].meta = {**_places(node), "val": one.meta.get("val"), **({"original_aten": origin} if origin else {})}
-        results = {n for n in pytree.tree_leaves(of.results) if isinstance(n, fx.Node)}
-        for one in results.difference(of.inputs) if of.is_copyable else ():
-            base = inputs[of.shared[one]].meta["val"] if one in of.shared else None
+        results = {n for n in pytree.tree_leaves(expansion.results) if isinstance(n, fx.Node)}
+        for one in results.difference(expansion.inputs) if expansion.is_copyable else ():
+            base = inputs[expansion.shared[one]].meta["val"] if one in expansion.shared else None
             new[one].meta["val"] = self._value(one.meta["val"], base, node)
         self.used.update(storage(v) for n in results for v in pytree.tree_leaves(new[n].meta["val"]) if isinstance(v, Tensor))
-        return pytree.tree_map(lambda n: new[n] if isinstance(n, fx.Node) else n, of.results)
+        return pytree.tree_map(lambda n: new[n] if isinstance(n, fx.Node) else n, expansion.results)
 
-    def _constant(self, of: Expansion, node: fx.Node) -> fx.Node:
+    def _constant(self, expansion: Expansion, node: fx.Node) -> fx.Node:
         name = f"constant_{len(self.constants)}"
-        self.constants[name] = attrgetter(str(node.target))(of.holder)
+        self.constants[name] = attrgetter(str(node.target))(expansion.holder)
         return self.graph.create_node("get_attr", name)
 
     def _value(self, like: Tensor, base: Tensor | None, node: fx.Node) -> Tensor:

@@ -73,9 +73,9 @@ def choose_kernels(
 
     choices: list[TunedChoice] = []
 
-    def asking(question: "Question", number: int, of: int) -> None:
+    def asking(question: "Question", number: int, total: int) -> None:
         """Reports a question about to be measured, counting those before."""
-        session.asking(question.what, before + number, before + of)
+        session.asking(question.what, before + number, before + total)
 
     def heard(question: "Question", answer: "Answer") -> None:
         """Records and reports an answer."""

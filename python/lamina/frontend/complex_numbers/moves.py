@@ -196,12 +196,12 @@ def _converted(e: Emitter, x: Any, *args: Any, **kwargs: Any) -> Any:
     return e.part(x, 0), e.part(x, 1)
 
 
-def _number(of: Callable[..., Any]) -> Callable[..., tuple[Part, Part]]:
-    """Returns the rule of an op that fills a tensor with a number, which `of` picks from the op's arguments."""
+def _number(function: Callable[..., Any]) -> Callable[..., tuple[Part, Part]]:
+    """Returns the rule of an op that fills a tensor with a number, which `function` picks from the op's arguments."""
 
     def rule(e: Emitter, *args: Any, **_: Any) -> tuple[Part, Part]:
         """Returns the parts of the number."""
-        return e.part(of(*args), 0), e.part(of(*args), 1)
+        return e.part(function(*args), 0), e.part(function(*args), 1)
 
     return rule
 

@@ -45,11 +45,13 @@ def at_sizes(recorder: ExplainBackend, bind: Any, inputs: Any) -> AtSizes:
     return AtSizes(tuple(_graph(recorder, of, arguments) for of, arguments in zip(graphs, wished, strict=True)))
 
 
-def _symbols(recorder: ExplainBackend, of: Captured) -> list[SizeFacts]:
-    return [recorder.named(symbol) for symbol in symbols_among(of.values)]
+def _symbols(recorder: ExplainBackend, captured: Captured) -> list[SizeFacts]:
+    return [recorder.named(symbol) for symbol in symbols_among(captured.values)]
 
 
-def _arguments_of_sizes(recorder: ExplainBackend, of: Captured, symbols: Sequence[SizeFacts], wanted: NamedSizes) -> Arguments:
+def _arguments_of_sizes(
+    recorder: ExplainBackend, captured: Captured, symbols: Sequence[SizeFacts], wanted: NamedSizes
+) -> Arguments:
     """Returns arguments of the wanted sizes; symbols that are not named have those of the first call."""
     values = {symbol.name: symbol.typical for symbol in symbols} | values_of(wanted, symbols)
 
@@ -61,7 +63,7 @@ def _arguments_of_sizes(recorder: ExplainBackend, of: Captured, symbols: Sequenc
         return int(expression.xreplace({s: values[str(s)] for s in expression.free_symbols if str(s) in values}))
 
     arguments: dict[int, tuple[str, Any]] = {}
-    for i, (source, like) in enumerate(zip(of.sources, of.values, strict=True)):
+    for i, (source, like) in enumerate(zip(captured.sources, captured.values, strict=True)):
         name = f"argument {i}" if source is None else recorder.place(source)
         if isinstance(like, Tensor):
             arguments[i] = (name, torch.empty([value(n) for n in like.shape], dtype=like.dtype, device="meta"))
@@ -70,10 +72,10 @@ def _arguments_of_sizes(recorder: ExplainBackend, of: Captured, symbols: Sequenc
     return arguments
 
 
-def _arguments(recorder: ExplainBackend, of: Captured, scope: Mapping[str, Any]) -> Arguments | None:
+def _arguments(recorder: ExplainBackend, captured: Captured, scope: Mapping[str, Any]) -> Arguments | None:
     """Returns the arguments of a graph in a call with these inputs; None if the model computes one with sizes."""
     arguments: dict[int, tuple[str, Any]] = {}
-    for i, (source, like) in enumerate(zip(of.sources, of.values, strict=True)):
+    for i, (source, like) in enumerate(zip(captured.sources, captured.values, strict=True)):
         if source is None or not isinstance(like, Tensor | int | torch.SymInt):
             continue
         text = source_text(source)
@@ -87,34 +89,34 @@ def _arguments(recorder: ExplainBackend, of: Captured, scope: Mapping[str, Any])
     return arguments
 
 
-def _graph(recorder: ExplainBackend, of: Captured, arguments: Arguments | None) -> GraphAtSizes:
+def _graph(recorder: ExplainBackend, captured: Captured, arguments: Arguments | None) -> GraphAtSizes:
     if arguments is None:
-        return GraphAtSizes(of.name, "unknown", {}, "the model makes its arguments between graphs: give sizes by name")
-    unguarded = of.relations.unguarded
+        return GraphAtSizes(captured.name, "unknown", {}, "the model makes its arguments between graphs: give sizes by name")
+    unguarded = captured.relations.unguarded
     fails: Outcome = "refused" if recorder.declared or unguarded else "compiled"
-    if why := _other_kind(of, arguments):
-        return GraphAtSizes(of.name, fails, {}, why)
-    sizes = of.relations.values(arguments)
-    shown = {fact.called or fact.read[0]: sizes[fact.name] for fact in _symbols(recorder, of)}
+    if why := _other_kind(captured, arguments):
+        return GraphAtSizes(captured.name, fails, {}, why)
+    sizes = captured.relations.values(arguments)
+    shown = {fact.called or fact.read[0]: sizes[fact.name] for fact in _symbols(recorder, captured)}
     if why := _out_of_range(recorder, arguments):
-        return GraphAtSizes(of.name, "refused", shown, why)
+        return GraphAtSizes(captured.name, "refused", shown, why)
     if any(size < LEAST for name, size in sizes.items() if name not in unguarded):
-        return GraphAtSizes(of.name, "compiled", shown, "graphs for sizes of 0 and 1 are compiled apart")
+        return GraphAtSizes(captured.name, "compiled", shown, "graphs for sizes of 0 and 1 are compiled apart")
     try:
-        served = of.relations.serve(arguments)
+        served = captured.relations.serve(arguments)
     except ValueError as error:
-        return GraphAtSizes(of.name, fails, shown, str(error))
+        return GraphAtSizes(captured.name, fails, shown, str(error))
     if not served:
-        return GraphAtSizes(of.name, "compiled", shown, "compiling has fixed what these sizes change")
-    if of.per_size is not None:
-        outcome, why = _per_size(of.per_size, arguments)
-        return GraphAtSizes(of.name, outcome, shown, why)
-    parts = [(part, part.program) for part in recorder.parts if part.captured == of.name and part.before is not None]
+        return GraphAtSizes(captured.name, "compiled", shown, "compiling has fixed what these sizes change")
+    if captured.per_size is not None:
+        outcome, why = _per_size(captured.per_size, arguments)
+        return GraphAtSizes(captured.name, outcome, shown, why)
+    parts = [(part, part.program) for part in recorder.parts if part.captured == captured.name and part.before is not None]
     sized = [program for _, program in parts if isinstance(program, SizedProgram)]
     known = all(tuple(sizes[name] for name in program.sources) in program.programs() for program in sized)
     bound = [(part, program.at(sizes) if isinstance(program, SizedProgram) else program) for part, program in parts]
     return GraphAtSizes(
-        of.name,
+        captured.name,
         "known" if known else "new",
         shown,
         parts=tuple(recorder.graph(part, built) for part, built in bound if isinstance(built, Built)),
@@ -122,10 +124,10 @@ def _graph(recorder: ExplainBackend, of: Captured, arguments: Arguments | None) 
     )
 
 
-def _other_kind(of: Captured, arguments: Arguments) -> str:
+def _other_kind(captured: Captured, arguments: Arguments) -> str:
     """Returns how a tensor differs from the captured one in other ways than its sizes; "" if none does."""
     for i, (name, argument) in arguments.items():
-        like = of.values[i]
+        like = captured.values[i]
         for what in ("dtype", "ndim", "device") if isinstance(like, Tensor) else ():
             if getattr(argument, what) != getattr(like, what) and argument.device.type != "meta":
                 return f"the {what} of {name!r} is {getattr(argument, what)}, and {getattr(like, what)} when compiled"

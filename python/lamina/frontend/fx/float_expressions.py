@@ -142,10 +142,10 @@ def _quotient(left: Any, right: Any) -> sympy.Expr:
     return functions.IntTrueDiv(left, right) if whole else functions.FloatTrueDiv(_as_float(left), _as_float(right))
 
 
-def _applied(of: Any, one: Any, other: Any) -> sympy.Expr:
-    if of in _OF_TWO:
-        return of(_as_float(one), _as_float(other))
-    return of(_as_float(one) if of in _OF_ONE else one)
+def _applied(function: Any, one: Any, other: Any) -> sympy.Expr:
+    if function in _OF_TWO:
+        return function(_as_float(one), _as_float(other))
+    return function(_as_float(one) if function in _OF_ONE else one)
 
 
 EXPRESSIONS: dict[str, Callable[[Any, Any], sympy.Expr]] = {

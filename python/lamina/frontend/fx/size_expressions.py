@@ -11,7 +11,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._sympy import functions
 
 from lamina.core.errors import CompileError
-from lamina.core.sizes import LEAST, LOWEST, Size, SizeLike, computed, least, most
+from lamina.core.sizes import LEAST, LOWEST, Size, SizeLike, computed, maximum, minimum
 from lamina.core.sizes.solved import Equation, Solved, learned_all, replaced
 
 from .float_expressions import EXPRESSIONS, rounded_size, simplified
@@ -110,9 +110,9 @@ def _converted(expr: sympy.Expr, env: Any) -> SizeLike:
     if isinstance(expr, functions.Mod | functions.PythonMod):
         return args[0] % args[1]
     if isinstance(expr, functions.Max | sympy.Max):
-        return most(*args)
+        return maximum(*args)
     if isinstance(expr, functions.Min | sympy.Min):
-        return least(*args)
+        return minimum(*args)
     if isinstance(expr, functions.Identity):
         return args[0]
     raise CompileError(f"a size is {expr}, which is not an expression that Lamina computes", remedy="report the model's op")
@@ -124,7 +124,7 @@ def _at_least(expr: sympy.Add, env: Any) -> SizeLike:
         rest = expr + least_of
         if rest in least_of.args and len(least_of.args) == 2:
             other = next((arg for arg in least_of.args if arg != rest), rest)
-            return most(0, _converted(rest - other, env))
+            return maximum(0, _converted(rest - other, env))
     return 0
 
 

@@ -128,10 +128,10 @@ class _Given:
         return _misfit(self.source, f"parameter {self.name}{self.typed} {why}", remedy, colon=True)
 
 
-def _float(value: float, of: type[np.floating[Any]]) -> bytes:
+def _float(value: float, dtype: type[np.floating[Any]]) -> bytes:
     """Converts to IEEE bytes; a value that is too large becomes infinite."""
     with np.errstate(over="ignore"):
-        return np.array(value, np.float64).astype(of).tobytes()
+        return np.array(value, np.float64).astype(dtype).tobytes()
 
 
 def _bfloat(value: float) -> bytes:

@@ -37,8 +37,8 @@ _FAR_TAIL = (
 _EDGE = math.exp(-2)
 
 
-def _quotient(x: Tensor, of: tuple[tuple[float, ...], tuple[float, ...]]) -> Tensor:
-    return polynomial(x, of[0]) / polynomial(x, of[1])
+def _quotient(x: Tensor, coefficients: tuple[tuple[float, ...], tuple[float, ...]]) -> Tensor:
+    return polynomial(x, coefficients[0]) / polynomial(x, coefficients[1])
 
 
 @of_floats
