@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from lamina.core.sizes import SizeLike, at_most, is_symbolic, maximum, minimum
+from lamina.core.sizes import SizeLike, at_most, is_symbolic, maximum, minimum, typical
 
 from ..ir.affine import Affine, Axis
 from ..ir.expressions import Apply, Const, Expr, InBounds, Load, walk
@@ -67,9 +67,9 @@ def _without_short(ends: list[SizeLike], short: int) -> list[SizeLike]:
 
 
 def long_regions(axis: Axis, space: Space, change: dict[Axis, Affine], lanes: int) -> list[AxisRegion]:
-    """Returns the regions of an axis of known length; [] if they add a quarter to its blocks or more."""
+    """Returns the regions of an axis of known length; [] if they add a quarter to its blocks or more at typical sizes."""
     regions = regions_along(axis, space, change)
-    blocks = sum(-(-(region.end - region.begin) // lanes) for region in regions)
+    blocks = sum(-(-typical(region.end - region.begin) // lanes) for region in regions)
     return regions if 4 * blocks <= 5 * -(-axis.extent // lanes) else []
 
 

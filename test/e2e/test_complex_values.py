@@ -195,6 +195,7 @@ def test_gradients_of_slices_and_selections_are_kernels(dynamic: bool) -> None:
     close(torch.autograd.grad(got, (a, b), gradient.to(got.dtype)), torch.autograd.grad(want, (c, d), gradient))
 
 
+@pytest.mark.filterwarnings("error:lamina compiles this graph once per size")
 def test_symbolic_sizes() -> None:
     model = all_of({**ELEMENTS, **{name: fn for name, fn in MOVES.items() if name not in ("indexed", "placed")}, **PRODUCTS})
     torch._dynamo.reset()

@@ -238,6 +238,19 @@ def test_rows_cut_or_padded_to_a_length(compilations: list[int]) -> None:
     assert len(compilations) <= 3  # torch captures longer rows apart
 
 
+@pytest.mark.filterwarnings("error")
+def test_columns_padded_to_a_length(compilations: list[int]) -> None:
+    """The columns are an axis of known length, of which the call decides how many elements are padding."""
+
+    def function(a: Tensor) -> Tensor:
+        return F.pad(a[..., 0].sin(), (0, 32 - a.shape[1])) * 2
+
+    compiled = dynamic(function)
+    for b, n in ((4, 6), (5, 29), (7, 9), (3, 20)):
+        same(compiled(a := x(b, n, 2)), function(a))
+    assert len(compilations) == 1
+
+
 def test_rows_padded_to_a_multiple_of_a_number(compilations: list[int]) -> None:
     """torch captures a separate graph for sizes that need no padding: these are multiples of the number."""
 
