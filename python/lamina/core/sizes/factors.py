@@ -1,7 +1,8 @@
 """The factors of symbolic sizes, and bounds of products of them."""
 
 import math
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -15,6 +16,8 @@ LOWEST = -(2**63)
 
 
 _DEEPEST = 3  # opaque factors that a proof replaces
+_FAR = 1 << 20  # from the least value of a symbol, where a proof is tested
+_EXACT: dict[str, Callable[[int, int], int]] = {"//": operator.floordiv, "%": operator.mod, "min": min, "max": max}
 
 
 class Undecided(ValueError):
@@ -81,7 +84,35 @@ def _is_positive(size: Any, depth: int) -> bool:
     """Returns whether a size is shown to be above 0: by its bounds, or by those of what it is at least."""
     if isinstance(size, int):
         return size > 0
+    if _is_refuted(size):
+        return False
     return _bounds(size)[0] > 0 or (depth > 0 and any(_is_positive(low, depth - 1) for low in _lower(size)))
+
+
+@lru_cache(4096)
+def _is_refuted(size: Any) -> bool:
+    """Returns whether a size is at most 0 for some values of its symbols: a search for a proof of the contrary is in vain."""
+    samples: tuple[Callable[[SizeSymbol], int], ...] = (
+        lambda symbol: symbol.least,
+        lambda symbol: max(symbol.least, symbol.hint if symbol.most is None else min(symbol.hint, symbol.most)),
+        lambda symbol: symbol.least + _FAR if symbol.most is None else symbol.most,
+    )
+    try:
+        return any(_at(size, of) <= 0 for of in samples)
+    except (KeyError, ZeroDivisionError):
+        return False
+
+
+def _at(size: Any, of: Callable[[SizeSymbol], int]) -> int:
+    """Returns the value of a size. Raises KeyError for ops that are not exact or rare, ZeroDivisionError for a divisor of 0."""
+    if isinstance(size, int):
+        return size
+    total = 0
+    for factors, k in size.terms:
+        for f in factors:
+            k *= of(f) if isinstance(f, SizeSymbol) else _EXACT[f.op](_at(f.left, of), _at(f.right, of))
+        total += k
+    return total
 
 
 def _lower(size: Any) -> Iterator[Any]:
