@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from lamina.core.sizes import Size, SizeLike, factors, least, most
+from lamina.core.sizes import Size, SizeLike, factors, maximum, minimum
 
 
 def _drawn(rng: random.Random, depth: int) -> SizeLike:
@@ -13,7 +13,7 @@ def _drawn(rng: random.Random, depth: int) -> SizeLike:
         return rng.choice([rng.randrange(-9, 10), Size.of("a", 8), Size.of("b", 5, 0), Size.of("c", 3, 2, 64)])
     a, b = _drawn(rng, depth - 1), _drawn(rng, depth - 1)
     by = rng.randrange(1, 9)
-    return rng.choice([a + b, a - b, a * b, a // by, a % by, least(a, b), most(a, b)])
+    return rng.choice([a + b, a - b, a * b, a // by, a % by, minimum(a, b), maximum(a, b)])
 
 
 @pytest.mark.parametrize("seed", range(200))

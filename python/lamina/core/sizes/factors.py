@@ -98,19 +98,19 @@ def _is_refuted(size: Any) -> bool:
         lambda symbol: symbol.least + _FAR if symbol.most is None else symbol.most,
     )
     try:
-        return any(_at(size, of) <= 0 for of in samples)
+        return any(_at(size, value_of) <= 0 for value_of in samples)
     except (KeyError, ZeroDivisionError):
         return False
 
 
-def _at(size: Any, of: Callable[[SizeSymbol], int]) -> int:
+def _at(size: Any, value_of: Callable[[SizeSymbol], int]) -> int:
     """Returns the value of a size. Raises KeyError for ops that are not exact or rare, ZeroDivisionError for a divisor of 0."""
     if isinstance(size, int):
         return size
     total = 0
     for factors, k in size.terms:
         for f in factors:
-            k *= of(f) if isinstance(f, SizeSymbol) else _EXACT[f.op](_at(f.left, of), _at(f.right, of))
+            k *= value_of(f) if isinstance(f, SizeSymbol) else _EXACT[f.op](_at(f.left, value_of), _at(f.right, value_of))
         total += k
     return total
 
