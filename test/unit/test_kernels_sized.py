@@ -66,6 +66,19 @@ def test_any_size(name: str, launches: list[Launch]) -> None:
         assert (got - want).abs().max() <= 3e-6 * max(1, want.abs().max())
 
 
+@pytest.mark.filterwarnings("error")
+def test_rows_left_over_by_turns_of_a_scan(launches: list[Launch]) -> None:
+    """A turn reads as many rows as suit what a thread reads of each; those left over take shorter turns, then one by one."""
+
+    def sums(x: Tensor, y: Tensor) -> Tensor:
+        return (x * y).cumsum(0)  # 6 bytes of a row: turns of 21 rows and of 5
+
+    run = compiled(sums)
+    for rows in (64, *range(2, 50)):
+        x, y = torch.randn(rows, 5), torch.randn(rows, 5).bfloat16()
+        assert (run(x, y) - sums(x.double(), y.double())).abs().max() <= 1e-5, rows
+
+
 def test_larger_tensors_than_32_bits_count(launches: list[Launch], monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels use 32-bit indices; the first call with larger tensors compiles a variant with 64-bit indices, which serves such
     calls."""

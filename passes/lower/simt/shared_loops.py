@@ -66,12 +66,13 @@ def ordered_loop(k: "ThreadKernel", op: ir.Operation, inits: list[ir.Value]) -> 
     each = _in_flight(k, body, ORDERED_TURNS, wanted) if ahead else 1
     done = number(0)
     while each > 1:
-        whole = k.index_ops.times(k.index_ops.over(rows, each), each)
-        loop = scf.ForOp(done, whole, number(each), inits)
+        left = k.index_ops.minus(rows, done)
+        end = k.index_ops.add(done, k.index_ops.times(k.index_ops.over(left, each), each))
+        loop = scf.ForOp(done, end, number(each), inits)
         with ir.InsertionPoint(loop.body):
             iterations = [k.index_ops.add(loop.induction_variable, i) for i in range(each)]
             scf.YieldOp(_turns(k, body, iterations, list(loop.inner_iter_args), ahead=ahead))
-        inits, done, each = list(loop.results), whole, each // FEWER
+        inits, done, each = list(loop.results), end, each // FEWER
     loop = scf.ForOp(done, rows, number(1), inits)
     with ir.InsertionPoint(loop.body):
         scf.YieldOp(_turns(k, body, [loop.induction_variable], list(loop.inner_iter_args)))
