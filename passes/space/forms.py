@@ -60,7 +60,7 @@ def form_of(space: Space, config: type[BlockConfig]) -> Form:
         merged, _ = flattened(space, merged, merged.columns) or (merged, None)
     vector = scanned_axis(space, merged)
     if vector is None or (below(vector.extent, config.least_scan) and not has_sorts(space)):
-        vector = _vector_axis(space, merged, config)
+        vector = _vector_axis(space, merged)
     merged, crossed = _crossed(space, merged, vector, config.apart)
     if vector is not None and config.short:
         together: tuple[Axis, ...] = ()
@@ -126,11 +126,12 @@ def _by_stride(space: Space) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
     return tuple(sorted(space.rows, key=widest, reverse=True)), tuple(sorted(space.columns, key=widest, reverse=True))
 
 
-def _vector_axis(space: Space, merged: Merged, config: type[BlockConfig]) -> Axis | None:
+def _vector_axis(space: Space, merged: Merged) -> Axis | None:
     """Returns the axis to vectorize: the one along which loads and stores are most contiguous. None if there is no axis.
 
-    Stores count twice. If possible, it is an axis along which all stores have stride 0 or 1, since others are scattered. On targets
-    that gather lanes one by one, a strided load counts as often as it is executed, even if it reads the same memory again.
+    Stores count twice. If possible, it is an axis along which all stores have stride 0 or 1, since others are scattered. A strided
+    load counts as often as it is executed, even if it reads the same memory again: its lanes are read one by one, or by a warp in
+    as many requests, which a cache serves no faster.
     """
     loads = [merged.index(e.at) for e in space.loads]
     stores = [merged.index(r.at) for r in space.results]
@@ -146,7 +147,7 @@ def _vector_axis(space: Space, merged: Merged, config: type[BlockConfig]) -> Axi
         def step(at: Affine, k: float) -> float:
             """Returns the score of one access of weight `k`."""
             c = abs(typical(at.coefficient(a)))
-            if config.gathers and k == 1 and c > 1:
+            if k == 1 and c > 1:
                 touched = total if any(t in merged.columns for t, _ in at.terms) else rows
             else:
                 touched = typical(math.prod(t.extent for t, _ in at.terms if isinstance(t, Axis)))  # a row result is stored rarely

@@ -30,6 +30,7 @@ from .vector_width import (
     split_width,
     traffic_of,
     uncrossed_width,
+    unstrided_width,
     whole_inputs,
 )
 
@@ -64,6 +65,7 @@ def schedule_gpu(space: Space, aligned: Aligned, results: list[int], device: Gpu
     elif has_scans(space):
         config = nvvm.column_scan(typical(vector.extent))
     elif space.columns:
+        vec = min(vec, unstrided_width(accesses, vector))
         reduced = math.prod(a.extent for a in merged.columns)
         many = max(typical(reduced), int(min(nvvm.COLUMN_THREADS, upper_end(reduced))) if is_symbolic(reduced) else 0)
         config = nvvm.column_reduction(typical(vector.extent), vec, many, _rows(merged, vector, device), device.sm_count)
@@ -176,7 +178,7 @@ def _along_rows(
     few = rows < device.sm_count or is_symbolic(tuple(a.extent for a in merged.rows))
     shared = ctas if few and not scans else 1
     if scans or (len(walks) == 1 and lanes * rows > nvvm.BUSY * device.sm_count * vec):
-        walk = nvvm.row_walk(lanes, vec, shared)
+        walk = nvvm.row_walk(lanes, vec, rows, device.sm_count, shared)
         pieces = len(merged.columns) > 1 and is_symbolic(tuple(a.extent for a in merged.columns))  # else they are one run of jumps
         return nvvm.in_teams(walk) if pieces and not scans else walk
     return nvvm.row_reduction(lanes, vec, rows, inputs, device.sm_count, ctas, item, shared)

@@ -166,6 +166,13 @@ def traffic_of(space: Space, merged: Merged, vector: Axis, apart: int = 0) -> nv
     return nvvm.Traffic(min(items), max(items), sum(waited) // 8, len(loads), apart)
 
 
+def unstrided_width(accesses: list[Access], vector: Axis) -> int:
+    """Returns the largest width at which no access has a stride between neighboring elements: such a thread reads them one by one,
+    and neighboring threads then read as far apart as all its elements reach."""
+    strided = any(abs(typical(a.at.coefficient(vector))) > 1 for a in accesses)
+    return narrow_width(accesses, vector) if strided else MOST
+
+
 def uncrossed_width(space: Space, merged: Merged, aligned: Aligned, accesses: list[Access], vector: Axis, width: int) -> int:
     """Returns the largest width, `width` at most, at which nothing is read element by element; that of narrow accesses where
     something always is."""

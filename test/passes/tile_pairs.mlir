@@ -1,24 +1,47 @@
-// Sums over a short contiguous row for every pair of rows: blocks run along the row. Lanes along the other one would be gathered,
-// each as often as it is read, though its memory is small.
-// RUN: opt-driver %s --pass-pipeline='builtin.module(lamina-fuse,lamina-plan,lamina-tile)' | FileCheck %s
+// Distances of all pairs: each of few rows is read by many programs. On a GPU, neighboring threads read neighboring elements, whatever a
+// cache holds: along the sum where that is long enough; otherwise one element each.
+// RUN: opt-driver %s --pass-pipeline='lamina-tile{target=nvvm:sm_90a}' | FileCheck %s
 
-// CHECK-LABEL: func.func private
-// CHECK-SAME: memref<200x32xf32>
+#x = affine_map<(i, j, k) -> (i, k)>
+#y = affine_map<(i, j, k) -> (j, k)>
+#pair = affine_map<(i, j, k) -> (i, j)>
+
+// Few threads share a short row, as there are many: each has several accesses in flight.
+// CHECK: func.func private @long
+// CHECK-SAME: tile.chunks = 4 : i64
+// CHECK-SAME: tile.pack = 32 : i64
+// CHECK-SAME: tile.threads = 4 : i64, tile.vec = 4 : i64
 // CHECK-NOT: tile.gather
-// CHECK: vector.transfer_read {{.*}} vector<32xf32>
-// CHECK: vector.transfer_read {{.*}} vector<32xf32>
-// CHECK: arith.mulf
-// CHECK-NOT: tile.gather
-func.func @main(%x: tensor<200x32xf32>, %y: tensor<200x32xf32>) -> tensor<200x200xf32> {
+func.func private @long(%x: tensor<2000x64xf32>, %y: tensor<3000x64xf32>) -> tensor<2000x3000xf32> attributes {graph.kernel} {
   %zero = arith.constant 0.0 : f32
-  %empty = tensor.empty() : tensor<200x200xf32>
-  %init = linalg.fill ins(%zero : f32) outs(%empty : tensor<200x200xf32>) -> tensor<200x200xf32>
-  %sum = linalg.generic {indexing_maps = [affine_map<(i, j, d) -> (i, d)>, affine_map<(i, j, d) -> (j, d)>, affine_map<(i, j, d) -> (i, j)>], iterator_types = ["parallel", "parallel", "reduction"]} ins(%x, %y : tensor<200x32xf32>, tensor<200x32xf32>) outs(%init : tensor<200x200xf32>) {
-  ^bb0(%a: f32, %b: f32, %s: f32):
-    %d = arith.subf %a, %b : f32
-    %e = arith.mulf %d, %d : f32
-    %t = arith.addf %s, %e : f32
-    linalg.yield %t : f32
-  } -> tensor<200x200xf32>
-  return %sum : tensor<200x200xf32>
+  %e = tensor.empty() : tensor<2000x3000xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2000x3000xf32>) -> tensor<2000x3000xf32>
+  %r = linalg.generic {indexing_maps = [#x, #y, #pair], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x, %y : tensor<2000x64xf32>, tensor<3000x64xf32>) outs(%f : tensor<2000x3000xf32>) {
+  ^bb0(%a: f32, %b: f32, %acc: f32):
+    %0 = arith.subf %a, %b : f32
+    %1 = arith.mulf %0, %0 : f32
+    %2 = arith.addf %acc, %1 : f32
+    linalg.yield %2 : f32
+  } -> tensor<2000x3000xf32>
+  return %r : tensor<2000x3000xf32>
+}
+
+// CHECK: func.func private @short
+// CHECK-SAME: tile.pack = 4 : i64
+// CHECK-SAME: tile.threads = 32 : i64, tile.vec = 1 : i64
+// CHECK: tile.gather
+func.func private @short(%x: tensor<2000x3xf32>, %y: tensor<3000x3xf32>) -> tensor<2000x3000xf32> attributes {graph.kernel} {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<2000x3000xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2000x3000xf32>) -> tensor<2000x3000xf32>
+  %r = linalg.generic {indexing_maps = [#x, #y, #pair], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x, %y : tensor<2000x3xf32>, tensor<3000x3xf32>) outs(%f : tensor<2000x3000xf32>) {
+  ^bb0(%a: f32, %b: f32, %acc: f32):
+    %0 = arith.subf %a, %b : f32
+    %1 = arith.mulf %0, %0 : f32
+    %2 = arith.addf %acc, %1 : f32
+    linalg.yield %2 : f32
+  } -> tensor<2000x3000xf32>
+  return %r : tensor<2000x3000xf32>
 }

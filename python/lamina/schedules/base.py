@@ -27,7 +27,6 @@ class BlockConfig:
     apart        runs blocks that may cross the edge of an image in separate loops, so that the other blocks need no bounds checks
     least_scan   elements of a scan from which on blocks run along it
     short        elements of a contiguous row below which it is flattened with the axis outside of it, as are the columns (0: never)
-    gathers      a strided load reads its lanes one by one, at the same cost if they are in a cache
     pairs        a load with a stride of 2 reads whole blocks, and drops every second element in registers
     runs         reads and writes the lanes of a flattened axis run by run; else one by one
     """
@@ -42,7 +41,6 @@ class BlockConfig:
     apart: ClassVar[bool] = False
     least_scan: ClassVar[int] = 0
     short: ClassVar[int] = 0
-    gathers: ClassVar[bool] = False
     pairs: ClassVar[bool] = False
     runs: ClassVar[bool] = True
     rest: int = 0

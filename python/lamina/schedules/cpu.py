@@ -26,7 +26,6 @@ class CpuConfig(BlockConfig):
     wide_sums: ClassVar[bool] = True
     apart: ClassVar[bool] = True
     least_scan: ClassVar[int] = SCAN_LANES
-    gathers: ClassVar[bool] = True
     pairs: ClassVar[bool] = True
     runs: ClassVar[bool] = False
     lanes: int = 32

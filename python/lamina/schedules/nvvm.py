@@ -186,12 +186,14 @@ def row_reduction(
     return NvvmConfig(threads, vec, chunks, pack=max(128 // threads, 1) if threads <= WARP else 1)
 
 
-def row_walk(extent: int, vec: int, ctas: int) -> NvvmConfig:
-    """Returns the schedule of a single pass over rows that need not stay in registers: enough accesses in flight. Rows that are
-    long enough have up to `ctas` CTAs each."""
-    threads = min(WALK_THREADS, power_of_two(-(-extent // (vec * WALK_CHUNKS))))
-    threads = max(threads, min(WARP, power_of_two(-(-extent // vec))))
-    chunks = max(min(WALK_CHUNKS, -(-extent // (threads * vec))), 1)
+def row_walk(extent: int, vec: int, rows: int, sms: int, ctas: int) -> NvvmConfig:
+    """Returns the schedule of a single pass over `rows` rows that need not stay in registers: enough accesses in flight. Few rows
+    have more threads each, and rows that are long enough up to `ctas` CTAs each."""
+    accesses = -(-extent // vec)
+    threads = min(WALK_THREADS, max(power_of_two(-(-accesses // WALK_CHUNKS)), min(PAIR, power_of_two(accesses))))
+    while threads < min(WARP, power_of_two(accesses)) and rows * threads < sms * BUSY:
+        threads *= 2
+    chunks = max(min(WALK_CHUNKS, -(-accesses // threads)), 1)
     if (shared := _sharing(extent, threads * vec * chunks, ctas)) > 1:
         return NvvmConfig(threads, vec, chunks, cluster=shared)
     return NvvmConfig(threads, vec, chunks, pack=max(128 // threads, 1) if threads <= WARP else 1)
@@ -239,7 +241,8 @@ def column_reduction(extent: int, vec: int, reduced: int, rows: int, sms: int) -
     while threads > least and narrower(threads):
         threads //= 2
     teams = min(COLUMN_THREADS // threads, power_of_two(max(reduced // COLUMN_ROWS, 1)))
-    return NvvmConfig(threads, vec, 1, teams=teams, resident=COLUMN_CTAS)
+    pack = max(128 // threads, 1) if teams == 1 else 1  # an SM holds too few CTAs of a warp to be full
+    return NvvmConfig(threads, vec, 1, pack=pack, teams=teams, resident=COLUMN_CTAS)
 
 
 def column_scan(extent: int) -> NvvmConfig:
