@@ -2,102 +2,113 @@
 ones."""
 
 import random
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from lamina.frontend.compiling.worker import finish
-from lamina.tools.benchmarks.symbolic import KINDS, Comparison, compiled
-from lamina.tools.benchmarks.tables.figures import Figures
+from lamina.tools.benchmarks.kernel_classes import CLASSES, KernelClass
+from lamina.tools.benchmarks.symbolic import compiled, timed
+from lamina.tools.benchmarks.tables.figures import NONE, Figures
 from lamina.tools.benchmarks.timing import Timed
 from lamina.tune.clocks import one_line
 
 MOST = {"cpu": 1 << 20, "cuda": 1 << 24}
 """The most elements of a drawn tensor, by device."""
 CALLS, ROUNDS = 8, 3
+TRACED = (48, 40)
+"""The rows and columns of the first call, which compiles."""
+COLUMNS = ("graph", "sizes", "Lamina, us", "to static Lamina", "at most", "at", "to TorchInductor", "failed")
 
 
-@dataclass(frozen=True)
-class KernelClass:
-    """A graph for tensors of any size. make: returns its arguments for (rows, columns)."""
+@dataclass
+class Measured:
+    """The measurements of one class.
 
-    function: Callable[..., Any]
-    make: Callable[[int, int], tuple[Tensor, ...]]
+    seconds  of Lamina's calls, at each size
+    ratios   to the other contestants, by name, with the size each
+    failed   why contestants failed
+    """
 
+    seconds: list[float] = field(default_factory=list)
+    ratios: dict[str, list[tuple[float, str]]] = field(default_factory=lambda: {"static": [], "inductor": []})
+    failed: dict[str, str] = field(default_factory=dict)
 
-def _f32(m: int, n: int) -> tuple[Tensor, ...]:
-    return (torch.randn(m, n),)
+    def add(self, size: str, times: Mapping[str, float], failed: Mapping[str, str]) -> None:
+        """Adds the seconds of a call by each contestant, and why others failed."""
+        self.failed.update(failed)
+        if "lamina" in times:
+            self.seconds.append(times["lamina"])
+            for kind in self.ratios.keys() & times.keys():
+                self.ratios[kind].append((times["lamina"] / times[kind], size))
 
-
-def _half(m: int, n: int) -> tuple[Tensor, ...]:
-    return (torch.randn(m, n).bfloat16(),)
-
-
-def _image(m: int, n: int) -> tuple[Tensor, ...]:
-    side = max(int(n**0.5), 3)
-    return (torch.randn(max(m // 32, 1), 32, side, side + 4),)
-
-
-def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    half = x.shape[-1] // 2
-    return x * cos + torch.cat((-x[..., half:], x[..., :half]), -1) * sin
-
-
-def _heads(m: int, n: int) -> tuple[Tensor, ...]:
-    length = max(m * n // 1536, 2)
-    return (torch.randn(2, 12, length, 64).bfloat16(), *(torch.randn(length, 64).bfloat16() for _ in range(2)))
-
-
-CLASSES: Mapping[str, KernelClass] = {
-    "relu": KernelClass(lambda x: (x + 1).relu(), _f32),
-    "bias, GELU": KernelClass(lambda x, b: F.gelu(x + b), lambda m, n: (*_half(m, n), torch.randn(n).bfloat16())),
-    "row scale": KernelClass(lambda x, b: x * b[:, None], lambda m, n: (*_half(m, n), torch.randn(m).bfloat16())),
-    "SwiGLU": KernelClass(lambda x: F.silu(x.chunk(2, 1)[0]) * x.chunk(2, 1)[1], lambda m, n: _half(m, 2 * n)),
-    "rotary embedding": KernelClass(_rotated, _heads),
-    "concatenation": KernelClass(lambda x: torch.cat((x, x[:, :8]), 1) * 2, _half),
-    "padding": KernelClass(lambda x: F.pad(x, (3, 5)).cos(), _f32),
-    "transpose": KernelClass(lambda x: (x.t() * 2).contiguous(), _half),
-    "embedding": KernelClass(lambda i, w: w[i] * 2, lambda m, n: (torch.randint(500, (m,)), *_half(500, n))),
-    "softmax": KernelClass(lambda x: x.softmax(1), _f32),
-    "layer norm": KernelClass(lambda x: F.layer_norm(x, x.shape[1:]), _half),
-    "cross-entropy": KernelClass(F.cross_entropy, lambda m, n: (*_f32(m, n), torch.randint(n, (m,)))),
-    "argmax": KernelClass(lambda x: x.argmax(1), _f32),
-    "sum of columns": KernelClass(lambda x: x.sum(0), _f32),
-    "mean of all": KernelClass(lambda x: x.float().mean(), _half),
-    "running sums of rows": KernelClass(lambda x: x.cumsum(1), _f32),
-    "running sums of columns": KernelClass(lambda x: x.cumsum(0), _f32),
-    "group norm": KernelClass(lambda x: F.group_norm(x, 8), _image),
-    "batch norm, training": KernelClass(lambda x: F.batch_norm(x, None, None, training=True), _image),
-    "global pooling": KernelClass(lambda x: x.mean((2, 3)), _image),
-    "max pooling": KernelClass(lambda x: F.max_pool2d(x, 3, 2, 1), _image),
-    "upsampling": KernelClass(lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"), _image),
-}
+    def row(self, name: str) -> list[str]:
+        """Returns the cells of COLUMNS."""
+        us = [f"{1e6 * s:.1f}" for s in (min(self.seconds), max(self.seconds))] if self.seconds else [NONE, NONE]
+        worst = max(self.ratios["static"], default=None)
+        largest = [f"{worst[0]:.2f}", worst[1]] if worst else [NONE, ""]
+        failed = "; ".join(f"{kind}: {why}"[:60] for kind, why in self.failed.items())
+        static, inductor = (_mean(self.ratios[kind]) for kind in ("static", "inductor"))
+        return [name, str(len(self.seconds)), " to ".join(us), static, *largest, inductor, failed]
 
 
-def kernels(device: str, count: int, seed: int, only: list[str]) -> Figures:
-    """Returns the table of `count` sizes, drawn from a seed, for each class whose name contains one of `only`: on a GPU the time of
-    kernels, else that of calls."""
-    table = Comparison(f"Kernels, seed {seed}", "kernel", device, kernel_seconds if device == "cuda" else None)
+def kernels(device: str, count: int, seed: int, only: Sequence[str]) -> Figures:
+    """Returns the table of each class whose name contains one of `only`, measured at `count` sizes drawn from a seed: on a GPU the
+    time of kernels, else that of calls."""
+    clock = kernel_seconds if device == "cuda" else partial(timed, device=device)
+    rows, all_ratios = [], Measured()
     for name, of in CLASSES.items():
         if not any(part in name for part in only):
             continue
-        inputs = [[x.to(device) for x in of.make(*size)] for size in drawn(random.Random(f"{seed} {name}"), count, MOST[device])]
-        runs = {kind: compiled(of.function, kind) for kind in KINDS}
-        for _ in range(2):
-            for given in inputs:  # what Lamina compiles when a call needs it is there from the second time on
-                runs["lamina"](*given)
-            finish()
-        for given in inputs:
-            table.add(f"{name}, {' x '.join(map(str, given[0].shape))}", {k: partial(run) for k, run in runs.items()}, given)
+        found = _measured(of, device, list(drawn(random.Random(f"{seed} {name}"), count, MOST[device])), clock)
+        rows.append(found.row(name))
+        for kind, ratios in found.ratios.items():
+            all_ratios.ratios[kind] += ratios
         torch._dynamo.reset()
-    return table.figures()
+    total = ["geometric mean", str(len(all_ratios.ratios["static"])), "", _mean(all_ratios.ratios["static"]), "", ""]
+    return Figures(f"Kernels, seed {seed}", COLUMNS, [*rows, [*total, _mean(all_ratios.ratios["inductor"]), ""]])
+
+
+def _measured(
+    of: KernelClass, device: str, sizes: Sequence[tuple[int, int]], clock: Callable[[Mapping[str, Callable[[], Any]]], Timed]
+) -> Measured:
+    found = Measured()
+    inputs = [tuple(x.to(device) for x in of.arguments(*size)) for size in (TRACED, *sizes)]
+    for given in inputs:
+        for x in given[of.symbolic :]:
+            torch._dynamo.mark_static(x)
+    of_all = {kind: compiled(of.function, kind) for kind in ("lamina", "inductor")}
+    for _ in range(2):
+        for given in inputs:  # what Lamina compiles when a call needs it is there from the second time on
+            _call(of, of_all["lamina"], given)
+        finish()
+    _call(of, of_all["inductor"], inputs[0])
+    for given in inputs[1:]:
+        runs = {**of_all, "static": compiled(of.function, "static")}
+        found.add(
+            " x ".join(map(str, given[0].shape)), *clock({kind: partial(_call, of, run, given) for kind, run in runs.items()})
+        )
+    return found
+
+
+def _call(of: KernelClass, run: Callable[..., Any], given: Sequence[Tensor]) -> Any:
+    if not of.trains:
+        return run(*given)
+    leaves = [x.detach().requires_grad_() if x.is_floating_point() else x for x in given]
+    with torch.enable_grad():
+        result = run(*leaves)
+    return torch.autograd.grad(result, [x for x in leaves if x.requires_grad], torch.ones_like(result))
+
+
+def _mean(ratios: Sequence[tuple[float, str]]) -> str:
+    return f"{statistics.geometric_mean(ratio for ratio, _ in ratios):.2f}" if ratios else NONE
 
 
 def kernel_seconds(runs: Mapping[str, Callable[[], Any]]) -> Timed:
